@@ -1,0 +1,82 @@
+//! What a call costs before any element is computed: eager adds, dispatch alone, and calls of a compiled function.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
+
+#[allow(dead_code, reason = "this bench uses a part of the module")]
+mod timing;
+#[allow(dead_code, reason = "this bench uses a part of the module")]
+mod workloads;
+
+use opfuse::dispatch::{DispatchKey, Dispatcher, Library, Stack, Value};
+use opfuse::eager::{self, Argument};
+use opfuse::ir::{Attr, Attrs, Op, Scalar};
+use opfuse::{Result, Tensor, compile};
+use std::hint::black_box;
+use timing::{Effort, Timing, in_turns};
+use workloads::uniform;
+
+fn main() -> Result<()> {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let effort = if quick { Effort::QUICK } else { Effort::FULL };
+    println!("{:<58}{:>10}{:>10}", "ns per call", "best", "median");
+    dispatch_alone(effort)?;
+    for n in [1, 64] {
+        calls(effort, n)?;
+    }
+    Ok(())
+}
+
+fn print(name: &str, timing: Timing) {
+    println!("{name:<58}{:>10.1}{:>10.1}", timing.nanos(), timing.median * 1e9);
+}
+
+/// An operator of two tensors whose kernel does nothing.
+fn dispatch_alone(effort: Effort) -> Result<()> {
+    let (a, b) = (uniform(1, &[64])?, uniform(2, &[64])?);
+    // The first call registers the library's operators and the keys that calls fall through.
+    (&a + &b)?;
+    let mut library = Library::def_block("bench")?;
+    library.def("nothing(Tensor a, Tensor b) -> int")?;
+    library.impl_for("nothing", DispatchKey::CPU, |_: &Tensor, _: &Tensor| Ok(0_i64))?;
+    let operator = Dispatcher::global().lookup("bench::nothing")?;
+    let typed = operator.typed::<(&Tensor, &Tensor), i64>()?;
+    let mut stack = Stack::new();
+    let [typed, untyped, boxed] = in_turns(
+        effort,
+        [
+            &mut || drop(black_box(typed.call((black_box(&a), black_box(&b))))),
+            &mut || drop(black_box(operator.call::<(&Tensor, &Tensor), i64>((black_box(&a), black_box(&b))))),
+            &mut || {
+                stack.clear();
+                stack.extend([Value::Tensor(a.clone()), Value::Tensor(b.clone())]);
+                drop(black_box(operator.call_boxed(&mut stack)));
+            },
+        ],
+    );
+    print("typed dispatch of an operator that does nothing", typed);
+    print("the same, signature checked per call", untyped);
+    print("the same, boxed, stack included", boxed);
+    Ok(())
+}
+
+fn calls(effort: Effort, n: usize) -> Result<()> {
+    let (a, b, c) = (uniform(1, &[n])?, uniform(2, &[n])?, uniform(3, &[n])?);
+    let attrs: Attrs = std::iter::once(Attr::Scalar(Scalar::Int(1))).collect();
+    let arguments = [&a, &b].map(|tensor| Argument { array: tensor.array(), number: false });
+    let function = compile(|a: &Tensor, b: &Tensor, c: &Tensor| ((a * b)? + c)?.relu());
+    function.call((&a, &b, &c))?;
+    let [add, array_add, compiled, three] = in_turns(
+        effort,
+        [
+            &mut || drop(black_box(black_box(&a) + black_box(&b))),
+            &mut || drop(black_box(eager::run(Op::Add, &arguments, &attrs))),
+            &mut || drop(black_box(function.call((&a, &b, &c)))),
+            &mut || drop(black_box(((&a * &b).and_then(|t| t + &c)).and_then(|t| t.relu()))),
+        ],
+    );
+    print(&format!("eager add, {n} elements"), add);
+    print("  of that, on arrays: without dispatch", array_add);
+    print(&format!("compiled relu(a*b+c), {n} elements"), compiled);
+    print("  the same as three eager ops", three);
+    Ok(())
+}

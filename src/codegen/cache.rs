@@ -1,0 +1,106 @@
+//! The kernel cache: every kernel is compiled once per vector loop, access classes and tier.
+//!
+//! Kernels do not depend on sizes, so a new shape finds its code here. The cache is bounded; the entry that was used
+//! longest ago goes first, and lives on while an executable holds it.
+
+use super::geometry::{Class, Geometry, Lanes};
+use super::kernel::Kernel;
+use super::tier::{Compiled, Tier};
+use crate::error::Reason;
+use indexmap::IndexMap;
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most kernels that are kept.
+pub const CAPACITY: usize = 4096;
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    kernel: Kernel,
+    lanes: Lanes,
+    classes: SmallVec<[Class; 8]>,
+    tier: Tier,
+}
+
+/// A cached kernel.
+pub struct Entry {
+    /// The code.
+    pub compiled: Compiled,
+    /// Why the tier that was asked for did not make it.
+    pub declined: Option<Reason>,
+    /// How long compiling took.
+    pub compile_time: Duration,
+}
+
+/// What the cache has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Kernels found.
+    pub hits: u64,
+    /// Kernels compiled.
+    pub compilations: u64,
+    /// Kernels dropped to make room.
+    pub evictions: u64,
+    /// Kernels held now.
+    pub entries: usize,
+}
+
+#[derive(Default)]
+struct Cache {
+    entries: IndexMap<Key, (Arc<Entry>, u64)>,
+    clock: u64,
+    stats: CacheStats,
+}
+
+static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
+
+/// The compiled form of a kernel; compiled now if it is new.
+///
+/// # Errors
+/// The reason why no tier compiles it.
+pub fn compiled(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Arc<Entry>, Reason> {
+    let key = Key { kernel: kernel.clone(), lanes: geometry.lanes, classes: geometry.classes(kernel), tier };
+    let mut guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let cache = guard.get_or_insert_with(Cache::default);
+    cache.clock += 1;
+    let now = cache.clock;
+    if let Some((entry, used)) = cache.entries.get_mut(&key) {
+        *used = now;
+        cache.stats.hits += 1;
+        return Ok(entry.clone());
+    }
+    // Compiling under the lock is what makes concurrent first calls compile once; it takes well under a millisecond.
+    let start = Instant::now();
+    let (compiled, declined) = Compiled::new(tier, &key.kernel, key.lanes, &key.classes)?;
+    let entry = Arc::new(Entry { compiled, declined, compile_time: start.elapsed() });
+    cache.stats.compilations += 1;
+    if cache.entries.len() >= CAPACITY {
+        cache.evict();
+    }
+    cache.entries.insert(key, (entry.clone(), now));
+    Ok(entry)
+}
+
+/// What the cache has done so far.
+pub fn stats() -> CacheStats {
+    let guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    guard.as_ref().map_or_else(CacheStats::default, |cache| CacheStats { entries: cache.entries.len(), ..cache.stats })
+}
+
+/// Forgets every kernel; executables keep what they hold.
+pub fn clear() {
+    *CACHE.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+impl Cache {
+    /// Drops the least recently used eighth, so that evicting is rare.
+    fn evict(&mut self) {
+        let mut ages: Vec<u64> = self.entries.values().map(|(_, used)| *used).collect();
+        let nth = CAPACITY / 8;
+        let (_, &mut oldest_kept, _) = ages.select_nth_unstable(nth);
+        let before = self.entries.len();
+        self.entries.retain(|_, (_, used)| *used >= oldest_kept);
+        self.stats.evictions += (before - self.entries.len()) as u64;
+    }
+}

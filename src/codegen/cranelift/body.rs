@@ -1,0 +1,221 @@
+//! One iteration of an element loop: loads, prims, stores, and partial results taking elements in.
+//!
+//! The same code writes the vector form, several copies at a time, and the scalar form for what is left.
+
+use super::elements::Step;
+use super::flat::{Id, Op};
+use super::function::{Invariants, Writer, next_partial};
+use super::partials::{FoldState, GROUPS, Partial};
+use super::plan::Pass;
+use super::prims::Arg;
+use super::value::{Emit, Form, LANES, Val};
+use crate::codegen::kernel::Source;
+use crate::ir::DType;
+use crate::ir::scalar::Ty;
+use cranelift_codegen::ir::{InstBuilder, Value};
+use smallvec::SmallVec;
+
+/// Per node its value in one copy of a body.
+pub(super) type Values = Vec<Option<Val>>;
+
+/// One iteration of an element loop while it is written.
+pub(super) struct Body<'w, 'a, 'f> {
+    /// The function.
+    pub(super) writer: &'w mut Writer<'a, 'f>,
+    /// The pass whose loop it is.
+    pub(super) pass: &'w Pass,
+    /// What was computed before the loop.
+    pub(super) invariants: &'w Invariants,
+    /// Elements at once, per copy.
+    pub(super) form: Form,
+    /// The first element.
+    pub(super) i: Value,
+    /// Addresses of element `i`, per access; row buffers come behind the accesses.
+    pub(super) addresses: Vec<Option<Value>>,
+    /// Literals of this iteration, per node.
+    pub(super) lits: Vec<Option<Val>>,
+}
+
+impl<'f> Body<'_, '_, 'f> {
+    fn emit(&mut self) -> Emit<'_, 'f> {
+        Emit { b: self.writer.b, form: self.form }
+    }
+
+    /// Copies of the body for neighbouring groups of elements, node by node: constants are loaded once for all, and
+    /// every load comes before every store.
+    pub(super) fn copies(&mut self, n: usize) -> Vec<Values> {
+        let mut copies: Vec<Values> = vec![vec![None; self.writer.flat.nodes.len()]; n];
+        for &(id, buffer) in &self.pass.kept {
+            let (dtype, address) = (self.writer.flat.nodes[id].ty.dtype(), self.buffer_address(id, buffer));
+            for (copy, values) in copies.iter_mut().enumerate() {
+                let offset = self.offset(copy, dtype.size());
+                values[id] = Some(self.emit().load(dtype, address, offset, Step::Contiguous));
+            }
+        }
+        for &id in &self.pass.body {
+            for (copy, values) in copies.iter_mut().enumerate() {
+                values[id] = Some(self.node(id, copy, values));
+            }
+        }
+        for (copy, values) in copies.iter().enumerate() {
+            for &(id, buffer) in &self.pass.keeps {
+                let (dtype, address) = (self.writer.flat.nodes[id].ty.dtype(), self.buffer_address(id, buffer));
+                let (offset, value) = (self.offset(copy, dtype.size()), self.arg(values, id).val);
+                self.emit().store(dtype, value, address, offset, Step::Contiguous);
+            }
+            for &slot in &self.pass.stores {
+                let value = self.arg(values, self.writer.flat.outputs[slot]).val;
+                self.store(slot, value, copy);
+            }
+        }
+        copies
+    }
+
+    fn node(&mut self, id: Id, copy: usize, values: &[Option<Val>]) -> Val {
+        let node = &self.writer.flat.nodes[id];
+        match node.op {
+            Op::Load(slot) => self.load(slot as usize, copy),
+            Op::Prim(prim) => {
+                let args: SmallVec<[Arg; 3]> = node.args.iter().map(|&arg| self.arg(values, arg)).collect();
+                self.emit().prim(prim, &args)
+            }
+            Op::Lit(_) | Op::Fold(_) => unreachable!("literals and folds are no part of a body"),
+        }
+    }
+
+    fn arg(&mut self, values: &[Option<Val>], id: Id) -> Arg {
+        let flat = self.writer.flat;
+        let ty = flat.nodes[id].ty;
+        if let Some(val) = values[id] {
+            return Arg { val, ty, scalar: None };
+        }
+        if let Some(lit) = flat.as_lit(id) {
+            self.lits.resize(flat.nodes.len(), None);
+            let val = self.lits[id].unwrap_or_else(|| self.emit().lit(lit));
+            self.lits[id] = Some(val);
+            // Only shifts ask for the scalar.
+            let scalar = matches!(ty, Ty::I32 | Ty::I64).then(|| self.writer.operand(id));
+            return Arg { val, ty, scalar };
+        }
+        let scalar = self.writer.operand(id);
+        let val = match self.form {
+            Form::Scalar => Val::One(scalar),
+            Form::Vector => self.invariants.splats[id].expect("operands from outside the loop are splatted before it"),
+        };
+        Arg { val, ty, scalar: Some(scalar) }
+    }
+
+    fn offset(&self, copy: usize, bytes: usize) -> i32 {
+        (copy * self.form.lanes() * bytes) as i32
+    }
+
+    fn load(&mut self, slot: usize, copy: usize) -> Val {
+        let operand = self.writer.kernel.operands[slot];
+        if operand.source == Source::Iota {
+            return self.iota(slot, copy);
+        }
+        let (address, offset, step) = self.place(slot, operand.dtype, copy);
+        self.emit().load(operand.dtype, address, offset, step)
+    }
+
+    fn store(&mut self, slot: usize, value: Val, copy: usize) {
+        let dtype = self.writer.kernel.outputs[slot].dtype;
+        let (address, offset, step) = self.place(self.writer.kernel.operands.len() + slot, dtype, copy);
+        self.emit().store(dtype, value, address, offset, step);
+    }
+
+    /// Address, offset and lane distance of an access for a copy of the body.
+    fn place(&mut self, access: usize, dtype: DType, copy: usize) -> (Value, i32, Step) {
+        let base = self.writer.row_address(access);
+        let Some(stride) = self.invariants.strides[access] else {
+            let address = self.address(access, |body| body.element_address(base, dtype.size()));
+            return (address, self.offset(copy, dtype.size()), Step::Contiguous);
+        };
+        let address = self.address(access, |body| {
+            let offset = body.writer.b.ins().imul(body.i, stride);
+            body.writer.b.ins().iadd(base, offset)
+        });
+        let ahead = self.writer.b.ins().imul_imm_s(stride, (copy * self.form.lanes()) as i64);
+        (self.writer.b.ins().iadd(address, ahead), 0, Step::Bytes(stride))
+    }
+
+    fn buffer_address(&mut self, id: Id, buffer: usize) -> Value {
+        let (base, bytes) = (self.invariants.buffers[buffer], self.writer.flat.nodes[id].ty.size());
+        self.address(self.writer.classes.len() + buffer, |body| body.element_address(base, bytes))
+    }
+
+    fn element_address(&mut self, base: Value, bytes: usize) -> Value {
+        let offset = self.writer.b.ins().ishl_imm_u(self.i, bytes.trailing_zeros() as i64);
+        self.writer.b.ins().iadd(base, offset)
+    }
+
+    /// The address with that number, made on first use.
+    fn address(&mut self, number: usize, make: impl FnOnce(&mut Self) -> Value) -> Value {
+        if self.addresses.len() <= number {
+            self.addresses.resize(number + 1, None);
+        }
+        if let Some(address) = self.addresses[number] {
+            return address;
+        }
+        let address = make(self);
+        self.addresses[number] = Some(address);
+        address
+    }
+
+    /// Values `row + (i + lane) * stride`.
+    fn iota(&mut self, slot: usize, copy: usize) -> Val {
+        let stride = self.invariants.strides[slot].expect("an iota in a body has its stride loaded");
+        let base = self.writer.row_address(slot);
+        let lanes = self.form.lanes();
+        let b = &mut *self.writer.b;
+        let first = b.ins().iadd_imm_s(self.i, (copy * lanes) as i64);
+        let mut next = b.ins().imul(first, stride);
+        next = b.ins().iadd(base, next);
+        if self.form == Form::Scalar {
+            return Val::One(next);
+        }
+        let values: [Value; LANES] = std::array::from_fn(|lane| {
+            if lane > 0 {
+                next = b.ins().iadd(next, stride);
+            }
+            next
+        });
+        self.emit().from_lanes(values, Ty::I64)
+    }
+
+    fn partial(&mut self, fold: &FoldState, values: &[Option<Val>]) -> Partial {
+        Partial { value: self.arg(values, fold.value).val, index: fold.index.map(|id| self.arg(values, id).val) }
+    }
+
+    /// Takes the elements into the partial results of the stack slots.
+    pub(super) fn fold_in_memory(&mut self, copies: &[Values]) {
+        let invariants = self.invariants;
+        for fold in &invariants.folds {
+            let lane = self.writer.b.ins().band_imm_s(self.i, (GROUPS * LANES - 1) as i64);
+            let home = fold.home(self.writer.b, (copies.len() < GROUPS).then_some(lane));
+            for (copy, values) in copies.iter().enumerate() {
+                let element = self.partial(fold, values);
+                let at = copy * self.form.lanes();
+                let acc = fold.read(&mut self.emit(), home, at);
+                let combined = fold.combine(&mut self.emit(), acc, element);
+                fold.write(&mut self.emit(), home, at, combined);
+            }
+        }
+    }
+
+    /// Takes the elements into partial results carried around the loop: one copy of the body per group.
+    pub(super) fn fold_in_registers(&mut self, copies: &[Values], carried: &[Value], out: &mut SmallVec<[Value; 8]>) {
+        let invariants = self.invariants;
+        let mut carried = carried.iter().copied();
+        for fold in &invariants.folds {
+            let shape = fold.identity(&mut self.emit());
+            for values in copies {
+                let acc = next_partial(shape, &mut carried);
+                let element = self.partial(fold, values);
+                let combined = fold.combine(&mut self.emit(), acc, element);
+                out.extend(combined.value.parts());
+                out.extend(combined.index.iter().flat_map(|index| index.parts()));
+            }
+        }
+    }
+}

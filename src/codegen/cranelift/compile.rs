@@ -1,0 +1,81 @@
+//! From a kernel to machine code.
+
+use super::code::Code;
+use super::flat::Flat;
+use super::function::Writer;
+use super::host;
+use super::launch::Shape;
+use super::plan::Plan;
+use crate::codegen::geometry::Class;
+use crate::codegen::kernel::{Kernel, Kind, Source};
+use crate::error::Reason;
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use std::cell::RefCell;
+
+/// Machine code for `kernel` with operands and outputs that move as `classes` says.
+pub(super) fn compile(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape), Reason> {
+    with_function(kernel, classes, |isa, context, plan| {
+        context
+            .compile(&**isa, &mut ControlPlane::default())
+            .map_err(|error| Reason::TierCannot(format!("Cranelift: {}", error.inner)))?;
+        let compiled = context.compiled_code().expect("the context was compiled just now");
+        // A relocation is a call into a library, one per lane, for an instruction this machine does not have.
+        if !compiled.buffer.relocs().is_empty() {
+            return Err(Reason::TierCannot("this machine lacks an instruction that the kernel needs".into()));
+        }
+        let (bytes, align) = (compiled.code_buffer(), compiled.buffer.alignment as u64);
+        if let Ok(f) = std::env::var("DUMPBIN") {
+            std::fs::write(f, bytes).unwrap();
+        }
+        let code = Code::new(isa, &context.func.signature, bytes, align)?;
+        let shape = Shape {
+            has_folds: kernel.has_folds(),
+            iotas: kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect(),
+            n_folds: plan.passes.iter().map(|pass| pass.folds.len()).max().unwrap_or(0),
+            n_kept: plan.n_kept,
+        };
+        Ok((code, shape))
+    })
+}
+
+/// The CLIF of `kernel` before optimization.
+pub(super) fn text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
+    with_function(kernel, classes, |_, context, _| Ok(context.func.display().to_string()))
+}
+
+/// Writes the kernel's function into this thread's context and hands it on.
+fn with_function<R>(
+    kernel: &Kernel,
+    classes: &[Class],
+    then: impl FnOnce(&OwnedTargetIsa, &mut Context, &Plan) -> Result<R, Reason>,
+) -> Result<R, Reason> {
+    thread_local! {
+        static CONTEXT: RefCell<(Context, FunctionBuilderContext)> =
+            RefCell::new((Context::new(), FunctionBuilderContext::new()));
+    }
+    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
+        return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
+    }
+    let isa = host::isa()?;
+    let flat = Flat::new(kernel, classes);
+    let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
+    let plan = Plan::new(&flat, once);
+    CONTEXT.with_borrow_mut(|(context, builder)| {
+        context.clear();
+        context.func.signature = signature(isa);
+        let mut b = FunctionBuilder::new(&mut context.func, builder);
+        Writer::write(kernel, classes, &flat, &plan, &mut b, isa.default_call_conv());
+        b.finalize(isa.frontend_config());
+        then(isa, context, &plan)
+    })
+}
+
+fn signature(isa: &OwnedTargetIsa) -> Signature {
+    let mut signature = Signature::new(isa.default_call_conv());
+    signature.params.push(AbiParam::new(types::I64));
+    signature
+}

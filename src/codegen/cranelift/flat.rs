@@ -1,0 +1,137 @@
+//! A kernel as one flat list of prims, loads and folds: what the code generator walks.
+//!
+//! Funcs are expanded into their bodies, equal nodes are one node, and prims on literals are literals, so a node
+//! stands for one value of the whole kernel. Operands have smaller numbers than users. A node knows its level, its
+//! pass (as [`Kernel::passes`] counts) and whether all lanes of a vector hold the same value.
+//!
+//! No algebra happens here: what a kernel computes was settled before it came.
+
+use crate::codegen::geometry::Class;
+use crate::codegen::kernel::{Kernel, Kind, Level};
+use crate::ir::Combine;
+use crate::ir::scalar::{Body, Func, Lit, Prim, Ty, body, eval};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// The number of a node.
+pub(super) type Id = usize;
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Op {
+    /// The element of an operand at this position.
+    Load(u16),
+    /// A literal.
+    Lit(Lit),
+    /// A primitive.
+    Prim(Prim),
+    /// The inner elements of its operand combined.
+    Fold(Combine),
+}
+
+/// One value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    /// What it is.
+    pub(super) op: Op,
+    /// Its operands.
+    pub(super) args: SmallVec<[Id; 3]>,
+    /// Its type.
+    pub(super) ty: Ty,
+    /// Per row or per element.
+    pub(super) level: Level,
+    /// The pass in which it can first be computed, or before which it is known.
+    pub(super) pass: usize,
+    /// Whether it is the same for all inner elements of a row.
+    pub(super) uniform: bool,
+}
+
+/// The nodes of a kernel, and which of them its outputs are.
+#[derive(Debug, Default)]
+pub(super) struct Flat {
+    /// All nodes, operands before users.
+    pub(super) nodes: Vec<Node>,
+    /// The value of every output.
+    pub(super) outputs: Vec<Id>,
+    known: HashMap<(Op, SmallVec<[Id; 3]>, Level), Id>,
+}
+
+impl Flat {
+    /// Flattens `kernel`, whose operands move along the vector loop as `classes` says.
+    pub(super) fn new(kernel: &Kernel, classes: &[Class]) -> Flat {
+        let mut flat = Flat::default();
+        let mut ids: Vec<Id> = Vec::with_capacity(kernel.insts.len());
+        for inst in &kernel.insts {
+            let args: SmallVec<[Id; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
+            ids.push(match inst.kind {
+                Kind::Load(slot) => {
+                    let uniform = inst.level == Level::Row || classes[slot as usize] == Class::Uniform;
+                    flat.node(Op::Load(slot), args, inst.ty, inst.level, uniform)
+                }
+                Kind::Gather(_) => unreachable!("kernels with gathers are declined before they are flattened"),
+                Kind::Lit(lit) => flat.lit(lit),
+                Kind::Prim(prim) => flat.prim(prim, args, inst.ty),
+                Kind::Func(func) => flat.func(func, &args, inst.ty),
+                Kind::Fold(combine) => flat.node(Op::Fold(combine), args, inst.ty, Level::Row, true),
+            });
+        }
+        flat.outputs = kernel.outputs.iter().map(|output| ids[output.value.index()]).collect();
+        flat
+    }
+
+    /// The literal a node is, if it is one.
+    pub(super) fn as_lit(&self, id: Id) -> Option<Lit> {
+        match self.nodes[id].op {
+            Op::Lit(lit) => Some(lit),
+            Op::Load(_) | Op::Prim(_) | Op::Fold(_) => None,
+        }
+    }
+
+    fn lit(&mut self, lit: Lit) -> Id {
+        self.node(Op::Lit(lit), SmallVec::new(), lit.ty, Level::Row, true)
+    }
+
+    fn prim(&mut self, prim: Prim, args: SmallVec<[Id; 3]>, ty: Ty) -> Id {
+        let lits: Option<SmallVec<[Lit; 3]>> = args.iter().map(|&id| self.as_lit(id)).collect();
+        if let Some(lits) = lits {
+            return self.lit(eval::prim(prim, &lits));
+        }
+        let level = args.iter().map(|&id| self.nodes[id].level).max().unwrap_or(Level::Row);
+        let uniform = args.iter().all(|&id| self.nodes[id].uniform);
+        self.node(Op::Prim(prim), args, ty, level, uniform)
+    }
+
+    fn func(&mut self, func: Func, args: &[Id], ty: Ty) -> Id {
+        let body = func_body(func, ty);
+        let mut ids: Vec<Id> = Vec::with_capacity(body.insts.len());
+        for inst in &body.insts {
+            let operands: SmallVec<[Id; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
+            ids.push(match inst.kind {
+                body::Kind::Arg(index) => args[index as usize],
+                body::Kind::Lit(lit) => self.lit(lit),
+                body::Kind::Prim(prim) => self.prim(prim, operands, inst.ty),
+                body::Kind::Func(inner) => self.func(inner, &operands, inst.ty),
+            });
+        }
+        ids[body.results[0].index()]
+    }
+
+    fn node(&mut self, op: Op, args: SmallVec<[Id; 3]>, ty: Ty, level: Level, uniform: bool) -> Id {
+        if let Some(&id) = self.known.get(&(op, args.clone(), level)) {
+            return id;
+        }
+        let ready = args.iter().map(|&id| self.nodes[id].pass).max().unwrap_or(0);
+        let pass = if matches!(op, Op::Fold(_)) { ready + 1 } else { ready };
+        let id = self.nodes.len();
+        self.known.insert((op, args.clone(), level), id);
+        self.nodes.push(Node { op, args, ty, level, pass, uniform });
+        id
+    }
+}
+
+/// The body of a func; recorded once, because recording costs more than expanding.
+fn func_body(func: Func, ty: Ty) -> &'static Body {
+    static BODIES: [[OnceLock<Body>; 2]; Func::ALL.len()] = [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
+    BODIES[func as usize][(ty == Ty::F64) as usize].get_or_init(|| func.body(ty))
+}

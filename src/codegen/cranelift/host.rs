@@ -1,0 +1,36 @@
+//! The machine code is made for: this one, asked once.
+
+use crate::error::Reason;
+use cranelift_codegen::ir::Endianness;
+use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_codegen::settings::{self, Configurable};
+use std::sync::OnceLock;
+
+/// Cranelift's description of this machine, or why there is none.
+pub(super) fn isa() -> Result<&'static OwnedTargetIsa, Reason> {
+    static ISA: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
+    ISA.get_or_init(build).as_ref().map_err(|why| Reason::TierCannot(why.clone()))
+}
+
+fn build() -> Result<OwnedTargetIsa, String> {
+    let mut flags = settings::builder();
+    let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
+    let wanted = [
+        ("opt_level", "none"),
+        ("regalloc_algorithm", "backtracking"),
+        ("enable_verifier", verifier),
+        ("is_pic", "false"),
+        ("unwind_info", "false"),
+        // Frames are a few KiB of partial results; no guard page can be skipped.
+        ("enable_probestack", "false"),
+    ];
+    for (name, value) in wanted {
+        flags.set(name, value).map_err(|error| format!("Cranelift does not know {name}={value}: {error}"))?;
+    }
+    let builder = cranelift_native::builder().map_err(|why| format!("Cranelift does not know this machine: {why}"))?;
+    let isa = builder.finish(settings::Flags::new(flags)).map_err(|error| format!("Cranelift: {error}"))?;
+    if isa.pointer_bits() != 64 || isa.endianness() != Endianness::Little {
+        return Err("generated code takes 64-bit little-endian machines".into());
+    }
+    Ok(isa)
+}

@@ -1,0 +1,96 @@
+//! From a geometry and pointers to calls: one per stretch of the last row loop.
+
+#![allow(unsafe_code, reason = "hands addresses of a launch to generated code")]
+
+use super::code::{Code, fold_blocks_address};
+use super::function::word;
+use crate::codegen::geometry::{Access, Geometry};
+use crate::codegen::kernel::FOLD_BLOCK;
+use crate::codegen::launch::{Part, Pointers};
+use smallvec::SmallVec;
+use std::cell::Cell;
+
+/// What a launch must know of a compiled kernel.
+pub(super) struct Shape {
+    /// Whether rows are whole.
+    pub(super) has_folds: bool,
+    /// Per operand, whether it is an iota.
+    pub(super) iotas: SmallVec<[bool; 8]>,
+    /// Folds in the pass that has most.
+    pub(super) n_folds: usize,
+    /// Row buffers.
+    pub(super) n_kept: usize,
+}
+
+/// Scratch words a thread keeps between launches; longer ones are allocated each time.
+const MAX_CACHED_WORDS: usize = 1 << 17;
+
+/// Runs a part of a launch.
+///
+/// # Safety
+/// As [`super::Program::run`], and the geometry has one inner loop.
+pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+    let (n_inner, first) = if shape.has_folds { (geometry.inner[0], 0) } else { (part.lanes.len(), part.lanes.start) };
+    if part.outer.is_empty() || (n_inner == 0 && !shape.has_folds) {
+        return;
+    }
+    let n_kept = shape.n_kept * n_inner * word::BUFFER_BYTES / 8;
+    let n_blocks = shape.n_folds * n_inner.div_ceil(FOLD_BLOCK).max(1) * word::BLOCK_BYTES / 8;
+    with_scratch(n_kept + n_blocks, |scratch| {
+        let n_accesses = geometry.operands.len() + geometry.outputs.len();
+        let mut words: SmallVec<[u64; 48]> = SmallVec::from_elem(0, word::ACCESSES + n_accesses * word::ACCESS_WORDS);
+        words[word::INNER] = n_inner as u64;
+        words[word::KEPT] = scratch.as_mut_ptr() as u64;
+        words[word::BLOCKS] = words[word::KEPT] + 8 * n_kept as u64;
+        words[word::FOLD_BLOCKS] = fold_blocks_address();
+        let operands = pointers.operands.iter().zip(&shape.iotas);
+        let starts = operands.map(|(&pointer, &iota)| if iota { 0 } else { pointer as u64 });
+        let starts: SmallVec<[u64; 12]> =
+            starts.chain(pointers.outputs.iter().map(|&pointer| pointer as u64)).collect();
+        let accesses = || geometry.operands.iter().chain(&geometry.outputs);
+        let last = geometry.rows.last().copied().unwrap_or(1);
+        let mut row = part.outer.start;
+        while row < part.outer.end {
+            let run = (last - row % last).min(part.outer.end - row);
+            words[word::ROWS] = run as u64;
+            for (index, (access, &start)) in accesses().zip(&starts).enumerate() {
+                let at = word::ACCESSES + index * word::ACCESS_WORDS;
+                let stride = access.inner.last().copied().unwrap_or(0) as u64;
+                let offset = row_offset(geometry, access, row).wrapping_add(stride.wrapping_mul(first as u64));
+                words[at] = start.wrapping_add(offset);
+                words[at + 1] = access.rows.last().copied().unwrap_or(0) as u64;
+                words[at + 2] = stride;
+            }
+            // SAFETY: the words describe rows `row..row + run` of the launch, which the caller vouches for; the scratch
+            // is as long as the row buffers and block results of one row are.
+            unsafe { code.call(&words) };
+            row += run;
+        }
+    });
+}
+
+/// Distance of a row's first element from an access's pointer.
+pub(super) fn row_offset(geometry: &Geometry, access: &Access, mut row: usize) -> u64 {
+    let mut offset = access.base as u64;
+    for (&size, &stride) in geometry.rows.iter().zip(&access.rows).rev() {
+        offset = offset.wrapping_add(((row % size) as u64).wrapping_mul(stride as u64));
+        row /= size;
+    }
+    offset
+}
+
+/// Lends out `n` words of scratch with unspecified content.
+pub(super) fn with_scratch<R>(n: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
+    thread_local! {
+        static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+    }
+    let mut words = SCRATCH.take();
+    if words.len() < n {
+        words = vec![0; n];
+    }
+    let result = body(&mut words[..n]);
+    if words.len() <= MAX_CACHED_WORDS {
+        SCRATCH.set(words);
+    }
+    result
+}

@@ -1,0 +1,144 @@
+//! Which node is computed where: before a pass, once per pass, or for every element.
+//!
+//! A pass is one loop over the row's elements. It computes the folds that become known behind it and the outputs of
+//! its number. A per-element value of an earlier pass that a later one needs is computed again if that is cheap, and
+//! otherwise *kept*: the earlier pass writes it to a row buffer which the later one reads.
+
+use super::flat::{Flat, Id, Op};
+use crate::codegen::kernel::Level;
+use crate::ir::scalar::Ty;
+use std::collections::HashSet;
+
+/// From how many nodes on a value is kept instead of computed again.
+const KEEP_NODES: usize = 14;
+
+/// One loop over the row's elements, and the row values that must be known before it.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    /// Row values computed in front of it.
+    pub(super) row: Vec<Id>,
+    /// Values that are the same for all elements, but may only be computed if there is one.
+    pub(super) uniform: Vec<Id>,
+    /// Values per element.
+    pub(super) body: Vec<Id>,
+    /// Folds fed by this loop.
+    pub(super) folds: Vec<Id>,
+    /// Outputs written by this loop.
+    pub(super) stores: Vec<usize>,
+    /// Values this loop keeps, with the number of their row buffer.
+    pub(super) keeps: Vec<(Id, usize)>,
+    /// Values of its body that are read from a row buffer instead of computed.
+    pub(super) kept: Vec<(Id, usize)>,
+}
+
+impl Pass {
+    /// Whether there is anything to loop for.
+    pub(super) fn has_loop(&self) -> bool {
+        !self.folds.is_empty() || !self.stores.is_empty()
+    }
+}
+
+/// All passes in order; outputs per row are written behind the last.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The passes; the last may consist of row values only.
+    pub(super) passes: Vec<Pass>,
+    /// Outputs written once per row.
+    pub(super) row_stores: Vec<usize>,
+    /// The number of row buffers.
+    pub(super) n_kept: usize,
+}
+
+impl Plan {
+    /// Distributes the nodes. A row value goes to an output `once` per row where the output does not move along the
+    /// inner loop, and to every element where it does.
+    pub(super) fn new(flat: &Flat, once: impl Fn(usize) -> bool) -> Plan {
+        let n_passes = flat.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
+        let mut plan = Plan { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
+        plan.passes.resize_with(n_passes, Pass::default);
+        let needed = closure(flat, &flat.outputs, |_| true);
+        for &id in &needed {
+            if matches!(flat.nodes[id].op, Op::Fold(_)) {
+                plan.passes[flat.nodes[id].pass - 1].folds.push(id);
+            } else if flat.nodes[id].level == Level::Row && flat.as_lit(id).is_none() {
+                plan.passes[flat.nodes[id].pass].row.push(id);
+            }
+        }
+        for (slot, &id) in flat.outputs.iter().enumerate() {
+            match flat.nodes[id].level {
+                Level::Row if once(slot) => plan.row_stores.push(slot),
+                Level::Row | Level::Full => plan.passes[flat.nodes[id].pass].stores.push(slot),
+            }
+        }
+        for pass in 0..n_passes {
+            plan.fill(flat, pass);
+        }
+        plan
+    }
+
+    /// Finds what the loop of `pass` computes, reads from row buffers, and needs once.
+    fn fill(&mut self, flat: &Flat, pass: usize) {
+        let roots = self.roots(flat, pass);
+        let kept: Vec<Id> = self.worth_keeping(flat, pass, &roots);
+        for &id in &kept {
+            let owner = self.first_pass_with(id, pass).expect("a kept value is computed by an earlier pass");
+            let known = self.passes[owner].keeps.iter().find(|keep| keep.0 == id).map(|keep| keep.1);
+            let buffer = known.unwrap_or(self.n_kept);
+            if known.is_none() {
+                self.passes[owner].keeps.push((id, buffer));
+                self.n_kept += 1;
+            }
+            self.passes[pass].kept.push((id, buffer));
+        }
+        // Row values are computed elsewhere and kept ones are read, so the walk stops at both.
+        let per_element = |id: Id| flat.nodes[id].level == Level::Full;
+        for id in closure(flat, &roots, |id| per_element(id) && !kept.contains(&id)) {
+            if per_element(id) && !kept.contains(&id) {
+                let list =
+                    if flat.nodes[id].uniform { &mut self.passes[pass].uniform } else { &mut self.passes[pass].body };
+                list.push(id);
+            }
+        }
+    }
+
+    fn roots(&self, flat: &Flat, pass: usize) -> Vec<Id> {
+        let folds = self.passes[pass].folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied());
+        folds.chain(self.passes[pass].stores.iter().map(|&slot| flat.outputs[slot])).collect()
+    }
+
+    fn first_pass_with(&self, id: Id, before: usize) -> Option<usize> {
+        (0..before).find(|&pass| self.passes[pass].body.binary_search(&id).is_ok())
+    }
+
+    /// The values nearest to the roots that an earlier pass computes and that are dear.
+    fn worth_keeping(&self, flat: &Flat, pass: usize, roots: &[Id]) -> Vec<Id> {
+        let mut kept = Vec::new();
+        let mut seen = HashSet::new();
+        let mut stack: Vec<Id> = roots.to_vec();
+        while let Some(id) = stack.pop() {
+            let node = &flat.nodes[id];
+            if node.level == Level::Row || node.uniform || !seen.insert(id) {
+                continue;
+            }
+            let cone = || closure(flat, &[id], |id| flat.nodes[id].level == Level::Full && !flat.nodes[id].uniform);
+            if node.ty != Ty::Bool && self.first_pass_with(id, pass).is_some() && cone().len() >= KEEP_NODES {
+                kept.push(id);
+            } else {
+                stack.extend(node.args.iter().copied());
+            }
+        }
+        kept
+    }
+}
+
+/// All nodes reachable from `roots`, ascending; operands of nodes that `enter` refuses are not followed.
+fn closure(flat: &Flat, roots: &[Id], enter: impl Fn(Id) -> bool) -> Vec<Id> {
+    let mut seen = vec![false; flat.nodes.len()];
+    let mut stack: Vec<Id> = roots.to_vec();
+    while let Some(id) = stack.pop() {
+        if !std::mem::replace(&mut seen[id], true) && enter(id) {
+            stack.extend(flat.nodes[id].args.iter().copied());
+        }
+    }
+    (0..seen.len()).filter(|&id| seen[id]).collect()
+}

@@ -1,0 +1,73 @@
+//! A compiled kernel.
+
+#![allow(unsafe_code, reason = "the door through which launches reach generated code")]
+
+use super::code::Code;
+use super::compile;
+use super::launch::{self, Shape};
+use super::packed::Packed;
+use crate::codegen::geometry::{Class, Geometry, Lanes};
+use crate::codegen::kernel::Kernel;
+use crate::codegen::launch::{Faults, Part, Pointers};
+use crate::error::Reason;
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// A kernel compiled for one set of access classes. It owns its machine code and can run on many threads at once.
+pub struct Program {
+    code: Code,
+    shape: Shape,
+    classes: SmallVec<[Class; 8]>,
+    /// For rows of several inner loops, which only kernels with folds have.
+    kernel: Option<Kernel>,
+    packed: OnceLock<Packed>,
+}
+
+impl Program {
+    /// Compiles a valid `kernel` for accesses of these `classes`, operands first.
+    pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+        assert_eq!(classes.len(), kernel.operands.len() + kernel.outputs.len(), "a class per operand and output");
+        if lanes == Lanes::Rows {
+            return Err(Reason::TierCannot("its vectors run along the inner loop only".into()));
+        }
+        let (code, shape) = compile::compile(kernel, classes)?;
+        let kernel = kernel.has_folds().then(|| kernel.clone());
+        Ok(Program { code, shape, classes: classes.into(), kernel, packed: OnceLock::new() })
+    }
+
+    /// The CLIF that [`Program::compile`] hands to Cranelift.
+    pub fn emit_text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
+        compile::text(kernel, classes)
+    }
+
+    /// Bytes of machine code and constants.
+    pub fn code_bytes(&self) -> usize {
+        self.code.n_bytes()
+    }
+
+    /// Runs a part of a launch. Nothing here can fault.
+    ///
+    /// # Safety
+    /// `geometry` belongs to the compiled kernel and has the classes it was compiled for. From every pointer all
+    /// elements that `geometry` leads to in `part` are alive; those of outputs may be written and are not accessed by
+    /// anyone else during the call. An output may coincide with an operand element for element if the kernel has no
+    /// folds, and overlaps none otherwise.
+    pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, _faults: &Faults) {
+        assert_eq!(geometry.lanes, Lanes::Inner, "the program was compiled for vectors along the inner loop");
+        assert_eq!(geometry.operands.len() + geometry.outputs.len(), self.classes.len(), "another kernel's geometry");
+        if let ([_, _, ..], Some(kernel)) = (&geometry.inner[..], &self.kernel) {
+            let compile = || Packed::compile(kernel).expect("a kernel that compiled does so for simpler accesses");
+            // SAFETY: passed on from the caller.
+            return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
+        }
+        // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
+        unsafe { launch::run(&self.code, &self.shape, geometry, pointers, part) }
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("code_bytes", &self.code_bytes()).field("classes", &self.classes).finish()
+    }
+}

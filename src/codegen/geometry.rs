@@ -1,0 +1,207 @@
+//! How a kernel is run on one set of shapes: loops, strides, and which loop the vectors run along.
+//!
+//! Built once per shape and kept; a call only brings pointers. Strides are in bytes for memory and in units for an
+//! iota. Loops are merged where every access allows it, and row loops are ordered by the first output's strides, so
+//! that memory is walked forwards. Inner loops of a fold keep their logical order: it is the order of the fold.
+
+use super::kernel::{Kernel, Level, Source};
+use smallvec::SmallVec;
+
+/// One stride per loop.
+pub type LoopStrides = SmallVec<[usize; 4]>;
+
+/// How one operand or output is laid out over the kernel's logical dimensions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Access {
+    /// Per row dimension; bytes, or units for an iota.
+    pub rows: LoopStrides,
+    /// Per inner dimension.
+    pub inner: LoopStrides,
+    /// Distance of the first element from the pointer that is given at launch; an iota's base.
+    pub base: i64,
+    /// For a gathered operand: size and stride of the gathered dimension.
+    pub gather: Option<(usize, usize)>,
+}
+
+/// Along which loop consecutive vector lanes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lanes {
+    /// Along the last inner loop: a fold's partial results are lanes.
+    Inner,
+    /// Along the last row loop: a fold has its own partial results for every lane. For folds over an outer dimension,
+    /// and for short ones.
+    Rows,
+}
+
+/// How an access moves along the vector loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Neighbouring lanes are neighbours in memory.
+    Contiguous,
+    /// All lanes read the same element.
+    Uniform,
+    /// Anything else.
+    Strided,
+}
+
+/// The loops of a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    /// Sizes of the row loops, outermost first; empty for a single row.
+    pub rows: SmallVec<[usize; 4]>,
+    /// Sizes of the inner loops, outermost first; never empty. For a kernel without folds exactly one.
+    pub inner: SmallVec<[usize; 4]>,
+    /// Operands in order, with strides per loop of `rows` and `inner`.
+    pub operands: Vec<Access>,
+    /// Outputs in order; a row output has inner strides of 0.
+    pub outputs: Vec<Access>,
+    /// The vector loop.
+    pub lanes: Lanes,
+}
+
+impl Geometry {
+    /// The number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.rows.iter().product()
+    }
+
+    /// The number of inner elements.
+    pub fn n_inner(&self) -> usize {
+        self.inner.iter().product()
+    }
+
+    /// The stride of an access along the vector loop.
+    pub fn lane_stride(&self, access: &Access) -> usize {
+        let strides = match self.lanes {
+            Lanes::Inner => &access.inner,
+            Lanes::Rows => &access.rows,
+        };
+        strides.last().copied().unwrap_or(0)
+    }
+
+    /// How an access of elements of `bytes` bytes moves along the vector loop. An iota is contiguous at stride 1.
+    pub fn class(&self, access: &Access, bytes: usize) -> Class {
+        match self.lane_stride(access) {
+            0 => Class::Uniform,
+            stride if stride == bytes => Class::Contiguous,
+            _ => Class::Strided,
+        }
+    }
+
+    /// The classes of all operands, then of all outputs: what compiled code depends on besides the kernel.
+    pub fn classes(&self, kernel: &Kernel) -> SmallVec<[Class; 8]> {
+        let operand = |(access, operand): (&Access, &super::kernel::Operand)| {
+            self.class(access, if operand.source == Source::Iota { 1 } else { operand.dtype.size() })
+        };
+        let outputs = self.outputs.iter().zip(&kernel.outputs);
+        let operands = self.operands.iter().zip(&kernel.operands).map(operand);
+        operands.chain(outputs.map(|(access, output)| self.class(access, output.dtype.size()))).collect()
+    }
+
+    /// Plans the loops for accesses over logical `rows` and `inner` sizes. For a kernel without folds `inner` must be
+    /// empty; its last loop becomes the inner one.
+    pub fn plan(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: Vec<Access>, outputs: Vec<Access>) -> Geometry {
+        let mut plan = Geometry { rows: rows.into(), inner: inner.into(), operands, outputs, lanes: Lanes::Inner };
+        plan.drop_units();
+        plan.order_rows();
+        plan.merge(|access| &mut access.rows, |plan| &mut plan.rows);
+        plan.merge(|access| &mut access.inner, |plan| &mut plan.inner);
+        if !kernel.has_folds() {
+            plan.split_last_row();
+        }
+        if plan.inner.is_empty() {
+            plan.inner.push(1);
+            plan.each(|access| access.inner.push(0));
+        }
+        if kernel.has_folds() {
+            plan.lanes = plan.choose_lanes(kernel);
+        }
+        plan
+    }
+
+    fn each(&mut self, mut visit: impl FnMut(&mut Access)) {
+        self.operands.iter_mut().chain(&mut self.outputs).for_each(&mut visit);
+    }
+
+    /// Removes loops of size 1.
+    fn drop_units(&mut self) {
+        for index in (0..self.rows.len()).rev().filter(|&index| self.rows[index] == 1).collect::<Vec<_>>() {
+            self.rows.remove(index);
+            self.each(|access| {
+                access.rows.remove(index);
+            });
+        }
+        for index in (0..self.inner.len()).rev().filter(|&index| self.inner[index] == 1).collect::<Vec<_>>() {
+            self.inner.remove(index);
+            self.each(|access| {
+                access.inner.remove(index);
+            });
+        }
+    }
+
+    /// Sorts row loops by the strides of the first output, largest outermost; ties keep their order.
+    fn order_rows(&mut self) {
+        let Some(first) = self.outputs.first() else { return };
+        let mut order: SmallVec<[usize; 6]> = (0..self.rows.len()).collect();
+        order.sort_by_key(|&index| std::cmp::Reverse(first.rows[index]));
+        self.rows = order.iter().map(|&index| self.rows[index]).collect();
+        self.each(|access| access.rows = order.iter().map(|&index| access.rows[index]).collect());
+    }
+
+    /// Merges neighbouring loops that every access walks as one.
+    fn merge(
+        &mut self,
+        strides: impl Fn(&mut Access) -> &mut LoopStrides,
+        sizes: impl Fn(&mut Geometry) -> &mut SmallVec<[usize; 4]>,
+    ) {
+        let mut index = sizes(self).len();
+        while index > 1 {
+            index -= 1;
+            let inner_size = sizes(self)[index];
+            let mut whole = true;
+            self.each(|access| {
+                let strides = strides(access);
+                whole &= strides[index - 1] == inner_size * strides[index];
+            });
+            if whole {
+                sizes(self)[index - 1] *= inner_size;
+                sizes(self).remove(index);
+                self.each(|access| {
+                    let strides = strides(access);
+                    strides.remove(index - 1);
+                });
+            }
+        }
+    }
+
+    fn split_last_row(&mut self) {
+        if let Some(size) = self.rows.pop() {
+            self.inner.push(size);
+            self.each(|access| {
+                let stride = access.rows.pop().expect("every access has a stride per row loop");
+                access.inner.push(stride);
+            });
+        }
+    }
+
+    /// Vectors run along the rows when more full accesses are contiguous there, or when the fold is short.
+    fn choose_lanes(&self, kernel: &Kernel) -> Lanes {
+        let (Some(&row_lanes), Some(&inner_lanes)) = (self.rows.last(), self.inner.last()) else { return Lanes::Inner };
+        let full = |slot: usize| {
+            kernel.insts.iter().any(|inst| {
+                matches!(inst.kind, super::kernel::Kind::Load(s) | super::kernel::Kind::Gather(s) if s as usize == slot)
+                    && inst.level == Level::Full
+            })
+        };
+        let sizes = kernel.operands.iter().map(|operand| operand.dtype.size());
+        let mut score = 0i64;
+        for (slot, (access, bytes)) in self.operands.iter().zip(sizes).enumerate() {
+            if kernel.operands[slot].source == Source::Memory && full(slot) {
+                let smooth = |stride: Option<&usize>| stride.is_none_or(|&stride| stride == 0 || stride == bytes) as i64;
+                score += smooth(access.inner.last()) - smooth(access.rows.last());
+            }
+        }
+        let short = inner_lanes < 16 && row_lanes > inner_lanes;
+        if score < 0 || (score == 0 && short) || (inner_lanes < 8 && row_lanes >= 64) { Lanes::Rows } else { Lanes::Inner }
+    }
+}

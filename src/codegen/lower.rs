@@ -1,0 +1,354 @@
+//! From a region of a graph to a kernel and the way it walks memory.
+//!
+//! Bodies of ops are copied in, identical instructions merged, calls on literals evaluated, and canonicalizations
+//! whose effect nobody can see dropped. The kernel does not depend on sizes; everything that does is in [`Lowered`].
+
+use super::geometry::{Access, Geometry, LoopStrides};
+use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
+use crate::error::Result;
+use crate::fusion::region::{Region, Value, Walk};
+use crate::ir::scalar::body::Kind as BodyKind;
+use crate::ir::scalar::{Body, Lit, Prim, Reg, Ty, eval};
+use crate::ir::{Combine, DType, Graph, Meaning, NodeId, Scalar};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+/// A kernel and how one region runs it.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// The kernel, the same for every size.
+    pub kernel: Kernel,
+    /// Its loops for the region's sizes.
+    pub geometry: Geometry,
+    /// The node behind each operand; `None` for an iota.
+    pub operands: Vec<Option<NodeId>>,
+    /// The node behind each output.
+    pub outputs: Vec<NodeId>,
+}
+
+/// Lowers a region.
+///
+/// # Errors
+/// None on a region of a verified graph; a body that does not type is reported as it is.
+pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
+    let mut builder = Builder { graph, region, kernel: Kernel::default(), known: HashMap::new(), extra: Vec::new() };
+    for load in &region.loads {
+        builder.kernel.operands.push(operand(graph, load));
+    }
+    let mut values: Vec<Reg> = Vec::with_capacity(region.values.len());
+    for index in 0..region.values.len() {
+        let reg = builder.value(index, &values)?;
+        values.push(reg);
+    }
+    for (value, walk) in &region.outputs {
+        let reg = builder.stored(values[*value], walk);
+        builder.kernel.outputs.push(Output { dtype: graph[walk.node].ty.dtype, value: reg });
+    }
+    let Builder { kernel, extra, .. } = builder;
+    let kernel = without_dead(&without_idle_canons(kernel));
+    debug_assert_eq!(kernel.verify(), Ok(()));
+    let n_rows = region.rows.len();
+    let mut accesses: Vec<Access> = region.loads.iter().map(|load| access(graph, load, n_rows)).collect();
+    accesses.extend(extra);
+    let outputs = region.outputs.iter().map(|(_, walk)| access(graph, walk, n_rows)).collect();
+    let mut operands: Vec<Option<NodeId>> =
+        region.loads.iter().map(|load| (!is_range(graph, load.node)).then_some(load.node)).collect();
+    operands.resize(accesses.len(), None);
+    let geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs);
+    let outputs = region.outputs.iter().map(|(_, walk)| walk.node).collect();
+    Ok(Lowered { kernel, geometry, operands, outputs })
+}
+
+fn is_range(graph: &Graph, node: NodeId) -> bool {
+    graph[node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Range))
+}
+
+fn operand(graph: &Graph, load: &Walk) -> Operand {
+    if is_range(graph, load.node) {
+        Operand { dtype: DType::I64, source: Source::Iota }
+    } else {
+        Operand { dtype: graph[load.node].ty.dtype, source: Source::Memory }
+    }
+}
+
+fn access(graph: &Graph, walk: &Walk, n_rows: usize) -> Access {
+    let unit = if is_range(graph, walk.node) { 1 } else { graph[walk.node].ty.dtype.size() };
+    let scaled = |strides: &[usize]| -> LoopStrides { strides.iter().map(|&stride| stride * unit).collect() };
+    Access {
+        rows: scaled(&walk.strides[..n_rows]),
+        inner: scaled(&walk.strides[n_rows..]),
+        base: (walk.base * unit) as i64,
+        gather: walk.gather.map(|(size, stride)| (size, stride * unit)),
+    }
+}
+
+struct Builder<'a> {
+    graph: &'a Graph,
+    region: &'a Region,
+    kernel: Kernel,
+    known: HashMap<Inst, Reg>,
+    /// Iotas that no node stands behind.
+    extra: Vec<Access>,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, inst: Inst) -> Reg {
+        if let Some(&known) = self.known.get(&inst) {
+            return known;
+        }
+        let reg = Reg(self.kernel.insts.len() as u32);
+        self.known.insert(inst.clone(), reg);
+        self.kernel.insts.push(inst);
+        reg
+    }
+
+    fn emit(&mut self, kind: Kind, args: &[Reg], ty: Ty, level: Level) -> Reg {
+        self.push(Inst { kind, args: SmallVec::from_slice(args), ty, level })
+    }
+
+    fn lit(&mut self, lit: Lit) -> Reg {
+        self.emit(Kind::Lit(lit), &[], lit.ty, Level::Row)
+    }
+
+    /// A prim, evaluated now if its operands are literals.
+    fn prim(&mut self, prim: Prim, args: &[Reg]) -> Reg {
+        self.call(Kind::Prim(prim), args, |lits| eval::prim(prim, lits), |tys| prim.result(tys))
+    }
+
+    fn call(
+        &mut self,
+        kind: Kind,
+        args: &[Reg],
+        value: impl Fn(&[Lit]) -> Lit,
+        ty: impl Fn(&[Ty]) -> Option<Ty>,
+    ) -> Reg {
+        let literal = |&reg: &Reg| match self.kernel.inst(reg).kind {
+            Kind::Lit(lit) => Some(lit),
+            Kind::Load(_) | Kind::Gather(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => None,
+        };
+        let lits: Option<SmallVec<[Lit; 3]>> = args.iter().map(literal).collect();
+        if let Some(lits) = lits {
+            return self.lit(value(&lits));
+        }
+        let tys: SmallVec<[Ty; 3]> = args.iter().map(|&reg| self.kernel.inst(reg).ty).collect();
+        let level = args.iter().map(|&reg| self.kernel.inst(reg).level).max().unwrap_or(Level::Row);
+        let ty = ty(&tys).expect("bodies are typed");
+        self.emit(kind, args, ty, level)
+    }
+
+    fn level(&self, value: usize) -> Level {
+        if self.region.is_full[value] { Level::Full } else { Level::Row }
+    }
+
+    fn value(&mut self, index: usize, values: &[Reg]) -> Result<Reg> {
+        let level = self.level(index);
+        Ok(match &self.region.values[index] {
+            Value::Load(slot) => {
+                let ty = self.kernel.operands[*slot].dtype.compute();
+                self.emit(Kind::Load(*slot as u16), &[], ty, level)
+            }
+            Value::Gather(slot, at) => {
+                let ty = self.kernel.operands[*slot].dtype.compute();
+                let at = self.converted(values[*at], Ty::I64);
+                self.emit(Kind::Gather(*slot as u16), &[at], ty, level)
+            }
+            Value::Number(value, dtype) => self.lit(value.to_lit(*dtype)),
+            Value::Position(slot, node) => self.position(*slot as u16, *node, level),
+            Value::Body(node, args) => {
+                let args: SmallVec<[Reg; 4]> = args.iter().map(|&arg| values[arg]).collect();
+                let call = &self.graph[*node];
+                let op = call.op().expect("a body belongs to an op");
+                let body = op.body(&self.graph.arg_types(*node), &call.attrs)?;
+                self.inline(&body, &args)
+            }
+            Value::Fold(node, value) => self.fold(*node, values[*value]),
+        })
+    }
+
+    fn inline(&mut self, body: &Body, args: &[Reg]) -> Reg {
+        let mut regs: SmallVec<[Reg; 16]> = SmallVec::new();
+        for inst in &body.insts {
+            let operands: SmallVec<[Reg; 3]> = inst.args.iter().map(|reg| regs[reg.index()]).collect();
+            regs.push(match inst.kind {
+                BodyKind::Arg(index) => args[index as usize],
+                BodyKind::Lit(lit) => self.lit(lit),
+                BodyKind::Prim(prim) => self.prim(prim, &operands),
+                BodyKind::Func(func) => {
+                    self.call(Kind::Func(func), &operands, |lits| eval::func(func, lits), |tys| tys.first().copied())
+                }
+            });
+        }
+        regs[body.results[0].index()]
+    }
+
+    fn converted(&mut self, reg: Reg, ty: Ty) -> Reg {
+        if self.kernel.inst(reg).ty == ty { reg } else { self.prim(Prim::Convert(ty), &[reg]) }
+    }
+
+    fn rounded(&mut self, reg: Reg, dtype: DType) -> Reg {
+        match dtype.rounding() {
+            Some(prim) => self.prim(prim, &[reg]),
+            None => reg,
+        }
+    }
+
+    /// `start + position * step`: whole numbers in i64, floats in f64, then in the range's dtype.
+    fn position(&mut self, slot: u16, node: NodeId, level: Level) -> Reg {
+        let position = self.emit(Kind::Load(slot), &[], Ty::I64, level);
+        let call = &self.graph[node];
+        let dtype = call.ty.dtype;
+        let [start, step] = [0, 2].map(|index: usize| call.attrs[index].scalar().unwrap_or(Scalar::Int(1)));
+        let whole = ![start, step].iter().any(|value| value.dtype().is_float());
+        let (ty, number): (Ty, fn(Scalar) -> Lit) =
+            if whole { (Ty::I64, |value| Lit::i64(value.as_i64())) } else { (Ty::F64, |value| Lit::f64(value.as_f64())) };
+        let (start, step) = (self.lit(number(start)), self.lit(number(step)));
+        let position = self.converted(position, ty);
+        let scaled = self.prim(Prim::Mul, &[position, step]);
+        let value = self.prim(Prim::Add, &[scaled, start]);
+        let value = self.converted(value, dtype.compute());
+        self.rounded(value, dtype)
+    }
+
+    /// A reduction: the operand converted to what it accumulates in, folded, and brought to the result's dtype.
+    fn fold(&mut self, node: NodeId, value: Reg) -> Reg {
+        let call = &self.graph[node];
+        let Some(Meaning::Fold(combine)) = call.op().map(|op| &op.row().meaning) else {
+            unreachable!("a fold belongs to a reduction");
+        };
+        let (from, to) = (self.graph[call.args[0]].ty.dtype, call.ty.dtype);
+        let combine = match (combine, from) {
+            // On bools the greatest is "any" and the least is "all".
+            (Combine::Max, DType::Bool) => Combine::Any,
+            (Combine::Min, DType::Bool) => Combine::All,
+            (combine, _) => *combine,
+        };
+        let value = match combine {
+            Combine::Any | Combine::All => self.converted(value, Ty::Bool),
+            Combine::Sum | Combine::Prod => self.accumulated(value, from, to),
+            Combine::Max | Combine::Min | Combine::ArgMax | Combine::ArgMin => value,
+        };
+        let ty = self.kernel.inst(value).ty;
+        let folded = match combine {
+            Combine::ArgMax | Combine::ArgMin => {
+                let index = self.index_of_inner();
+                self.emit(Kind::Fold(combine), &[value, index], Ty::I64, Level::Row)
+            }
+            Combine::Sum | Combine::Prod | Combine::Max | Combine::Min | Combine::Any | Combine::All => {
+                self.emit(Kind::Fold(combine), &[value], ty, Level::Row)
+            }
+        };
+        match combine {
+            Combine::Sum | Combine::Prod => {
+                let folded = self.converted(folded, to.compute());
+                self.rounded(folded, to)
+            }
+            Combine::Any | Combine::All => self.converted(folded, to.compute()),
+            Combine::Max | Combine::Min | Combine::ArgMax | Combine::ArgMin => folded,
+        }
+    }
+
+    /// Conversion to the dtype asked for comes before the sum; 16-bit floats then accumulate in f32.
+    fn accumulated(&mut self, value: Reg, from: DType, to: DType) -> Reg {
+        let value = self.converted(value, to.compute());
+        let exact = from == to || (from.category() <= to.category() && from.promote(to) == to && !to.is_float());
+        if exact { value } else { self.rounded(value, to) }
+    }
+
+    /// The row-major position among the inner elements.
+    fn index_of_inner(&mut self) -> Reg {
+        let sizes = &self.region.inner;
+        let inner: LoopStrides = crate::ir::shape::contiguous_strides(sizes).iter().copied().collect();
+        self.iota(smallvec![0; self.region.rows.len()], inner)
+    }
+
+    fn iota(&mut self, rows: LoopStrides, inner: LoopStrides) -> Reg {
+        let access = Access { rows, inner, base: 0, gather: None };
+        let slot = self.region.loads.len()
+            + self.extra.iter().position(|known| *known == access).unwrap_or_else(|| {
+                self.extra.push(access);
+                self.kernel.operands.push(Operand { dtype: DType::I64, source: Source::Iota });
+                self.extra.len() - 1
+            });
+        self.emit(Kind::Load(slot as u16), &[], Ty::I64, Level::Full)
+    }
+
+    /// The register to store; a row value that is written at every inner element is made a full one.
+    fn stored(&mut self, reg: Reg, walk: &Walk) -> Reg {
+        let has_folds = self.kernel.has_folds();
+        let everywhere = !has_folds || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0);
+        if self.kernel.inst(reg).level == Level::Full || !everywhere {
+            return reg;
+        }
+        let none = smallvec![0; self.region.rows.len()];
+        let anywhere = self.iota(none, smallvec![0; self.region.inner.len()]);
+        let always = self.prim(Prim::Eq, &[anywhere, anywhere]);
+        self.prim(Prim::Select, &[always, reg, reg])
+    }
+}
+
+/// Drops a `canon` that only payload-blind prims and sums read: their own results are canonical again.
+fn without_idle_canons(kernel: Kernel) -> Kernel {
+    let mut seen = vec![false; kernel.insts.len()];
+    for output in &kernel.outputs {
+        seen[output.value.index()] = true;
+    }
+    for inst in &kernel.insts {
+        let blind = match inst.kind {
+            Kind::Prim(prim) => prim.is_payload_blind(),
+            Kind::Func(_) => true,
+            Kind::Fold(Combine::Sum | Combine::Prod | Combine::ArgMax | Combine::ArgMin) => true,
+            Kind::Fold(Combine::Max | Combine::Min | Combine::Any | Combine::All) => false,
+            Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) => true,
+        };
+        if !blind {
+            for reg in &inst.args {
+                seen[reg.index()] = true;
+            }
+        }
+    }
+    let mut out = kernel;
+    let mut moved: Vec<Reg> = Vec::with_capacity(out.insts.len());
+    for (index, &seen) in seen.iter().enumerate() {
+        for arg in &mut out.insts[index].args {
+            *arg = moved[arg.index()];
+        }
+        let idle = out.insts[index].kind == Kind::Prim(Prim::Canon) && !seen;
+        moved.push(if idle { out.insts[index].args[0] } else { Reg(index as u32) });
+    }
+    out
+}
+
+/// Drops instructions that no output needs.
+fn without_dead(kernel: &Kernel) -> Kernel {
+    let mut live = vec![false; kernel.insts.len()];
+    for output in &kernel.outputs {
+        live[output.value.index()] = true;
+    }
+    for (index, inst) in kernel.insts.iter().enumerate().rev() {
+        if live[index] {
+            for arg in &inst.args {
+                live[arg.index()] = true;
+            }
+        }
+    }
+    let mut out = Kernel { operands: kernel.operands.clone(), ..Kernel::default() };
+    let mut moved: Vec<Reg> = Vec::with_capacity(kernel.insts.len());
+    for (inst, live) in kernel.insts.iter().zip(live) {
+        moved.push(Reg(out.insts.len() as u32));
+        if live {
+            let args = inst.args.iter().map(|reg| moved[reg.index()]).collect();
+            out.insts.push(Inst { args, ..inst.clone() });
+        }
+    }
+    out.outputs = kernel.outputs.iter().map(|output| Output { value: moved[output.value.index()], ..*output }).collect();
+    out
+}
+
+/// The bytes a region reads and writes, each distinct operand once.
+pub fn traffic(graph: &Graph, lowered: &Lowered) -> (usize, usize) {
+    let mut read: Vec<NodeId> = lowered.operands.iter().flatten().copied().collect();
+    read.sort_unstable();
+    read.dedup();
+    let sum = |nodes: &[NodeId]| nodes.iter().map(|&node| graph[node].ty.bytes()).sum();
+    (sum(&read), sum(&lowered.outputs))
+}

@@ -1,0 +1,21 @@
+//! How does one group become running code?
+//!
+//! [`kernel`] is the loop-level form that every tier implements and [`interp`] its slow, obvious meaning; [`geometry`]
+//! says how a kernel is run on one set of shapes; [`lower`] makes kernels from groups of a graph. Each code tier has
+//! its folder. Nothing here knows about user tensors.
+
+pub mod cache;
+pub mod cranelift;
+pub mod fold;
+pub mod geometry;
+pub mod interp;
+pub mod kernel;
+pub mod launch;
+pub mod lower;
+pub mod parallel;
+pub mod tier;
+pub mod vm;
+
+pub use geometry::{Access, Class, Geometry, Lanes};
+pub use kernel::{FOLD_BLOCK, FOLD_LANES, Kernel};
+pub use launch::{Faults, Part, Pointers};

@@ -1,0 +1,112 @@
+//! Running a compiled kernel on threads.
+//!
+//! A launch is cut into parts along its row loops, or along the vector loop of a kernel without folds, and the parts
+//! are spread over the worker pool if the work pays for it. Results do not depend on how it is cut.
+
+use super::geometry::{Geometry, Lanes};
+use super::kernel::{Kernel, Kind};
+use super::launch::{Faults, Part, Pointers};
+use super::tier::Compiled;
+use crate::device::pool;
+use crate::error::{Error, Result};
+use std::ops::Range;
+
+/// Work, in modelled nanoseconds of one thread, from which a second thread pays for waking it.
+const WORTH_A_THREAD: usize = 8_000;
+/// Granularity of cuts along the vector loop, in elements.
+const LANE_GRAIN: usize = 4096;
+
+/// How one launch is cut; depends on the kernel and its loops alone, so it is made once.
+#[derive(Debug, Clone)]
+pub struct Cut {
+    /// Parts that may run at once.
+    parts: Vec<Part>,
+    /// Threads that pay.
+    threads: usize,
+}
+
+/// Raw pointers that threads may share: the parts they are used for are disjoint.
+#[derive(Clone, Copy)]
+struct Shared<'a>(Pointers<'a>);
+
+#[allow(unsafe_code, reason = "raw pointers are shared between the threads of one launch")]
+// SAFETY: the pointers are only used inside `Compiled::run`, whose contract the launch keeps for all parts together.
+unsafe impl Sync for Shared<'_> {}
+
+impl<'a> Shared<'a> {
+    fn pointers(&self) -> Pointers<'a> {
+        self.0
+    }
+}
+
+impl Cut {
+    /// Cuts the loops of a kernel.
+    pub fn new(kernel: &Kernel, geometry: &Geometry) -> Cut {
+        let (outer, lanes) = extents(geometry);
+        let per_element = kernel.insts.iter().map(|inst| if matches!(inst.kind, Kind::Func(_)) { 16 } else { 1 });
+        // Sixteenths of a nanosecond per element: an instruction on a wide vector, or its share of memory traffic.
+        let work = geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element.sum::<usize>() + 4) / 16;
+        let threads = (work / WORTH_A_THREAD).clamp(1, 1024);
+        if threads == 1 || outer * lanes == 0 {
+            return Cut { parts: vec![Part { outer: 0..outer, lanes: 0..lanes }], threads: 1 };
+        }
+        let wanted = (threads * 4).min(64);
+        let divisible = !kernel.has_folds() || geometry.lanes == Lanes::Rows;
+        let parts = if outer >= wanted || !divisible {
+            pieces(outer, wanted, 1).map(|outer| Part { outer, lanes: 0..lanes }).collect()
+        } else {
+            let per_row = wanted.div_ceil(outer.max(1));
+            let grain = if geometry.lanes == Lanes::Rows { 64 } else { LANE_GRAIN };
+            let cut = |row: usize| pieces(lanes, per_row, grain).map(move |lanes| Part { outer: row..row + 1, lanes });
+            (0..outer).flat_map(cut).collect()
+        };
+        Cut { parts, threads }
+    }
+
+    /// Runs a kernel on every part.
+    ///
+    /// # Safety
+    /// Every pointer must be good for every element that the geometry's accesses reach, and outputs must not be read
+    /// or written by anyone else meanwhile.
+    #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tiers")]
+    pub unsafe fn run(&self, compiled: &Compiled, geometry: &Geometry, pointers: Pointers<'_>) -> Result<()> {
+        let faults = Faults::new();
+        if let [part] = &self.parts[..] {
+            // SAFETY: the caller keeps the contract for the whole launch, which this part is.
+            unsafe { compiled.run(geometry, pointers, part, &faults) };
+        } else {
+            let shared = Shared(pointers);
+            pool::run(self.parts.len(), self.threads, &|index| {
+                // SAFETY: the caller keeps the contract for the whole launch; the parts are disjoint.
+                unsafe { compiled.run(geometry, shared.pointers(), &self.parts[index], &faults) };
+            });
+        }
+        match faults.out_of_range() {
+            None => Ok(()),
+            Some(index) => Err(out_of_range(geometry, index)),
+        }
+    }
+}
+
+/// Sizes of the two loops a launch can be cut along.
+fn extents(geometry: &Geometry) -> (usize, usize) {
+    match geometry.lanes {
+        Lanes::Inner => (geometry.n_rows(), geometry.inner.last().copied().unwrap_or(1)),
+        Lanes::Rows => {
+            let (lanes, outer) = geometry.rows.split_last().expect("lanes along the rows need a row loop");
+            (outer.iter().product(), *lanes)
+        }
+    }
+}
+
+/// `total` in about `count` ranges, each but the last a multiple of `grain`.
+fn pieces(total: usize, count: usize, grain: usize) -> impl Iterator<Item = Range<usize>> {
+    let step = total.div_ceil(count.max(1)).next_multiple_of(grain).max(1);
+    (0..total).step_by(step).map(move |start| start..(start + step).min(total))
+}
+
+fn out_of_range(geometry: &Geometry, got: i64) -> Error {
+    let sizes = geometry.operands.iter().filter_map(|access| access.gather).map(|(size, _)| size);
+    let size = sizes.min().unwrap_or(0) as i64;
+    Error::OutOfRange { op: "index".into(), what: "index".into(), low: 0, high: size - 1, got }
+}

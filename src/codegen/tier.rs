@@ -1,0 +1,99 @@
+//! Code tiers: which one compiles a kernel, and how a compiled kernel is called.
+
+use super::cranelift;
+use super::geometry::{Class, Geometry, Lanes};
+use super::kernel::Kernel;
+use super::launch::{Faults, Part, Pointers};
+use super::vm;
+use crate::error::Reason;
+use std::fmt;
+
+/// A way to make running code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// Precompiled SIMD routines over tiles; accepts every kernel.
+    Vm,
+    /// Machine code by Cranelift.
+    Cranelift,
+}
+
+impl Tier {
+    /// Every tier.
+    pub const ALL: [Tier; 2] = [Tier::Vm, Tier::Cranelift];
+
+    /// Its name, as in `OPFUSE_TIER`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tier::Vm => "vm",
+            Tier::Cranelift => "cranelift",
+        }
+    }
+
+    /// The tier of that name.
+    pub fn from_name(name: &str) -> Option<Tier> {
+        Tier::ALL.into_iter().find(|tier| tier.name() == name)
+    }
+
+    /// The tier that suits a kernel on this machine.
+    ///
+    /// Plain arithmetic that lies in registers beats tiles in cache, so Cranelift takes it; funcs and folds want the
+    /// widest vectors there are, which the vm's routines have and 128-bit code has not.
+    pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
+        let arithmetic = kernel.insts.len() - kernel.operands.len().min(kernel.insts.len());
+        let light = !kernel.has_funcs() && !kernel.has_folds() && geometry.lanes == Lanes::Inner;
+        let long = geometry.inner.last().is_some_and(|&size| size >= 64);
+        if light && long && arithmetic > 1 { Tier::Cranelift } else { Tier::Vm }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A kernel as running code.
+pub enum Compiled {
+    /// Tile instructions.
+    Vm(vm::Program),
+    /// Machine code.
+    Cranelift(cranelift::Program),
+}
+
+impl Compiled {
+    /// Compiles for one vector loop and its access classes with `tier`; what that declines goes to the vm, with the
+    /// reason.
+    pub fn new(tier: Tier, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<(Compiled, Option<Reason>), Reason> {
+        let declined = match tier {
+            Tier::Vm => None,
+            Tier::Cranelift => match cranelift::Program::compile(kernel, lanes, classes) {
+                Ok(program) => return Ok((Compiled::Cranelift(program), None)),
+                Err(reason) => Some(reason),
+            },
+        };
+        vm::Program::compile(kernel, lanes, classes).map(|program| (Compiled::Vm(program), declined))
+    }
+
+    /// The tier it was compiled by.
+    pub fn tier(&self) -> Tier {
+        match self {
+            Compiled::Vm(_) => Tier::Vm,
+            Compiled::Cranelift(_) => Tier::Cranelift,
+        }
+    }
+
+    /// Runs a part of a launch.
+    ///
+    /// # Safety
+    /// As for the tiers: every pointer must be good for every element that the geometry's accesses reach, outputs
+    /// must not be read or written by anyone else meanwhile, and parts that run at once must be disjoint.
+    #[allow(unsafe_code, reason = "passes its own contract on")]
+    pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
+        match self {
+            // SAFETY: the caller keeps the contract, which is the same.
+            Compiled::Vm(program) => unsafe { program.run(geometry, pointers, part, faults) },
+            // SAFETY: the caller keeps the contract, which is the same.
+            Compiled::Cranelift(program) => unsafe { program.run(geometry, pointers, part, faults) },
+        }
+    }
+}

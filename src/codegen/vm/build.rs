@@ -1,0 +1,386 @@
+//! From nodes to a plan.
+//!
+//! Per pass, the values that its folds, stores and kept values need are computed in order; a value of an earlier
+//! pass is read from the row buffer if it was dear, and else computed again. Tiles are handed out so that a result
+//! never lies where an operand of the same step lies.
+
+use super::isa::Isa;
+use super::nodes::{Nodes, What};
+use super::plan::{Fold, Home, Line, Pass, PlaceId, Plan, RowRead, Shape, Step};
+use super::routine::{BLOCK, Routine};
+use super::{folds, moves, table};
+use crate::codegen::Class;
+use crate::codegen::kernel::{Kind, Level, Source};
+use crate::ir::scalar::{Lit, Prim};
+use smallvec::SmallVec;
+
+/// From this cost on a full value is kept for later passes.
+const DEAR: usize = 4;
+
+/// Whether full values may be kept in row buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The dear ones are.
+    Dear,
+    /// All are computed again: for rows that are too long.
+    Nothing,
+}
+
+/// Compiles a kernel.
+pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
+    let n = nodes.nodes.len();
+    let mut builder = Builder {
+        isa,
+        nodes,
+        plan: Plan::default(),
+        shared: vec![None; n],
+        local: vec![None; n],
+        buffers: vec![None; n],
+        dear: nodes.costs().into_iter().map(|cost| keep == Keep::Dear && cost >= DEAR).collect(),
+        free: [const { Vec::new() }; 9],
+    };
+    builder.plan.iotas = nodes.kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect();
+    builder.plan.zeros = builder.constant(Lit::i64(0));
+    builder.shared_places();
+    let n_passes = nodes.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
+    let mut passes: Vec<Pass> = (0..n_passes).map(|_| Pass::default()).collect();
+    // Later passes say what earlier ones must keep.
+    let lists: Vec<Needs> = {
+        let mut lists: Vec<Needs> = (0..n_passes).rev().map(|pass| builder.needs(pass)).collect();
+        lists.reverse();
+        lists
+    };
+    for (index, (pass, needs)) in passes.iter_mut().zip(&lists).enumerate() {
+        builder.row_steps(index, pass);
+        builder.tile_steps(index, needs, pass);
+    }
+    builder.plan.passes = passes;
+    builder.plan
+}
+
+/// What one pass computes per tile.
+struct Needs {
+    /// Full values, in order; with whether they come from the row buffer.
+    values: Vec<(usize, Origin)>,
+    /// Outputs that are stored.
+    outputs: Vec<usize>,
+    /// Folds that are fed.
+    folds: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Computed,
+    Buffer,
+}
+
+struct Builder<'a> {
+    isa: Isa,
+    nodes: &'a Nodes<'a>,
+    plan: Plan,
+    /// Places that hold from list to list: literals, row values, splats.
+    shared: Vec<Option<PlaceId>>,
+    /// Places of the list that is being made.
+    local: Vec<Option<PlaceId>>,
+    /// Row buffers.
+    buffers: Vec<Option<u16>>,
+    /// Whether a value is worth keeping.
+    dear: Vec<bool>,
+    /// Free tiles by element size.
+    free: [Vec<usize>; 9],
+}
+
+impl Builder<'_> {
+    fn place(&mut self, home: Home, shape: Shape) -> PlaceId {
+        self.plan.homes.push((home, shape));
+        PlaceId::try_from(self.plan.homes.len() - 1).expect("a kernel has fewer values than 65536")
+    }
+
+    fn constant(&mut self, lit: Lit) -> PlaceId {
+        let at = self.plan.constants.len() * Line::BYTES;
+        let word = match lit.ty.size() {
+            1 => lit.bits * 0x0101_0101_0101_0101,
+            4 => lit.bits | lit.bits << 32,
+            _ => lit.bits,
+        };
+        let lines = BLOCK * lit.ty.size() / Line::BYTES;
+        self.plan.constants.extend(std::iter::repeat_n(Line([word; 8]), lines));
+        self.place(Home::Constant(at), Shape::Splat)
+    }
+
+    fn block(&mut self, size: usize) -> PlaceId {
+        let at = self.plan.block_bytes;
+        self.plan.block_bytes += BLOCK * size;
+        self.place(Home::Block(at), Shape::Splat)
+    }
+
+    fn tile(&mut self, size: usize) -> PlaceId {
+        let at = self.free[size].pop().unwrap_or_else(|| {
+            self.plan.tile_bytes += size;
+            self.plan.tile_bytes - size
+        });
+        self.place(Home::Tile(at), Shape::Tile)
+    }
+
+    /// Gives literals, folds, row values and splats their places, and declares the folds.
+    fn shared_places(&mut self) {
+        let nodes = self.nodes;
+        for (index, node) in nodes.nodes.iter().enumerate() {
+            let size = node.ty.size();
+            self.shared[index] = match (node.what, node.shape) {
+                (What::Fused, _) => None,
+                (What::Lit(lit), _) => Some(self.constant(lit)),
+                (What::Fold(_), Shape::Tile) => Some(self.place(Home::Moving, Shape::Tile)),
+                (_, Shape::Splat) => Some(self.block(size)),
+                (_, Shape::Tile) if node.level == Level::Row && nodes.is_in_place_load(index) => {
+                    Some(self.place(Home::Moving, Shape::Tile))
+                }
+                (_, Shape::Tile) if node.level == Level::Row => Some(self.tile(size)),
+                (_, Shape::Tile) => None,
+            };
+            if let (What::Fold(_), Kind::Fold(combine)) = (node.what, nodes.kernel.insts[index].kind) {
+                let ty = nodes.nodes[node.args[0]].ty;
+                let result = self.shared[index].expect("a fold has a place");
+                let routines = folds::routines(self.isa, combine, ty);
+                self.plan.folds.push(Fold { combine, ty, routines, result });
+            }
+        }
+    }
+
+    /// The values that a pass needs, found from its folds, stores, and what later passes want kept.
+    fn needs(&mut self, pass: usize) -> Needs {
+        let nodes = self.nodes;
+        let is_here = |&(_, node): &(usize, &super::nodes::Node)| matches!(node.what, What::Fold(_)) && node.pass == pass + 1;
+        let fold_nodes: SmallVec<[usize; 4]> = nodes.nodes.iter().enumerate().filter(is_here).map(|(i, _)| i).collect();
+        let is_stored = |output: &usize| {
+            let value = &nodes.nodes[nodes.stores[*output].value];
+            value.pass == pass && (value.level == Level::Full || !nodes.has_folds)
+        };
+        let outputs: Vec<usize> = (0..nodes.stores.len()).filter(is_stored).collect();
+        let kept = (0..nodes.nodes.len()).filter(|&i| self.buffers[i].is_some() && nodes.nodes[i].pass == pass);
+        let mut work: Vec<usize> = kept.collect();
+        work.extend(fold_nodes.iter().flat_map(|&fold| &nodes.nodes[fold].args));
+        work.extend(outputs.iter().map(|&output| nodes.stores[output].value));
+        let mut origins: Vec<Option<Origin>> = vec![None; nodes.nodes.len()];
+        while let Some(index) = work.pop() {
+            let node = &nodes.nodes[index];
+            if node.level == Level::Row || origins[index].is_some() {
+                continue;
+            }
+            if node.pass < pass && node.shape == Shape::Tile && self.dear[index] {
+                origins[index] = Some(Origin::Buffer);
+                if self.buffers[index].is_none() {
+                    self.buffers[index] = Some(self.plan.buffers.len() as u16);
+                    self.plan.buffers.push(node.ty.size());
+                }
+                continue;
+            }
+            origins[index] = Some(Origin::Computed);
+            work.extend(&node.args);
+        }
+        let values = origins.iter().enumerate().filter_map(|(index, origin)| Some((index, (*origin)?))).collect();
+        let folds = fold_nodes.iter().map(|&node| match nodes.nodes[node].what {
+            What::Fold(fold) => fold,
+            _ => unreachable!("filtered above"),
+        });
+        Needs { values, outputs, folds: folds.collect() }
+    }
+
+    fn row_steps(&mut self, index: usize, pass: &mut Pass) {
+        let nodes = self.nodes;
+        for (reg, node) in nodes.nodes.iter().enumerate() {
+            let is_step = !matches!(node.what, What::Lit(_) | What::Fold(_) | What::Fused);
+            if node.level == Level::Row && node.pass == index && is_step {
+                let dst = self.shared[reg].expect("a row value has a place");
+                self.compute(reg, dst, &mut pass.rows);
+            }
+        }
+        for (output, store) in nodes.stores.iter().enumerate() {
+            let value = &nodes.nodes[store.value];
+            if nodes.has_folds && value.level == Level::Row && value.pass == index {
+                let writer = moves::scatter(nodes.kernel.outputs[output].dtype);
+                let access = (nodes.kernel.operands.len() + output) as u16;
+                pass.stores.push(Step::ScatterRow { writer, src: self.of(store.value), access });
+            }
+        }
+    }
+
+    fn tile_steps(&mut self, pass_index: usize, needs: &Needs, pass: &mut Pass) {
+        let nodes = self.nodes;
+        self.local.fill(None);
+        // Position after which a value is not read any more, and where stores and folds go.
+        let position = |reg: usize| needs.values.iter().position(|&(value, _)| value == reg);
+        let mut last: Vec<usize> = (0..needs.values.len()).collect();
+        for (at, &(reg, origin)) in needs.values.iter().enumerate() {
+            if origin == Origin::Computed {
+                nodes.nodes[reg].args.iter().filter_map(|&arg| position(arg)).for_each(|arg| last[arg] = last[arg].max(at));
+            }
+        }
+        let end = needs.values.len();
+        let fold_args: Vec<&[usize]> = needs.folds.iter().map(|&fold| nodes.fold_args(fold)).collect();
+        let mut fold_at: Vec<usize> = Vec::new();
+        for args in &fold_args {
+            let at = args.iter().filter_map(|&arg| position(arg)).max();
+            args.iter().filter_map(|&arg| position(arg)).for_each(|arg| last[arg] = last[arg].max(at.unwrap_or(0)));
+            fold_at.push(at.unwrap_or(end));
+        }
+        let store_at: Vec<usize> =
+            needs.outputs.iter().map(|&output| position(nodes.stores[output].value).unwrap_or(end)).collect();
+        for at in 0..=end {
+            let mut direct = None;
+            if let Some(&(reg, origin)) = needs.values.get(at) {
+                let here = needs.outputs.iter().zip(&store_at).filter(|&(_, &store)| store == at).map(|(&output, _)| output);
+                direct = here.into_iter().find(|&output| origin == Origin::Computed && self.is_direct(reg, output));
+                self.value(pass_index, reg, origin, direct, &mut pass.tile);
+            }
+            for (&output, _) in needs.outputs.iter().zip(&store_at).filter(|&(_, &store)| store == at) {
+                if Some(output) != direct {
+                    self.store(output, &mut pass.tile);
+                }
+            }
+            for ((&fold, args), _) in needs.folds.iter().zip(&fold_args).zip(&fold_at).filter(|&(_, &fold)| fold == at) {
+                let value = self.of(args[0]);
+                let index = args.get(1).map_or(value, |&arg| self.of(arg));
+                pass.tile.push(Step::Fold { fold: fold as u16, value, index });
+            }
+            for (dead, _) in last.iter().enumerate().filter(|&(_, &last)| last == at) {
+                self.release(needs.values[dead].0);
+            }
+        }
+        pass.folds.clone_from(&needs.folds);
+    }
+
+    /// Where a value is in the list that is being made.
+    fn of(&self, reg: usize) -> PlaceId {
+        self.local[reg].or(self.shared[reg]).expect("operands precede users and are in the list")
+    }
+
+    fn release(&mut self, reg: usize) {
+        if let Some(place) = self.local[reg]
+            && let (Home::Tile(at), _) = self.plan.homes[place as usize]
+        {
+            self.free[self.nodes.nodes[reg].ty.size()].push(at);
+        }
+    }
+
+    /// Whether a value can be computed right into an output.
+    fn is_direct(&self, reg: usize, output: usize) -> bool {
+        let (node, dtype) = (&self.nodes.nodes[reg], self.nodes.kernel.outputs[output].dtype);
+        node.shape == Shape::Tile
+            && self.buffers[reg].is_none()
+            && !self.nodes.is_in_place_load(reg)
+            && !self.nodes.stores[output].rounds
+            && dtype == dtype.compute().dtype()
+            && self.nodes.is_contiguous_output(output)
+    }
+
+    /// Adds the steps after which a full value is in its place.
+    fn value(&mut self, pass: usize, reg: usize, origin: Origin, direct: Option<usize>, steps: &mut Vec<Step>) {
+        let node = &self.nodes.nodes[reg];
+        if node.shape == Shape::Splat {
+            let dst = self.of(reg);
+            return self.compute(reg, dst, steps);
+        }
+        let keep = self.buffers[reg].filter(|_| origin == Origin::Buffer || node.pass == pass);
+        let place = match (keep, direct) {
+            (None, None) if !self.nodes.is_in_place_load(reg) => self.tile(node.ty.size()),
+            _ => self.place(Home::Moving, Shape::Tile),
+        };
+        self.local[reg] = Some(place);
+        if let Some(buffer) = keep {
+            steps.push(Step::Keep { place, buffer });
+        } else if let Some(output) = direct {
+            steps.push(Step::Direct { place, access: (self.nodes.kernel.operands.len() + output) as u16 });
+        }
+        if origin == Origin::Computed {
+            self.compute(reg, place, steps);
+        }
+    }
+
+    /// Adds the step that computes a value into a place.
+    fn compute(&mut self, reg: usize, dst: PlaceId, steps: &mut Vec<Step>) {
+        let nodes = self.nodes;
+        let node = &nodes.nodes[reg];
+        let routine = match node.what {
+            What::Load(slot) => {
+                let (access, level) = (slot as u16, node.level);
+                return steps.push(match self.row_read(slot, node.level, node.shape) {
+                    RowRead::InPlace => Step::InPlace { place: dst, access, level },
+                    RowRead::Widen(routine) => Step::Widen { routine, dst, access, level },
+                    RowRead::Read(reader, shape) => Step::Read { reader, dst, access, level, shape },
+                });
+            }
+            What::Gather(slot) => {
+                let (access, level, index) = (slot as u16, node.level, self.of(node.args[0]));
+                let operand = &nodes.kernel.operands[slot];
+                return steps.push(if nodes.nodes[node.args[0]].shape == Shape::Splat {
+                    let size = node.ty.size() as u8;
+                    Step::Row { read: self.row_read(slot, level, node.shape), dst, index, access, level, size }
+                } else {
+                    let gatherer =
+                        if operand.source == Source::Iota { moves::iota_at as _ } else { moves::gather(operand.dtype) };
+                    Step::Gather { gatherer, dst, index, access, level }
+                });
+            }
+            What::Prim(prim, finish) => {
+                let typed = if prim == Prim::Select { 1 } else { 0 };
+                table::prim(self.isa, prim, finish, nodes.nodes[node.args[typed]].ty)
+            }
+            What::Func(func) => table::func(self.isa, func, node.ty),
+            What::Lit(_) | What::Fold(_) | What::Fused => unreachable!("these are not computed by steps"),
+        };
+        self.map(routine, &node.args, dst, node.shape, steps);
+    }
+
+    fn map(&mut self, routine: Routine, args: &[usize], dst: PlaceId, shape: Shape, steps: &mut Vec<Step>) {
+        let mut places: SmallVec<[PlaceId; 3]> = args.iter().map(|&arg| self.of(arg)).collect();
+        places.resize(3, places[0]);
+        steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape });
+    }
+
+    fn row_read(&self, slot: usize, level: Level, shape: Shape) -> RowRead {
+        let operand = &self.nodes.kernel.operands[slot];
+        if operand.source == Source::Iota {
+            return RowRead::Read(moves::read_iota, shape);
+        }
+        match self.nodes.class(slot, level) {
+            Class::Uniform => RowRead::Read(moves::splat(operand.dtype), shape),
+            Class::Contiguous if self.nodes.is_in_place(slot, level) => RowRead::InPlace,
+            Class::Contiguous => RowRead::Widen(moves::widen(self.isa, operand.dtype)),
+            Class::Strided => RowRead::Read(moves::strided(operand.dtype), shape),
+        }
+    }
+
+    /// Adds the step that stores an output of a full value, or of a literal in a kernel without folds.
+    fn store(&mut self, output: usize, steps: &mut Vec<Step>) {
+        let nodes = self.nodes;
+        let (store, dtype) = (nodes.stores[output], nodes.kernel.outputs[output].dtype);
+        let (src, access) = (self.of(store.value), (nodes.kernel.operands.len() + output) as u16);
+        steps.push(if nodes.is_contiguous_output(output) {
+            let rounding = moves::round_and_narrow(self.isa, dtype).filter(|_| store.rounds);
+            Step::Store { routine: rounding.unwrap_or_else(|| moves::narrow(self.isa, dtype)), src, access }
+        } else {
+            Step::Scatter { writer: moves::scatter(dtype), src, access }
+        });
+    }
+}
+
+impl Nodes<'_> {
+    /// Whether a node is a load (or a gather of whole rows) whose tile is the operand's memory.
+    fn is_in_place_load(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        match node.what {
+            What::Load(slot) => self.is_in_place(slot, node.level),
+            What::Gather(slot) => {
+                self.is_in_place(slot, node.level) && self.nodes[node.args[0]].shape == Shape::Splat
+            }
+            What::Lit(_) | What::Prim(..) | What::Func(_) | What::Fold(_) | What::Fused => false,
+        }
+    }
+
+    /// The values of a fold.
+    fn fold_args(&self, fold: usize) -> &[usize] {
+        let node = self.nodes.iter().find(|node| node.what == What::Fold(fold)).expect("the fold exists");
+        &node.args
+    }
+}

@@ -1,0 +1,592 @@
+//! Runs a plan over the loops of one part of a launch.
+//!
+//! With lanes along the inner loop, a row's elements are walked in tiles, and a fold has one set of partial results.
+//! With lanes along the rows, a tile of rows is walked element by element, and a fold has partial results per lane.
+//! Both walk the inner elements in logical order, which is the order of the folds.
+
+#![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
+
+use super::folds;
+use super::moves::Gather;
+use super::plan::{Home, Line, Pass, Plan, RowRead, Shape, Step};
+use super::routine::{BLOCK, Call, Place};
+use super::scratch::{Live, Partials, Scratch};
+use crate::codegen::fold::{self, FoldValue};
+use crate::codegen::kernel::Level;
+use crate::codegen::{Access, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Pointers};
+use std::ops::Range;
+
+/// A plan on one launch, on one thread.
+pub(super) struct Machine<'a> {
+    plan: &'a Plan,
+    geometry: &'a Geometry,
+    pointers: Pointers<'a>,
+    faults: &'a Faults,
+    scratch: Box<Scratch>,
+    /// The most elements of a tile; whole blocks.
+    tile: usize,
+    /// Elements of the current tile.
+    n: usize,
+    /// Where the current tile is in a row buffer, in elements.
+    at: usize,
+    /// Position of the current tile in the sequence of the folds.
+    element: usize,
+}
+
+impl<'a> Machine<'a> {
+    /// A machine with tiles of at most `tile` lanes, of whole blocks.
+    pub(super) fn new(
+        plan: &'a Plan,
+        geometry: &'a Geometry,
+        pointers: Pointers<'a>,
+        faults: &'a Faults,
+        tile: usize,
+    ) -> Machine<'a> {
+        let scratch = Scratch::take();
+        let mut machine = Machine { plan, geometry, pointers, faults, scratch, tile, n: 1, at: 0, element: 0 };
+        machine.lay_out();
+        machine
+    }
+
+    /// Gives the scratch memory back.
+    pub(super) fn finish(self) {
+        self.scratch.keep();
+    }
+
+    fn access(&self, index: usize) -> &'a Access {
+        let n_operands = self.geometry.operands.len();
+        match index.checked_sub(n_operands) {
+            None => &self.geometry.operands[index],
+            Some(output) => &self.geometry.outputs[output],
+        }
+    }
+
+    /// Lays out scratch memory and sets every place that does not move.
+    fn lay_out(&mut self) {
+        let (plan, geometry) = (self.plan, self.geometry);
+        let n_inner = geometry.n_inner();
+        let line = |bytes: usize| bytes.next_multiple_of(Line::BYTES);
+        let (levels, width) = match geometry.lanes {
+            Lanes::Inner => (1, 1),
+            Lanes::Rows => (fold_levels(n_inner), self.tile),
+        };
+        let tiles = line(plan.block_bytes);
+        let partials = tiles + line(plan.tile_bytes * self.tile);
+        let fold_bytes = |size: usize| line(levels * FOLD_LANES * width * size);
+        let of_fold = |fold: &super::plan::Fold| {
+            (fold_bytes(fold.ty.size()), if fold.has_index() { fold_bytes(8) } else { 0 })
+        };
+        let buffers = partials + plan.folds.iter().map(|fold| of_fold(fold).0 + of_fold(fold).1).sum::<usize>();
+        let of_buffer = |&size: &usize| line((n_inner * width + BLOCK) * size);
+        let scratch = &mut *self.scratch;
+        let base = scratch.reserve(buffers + plan.buffers.iter().map(of_buffer).sum::<usize>());
+        let constants = plan.constants.as_ptr().cast::<u8>().cast_mut();
+        scratch.places.clear();
+        scratch.places.extend(plan.homes.iter().map(|&(home, shape)| {
+            let ptr = match home {
+                Home::Constant(at) => constants.wrapping_add(at),
+                Home::Block(at) => base.wrapping_add(at),
+                Home::Tile(at) => base.wrapping_add(tiles + at * self.tile),
+                Home::Moving => std::ptr::null_mut(),
+            };
+            let place = Place { ptr, step: if shape == Shape::Tile { BLOCK } else { 0 } };
+            Live { place, source: std::ptr::null() }
+        }));
+        let mut next = partials;
+        let mut take = |bytes: usize| {
+            next += bytes;
+            base.wrapping_add(next - bytes)
+        };
+        scratch.partials.clear();
+        scratch.partials.extend(plan.folds.iter().map(|fold| {
+            let (values, indices) = of_fold(fold);
+            Partials { acc: take(values), index: take(indices).cast() }
+        }));
+        scratch.buffers.clear();
+        scratch.buffers.extend(plan.buffers.iter().map(|size| take(of_buffer(size))));
+        scratch.blocks.resize(plan.folds.len(), Vec::new());
+        let accesses = geometry.operands.iter().chain(&geometry.outputs);
+        scratch.strides.clear();
+        scratch.strides.extend(accesses.map(|access| geometry.lane_stride(access)));
+        scratch.row.clear();
+        scratch.row.resize(scratch.strides.len(), std::ptr::null_mut());
+        scratch.here.clone_from(&scratch.row);
+    }
+
+    /// Moves to a row (or, with lanes along the rows, to a position of the outer row loops and a lane).
+    pub(super) fn set_row(&mut self, outer: usize, lane: usize) {
+        let loops = match self.geometry.lanes {
+            Lanes::Inner => &self.geometry.rows[..],
+            Lanes::Rows => &self.geometry.rows[..self.geometry.rows.len().saturating_sub(1)],
+        };
+        for index in 0..self.scratch.row.len() {
+            let access = self.access(index);
+            let pointer = match index.checked_sub(self.geometry.operands.len()) {
+                // The base of an iota is a number, not an address.
+                None if self.plan.iotas[index] => std::ptr::null_mut(),
+                None => self.pointers.operands[index].cast_mut(),
+                Some(output) => self.pointers.outputs[output],
+            };
+            let lane_offset = lane.wrapping_mul(self.scratch.strides[index]);
+            let offset = (access.base as usize).wrapping_add(offset(loops, &access.rows, outer));
+            self.scratch.row[index] = pointer.wrapping_add(offset.wrapping_add(lane_offset));
+        }
+    }
+
+    /// Runs the current row, or tile of `lanes` rows. Without folds, only the given elements of it.
+    ///
+    /// # Safety
+    /// Every access of the current row, moved over all (or the given) inner elements and over `lanes` lanes, is
+    /// inside its memory; outputs overlap nothing else; the machine's ISA is available.
+    pub(super) unsafe fn run_row(&mut self, lanes: usize, elements: Range<usize>) {
+        for pass in &self.plan.passes {
+            // SAFETY: the caller's promise, passed on.
+            unsafe {
+                self.run_row_values(pass, lanes);
+                if !pass.tile.is_empty() {
+                    match self.geometry.lanes {
+                        Lanes::Inner => self.sweep_row(pass, elements.clone()),
+                        Lanes::Rows => self.sweep_rows(pass, lanes),
+                    }
+                }
+            }
+            if self.geometry.lanes == Lanes::Inner {
+                for &index in &pass.folds {
+                    let fold = &self.plan.folds[index];
+                    let blocks = &self.scratch.blocks[index];
+                    let value = if let [one] = blocks[..] { one } else { fold::sequence(fold.combine, fold.ty, blocks) };
+                    // SAFETY: the results of folds have blocks of their own.
+                    unsafe { self.set_result(index, value) };
+                }
+            }
+        }
+    }
+
+    /// Folds a stretch of whole blocks of the current row; `values` gets a value per block and fold, blocks outermost.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`]; outputs are not touched.
+    pub(super) unsafe fn fold_stretch(&mut self, elements: Range<usize>, values: &mut [FoldValue]) {
+        let pass = &self.plan.passes[0];
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            self.run_steps(&pass.rows);
+            self.sweep_row(pass, elements);
+        }
+        for (index, blocks) in self.scratch.blocks.iter().enumerate() {
+            // A row without elements is one block without elements.
+            let fold = &self.plan.folds[index];
+            let empty = [fold::sequence(fold.combine, fold.ty, &[])];
+            let blocks = if blocks.is_empty() { &empty } else { &blocks[..] };
+            for (value, &block) in values.iter_mut().skip(index).step_by(self.plan.folds.len()).zip(blocks) {
+                *value = block;
+            }
+        }
+    }
+
+    /// Computes what the current row has behind its folds, from the values of their blocks.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    pub(super) unsafe fn finish_folds(&mut self, values: &[FoldValue]) {
+        let n_folds = self.plan.folds.len();
+        for (index, fold) in self.plan.folds.iter().enumerate() {
+            let blocks: Vec<FoldValue> = values.iter().skip(index).step_by(n_folds).copied().collect();
+            let value = if let [one] = blocks[..] { one } else { fold::sequence(fold.combine, fold.ty, &blocks) };
+            // SAFETY: only programs with lanes along the inner loop split.
+            unsafe { self.set_result(index, value) };
+        }
+        for pass in &self.plan.passes {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.run_row_values(pass, 1) };
+        }
+    }
+
+    /// Computes and stores the row values that a pass begins with.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    pub(super) unsafe fn run_row_values(&mut self, pass: &Pass, lanes: usize) {
+        self.n = lanes;
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            self.run_steps(&pass.rows);
+            self.run_steps(&pass.stores);
+        }
+    }
+
+    /// Sets the result of a fold along the lanes.
+    ///
+    /// # Safety
+    /// Lanes lie along the inner loop.
+    pub(super) unsafe fn set_result(&mut self, index: usize, value: FoldValue) {
+        let fold = &self.plan.folds[index];
+        let (bits, ptr) = (value.result(fold.combine), self.place(fold.result).ptr);
+        // SAFETY: the fold's place is one block of its result's size in scratch memory.
+        unsafe {
+            match fold.result_size() {
+                1 => std::slice::from_raw_parts_mut(ptr, BLOCK).fill(bits as u8),
+                4 => std::slice::from_raw_parts_mut(ptr.cast::<u32>(), BLOCK).fill(bits as u32),
+                _ => std::slice::from_raw_parts_mut(ptr.cast::<u64>(), BLOCK).fill(bits),
+            }
+        }
+    }
+
+    /// Walks elements of the current row in tiles; leaves the results of the folds' blocks.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    pub(super) unsafe fn sweep_row(&mut self, pass: &Pass, elements: Range<usize>) {
+        self.start_folds(pass, 1);
+        pass.folds.iter().for_each(|&fold| self.scratch.blocks[fold].clear());
+        let (&last, outer_loops) = self.geometry.inner.split_last().expect("there is an inner loop");
+        let has_folds = !pass.folds.is_empty();
+        let mut element = elements.start;
+        while element < elements.end {
+            let (outer, lane) = (element / last, element % last);
+            let run_end = elements.end.min(element + last - lane);
+            for index in 0..self.scratch.row.len() {
+                let offset = offset(outer_loops, &self.access(index).inner, outer);
+                let offset = offset.wrapping_add(lane.wrapping_mul(self.scratch.strides[index]));
+                self.scratch.here[index] = self.scratch.row[index].wrapping_add(offset);
+            }
+            while element < run_end {
+                let mut n = self.tile.min(run_end - element);
+                if has_folds {
+                    n = n.min(FOLD_BLOCK - element % FOLD_BLOCK);
+                }
+                (self.n, self.at, self.element) = (n, element, element);
+                // SAFETY: these elements are among those the caller vouched for.
+                unsafe { self.run_steps(&pass.tile) };
+                element += n;
+                let scratch = &mut *self.scratch;
+                for (here, stride) in scratch.here.iter_mut().zip(&scratch.strides) {
+                    *here = here.wrapping_add(n.wrapping_mul(*stride));
+                }
+                if has_folds && (element.is_multiple_of(FOLD_BLOCK) || element == elements.end) {
+                    self.finish_block(pass);
+                }
+            }
+        }
+    }
+
+    /// Ends a block of every fold of a pass with lanes along the inner loop.
+    fn finish_block(&mut self, pass: &Pass) {
+        for &index in &pass.folds {
+            let (fold, partials) = (&self.plan.folds[index], self.scratch.partials[index]);
+            // SAFETY: the fold has this many partial results in scratch memory.
+            let value = unsafe { folds::finish(fold.combine, fold.ty, partials.acc, partials.index) };
+            self.scratch.blocks[index].push(value);
+        }
+        self.start_folds(pass, 1);
+    }
+
+    /// Sets all partial results of a pass's folds, `width` lanes each, to the identity.
+    fn start_folds(&mut self, pass: &Pass, width: usize) {
+        for &index in &pass.folds {
+            let (fold, partials) = (&self.plan.folds[index], self.scratch.partials[index]);
+            // SAFETY: the fold has this many partial results in scratch memory.
+            unsafe { (fold.routines.init)(partials.acc, partials.index, FOLD_LANES * width) };
+        }
+    }
+
+    /// Walks all inner elements of a tile of rows.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    unsafe fn sweep_rows(&mut self, pass: &Pass, lanes: usize) {
+        let n_inner = self.geometry.n_inner();
+        let levels = fold_levels(n_inner);
+        self.start_partials(pass, 0..levels, n_inner);
+        self.n = lanes;
+        self.scratch.here.clone_from(&self.scratch.row);
+        for element in 0..n_inner {
+            (self.at, self.element) = (element * self.tile, element);
+            // SAFETY: these elements are among those the caller vouched for.
+            unsafe { self.run_steps(&pass.tile) };
+            self.advance_inner(element + 1);
+            let is_last = element + 1 == n_inner;
+            let mut at = element;
+            for level in 0..levels {
+                if !is_last && !(at + 1).is_multiple_of(FOLD_BLOCK) {
+                    break;
+                }
+                self.close_level(pass, level, at % FOLD_BLOCK + 1);
+                at /= FOLD_BLOCK;
+                if level + 1 < levels {
+                    self.carry(pass, level, at % FOLD_LANES);
+                }
+            }
+        }
+        for &index in &pass.folds {
+            let (acc, acc_index) = self.partial(index, levels - 1, 0);
+            let fold = &self.plan.folds[index];
+            let place = &mut self.scratch.places[fold.result as usize].place;
+            place.ptr = if fold.has_index() { acc_index.cast() } else { acc };
+        }
+    }
+
+    /// Moves all accesses to the inner element of that number, the one behind the current.
+    fn advance_inner(&mut self, element: usize) {
+        let sizes = &self.geometry.inner;
+        let scratch = &mut *self.scratch;
+        let accesses = self.geometry.operands.iter().chain(&self.geometry.outputs);
+        if sizes.len() > 1 && element.is_multiple_of(sizes[sizes.len() - 1]) {
+            for ((here, row), access) in scratch.here.iter_mut().zip(&scratch.row).zip(accesses) {
+                *here = row.wrapping_add(offset(sizes, &access.inner, element));
+            }
+        } else {
+            for (here, access) in scratch.here.iter_mut().zip(accesses) {
+                *here = here.wrapping_add(access.inner[sizes.len() - 1]);
+            }
+        }
+    }
+
+    /// A fold's partial results per lane, of one level and lane of the order.
+    fn partial(&self, fold: usize, level: usize, lane: usize) -> (*mut u8, *mut i64) {
+        let partials = self.scratch.partials[fold];
+        let at = (level * FOLD_LANES + lane) * self.tile;
+        (partials.acc.wrapping_add(at * self.plan.folds[fold].ty.size()), partials.index.wrapping_add(at))
+    }
+
+    /// Sets the partial results of some levels to the identity, as far as `n` elements reach.
+    fn start_partials(&mut self, pass: &Pass, levels: Range<usize>, n: usize) {
+        for &index in &pass.folds {
+            let init = self.plan.folds[index].routines.init;
+            for level in levels.clone() {
+                let (acc, acc_index) = self.partial(index, level, 0);
+                // SAFETY: every level has `FOLD_LANES` tiles of partial results in scratch memory.
+                unsafe { init(acc, acc_index, n.clamp(1, FOLD_LANES) * self.tile) };
+            }
+        }
+    }
+
+    /// Combines the partial results of a level, of which `n` elements made use, into the first.
+    fn close_level(&mut self, pass: &Pass, level: usize, n: usize) {
+        let used = n.min(FOLD_LANES);
+        for &index in &pass.folds {
+            let mut half = FOLD_LANES / 2;
+            while half > 0 {
+                // Partial results that no element fell into would not change what they are combined into.
+                for lane in (0..half).take_while(|lane| lane + half < used) {
+                    let (low, high) = (self.partial(index, level, lane), self.partial(index, level, lane + half));
+                    self.combine_partials(index, low, high);
+                }
+                half /= 2;
+            }
+        }
+    }
+
+    /// Combines the result of a level into the next one, and starts the level again.
+    fn carry(&mut self, pass: &Pass, level: usize, lane: usize) {
+        for &index in &pass.folds {
+            let (to, from) = (self.partial(index, level + 1, lane), self.partial(index, level, 0));
+            self.combine_partials(index, to, from);
+        }
+        self.start_partials(pass, level..level + 1, FOLD_LANES);
+    }
+
+    fn combine_partials(&self, fold: usize, to: (*mut u8, *mut i64), from: (*mut u8, *mut i64)) {
+        let value = Place { ptr: from.0, step: BLOCK };
+        let index = Place { ptr: from.1.cast(), step: BLOCK };
+        let partials = Partials { acc: to.0, index: to.1 };
+        // SAFETY: both are tiles of partial results in scratch memory, and they are different ones.
+        unsafe { (self.plan.folds[fold].routines.into)(&partials.feed(value, index, self.n, 0)) };
+    }
+
+    fn place(&self, place: u16) -> Place {
+        self.scratch.places[place as usize].place
+    }
+
+    fn pointer(&self, access: u16, level: Level) -> *mut u8 {
+        match level {
+            Level::Row => self.scratch.row[access as usize],
+            Level::Full => self.scratch.here[access as usize],
+        }
+    }
+
+    /// Runs a list of steps on the current tile.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    unsafe fn run_steps(&mut self, steps: &[Step]) {
+        for step in steps {
+            // SAFETY: the plan gives every place the room and alignment that its type needs and never a result the
+            // place of an operand; the caller vouches for the accesses and the ISA.
+            unsafe { self.run_step(step) }
+        }
+    }
+
+    /// # Safety
+    /// See [`Machine::run_steps`].
+    #[inline(always)]
+    unsafe fn run_step(&mut self, step: &Step) {
+        match *step {
+            Step::Map { routine, dst, args, shape } => {
+                let n = if shape == Shape::Tile { self.n } else { BLOCK };
+                let call = Call { dst: self.place(dst).ptr, src: args.map(|arg| self.place(arg)), n };
+                // SAFETY: see `run_steps`.
+                unsafe { routine(&call) }
+            }
+            Step::InPlace { place, access, level } => {
+                let ptr = self.pointer(access, level);
+                self.scratch.places[place as usize].place.ptr = ptr;
+            }
+            Step::Widen { routine, dst, access, level } => {
+                let src = [Place { ptr: self.pointer(access, level), step: BLOCK }; 3];
+                // SAFETY: see `run_steps`.
+                unsafe { routine(&Call { dst: self.place(dst).ptr, src, n: self.n }) }
+            }
+            Step::Read { reader, dst, access, level, shape } => {
+                let src = self.pointer(access, level);
+                // SAFETY: see `run_steps`.
+                unsafe { self.read(reader, shape, dst, access, src) }
+            }
+            Step::Row { read, dst, index, access, level, size } => {
+                // SAFETY: see `run_steps`.
+                unsafe { self.gather_row(read, dst, index, access, level, size) }
+            }
+            Step::Gather { gatherer, dst, index, access, level } => {
+                let (size, index_stride) = self.gathered(access);
+                let gather = Gather {
+                    dst: self.place(dst).ptr,
+                    src: self.pointer(access, level),
+                    stride: self.scratch.strides[access as usize],
+                    index: self.place(index),
+                    size,
+                    index_stride,
+                    n: self.n,
+                };
+                // SAFETY: see `run_steps`; indices are checked by the gatherer.
+                if let Some(outside) = unsafe { gatherer(&gather) } {
+                    self.faults.record(outside);
+                }
+            }
+            Step::Direct { place, access } => {
+                self.scratch.places[place as usize].place.ptr = self.scratch.here[access as usize];
+            }
+            Step::Store { routine, src, access } => {
+                let call = Call { dst: self.scratch.here[access as usize], src: [self.place(src); 3], n: self.n };
+                // SAFETY: see `run_steps`.
+                unsafe { routine(&call) }
+            }
+            Step::Scatter { writer, src, access } => {
+                let stride = self.scratch.strides[access as usize];
+                // SAFETY: see `run_steps`.
+                unsafe { writer(self.scratch.here[access as usize], stride, self.place(src), self.n) }
+            }
+            Step::ScatterRow { writer, src, access } => {
+                let (stride, strides) = (self.scratch.strides[access as usize], &self.access(access as usize).inner);
+                let sizes = &self.geometry.inner;
+                // A row value is written once, unless the output has an element of its own per inner element.
+                let n = if strides.iter().all(|&stride| stride == 0) { 1 } else { self.geometry.n_inner() };
+                for element in 0..n {
+                    let at = self.scratch.row[access as usize].wrapping_add(offset(sizes, strides, element));
+                    // SAFETY: see `run_steps`.
+                    unsafe { writer(at, stride, self.place(src), self.n) }
+                }
+            }
+            Step::Keep { place, buffer } => {
+                let size = self.plan.buffers[buffer as usize];
+                let ptr = self.scratch.buffers[buffer as usize].wrapping_add(self.at * size);
+                self.scratch.places[place as usize].place.ptr = ptr;
+            }
+            Step::Fold { fold, value, index } => {
+                let (value, index, fold) = (self.place(value), self.place(index), fold as usize);
+                let routines = &self.plan.folds[fold].routines;
+                let phase = self.element % FOLD_LANES;
+                // SAFETY: see `run_steps`; the fold's partial results are its own.
+                unsafe {
+                    match self.geometry.lanes {
+                        Lanes::Inner => (routines.feed)(&self.scratch.partials[fold].feed(value, index, self.n, phase)),
+                        Lanes::Rows => {
+                            let (acc, acc_index) = self.partial(fold, 0, phase);
+                            let partials = Partials { acc, index: acc_index };
+                            (routines.into)(&partials.feed(value, index, self.n, phase));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// See [`Machine::run_steps`].
+    unsafe fn read(&mut self, reader: super::moves::Reader, shape: Shape, dst: u16, access: u16, src: *const u8) {
+        let live = &mut self.scratch.places[dst as usize];
+        // SAFETY: see `run_steps`.
+        unsafe {
+            match shape {
+                Shape::Tile => reader(live.place.ptr, src, self.scratch.strides[access as usize], self.n),
+                Shape::Splat if live.source == src && !src.is_null() => {}
+                Shape::Splat => {
+                    live.source = src;
+                    reader(live.place.ptr, src, 0, BLOCK);
+                }
+            }
+        }
+    }
+
+    /// Size and stride of an operand's gathered dimension.
+    fn gathered(&self, access: u16) -> (usize, usize) {
+        self.geometry.operands[access as usize].gather.expect("a gathered operand has its dimension in the geometry")
+    }
+
+    /// # Safety
+    /// See [`Machine::run_steps`].
+    unsafe fn gather_row(&mut self, read: RowRead, dst: u16, index: u16, access: u16, level: Level, bytes: u8) {
+        let (size, stride) = self.gathered(access);
+        // SAFETY: the index is a block of i64.
+        let at = unsafe { self.place(index).ptr.cast::<i64>().read() };
+        let is_legal = at >= 0 && at < size as i64;
+        let src = self.pointer(access, level).wrapping_add((at as usize).wrapping_mul(stride));
+        let zeros = self.place(self.plan.zeros);
+        if !is_legal {
+            self.faults.record(at);
+        }
+        match read {
+            RowRead::InPlace => {
+                let here = Place { ptr: src, step: BLOCK };
+                self.scratch.places[dst as usize].place = if is_legal { here } else { zeros };
+            }
+            // SAFETY: see `run_steps`; the index is legal, or nothing is read.
+            RowRead::Widen(routine) if is_legal => unsafe {
+                routine(&Call { dst: self.place(dst).ptr, src: [Place { ptr: src, step: BLOCK }; 3], n: self.n });
+            },
+            // SAFETY: as above.
+            RowRead::Read(reader, shape) if is_legal => unsafe { self.read(reader, shape, dst, access, src) },
+            RowRead::Widen(_) | RowRead::Read(..) => {
+                let live = &mut self.scratch.places[dst as usize];
+                live.source = std::ptr::null();
+                let n = if live.place.step == 0 { BLOCK } else { self.n };
+                // SAFETY: a place in scratch memory, of the size that its home says; zero fits every type.
+                unsafe { std::ptr::write_bytes(live.place.ptr, 0, n * bytes as usize) };
+            }
+        }
+    }
+}
+
+/// How many levels of blocks a fold over `n` elements has.
+pub(super) fn fold_levels(n: usize) -> usize {
+    let mut levels = 1;
+    let mut left = n;
+    while left > FOLD_BLOCK {
+        left = left.div_ceil(FOLD_BLOCK);
+        levels += 1;
+    }
+    levels
+}
+
+/// The offset of a flat position in nested loops.
+fn offset(sizes: &[usize], strides: &[usize], mut flat: usize) -> usize {
+    let mut sum = 0usize;
+    for (&size, &stride) in sizes.iter().zip(strides).rev() {
+        // Also where a loop is empty: nothing but its first position is ever asked for.
+        if flat == 0 {
+            break;
+        }
+        sum = sum.wrapping_add((flat % size).wrapping_mul(stride));
+        flat /= size;
+    }
+    sum
+}

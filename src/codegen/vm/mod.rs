@@ -1,0 +1,21 @@
+//! The tier that generates no code: a kernel over tiles that fit the first-level cache.
+//!
+//! A kernel becomes a list of steps, each one call of a precompiled vector routine over a tile of the vector loop.
+//! Every kernel can be expressed, on every machine; compiling is a walk over the instructions. Start with
+//! [`Program`]; `build` makes the steps and `machine` runs them.
+
+mod build;
+mod folds;
+mod isa;
+mod machine;
+mod moves;
+mod nodes;
+mod operations;
+mod plan;
+mod program;
+mod routine;
+mod scratch;
+mod table;
+
+pub use isa::Isa;
+pub use program::Program;

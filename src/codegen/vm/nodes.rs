@@ -1,0 +1,159 @@
+//! A kernel's instructions as this tier sees them: shapes known, neighbours fused where the bits stay.
+
+use super::plan::Shape;
+use super::table::{Finish, has_canoned};
+use crate::codegen::kernel::{Kernel, Kind, Level, Source};
+use crate::codegen::{Class, Lanes};
+use crate::ir::scalar::{Func, Lit, Prim, Ty};
+use smallvec::SmallVec;
+
+/// What a node does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum What {
+    Load(usize),
+    Gather(usize),
+    Lit(Lit),
+    Prim(Prim, Finish),
+    Func(Func),
+    /// The fold of that number.
+    Fold(usize),
+    /// Part of its only user.
+    Fused,
+}
+
+/// One instruction.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) what: What,
+    pub(super) args: SmallVec<[usize; 3]>,
+    pub(super) ty: Ty,
+    pub(super) level: Level,
+    pub(super) shape: Shape,
+    /// See [`Kernel::passes`].
+    pub(super) pass: usize,
+}
+
+/// An output, and the value it is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Store {
+    pub(super) value: usize,
+    /// Whether storing rounds: the rounding prim is fused.
+    pub(super) rounds: bool,
+}
+
+/// The nodes of a kernel.
+#[derive(Debug)]
+pub(super) struct Nodes<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) lanes: Lanes,
+    pub(super) classes: &'k [Class],
+    pub(super) nodes: Vec<Node>,
+    pub(super) stores: Vec<Store>,
+    pub(super) has_folds: bool,
+}
+
+impl<'k> Nodes<'k> {
+    pub(super) fn new(kernel: &'k Kernel, lanes: Lanes, classes: &'k [Class]) -> Nodes<'k> {
+        let stores = kernel.outputs.iter().map(|output| Store { value: output.value.index(), rounds: false }).collect();
+        let mut all = Nodes { kernel, lanes, classes, nodes: Vec::new(), stores, has_folds: kernel.has_folds() };
+        let mut n_folds = 0;
+        for (inst, pass) in kernel.insts.iter().zip(kernel.passes()) {
+            let what = match inst.kind {
+                Kind::Load(slot) => What::Load(slot as usize),
+                Kind::Gather(slot) => What::Gather(slot as usize),
+                Kind::Lit(lit) => What::Lit(lit),
+                Kind::Prim(prim) => What::Prim(prim, Finish::Raw),
+                Kind::Func(func) => What::Func(func),
+                Kind::Fold(_) => {
+                    n_folds += 1;
+                    What::Fold(n_folds - 1)
+                }
+            };
+            let args: SmallVec<[usize; 3]> = inst.args.iter().map(|reg| reg.index()).collect();
+            let shape = all.shape(what, &args, inst.level);
+            all.nodes.push(Node { what, args, ty: inst.ty, level: inst.level, shape, pass });
+        }
+        all.fuse();
+        all
+    }
+
+    /// How a memory access moves along the lanes.
+    pub(super) fn class(&self, access: usize, level: Level) -> Class {
+        match (self.lanes, level) {
+            (Lanes::Inner, Level::Row) => Class::Uniform,
+            (Lanes::Inner, Level::Full) | (Lanes::Rows, _) => self.classes[access],
+        }
+    }
+
+    /// Whether an operand can be used where it lies.
+    pub(super) fn is_in_place(&self, slot: usize, level: Level) -> bool {
+        let operand = &self.kernel.operands[slot];
+        operand.source == Source::Memory
+            && operand.dtype == operand.dtype.compute().dtype()
+            && self.class(slot, level) == Class::Contiguous
+    }
+
+    /// Whether an output is contiguous along the lanes.
+    pub(super) fn is_contiguous_output(&self, output: usize) -> bool {
+        self.classes[self.kernel.operands.len() + output] == Class::Contiguous
+    }
+
+    /// What it costs to compute a full value again, in simple steps.
+    pub(super) fn costs(&self) -> Vec<usize> {
+        let mut costs: Vec<usize> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let own = match node.what {
+                What::Load(slot) => usize::from(!self.is_in_place(slot, node.level)),
+                What::Gather(_) => 2,
+                What::Lit(_) | What::Fold(_) | What::Fused => 0,
+                What::Prim(Prim::Div | Prim::Sqrt, _) => 4,
+                What::Prim(..) => 1,
+                What::Func(_) => 16,
+            };
+            let args: usize = node.args.iter().map(|&arg| costs[arg]).sum();
+            costs.push(if node.level == Level::Row || node.shape == Shape::Splat { 0 } else { (own + args).min(1 << 20) });
+        }
+        costs
+    }
+
+    fn shape(&self, what: What, args: &[usize], level: Level) -> Shape {
+        let any_tile = args.iter().any(|&arg| self.nodes[arg].shape == Shape::Tile);
+        let is_tile = match what {
+            What::Load(slot) | What::Gather(slot) => any_tile || self.class(slot, level) != Class::Uniform,
+            What::Lit(_) => false,
+            What::Prim(..) | What::Func(_) => any_tile,
+            What::Fold(_) => self.lanes == Lanes::Rows,
+            What::Fused => unreachable!("nothing is fused yet"),
+        };
+        if is_tile { Shape::Tile } else { Shape::Splat }
+    }
+
+    /// Fuses a `Canon` into the prim before it and a rounding into the store behind it, where nobody else looks.
+    fn fuse(&mut self) {
+        let mut uses = vec![0; self.nodes.len()];
+        self.nodes.iter().flat_map(|node| &node.args).for_each(|&arg| uses[arg] += 1);
+        self.stores.iter().for_each(|store| uses[store.value] += 1);
+        for index in 0..self.nodes.len() {
+            let What::Prim(Prim::Canon, Finish::Raw) = self.nodes[index].what else { continue };
+            let arg = self.nodes[index].args[0];
+            match self.nodes[arg].what {
+                What::Prim(prim, Finish::Raw) if has_canoned(prim) && uses[arg] == 1 => {
+                    self.nodes[arg].what = What::Fused;
+                    self.nodes[index].what = What::Prim(prim, Finish::Canon);
+                    self.nodes[index].args = self.nodes[arg].args.clone();
+                }
+                _ => {}
+            }
+        }
+        for output in 0..self.stores.len() {
+            let value = self.stores[output].value;
+            let (node, dtype) = (&self.nodes[value], self.kernel.outputs[output].dtype);
+            let rounding = dtype.rounding().filter(|&prim| prim != Prim::Canon);
+            let is_rounded = rounding.is_some_and(|prim| node.what == What::Prim(prim, Finish::Raw));
+            if is_rounded && uses[value] == 1 && node.level == Level::Full && self.is_contiguous_output(output) {
+                self.stores[output] = Store { value: node.args[0], rounds: true };
+                self.nodes[value].what = What::Fused;
+            }
+        }
+    }
+}

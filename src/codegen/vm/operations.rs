@@ -1,0 +1,395 @@
+//! Prims, funcs, and changes of storage as types that the loops of [`super::routine`] are instantiated with.
+//!
+//! Each is the native form of the same entry in [`crate::ir::scalar::eval`]. A bool is a byte of 0 or 1.
+
+use super::routine::{Binary, Ternary, Unary};
+use crate::codegen::fold::Element;
+use crate::ir::scalar::half_bits::{narrow_bf16, narrow_f16, round_bf16, round_f16, widen_bf16, widen_f16};
+use crate::ir::scalar::math;
+use crate::ir::scalar::number::Float;
+use std::marker::PhantomData;
+
+/// What prims do on any type; a default panics where [`crate::ir::scalar::Prim::result`] refuses the type.
+pub(super) trait Native: Element {
+    fn add(self, o: Self) -> Self;
+    fn sub(self, o: Self) -> Self;
+    fn mul(self, o: Self) -> Self;
+    fn neg(self) -> Self;
+    fn abs(self) -> Self;
+}
+
+/// What prims do on integers; bools are bytes and take part in the logic.
+pub(super) trait Bitwise: Element {
+    fn and(self, o: Self) -> Self;
+    fn or(self, o: Self) -> Self;
+    fn xor(self, o: Self) -> Self;
+    fn not(self) -> Self;
+}
+
+/// Shifts of integers, amounts modulo the width.
+pub(super) trait Shift: Element {
+    fn shl(self, o: Self) -> Self;
+    fn shr(self, o: Self) -> Self;
+    fn shru(self, o: Self) -> Self;
+}
+
+/// A conversion as [`crate::ir::scalar::eval::convert`] defines it.
+pub(super) trait To<T> {
+    fn to(self) -> T;
+}
+
+macro_rules! integers {
+    ($($int:ident, $unsigned:ident;)*) => {$(
+        impl Native for $int {
+            #[inline(always)]
+            fn add(self, o: $int) -> $int {
+                self.wrapping_add(o)
+            }
+            #[inline(always)]
+            fn sub(self, o: $int) -> $int {
+                self.wrapping_sub(o)
+            }
+            #[inline(always)]
+            fn mul(self, o: $int) -> $int {
+                self.wrapping_mul(o)
+            }
+            #[inline(always)]
+            fn neg(self) -> $int {
+                self.wrapping_neg()
+            }
+            #[inline(always)]
+            fn abs(self) -> $int {
+                self.wrapping_abs()
+            }
+        }
+        impl Shift for $int {
+            #[inline(always)]
+            fn shl(self, o: $int) -> $int {
+                self.wrapping_shl(o as u32)
+            }
+            #[inline(always)]
+            fn shr(self, o: $int) -> $int {
+                self.wrapping_shr(o as u32)
+            }
+            #[inline(always)]
+            fn shru(self, o: $int) -> $int {
+                (self as $unsigned).wrapping_shr(o as u32) as $int
+            }
+        }
+    )*};
+}
+integers! { i32, u32; i64, u64; }
+
+macro_rules! floats {
+    ($($float:ident)*) => {$(
+        impl Native for $float {
+            #[inline(always)]
+            fn add(self, o: $float) -> $float {
+                self + o
+            }
+            #[inline(always)]
+            fn sub(self, o: $float) -> $float {
+                self - o
+            }
+            #[inline(always)]
+            fn mul(self, o: $float) -> $float {
+                self * o
+            }
+            #[inline(always)]
+            fn neg(self) -> $float {
+                -self
+            }
+            #[inline(always)]
+            fn abs(self) -> $float {
+                $float::abs(self)
+            }
+        }
+        impl Canonical for $float {
+            #[inline(always)]
+            fn canonical(self) -> $float {
+                // In integers: as floats, a choice between NaN and a NaN is none to the compiler.
+                let (bits, sign) = ($float::to_bits(self), (-0.0 as $float).to_bits());
+                let is_nan = bits & !sign > $float::INFINITY.to_bits();
+                $float::from_bits(if is_nan { $float::NAN.to_bits() & !sign } else { bits })
+            }
+        }
+    )*};
+}
+floats! { f32 f64 }
+
+/// NaN without sign and payload.
+pub(super) trait Canonical: Element + Float {
+    fn canonical(self) -> Self;
+}
+
+macro_rules! bitwise {
+    ($($ty:ident, |$a:ident| $not:expr;)*) => {$(
+        impl Bitwise for $ty {
+            #[inline(always)]
+            fn and(self, o: $ty) -> $ty {
+                self & o
+            }
+            #[inline(always)]
+            fn or(self, o: $ty) -> $ty {
+                self | o
+            }
+            #[inline(always)]
+            fn xor(self, o: $ty) -> $ty {
+                self ^ o
+            }
+            #[inline(always)]
+            fn not(self) -> $ty {
+                let $a = self;
+                $not
+            }
+        }
+    )*};
+}
+bitwise! { u8, |a| a ^ 1; i32, |a| !a; i64, |a| !a; }
+
+macro_rules! conversions {
+    ($($from:ident => $($to:ident)*;)*) => {$($(
+        impl To<$to> for $from {
+            #[inline(always)]
+            fn to(self) -> $to {
+                self as $to
+            }
+        }
+    )*)*};
+}
+conversions! {
+    u8 => u8 i32 i64 f32 f64;
+    i32 => i32 i64 f32 f64;
+    i64 => i32 i64 f32 f64;
+    f32 => i32 i64 f32 f64;
+    f64 => i32 i64 f32 f64;
+}
+
+macro_rules! truths {
+    ($($from:ident, $zero:expr;)*) => {$(
+        impl To<u8> for $from {
+            #[inline(always)]
+            fn to(self) -> u8 {
+                (self != $zero) as u8
+            }
+        }
+    )*};
+}
+truths! { i32, 0; i64, 0; f32, 0.0; f64, 0.0; }
+
+macro_rules! unary {
+    ($($name:ident<$bound:path> |$a:ident| $value:expr;)*) => {$(
+        pub(super) struct $name<T>(PhantomData<T>);
+        impl<T: $bound> Unary for $name<T> {
+            type A = T;
+            type Out = T;
+            #[inline(always)]
+            fn apply($a: T) -> T {
+                $value
+            }
+        }
+    )*};
+}
+unary! {
+    Copied<Element> |a| a;
+    Neg<Native> |a| a.neg();
+    Abs<Native> |a| Native::abs(a);
+    Not<Bitwise> |a| a.not();
+    Sqrt<Canonical> |a| Float::sqrt(a);
+    Floor<Canonical> |a| Float::floor(a);
+    Ceil<Canonical> |a| Float::ceil(a);
+    Trunc<Canonical> |a| Float::trunc(a);
+    RoundEven<Canonical> |a| Float::round_even(a);
+    Canon<Canonical> |a| a.canonical();
+    Rsqrt<Canonical> |a| a.constant(1.0).div(Float::sqrt(a));
+}
+
+macro_rules! between {
+    ($($name:ident $from:ident => $to:ident |$a:ident| $value:expr;)*) => {$(
+        pub(super) struct $name;
+        impl Unary for $name {
+            type A = $from;
+            type Out = $to;
+            #[inline(always)]
+            fn apply($a: $from) -> $to {
+                $value
+            }
+        }
+    )*};
+}
+between! {
+    RoundF16 f32 => f32 |a| widen_f16(round_f16(a));
+    RoundBF16 f32 => f32 |a| widen_bf16(round_bf16(a));
+    WrapU8 i32 => i32 |a| a as u8 as i32;
+    WrapI8 i32 => i32 |a| a as i8 as i32;
+    WrapI16 i32 => i32 |a| a as i16 as i32;
+    WidenU8 u8 => i32 |a| a as i32;
+    WidenI8 u8 => i32 |a| a as i8 as i32;
+    WidenI16 u16 => i32 |a| a as i16 as i32;
+    WidenF16 u16 => f32 |a| widen_f16(a);
+    WidenBF16 u16 => f32 |a| widen_bf16(a);
+    Narrow8 i32 => u8 |a| a as u8;
+    Narrow16 i32 => u16 |a| a as u16;
+    NarrowF16 f32 => u16 |a| narrow_f16(a);
+    NarrowBF16 f32 => u16 |a| narrow_bf16(a);
+    StoreF16 f32 => u16 |a| round_f16(a);
+    StoreBF16 f32 => u16 |a| round_bf16(a);
+}
+
+/// A conversion between types.
+pub(super) struct Convert<A, B>(PhantomData<(A, B)>);
+impl<A: Element + To<B>, B: Element> Unary for Convert<A, B> {
+    type A = A;
+    type Out = B;
+    #[inline(always)]
+    fn apply(a: A) -> B {
+        a.to()
+    }
+}
+
+macro_rules! binary {
+    ($($name:ident<$bound:path> |$a:ident, $b:ident| -> $out:ty { $value:expr })*) => {$(
+        pub(super) struct $name<T>(PhantomData<T>);
+        impl<T: $bound> Binary for $name<T> {
+            type A = T;
+            type B = T;
+            type Out = $out;
+            #[inline(always)]
+            fn apply($a: T, $b: T) -> $out {
+                $value
+            }
+        }
+    )*};
+}
+binary! {
+    Add<Native> |a, b| -> T { a.add(b) }
+    Sub<Native> |a, b| -> T { a.sub(b) }
+    Mul<Native> |a, b| -> T { a.mul(b) }
+    Div<Canonical> |a, b| -> T { Float::div(a, b) }
+    Max<Element> |a, b| -> T { if a > b { a } else { b } }
+    Min<Element> |a, b| -> T { if a < b { a } else { b } }
+    Lt<Element> |a, b| -> u8 { (a < b) as u8 }
+    Le<Element> |a, b| -> u8 { (a <= b) as u8 }
+    Eq<Element> |a, b| -> u8 { (a == b) as u8 }
+    Ne<Element> |a, b| -> u8 { (a != b) as u8 }
+    And<Bitwise> |a, b| -> T { a.and(b) }
+    Or<Bitwise> |a, b| -> T { a.or(b) }
+    Xor<Bitwise> |a, b| -> T { a.xor(b) }
+    Shl<Shift> |a, b| -> T { a.shl(b) }
+    Shr<Shift> |a, b| -> T { a.shr(b) }
+    ShrU<Shift> |a, b| -> T { a.shru(b) }
+}
+
+/// `a * b + c`, rounded once.
+pub(super) struct Fma<T>(PhantomData<T>);
+impl<T: Canonical> Ternary for Fma<T> {
+    type A = T;
+    type B = T;
+    type C = T;
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T, b: T, c: T) -> T {
+        a.fma(b, c)
+    }
+}
+
+/// `if mask { yes } else { no }`.
+pub(super) struct Select<T>(PhantomData<T>);
+impl<T: Element> Ternary for Select<T> {
+    type A = u8;
+    type B = T;
+    type C = T;
+    type Out = T;
+    #[inline(always)]
+    fn apply(mask: u8, yes: T, no: T) -> T {
+        if mask != 0 { yes } else { no }
+    }
+}
+
+/// An operation whose result is made canonical at once.
+pub(super) struct Canoned<O>(PhantomData<O>);
+impl<O: Unary<Out: Canonical>> Unary for Canoned<O> {
+    type A = O::A;
+    type Out = O::Out;
+    #[inline(always)]
+    fn apply(a: O::A) -> O::Out {
+        O::apply(a).canonical()
+    }
+}
+impl<O: Binary<Out: Canonical>> Binary for Canoned<O> {
+    type A = O::A;
+    type B = O::B;
+    type Out = O::Out;
+    #[inline(always)]
+    fn apply(a: O::A, b: O::B) -> O::Out {
+        O::apply(a, b).canonical()
+    }
+}
+impl<O: Ternary<Out: Canonical>> Ternary for Canoned<O> {
+    type A = O::A;
+    type B = O::B;
+    type C = O::C;
+    type Out = O::Out;
+    #[inline(always)]
+    fn apply(a: O::A, b: O::B, c: O::C) -> O::Out {
+        O::apply(a, b, c).canonical()
+    }
+}
+
+macro_rules! funcs {
+    ($($name:ident $f32:ident $f64:ident;)*) => {$(
+        pub(super) struct $name<T>(PhantomData<T>);
+        impl Unary for $name<f32> {
+            type A = f32;
+            type Out = f32;
+            #[inline(always)]
+            fn apply(a: f32) -> f32 {
+                math::$f32(a)
+            }
+        }
+        impl Unary for $name<f64> {
+            type A = f64;
+            type Out = f64;
+            #[inline(always)]
+            fn apply(a: f64) -> f64 {
+                math::$f64(a)
+            }
+        }
+    )*};
+}
+funcs! {
+    Exp exp32 exp64;
+    Exp2 exp2_32 exp2_64;
+    Expm1 expm1_32 expm1_64;
+    Log log32 log64;
+    Log2 log2_32 log2_64;
+    Log10 log10_32 log10_64;
+    Log1p log1p32 log1p64;
+    Tanh tanh32 tanh64;
+    Sigmoid sigmoid32 sigmoid64;
+    Erf erf32 erf64;
+    Sin sin32 sin64;
+    Cos cos32 cos64;
+    Tan tan32 tan64;
+}
+
+/// A power.
+pub(super) struct Pow<T>(PhantomData<T>);
+impl Binary for Pow<f32> {
+    type A = f32;
+    type B = f32;
+    type Out = f32;
+    #[inline(always)]
+    fn apply(a: f32, b: f32) -> f32 {
+        math::pow32(a, b)
+    }
+}
+impl Binary for Pow<f64> {
+    type A = f64;
+    type B = f64;
+    type Out = f64;
+    #[inline(always)]
+    fn apply(a: f64, b: f64) -> f64 {
+        math::pow64(a, b)
+    }
+}

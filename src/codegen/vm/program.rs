@@ -1,0 +1,191 @@
+//! The door of this tier: a compiled kernel, and how it is run.
+
+#![allow(unsafe_code, reason = "a launch hands over raw pointers")]
+
+use super::build::{Keep, build};
+use super::isa::Isa;
+use super::machine::Machine;
+use super::nodes::Nodes;
+use super::plan::Plan;
+use super::routine::BLOCK;
+use crate::codegen::fold::FoldValue;
+use crate::codegen::kernel::{Kernel, Level};
+use crate::codegen::{Class, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Part, Pointers};
+use crate::error::Reason;
+use std::ops::Range;
+
+/// Scratch bytes that the tiles of one list should stay within: they share the first-level cache with operands.
+const TILE_BUDGET: usize = 20 << 10;
+/// Scratch bytes that partial results per lane should stay within.
+const PARTIAL_BUDGET: usize = 128 << 10;
+/// The largest row buffers, per thread; beyond, values are computed again.
+const BUFFER_LIMIT: usize = 32 << 20;
+/// Most lanes of a tile.
+const MAX_TILE: usize = 2048;
+
+/// A kernel compiled for this tier. Immutable; the same for all shapes of its classes.
+#[derive(Debug)]
+pub struct Program {
+    lanes: Lanes,
+    n_outputs: usize,
+    /// With dear values kept in row buffers.
+    kept: Plan,
+    /// Without, if that is another plan.
+    lean: Option<Plan>,
+    splits: bool,
+}
+
+// SAFETY: a plan is plain numbers and function pointers; nothing in it changes or points to data.
+unsafe impl Send for Program {}
+// SAFETY: as above.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// Compiles a verified kernel. `classes` are [`Geometry::classes`]; this tier takes every kernel.
+    pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+        Program::compile_for(Isa::best(), kernel, lanes, classes)
+    }
+
+    /// Compiles for a level of instructions, which this machine must have.
+    pub fn compile_for(isa: Isa, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+        if !isa.is_available() {
+            return Err(Reason::TierCannot(format!("this machine does not have {isa:?}")));
+        }
+        debug_assert!(kernel.verify().is_ok(), "kernels are verified before they are compiled");
+        let nodes = Nodes::new(kernel, lanes, classes);
+        let kept = build(isa, &nodes, Keep::Dear);
+        let lean = (!kept.buffers.is_empty()).then(|| build(isa, &nodes, Keep::Nothing));
+        let has_row_outputs = kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row);
+        let n_sweeps = kept.passes.iter().filter(|pass| !pass.tile.is_empty()).count();
+        let splits = lanes == Lanes::Inner && kernel.has_folds() && has_row_outputs && n_sweeps == 1;
+        let splits = splits && !kept.passes[0].folds.is_empty();
+        Ok(Program { lanes, n_outputs: kernel.outputs.len(), kept, lean, splits })
+    }
+
+    /// Whether the blocks of one row may be folded apart: [`Program::fold_blocks`], then [`Program::finish_row`].
+    pub fn splits(&self) -> bool {
+        self.splits
+    }
+
+    /// The number of folds, each of which has a value per block.
+    pub fn n_folds(&self) -> usize {
+        self.kept.folds.len()
+    }
+
+    /// The number of blocks of a row.
+    pub fn n_blocks(geometry: &Geometry) -> usize {
+        geometry.n_inner().div_ceil(FOLD_BLOCK).max(1)
+    }
+
+    /// Runs one part of a launch.
+    ///
+    /// # Safety
+    /// - `geometry` fits the kernel: its lanes and classes are those the program was compiled for, and it has an
+    ///   access per operand and output with a stride per loop.
+    /// - Every access at every position of the part (for a gathered operand, at every legal index) is inside live
+    ///   memory behind its pointer, aligned to its dtype, and initialized if it is an operand.
+    /// - Until this returns, nobody else accesses the output elements of the part or writes operand elements, and
+    ///   outputs overlap neither operands nor each other.
+    pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
+        debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
+        if part.outer.is_empty() {
+            return;
+        }
+        let longest = match self.lanes {
+            Lanes::Inner => geometry.inner.last().copied().unwrap_or(1),
+            Lanes::Rows => geometry.rows.last().copied().unwrap_or(1),
+        };
+        let (plan, tile) = self.choose(geometry, longest.min(part.lanes.len()));
+        let mut machine = Machine::new(plan, geometry, pointers, faults, tile);
+        match self.lanes {
+            Lanes::Inner => {
+                let elements = if plan.folds.is_empty() { part.lanes.clone() } else { 0..geometry.n_inner() };
+                for row in part.outer.clone() {
+                    machine.set_row(row, 0);
+                    // SAFETY: the caller's promise; the row is part of the part.
+                    unsafe { machine.run_row(1, elements.clone()) };
+                }
+            }
+            Lanes::Rows => {
+                for outer in part.outer.clone() {
+                    for lane in part.lanes.clone().step_by(tile) {
+                        machine.set_row(outer, lane);
+                        let lanes = tile.min(part.lanes.end - lane);
+                        // SAFETY: as above.
+                        unsafe { machine.run_row(lanes, 0..geometry.n_inner()) };
+                    }
+                }
+            }
+        }
+        machine.finish();
+    }
+
+    /// Folds some blocks of one row; other threads may fold others. `values[(block - blocks.start) * n_folds + fold]`
+    /// is set.
+    ///
+    /// # Panics
+    /// If the program does not split, or `values` has another length.
+    ///
+    /// # Safety
+    /// As for [`Program::run`]; outputs are not touched.
+    pub unsafe fn fold_blocks(
+        &self,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        blocks: Range<usize>,
+        faults: &Faults,
+        values: &mut [FoldValue],
+    ) {
+        assert!(self.splits && values.len() == blocks.len() * self.n_folds(), "values are one per block and fold");
+        let (plan, tile) = self.choose(geometry, geometry.inner.last().copied().unwrap_or(1));
+        let mut machine = Machine::new(plan, geometry, pointers, faults, tile);
+        machine.set_row(row, 0);
+        let end = (blocks.end * FOLD_BLOCK).min(geometry.n_inner());
+        // SAFETY: the caller's promise; these elements are part of the row.
+        unsafe { machine.fold_stretch(blocks.start * FOLD_BLOCK..end, values) };
+        machine.finish();
+    }
+
+    /// Computes a row's outputs from the values of all its blocks.
+    ///
+    /// # Panics
+    /// If the program does not split.
+    ///
+    /// # Safety
+    /// As for [`Program::run`].
+    pub unsafe fn finish_row(
+        &self,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        faults: &Faults,
+        values: &[FoldValue],
+    ) {
+        assert!(self.splits, "only programs that split are finished by row");
+        let (plan, tile) = self.choose(geometry, BLOCK);
+        let mut machine = Machine::new(plan, geometry, pointers, faults, tile);
+        machine.set_row(row, 0);
+        // SAFETY: the caller's promise.
+        unsafe { machine.finish_folds(values) };
+        machine.finish();
+    }
+
+    /// The plan and the size of its tiles for a launch whose vector loop runs over `lanes` lanes.
+    fn choose(&self, geometry: &Geometry, lanes: usize) -> (&Plan, usize) {
+        let n_inner = geometry.n_inner();
+        let buffered: usize = self.kept.buffers.iter().sum::<usize>() * n_inner;
+        let limit = if self.lanes == Lanes::Rows { BUFFER_LIMIT / BLOCK } else { BUFFER_LIMIT };
+        let plan = self.lean.as_ref().filter(|_| buffered > limit).unwrap_or(&self.kept);
+        let mut tile = TILE_BUDGET / plan.tile_bytes.max(4);
+        if self.lanes == Lanes::Rows {
+            let bytes = |fold: &super::plan::Fold| fold.ty.size() + if fold.has_index() { 8 } else { 0 };
+            let partials: usize = plan.folds.iter().map(bytes).sum::<usize>() * n_inner.clamp(1, FOLD_LANES);
+            let buffers = plan.buffers.iter().sum::<usize>() * n_inner;
+            tile = tile.min(PARTIAL_BUDGET / (partials + buffers).max(1));
+        }
+        // Powers of two keep tiles in step with the blocks of a fold.
+        let tile = 1 << tile.clamp(BLOCK, MAX_TILE).ilog2();
+        (plan, lanes.clamp(1, tile).next_multiple_of(BLOCK))
+    }
+}

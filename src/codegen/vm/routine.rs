@@ -1,0 +1,222 @@
+//! How a scalar operation becomes a routine over a tile: once as source, three times as code.
+//!
+//! A routine runs over `n` elements in blocks of [`BLOCK`]; the last, partial block is computed on copies, so that no
+//! routine has a scalar remainder and none touches memory behind an operand. An operand that is the same for all
+//! elements is one block that holds it [`BLOCK`] times and is not stepped over.
+
+#![allow(unsafe_code, reason = "tiles are raw memory, and vector instructions are chosen at run time")]
+
+use super::isa::Isa;
+
+/// Elements of a block.
+pub(super) const BLOCK: usize = 64;
+
+/// An operand or result of a routine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Its first element.
+    pub(super) ptr: *mut u8,
+    /// Elements from one block to the next: [`BLOCK`], or 0 for a block that stands for all.
+    pub(super) step: usize,
+}
+
+/// The arguments of a routine.
+///
+/// For every routine: `dst` has room for `n` results and overlaps no source; each source with step `BLOCK` holds `n`
+/// elements, each with step 0 holds `BLOCK`; all are aligned to their element types, and the machine has the
+/// routine's instructions.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Where the results go.
+    pub(super) dst: *mut u8,
+    /// The operands; those that the routine does not have repeat another.
+    pub(super) src: [Place; 3],
+    /// The number of elements.
+    pub(super) n: usize,
+}
+
+/// A precompiled loop. Calling it is sound under the conditions of [`Call`].
+pub(super) type Routine = unsafe fn(&Call);
+
+/// An operation on one element.
+pub(super) trait Unary {
+    type A: Copy + Default;
+    type Out: Copy + Default;
+    fn apply(a: Self::A) -> Self::Out;
+}
+
+/// An operation on two elements.
+pub(super) trait Binary {
+    type A: Copy + Default;
+    type B: Copy + Default;
+    type Out: Copy + Default;
+    fn apply(a: Self::A, b: Self::B) -> Self::Out;
+}
+
+/// An operation on three elements.
+pub(super) trait Ternary {
+    type A: Copy + Default;
+    type B: Copy + Default;
+    type C: Copy + Default;
+    type Out: Copy + Default;
+    fn apply(a: Self::A, b: Self::B, c: Self::C) -> Self::Out;
+}
+
+/// A copy of the last, partial block.
+///
+/// # Safety
+/// `src` points to `n < BLOCK` elements, or to `BLOCK` if `step` is 0.
+#[inline(always)]
+unsafe fn partial<T: Copy + Default>(src: *const T, step: usize, n: usize) -> [T; BLOCK] {
+    let mut copy = [T::default(); BLOCK];
+    // SAFETY: the source holds that many elements, see above.
+    unsafe { std::ptr::copy_nonoverlapping(src, copy.as_mut_ptr(), if step == 0 { BLOCK } else { n }) };
+    copy
+}
+
+/// Instantiates the loops for one level of instructions. References to whole blocks tell the compiler that results
+/// and operands do not overlap.
+macro_rules! level {
+    ($level:ident $(, $feature:literal)?) => {
+        pub(super) mod $level {
+            use super::{BLOCK, Binary, Call, Ternary, Unary, partial};
+
+            $(#[target_feature(enable = $feature)])?
+            #[inline]
+            fn block1<O: Unary>(out: &mut [O::Out; BLOCK], a: &[O::A; BLOCK]) {
+                for i in 0..BLOCK {
+                    out[i] = O::apply(a[i]);
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            #[inline]
+            fn block2<O: Binary>(out: &mut [O::Out; BLOCK], a: &[O::A; BLOCK], b: &[O::B; BLOCK]) {
+                for i in 0..BLOCK {
+                    out[i] = O::apply(a[i], b[i]);
+                }
+            }
+
+            $(#[target_feature(enable = $feature)])?
+            #[inline]
+            fn block3<O: Ternary>(out: &mut [O::Out; BLOCK], a: &[O::A; BLOCK], b: &[O::B; BLOCK], c: &[O::C; BLOCK]) {
+                for i in 0..BLOCK {
+                    out[i] = O::apply(a[i], b[i], c[i]);
+                }
+            }
+
+            /// # Safety
+            /// See [`Call`].
+            $(#[target_feature(enable = $feature)])?
+            pub(in super::super) unsafe fn map1<O: Unary>(call: &Call) {
+                let (mut out, mut a, step) = (call.dst.cast::<O::Out>(), call.src[0].ptr.cast::<O::A>(), call.src[0].step);
+                for _ in 0..call.n / BLOCK {
+                    // SAFETY: `n / BLOCK` whole blocks are there, aligned and without overlap.
+                    unsafe {
+                        block1::<O>(&mut *out.cast(), &*a.cast());
+                        (out, a) = (out.add(BLOCK), a.add(step));
+                    }
+                }
+                let rest = call.n % BLOCK;
+                if rest > 0 {
+                    let mut block = [O::Out::default(); BLOCK];
+                    // SAFETY: `rest` elements are left in `a` and in `out`.
+                    unsafe {
+                        block1::<O>(&mut block, &partial(a, step, rest));
+                        std::ptr::copy_nonoverlapping(block.as_ptr(), out, rest);
+                    }
+                }
+            }
+
+            /// # Safety
+            /// See [`Call`].
+            $(#[target_feature(enable = $feature)])?
+            pub(in super::super) unsafe fn map2<O: Binary>(call: &Call) {
+                let [a, b, _] = call.src;
+                let mut out = call.dst.cast::<O::Out>();
+                let (mut pa, mut pb) = (a.ptr.cast::<O::A>(), b.ptr.cast::<O::B>());
+                for _ in 0..call.n / BLOCK {
+                    // SAFETY: `n / BLOCK` whole blocks are there, aligned and without overlap.
+                    unsafe {
+                        block2::<O>(&mut *out.cast(), &*pa.cast(), &*pb.cast());
+                        (out, pa, pb) = (out.add(BLOCK), pa.add(a.step), pb.add(b.step));
+                    }
+                }
+                let rest = call.n % BLOCK;
+                if rest > 0 {
+                    let mut block = [O::Out::default(); BLOCK];
+                    // SAFETY: `rest` elements are left in the operands and in `out`.
+                    unsafe {
+                        block2::<O>(&mut block, &partial(pa, a.step, rest), &partial(pb, b.step, rest));
+                        std::ptr::copy_nonoverlapping(block.as_ptr(), out, rest);
+                    }
+                }
+            }
+
+            /// # Safety
+            /// See [`Call`].
+            $(#[target_feature(enable = $feature)])?
+            pub(in super::super) unsafe fn map3<O: Ternary>(call: &Call) {
+                let [a, b, c] = call.src;
+                let mut out = call.dst.cast::<O::Out>();
+                let (mut pa, mut pb, mut pc) = (a.ptr.cast::<O::A>(), b.ptr.cast::<O::B>(), c.ptr.cast::<O::C>());
+                for _ in 0..call.n / BLOCK {
+                    // SAFETY: `n / BLOCK` whole blocks are there, aligned and without overlap.
+                    unsafe {
+                        block3::<O>(&mut *out.cast(), &*pa.cast(), &*pb.cast(), &*pc.cast());
+                        (out, pa, pb, pc) = (out.add(BLOCK), pa.add(a.step), pb.add(b.step), pc.add(c.step));
+                    }
+                }
+                let rest = call.n % BLOCK;
+                if rest > 0 {
+                    let mut block = [O::Out::default(); BLOCK];
+                    // SAFETY: `rest` elements are left in the operands and in `out`.
+                    unsafe {
+                        let (a, b, c) =
+                            (partial(pa, a.step, rest), partial(pb, b.step, rest), partial(pc, c.step, rest));
+                        block3::<O>(&mut block, &a, &b, &c);
+                        std::ptr::copy_nonoverlapping(block.as_ptr(), out, rest);
+                    }
+                }
+            }
+        }
+    };
+}
+
+level!(baseline);
+#[cfg(target_arch = "x86_64")]
+level!(avx2, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+level!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
+
+/// The instance of a loop for a level: `pick!(self, isa, map2::<Add<f32>>)`, the first argument being the module that
+/// holds the levels.
+macro_rules! pick {
+    ($home:ident, $isa:expr, $map:ident :: < $op:ty >) => {
+        match $isa {
+            $crate::codegen::vm::isa::Isa::Baseline => $home::baseline::$map::<$op> as _,
+            #[cfg(target_arch = "x86_64")]
+            $crate::codegen::vm::isa::Isa::Avx2 => $home::avx2::$map::<$op> as _,
+            #[cfg(target_arch = "x86_64")]
+            $crate::codegen::vm::isa::Isa::Avx512 => $home::avx512::$map::<$op> as _,
+            #[cfg(not(target_arch = "x86_64"))]
+            $crate::codegen::vm::isa::Isa::Avx2 | $crate::codegen::vm::isa::Isa::Avx512 => $home::baseline::$map::<$op> as _,
+        }
+    };
+}
+pub(super) use pick;
+
+/// The routine of an operation on one element.
+pub(super) fn map1<O: Unary>(isa: Isa) -> Routine {
+    pick!(self, isa, map1::<O>)
+}
+
+/// The routine of an operation on two elements.
+pub(super) fn map2<O: Binary>(isa: Isa) -> Routine {
+    pick!(self, isa, map2::<O>)
+}
+
+/// The routine of an operation on three elements.
+pub(super) fn map3<O: Ternary>(isa: Isa) -> Routine {
+    pick!(self, isa, map3::<O>)
+}

@@ -1,0 +1,77 @@
+//! Memory that a thread keeps between launches: tiles, row buffers, and the lists of a running machine.
+
+use super::folds::Feed;
+use super::plan::Line;
+use super::routine::Place;
+use crate::codegen::fold::FoldValue;
+use std::cell::Cell;
+
+/// Where one fold's partial results are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Partials {
+    pub(super) acc: *mut u8,
+    pub(super) index: *mut i64,
+}
+
+/// A place while a machine runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Live {
+    pub(super) place: Place,
+    /// The element that a splat was read from, so that it is not read again.
+    pub(super) source: *const u8,
+}
+
+/// What a machine needs besides its program; empty lists keep their memory.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) memory: Vec<Line>,
+    pub(super) places: Vec<Live>,
+    /// Per access, the stride along the lanes.
+    pub(super) strides: Vec<usize>,
+    /// Per access, the first element of the row.
+    pub(super) row: Vec<*mut u8>,
+    /// Per access, the first element of the tile.
+    pub(super) here: Vec<*mut u8>,
+    pub(super) buffers: Vec<*mut u8>,
+    pub(super) partials: Vec<Partials>,
+    /// Per fold, the results of the row's blocks.
+    pub(super) blocks: Vec<Vec<FoldValue>>,
+}
+
+thread_local! {
+    static KEPT: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Bytes of scratch that a thread keeps; more is given back after the launch.
+const KEPT_BYTES: usize = 4 << 20;
+
+impl Scratch {
+    /// This thread's scratch, or a fresh one while that is in use.
+    pub(super) fn take() -> Box<Scratch> {
+        KEPT.take().unwrap_or_default()
+    }
+
+    /// Gives it back.
+    pub(super) fn keep(mut self: Box<Self>) {
+        if self.memory.capacity() * Line::BYTES > KEPT_BYTES {
+            self.memory = Vec::new();
+        }
+        KEPT.set(Some(self));
+    }
+
+    /// Makes `bytes` bytes of memory available; what is in them does not matter.
+    pub(super) fn reserve(&mut self, bytes: usize) -> *mut u8 {
+        let lines = bytes.div_ceil(Line::BYTES);
+        if self.memory.len() < lines {
+            self.memory.resize(lines, Line::ZERO);
+        }
+        self.memory.as_mut_ptr().cast()
+    }
+}
+
+impl Partials {
+    /// The arguments of a fold's routine on these partial results.
+    pub(super) fn feed(self, value: Place, index: Place, n: usize, phase: usize) -> Feed {
+        Feed { acc: self.acc, acc_index: self.index, value, index, n, phase }
+    }
+}

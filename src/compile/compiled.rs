@@ -1,0 +1,230 @@
+//! Compiled functions: captured once, run many times.
+//!
+//! The first call runs the function eagerly while its calls are recorded, so it returns real values and yields the
+//! graph. Inputs of other types are traced abstractly: shapes alone. What cannot be captured runs eagerly, with a
+//! reason. Executables are kept per input types in a bounded cache, the one used longest ago going first.
+
+use super::explain::Explain;
+use super::function::{Function, Inputs, Outputs};
+use super::guard::Guard;
+use super::pipeline::{self, Built};
+use crate::codegen::tier::Tier;
+use crate::debug;
+use crate::device::DeviceKind;
+use crate::dispatch::Tensor;
+use crate::dispatch::keys::tracer::{self, Captured, Mode};
+use crate::eager::Array;
+use crate::error::{Error, Reason, Result};
+use crate::fusion::Options;
+use indexmap::IndexMap;
+use smallvec::SmallVec;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Most sets of input types that a compiled function keeps an executable for.
+pub const CAPACITY: usize = 256;
+
+/// How a function is compiled.
+#[derive(Debug, Clone, Default)]
+pub struct CompileOptions {
+    /// Limits of the fuser.
+    pub fusion: Options,
+    /// The code tier to use for every kernel; `None` chooses per kernel. What a tier declines runs in the vm.
+    pub tier: Option<Tier>,
+}
+
+/// A compiled function; made by [`compile`]. It can be shared between threads.
+pub struct Compiled<F, A> {
+    function: F,
+    options: CompileOptions,
+    cells: Mutex<Cells>,
+    calls: AtomicU64,
+    arguments: PhantomData<fn(A)>,
+}
+
+#[derive(Default)]
+struct Cells {
+    by_guard: IndexMap<Guard, (Arc<Cell>, u64)>,
+    clock: u64,
+}
+
+/// The place of an executable; concurrent first calls meet here, and one of them builds it.
+#[derive(Default)]
+struct Cell {
+    entry: OnceLock<Entry>,
+    building: Mutex<()>,
+}
+
+enum Entry {
+    /// A graph, and the tensors it takes besides the inputs.
+    Graph(Box<Built>, Vec<Tensor>),
+    /// The function runs eagerly, because.
+    Eager(Reason),
+}
+
+/// Compiles a function of tensors; it is captured when it is first called.
+///
+/// ```
+/// # fn main() -> opfuse::Result<()> {
+/// use opfuse::{Tensor, compile};
+/// let f = compile(|a: &Tensor, b: &Tensor| (a * b)?.relu());
+/// let a = Tensor::from_slice(&[1.0f32, -2.0], &[2])?;
+/// assert_eq!(f.call((&a, &a))?.to_vec::<f32>()?, [1.0, 4.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn compile<A, F: Function<A>>(function: F) -> Compiled<F, A> {
+    compile_with(function, CompileOptions::default())
+}
+
+/// As [`compile`], with options.
+pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> Compiled<F, A> {
+    Compiled { function, options, cells: Mutex::default(), calls: AtomicU64::new(0), arguments: PhantomData }
+}
+
+impl<A, F: Function<A>> Compiled<F, A> {
+    /// Calls the function: compiled if it could be captured, else eagerly. The bits are the same.
+    ///
+    /// # Errors
+    /// What the function returns; an internal error if it panics. The next call works in either case.
+    pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
+        let inputs = inputs.into_tensors()?;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        // Inside another trace the function is part of that trace; without data there is nothing to compile.
+        if tracer::is_tracing() || debug::forces_eager() || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu) {
+            return guarded(|| self.function.apply(&inputs));
+        }
+        let (cell, first) = self.cell(&inputs);
+        if let Some(entry) = cell.entry.get() {
+            return self.run(entry, &inputs);
+        }
+        let _building = cell.building.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = cell.entry.get() {
+            return self.run(entry, &inputs);
+        }
+        if first {
+            let (output, entry) = self.capture_real(&inputs)?;
+            let _ = cell.entry.set(entry);
+            return Ok(output);
+        }
+        let entry = self.capture_abstract(&inputs);
+        self.run(cell.entry.get_or_init(|| entry), &inputs)
+    }
+
+    /// The place for inputs of these types, and whether no other types were seen before.
+    fn cell(&self, inputs: &[Tensor]) -> (Arc<Cell>, bool) {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.clock += 1;
+        let now = cells.clock;
+        // Calls mostly repeat the last types.
+        let last = cells.by_guard.len().checked_sub(1);
+        let hit = last.filter(|&last| cells.by_guard.get_index(last).is_some_and(|(guard, _)| guard.holds(inputs)));
+        if let Some((_, (cell, used))) = hit.and_then(|index| cells.by_guard.get_index_mut(index)) {
+            *used = now;
+            return (cell.clone(), false);
+        }
+        let guard = Guard::of(inputs);
+        if let Some((cell, used)) = cells.by_guard.get_mut(&guard) {
+            *used = now;
+            return (cell.clone(), false);
+        }
+        let first = cells.by_guard.is_empty();
+        if cells.by_guard.len() >= CAPACITY {
+            let oldest = cells.by_guard.values().enumerate().min_by_key(|(_, (_, used))| *used).map(|(index, _)| index);
+            oldest.map(|index| cells.by_guard.swap_remove_index(index));
+        }
+        let cell = Arc::new(Cell::default());
+        cells.by_guard.insert(guard, (cell.clone(), now));
+        (cell, first)
+    }
+
+    /// Runs the function for real while recording it.
+    fn capture_real(&self, inputs: &[Tensor]) -> Result<(F::Output, Entry)> {
+        let apply = |handles: &[Tensor]| self.function.apply(handles);
+        let (output, captured) = guarded(|| tracer::trace(Mode::Real, inputs, apply, F::Output::tensors))?;
+        if output.tensors().is_empty() {
+            return Err(Error::argument("compile", "the function returned no tensors; return at least one"));
+        }
+        Ok((output, self.entry(captured)))
+    }
+
+    /// Records the function on shapes alone.
+    fn capture_abstract(&self, inputs: &[Tensor]) -> Entry {
+        let apply = |handles: &[Tensor]| self.function.apply(handles);
+        match guarded(|| tracer::trace(Mode::Abstract, inputs, apply, F::Output::tensors)) {
+            Ok((_, captured)) => self.entry(captured),
+            Err(error) => Entry::Eager(Reason::TraceFailed(error.to_string())),
+        }
+    }
+
+    fn entry(&self, captured: Captured) -> Entry {
+        let tier = self.options.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name));
+        let built = captured.and_then(|(graph, lifted)| {
+            let built = guarded(|| pipeline::build(graph, &self.options.fusion, tier));
+            built.map(|built| (built, lifted)).map_err(|error| Reason::TraceFailed(error.to_string()))
+        });
+        match built {
+            Ok((built, lifted)) => {
+                if debug::explains() {
+                    debug::print(&Explain::of(&built).to_string());
+                }
+                Entry::Graph(Box::new(built), lifted)
+            }
+            Err(reason) => {
+                if debug::explains() {
+                    debug::print(&format!("runs eagerly: {reason}"));
+                }
+                Entry::Eager(reason)
+            }
+        }
+    }
+
+    fn run(&self, entry: &Entry, inputs: &[Tensor]) -> Result<F::Output> {
+        match entry {
+            Entry::Eager(_) => guarded(|| self.function.apply(inputs)),
+            Entry::Graph(built, lifted) => {
+                let arrays: SmallVec<[&Array; 8]> = inputs.iter().chain(lifted).map(Tensor::array).collect();
+                let results = guarded(|| built.executable.run(&arrays))?;
+                let tensors = results.into_iter().map(Tensor::from_array).collect();
+                F::Output::from_tensors(tensors)
+                    .ok_or_else(|| Error::Internal { message: "a trace has other outputs than its function".into() })
+            }
+        }
+    }
+
+    /// What was compiled for the types seen last: kernels, traffic, and a reason for every edge that was not fused.
+    pub fn explain(&self) -> Explain {
+        let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = cells.by_guard.values().max_by_key(|(_, used)| *used);
+        match latest.and_then(|(cell, _)| cell.entry.get()) {
+            Some(Entry::Graph(built, _)) => Explain::of(built),
+            Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
+            None => Explain::eager(Reason::NotCaptured("the function has not been called yet".into())),
+        }
+    }
+
+    /// Graphviz text of the graph compiled last, one cluster per kernel; empty if there is none.
+    pub fn to_dot(&self) -> String {
+        self.explain().dot
+    }
+
+    /// How many calls there were, and for how many sets of input types an executable is held.
+    pub fn counts(&self) -> (u64, usize) {
+        let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.calls.load(Ordering::Relaxed), cells.by_guard.len())
+    }
+}
+
+/// Turns a panic into an internal error: the state behind it is only ever replaced whole.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .map(ToString::to_string)
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "a panic without a message".into());
+        Err(Error::Internal { message })
+    })
+}

@@ -1,0 +1,77 @@
+//! Guards: what an executable takes for granted of its inputs.
+//!
+//! Graphs are concrete in sizes and strides, so an executable serves inputs of exactly the types it was traced with.
+//! Another size is traced abstractly, planned in microseconds, and finds its kernels in the cache.
+
+use crate::device::Device;
+use crate::dispatch::Tensor;
+use crate::ir::{DType, Sizes, Strides};
+use smallvec::SmallVec;
+
+/// What is known of one input.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct InputGuard {
+    dtype: DType,
+    sizes: Sizes,
+    strides: Strides,
+    device: Device,
+    number: bool,
+}
+
+/// What is known of all inputs; equal guards share an executable.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Guard(SmallVec<[InputGuard; 4]>);
+
+impl Guard {
+    /// The guard that these inputs satisfy.
+    pub fn of(inputs: &[Tensor]) -> Guard {
+        Guard(inputs.iter().map(InputGuard::of).collect())
+    }
+
+    /// Whether inputs satisfy it.
+    pub fn holds(&self, inputs: &[Tensor]) -> bool {
+        self.0.len() == inputs.len() && self.0.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
+    }
+
+    /// What is different about `inputs`, in words; `None` if nothing is.
+    pub fn violation(&self, inputs: &[Tensor]) -> Option<String> {
+        let differs = |(index, (guard, input)): (usize, (&InputGuard, &Tensor))| {
+            let found = InputGuard::of(input);
+            (*guard != found).then(|| match () {
+                () if guard.dtype != found.dtype => format!("input {index} has dtype {}, not {}", found.dtype, guard.dtype),
+                () if guard.device != found.device => format!("input {index} is on {}, not {}", found.device, guard.device),
+                () if guard.sizes.len() != found.sizes.len() => {
+                    format!("input {index} has {} dims, not {}", found.sizes.len(), guard.sizes.len())
+                }
+                () if guard.sizes != found.sizes => {
+                    format!("input {index} has shape {:?}, not {:?}", &found.sizes[..], &guard.sizes[..])
+                }
+                () if guard.strides != found.strides => {
+                    format!("input {index} has strides {:?}, not {:?}", &found.strides[..], &guard.strides[..])
+                }
+                () => format!("input {index} is a number where a tensor was, or the other way round"),
+            })
+        };
+        self.0.iter().zip(inputs).enumerate().find_map(differs)
+    }
+}
+
+impl InputGuard {
+    fn of(input: &Tensor) -> InputGuard {
+        InputGuard {
+            dtype: input.dtype(),
+            sizes: input.sizes().into(),
+            strides: input.strides().into(),
+            device: input.device(),
+            number: input.as_number().is_some(),
+        }
+    }
+
+    fn holds(&self, input: &Tensor) -> bool {
+        self.dtype == input.dtype()
+            && self.sizes[..] == *input.sizes()
+            && self.strides[..] == *input.strides()
+            && self.device == input.device()
+            && self.number == input.as_number().is_some()
+    }
+}

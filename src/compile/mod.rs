@@ -1,0 +1,14 @@
+//! How is a function captured once and run many times?
+//!
+//! [`compile`] wraps a function; [`pipeline`] is the one place that names every pass in order; [`guard`] says what an
+//! executable takes for granted; [`explain`] says what was done and why.
+
+pub mod compiled;
+pub mod explain;
+pub mod function;
+pub mod guard;
+pub mod pipeline;
+
+pub use compiled::{CompileOptions, Compiled, compile, compile_with};
+pub use explain::{Explain, KernelReport};
+pub use function::{Function, Input, Inputs, Outputs};

@@ -1,0 +1,100 @@
+//! What may be printed, and the switches that ask for it.
+//!
+//! Switches are environment variables, read once:
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `OPFUSE_DUMP=trace,simplify,plan,kernel` | prints those stages to standard error |
+//! | `OPFUSE_EXPLAIN=1` | prints every reason when a function is compiled |
+//! | `OPFUSE_EAGER=1` | `compile` is the identity |
+//! | `OPFUSE_TIER=vm` or `cranelift` | forces a code tier; what it declines runs in the vm |
+//! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
+//! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
+
+use std::sync::OnceLock;
+
+/// A stage that can be printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The traced graph.
+    Trace,
+    /// The graph after its passes.
+    Simplify,
+    /// Steps and edges.
+    Plan,
+    /// Loop-level kernels.
+    Kernel,
+}
+
+impl Stage {
+    const fn name(self) -> &'static str {
+        match self {
+            Stage::Trace => "trace",
+            Stage::Simplify => "simplify",
+            Stage::Plan => "plan",
+            Stage::Kernel => "kernel",
+        }
+    }
+}
+
+struct Switches {
+    dump: Vec<String>,
+    explain: bool,
+    eager: bool,
+    verify: bool,
+    tier: Option<String>,
+}
+
+fn switches() -> &'static Switches {
+    static SWITCHES: OnceLock<Switches> = OnceLock::new();
+    SWITCHES.get_or_init(|| {
+        let word = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let on = |name: &str| word(name).is_some_and(|value| value != "0");
+        let dump = word("OPFUSE_DUMP").map(|list| list.split(',').map(|stage| stage.trim().to_string()).collect());
+        Switches {
+            dump: dump.unwrap_or_default(),
+            explain: on("OPFUSE_EXPLAIN"),
+            eager: on("OPFUSE_EAGER"),
+            verify: on("OPFUSE_VERIFY"),
+            tier: word("OPFUSE_TIER"),
+        }
+    })
+}
+
+/// Whether a stage is to be printed.
+pub fn dumps(stage: Stage) -> bool {
+    switches().dump.iter().any(|name| name == stage.name())
+}
+
+/// Prints a stage if it is asked for; `text` is only made then.
+pub fn dump(stage: Stage, text: impl FnOnce() -> String) {
+    if dumps(stage) {
+        print(&format!("== {} ==\n{}", stage.name(), text()));
+    }
+}
+
+/// Prints a line to standard error; the one place that does.
+#[allow(clippy::print_stderr, reason = "the user asked for this output by an environment variable")]
+pub fn print(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Whether reasons are printed when a function is compiled.
+pub fn explains() -> bool {
+    switches().explain
+}
+
+/// Whether `compile` is the identity.
+pub fn forces_eager() -> bool {
+    switches().eager
+}
+
+/// Whether graphs are verified after every pass: in debug builds, or on request.
+pub fn verifies() -> bool {
+    cfg!(debug_assertions) || switches().verify
+}
+
+/// The code tier that is forced, by name.
+pub fn forced_tier() -> Option<&'static str> {
+    switches().tier.as_deref()
+}

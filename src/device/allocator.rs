@@ -1,0 +1,113 @@
+//! The face of the caching CPU allocator.
+//!
+//! A request goes to the thread's own cache (up to 64 KiB), then to the shared cache, then to the system. Freed
+//! blocks take the same way back. Everything cached is bounded: 4 MiB a thread, 64 MiB of small and medium blocks,
+//! and of large ones 256 MiB or twice what is in use.
+//!
+//! An allocation fails only when the blocks in use and the one wanted do not fit the limit, or when the system has
+//! no memory; before it fails, all that this thread can reach of the caches is given back.
+
+use super::memory::{Block, Region};
+use super::shared_cache::SHARED;
+use super::size_class::REQUEST_MAX;
+use super::thread_cache;
+use crate::error::{Error, Result};
+
+/// What the allocator is doing. Bytes are capacities, that is requests rounded up to their size class.
+///
+/// Exact whenever no thread is inside the allocator; otherwise off by what those threads are doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of blocks in use.
+    pub live_bytes: usize,
+    /// Blocks in use.
+    pub live_blocks: usize,
+    /// Bytes that are free and kept, by threads and by the shared cache.
+    pub cached_bytes: usize,
+    /// Bytes that the system has given and not got back: in use or cached.
+    pub held_bytes: usize,
+    /// Highest number of bytes that were in use or in caches of threads at once, since the start or [`reset_peak`].
+    pub peak_bytes: usize,
+    /// The limit in force, `usize::MAX` for none.
+    pub limit: usize,
+    /// Allocations so far, without those of no bytes.
+    pub allocations: u64,
+    /// How many of them needed memory of the system.
+    pub fresh: u64,
+    /// How many of them were served from a cache.
+    pub hits: u64,
+}
+
+/// A block of at least `bytes` bytes. Zero bytes need no memory and always succeed.
+///
+/// Its contents are initialised but arbitrary.
+#[inline]
+pub fn allocate(bytes: usize) -> Result<Block> {
+    if bytes == 0 {
+        return Ok(Block::EMPTY);
+    }
+    if bytes > REQUEST_MAX {
+        return Err(out_of_memory(bytes));
+    }
+    match thread_cache::take(bytes, 0) {
+        Some(region) => Ok(Block::new(region)),
+        None => allocate_tightly(bytes),
+    }
+}
+
+/// Gives all cached bytes back to the system, except those in caches of other threads.
+pub fn trim() {
+    thread_cache::flush();
+    SHARED.trim();
+}
+
+/// Sets the limit of bytes in use; `usize::MAX` is none, and the default.
+///
+/// Bytes held may pass it by what other threads keep in their caches. Blocks already in use stay valid even if they
+/// exceed a new limit.
+pub fn set_limit(bytes: usize) {
+    thread_cache::flush();
+    SHARED.set_limit(bytes);
+}
+
+/// Starts measuring [`Stats::peak_bytes`] anew.
+pub fn reset_peak() {
+    SHARED.reset_peak();
+}
+
+/// The counters.
+pub fn stats() -> Stats {
+    let account = SHARED.account();
+    let totals = thread_cache::totals();
+    Stats {
+        live_bytes: totals.live_bytes() as usize,
+        live_blocks: totals.live_blocks() as usize,
+        cached_bytes: account.cached + totals.cached_bytes as usize,
+        held_bytes: account.held,
+        peak_bytes: account.peak,
+        limit: account.limit,
+        allocations: totals.taken_blocks,
+        fresh: account.fresh,
+        hits: totals.taken_blocks.saturating_sub(account.fresh),
+    }
+}
+
+/// Takes back the memory of a dropped block.
+#[inline]
+pub(super) fn recycle(region: Region) {
+    thread_cache::put(region);
+}
+
+/// Allocates where the first attempt failed: with empty caches, and not counting what other threads keep.
+#[cold]
+fn allocate_tightly(bytes: usize) -> Result<Block> {
+    trim();
+    let tolerance = thread_cache::totals().cached_bytes as usize;
+    thread_cache::take(bytes, tolerance).map(Block::new).ok_or_else(|| out_of_memory(bytes))
+}
+
+#[cold]
+fn out_of_memory(wanted: usize) -> Error {
+    let stats = stats();
+    Error::OutOfMemory { device: "cpu".into(), wanted, held: stats.live_bytes, limit: stats.limit }
+}

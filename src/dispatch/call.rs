@@ -1,0 +1,155 @@
+//! Calling operators.
+//!
+//! The keys of a call are those of its tensors, plus the thread's included keys, minus its excluded ones, minus the
+//! keys the operator skips. The highest one decides the slot, the slot the kernel. Redispatching starts at the slot:
+//! the given keys alone decide. None of this takes a lock or allocates, unless the kernel is of the other form
+//! (typed call of a boxed kernel) or there is none.
+
+use super::kernel::Kernel;
+use super::keyset::KeySet;
+use super::local::local_key_sets;
+use super::operator::Operator;
+use super::signature::{Args, Returns, Signature};
+use super::value::{Stack, Value};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// An operator with the signature of its typed kernels; made by [`Operator::typed`].
+pub struct TypedOperator<A, R> {
+    op: Operator,
+    signature: PhantomData<fn(A) -> R>,
+}
+
+impl Operator {
+    /// The keys of a call whose tensors have the keys `arguments`, on this thread.
+    #[inline]
+    pub fn call_key_set(&self, arguments: KeySet) -> KeySet {
+        let keys = local_key_sets().apply(arguments);
+        // The backend is chosen after the thread's sets were applied: an included key may bring one.
+        keys & self.mask(keys)
+    }
+
+    /// Calls the operator with typed arguments: `op.call::<(&Tensor, &Tensor, Scalar), Tensor>((a, b, alpha))`.
+    ///
+    /// The types need not be those of the kernel; then the call goes through boxed values and fails if they do not
+    /// convert.
+    #[inline]
+    pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
+        let keys = self.call_key_set(arguments.key_set());
+        self.redispatch(keys, arguments)
+    }
+
+    /// Calls the kernel that `keys` lead to; arguments, thread-local sets and skipped keys are not looked at.
+    #[inline]
+    pub fn redispatch<'a, A: Args<'a>, R: Returns>(&self, keys: KeySet, arguments: A) -> Result<R> {
+        if let Some(kernel) = self.kernel(keys)
+            && let Some(function) = kernel.function::<A::Function<R>>()
+        {
+            return arguments.apply(function, keys);
+        }
+        self.redispatch_values(keys, arguments.into_stack())
+    }
+
+    /// Calls the operator with the arguments on the stack, which then holds the results and nothing else.
+    ///
+    /// The values must be of the schema's types; [`Operator::invoke`] checks and converts.
+    #[inline]
+    pub fn call_boxed(&self, stack: &mut Stack) -> Result<()> {
+        let arguments = stack.iter().fold(KeySet::EMPTY, |keys, value| keys | value.key_set());
+        self.redispatch_boxed(self.call_key_set(arguments), stack)
+    }
+
+    /// As [`Operator::redispatch`], with the arguments on a stack.
+    #[inline]
+    pub fn redispatch_boxed(&self, keys: KeySet, stack: &mut Stack) -> Result<()> {
+        match self.kernel(keys) {
+            Some(kernel) if !kernel.is_fallthrough() => kernel.call_boxed(self, keys, stack),
+            Some(_) | None => {
+                let (kernel, keys) = self.settle(keys)?;
+                kernel.call_boxed(self, keys, stack)
+            }
+        }
+    }
+
+    /// Checks positional and named arguments against the schema, fills in defaults, calls, and returns the results.
+    pub fn invoke(&self, positional: Vec<Value>, named: Vec<(&str, Value)>) -> Result<Stack> {
+        let Some(schema) = self.schema() else {
+            let what = format!("{} has no schema; was def() forgotten?", self.name());
+            return Err(Error::Registration { what });
+        };
+        let mut stack = schema.bind(positional, named)?;
+        self.call_boxed(&mut stack)?;
+        Ok(stack)
+    }
+
+    /// The operator with exactly the signature that its first typed kernel has; an error if that is another one.
+    pub fn typed<'a, A: Args<'a>, R: Returns>(&self) -> Result<TypedOperator<A, R>> {
+        let accessed = Signature::of::<A::Marker<R>>();
+        match self.recorded_signature() {
+            Some((correct, site)) if correct != accessed => Err(Error::Argument {
+                op: self.name().to_string(),
+                what: format!(
+                    "tried to access or call an operator with a wrong signature\n  correct signature: {} (registered \
+                     at {site})\n  accessed/called as: {}",
+                    correct.name(),
+                    accessed.name()
+                ),
+            }),
+            Some(_) | None => Ok(TypedOperator { op: self.clone(), signature: PhantomData }),
+        }
+    }
+
+    #[cold]
+    fn redispatch_values<R: Returns>(&self, keys: KeySet, mut stack: Stack) -> Result<R> {
+        self.redispatch_boxed(keys, &mut stack)?;
+        let found: Vec<&str> = stack.iter().map(Value::type_name).collect();
+        let found = found.join(", ");
+        R::pop(&mut stack).ok_or_else(|| {
+            let expected: Vec<String> = R::types().iter().map(ToString::to_string).collect();
+            let expected = expected.join(", ");
+            Error::argument(
+                self.name().to_string(),
+                format!("expected results ({expected}) but the kernel left ({found})"),
+            )
+        })
+    }
+}
+
+impl<'a, A: Args<'a>, R: Returns> TypedOperator<A, R> {
+    /// The operator without its signature.
+    pub fn operator(&self) -> &Operator {
+        &self.op
+    }
+
+    /// Calls the operator.
+    #[inline]
+    pub fn call(&self, arguments: A) -> Result<R> {
+        self.op.call(arguments)
+    }
+
+    /// Calls the kernel that `keys` lead to.
+    #[inline]
+    pub fn redispatch(&self, keys: KeySet, arguments: A) -> Result<R> {
+        self.op.redispatch(keys, arguments)
+    }
+}
+
+impl<A, R> fmt::Debug for TypedOperator<A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} as {}", self.op, std::any::type_name::<fn(A) -> R>())
+    }
+}
+
+impl Kernel {
+    /// Calls the kernel as if an operator had chosen it, with typed arguments.
+    pub fn call<'a, A: Args<'a>, R: Returns>(&self, op: &Operator, keys: KeySet, arguments: A) -> Result<R> {
+        if let Some(function) = self.function::<A::Function<R>>() {
+            return arguments.apply(function, keys);
+        }
+        let mut stack = arguments.into_stack();
+        self.call_boxed(op, keys, &mut stack)?;
+        R::pop(&mut stack)
+            .ok_or_else(|| Error::argument(op.name().to_string(), "the kernel left other results than expected"))
+    }
+}

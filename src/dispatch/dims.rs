@@ -1,0 +1,67 @@
+//! Lists of dimensions or sizes as arguments.
+
+use smallvec::SmallVec;
+
+/// Dimension numbers, or sizes where −1 has a meaning: one number, an array, a slice or a vector.
+///
+/// Negative dimensions count from the end. What an empty list means is up to the method; for reductions it is every
+/// dimension, and `()` reads well there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dims(SmallVec<[i64; 6]>);
+
+impl Dims {
+    /// The numbers.
+    pub fn as_slice(&self) -> &[i64] {
+        &self.0
+    }
+}
+
+impl From<()> for Dims {
+    fn from((): ()) -> Dims {
+        Dims::default()
+    }
+}
+
+impl From<i64> for Dims {
+    fn from(dim: i64) -> Dims {
+        Dims(SmallVec::from_slice(&[dim]))
+    }
+}
+
+impl From<&[i64]> for Dims {
+    fn from(dims: &[i64]) -> Dims {
+        Dims(SmallVec::from_slice(dims))
+    }
+}
+
+impl From<Vec<i64>> for Dims {
+    fn from(dims: Vec<i64>) -> Dims {
+        Dims(SmallVec::from_vec(dims))
+    }
+}
+
+impl From<&Vec<i64>> for Dims {
+    fn from(dims: &Vec<i64>) -> Dims {
+        Dims::from(dims.as_slice())
+    }
+}
+
+impl<const N: usize> From<[i64; N]> for Dims {
+    fn from(dims: [i64; N]) -> Dims {
+        Dims::from(dims.as_slice())
+    }
+}
+
+impl<const N: usize> From<&[i64; N]> for Dims {
+    fn from(dims: &[i64; N]) -> Dims {
+        Dims::from(dims.as_slice())
+    }
+}
+
+/// The sizes of a tensor, as in `a.view(b.sizes())`.
+impl From<&[usize]> for Dims {
+    fn from(sizes: &[usize]) -> Dims {
+        // No tensor is as large as the bound; an operator that gets it refuses it as too many elements.
+        Dims(sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect())
+    }
+}

@@ -1,0 +1,329 @@
+//! The registry: which operators, fallbacks, namespaces and listeners there are.
+//!
+//! Every change happens under one lock and either succeeds or leaves everything as it was. Every change returns a
+//! [`Registration`] that undoes it when dropped. Calls never come here: they go through [`Operator`] handles.
+
+use super::kernel::Kernel;
+use super::key::DispatchKey;
+use super::keyset::N_SLOTS;
+use super::operator::{Operator, Registered, Site};
+use super::schema::{OperatorName, Schema};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A registry of operators; copies share it.
+#[derive(Clone)]
+pub struct Dispatcher(Arc<Mutex<State>>);
+
+struct State {
+    operators: HashMap<OperatorName, Operator>,
+    /// By slot.
+    fallbacks: Vec<Option<Registered>>,
+    /// The sites of the blocks that own a namespace.
+    namespaces: HashMap<String, Site>,
+    listeners: Vec<(u64, Arc<Listener>)>,
+    next_id: u64,
+}
+
+/// What a listener is told about an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperatorEvent {
+    /// It is defined, now or already when the listener was added.
+    Defined,
+    /// Its definition is about to go; the handle is still fully valid.
+    Removed,
+}
+
+/// A function that is told of definitions and removals.
+pub type Listener = dyn Fn(OperatorEvent, &Operator) + Send + Sync;
+
+/// One change of a dispatcher, undone when dropped.
+#[must_use = "dropping a registration undoes it"]
+pub struct Registration {
+    dispatcher: Dispatcher,
+    undo: Undo,
+}
+
+enum Undo {
+    Definition(OperatorName),
+    Kernel { name: OperatorName, key: DispatchKey, id: u64 },
+    Fallback { slot: usize },
+    Namespace(String),
+    Listener(u64),
+}
+
+impl Default for Dispatcher {
+    fn default() -> Self {
+        Dispatcher::new()
+    }
+}
+
+impl Dispatcher {
+    /// An empty registry of its own.
+    pub fn new() -> Dispatcher {
+        Dispatcher(Arc::new(Mutex::new(State {
+            operators: HashMap::new(),
+            fallbacks: vec![const { None }; N_SLOTS],
+            namespaces: HashMap::new(),
+            listeners: Vec::new(),
+            next_id: 0,
+        })))
+    }
+
+    /// The registry of this process.
+    pub fn global() -> &'static Dispatcher {
+        static GLOBAL: OnceLock<Dispatcher> = OnceLock::new();
+        GLOBAL.get_or_init(Dispatcher::new)
+    }
+
+    /// The operator of that name, defined or not.
+    pub fn find(&self, name: &OperatorName) -> Option<Operator> {
+        self.state().operators.get(name).cloned()
+    }
+
+    /// The defined operator `namespace::name` with that overload name.
+    pub fn find_schema(&self, name: &str, overload: &str) -> Result<Operator> {
+        let found = self.find(&OperatorName::new(name, overload));
+        match found {
+            Some(op) if op.is_defined() => Ok(op),
+            Some(_) => Err(Error::Registration {
+                what: format!(
+                    "Could not find schema for {name}.{overload} but we found an implementation; did you forget to \
+                     def() the operator?"
+                ),
+            }),
+            None => Err(Error::Registration { what: format!("Could not find schema for {name}.{overload}") }),
+        }
+    }
+
+    /// The defined operator by its full name, such as `aten::add.Tensor`.
+    pub fn lookup(&self, name: &str) -> Result<Operator> {
+        let name: OperatorName = name.parse()?;
+        self.find_schema(&name.name, &name.overload)
+    }
+
+    /// The names of all operators that have a definition or a kernel, sorted.
+    pub fn operator_names(&self) -> Vec<OperatorName> {
+        let mut names: Vec<OperatorName> = self.state().operators.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Defines an operator.
+    #[track_caller]
+    pub fn register_def(&self, schema: Schema) -> Result<Registration> {
+        let site = Location::caller();
+        let name = schema.name.clone();
+        let (op, listeners) = {
+            let mut state = self.state();
+            let op = state.operator(&name);
+            if let Err(error) = op.define(schema, site) {
+                let unused = state.forget_if_unused(&name);
+                drop(state);
+                drop(unused);
+                return Err(error);
+            }
+            (op, state.listeners.clone())
+        };
+        for (_, listener) in listeners {
+            listener(OperatorEvent::Defined, &op);
+        }
+        Ok(self.registration(Undo::Definition(name)))
+    }
+
+    /// Registers a kernel for a runtime or alias key of an operator, which need not be defined yet.
+    #[track_caller]
+    pub fn register_kernel(&self, name: &OperatorName, key: DispatchKey, kernel: Kernel) -> Result<Registration> {
+        let site = Location::caller();
+        if key == DispatchKey::Undefined || key.is_per_backend() {
+            let what = format!("{name}: no kernel can be registered to {key} ({site}); name a runtime or alias key");
+            return Err(Error::Registration { what });
+        }
+        let mut state = self.state();
+        let id = state.next_id();
+        let op = state.operator(name);
+        let added = op.add_kernel(key, Registered { id, kernel: Arc::new(kernel), site }, &state.fallbacks);
+        if let Err(error) = added {
+            let unused = state.forget_if_unused(name);
+            drop(state);
+            drop(unused);
+            return Err(error);
+        }
+        drop(state);
+        Ok(self.registration(Undo::Kernel { name: name.clone(), key, id }))
+    }
+
+    /// Registers the kernel of a runtime key for all operators that have none there.
+    #[track_caller]
+    pub fn register_fallback(&self, key: DispatchKey, kernel: Kernel) -> Result<Registration> {
+        let site = Location::caller();
+        let Some(slot) = key.slot().filter(|_| key != DispatchKey::Undefined) else {
+            let what = format!("a backend fallback cannot be registered to {key} ({site}); name a runtime key");
+            return Err(Error::Registration { what });
+        };
+        let mut state = self.state();
+        if let Some(previous) = &state.fallbacks[slot] {
+            return Err(Error::Registration {
+                what: format!(
+                    "Tried to register multiple backend fallbacks for the same dispatch key {key}; previous \
+                     registration {}, new registration {site}",
+                    previous.site
+                ),
+            });
+        }
+        let id = state.next_id();
+        state.fallbacks[slot] = Some(Registered { id, kernel: Arc::new(kernel), site });
+        state.update_fallback(slot);
+        drop(state);
+        Ok(self.registration(Undo::Fallback { slot }))
+    }
+
+    /// Claims a namespace for one block of definitions.
+    #[track_caller]
+    pub fn register_namespace(&self, namespace: &str) -> Result<Registration> {
+        let site = Location::caller();
+        let mut state = self.state();
+        if let Some(previous) = state.namespaces.get(namespace) {
+            return Err(Error::Registration {
+                what: format!(
+                    "only a single definition block can own the namespace {namespace}; put all definitions into it or \
+                     use a fragment; previous block {previous}, new block {site}"
+                ),
+            });
+        }
+        state.namespaces.insert(namespace.to_string(), site);
+        drop(state);
+        Ok(self.registration(Undo::Namespace(namespace.to_string())))
+    }
+
+    /// Adds a listener, which is told of all defined operators at once and of later changes as they happen.
+    ///
+    /// It runs outside the dispatcher's lock and may look operators up.
+    pub fn add_listener(&self, listener: impl Fn(OperatorEvent, &Operator) + Send + Sync + 'static) -> Registration {
+        let listener: Arc<Listener> = Arc::new(listener);
+        let (id, mut defined) = {
+            let mut state = self.state();
+            let id = state.next_id();
+            state.listeners.push((id, Arc::clone(&listener)));
+            (id, state.operators.values().filter(|op| op.is_defined()).cloned().collect::<Vec<_>>())
+        };
+        defined.sort_by(|a, b| a.name().cmp(b.name()));
+        for op in &defined {
+            listener(OperatorEvent::Defined, op);
+        }
+        self.registration(Undo::Listener(id))
+    }
+
+    /// Recomputes every table from scratch and compares.
+    pub fn check_invariants(&self) -> Result<()> {
+        let state = self.state();
+        state.operators.values().try_for_each(|op| op.check_invariants(&state.fallbacks))
+    }
+
+    fn registration(&self, undo: Undo) -> Registration {
+        Registration { dispatcher: self.clone(), undo }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics between the first and the last step of a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn undo_definition(&self, name: &OperatorName) {
+        let Some(op) = self.find(name) else { return };
+        let listeners = self.state().listeners.clone();
+        for (_, listener) in listeners {
+            listener(OperatorEvent::Removed, &op);
+        }
+        op.undefine();
+        self.forget_if_unused(name);
+    }
+
+    fn forget_if_unused(&self, name: &OperatorName) {
+        let unused = self.state().forget_if_unused(name);
+        // Dropped behind the lock: kernels may own registrations themselves.
+        drop(unused);
+    }
+}
+
+impl State {
+    fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn operator(&mut self, name: &OperatorName) -> Operator {
+        if let Some(op) = self.operators.get(name) {
+            return op.clone();
+        }
+        let op = Operator::new(name.clone(), &self.fallbacks);
+        self.operators.insert(name.clone(), op.clone());
+        op
+    }
+
+    /// Takes an operator out when nothing is registered for it; the caller drops it without the lock.
+    fn forget_if_unused(&mut self, name: &OperatorName) -> Option<Operator> {
+        if self.operators.get(name)?.is_unused() { self.operators.remove(name) } else { None }
+    }
+
+    fn update_fallback(&self, slot: usize) {
+        for op in self.operators.values() {
+            op.update_fallback(slot, &self.fallbacks);
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let dispatcher = &self.dispatcher;
+        match &self.undo {
+            Undo::Definition(name) => dispatcher.undo_definition(name),
+            Undo::Kernel { name, key, id } => {
+                let state = dispatcher.state();
+                if let Some(op) = state.operators.get(name) {
+                    op.remove_kernel(*key, *id, &state.fallbacks);
+                }
+                drop(state);
+                dispatcher.forget_if_unused(name);
+            }
+            Undo::Fallback { slot } => {
+                let mut state = dispatcher.state();
+                let removed = state.fallbacks[*slot].take();
+                state.update_fallback(*slot);
+                drop(state);
+                drop(removed);
+            }
+            Undo::Namespace(namespace) => {
+                dispatcher.state().namespaces.remove(namespace);
+            }
+            Undo::Listener(id) => {
+                let mut state = dispatcher.state();
+                let at = state.listeners.iter().position(|(listener, _)| listener == id);
+                let removed = at.map(|at| state.listeners.remove(at));
+                drop(state);
+                drop(removed);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dispatcher({} operators)", self.state().operators.len())
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.undo {
+            Undo::Definition(name) => write!(f, "definition of {name}"),
+            Undo::Kernel { name, key, .. } => write!(f, "kernel of {name} for {key}"),
+            Undo::Fallback { slot } => write!(f, "fallback of slot {slot}"),
+            Undo::Namespace(namespace) => write!(f, "namespace {namespace}"),
+            Undo::Listener(_) => f.write_str("listener"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Tensors from nothing but sizes and numbers.
+//!
+//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Random numbers are deliberately
+//! absent: a compiled function must give the bits of the eager one.
+
+use super::register::call;
+use super::tensor::Tensor;
+use crate::device::{Device, DeviceKind};
+use crate::eager::Array;
+use crate::error::{Error, Result};
+use crate::ir::shape::checked_numel;
+use crate::ir::{Attr, DType, Op, Scalar, TensorType};
+
+impl Tensor {
+    /// All zeros, or false.
+    ///
+    /// # Errors
+    /// If there are too many elements or no memory.
+    pub fn zeros(sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        Tensor::full(sizes, Scalar::Int(0), dtype)
+    }
+
+    /// All ones, or true.
+    ///
+    /// # Errors
+    /// If there are too many elements or no memory.
+    pub fn ones(sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        Tensor::full(sizes, Scalar::Int(1), dtype)
+    }
+
+    /// Every element is `value`, converted to `dtype`.
+    ///
+    /// The dtype may be left out (`None`): then it is bool for a truth value, i64 for a whole number and the default
+    /// floating dtype for any other.
+    ///
+    /// # Errors
+    /// If there are too many elements or no memory.
+    pub fn full(sizes: &[usize], value: impl Into<Scalar>, dtype: impl Into<Option<DType>>) -> Result<Tensor> {
+        // Checked before the sizes become signed numbers.
+        checked_numel("full", sizes, 1)?;
+        let sizes = sizes.iter().map(|&size| size as i64).collect();
+        call(Op::Full, &[], &[Attr::Ints(sizes), Attr::Scalar(value.into()), dtype_attr(dtype.into())])
+    }
+
+    /// `start`, `start + step`, … up to but without `end`: 1-dim, i64 if all three are whole numbers, else the default
+    /// floating dtype.
+    ///
+    /// # Errors
+    /// If `step` is zero or leads away from `end`, or a number is not finite.
+    pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>) -> Result<Tensor> {
+        arange(start.into(), end.into(), step.into(), None)
+    }
+
+    /// As [`Tensor::arange`], in a given dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::arange`], and for bool.
+    pub fn arange_of(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        arange(start.into(), end.into(), step.into(), Some(dtype))
+    }
+
+    /// Elements that are arbitrary but initialised.
+    ///
+    /// # Errors
+    /// If there are too many elements or no memory.
+    pub fn empty(sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        checked_numel("empty", sizes, dtype.size())?;
+        Array::new(Device::CPU, &TensorType::contiguous(dtype, sizes)).map(Tensor::from_array)
+    }
+
+    /// The `n` by `n` matrix with ones on the diagonal.
+    ///
+    /// # Errors
+    /// If there are too many elements or no memory.
+    pub fn eye(n: usize, dtype: DType) -> Result<Tensor> {
+        checked_numel("eye", &[n, n], dtype.size())?;
+        let line = Tensor::arange(0, n as i64, 1)?;
+        line.unsqueeze(1)?.eq(&line)?.to_dtype(dtype)
+    }
+
+    /// Zeros of the same sizes, dtype and device.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn zeros_like(&self) -> Result<Tensor> {
+        self.full_like(0)
+    }
+
+    /// Ones of the same sizes, dtype and device.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn ones_like(&self) -> Result<Tensor> {
+        self.full_like(1)
+    }
+
+    /// A row-major tensor of the same sizes, dtype and device whose every element is `value`.
+    ///
+    /// # Errors
+    /// If there is no memory, or the device has no factory.
+    pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        full_on(self.device(), self.sizes(), value.into(), Some(self.dtype()))
+    }
+}
+
+fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: Option<DType>) -> Result<Tensor> {
+    call(Op::Arange, &[], &[Attr::Scalar(start), Attr::Scalar(end), Attr::Scalar(step), dtype_attr(dtype)])
+}
+
+/// A filled tensor on a device.
+pub(super) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Option<DType>) -> Result<Tensor> {
+    match device.kind {
+        DeviceKind::Cpu => Tensor::full(sizes, value, dtype),
+        DeviceKind::Meta => {
+            let sizes = sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
+            Tensor::meta(&Op::Full.infer(&[], &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])?)
+        }
+        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Err(Error::Device {
+            op: "full".into(),
+            what: format!("nothing is filled on {device}"),
+            hint: "fill on the cpu".into(),
+        }),
+    }
+}
+
+fn dtype_attr(dtype: Option<DType>) -> Attr {
+    dtype.map_or(Attr::None, Attr::DType)
+}

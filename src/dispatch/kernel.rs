@@ -1,0 +1,269 @@
+//! Kernels: what a slot of a dispatch table points at.
+//!
+//! Every kernel can be called boxed. A kernel made from a Rust function also keeps that function under its own type,
+//! so that a typed call with the same signature jumps to it directly; a call with any other signature, and every
+//! call of a boxed kernel, goes through values on a stack. Marker kernels (fallthrough, ambiguous, never set) hold
+//! no function.
+
+use super::keyset::KeySet;
+use super::operator::Operator;
+use super::schema::{AliasAnalysis, OperatorName, Parameter, Schema, Type};
+use super::signature::{ArgKind, Returns, Signature, wrong_argument};
+use super::value::Stack;
+use crate::error::{Error, Result};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// A boxed kernel: takes its arguments from the stack and leaves its results there.
+pub type BoxedFn = dyn Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync;
+
+/// A kernel, immutable once made.
+pub struct Kernel {
+    name: String,
+    body: Body,
+    typed: Option<Typed>,
+}
+
+enum Body {
+    /// Never set: an error to call.
+    Invalid,
+    /// The key is skipped.
+    Fallthrough,
+    /// Both a decomposition and a backend kernel claim `AutogradOther`: an error to call.
+    Ambiguous,
+    Boxed(Box<BoxedFn>),
+}
+
+/// The typed half of a kernel made from a Rust function.
+struct Typed {
+    /// A `Box<Args::Function<R>>` of the signature below.
+    function: Box<dyn Any + Send + Sync>,
+    signature: Signature,
+    arguments: Vec<Type>,
+    returns: Vec<Type>,
+}
+
+impl Kernel {
+    /// A kernel from a boxed function.
+    pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
+        let name = std::any::type_name_of_val(&function).to_string();
+        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None }
+    }
+
+    /// A kernel from a Rust function over argument types; a leading [`KeySet`] receives the keys of the call.
+    pub fn typed<M>(function: impl IntoKernel<M>) -> Kernel {
+        function.into_kernel()
+    }
+
+    /// The kernel that makes calls skip its key.
+    pub fn fallthrough() -> Kernel {
+        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None }
+    }
+
+    /// The kernel that was never set.
+    pub fn invalid() -> Kernel {
+        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None }
+    }
+
+    /// The kernel of an `AutogradOther` slot claimed twice.
+    pub(super) fn ambiguous() -> Kernel {
+        Kernel { name: "ambiguous_autogradother_kernel".into(), body: Body::Ambiguous, typed: None }
+    }
+
+    /// The same kernel under the name that dumps show.
+    pub fn named(mut self, name: impl Into<String>) -> Kernel {
+        self.name = name.into();
+        self
+    }
+
+    /// The name in dumps: that of the Rust function unless another was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether calls skip the key of this kernel.
+    pub const fn is_fallthrough(&self) -> bool {
+        matches!(self.body, Body::Fallthrough)
+    }
+
+    /// Whether there is nothing to call.
+    pub const fn is_invalid(&self) -> bool {
+        matches!(self.body, Body::Invalid)
+    }
+
+    /// The signature of a typed kernel.
+    pub fn signature(&self) -> Option<Signature> {
+        self.typed.as_ref().map(|typed| typed.signature)
+    }
+
+    /// The schema that a typed kernel's signature implies; arguments are named `_0`, `_1`, ….
+    pub fn inferred_schema(&self, name: &OperatorName) -> Option<Schema> {
+        let typed = self.typed.as_ref()?;
+        let argument = |(i, ty): (usize, &Type)| Parameter {
+            name: format!("_{i}"),
+            ty: ty.clone(),
+            alias: None,
+            default: None,
+            kwarg_only: false,
+        };
+        let arguments = typed.arguments.iter().enumerate().map(argument).collect();
+        let mut returns: Vec<Parameter> = typed.returns.iter().enumerate().map(argument).collect();
+        returns.iter_mut().for_each(|value| value.name.clear());
+        Some(Schema { name: name.clone(), arguments, returns, alias_analysis: AliasAnalysis::Conservative })
+    }
+
+    /// How it can be called, as dumps show it.
+    pub const fn forms(&self) -> &'static str {
+        match (&self.body, &self.typed) {
+            (Body::Boxed(_), Some(_)) => "[ boxed unboxed ]",
+            (Body::Boxed(_), None) => "[ boxed ]",
+            (Body::Fallthrough, _) => "[ fallthrough ]",
+            (Body::Ambiguous | Body::Invalid, _) => "[ none ]",
+        }
+    }
+
+    /// The typed function, if it has exactly that type.
+    #[inline]
+    pub(super) fn function<F: ?Sized + 'static>(&self) -> Option<&F> {
+        let typed = self.typed.as_ref()?;
+        typed.function.downcast_ref::<Box<F>>().map(|function| &**function)
+    }
+
+    /// Calls the kernel with the arguments on the stack.
+    #[inline]
+    pub fn call_boxed(&self, op: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
+        match &self.body {
+            Body::Boxed(function) => function(op, keys, stack),
+            Body::Invalid => Err(refusal(op, "a kernel was called although nothing was registered for it".into())),
+            Body::Fallthrough => Err(refusal(
+                op,
+                format!(
+                    "the fallthrough kernel of {} was called; calls skip it, do not redispatch to it",
+                    keys.highest()
+                ),
+            )),
+            Body::Ambiguous => Err(refusal(
+                op,
+                "ambiguous autogradother kernel: the operator has a CompositeImplicitAutograd kernel and one for a \
+                 backend whose gradients go to AutogradOther, which makes the backend kernel unreachable; register \
+                 the decomposition as CompositeExplicitAutograd, or an AutogradOther kernel too"
+                    .into(),
+            )),
+        }
+    }
+}
+
+fn refusal(op: &Operator, what: String) -> Error {
+    Error::NotImplemented { op: op.name().to_string(), what }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.forms())
+    }
+}
+
+/// What can be registered as a kernel: Rust functions over argument types, with or without a leading [`KeySet`], and
+/// kernels themselves. `M` only tells the implementations apart.
+pub trait IntoKernel<M> {
+    /// The kernel.
+    fn into_kernel(self) -> Kernel;
+}
+
+/// Tells kernels apart from functions.
+#[derive(Debug)]
+pub struct Itself;
+
+/// Tells functions with a leading [`KeySet`] apart from those without.
+#[derive(Debug)]
+pub struct WithKeySet;
+
+impl IntoKernel<Itself> for Kernel {
+    fn into_kernel(self) -> Kernel {
+        self
+    }
+}
+
+/// Implements [`IntoKernel`] for functions of one number of arguments; `$keys` is empty or the leading key set.
+macro_rules! function_kernels {
+    ($marker:ty, ($($keys:ident)?), $n:literal, ($($A:ident $a:ident),*)) => {
+        impl<Func, Ret: Returns, $($A: ArgKind),*> IntoKernel<($marker, fn($($A),*) -> Ret)> for Func
+        where
+            // The first bound finds the argument types, the second makes them independent of any lifetime.
+            Func: Fn($(function_kernels!(@ty $keys),)? $($A),*) -> Result<Ret>
+                + for<'x> Fn($(function_kernels!(@ty $keys),)? $($A::Ref<'x>),*) -> Result<Ret>
+                + Send + Sync + 'static,
+        {
+            fn into_kernel(self) -> Kernel {
+                // Settles which of the two bounds a call means.
+                #[allow(clippy::too_many_arguments, reason = "the number of arguments is the operator's")]
+                #[inline]
+                fn call<Ret, $($A),*>(
+                    function: impl Fn($(function_kernels!(@ty $keys),)? $($A),*) -> Result<Ret>,
+                    _keys: KeySet, $($a: $A),*
+                ) -> Result<Ret> {
+                    function($(function_kernels!(@use $keys _keys),)? $($a),*)
+                }
+
+                let name = std::any::type_name::<Func>().to_string();
+                let function = Arc::new(self);
+                let shared = Arc::clone(&function);
+                let typed: Box<dyn for<'x> Fn(KeySet, $($A::Ref<'x>),*) -> Result<Ret> + Send + Sync> =
+                    Box::new(move |keys, $($a),*| call(&*shared, keys, $($a),*));
+                let boxed = move |op: &Operator, keys: KeySet, stack: &mut Stack| {
+                    let result = {
+                        let [$($a),*] = stack.as_slice() else {
+                            let found = stack.len();
+                            let what = format!("expected {} argument(s) on the stack but found {found}", $n);
+                            return Err(Error::argument(op.name().to_string(), what));
+                        };
+                        let mut _position = 0..$n;
+                        $(let position = _position.next().unwrap_or_default();
+                        let $a = $A::from_value($a)
+                            .ok_or_else(|| wrong_argument(op.name(), position, &$A::ty(), $a))?;)*
+                        call(&*function, keys, $($a),*)?
+                    };
+                    stack.clear();
+                    result.push(stack);
+                    Ok(())
+                };
+                Kernel {
+                    name,
+                    body: Body::Boxed(Box::new(boxed)),
+                    typed: Some(Typed {
+                        function: Box::new(typed),
+                        signature: Signature::of::<fn($($A),*) -> Ret>(),
+                        arguments: vec![$($A::ty()),*],
+                        returns: Ret::types(),
+                    }),
+                }
+            }
+        }
+    };
+    (@ty $keys:ident) => { KeySet };
+    (@use $keys:ident $value:ident) => { $value };
+}
+
+macro_rules! all_function_kernels {
+    ($($n:literal ($($A:ident $a:ident),*))*) => {$(
+        function_kernels!(Itself, (), $n, ($($A $a),*));
+        function_kernels!(WithKeySet, (keys), $n, ($($A $a),*));
+    )*};
+}
+
+all_function_kernels! {
+    0 ()
+    1 (A a)
+    2 (A a, B b)
+    3 (A a, B b, C c)
+    4 (A a, B b, C c, D d)
+    5 (A a, B b, C c, D d, E e)
+    6 (A a, B b, C c, D d, E e, F f)
+    7 (A a, B b, C c, D d, E e, F f, G g)
+    8 (A a, B b, C c, D d, E e, F f, G g, H h)
+    9 (A a, B b, C c, D d, E e, F f, G g, H h, I i)
+    10 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j)
+    11 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j, K k)
+    12 (A a, B b, C c, D d, E e, F f, G g, H h, I i, J j, K k, L l)
+}

@@ -1,0 +1,5 @@
+//! The keys with behaviour, one file each.
+
+pub mod cpu;
+pub mod meta;
+pub mod tracer;

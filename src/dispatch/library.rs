@@ -1,0 +1,248 @@
+//! Registration blocks.
+//!
+//! A [`Library`] registers the operators of one namespace. A *definition* block owns its namespace, a *fragment*
+//! adds to a namespace that somebody else may own, an *implementation* block registers kernels for one dispatch key.
+//! Dropping a block undoes all its registrations, newest first; an error leaves everything as it was.
+
+use super::dispatcher::{Dispatcher, Registration};
+use super::kernel::{IntoKernel, Kernel};
+use super::key::DispatchKey;
+use super::operator::Site;
+use super::schema::{AliasAnalysis, OperatorName, Schema};
+use crate::error::{Error, Result};
+use std::panic::Location;
+
+/// A block of registrations.
+#[derive(Debug)]
+#[must_use = "dropping a library undoes its registrations"]
+pub struct Library {
+    dispatcher: Dispatcher,
+    kind: Kind,
+    /// `_` for all namespaces: only such a block can register fallbacks.
+    namespace: String,
+    site: Site,
+    registrations: Vec<Registration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Definitions,
+    Fragment,
+    Implementations(DispatchKey),
+}
+
+impl Library {
+    /// The definition block of a namespace, in the registry of this process; a namespace has one at most.
+    #[track_caller]
+    pub fn def_block(namespace: &str) -> Result<Library> {
+        Library::def_block_in(Dispatcher::global(), namespace)
+    }
+
+    /// The definition block of a namespace; a namespace has one at most.
+    #[track_caller]
+    pub fn def_block_in(dispatcher: &Dispatcher, namespace: &str) -> Result<Library> {
+        let mut library = Library::new(dispatcher, Kind::Definitions, namespace)?;
+        library.registrations.push(dispatcher.register_namespace(namespace)?);
+        Ok(library)
+    }
+
+    /// A block that adds definitions to a namespace, in the registry of this process.
+    #[track_caller]
+    pub fn fragment(namespace: &str) -> Result<Library> {
+        Library::fragment_in(Dispatcher::global(), namespace)
+    }
+
+    /// A block that adds definitions to a namespace.
+    #[track_caller]
+    pub fn fragment_in(dispatcher: &Dispatcher, namespace: &str) -> Result<Library> {
+        Library::new(dispatcher, Kind::Fragment, namespace)
+    }
+
+    /// A block of kernels for one key, in the registry of this process; namespace `_` stands for all.
+    #[track_caller]
+    pub fn impl_block(namespace: &str, key: DispatchKey) -> Result<Library> {
+        Library::impl_block_in(Dispatcher::global(), namespace, key)
+    }
+
+    /// A block of kernels for one key; namespace `_` stands for all.
+    #[track_caller]
+    pub fn impl_block_in(dispatcher: &Dispatcher, namespace: &str, key: DispatchKey) -> Result<Library> {
+        Library::new(dispatcher, Kind::Implementations(key), namespace)
+    }
+
+    #[track_caller]
+    fn new(dispatcher: &Dispatcher, kind: Kind, namespace: &str) -> Result<Library> {
+        let site = Location::caller();
+        let legal = !namespace.is_empty() && namespace.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let is_wildcard = namespace == "_" && !matches!(kind, Kind::Implementations(_));
+        if !legal || is_wildcard {
+            let what = format!("'{namespace}' is not a namespace that operators can be defined in ({site})");
+            return Err(Error::Registration { what });
+        }
+        Ok(Library {
+            dispatcher: dispatcher.clone(),
+            kind,
+            namespace: namespace.into(),
+            site,
+            registrations: Vec::new(),
+        })
+    }
+
+    /// Defines an operator from its schema.
+    #[track_caller]
+    pub fn def(&mut self, schema: &str) -> Result<&mut Self> {
+        let schema = self.parse_schema(schema)?;
+        self.define(schema)
+    }
+
+    /// Defines an operator whose alias analysis is given.
+    #[track_caller]
+    pub fn def_with(&mut self, schema: &str, alias_analysis: AliasAnalysis) -> Result<&mut Self> {
+        let schema = Schema { alias_analysis, ..self.parse_schema(schema)? };
+        self.define(schema)
+    }
+
+    /// Defines an operator and registers its decomposition.
+    #[track_caller]
+    pub fn def_kernel<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
+        let schema = self.parse_schema(schema)?;
+        let name = schema.name.clone();
+        let definition = self.dispatcher.register_def(schema)?;
+        let implementation =
+            self.dispatcher.register_kernel(&name, DispatchKey::CompositeImplicitAutograd, kernel.into_kernel())?;
+        self.registrations.extend([definition, implementation]);
+        Ok(self)
+    }
+
+    /// Defines an operator with the schema that a typed kernel implies, and registers the kernel as decomposition.
+    #[track_caller]
+    pub fn def_inferred<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
+        self.check_defines(name)?;
+        let name = self.qualify(name.parse()?, "operator name")?;
+        let kernel = kernel.into_kernel();
+        let Some(schema) = kernel.inferred_schema(&name) else {
+            let what = format!("{name}: a schema cannot be inferred from a boxed kernel ({})", Location::caller());
+            return Err(Error::Registration { what });
+        };
+        let definition = self.dispatcher.register_def(schema)?;
+        let implementation = self.dispatcher.register_kernel(&name, DispatchKey::CompositeImplicitAutograd, kernel)?;
+        self.registrations.extend([definition, implementation]);
+        Ok(self)
+    }
+
+    /// Registers a kernel for the key of the block; in a definition block or fragment, which has none, as
+    /// decomposition (`CompositeImplicitAutograd`).
+    #[track_caller]
+    pub fn impl_<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
+        let key = match self.kind {
+            Kind::Implementations(key) => key,
+            Kind::Definitions | Kind::Fragment => DispatchKey::CompositeImplicitAutograd,
+        };
+        self.implement(name, key, kernel.into_kernel())
+    }
+
+    /// Registers a kernel for a key, which must be the block's if that has one.
+    #[track_caller]
+    pub fn impl_for<M>(&mut self, name: &str, key: DispatchKey, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
+        self.check_key(key)?;
+        self.implement(name, key, kernel.into_kernel())
+    }
+
+    /// Registers the kernel that all operators without one get for the key of the block, whose namespace must be
+    /// `_`.
+    #[track_caller]
+    pub fn fallback<M>(&mut self, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
+        let Kind::Implementations(key) = self.kind else {
+            return Err(self.refusal(
+                "cannot register a fallback inside a definition block: a fallback belongs in an implementation block, \
+                 which has a dispatch key"
+                    .into(),
+            ));
+        };
+        if self.namespace != "_" {
+            let namespace = &self.namespace;
+            return Err(self.refusal(format!(
+                "a fallback applies to the operators of all namespaces; register it in an implementation block for \
+                 namespace _, not {namespace}"
+            )));
+        }
+        let kernel = kernel.into_kernel();
+        if kernel.signature().is_some() {
+            return Err(
+                self.refusal(format!("the fallback for {key} must be a boxed kernel: it runs for every schema"))
+            );
+        }
+        self.registrations.push(self.dispatcher.register_fallback(key, kernel)?);
+        Ok(self)
+    }
+
+    #[track_caller]
+    fn define(&mut self, schema: Schema) -> Result<&mut Self> {
+        self.registrations.push(self.dispatcher.register_def(schema)?);
+        Ok(self)
+    }
+
+    #[track_caller]
+    fn implement(&mut self, name: &str, key: DispatchKey, kernel: Kernel) -> Result<&mut Self> {
+        let name = self.qualify(name.parse()?, "operator name")?;
+        self.registrations.push(self.dispatcher.register_kernel(&name, key, kernel)?);
+        Ok(self)
+    }
+
+    fn parse_schema(&self, text: &str) -> Result<Schema> {
+        self.check_defines(text)?;
+        let mut schema: Schema = text.parse()?;
+        schema.name = self.qualify(schema.name, "schema string")?;
+        Ok(schema)
+    }
+
+    fn check_defines(&self, what: &str) -> Result<()> {
+        if let Kind::Implementations(key) = self.kind {
+            return Err(self.refusal(format!(
+                "cannot define operators inside of an implementation block (key {key}): {what}; all definitions go \
+                 into the definition block of their namespace or a fragment"
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_key(&self, key: DispatchKey) -> Result<()> {
+        match self.kind {
+            Kind::Implementations(own) if own != key => Err(self.refusal(format!(
+                "explicitly provided dispatch key ({key}) is inconsistent with the dispatch key of the enclosing \
+                 block ({own}); use a separate block for it"
+            ))),
+            Kind::Implementations(_) | Kind::Definitions | Kind::Fragment => Ok(()),
+        }
+    }
+
+    /// The name with the block's namespace, unless it names another one.
+    fn qualify(&self, name: OperatorName, what: &str) -> Result<OperatorName> {
+        let namespace = &self.namespace;
+        match name.namespace() {
+            Some(_) if namespace == "_" => Ok(name),
+            None if namespace == "_" => {
+                Err(self.refusal(format!("{name} needs a namespace in a block for all of them")))
+            }
+            None => Ok(OperatorName::new(format!("{namespace}::{}", name.name), name.overload)),
+            Some(own) if own == namespace => Ok(name),
+            Some(own) => Err(self.refusal(format!(
+                "explicitly provided namespace ({own}) in {what} {name} does not match namespace of enclosing block \
+                 ({namespace}); move it to the block of its namespace"
+            ))),
+        }
+    }
+
+    fn refusal(&self, what: String) -> Error {
+        Error::Registration { what: format!("{what}; block at {}", self.site) }
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // Newest first, so that what came back in between is never seen half undone.
+        while let Some(registration) = self.registrations.pop() {
+            drop(registration);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The methods of [`Tensor`] that are one row of the op table each.
+//!
+//! Methods of the regular rows (one or two operands, nothing else) are written by the table itself. The others are
+//! here under the names and with the argument order that they have in PyTorch; views are in `views.rs`, what is made
+//! of several rows is in `products.rs` and `joins.rs`. A method checks nothing: inference of the row does.
+//! Results are new tensors; nothing is done in place.
+
+use super::dims::Dims;
+use super::operators::Operand;
+use super::register::call;
+use super::tensor::Tensor;
+use crate::error::Result;
+use crate::ir::{Attr, DType, Op, Scalar};
+
+macro_rules! regular_methods {
+    (
+        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
+        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
+        other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
+    ) => {
+        /// Element by element: the methods of the op table's regular rows.
+        impl Tensor {
+            $(
+                $(#[$udoc])*
+                ///
+                /// Sizes are kept.
+                #[doc = concat!("The dtype follows [`Rule::", stringify!($urule), "`](crate::ir::Rule::", stringify!($urule), ").")]
+                ///
+                /// # Errors
+                /// If the rule refuses the dtype.
+                pub fn $uname(&self) -> Result<Tensor> {
+                    call(Op::$Unary, &[self], &[])
+                }
+            )*
+            $(
+                $(#[$bdoc])*
+                ///
+                /// Sizes are broadcast.
+                #[doc = concat!("The dtype follows [`Rule::", stringify!($brule), "`](crate::ir::Rule::", stringify!($brule), ").")]
+                ///
+                /// # Errors
+                /// If the sizes do not broadcast or the rule refuses a dtype.
+                pub fn $bname<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+                    call(Op::$Binary, &[self, &*other.into().tensor()?], &[])
+                }
+            )*
+        }
+    };
+}
+
+crate::for_each_op!(regular_methods);
+
+fn optional(number: Option<Scalar>) -> Attr {
+    number.map_or(Attr::None, Attr::Scalar)
+}
+
+/// Element by element: the irregular rows.
+impl Tensor {
+    /// `self + other`; logical or for bools. Sizes are broadcast, dtypes promoted.
+    ///
+    /// # Errors
+    /// If the sizes do not broadcast.
+    pub fn add<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        self.add_scaled(other, 1)
+    }
+
+    /// `self + alpha * other`. Sizes are broadcast, dtypes promoted; `alpha` is converted to the common dtype.
+    ///
+    /// # Errors
+    /// If the sizes do not broadcast.
+    pub fn add_scaled<'a>(&self, other: impl Into<Operand<'a>>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::Add, &[self, &*other.into().tensor()?], &[Attr::Scalar(alpha.into())])
+    }
+
+    /// `self - other`. Sizes are broadcast, dtypes promoted.
+    ///
+    /// # Errors
+    /// If the sizes do not broadcast or both operands are bools.
+    pub fn sub<'a>(&self, other: impl Into<Operand<'a>>) -> Result<Tensor> {
+        self.sub_scaled(other, 1)
+    }
+
+    /// `self - alpha * other`; see [`Tensor::add_scaled`].
+    ///
+    /// # Errors
+    /// If the sizes do not broadcast or both operands are bools.
+    pub fn sub_scaled<'a>(&self, other: impl Into<Operand<'a>>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::Sub, &[self, &*other.into().tensor()?], &[Attr::Scalar(alpha.into())])
+    }
+
+    /// Gaussian error linear unit, `x Φ(x)`, by the error function. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating.
+    pub fn gelu(&self) -> Result<Tensor> {
+        call(Op::Gelu, &[self], &[Attr::Str("none".into())])
+    }
+
+    /// The tanh approximation of [`Tensor::gelu`].
+    ///
+    /// # Errors
+    /// If the dtype is not floating.
+    pub fn gelu_tanh(&self) -> Result<Tensor> {
+        call(Op::Gelu, &[self], &[Attr::Str("tanh".into())])
+    }
+
+    /// `a` where `self`, a bool condition, holds, else `b`. All sizes are broadcast, `a` and `b` promoted.
+    ///
+    /// # Errors
+    /// If `self` is not bool or the sizes do not broadcast.
+    pub fn where_<'a, 'b>(&self, a: impl Into<Operand<'a>>, b: impl Into<Operand<'b>>) -> Result<Tensor> {
+        call(Op::Where, &[self, &*a.into().tensor()?, &*b.into().tensor()?], &[])
+    }
+
+    /// `value`, converted to the dtype of `self`, where `mask` holds, else the element. Sizes are broadcast.
+    ///
+    /// # Errors
+    /// If the mask is not bool or the sizes do not broadcast.
+    pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::MaskedFill, &[self, mask], &[Attr::Scalar(value.into())])
+    }
+
+    /// Elements limited to `min..=max`; a bound that is `None` does not limit, a NaN stays. Bounds promote like plain
+    /// numbers.
+    ///
+    /// # Errors
+    /// If both bounds are `None`, or for bools.
+    pub fn clamp(&self, min: Option<Scalar>, max: Option<Scalar>) -> Result<Tensor> {
+        call(Op::Clamp, &[self], &[optional(min), optional(max)])
+    }
+
+    /// Elements not below `min`; see [`Tensor::clamp`].
+    ///
+    /// # Errors
+    /// For bools.
+    pub fn clamp_min(&self, min: impl Into<Scalar>) -> Result<Tensor> {
+        self.clamp(Some(min.into()), None)
+    }
+
+    /// Elements not above `max`; see [`Tensor::clamp`].
+    ///
+    /// # Errors
+    /// For bools.
+    pub fn clamp_max(&self, max: impl Into<Scalar>) -> Result<Tensor> {
+        self.clamp(None, Some(max.into()))
+    }
+
+    /// The same numbers in another dtype: the very same tensor if it has that dtype, else a converted copy.
+    ///
+    /// Floats are cut off toward zero on their way to integers, and anything but zero is true.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        if self.dtype() == dtype && self.as_number().is_none() {
+            return Ok(self.clone());
+        }
+        call(Op::ToCopy, &[self], &[Attr::DType(dtype)])
+    }
+
+    /// A row-major tensor of the same elements: the very same tensor if it is row-major, else a copy.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.is_contiguous() {
+            return Ok(self.clone());
+        }
+        call(Op::Clone, &[self], &[Attr::Str("contiguous".into())])
+    }
+
+    /// A dense copy with its own memory, dimensions in the same order in memory (`clone` only copies the handle).
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn copy(&self) -> Result<Tensor> {
+        call(Op::Clone, &[self], &[Attr::None])
+    }
+
+    /// The lower triangle of the last two dims up to `diagonal` (0 is the main one); the rest is 0.
+    ///
+    /// # Errors
+    /// If there are fewer than two dims.
+    pub fn tril(&self, diagonal: i64) -> Result<Tensor> {
+        call(Op::Tril, &[self], &[Attr::int(diagonal)])
+    }
+
+    /// The upper triangle of the last two dims from `diagonal` (0 is the main one); the rest is 0.
+    ///
+    /// # Errors
+    /// If there are fewer than two dims.
+    pub fn triu(&self, diagonal: i64) -> Result<Tensor> {
+        call(Op::Triu, &[self], &[Attr::int(diagonal)])
+    }
+}
+
+/// Normalizations along dims.
+impl Tensor {
+    /// Exponentials over their sum along `dim`. Sizes and dtype are kept; 16-bit floats are computed in f32.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or the dim is out of range.
+    pub fn softmax(&self, dim: i64) -> Result<Tensor> {
+        call(Op::Softmax, &[self], &[Attr::int(dim), Attr::bool(false)])
+    }
+
+    /// The logarithm of [`Tensor::softmax`], computed without it.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or the dim is out of range.
+    pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
+        call(Op::LogSoftmax, &[self], &[Attr::int(dim), Attr::bool(false)])
+    }
+
+    /// `(x - mean) / sqrt(variance + eps) * weight + bias` over the trailing dims, whose sizes are `shape` and those
+    /// of weight and bias. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, `shape` is not the end of the sizes, or weight or bias has another shape or dtype.
+    pub fn layer_norm(
+        &self,
+        shape: impl Into<Dims>,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> Result<Tensor> {
+        let tensors: Vec<&Tensor> = [Some(self), weight, bias].into_iter().flatten().collect();
+        let present = |operand: Option<&Tensor>| Attr::bool(operand.is_some());
+        let shape = Attr::ints(shape.into().as_slice());
+        call(Op::LayerNorm, &tensors, &[shape, present(weight), present(bias), Attr::float(eps), Attr::bool(true)])
+    }
+}
+
+/// Elements by index.
+impl Tensor {
+    /// The slices of `dim` that the 1-dim integer tensor `index` names; `dim` gets the size of the index.
+    ///
+    /// # Errors
+    /// If an index or the dim is out of range, or the index is not a 1-dim integer tensor.
+    pub fn index_select(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
+        call(Op::IndexSelect, &[self, index], &[Attr::int(dim)])
+    }
+
+    /// Where `dim` is 0: `out[i, j] = self[index[i, j], j]`. The result has the sizes of `index`.
+    ///
+    /// # Errors
+    /// If an index or the dim is out of range, the index is not an integer tensor of the same rank, or it is larger
+    /// than `self` in another dim.
+    pub fn gather(&self, dim: i64, index: &Tensor) -> Result<Tensor> {
+        call(Op::Gather, &[self, index], &[Attr::int(dim), Attr::bool(false)])
+    }
+}

@@ -1,0 +1,56 @@
+//! What does this call mean right now?
+//!
+//! Keys and key sets, operators and their tables, registration blocks, boxed and typed kernels, thread-local sets,
+//! and [`Tensor`], whose methods are calls of operators. Each key with behaviour has one file in [`keys`]. Nothing
+//! here knows how a kernel computes.
+
+mod alias;
+mod call;
+mod composites;
+mod dims;
+mod dispatcher;
+mod element;
+mod factories;
+mod format;
+mod joins;
+mod kernel;
+mod key;
+pub mod keys;
+mod keyset;
+mod library;
+mod local;
+mod methods;
+mod operator;
+mod operators;
+mod products;
+mod reductions;
+pub mod register;
+mod schema;
+mod schema_parser;
+mod signature;
+mod table;
+mod tensor;
+mod value;
+mod views;
+
+pub use alias::*;
+pub use call::TypedOperator;
+pub use dims::Dims;
+pub use dispatcher::{Dispatcher, Listener, OperatorEvent, Registration};
+pub use element::Element;
+pub use joins::{cat, embedding, stack};
+pub use kernel::{BoxedFn, IntoKernel, Kernel};
+pub use key::{Backend, DispatchKey};
+pub use keyset::{KeySet, KeySetIter, N_SLOTS, RUNTIME_KEYS};
+pub use library::Library;
+pub use local::{
+    ExcludeGuard, ForceGuard, IncludeGuard, LocalKeySets, below_ad_inplace_or_view, below_autograd, exclude, force,
+    include, local_key_sets,
+};
+pub use operator::{Operator, Site, SlotInfo};
+pub use operators::Operand;
+pub use schema::{AliasAnalysis, AliasInfo, Literal, OperatorName, Parameter, Schema, Type};
+pub use signature::{ArgKind, Args, CallArg, ReturnValue, Returns, Signature};
+pub use table::Source;
+pub use tensor::Tensor;
+pub use value::{MemoryFormat, Stack, TensorLayout, Value};

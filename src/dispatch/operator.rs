@@ -1,0 +1,432 @@
+//! Operators: a name, a schema, the kernels registered for it, and the dispatch table computed from them.
+//!
+//! What always holds: every slot equals what `table.rs` computes from the registrations in force (updates happen
+//! under the lock of the registrations); the masks lack exactly the keys whose slot is a fallthrough kernel; no list
+//! of kernels is empty. Reading a slot takes no lock: kernels once published live as long as the operator, so memory
+//! grows with the number of different kernels an operator has ever had, not with the number of registrations.
+
+#![allow(unsafe_code, reason = "slots of the dispatch table are read without a lock")]
+
+use super::kernel::Kernel;
+use super::key::{Backend, DispatchKey};
+use super::keyset::{KeySet, N_SLOTS, RUNTIME_KEYS};
+use super::schema::{OperatorName, Schema};
+use super::signature::Signature;
+use super::table::{ActiveKernels, Source, affects, compute_slot};
+use crate::error::{Error, Result};
+use std::fmt::{self, Write};
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where a registration was made.
+pub type Site = &'static Location<'static>;
+
+/// A handle to an operator; copies share it. It stays valid after the operator was removed from its dispatcher.
+#[derive(Clone)]
+pub struct Operator(Arc<Entry>);
+
+struct Entry {
+    name: OperatorName,
+    schema: Published<Schema, 1>,
+    slots: Published<Kernel, N_SLOTS>,
+    /// By backend: the keys whose slot is not a fallthrough kernel.
+    masks: [AtomicU64; Backend::ALL.len()],
+    registrations: Mutex<Registrations>,
+}
+
+/// Cells that are read without a lock and written under one.
+struct Published<T, const N: usize> {
+    cells: [AtomicPtr<T>; N],
+    /// Owns everything a cell has ever pointed at; nothing is taken out before the cells themselves go.
+    kept: Mutex<Vec<Arc<T>>>,
+}
+
+impl<T, const N: usize> Published<T, N> {
+    fn new() -> Self {
+        Published { cells: [const { AtomicPtr::new(ptr::null_mut()) }; N], kept: Mutex::default() }
+    }
+
+    #[inline]
+    fn get(&self, cell: usize) -> Option<&T> {
+        let pointer = self.cells[cell].load(Ordering::Acquire);
+        // SAFETY: a cell holds null or the address inside an `Arc` that `set` put into `kept` before it stored the
+        // address. `kept` only grows while `self` lives, and the result borrows `self`, so the target is alive and,
+        // being shared through `Arc`, never mutably borrowed.
+        unsafe { pointer.as_ref() }
+    }
+
+    fn set(&self, cell: usize, value: Option<&Arc<T>>) {
+        let address = value.map_or(ptr::null(), Arc::as_ptr);
+        if ptr::eq(self.cells[cell].load(Ordering::Relaxed), address) {
+            return;
+        }
+        if let Some(value) = value {
+            let mut kept = lock(&self.kept);
+            // Newest last: a kernel for many slots is found at once.
+            if !kept.iter().rev().any(|other| Arc::ptr_eq(other, value)) {
+                kept.push(Arc::clone(value));
+            }
+        }
+        self.cells[cell].store(address.cast_mut(), Ordering::Release);
+    }
+}
+
+/// What is registered for an operator at the moment.
+struct Registrations {
+    definition: Option<(Arc<Schema>, Site)>,
+    kernels: KernelLists,
+    sources: [Source; N_SLOTS],
+    /// The signature of the first typed kernel, and where it came from.
+    signature: Option<(Signature, Site)>,
+}
+
+/// Sorted by key; each list has the active kernel last and is never empty.
+struct KernelLists(Vec<(DispatchKey, Vec<Registered>)>);
+
+/// One kernel registered for one key.
+#[derive(Clone)]
+pub(super) struct Registered {
+    pub(super) id: u64,
+    pub(super) kernel: Arc<Kernel>,
+    pub(super) site: Site,
+}
+
+impl ActiveKernels for KernelLists {
+    fn get(&self, key: DispatchKey) -> Option<&Arc<Kernel>> {
+        let (_, list) = self.0.iter().find(|(registered, _)| *registered == key)?;
+        list.last().map(|registered| &registered.kernel)
+    }
+
+    fn keys(&self) -> impl Iterator<Item = DispatchKey> {
+        self.0.iter().map(|(key, _)| *key)
+    }
+}
+
+impl KernelLists {
+    fn list(&mut self, key: DispatchKey) -> &mut Vec<Registered> {
+        let at = match self.0.binary_search_by_key(&key, |(registered, _)| *registered) {
+            Ok(at) => at,
+            Err(at) => {
+                self.0.insert(at, (key, Vec::new()));
+                at
+            }
+        };
+        &mut self.0[at].1
+    }
+}
+
+/// The fallbacks of all operators, by slot.
+pub(super) type Fallbacks = [Option<Registered>];
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Updates leave the data consistent at every point where they can panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a slot holds, for dumps and tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotInfo {
+    /// Why.
+    pub source: Source,
+    /// The name of the kernel; empty if there is none.
+    pub kernel: String,
+}
+
+impl Operator {
+    /// An operator without any kernel of its own.
+    pub(super) fn new(name: OperatorName, fallbacks: &Fallbacks) -> Operator {
+        let registrations = Registrations {
+            definition: None,
+            kernels: KernelLists(Vec::new()),
+            sources: [Source::Missing; N_SLOTS],
+            signature: None,
+        };
+        let op = Operator(Arc::new(Entry {
+            name,
+            schema: Published::new(),
+            slots: Published::new(),
+            masks: [const { AtomicU64::new(KeySet::FULL.bits()) }; Backend::ALL.len()],
+            registrations: Mutex::new(registrations),
+        }));
+        op.update(&mut lock(&op.0.registrations), fallbacks, |_| true);
+        op
+    }
+
+    /// The operator's name.
+    pub fn name(&self) -> &OperatorName {
+        &self.0.name
+    }
+
+    /// The schema, if the operator is defined.
+    pub fn schema(&self) -> Option<&Schema> {
+        self.0.schema.get(0)
+    }
+
+    /// Whether a definition is in force.
+    pub fn is_defined(&self) -> bool {
+        self.schema().is_some()
+    }
+
+    /// The kernel that calls with these keys go to, found without a lock.
+    #[inline]
+    pub(super) fn kernel(&self, keys: KeySet) -> Option<&Kernel> {
+        self.0.slots.get(keys.slot())
+    }
+
+    /// The keys that calls do not skip, for the backend that they go to.
+    #[inline]
+    pub(super) fn mask(&self, keys: KeySet) -> KeySet {
+        self.load_mask(keys.highest_backend().map_or(0, |backend| backend as usize))
+    }
+
+    /// The kernel for these keys, seen while no registration is under way; updates of a slot and of the masks are
+    /// not one step for calls without a lock, so these ask here before they give up.
+    #[cold]
+    pub(super) fn settle(&self, keys: KeySet) -> Result<(&Kernel, KeySet)> {
+        let registrations = lock(&self.0.registrations);
+        let keys = keys & self.mask(keys);
+        match self.kernel(keys) {
+            Some(kernel) => Ok((kernel, keys)),
+            None => Err(self.not_implemented(&registrations, keys)),
+        }
+    }
+
+    fn not_implemented(&self, registrations: &Registrations, keys: KeySet) -> Error {
+        let name = self.name();
+        let key = keys.highest();
+        let available: Vec<&str> = RUNTIME_KEYS
+            .iter()
+            .zip(registrations.sources)
+            .filter(|(_, source)| *source != Source::Missing)
+            .map(|(key, _)| key.name())
+            .collect();
+        let available = available.join(", ");
+        let what = if key == DispatchKey::Undefined {
+            format!(
+                "there were no tensor arguments to this function (e.g., an empty list of tensors), but no fallback \
+                 function is registered for schema {name}; pass a tensor, or register a composite kernel; available \
+                 functions are [{available}]"
+            )
+        } else {
+            let hint = if self.is_defined() { "" } else { "; the operator is not defined, was def() forgotten?" };
+            format!(
+                "could not run '{name}' with arguments from the '{key}' backend; '{name}' is only available for these \
+                 backends: [{available}]{hint}"
+            )
+        };
+        Error::NotImplemented { op: name.to_string(), what }
+    }
+
+    /// The signature of the first typed kernel registered, and where it was registered.
+    pub(super) fn recorded_signature(&self) -> Option<(Signature, Site)> {
+        lock(&self.0.registrations).signature
+    }
+
+    /// What the slot of a runtime key holds; other keys have no slot and show as missing.
+    pub fn slot(&self, key: DispatchKey) -> SlotInfo {
+        let registrations = lock(&self.0.registrations);
+        let Some(slot) = key.slot() else { return SlotInfo { source: Source::Missing, kernel: String::new() } };
+        let kernel = self.0.slots.get(slot).map_or(String::new(), |kernel| kernel.name().to_string());
+        SlotInfo { source: registrations.sources[slot], kernel }
+    }
+
+    /// Whether a kernel is registered to exactly this runtime or alias key.
+    pub fn has_kernel_for(&self, key: DispatchKey) -> bool {
+        lock(&self.0.registrations).kernels.get(key).is_some()
+    }
+
+    /// The registrations in force as text: definition, then kernels by key, the active one first.
+    pub fn dump_registrations(&self) -> String {
+        let registrations = lock(&self.0.registrations);
+        let mut text = format!("name: {}\n", self.name());
+        // Writing to a string cannot fail.
+        let _ = match &registrations.definition {
+            Some((schema, site)) => write!(
+                text,
+                "schema: {schema}\ndebug: registered at {site}\nalias analysis kind: {}\n",
+                schema.alias_analysis.name()
+            ),
+            None => writeln!(text, "schema: (none)"),
+        };
+        for (key, list) in &registrations.kernels.0 {
+            let alias = if key.is_alias() { "[alias]" } else { "" };
+            for (age, registered) in list.iter().rev().enumerate() {
+                let inactive = if age == 0 { "" } else { " (inactive)" };
+                let kernel = &registered.kernel;
+                let _ = writeln!(text, "{key}{alias}{inactive}: {} {}", kernel.name(), kernel.forms());
+            }
+        }
+        text
+    }
+
+    /// The computed table as text, one line per slot that has a kernel.
+    pub fn dump_table(&self) -> String {
+        let registrations = lock(&self.0.registrations);
+        let mut text = String::new();
+        for (slot, source) in registrations.sources.iter().enumerate() {
+            if let Some(kernel) = self.0.slots.get(slot) {
+                let _ = writeln!(text, "{}: {} [{}]", RUNTIME_KEYS[slot], kernel.name(), source.label());
+            }
+        }
+        text
+    }
+}
+
+/// Changes, made by the dispatcher under its own lock.
+impl Operator {
+    /// Sets the definition, unless a kernel already there contradicts it.
+    pub(super) fn define(&self, schema: Schema, site: Site) -> Result<()> {
+        let mut registrations = lock(&self.0.registrations);
+        if let Some((_, original)) = &registrations.definition {
+            return Err(Error::Registration {
+                what: format!(
+                    "tried to register operator {schema} with the same name and overload name multiple times; \
+                     duplicate registration: {site}; original registration: {original}"
+                ),
+            });
+        }
+        for (_, list) in &registrations.kernels.0 {
+            for registered in list {
+                check_against(&schema, &registered.kernel, registered.site)?;
+            }
+        }
+        let schema = Arc::new(schema);
+        self.0.schema.set(0, Some(&schema));
+        registrations.definition = Some((schema, site));
+        Ok(())
+    }
+
+    pub(super) fn undefine(&self) {
+        let mut registrations = lock(&self.0.registrations);
+        registrations.definition = None;
+        self.0.schema.set(0, None);
+    }
+
+    /// Makes a kernel the active one of a key, unless it contradicts the schema.
+    pub(super) fn add_kernel(&self, key: DispatchKey, new: Registered, fallbacks: &Fallbacks) -> Result<()> {
+        let mut registrations = lock(&self.0.registrations);
+        if let Some((schema, _)) = &registrations.definition {
+            check_against(schema, &new.kernel, new.site)?;
+        }
+        if registrations.signature.is_none() {
+            registrations.signature = new.kernel.signature().map(|signature| (signature, new.site));
+        }
+        registrations.kernels.list(key).push(new);
+        self.update(&mut registrations, fallbacks, |slot| affects(key, slot));
+        Ok(())
+    }
+
+    pub(super) fn remove_kernel(&self, key: DispatchKey, id: u64, fallbacks: &Fallbacks) {
+        let mut registrations = lock(&self.0.registrations);
+        registrations.kernels.list(key).retain(|registered| registered.id != id);
+        registrations.kernels.0.retain(|(_, list)| !list.is_empty());
+        if registrations.kernels.0.is_empty() {
+            registrations.signature = None;
+        }
+        self.update(&mut registrations, fallbacks, |slot| affects(key, slot));
+    }
+
+    /// Recomputes the slot whose fallback has changed.
+    pub(super) fn update_fallback(&self, slot: usize, fallbacks: &Fallbacks) {
+        self.update(&mut lock(&self.0.registrations), fallbacks, |key| key.slot() == Some(slot));
+    }
+
+    /// Whether nothing at all is registered any more.
+    pub(super) fn is_unused(&self) -> bool {
+        let registrations = lock(&self.0.registrations);
+        registrations.definition.is_none() && registrations.kernels.0.is_empty()
+    }
+
+    fn update(&self, registrations: &mut Registrations, fallbacks: &Fallbacks, which: impl Fn(DispatchKey) -> bool) {
+        for (slot, &key) in RUNTIME_KEYS.iter().enumerate().filter(|(_, key)| which(**key)) {
+            let fallback = fallbacks[slot].as_ref().map(|registered| &registered.kernel);
+            let (kernel, source) = compute_slot(&registrations.kernels, fallback, key);
+            registrations.sources[slot] = source;
+            self.0.slots.set(slot, kernel);
+            self.set_fallthrough(key, kernel.is_some_and(|kernel| kernel.is_fallthrough()));
+        }
+    }
+
+    fn set_fallthrough(&self, key: DispatchKey, is_fallthrough: bool) {
+        let own = key.backend();
+        let functionality = KeySet::of(key.functionality());
+        // Masks of other backends agree with the first one for keys that do not belong to a backend.
+        let first = own.map_or(0, |backend| backend as usize);
+        let is_stale = self.load_mask(first).has_all(functionality) == is_fallthrough;
+        if key == DispatchKey::Undefined || !is_stale {
+            return;
+        }
+        for backend in Backend::ALL.iter().filter(|backend| own.is_none_or(|own| own == **backend)) {
+            let old = self.load_mask(*backend as usize);
+            let new = if is_fallthrough { old - functionality } else { old | functionality };
+            self.0.masks[*backend as usize].store(new.bits(), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn load_mask(&self, backend: usize) -> KeySet {
+        KeySet::from_bits(self.0.masks[backend].load(Ordering::Relaxed))
+    }
+
+    /// Compares every slot and mask with what the registrations say, computed from scratch.
+    pub(super) fn check_invariants(&self, fallbacks: &Fallbacks) -> Result<()> {
+        let registrations = lock(&self.0.registrations);
+        let broken = |message: String| Err(Error::invalid("operator", format!("{}: {message}", self.name())));
+        if registrations.definition.as_ref().map(|(schema, _)| &**schema) != self.schema() {
+            return broken("the schema in use is not the one defined".into());
+        }
+        for (key, list) in &registrations.kernels.0 {
+            if list.is_empty() {
+                return broken(format!("the list of kernels for {key} is empty"));
+            }
+            if *key == DispatchKey::Undefined {
+                return broken("a kernel is registered to Undefined".into());
+            }
+        }
+        for (slot, &key) in RUNTIME_KEYS.iter().enumerate() {
+            let fallback = fallbacks[slot].as_ref().map(|registered| &registered.kernel);
+            let (kernel, source) = compute_slot(&registrations.kernels, fallback, key);
+            let stored = self.0.slots.get(slot).map_or(ptr::null(), ptr::from_ref);
+            if source != registrations.sources[slot] || !ptr::eq(stored, kernel.map_or(ptr::null(), Arc::as_ptr)) {
+                return broken(format!("the slot of {key} is stale"));
+            }
+            let skipped = kernel.is_some_and(|kernel| kernel.is_fallthrough());
+            let backend = key.backend().map_or(0, |backend| backend as usize);
+            if key != DispatchKey::Undefined && self.load_mask(backend).has(key) == skipped {
+                return broken(format!("the fallthrough mask of {key} is stale"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a kernel whose signature contradicts the schema; boxed kernels fit every schema.
+fn check_against(schema: &Schema, kernel: &Kernel, site: Site) -> Result<()> {
+    let Some(inferred) = kernel.inferred_schema(&schema.name) else { return Ok(()) };
+    match schema.difference(&inferred) {
+        None => Ok(()),
+        Some(reason) => Err(Error::Registration {
+            what: format!(
+                "the schema inferred from the kernel doesn't match the expected schema of operator {}\n  expected \
+                 schema: {schema}\n  inferred schema: {inferred}\n  registered at {site}\n  reason: {reason}",
+                schema.name
+            ),
+        }),
+    }
+}
+
+impl PartialEq for Operator {
+    fn eq(&self, other: &Operator) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Operator {}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name())
+    }
+}

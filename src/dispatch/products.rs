@@ -1,0 +1,213 @@
+//! Matrix products.
+//!
+//! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of
+//! any rank to one of them, by views where strides allow: batches on one side alone are folded into the rows of a
+//! single `mm`.
+
+use super::register::call;
+use super::tensor::Tensor;
+use crate::error::{Error, Result};
+use crate::ir::shape::broadcast;
+use crate::ir::{Attr, Op, Scalar};
+
+/// Products that are one row of the op table.
+impl Tensor {
+    /// Matrix product of `(m, k)` and `(k, n)`: `(m, n)`, in the common dtype.
+    ///
+    /// # Errors
+    /// If an operand is not 2-dim, the inner sizes or the dtypes differ, or for bools.
+    pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
+        call(Op::Mm, &[self, other], &[])
+    }
+
+    /// Matrix products of `(b, m, k)` and `(b, k, n)`: `(b, m, n)`. Nothing is broadcast.
+    ///
+    /// # Errors
+    /// If an operand is not 3-dim, the batch sizes, inner sizes or dtypes differ, or for bools.
+    pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
+        call(Op::Bmm, &[self, other], &[])
+    }
+
+    /// `self + mat1 @ mat2` of matrices; `self` is broadcast to the product.
+    ///
+    /// # Errors
+    /// As [`Tensor::mm`], and if `self` is larger than the product or of another dtype.
+    pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
+        self.addmm_scaled(mat1, mat2, 1, 1)
+    }
+
+    /// `beta * self + alpha * (mat1 @ mat2)`; see [`Tensor::addmm`].
+    ///
+    /// # Errors
+    /// As [`Tensor::addmm`].
+    pub fn addmm_scaled(
+        &self,
+        mat1: &Tensor,
+        mat2: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        call(Op::Addmm, &[self, mat1, mat2], &[Attr::Scalar(beta.into()), Attr::Scalar(alpha.into())])
+    }
+
+    /// `self + batch1 @ batch2` of 3-dim batches; `self` is broadcast to the product.
+    ///
+    /// # Errors
+    /// As [`Tensor::bmm`], and if `self` is larger than the product or of another dtype.
+    pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
+        self.baddbmm_scaled(batch1, batch2, 1, 1)
+    }
+
+    /// `beta * self + alpha * (batch1 @ batch2)`; see [`Tensor::baddbmm`].
+    ///
+    /// # Errors
+    /// As [`Tensor::baddbmm`].
+    pub fn baddbmm_scaled(
+        &self,
+        batch1: &Tensor,
+        batch2: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        call(Op::Baddbmm, &[self, batch1, batch2], &[Attr::Scalar(beta.into()), Attr::Scalar(alpha.into())])
+    }
+}
+
+/// Products made of those.
+impl Tensor {
+    /// Inner product of two 1-dim tensors of one size: 0-dim.
+    ///
+    /// # Errors
+    /// If an operand is not 1-dim, the sizes or dtypes differ, or for bools.
+    pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
+        if self.dim() != 1 || other.dim() != 1 || self.numel() != other.numel() {
+            return Err(mismatch("dot", self, other, "both must be 1-dim and of one size"));
+        }
+        self.unsqueeze(0)?.mm(&other.unsqueeze(1)?)?.view(())
+    }
+
+    /// Product of a `(m, k)` matrix and a `(k)` vector: `(m)`.
+    ///
+    /// # Errors
+    /// If the ranks, inner sizes or dtypes do not fit, or for bools.
+    pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
+        if self.dim() != 2 || vector.dim() != 1 || self.sizes()[1] != vector.numel() {
+            return Err(mismatch("mv", self, vector, "a (m, k) matrix and a vector of k elements are needed"));
+        }
+        self.mm(&vector.unsqueeze(1)?)?.squeeze(1)
+    }
+
+    /// Every element of a `(n)` vector times every element of a `(m)` vector: `(n, m)`. Dtypes are promoted.
+    ///
+    /// # Errors
+    /// If an operand is not 1-dim.
+    pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
+        if self.dim() != 1 || other.dim() != 1 {
+            return Err(mismatch("outer", self, other, "both must be 1-dim"));
+        }
+        self.unsqueeze(1)?.mul(other)
+    }
+
+    /// Matrix product over the last two dims, those in front broadcast.
+    ///
+    /// A 1-dim left operand is a row, a 1-dim right operand a column; the dim they lend does not appear in the result.
+    ///
+    /// # Errors
+    /// If an operand is 0-dim, the inner sizes or dtypes differ, the batches do not broadcast, or for bools.
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        let inner = match (self.sizes(), other.sizes()) {
+            (&[.., k], &[n] | &[.., n, _]) => (k, n),
+            _ => return Err(mismatch("matmul", self, other, "both must have at least one dim; use mul for numbers")),
+        };
+        if inner.0 != inner.1 {
+            let hint = format!("the inner sizes {} and {} must be equal", inner.0, inner.1);
+            return Err(mismatch("matmul", self, other, &hint));
+        }
+        match (self.dim(), other.dim()) {
+            (1, 1) => self.dot(other),
+            (2, 1) => self.mv(other),
+            (1, 2) => self.unsqueeze(0)?.mm(other)?.squeeze(0),
+            (2, 2) => self.mm(other),
+            (3.., 1 | 2) if folds(self) => fold(self, other),
+            (1 | 2, 3..) if folds(&other.transpose(-2, -1)?) => {
+                // (a b)' = b' a', and the batches are on the left of that.
+                let product = fold(&other.transpose(-2, -1)?, &self.t()?)?;
+                if self.dim() == 1 { Ok(product) } else { product.transpose(-2, -1) }
+            }
+            (_, _) => batched(self, other),
+        }
+    }
+
+    /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`.
+    ///
+    /// # Errors
+    /// If the weight is not 2-dim, sizes or dtypes do not fit, or for bools.
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        if weight.dim() != 2 || self.sizes().last() != Some(&weight.sizes()[1]) {
+            return Err(mismatch("linear", self, weight, "a (…, in) input and a (out, in) weight are needed"));
+        }
+        let product = self.matmul(&weight.t()?)?;
+        let Some(bias) = bias else { return Ok(product) };
+        if bias.sizes() != &weight.sizes()[..1] {
+            return Err(mismatch("linear", bias, weight, "a (out) bias and a (out, in) weight are needed"));
+        }
+        if bias.dtype() != weight.dtype() {
+            let hint = "convert the bias to the weight's dtype";
+            return Err(Error::dtype("linear", bias.dtype(), weight.dtype().name(), hint));
+        }
+        product.add(bias)
+    }
+}
+
+/// Whether all dims but the last join into one without a copy.
+fn folds(left: &Tensor) -> bool {
+    let (rows, inner) = rows_of(left);
+    left.numel() == 0 || left.array().layout.view(&[rows, inner]).is_some()
+}
+
+/// The product of all sizes but the last, and the last.
+fn rows_of(left: &Tensor) -> (usize, usize) {
+    match left.sizes() {
+        [outer @ .., inner] => (outer.iter().product(), *inner),
+        [] => (1, 1),
+    }
+}
+
+/// `(…, k) @ (k, n)` or `(…, k) @ (k)` as one matrix product.
+fn fold(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let (rows, inner) = rows_of(left);
+    let outer = &left.sizes()[..left.dim() - 1];
+    let matrix = left.view(&[rows, inner][..])?;
+    if right.dim() == 1 {
+        return matrix.mv(right)?.view(outer);
+    }
+    matrix.mm(right)?.view(&[outer, &right.sizes()[1..]].concat()[..])
+}
+
+/// Both sides expanded to the common batch and folded to 3 dims.
+fn batched(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let (left_is_row, right_is_column) = (left.dim() == 1, right.dim() == 1);
+    let left = if left_is_row { left.unsqueeze(0)? } else { left.clone() };
+    let right = if right_is_column { right.unsqueeze(1)? } else { right.clone() };
+    let (left_batch, left_matrix) = left.sizes().split_at(left.dim() - 2);
+    let (right_batch, right_matrix) = right.sizes().split_at(right.dim() - 2);
+    let batch = broadcast("matmul", left_batch, right_batch)?;
+    let n_batches: usize = batch.iter().product();
+    let spread = |side: &Tensor, matrix: &[usize]| {
+        let expanded = side.expand(&[&batch, matrix].concat()[..])?;
+        expanded.reshape(&[&[n_batches], matrix].concat()[..])
+    };
+    let product = spread(&left, left_matrix)?.bmm(&spread(&right, right_matrix)?)?;
+    let mut sizes = batch.to_vec();
+    if !left_is_row {
+        sizes.push(left_matrix[0]);
+    }
+    if !right_is_column {
+        sizes.push(right_matrix[1]);
+    }
+    product.view(&sizes[..])
+}
+
+fn mismatch(op: &str, left: &Tensor, right: &Tensor, hint: &str) -> Error {
+    Error::shape(op, format!("shapes {:?} and {:?} do not fit", left.sizes(), right.sizes()), hint)
+}

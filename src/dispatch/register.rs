@@ -1,0 +1,182 @@
+//! Registration: every row of the op table becomes an operator.
+//!
+//! Done once per process, at the first call. The keys that have no behaviour of their own yet let calls fall
+//! through; the Tracer is one boxed fallback for all operators.
+
+use super::dispatcher::Dispatcher;
+use super::kernel::Kernel;
+use super::key::DispatchKey;
+use super::keys;
+use super::library::Library;
+use super::operator::Operator;
+use super::schema::{Schema, Type};
+use super::tensor::Tensor;
+use super::value::{MemoryFormat, Stack, Value};
+use crate::error::{Error, Result};
+use crate::ir::{Attr, Attrs, Op};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// Keys that every call falls through for want of behaviour.
+const PASSED: &[DispatchKey] = &[
+    DispatchKey::BackendSelect,
+    DispatchKey::Functionalize,
+    DispatchKey::ADInplaceOrView,
+    DispatchKey::AutogradOther,
+    DispatchKey::AutogradCPU,
+    DispatchKey::AutogradCUDA,
+    DispatchKey::AutogradMeta,
+    DispatchKey::AutogradPrivateUse1,
+    DispatchKey::AutocastCPU,
+];
+
+struct Operators {
+    by_op: Vec<Operator>,
+    _libraries: Vec<Library>,
+}
+
+/// The operator of an op.
+pub fn operator(op: Op) -> Result<&'static Operator> {
+    static OPERATORS: OnceLock<Result<Operators>> = OnceLock::new();
+    match OPERATORS.get_or_init(register) {
+        Ok(operators) => Ok(&operators.by_op[op as usize]),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+fn register() -> Result<Operators> {
+    let mut fallbacks = Vec::new();
+    for &key in PASSED {
+        let mut library = Library::impl_block("_", key)?;
+        library.fallback(Kernel::fallthrough())?;
+        fallbacks.push(library);
+    }
+    let mut tracer = Library::impl_block("_", DispatchKey::Tracer)?;
+    tracer.fallback(Kernel::boxed(keys::tracer::fallback).named("tracer"))?;
+    let mut definitions = Library::def_block("aten")?;
+    let mut cpu = Library::impl_block("aten", DispatchKey::CPU)?;
+    let mut meta = Library::impl_block("aten", DispatchKey::Meta)?;
+    let mut undefined = Library::fragment("aten")?;
+    let mut by_op = Vec::with_capacity(Op::ALL.len());
+    for &op in Op::ALL {
+        let schema: Schema = op.schema().parse()?;
+        let name = format!("aten::{}", schema.name);
+        definitions.def(&op.schema())?;
+        cpu.impl_(&name, Kernel::boxed(move |_, _, stack| keys::cpu::kernel(op, stack)).named("cpu"))?;
+        meta.impl_(&name, Kernel::boxed(move |_, _, stack| keys::meta::kernel(op, stack)).named("meta"))?;
+        if !schema.arguments.iter().any(|argument| argument.ty.holds_tensors()) {
+            // A factory has no tensor to take a backend from.
+            let kernel = Kernel::boxed(move |_, _, stack| keys::cpu::kernel(op, stack)).named("factory");
+            undefined.impl_for(&name, DispatchKey::CompositeExplicitAutograd, kernel)?;
+        }
+        by_op.push(Dispatcher::global().lookup(&name)?);
+    }
+    fallbacks.extend([tracer, definitions, cpu, meta, undefined]);
+    Ok(Operators { by_op, _libraries: fallbacks })
+}
+
+/// The op that an operator was made from.
+pub fn op_of(operator: &Operator) -> Option<Op> {
+    let name = operator.name();
+    let matches = |op: &&Op| self::operator(**op).is_ok_and(|known| known.name() == name);
+    Op::ALL.iter().find(matches).copied()
+}
+
+/// Calls an op: tensors in schema order, absent optional ones left out, and the other arguments in schema order.
+pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    let operator = operator(op)?;
+    let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
+    let mut stack = Stack::new();
+    let (mut tensors, mut attrs) = (tensors.iter(), attrs.iter());
+    for argument in &schema.arguments {
+        stack.push(if argument.ty.holds_tensors() {
+            argument_tensors(&argument.ty, &mut tensors, &mut attrs)
+        } else {
+            value_of(attrs.next().unwrap_or(&Attr::None), &argument.ty)
+        });
+    }
+    operator.call_boxed(&mut stack)?;
+    match stack.pop() {
+        Some(Value::Tensor(tensor)) => Ok(tensor),
+        Some(_) | None => Err(Error::argument(op.name(), "the kernel left no tensor")),
+    }
+}
+
+fn argument_tensors<'a>(
+    ty: &Type,
+    tensors: &mut impl Iterator<Item = &'a &'a Tensor>,
+    attrs: &mut impl Iterator<Item = &'a Attr>,
+) -> Value {
+    match ty {
+        Type::Optional(_) => match attrs.next() {
+            Some(present) if present.is_true() => tensors.next().map_or(Value::None, |&tensor| Value::Tensor(tensor.clone())),
+            Some(_) | None => Value::None,
+        },
+        Type::List(..) => Value::TensorList(tensors.map(|&tensor| tensor.clone()).collect()),
+        _ => tensors.next().map_or(Value::None, |&tensor| Value::Tensor(tensor.clone())),
+    }
+}
+
+/// An argument as a value of its schema type.
+fn value_of(attr: &Attr, ty: &Type) -> Value {
+    match (ty, attr) {
+        (_, Attr::None) => Value::None,
+        (Type::Optional(inner), attr) => value_of(attr, inner),
+        (Type::Int | Type::SymInt, Attr::Scalar(scalar)) => Value::Int(scalar.as_i64()),
+        (Type::Float, Attr::Scalar(scalar)) => Value::Float(scalar.as_f64()),
+        (Type::Bool, Attr::Scalar(scalar)) => Value::Bool(scalar.as_bool()),
+        (Type::MemoryFormat, Attr::Str(_)) => Value::MemoryFormat(MemoryFormat::Contiguous),
+        (_, Attr::Scalar(scalar)) => Value::Scalar(*scalar),
+        (_, Attr::Ints(values)) => Value::IntList(values.iter().copied().collect()),
+        (_, Attr::DType(dtype)) => Value::DType(*dtype),
+        (_, Attr::Str(word)) => Value::Str(word.as_ref().into()),
+    }
+}
+
+/// A boxed call's arguments in the form of the op table; see [`call`].
+pub fn unpack(op: Op, stack: &Stack) -> Result<(SmallVec<[Tensor; 4]>, Attrs)> {
+    let mut tensors = SmallVec::new();
+    let mut attrs = Attrs::new();
+    let schema = operator(op)?.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
+    for (argument, value) in schema.arguments.iter().zip(stack) {
+        if let Type::Optional(inner) = &argument.ty
+            && inner.holds_tensors()
+        {
+            attrs.push(Attr::bool(matches!(value, Value::Tensor(_))));
+        }
+        match value {
+            Value::Tensor(tensor) => tensors.push(tensor.clone()),
+            Value::TensorList(list) => tensors.extend(list.iter().cloned()),
+            Value::None if argument.ty.holds_tensors() => {}
+            other => attrs.push(attr_of(op, other)?),
+        }
+    }
+    Ok((tensors, attrs))
+}
+
+fn attr_of(op: Op, value: &Value) -> Result<Attr> {
+    Ok(match value {
+        Value::None => Attr::None,
+        Value::Int(value) => Attr::int(*value),
+        Value::Float(value) => Attr::float(*value),
+        Value::Bool(value) => Attr::bool(*value),
+        Value::Scalar(scalar) => Attr::Scalar(*scalar),
+        Value::IntList(values) => Attr::ints(values),
+        Value::BoolList(values) => Attr::Ints(values.iter().map(|&value| value as i64).collect()),
+        Value::DType(dtype) => Attr::DType(*dtype),
+        Value::Str(word) => Attr::Str(word.as_ref().into()),
+        Value::MemoryFormat(MemoryFormat::Contiguous) => Attr::Str("contiguous".into()),
+        Value::MemoryFormat(MemoryFormat::Preserve) => Attr::None,
+        Value::Tensor(_)
+        | Value::TensorList(_)
+        | Value::OptionalTensorList(_)
+        | Value::FloatList(_)
+        | Value::ScalarList(_)
+        | Value::Device(_)
+        | Value::Layout(_)
+        | Value::MemoryFormat(_)
+        | Value::Object(_) => {
+            return Err(Error::argument(op.name(), format!("an argument of type {} is not supported", value.type_name())));
+        }
+    })
+}

@@ -1,0 +1,167 @@
+//! The tensor: a cheap handle to shared bytes.
+//!
+//! A handle knows dtype, sizes, strides, offset, device and dispatch keys; cloning it shares everything. Views share
+//! the storage. Nothing writes to a storage that is shared, so handles may be used from any thread.
+
+use super::key::DispatchKey;
+use super::keyset::KeySet;
+use crate::device::{Device, DeviceKind, Storage};
+use crate::eager::Array;
+use crate::error::{Error, Result};
+use crate::ir::shape::{Layout, checked_numel};
+use crate::ir::{DType, Scalar, TensorType};
+use std::sync::Arc;
+
+/// An n-dimensional array of one dtype.
+#[derive(Clone)]
+pub struct Tensor(Arc<Inner>);
+
+struct Inner {
+    array: Array,
+    keys: KeySet,
+    /// The plain number it stands for, which promotes weakly.
+    number: Option<Scalar>,
+    /// The device it belongs to; while a function is traced abstractly, its values have one but no bytes.
+    device: Device,
+}
+
+impl Tensor {
+    /// A tensor over an array.
+    pub fn from_array(array: Array) -> Tensor {
+        let device = array.device();
+        Tensor(Arc::new(Inner { array, keys: device_keys(device), number: None, device }))
+    }
+
+    /// A 0-dim tensor that stands for a plain number: in promotion it is the weakest operand, and a trace records
+    /// the number itself.
+    pub fn number(value: impl Into<Scalar>) -> Result<Tensor> {
+        let value = value.into();
+        let lit = value.to_lit(value.dtype());
+        let bytes = &lit.bits.to_ne_bytes()[..value.dtype().size()];
+        let storage = Arc::new(Storage::copy_of(Device::CPU, bytes)?);
+        let array = Array { storage, dtype: value.dtype(), layout: Layout::default() };
+        let device = Device::CPU;
+        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number: Some(value), device })))
+    }
+
+    /// A row-major tensor over bytes that are copied.
+    pub(crate) fn from_bytes(dtype: DType, sizes: &[usize], bytes: &[u8], device: Device) -> Result<Tensor> {
+        let count = checked_numel("from_slice", sizes, dtype.size())?;
+        if count * dtype.size() != bytes.len() {
+            let what = format!("shape {sizes:?} has {count} elements, but {} were given", bytes.len() / dtype.size());
+            return Err(Error::shape("from_slice", what, "the element counts must agree"));
+        }
+        let storage = Arc::new(Storage::copy_of(device, bytes)?);
+        Ok(Tensor::from_array(Array { storage, dtype, layout: Layout::contiguous(sizes) }))
+    }
+
+    /// A tensor of type `ty` without bytes, on the meta device.
+    pub fn meta(ty: &TensorType) -> Result<Tensor> {
+        Array::new(Device::META, ty).map(Tensor::from_array)
+    }
+
+    /// A tensor of type `ty` that belongs to `device` but has no bytes: what a function sees while only its shapes
+    /// are traced. Reading it is an error.
+    pub(crate) fn abstracted(ty: &TensorType, device: Device, number: Option<Scalar>) -> Result<Tensor> {
+        let array = Array::new(Device::META, ty)?;
+        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number, device })))
+    }
+
+    /// Another handle of the same elements; a trace tells the two apart.
+    pub(crate) fn fresh_handle(&self) -> Tensor {
+        let Inner { array, keys, number, device } = &*self.0;
+        Tensor(Arc::new(Inner { array: array.clone(), keys: *keys, number: *number, device: *device }))
+    }
+
+    /// Whether it has bytes to read.
+    pub fn has_data(&self) -> bool {
+        self.0.array.device().kind != DeviceKind::Meta
+    }
+
+    /// The array behind the handle.
+    pub fn array(&self) -> &Array {
+        &self.0.array
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.0.array.dtype
+    }
+
+    /// Sizes, outermost first.
+    pub fn sizes(&self) -> &[usize] {
+        &self.0.array.layout.sizes
+    }
+
+    /// Strides in elements.
+    pub fn strides(&self) -> &[usize] {
+        &self.0.array.layout.strides
+    }
+
+    /// Storage element of the first element.
+    pub fn storage_offset(&self) -> usize {
+        self.0.array.layout.offset
+    }
+
+    /// The number of dimensions.
+    pub fn dim(&self) -> usize {
+        self.sizes().len()
+    }
+
+    /// The number of elements.
+    pub fn numel(&self) -> usize {
+        self.0.array.layout.numel()
+    }
+
+    /// Whether elements are dense and row-major.
+    pub fn is_contiguous(&self) -> bool {
+        self.0.array.layout.is_contiguous()
+    }
+
+    /// Where the bytes are.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// The dispatch keys.
+    #[inline]
+    pub fn key_set(&self) -> KeySet {
+        self.0.keys
+    }
+
+    /// The plain number it stands for, if it does.
+    pub fn as_number(&self) -> Option<Scalar> {
+        self.0.number
+    }
+
+    /// Its type, as inference sees it.
+    pub fn ty(&self) -> TensorType {
+        TensorType { number: self.0.number.is_some(), ..self.0.array.ty() }
+    }
+
+    /// Whether both handles share one storage.
+    pub fn is_alias_of(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0.array.storage, &other.0.array.storage)
+    }
+
+    /// Whether both are the very same handle; a trace names tensors by this.
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A number that no other live tensor has.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+}
+
+/// The keys of a dense tensor on a device, with the autograd keys that ride along.
+fn device_keys(device: Device) -> KeySet {
+    let (dense, autograd) = match device.kind {
+        DeviceKind::Cpu => (DispatchKey::CPU, DispatchKey::AutogradCPU),
+        DeviceKind::Cuda => (DispatchKey::CUDA, DispatchKey::AutogradCUDA),
+        DeviceKind::Meta => (DispatchKey::Meta, DispatchKey::AutogradMeta),
+        DeviceKind::PrivateUse1 => (DispatchKey::PrivateUse1, DispatchKey::AutogradPrivateUse1),
+    };
+    KeySet::of(dense) | KeySet::of(autograd) | KeySet::of(DispatchKey::ADInplaceOrView)
+}

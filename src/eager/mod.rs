@@ -1,0 +1,123 @@
+//! How does one op run now, on arrays?
+//!
+//! An eager call is a one-op graph: it is decomposed, planned, lowered and run by the tiles of the vm like any other
+//! graph, and the result is kept for the next call of the same kind. So eager and compiled code cannot differ in
+//! meaning. Views never get that far: they are a new layout of the same storage.
+
+mod array;
+pub mod executable;
+mod product;
+
+pub use array::Array;
+pub use executable::Executable;
+
+use crate::codegen::tier::Tier;
+use crate::error::Result;
+use crate::fusion::{Options, plan};
+use crate::ir::passes::decompose;
+use crate::ir::{Attr, Attrs, DType, Graph, Meaning, Op, Sizes, Strides, TensorType};
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A tensor operand of an eager call.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument<'a> {
+    /// Its elements.
+    pub array: &'a Array,
+    /// Whether it stands for a plain number.
+    pub number: bool,
+}
+
+/// Most calls a thread remembers.
+pub const CAPACITY: usize = 2048;
+
+/// A call as it was when its executable was made.
+struct Known {
+    op: Op,
+    attrs: Attrs,
+    arguments: SmallVec<[(DType, Sizes, Strides, bool); 3]>,
+    executable: Arc<Executable>,
+}
+
+thread_local! {
+    /// Calls this thread has made, by hash; forgotten all at once when there are too many.
+    static KNOWN: RefCell<HashMap<u64, Known, std::hash::BuildHasherDefault<FxHasher>>> = RefCell::new(HashMap::default());
+}
+
+/// Runs an op on arrays.
+///
+/// # Errors
+/// What the op's inference says is wrong with the operands, out of memory, or an index outside its dimension.
+pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> Result<Array> {
+    if let (Meaning::View(_), [argument]) = (&op.row().meaning, arguments) {
+        return executable::view(op, attrs, argument.array);
+    }
+    let executable = executable_of(op, arguments, attrs)?;
+    let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
+    let mut results = executable.run(&arrays)?;
+    Ok(results.pop().expect("a one-op graph has one output"))
+}
+
+fn executable_of(op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> Result<Arc<Executable>> {
+    let hash = hash_of(op, arguments, attrs);
+    let found = KNOWN.with_borrow(|known| {
+        known.get(&hash).filter(|known| known.is(op, arguments, attrs)).map(|known| known.executable.clone())
+    });
+    if let Some(executable) = found {
+        return Ok(executable);
+    }
+    let executable = Arc::new(build(op, arguments, attrs)?);
+    let arguments = arguments.iter().map(|argument| {
+        let layout = &argument.array.layout;
+        (argument.array.dtype, layout.sizes.clone(), layout.strides.clone(), argument.number)
+    });
+    let known = Known { op, attrs: attrs.clone(), arguments: arguments.collect(), executable: executable.clone() };
+    KNOWN.with_borrow_mut(|all| {
+        if all.len() >= CAPACITY {
+            all.clear();
+        }
+        all.insert(hash, known);
+    });
+    Ok(executable)
+}
+
+fn hash_of(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> u64 {
+    let mut hasher = FxHasher::default();
+    (op, attrs, arguments.len()).hash(&mut hasher);
+    for argument in arguments {
+        let layout = &argument.array.layout;
+        (argument.array.dtype, argument.number, &layout.sizes[..], &layout.strides[..]).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+impl Known {
+    fn is(&self, op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> bool {
+        let same = |(known, argument): (&(DType, Sizes, Strides, bool), &Argument<'_>)| {
+            let (array, layout) = (argument.array, &argument.array.layout);
+            known.0 == array.dtype && known.1 == layout.sizes && known.2 == layout.strides && known.3 == argument.number
+        };
+        self.op == op
+            && self.attrs == *attrs
+            && self.arguments.len() == arguments.len()
+            && self.arguments.iter().zip(arguments).all(same)
+    }
+}
+
+/// The executable of a one-op graph, on the vm: it runs at once, without machine code.
+fn build(op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> Result<Executable> {
+    let mut graph = Graph::new();
+    let inputs: SmallVec<[_; 4]> = arguments
+        .iter()
+        .map(|argument| graph.input(TensorType { number: argument.number, ..argument.array.ty() }))
+        .collect();
+    let output = graph.add(op, &inputs, attrs.clone())?;
+    graph.set_outputs(vec![output]);
+    let graph = decompose(&graph)?;
+    let plan = plan(&graph, &Options::default());
+    Executable::build(&graph, &plan, Some(Tier::Vm))
+}

@@ -1,0 +1,244 @@
+//! The three ways to fail, as types.
+//!
+//! [`Error`] is what a caller did wrong (or, for `Error::Internal`, what we did wrong, caught at the public
+//! boundary). [`Reason`] is an optimization that was declined: data, never an error. Panics inside are bugs.
+
+use crate::ir::DType;
+use std::fmt;
+
+/// The result of every fallible public function.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong in a call. After any error every live tensor is intact and the next call works.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two shapes cannot be broadcast together.
+    #[error(
+        "{op}: the size of tensor a ({left}) must match the size of tensor b ({right}) at non-singleton dimension \
+         {dim}; shapes are {a:?} and {b:?}; sizes must be equal or 1"
+    )]
+    Broadcast {
+        /// The operator that was called.
+        op: String,
+        /// Shape of the left operand.
+        a: Vec<usize>,
+        /// Shape of the right operand.
+        b: Vec<usize>,
+        /// The dimension of the result at which they disagree.
+        dim: usize,
+        /// The left size there.
+        left: usize,
+        /// The right size there.
+        right: usize,
+    },
+    /// Shapes or arguments that the operator cannot work with.
+    #[error("{op}: {what}; {hint}")]
+    Shape {
+        /// The operator that was called.
+        op: String,
+        /// What does not hold, with the shapes.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A dimension or an index lies outside its range.
+    #[error("{op}: {what} out of range (expected to be in range of [{low}, {high}], but got {got})")]
+    OutOfRange {
+        /// The operator that was called.
+        op: String,
+        /// What was indexed: `Dimension`, `index`, …
+        what: String,
+        /// Smallest legal value.
+        low: i64,
+        /// Largest legal value.
+        high: i64,
+        /// The value found.
+        got: i64,
+    },
+    /// A dtype that the operator does not take.
+    #[error("{op}: found dtype {found} but expected {expected}; {hint}")]
+    DType {
+        /// The operator that was called.
+        op: String,
+        /// The dtype found.
+        found: DType,
+        /// What would be accepted, in words.
+        expected: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// Operands on devices that cannot be combined.
+    #[error("{op}: {what}; {hint}")]
+    Device {
+        /// The operator that was called.
+        op: String,
+        /// What does not hold, with the devices.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// An operator has no kernel for the call's dispatch key.
+    #[error("{op}: {what}")]
+    NotImplemented {
+        /// The operator that was called.
+        op: String,
+        /// Which key was looked up and which are available.
+        what: String,
+    },
+    /// A call's arguments do not fit the operator's schema.
+    #[error("{op}: {what}")]
+    Argument {
+        /// The operator that was called.
+        op: String,
+        /// Argument, expected and found type, and the declaration.
+        what: String,
+    },
+    /// A registration that the dispatcher refuses.
+    #[error("{what}")]
+    Registration {
+        /// What is wrong, with the sites involved.
+        what: String,
+    },
+    /// Text that does not parse: a schema, a graph, a device or key name.
+    #[error("could not parse {what}: {message} at byte {at} of {text:?}")]
+    Parse {
+        /// What kind of text it was.
+        what: String,
+        /// Why it does not parse.
+        message: String,
+        /// Byte offset of the problem.
+        at: usize,
+        /// The text, or its relevant line.
+        text: String,
+    },
+    /// A graph, plan or kernel that breaks an invariant of its form.
+    #[error("invalid {what}: {message}")]
+    Invalid {
+        /// `graph`, `plan`, `kernel`, …
+        what: String,
+        /// Which invariant fails, and where.
+        message: String,
+    },
+    /// A file that is missing, unreadable, truncated or of the wrong form.
+    #[error("{path}: {message}")]
+    File {
+        /// The file or folder.
+        path: String,
+        /// What is wrong with it and what to do.
+        message: String,
+    },
+    /// Memory could not be had.
+    #[error("out of memory on {device}: wanted {wanted} bytes; {held} bytes are held of a limit of {limit}")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes asked for.
+        wanted: usize,
+        /// Bytes in use by live tensors.
+        held: usize,
+        /// The limit in force, `usize::MAX` for none.
+        limit: usize,
+    },
+    /// A bug in this library, caught at the public boundary; all state is intact.
+    #[error("internal error: {message}; this is a bug in opfuse, please report it")]
+    Internal {
+        /// The panic's message.
+        message: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Shape`] from its parts.
+    pub fn shape(op: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Shape { op: op.into(), what: what.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::DType`] from its parts.
+    pub fn dtype(op: impl Into<String>, found: DType, expected: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::DType { op: op.into(), found, expected: expected.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::Invalid`] from its parts.
+    pub fn invalid(what: impl Into<String>, message: impl Into<String>) -> Self {
+        Error::Invalid { what: what.into(), message: message.into() }
+    }
+
+    /// An [`Error::Argument`] from its parts.
+    pub fn argument(op: impl Into<String>, what: impl Into<String>) -> Self {
+        Error::Argument { op: op.into(), what: what.into() }
+    }
+}
+
+/// Why an optimization was declined. A fallback without a reason is a bug.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The value leaves the graph, so it must be written to memory.
+    IsOutput,
+    /// Not every use of the value passes the consumer, so it would have to be computed twice or written anyway.
+    UsedElsewhere,
+    /// One of the two is never fused: its result depends on data, or it is not a loop over elements.
+    OpaqueOp,
+    /// Two matrix products or reductions that cannot share one loop.
+    TwoAnchors,
+    /// The consumer moves elements, and the producer's tile holds them only once it is finished.
+    MovesElements,
+    /// Work in front of a matrix product is not computed while its operand is packed.
+    PrologueOfAnchor,
+    /// Work behind a matrix product runs as a pass of its own.
+    EpilogueOfAnchor,
+    /// The two do not run over the same rows.
+    DifferentRows,
+    /// A reshape of a computed value that merges or splits dimensions in the middle of a kernel.
+    ReshapeOfComputed,
+    /// The group would have more nodes than the limit.
+    GroupTooLarge,
+    /// The kernel would have more operands than the limit.
+    TooManyArguments,
+    /// The rows are so few and so long that one kernel would leave threads idle.
+    RowsTooLong,
+    /// Fusing would make the graph of kernels cyclic.
+    WouldCycle,
+    /// The result would not have eager's bits.
+    WouldChangeBits,
+    /// A tier cannot express the kernel; the next tier runs it.
+    TierCannot(String),
+    /// The function reads a value while it is traced, so what it does next depends on data.
+    ReadsValue(String),
+    /// The function called something that is not captured.
+    NotCaptured(String),
+    /// The function returned an error while it was traced.
+    TraceFailed(String),
+    /// Compilation is switched off.
+    Disabled,
+    /// A guard failed: the function was compiled again for these inputs.
+    GuardFailed(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::IsOutput => f.write_str("the value is an output of the graph"),
+            Reason::UsedElsewhere => f.write_str("the value is also used outside the consumer's kernel"),
+            Reason::OpaqueOp => f.write_str("an opaque op is never fused"),
+            Reason::TwoAnchors => f.write_str("two reductions or matrix products cannot share this loop"),
+            Reason::MovesElements => f.write_str("the consumer moves elements of a value that is not finished yet"),
+            Reason::PrologueOfAnchor => f.write_str("nothing is fused into an operand of a matrix product"),
+            Reason::EpilogueOfAnchor => f.write_str("the matrix product is a library call; its epilogue is one pass of its own"),
+            Reason::DifferentRows => f.write_str("the two do not run over the same rows"),
+            Reason::ReshapeOfComputed => f.write_str("a reshape of a computed value regroups its dimensions"),
+            Reason::GroupTooLarge => f.write_str("the group would exceed the node limit"),
+            Reason::TooManyArguments => f.write_str("the kernel would exceed the operand limit"),
+            Reason::RowsTooLong => f.write_str("few long rows: one kernel would leave threads idle"),
+            Reason::WouldCycle => f.write_str("fusing would make the kernels depend on each other in a circle"),
+            Reason::WouldChangeBits => f.write_str("fusing would change the bits of the result"),
+            Reason::TierCannot(what) => write!(f, "the code tier cannot express it: {what}"),
+            Reason::ReadsValue(op) => write!(f, "{op} reads a value while the function is traced"),
+            Reason::NotCaptured(what) => write!(f, "not captured: {what}"),
+            Reason::TraceFailed(what) => write!(f, "tracing failed: {what}"),
+            Reason::Disabled => f.write_str("compilation is switched off"),
+            Reason::GuardFailed(what) => write!(f, "guard failed: {what}"),
+        }
+    }
+}

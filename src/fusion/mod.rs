@@ -1,0 +1,20 @@
+//! Which nodes become one kernel?
+//!
+//! This floor knows graphs and patterns, never machine code. The legal base is [`partition`](partition::partition): a
+//! dominator-tree partitioner whose groups are convex, have a single sink and form an acyclic graph by construction.
+
+pub mod argument_limit;
+pub mod dominators;
+pub mod group_records;
+pub mod index_map;
+pub mod partition;
+pub mod pattern_graph;
+pub mod plan;
+pub mod region;
+pub mod stitch;
+pub mod units;
+
+pub use partition::{Decision, GroupId, Options, Order, Partition, partition};
+pub use crate::ir::Pattern;
+pub use plan::{EdgeDecision, Plan, Step, StepKind, plan};
+pub use pattern_graph::{PatternGraph, Users, Vertex, VertexFacts, VertexKind};

@@ -1,0 +1,179 @@
+//! The plan of a graph: its kernels in order, and a decision with a reason for every edge.
+
+use super::partition::{Decision, Options};
+use super::region::Region;
+use super::stitch::{Refusals, stitch};
+use super::units::{Role, UnitKind, Units, role};
+use crate::error::Reason;
+use crate::ir::text::NodeText;
+use crate::ir::{Graph, NodeId};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What a step does.
+#[derive(Debug, Clone)]
+pub enum StepKind {
+    /// Runs one kernel.
+    Kernel(Box<Region>),
+    /// Takes a view of memory; costs nothing.
+    Alias,
+    /// Multiplies matrices.
+    Product,
+    /// Puts operands side by side.
+    Concat,
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// What it does.
+    pub kind: StepKind,
+    /// Its nodes, operands first.
+    pub nodes: Vec<NodeId>,
+    /// Those of them that are written to memory.
+    pub outputs: Vec<NodeId>,
+}
+
+/// What became of the edge between two nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgeDecision {
+    /// The node whose value is used.
+    pub producer: NodeId,
+    /// The node that uses it.
+    pub consumer: NodeId,
+    /// Whether both are in one kernel, and if not, why.
+    pub decision: Decision,
+    /// Bytes that are written and read again because of it.
+    pub bytes: usize,
+}
+
+/// The steps of a graph in an order that respects every edge.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// One decision per edge between computed nodes.
+    pub edges: Vec<EdgeDecision>,
+}
+
+/// Plans a verified, decomposed graph: base partition, then stitching.
+pub fn plan(graph: &Graph, options: &Options) -> Plan {
+    let mut units = Units::base(graph, options);
+    let refusals = if options.opt_level == 0 { Refusals::new() } else { stitch(&mut units) };
+    let edges = decide(graph, &units, &refusals);
+    Plan { steps: in_order(units), edges }
+}
+
+fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDecision> {
+    let computed = |node: NodeId| !matches!(role(graph, node), Role::Input | Role::Inline | Role::View);
+    let mut edges = Vec::new();
+    for (consumer, node) in graph.nodes().filter(|(id, _)| computed(*id)) {
+        let producers: BTreeSet<NodeId> = node.args.iter().map(|&arg| behind_views(graph, arg)).collect();
+        for producer in producers.into_iter().filter(|&producer| computed(producer)) {
+            let same = units.unit_of[producer] == units.unit_of[consumer];
+            let decision = if same { Decision::Fused } else { Decision::Kept(reason(graph, units, refusals, producer, consumer)) };
+            let bytes = if same { 0 } else { 2 * graph[producer].ty.bytes() };
+            edges.push(EdgeDecision { producer, consumer, decision, bytes });
+        }
+    }
+    edges
+}
+
+fn behind_views(graph: &Graph, mut node: NodeId) -> NodeId {
+    while role(graph, node) == Role::View {
+        node = graph[node].args[0];
+    }
+    node
+}
+
+fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeId, consumer: NodeId) -> Reason {
+    match (role(graph, producer), role(graph, consumer)) {
+        (Role::Product, Role::Product) => return Reason::TwoAnchors,
+        (Role::Product, _) => return Reason::EpilogueOfAnchor,
+        (_, Role::Product) => return Reason::PrologueOfAnchor,
+        (Role::Concat, _) | (_, Role::Concat) => return Reason::MovesElements,
+        (Role::Input | Role::Inline | Role::Loop | Role::View, Role::Input | Role::Inline | Role::Loop | Role::View) => {}
+    }
+    let pair = units.unit_of[producer].zip(units.unit_of[consumer]);
+    pair.and_then(|pair| refusals.get(&pair).cloned())
+        .or_else(|| units.splits[consumer].clone())
+        .or_else(|| units.base_reason(producer, consumer))
+        // One base group whose view of a computed value had to lie in memory.
+        .unwrap_or(Reason::MovesElements)
+}
+
+/// Orders units by their edges; among those that are ready, the one with the earliest node comes first.
+fn in_order(mut units: Units<'_>) -> Vec<Step> {
+    let live: Vec<u32> = (0..units.units.len() as u32).filter(|&unit| units.units[unit as usize].is_some()).collect();
+    let mut waits: Vec<usize> = vec![0; units.units.len()];
+    for &unit in &live {
+        waits[unit as usize] = units.predecessors(unit).len();
+    }
+    let first = |units: &Units<'_>, unit: u32| units.unit(unit).nodes[0];
+    let mut ready: BTreeSet<(NodeId, u32)> =
+        live.iter().filter(|&&unit| waits[unit as usize] == 0).map(|&unit| (first(&units, unit), unit)).collect();
+    let mut order = Vec::with_capacity(live.len());
+    while let Some((_, unit)) = ready.pop_first() {
+        order.push(unit);
+        let next: BTreeSet<u32> = units.successors(unit).collect();
+        for next in next {
+            waits[next as usize] -= 1;
+            if waits[next as usize] == 0 {
+                ready.insert((first(&units, next), next));
+            }
+        }
+    }
+    assert_eq!(order.len(), live.len(), "merging keeps the graph of units acyclic");
+    let mut take = |unit: u32| units.units[unit as usize].take().expect("each unit is ordered once");
+    order
+        .into_iter()
+        .map(|unit| {
+            let unit = take(unit);
+            let kind = match unit.kind {
+                UnitKind::Kernel(region) => StepKind::Kernel(region),
+                UnitKind::Alias => StepKind::Alias,
+                UnitKind::Product => StepKind::Product,
+                UnitKind::Concat => StepKind::Concat,
+            };
+            Step { kind, nodes: unit.nodes, outputs: unit.outputs }
+        })
+        .collect()
+}
+
+impl Plan {
+    /// Steps that run something, views aside.
+    pub fn n_kernels(&self) -> usize {
+        self.steps.iter().filter(|step| !matches!(step.kind, StepKind::Alias)).count()
+    }
+
+    /// The plan as text: one line per step with its ops, then one per edge that was not fused.
+    pub fn text(&self, graph: &Graph) -> String {
+        let mut out = String::from("plan {\n");
+        for (index, step) in self.steps.iter().enumerate() {
+            let kind = match step.kind {
+                StepKind::Kernel(_) => "kernel",
+                StepKind::Alias => "view",
+                StepKind::Product => "product",
+                StepKind::Concat => "concat",
+            };
+            let nodes: Vec<String> = step.nodes.iter().map(|&id| format!("{id} = {}", NodeText(&graph[id]))).collect();
+            let outputs: Vec<String> = step.outputs.iter().map(NodeId::to_string).collect();
+            out += &format!("  s{index} {kind} -> {}: {}\n", outputs.join(", "), nodes.join("; "));
+        }
+        for edge in &self.edges {
+            if let Decision::Kept(reason) = &edge.decision {
+                out += &format!("  {} -> {}: {reason} ({} bytes)\n", edge.producer, edge.consumer, edge.bytes);
+            }
+        }
+        out + "}\n"
+    }
+}
+
+impl fmt::Display for EdgeDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.decision {
+            Decision::Fused => write!(f, "{} -> {}: fused", self.producer, self.consumer),
+            Decision::Kept(reason) => write!(f, "{} -> {}: {reason} ({} bytes)", self.producer, self.consumer, self.bytes),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Regions: a group of nodes laid over common loops, every view resolved into index maps.
+//!
+//! [`place`] answers the one legality question that patterns cannot: can these nodes be one kernel? It walks from the
+//! outputs to the operands, asking for each value at an index map; a value that is asked for at two maps is computed
+//! twice. Row loops come first, then the inner loops of the folds; loops of size 1 are left out. All folds of a region
+//! run over the same rows and the same inner elements.
+
+use super::index_map::{Coordinate, IndexMap, broadcast, strides, through_view};
+use crate::error::Reason;
+use crate::ir::infer::reduced_dims;
+use crate::ir::shape::{Sizes, normalize_dim};
+use crate::ir::{GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Scalar};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// Most operands and outputs of one kernel.
+pub const MAX_OPERANDS: usize = 48;
+/// Most values of one region.
+pub const MAX_VALUES: usize = 1024;
+
+/// Names a value of a region.
+pub type ValueId = usize;
+
+/// A value of a region.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// An element of a node outside the region.
+    Load(usize),
+    /// A plain number.
+    Number(Scalar, crate::ir::DType),
+    /// A pointwise node of these values.
+    Body(NodeId, SmallVec<[ValueId; 3]>),
+    /// A reduction node of this value; the second is its position among the inner elements, for index folds.
+    Fold(NodeId, ValueId),
+    /// An element of a node outside the region, at this index along the gathered dimension.
+    Gather(usize, ValueId),
+    /// A range node: its position.
+    Position(usize, NodeId),
+}
+
+/// How memory is walked by the loops. Strides and the base count elements.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Walk {
+    /// The node whose value lies there; for a position, the range.
+    pub node: NodeId,
+    /// Per loop, rows first.
+    pub strides: SmallVec<[usize; 6]>,
+    /// First element.
+    pub base: usize,
+    /// Size and stride of the dimension that an index decides.
+    pub gather: Option<(usize, usize)>,
+}
+
+/// A group of nodes over common loops.
+#[derive(Debug, Clone, Default)]
+pub struct Region {
+    /// Sizes of the row loops.
+    pub rows: Sizes,
+    /// Sizes of the inner loops.
+    pub inner: Sizes,
+    /// Values, operands first.
+    pub values: Vec<Value>,
+    /// What is read.
+    pub loads: Vec<Walk>,
+    /// What is written: the value and where.
+    pub outputs: Vec<(ValueId, Walk)>,
+    /// Whether a value differs between the inner elements of a row, per value.
+    pub is_full: Vec<bool>,
+}
+
+/// Lays the nodes of a group, of which `outputs` are written to memory, over common loops.
+///
+/// # Errors
+/// The reason why they cannot be one kernel.
+pub fn place(graph: &Graph, contains: &dyn Fn(NodeId) -> bool, members: &[NodeId], outputs: &[NodeId]) -> Result<Region, Reason> {
+    let mut placer = Placer { graph, contains, region: Region::default(), known: HashMap::new(), has_folds: false };
+    placer.choose_loops(members, outputs)?;
+    for &output in outputs {
+        let map = placer.output_map(output)?;
+        let value = placer.value(output, &map)?;
+        let (strides, base) = strides(&map, &graph[output].ty, placer.n_loops());
+        placer.region.outputs.push((value, Walk { node: output, strides, base, gather: None }));
+    }
+    let region = placer.region;
+    if region.loads.len() + region.outputs.len() > MAX_OPERANDS {
+        return Err(Reason::TooManyArguments);
+    }
+    Ok(region)
+}
+
+/// One region per operand of a concatenation: each copies its operand into its part of the result.
+pub fn place_concat(graph: &Graph, node: NodeId) -> Vec<Region> {
+    let ty = &graph[node].ty;
+    let dim = normalize_dim("cat", graph[node].attrs[0].as_int().unwrap_or(0), ty.rank()).expect("the graph is verified");
+    let mut start = 0;
+    let mut regions = Vec::new();
+    for &arg in &graph[node].args {
+        let operand = &graph[arg].ty;
+        let loops: Vec<usize> = (0..operand.rank()).filter(|&dim| operand.sizes[dim] != 1).collect();
+        let mut map: IndexMap = SmallVec::from_elem(Coordinate::default(), operand.rank());
+        for (index, &dim) in loops.iter().enumerate() {
+            map[dim] = Coordinate::along(index);
+        }
+        let (from, base) = strides(&map, operand, loops.len());
+        let (to, _) = strides(&map, ty, loops.len());
+        regions.push(Region {
+            rows: loops.iter().map(|&dim| operand.sizes[dim]).collect(),
+            inner: Sizes::new(),
+            values: vec![Value::Load(0)],
+            loads: vec![Walk { node: arg, strides: from, base, gather: None }],
+            outputs: vec![(0, Walk { node, strides: to, base: start * ty.strides[dim], gather: None })],
+            is_full: vec![true],
+        });
+        start += operand.sizes[dim];
+    }
+    regions
+}
+
+struct Placer<'a> {
+    graph: &'a Graph,
+    contains: &'a dyn Fn(NodeId) -> bool,
+    region: Region,
+    known: HashMap<(NodeId, IndexMap), ValueId>,
+    has_folds: bool,
+}
+
+fn wide(sizes: &[usize]) -> Sizes {
+    sizes.iter().copied().filter(|&size| size != 1).collect()
+}
+
+impl Placer<'_> {
+    fn n_loops(&self) -> usize {
+        self.region.rows.len() + self.region.inner.len()
+    }
+
+    fn fold_dims(&self, node: NodeId) -> SmallVec<[usize; 6]> {
+        let call = &self.graph[node];
+        reduced_dims("fold", &call.attrs, self.graph[call.args[0]].ty.rank()).expect("the graph is verified")
+    }
+
+    /// The loops of the first fold, or of the first output.
+    fn choose_loops(&mut self, members: &[NodeId], outputs: &[NodeId]) -> Result<(), Reason> {
+        let is_fold = |node: &&NodeId| {
+            self.graph[**node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_)))
+        };
+        if let Some(&fold) = members.iter().find(is_fold) {
+            let dims = self.fold_dims(fold);
+            let input = &self.graph[self.graph[fold].args[0]].ty;
+            let part = |inner: bool| -> Sizes {
+                let sizes = input.sizes.iter().enumerate().filter(|(dim, _)| dims.contains(dim) == inner);
+                sizes.map(|(_, &size)| size).filter(|&size| size != 1).collect()
+            };
+            (self.region.rows, self.region.inner, self.has_folds) = (part(false), part(true), true);
+        } else {
+            let first = outputs.first().ok_or(Reason::OpaqueOp)?;
+            self.region.rows = wide(&self.graph[*first].ty.sizes);
+        }
+        Ok(())
+    }
+
+    /// The loops of an output's dimensions: all of the fold's input, or the rows.
+    fn output_map(&self, output: NodeId) -> Result<IndexMap, Reason> {
+        let sizes = &self.graph[output].ty.sizes;
+        let own = wide(sizes);
+        let loops = if own == self.region.rows {
+            (0..own.len()).collect()
+        } else {
+            self.full_loops(&own)?
+        };
+        let mut next = loops.into_iter();
+        let coordinate = |&size: &usize| match size {
+            1 => Coordinate::default(),
+            _ => next.next().map(Coordinate::along).unwrap_or_default(),
+        };
+        Ok(sizes.iter().map(coordinate).collect())
+    }
+
+    /// Loops for the dimensions of a value of the fold's input shape: the fold says which dims are rows.
+    fn full_loops(&self, own: &[usize]) -> Result<SmallVec<[usize; 6]>, Reason> {
+        if !self.has_folds || own.len() != self.n_loops() {
+            return Err(Reason::DifferentRows);
+        }
+        // Rows and inner loops keep their order, so the interleaving is found by the shape of the fold's input.
+        let order = self.input_order().ok_or(Reason::DifferentRows)?;
+        let size = |&dim: &usize| *self.region.rows.iter().chain(&self.region.inner).nth(dim).unwrap_or(&0);
+        if order.iter().map(size).eq(own.iter().copied()) { Ok(order) } else { Err(Reason::DifferentRows) }
+    }
+
+    /// The fold's input dims in order, as loops.
+    fn input_order(&self) -> Option<SmallVec<[usize; 6]>> {
+        let mut nodes = self.graph.nodes().map(|(id, _)| id).filter(|&id| (self.contains)(id));
+        let fold = nodes.find(|&id| self.graph[id].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_))))?;
+        let dims = self.fold_dims(fold);
+        let input = &self.graph[self.graph[fold].args[0]].ty;
+        let (mut row, mut inner) = (0, self.region.rows.len());
+        let mut order = SmallVec::new();
+        for (dim, &size) in input.sizes.iter().enumerate().filter(|(_, size)| **size != 1) {
+            let _ = size;
+            let next = if dims.contains(&dim) { &mut inner } else { &mut row };
+            order.push(*next);
+            *next += 1;
+        }
+        Some(order)
+    }
+
+    fn push(&mut self, value: Value, is_full: bool) -> Result<ValueId, Reason> {
+        if self.region.values.len() >= MAX_VALUES {
+            return Err(Reason::GroupTooLarge);
+        }
+        self.region.values.push(value);
+        self.region.is_full.push(is_full);
+        Ok(self.region.values.len() - 1)
+    }
+
+    /// The value of `node` at the element that `map` names.
+    fn value(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
+        let key = (node, map.clone());
+        if let Some(&known) = self.known.get(&key) {
+            return Ok(known);
+        }
+        let value = self.place(node, map)?;
+        self.known.insert(key, value);
+        Ok(value)
+    }
+
+    fn place(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
+        let graph = self.graph;
+        let call = &graph[node];
+        let op = match call.kind {
+            NodeKind::Number(value) => return self.push(Value::Number(value, value.dtype()), false),
+            NodeKind::Input(_) => return self.load(node, map, None),
+            NodeKind::Op(op) => op,
+        };
+        match &op.row().meaning {
+            Meaning::Fill => {
+                let value = call.attrs[1].scalar().unwrap_or(Scalar::Int(0));
+                self.push(Value::Number(value, call.ty.dtype), false)
+            }
+            Meaning::Range => self.position(node, map),
+            _ if !(self.contains)(node) => self.load(node, map, None),
+            Meaning::Body(..) => {
+                let args = call.args.iter().map(|&arg| self.value(arg, &broadcast(map, &graph[arg].ty)));
+                let args = args.collect::<Result<SmallVec<[ValueId; 3]>, Reason>>()?;
+                let is_full = !self.has_folds || args.iter().any(|&arg| self.region.is_full[arg]);
+                self.push(Value::Body(node, args), is_full)
+            }
+            Meaning::Fold(_) => self.fold(node, map),
+            Meaning::View(_) => {
+                let inner = through_view(op, &call.attrs, &graph[call.args[0]].ty, map).ok_or(Reason::ReshapeOfComputed)?;
+                self.value(call.args[0], &inner)
+            }
+            Meaning::Gather(kind) => self.gather(node, op, *kind, map),
+            Meaning::Product => Err(Reason::TwoAnchors),
+            Meaning::Concat | Meaning::Decompose(_) => Err(Reason::OpaqueOp),
+        }
+    }
+
+    fn walk(&self, node: NodeId, map: &IndexMap, gather: Option<(usize, usize)>) -> Walk {
+        let (strides, base) = strides(map, &self.graph[node].ty, self.n_loops());
+        Walk { node, strides, base, gather }
+    }
+
+    fn is_full_walk(&self, walk: &Walk) -> bool {
+        !self.has_folds || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0)
+    }
+
+    fn add_load(&mut self, walk: Walk) -> usize {
+        if let Some(known) = self.region.loads.iter().position(|load| *load == walk) {
+            return known;
+        }
+        self.region.loads.push(walk);
+        self.region.loads.len() - 1
+    }
+
+    fn load(&mut self, node: NodeId, map: &IndexMap, gather: Option<(usize, usize)>) -> Result<ValueId, Reason> {
+        let walk = self.walk(node, map, gather);
+        let is_full = self.is_full_walk(&walk);
+        let slot = self.add_load(walk);
+        self.push(Value::Load(slot), is_full)
+    }
+
+    fn position(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
+        let mut steps: SmallVec<[usize; 6]> = SmallVec::from_elem(0, self.n_loops());
+        for &(dim, step) in &map[0].terms {
+            steps[dim as usize] += step;
+        }
+        let walk = Walk { node, strides: steps, base: map[0].start, gather: None };
+        let is_full = self.is_full_walk(&walk);
+        let slot = self.add_load(walk);
+        self.push(Value::Position(slot, node), is_full)
+    }
+
+    /// A fold is known per row, so it can only be asked for at the row itself.
+    fn fold(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
+        let dims = self.fold_dims(node);
+        let call = &self.graph[node];
+        let input = &self.graph[call.args[0]].ty;
+        let keep = call.ty.rank() == input.rank();
+        let (mut row, mut inner) = (0, self.region.rows.len());
+        let mut own: IndexMap = SmallVec::new();
+        let mut kept = map.iter();
+        for (dim, &size) in input.sizes.iter().enumerate() {
+            let reduced = dims.contains(&dim);
+            let asked = if !reduced || keep { kept.next() } else { None };
+            let next = if reduced { &mut inner } else { &mut row };
+            if size == 1 {
+                own.push(Coordinate::default());
+                continue;
+            }
+            let loops = self.region.rows.iter().chain(&self.region.inner);
+            if loops.clone().nth(*next) != Some(&size) {
+                return Err(Reason::DifferentRows);
+            }
+            if !reduced && asked.and_then(Coordinate::as_loop) != Some(*next) {
+                return Err(Reason::DifferentRows);
+            }
+            own.push(Coordinate::along(*next));
+            *next += 1;
+        }
+        if row != self.region.rows.len() || inner != self.n_loops() {
+            return Err(Reason::DifferentRows);
+        }
+        let value = self.value(call.args[0], &own)?;
+        self.push(Value::Fold(node, value), false)
+    }
+
+    /// The source must lie in memory; its gathered dimension is walked by the index.
+    fn gather(&mut self, node: NodeId, op: Op, kind: GatherKind, map: &IndexMap) -> Result<ValueId, Reason> {
+        let call = &self.graph[node];
+        let (source, index) = (call.args[0], call.args[1]);
+        if (self.contains)(source) {
+            return Err(Reason::MovesElements);
+        }
+        let ty = &self.graph[source].ty;
+        let at = |attr: usize| normalize_dim(op.name(), call.attrs[attr].as_int().unwrap_or(0), ty.rank());
+        let (dim, index_map, mut source_map): (usize, IndexMap, IndexMap) = match kind {
+            GatherKind::Select => {
+                let dim = at(0).expect("the graph is verified");
+                let own: IndexMap = if ty.rank() == 0 { SmallVec::new() } else { map.clone() };
+                let along = own.get(dim).cloned().unwrap_or_default();
+                let rank = self.graph[index].ty.rank();
+                (dim, (0..rank).map(|_| along.clone()).collect(), own)
+            }
+            GatherKind::Elementwise => (at(0).expect("the graph is verified"), map.clone(), map.clone()),
+            GatherKind::Rows => {
+                let (last, lead) = map.split_last().expect("an embedding has a row dim");
+                (0, lead.into(), SmallVec::from_vec(vec![Coordinate::default(), last.clone()]))
+            }
+        };
+        let one_element = ty.rank() == 0;
+        if let Some(coordinate) = source_map.get_mut(dim) {
+            *coordinate = Coordinate::default();
+        }
+        let gather = if one_element { (1, 0) } else { (ty.sizes[dim], ty.strides[dim]) };
+        let index = self.value(index, &index_map)?;
+        let walk = self.walk(source, &source_map, Some(gather));
+        let is_full = self.is_full_walk(&walk) || self.region.is_full[index];
+        let slot = self.add_load(walk);
+        self.push(Value::Gather(slot, index), is_full)
+    }
+}

@@ -1,0 +1,109 @@
+//! Stitching: merging kernels along the edges between them.
+//!
+//! The base partition never lets a reduction's result back into the rows it came from, nor a value with two uses into
+//! either. Both are fine for a kernel that holds several folds over the same rows and writes several results. A
+//! merge is accepted if the union fits common loops ([`super::region`]), if no path leaves the union and comes back,
+//! and if it leaves no thread idle; it then always saves the traffic of the edge. The order of attempts is fixed, so
+//! planning is deterministic.
+
+use super::region::{Region, Value};
+use super::units::{Unit, UnitKind, Units};
+use crate::error::Reason;
+use std::collections::{HashMap, HashSet};
+
+/// Most nodes of one kernel.
+pub const MAX_NODES: usize = 256;
+/// Rows that are longer than this, in elements, are only stitched if there are enough of them for every thread.
+pub const LONG_ROW: usize = 32 * 1024;
+/// Rows that are always enough.
+pub const MANY_ROWS: usize = 16;
+
+/// Why two units stayed apart, for the edges between them.
+pub type Refusals = HashMap<(u32, u32), Reason>;
+
+/// Merges units until no edge between kernels can be removed; says why for those that stay.
+pub fn stitch(units: &mut Units<'_>) -> Refusals {
+    let mut refusals = Refusals::new();
+    for unit in 0..units.units.len() as u32 {
+        while units.units[unit as usize].is_some() && merge_one(units, unit, &mut refusals) {}
+    }
+    refusals
+}
+
+/// Tries to merge one of the producers of `unit` into it.
+fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> bool {
+    if !matches!(units.unit(unit).kind, UnitKind::Kernel(_)) {
+        return false;
+    }
+    for producer in units.predecessors(unit) {
+        if !matches!(units.unit(producer).kind, UnitKind::Kernel(_)) || refusals.contains_key(&(producer, unit)) {
+            continue;
+        }
+        match try_merge(units, producer, unit) {
+            Ok(merged) => {
+                accept(units, producer, unit, merged);
+                // The union is another partner for everyone than its halves were.
+                refusals.retain(|(a, b), _| *a != unit && *b != unit && *a != producer && *b != producer);
+                return true;
+            }
+            Err(reason) => {
+                refusals.insert((producer, unit), reason);
+            }
+        }
+    }
+    false
+}
+
+fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
+    let (a, b) = (units.unit(producer), units.unit(consumer));
+    if a.nodes.len() + b.nodes.len() > MAX_NODES {
+        return Err(Reason::GroupTooLarge);
+    }
+    let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
+    nodes.sort_unstable();
+    let (region, outputs) = units.region(&nodes)?;
+    if is_too_long(&region) {
+        return Err(Reason::RowsTooLong);
+    }
+    if has_path_around(units, producer, consumer) {
+        return Err(Reason::WouldCycle);
+    }
+    Ok(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs })
+}
+
+/// Few long rows with more than one pass: a row is one thread's work.
+fn is_too_long(region: &Region) -> bool {
+    let (rows, inner) = (region.rows.iter().product::<usize>(), region.inner.iter().product::<usize>());
+    let is_fold = |value: &Value| matches!(value, Value::Fold(..));
+    let full_output = region.outputs.iter().any(|(value, _)| region.is_full[*value]);
+    let folds = region.values.iter().filter(|value| is_fold(value)).count();
+    inner > LONG_ROW && rows < MANY_ROWS && folds > 0 && (full_output || folds > 1)
+}
+
+/// Whether some third unit lies on a path from `producer` to `consumer`.
+fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -> bool {
+    let last = *units.unit(consumer).nodes.last().expect("units have nodes");
+    let mut seen: HashSet<u32> = HashSet::new();
+    let mut stack: Vec<u32> = units.successors(producer).filter(|&next| next != consumer).collect();
+    while let Some(unit) = stack.pop() {
+        // Ids grow along every path, so a unit that starts behind the consumer's last node cannot lead to it.
+        if units.unit(unit).nodes[0] > last || !seen.insert(unit) {
+            continue;
+        }
+        for next in units.successors(unit) {
+            if next == consumer {
+                return true;
+            }
+            stack.push(next);
+        }
+    }
+    false
+}
+
+fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit) {
+    for &node in &merged.nodes {
+        units.unit_of[node] = Some(consumer);
+    }
+    units.units[producer as usize] = None;
+    units.units[consumer as usize] = Some(merged);
+}

@@ -1,0 +1,276 @@
+//! Units: the pieces a graph is cut into while it is planned.
+//!
+//! A unit is one kernel, one view of memory, one matrix product or one concatenation. Plain numbers, fills and ranges
+//! belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its source is computed
+//! there and all its users are there too; otherwise it is a view of memory, which costs nothing.
+
+use super::partition::{Decision, Options, partition};
+use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
+use super::region::{Region, place};
+use crate::error::Reason;
+use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Pattern, SideTable};
+
+/// What part a node plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Given from outside.
+    Input,
+    /// A number, fill or range: computed where it is used.
+    Inline,
+    /// A loop over elements.
+    Loop,
+    /// The same elements under another layout.
+    View,
+    /// A matrix product.
+    Product,
+    /// Operands side by side.
+    Concat,
+}
+
+/// The role of a node of a decomposed graph.
+pub fn role(graph: &Graph, node: NodeId) -> Role {
+    match graph[node].kind {
+        NodeKind::Input(_) => Role::Input,
+        NodeKind::Number(_) => Role::Inline,
+        NodeKind::Op(op) => op_role(op),
+    }
+}
+
+fn op_role(op: Op) -> Role {
+    match op.row().meaning {
+        Meaning::Fill | Meaning::Range => Role::Inline,
+        Meaning::Body(..) | Meaning::Fold(_) | Meaning::Gather(_) => Role::Loop,
+        Meaning::View(_) => Role::View,
+        Meaning::Product => Role::Product,
+        Meaning::Concat => Role::Concat,
+        Meaning::Decompose(_) => unreachable!("{} is decomposed before planning", op.name()),
+    }
+}
+
+/// What a unit is.
+#[derive(Debug, Clone)]
+pub enum UnitKind {
+    /// One kernel over common loops.
+    Kernel(Box<Region>),
+    /// A view of memory.
+    Alias,
+    /// A matrix product.
+    Product,
+    /// A concatenation.
+    Concat,
+}
+
+/// A piece of the graph.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    /// What it is.
+    pub kind: UnitKind,
+    /// Its nodes, operands first.
+    pub nodes: Vec<NodeId>,
+    /// Those of them that are written to memory.
+    pub outputs: Vec<NodeId>,
+}
+
+/// A graph cut into units.
+#[derive(Debug)]
+pub struct Units<'g> {
+    /// The graph.
+    pub graph: &'g Graph,
+    /// The units; an absorbed one is `None`.
+    pub units: Vec<Option<Unit>>,
+    /// The unit of each node that has one.
+    pub unit_of: SideTable<Option<u32>>,
+    /// The users of each node.
+    pub users: SideTable<Vec<NodeId>>,
+    /// Whether the graph's caller sees the value.
+    pub is_output: SideTable<bool>,
+    /// Why a base group was not one kernel, by its nodes.
+    pub splits: SideTable<Option<Reason>>,
+    /// The base partition's word on each edge, asked for by [`Units::base_reason`].
+    base: super::partition::Partition,
+}
+
+/// The graph as the partitioner sees it.
+pub fn pattern_graph(graph: &Graph) -> PatternGraph {
+    let mut out = PatternGraph::with_capacity(graph.len());
+    for (id, node) in graph.nodes() {
+        let Some(op) = node.op().filter(|op| op_role(*op) != Role::Inline) else {
+            out.add(VertexFacts::param(), &[]);
+            continue;
+        };
+        let pattern = op.pattern(&graph.arg_types(id), &node.ty);
+        let edge = |arg: &NodeId| {
+            let same = pattern == Pattern::Broadcast && graph[*arg].ty.sizes == node.ty.sizes;
+            (Vertex(arg.0), if same { Pattern::Elemwise } else { pattern })
+        };
+        let edges: Vec<(Vertex, Pattern)> = node.args.iter().map(edge).collect();
+        out.add(VertexFacts::op(pattern), &edges);
+    }
+    for &output in graph.outputs() {
+        out.mark_visible(Vertex(output.0));
+    }
+    out
+}
+
+impl<'g> Units<'g> {
+    /// The base partition of `graph`, with views of memory and matrix products taken out of its groups. A group whose
+    /// nodes do not fit common loops is cut into single nodes.
+    pub fn base(graph: &'g Graph, options: &Options) -> Units<'g> {
+        let base = partition(&pattern_graph(graph), options);
+        let mut users = SideTable::filled(graph, Vec::new);
+        for (id, node) in graph.nodes() {
+            for &arg in &node.args {
+                users[arg].push(id);
+            }
+        }
+        let mut is_output = SideTable::filled(graph, || false);
+        for &output in graph.outputs() {
+            is_output[output] = true;
+        }
+        let unit_of = SideTable::filled(graph, || None);
+        let splits = SideTable::filled(graph, || None);
+        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, base };
+        let inside = units.views_inside();
+        units.cut(&inside);
+        units
+    }
+
+    /// Whether each view is computed inside a kernel: its source and all its users are in one base group.
+    fn views_inside(&self) -> SideTable<bool> {
+        let mut inside = SideTable::filled(self.graph, || false);
+        let group = |node: NodeId| self.base.group_of[node.index()];
+        for (id, node) in self.graph.nodes().rev() {
+            if role(self.graph, id) == Role::View && !self.is_output[id] {
+                let stays = |user: &NodeId| {
+                    let fits = role(self.graph, *user) == Role::Loop || inside[*user];
+                    group(*user) == group(id) && fits && !self.is_gathered_from(*user, id)
+                };
+                let own = group(node.args[0]) == group(id);
+                inside[id] = own && !self.users[id].is_empty() && self.users[id].iter().all(stays);
+            }
+        }
+        // A view of a view that lies in memory is one itself.
+        for (id, node) in self.graph.nodes() {
+            let source = node.args.first().copied();
+            if inside[id] && source.is_some_and(|source| role(self.graph, source) == Role::View && !inside[source]) {
+                inside[id] = false;
+            }
+        }
+        inside
+    }
+
+    fn is_gathered_from(&self, user: NodeId, source: NodeId) -> bool {
+        let gathers = self.graph[user].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Gather(_)));
+        gathers && self.graph[user].args[0] == source
+    }
+
+    fn cut(&mut self, inside: &SideTable<bool>) {
+        let groups = self.base.groups.clone();
+        for group in groups {
+            let mut members = Vec::new();
+            for node in group.into_iter().map(|vertex| NodeId(vertex.0)) {
+                match role(self.graph, node) {
+                    Role::Input => {}
+                    Role::Inline if self.is_read_from_memory(node) => self.add_kernel_or_split(vec![node]),
+                    Role::Inline => {}
+                    Role::View if !inside[node] => self.add_single(node, UnitKind::Alias),
+                    Role::View | Role::Loop => members.push(node),
+                    Role::Product => self.add_single(node, UnitKind::Product),
+                    Role::Concat => self.add_single(node, UnitKind::Concat),
+                }
+            }
+            if !members.is_empty() {
+                self.add_kernel_or_split(members);
+            }
+        }
+        for unit in 0..self.units.len() {
+            self.refresh(unit);
+        }
+    }
+
+    /// Whether a number, fill or range must lie in memory: someone other than a kernel reads it.
+    fn is_read_from_memory(&self, node: NodeId) -> bool {
+        let by_kernel = |user: &NodeId| role(self.graph, *user) == Role::Loop && !self.is_gathered_from(*user, node);
+        self.is_output[node] || !self.users[node].iter().all(by_kernel)
+    }
+
+    fn add_single(&mut self, node: NodeId, kind: UnitKind) {
+        self.unit_of[node] = Some(self.units.len() as u32);
+        self.units.push(Some(Unit { kind, nodes: vec![node], outputs: vec![node] }));
+    }
+
+    fn add_kernel_or_split(&mut self, members: Vec<NodeId>) {
+        match self.region(&members) {
+            Ok((region, outputs)) => self.add_kernel(members, outputs, region),
+            Err(reason) => {
+                for &node in &members {
+                    self.splits[node] = Some(reason.clone());
+                }
+                for node in members {
+                    if role(self.graph, node) == Role::View {
+                        self.add_single(node, UnitKind::Alias);
+                    } else {
+                        let (region, outputs) = self.region(&[node]).expect("a single node fits its own loops");
+                        self.add_kernel(vec![node], outputs, region);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_kernel(&mut self, nodes: Vec<NodeId>, outputs: Vec<NodeId>, region: Region) {
+        for &node in &nodes {
+            self.unit_of[node] = Some(self.units.len() as u32);
+        }
+        self.units.push(Some(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs }));
+    }
+
+    /// Outputs depend on who else was cut: computed again once every node has its unit.
+    fn refresh(&mut self, unit: usize) {
+        let Some(Unit { kind: UnitKind::Kernel(_), nodes, .. }) = &self.units[unit] else { return };
+        let nodes = nodes.clone();
+        let (region, outputs) = self.region(&nodes).expect("the nodes fitted before");
+        self.units[unit] = Some(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs });
+    }
+
+    /// The nodes as one kernel, with those of them that others read.
+    pub fn region(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
+        let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
+        let outside = |&node: &NodeId| self.is_output[node] || self.users[node].iter().any(|user| !contains(*user));
+        let outputs: Vec<NodeId> = nodes.iter().copied().filter(outside).collect();
+        let outputs = if outputs.is_empty() { vec![*nodes.last().expect("units have nodes")] } else { outputs };
+        if nodes.len() > 1 && outputs.iter().any(|&output| role(self.graph, output) == Role::View) {
+            return Err(Reason::MovesElements);
+        }
+        let region = place(self.graph, &contains, nodes, &outputs)?;
+        Ok((region, outputs))
+    }
+
+    /// The unit of that number.
+    pub fn unit(&self, unit: u32) -> &Unit {
+        self.units[unit as usize].as_ref().expect("an absorbed unit is not asked for")
+    }
+
+    /// Units that read what `unit` writes.
+    pub fn successors(&self, unit: u32) -> impl Iterator<Item = u32> + '_ {
+        let users = self.unit(unit).nodes.iter().flat_map(|&node| &self.users[node]);
+        users.filter_map(|&user| self.unit_of[user]).filter(move |&other| other != unit)
+    }
+
+    /// Units whose results `unit` reads, latest first, each once.
+    pub fn predecessors(&self, unit: u32) -> Vec<u32> {
+        let args = self.unit(unit).nodes.iter().flat_map(|&node| &self.graph[node].args);
+        let mut units: Vec<u32> = args.filter_map(|&arg| self.unit_of[arg]).filter(|&other| other != unit).collect();
+        units.sort_unstable_by(|a, b| b.cmp(a));
+        units.dedup();
+        units
+    }
+
+    /// The base partition's reason for keeping two nodes apart.
+    pub fn base_reason(&self, producer: NodeId, consumer: NodeId) -> Option<Reason> {
+        match self.base.decision(Vertex(producer.0), Vertex(consumer.0)) {
+            Decision::Fused => None,
+            Decision::Kept(reason) => Some(reason),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Ops written in terms of others.
+//!
+//! Eager calls and compiled graphs both run these decompositions, so both have the same bits. 16-bit floats are
+//! computed in f32 from the first op to the last and rounded once, where the whole op stores.
+
+use super::attr::{Attr, Attrs};
+use super::dtype::DType;
+use super::graph::{Graph, NodeId};
+use super::infer::reduced_dims;
+use super::ops::Op;
+use super::scalar::Scalar;
+use crate::error::Result;
+use smallvec::smallvec;
+
+fn binary(graph: &mut Graph, op: Op, a: NodeId, b: NodeId) -> Result<NodeId> {
+    let attrs: Attrs = if matches!(op, Op::Add | Op::Sub) { smallvec![Attr::int(1)] } else { Attrs::new() };
+    graph.add(op, &[a, b], attrs)
+}
+
+fn unary(graph: &mut Graph, op: Op, x: NodeId) -> Result<NodeId> {
+    graph.add(op, &[x], Attrs::new())
+}
+
+fn number(graph: &mut Graph, value: f64) -> NodeId {
+    graph.number(Scalar::Float(value))
+}
+
+fn cast(graph: &mut Graph, x: NodeId, dtype: DType) -> Result<NodeId> {
+    if graph[x].ty.dtype == dtype { Ok(x) } else { graph.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]) }
+}
+
+/// `x` in the dtype its reduction is computed in.
+fn widened(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
+    let dtype = graph[x].ty.dtype;
+    cast(graph, x, if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype })
+}
+
+fn fold(graph: &mut Graph, op: Op, x: NodeId, dims: &Attr, keepdim: bool) -> Result<NodeId> {
+    let mut attrs: Attrs = smallvec![dims.clone(), Attr::bool(keepdim)];
+    if op == Op::Sum {
+        attrs.push(Attr::None);
+    }
+    graph.add(op, &[x], attrs)
+}
+
+fn reduced_count(graph: &Graph, x: NodeId, op: &str, attrs: &[Attr]) -> Result<f64> {
+    let ty = &graph[x].ty;
+    let dims = reduced_dims(op, attrs, ty.rank())?;
+    Ok(dims.iter().map(|&dim| ty.sizes[dim]).product::<usize>() as f64)
+}
+
+/// `sum(x) / n`.
+pub fn mean(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = attrs[2].dtype().unwrap_or(graph[args[0]].ty.dtype);
+    let x = cast(graph, args[0], out)?;
+    let x = widened(graph, x)?;
+    let count = reduced_count(graph, x, "mean", attrs)?;
+    let sum = fold(graph, Op::Sum, x, &attrs[0], attrs[1].is_true())?;
+    let count = number(graph, count);
+    let mean = binary(graph, Op::Div, sum, count)?;
+    cast(graph, mean, out)
+}
+
+/// Two passes: the mean, then the mean of squared distances from it.
+fn variance(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<NodeId> {
+    let count = reduced_count(graph, x, "var", attrs)?;
+    let correction = attrs[1].scalar().map_or(1.0, Scalar::as_f64);
+    let sum = fold(graph, Op::Sum, x, &attrs[0], true)?;
+    let n = number(graph, count);
+    let mean = binary(graph, Op::Div, sum, n)?;
+    let distance = binary(graph, Op::Sub, x, mean)?;
+    let square = unary(graph, Op::Square, distance)?;
+    let total = fold(graph, Op::Sum, square, &attrs[0], attrs[2].is_true())?;
+    let freedom = number(graph, (count - correction).max(0.0));
+    binary(graph, Op::Div, total, freedom)
+}
+
+/// Variance with the correction taken off the count.
+pub fn var(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[0]].ty.dtype;
+    let x = widened(graph, args[0])?;
+    let var = variance(graph, x, attrs)?;
+    cast(graph, var, out)
+}
+
+/// Square root of the variance.
+pub fn std(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[0]].ty.dtype;
+    let x = widened(graph, args[0])?;
+    let var = variance(graph, x, attrs)?;
+    let std = unary(graph, Op::Sqrt, var)?;
+    cast(graph, std, out)
+}
+
+/// `m + log(sum(exp(x - m)))` with `m` the greatest element, or 0 where that is infinite.
+pub fn logsumexp(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let dtype = graph[args[0]].ty.dtype;
+    let out = if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT };
+    let x = cast(graph, args[0], out)?;
+    let x = widened(graph, x)?;
+    let count = reduced_count(graph, x, "logsumexp", attrs)?;
+    if count == 0.0 {
+        let sum = fold(graph, Op::Sum, x, &attrs[0], attrs[1].is_true())?;
+        let log = unary(graph, Op::Log, sum)?;
+        return cast(graph, log, out);
+    }
+    let greatest = fold(graph, Op::Amax, x, &attrs[0], true)?;
+    let infinite = unary(graph, Op::Isinf, greatest)?;
+    let shift = graph.add(Op::MaskedFill, &[greatest, infinite], smallvec![Attr::float(0.0)])?;
+    let shifted = binary(graph, Op::Sub, x, shift)?;
+    let exp = unary(graph, Op::Exp, shifted)?;
+    let sum = fold(graph, Op::Sum, exp, &attrs[0], true)?;
+    let log = unary(graph, Op::Log, sum)?;
+    let kept = binary(graph, Op::Add, log, shift)?;
+    let result = if attrs[1].is_true() {
+        kept
+    } else {
+        let rank = graph[x].ty.rank();
+        let dims = reduced_dims("logsumexp", attrs, rank)?;
+        let dims: Vec<i64> = dims.iter().map(|&dim| dim as i64).collect();
+        if dims.is_empty() { kept } else { graph.add(Op::Squeeze, &[kept], smallvec![Attr::ints(&dims)])? }
+    };
+    cast(graph, result, out)
+}
+
+/// `x - max(x)` along the dim, and that dim as an attribute.
+fn shifted(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<(NodeId, Attr)> {
+    let dims = Attr::ints(&[attrs[0].as_int().unwrap_or(-1)]);
+    let greatest = fold(graph, Op::Amax, x, &dims, true)?;
+    Ok((binary(graph, Op::Sub, x, greatest)?, dims))
+}
+
+fn is_empty(graph: &Graph, x: NodeId) -> bool {
+    graph[x].ty.numel() == 0
+}
+
+/// `exp(x - max) / sum(exp(x - max))`.
+pub fn softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[0]].ty.dtype;
+    if is_empty(graph, args[0]) {
+        return copied(graph, args[0]);
+    }
+    let x = widened(graph, args[0])?;
+    let (shifted, dims) = shifted(graph, x, attrs)?;
+    let exp = unary(graph, Op::Exp, shifted)?;
+    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
+    let ratio = binary(graph, Op::Div, exp, sum)?;
+    cast(graph, ratio, out).and_then(|node| dense(graph, node))
+}
+
+/// `(x - max) - log(sum(exp(x - max)))`.
+pub fn log_softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[0]].ty.dtype;
+    if is_empty(graph, args[0]) {
+        return copied(graph, args[0]);
+    }
+    let x = widened(graph, args[0])?;
+    let (shifted, dims) = shifted(graph, x, attrs)?;
+    let exp = unary(graph, Op::Exp, shifted)?;
+    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
+    let log = unary(graph, Op::Log, sum)?;
+    let result = binary(graph, Op::Sub, shifted, log)?;
+    cast(graph, result, out).and_then(|node| dense(graph, node))
+}
+
+fn copied(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
+    graph.add(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())])
+}
+
+/// The node itself if its strides are row-major, else a row-major copy, as the op promises that layout.
+fn dense(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
+    if graph[x].ty.is_contiguous() { Ok(x) } else { copied(graph, x) }
+}
+
+/// `(x - mean) * rsqrt(var + eps) [* weight] [+ bias]` over the trailing dims.
+pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[0]].ty.dtype;
+    let x = widened(graph, args[0])?;
+    let trailing = attrs[0].list().len() as i64;
+    let dims: Vec<i64> = (1..=trailing).map(|dim| -dim).collect();
+    let dims = Attr::ints(&dims);
+    let count = reduced_count(graph, x, "layer_norm", std::slice::from_ref(&dims))?;
+    let sum = fold(graph, Op::Sum, x, &dims, true)?;
+    let n = number(graph, count);
+    let mean = binary(graph, Op::Div, sum, n)?;
+    let distance = binary(graph, Op::Sub, x, mean)?;
+    let square = unary(graph, Op::Square, distance)?;
+    let total = fold(graph, Op::Sum, square, &dims, true)?;
+    let variance = binary(graph, Op::Div, total, n)?;
+    let eps = number(graph, attrs[3].scalar().map_or(1e-5, Scalar::as_f64));
+    let shifted = binary(graph, Op::Add, variance, eps)?;
+    let scale = unary(graph, Op::Rsqrt, shifted)?;
+    let mut y = binary(graph, Op::Mul, distance, scale)?;
+    let mut rest = args[1..].iter();
+    for (present, op) in [(&attrs[1], Op::Mul), (&attrs[2], Op::Add)] {
+        if let (true, Some(&operand)) = (present.is_true(), if present.is_true() { rest.next() } else { None }) {
+            let operand = widened(graph, operand)?;
+            y = binary(graph, op, y, operand)?;
+        }
+    }
+    cast(graph, y, out).and_then(|node| dense(graph, node))
+}
+
+/// `beta * term + alpha * (a @ b)`; factors of 1 are left out, and a `beta` of 0 ignores the term.
+pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let op = if graph[args[1]].ty.rank() == 2 { Op::Mm } else { Op::Bmm };
+    let product = graph.add(op, &args[1..3], Attrs::new())?;
+    let scaled = |graph: &mut Graph, x: NodeId, factor: &Attr| match factor.scalar() {
+        Some(value) if value.as_f64() != 1.0 => {
+            let factor = graph.number(value);
+            binary(graph, Op::Mul, x, factor)
+        }
+        Some(_) | None => Ok(x),
+    };
+    let product = scaled(graph, product, &attrs[1])?;
+    if attrs[0].scalar().is_some_and(|beta| beta.as_f64() == 0.0) {
+        return Ok(product);
+    }
+    let term = scaled(graph, args[0], &attrs[0])?;
+    binary(graph, Op::Add, product, term)
+}
+
+/// `where(column - row compared with diagonal, x, 0)`.
+fn triangle(graph: &mut Graph, x: NodeId, attrs: &[Attr], keep: Op) -> Result<NodeId> {
+    let ty = graph[x].ty.clone();
+    let (rows, columns) = (ty.sizes[ty.rank() - 2] as i64, ty.sizes[ty.rank() - 1] as i64);
+    let range = |graph: &mut Graph, start: i64, count: i64| {
+        let attrs = smallvec![Attr::int(start), Attr::int(start + count), Attr::int(1), Attr::DType(DType::I64)];
+        graph.add(Op::Arange, &[], attrs)
+    };
+    // `column <= row + diagonal` for the lower triangle: the shift goes into the range.
+    let row = range(graph, attrs[0].as_int().unwrap_or(0), rows)?;
+    let row = graph.add(Op::Unsqueeze, &[row], smallvec![Attr::int(1)])?;
+    let column = range(graph, 0, columns)?;
+    let kept = graph.add(keep, &[column, row], Attrs::new())?;
+    let zero = graph.number(Scalar::Int(0).into_dtype(ty.dtype));
+    let result = graph.add(Op::Where, &[kept, x, zero], Attrs::new())?;
+    dense(graph, result)
+}
+
+/// Columns up to the diagonal.
+pub fn tril(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    triangle(graph, args[0], attrs, Op::Le)
+}
+
+/// Columns from the diagonal.
+pub fn triu(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    triangle(graph, args[0], attrs, Op::Ge)
+}

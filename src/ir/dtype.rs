@@ -1,0 +1,222 @@
+//! Element types, their categories, and type promotion.
+//!
+//! Promotion follows the array-library convention: the highest category present decides (bool < integer <
+//! floating); inside it tensors with dimensions decide first, then 0-dim tensors, then plain numbers.
+
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// One byte, 0 or 1.
+    Bool,
+    /// Unsigned 8-bit integer.
+    U8,
+    /// Signed 8-bit integer.
+    I8,
+    /// Signed 16-bit integer.
+    I16,
+    /// Signed 32-bit integer.
+    I32,
+    /// Signed 64-bit integer.
+    I64,
+    /// IEEE binary16; computed in f32.
+    F16,
+    /// bfloat16; computed in f32.
+    BF16,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+}
+
+/// The kind of number a dtype holds, ordered as promotion orders it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Category {
+    /// Truth values.
+    Bool,
+    /// Whole numbers.
+    Integer,
+    /// Floating-point numbers.
+    Float,
+}
+
+impl DType {
+    /// Every dtype, in declaration order.
+    pub const ALL: [DType; 10] = [
+        DType::Bool,
+        DType::U8,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+    ];
+
+    /// The dtype of a floating factory without a dtype, and of integers raised to floating point.
+    pub const DEFAULT_FLOAT: DType = DType::F32;
+
+    /// Bytes per element.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::I16 | DType::F16 | DType::BF16 => 2,
+            DType::I32 | DType::F32 => 4,
+            DType::I64 | DType::F64 => 8,
+        }
+    }
+
+    /// The short name: `f32`, `i64`, `bool`, …
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::U8 => "u8",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+
+    /// The dtype of that short name.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// The category that promotion sees.
+    pub const fn category(self) -> Category {
+        match self {
+            DType::Bool => Category::Bool,
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => Category::Integer,
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Category::Float,
+        }
+    }
+
+    /// Whether the dtype is floating point.
+    pub const fn is_float(self) -> bool {
+        matches!(self.category(), Category::Float)
+    }
+
+    /// The smallest dtype that both convert to, as two tensors with dimensions promote.
+    ///
+    /// `u8` with `i8` gives `i16`; `f16` with `bf16` gives `f32`; a floating dtype absorbs integers unchanged.
+    pub fn promote(self, other: DType) -> DType {
+        if self == other {
+            return self;
+        }
+        if self.category() != other.category() {
+            return if self.category() > other.category() { self } else { other };
+        }
+        match (self.category(), self.size().max(other.size())) {
+            (Category::Bool, _) => DType::Bool,
+            (Category::Integer, 1) => DType::I16,
+            (Category::Integer, 2) => DType::I16,
+            (Category::Integer, 4) => DType::I32,
+            (Category::Integer, _) => DType::I64,
+            (Category::Float, 8) => DType::F64,
+            (Category::Float, _) => DType::F32,
+        }
+    }
+
+    /// Whether a result of dtype `self` may be written into a destination of dtype `to`.
+    pub fn can_cast(self, to: DType) -> bool {
+        self.category() <= to.category()
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What promotion needs to know of one operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromoteOperand {
+    /// Its dtype.
+    pub dtype: DType,
+    /// Which of the three tiers it belongs to.
+    pub rank: PromoteRank,
+}
+
+/// How much say an operand has inside its category, weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PromoteRank {
+    /// A plain number.
+    Number,
+    /// A 0-dim tensor.
+    ZeroDim,
+    /// A tensor with dimensions.
+    Tensor,
+}
+
+/// The common dtype of several operands; `None` of no operands.
+pub fn promote_all(operands: impl IntoIterator<Item = PromoteOperand>) -> Option<DType> {
+    let mut by_rank: [Option<DType>; 3] = [None; 3];
+    for operand in operands {
+        let slot = &mut by_rank[operand.rank as usize];
+        *slot = Some(slot.map_or(operand.dtype, |dtype| dtype.promote(operand.dtype)));
+    }
+    let mut result: Option<DType> = None;
+    for (rank, dtype) in by_rank.into_iter().enumerate().rev() {
+        let Some(dtype) = dtype else { continue };
+        // A plain floating number brings the default width, not its own.
+        let dtype = if rank == PromoteRank::Number as usize && dtype.is_float() { DType::DEFAULT_FLOAT } else { dtype };
+        result = Some(match result {
+            Some(stronger) if stronger.category() >= dtype.category() => stronger,
+            Some(_) | None => dtype,
+        });
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(dtype: DType, rank: PromoteRank) -> PromoteOperand {
+        PromoteOperand { dtype, rank }
+    }
+
+    #[test]
+    fn promotion_pairs() {
+        let cases = [
+            (DType::U8, DType::I8, DType::I16),
+            (DType::U8, DType::I16, DType::I16),
+            (DType::F16, DType::BF16, DType::F32),
+            (DType::I64, DType::F16, DType::F16),
+            (DType::Bool, DType::U8, DType::U8),
+            (DType::I32, DType::I64, DType::I64),
+            (DType::F32, DType::F64, DType::F64),
+        ];
+        for (a, b, expected) in cases {
+            assert_eq!(a.promote(b), expected, "{a} with {b}");
+            assert_eq!(b.promote(a), expected, "{b} with {a}");
+        }
+    }
+
+    #[test]
+    fn promotion_ranks() {
+        use PromoteRank::{Number, Tensor, ZeroDim};
+        let cases = [
+            ((DType::F32, Tensor), (DType::F64, ZeroDim), DType::F32),
+            ((DType::I64, Tensor), (DType::F64, ZeroDim), DType::F64),
+            ((DType::F16, Tensor), (DType::F32, ZeroDim), DType::F16),
+            ((DType::Bool, Tensor), (DType::I64, Number), DType::I64),
+            ((DType::Bool, Tensor), (DType::Bool, Number), DType::Bool),
+            ((DType::I64, ZeroDim), (DType::F64, Number), DType::F32),
+            ((DType::F16, Tensor), (DType::F64, Number), DType::F16),
+        ];
+        for ((a, ra), (b, rb), expected) in cases {
+            assert_eq!(promote_all([of(a, ra), of(b, rb)]), Some(expected), "{a} {ra:?} with {b} {rb:?}");
+        }
+        assert_eq!(promote_all([]), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! Graphs: what a traced function computes.
+//!
+//! A graph owns its nodes in an arena; operands come before users, so every pass is one forward loop. Graphs are
+//! concrete in sizes and have no in-place ops. Facts about nodes live in [`SideTable`]s, not in the nodes.
+
+use super::attr::Attrs;
+use super::ops::Op;
+use super::scalar::Scalar;
+use super::types::TensorType;
+use crate::error::Result;
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::{Index, IndexMut};
+
+/// Names a node of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// Its position in the arena.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}", self.0)
+    }
+}
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// Input number so-and-so of the graph.
+    Input(u32),
+    /// A plain number.
+    Number(Scalar),
+    /// A call of an op.
+    Op(Op),
+}
+
+/// A value of the graph and how it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// What it is.
+    pub kind: NodeKind,
+    /// Its tensor operands.
+    pub args: SmallVec<[NodeId; 3]>,
+    /// Its other arguments.
+    pub attrs: Attrs,
+    /// The type of its value.
+    pub ty: TensorType,
+}
+
+impl Node {
+    /// The op, if the node is a call.
+    pub fn op(&self) -> Option<Op> {
+        match self.kind {
+            NodeKind::Op(op) => Some(op),
+            NodeKind::Input(_) | NodeKind::Number(_) => None,
+        }
+    }
+}
+
+/// A value per entity of an arena.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SideTable<T> {
+    values: Vec<T>,
+}
+
+impl<T> SideTable<T> {
+    /// An empty table, to be filled in node order.
+    pub fn new() -> SideTable<T> {
+        SideTable { values: Vec::new() }
+    }
+
+    /// A table with a value made for every node of `graph`.
+    pub fn filled(graph: &Graph, value: impl FnMut() -> T) -> SideTable<T> {
+        SideTable { values: std::iter::repeat_with(value).take(graph.len()).collect() }
+    }
+
+    /// The value of the next node.
+    pub fn push(&mut self, value: T) {
+        self.values.push(value);
+    }
+}
+
+impl<T> Default for SideTable<T> {
+    fn default() -> Self {
+        SideTable::new()
+    }
+}
+
+impl<T> Index<NodeId> for SideTable<T> {
+    type Output = T;
+    fn index(&self, id: NodeId) -> &T {
+        &self.values[id.index()]
+    }
+}
+
+impl<T> IndexMut<NodeId> for SideTable<T> {
+    fn index_mut(&mut self, id: NodeId) -> &mut T {
+        &mut self.values[id.index()]
+    }
+}
+
+/// A dataflow graph of tensor ops.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    inputs: Vec<NodeId>,
+    outputs: Vec<NodeId>,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Graph {
+        Graph::default()
+    }
+
+    /// The number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Every node with its name, operands before users.
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().map(|(index, node)| (NodeId(index as u32), node))
+    }
+
+    /// The inputs in order.
+    pub fn inputs(&self) -> &[NodeId] {
+        &self.inputs
+    }
+
+    /// The outputs in order; a node may be there twice, and may be an input.
+    pub fn outputs(&self) -> &[NodeId] {
+        &self.outputs
+    }
+
+    /// Adds the next input.
+    pub fn input(&mut self, ty: TensorType) -> NodeId {
+        let kind = NodeKind::Input(self.inputs.len() as u32);
+        let id = self.push(Node { kind, args: SmallVec::new(), attrs: Attrs::new(), ty });
+        self.inputs.push(id);
+        id
+    }
+
+    /// Adds a plain number.
+    pub fn number(&mut self, value: Scalar) -> NodeId {
+        let ty = TensorType::number(value.dtype());
+        self.push(Node { kind: NodeKind::Number(value), args: SmallVec::new(), attrs: Attrs::new(), ty })
+    }
+
+    /// Adds a call, its type inferred.
+    ///
+    /// # Errors
+    /// What the op's inference says is wrong with the operands.
+    pub fn add(&mut self, op: Op, args: &[NodeId], attrs: Attrs) -> Result<NodeId> {
+        let ty = {
+            let tys: SmallVec<[&TensorType; 4]> = args.iter().map(|&arg| &self[arg].ty).collect();
+            op.infer(&tys, &attrs)?
+        };
+        Ok(self.push(Node { kind: NodeKind::Op(op), args: SmallVec::from_slice(args), attrs, ty }))
+    }
+
+    /// Adds a copy of a node of another graph, its operands replaced.
+    pub fn copy(&mut self, node: &Node, args: &[NodeId]) -> NodeId {
+        let id = self.push(Node { args: SmallVec::from_slice(args), ..node.clone() });
+        if let NodeKind::Input(_) = node.kind {
+            self.nodes[id.index()].kind = NodeKind::Input(self.inputs.len() as u32);
+            self.inputs.push(id);
+        }
+        id
+    }
+
+    /// Says which values leave the graph.
+    pub fn set_outputs(&mut self, outputs: Vec<NodeId>) {
+        self.outputs = outputs;
+    }
+
+    /// How often each node is used, by operands and by outputs.
+    pub fn use_counts(&self) -> SideTable<u32> {
+        let mut counts = SideTable::filled(self, || 0);
+        for node in &self.nodes {
+            for &arg in &node.args {
+                counts[arg] += 1;
+            }
+        }
+        for &output in &self.outputs {
+            counts[output] += 1;
+        }
+        counts
+    }
+
+    /// The types of a node's operands.
+    pub fn arg_types(&self, id: NodeId) -> SmallVec<[&TensorType; 4]> {
+        self[id].args.iter().map(|&arg| &self[arg].ty).collect()
+    }
+
+    fn push(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+}
+
+impl Index<NodeId> for Graph {
+    type Output = Node;
+    fn index(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+}

@@ -1,0 +1,359 @@
+//! Dtype and shape of every op's result, from operand types alone.
+//!
+//! These functions are the only place that knows them: eager calls, Meta tensors and traces all ask here. Every error
+//! names the op, what was found, and what to do.
+
+use super::attr::Attr;
+use super::dtype::DType;
+use super::op::{Call, Meaning};
+use super::scalar::Scalar;
+use super::shape::{self, Layout, Sizes, broadcast, normalize_dim, normalize_dims};
+use super::types::TensorType;
+use crate::error::{Error, Result};
+
+/// Element-wise results: broadcast sizes, promoted dtype, strides that follow the operands.
+pub fn pointwise(call: &Call<'_>) -> Result<TensorType> {
+    let Meaning::Body(rule, _) = call.op.row().meaning else {
+        unreachable!("{} has no body", call.name());
+    };
+    let dtype = rule.compute(call.name(), call.args, call.attrs)?.result;
+    let mut sizes = Sizes::from_slice(&call.args[0].sizes);
+    for arg in &call.args[1..] {
+        sizes = broadcast(call.name(), &sizes, &arg.sizes)?;
+    }
+    shape::checked_numel(call.name(), &sizes, dtype.size())?;
+    let inputs: Vec<(&[usize], &[usize])> = call.args.iter().map(|arg| (&arg.sizes[..], &arg.strides[..])).collect();
+    let strides = shape::elementwise_strides(&sizes, &inputs);
+    Ok(TensorType { dtype, sizes, strides, number: false })
+}
+
+/// As [`pointwise`], checking the name of the approximation.
+pub fn gelu(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].word() {
+        "none" | "tanh" | "" => pointwise(call),
+        other => Err(Error::argument("gelu", format!("approximate is {other:?}; use \"none\" or \"tanh\""))),
+    }
+}
+
+/// As [`pointwise`], needing a bound.
+pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
+    if call.attrs.iter().all(|attr| *attr == Attr::None) {
+        return Err(Error::argument("clamp", "at least one of min and max must be given"));
+    }
+    if call.args[0].dtype == DType::Bool {
+        return Err(Error::dtype("clamp", DType::Bool, "a number", "convert first"));
+    }
+    pointwise(call)
+}
+
+/// As [`pointwise`], row-major on request.
+pub fn clone(call: &Call<'_>) -> Result<TensorType> {
+    let dense = pointwise(call)?;
+    Ok(if call.attrs[0].word() == "contiguous" { TensorType::contiguous(dense.dtype, &dense.sizes) } else { dense })
+}
+
+/// The dims a reduction runs over: its first argument, or all.
+pub fn reduced_dims(op: &str, attrs: &[Attr], rank: usize) -> Result<smallvec::SmallVec<[usize; 6]>> {
+    normalize_dims(op, &attrs[0].list(), rank)
+}
+
+/// The shape of a reduction's result; `keepdim` is its second argument.
+fn reduced(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
+    reduced_keep(call, dtype, call.attrs[1].is_true())
+}
+
+fn reduced_keep(call: &Call<'_>, dtype: DType, keep: bool) -> Result<TensorType> {
+    let input = call.args[0];
+    let dims = reduced_dims(call.name(), call.attrs, input.rank())?;
+    let mut sizes = Sizes::new();
+    for (dim, &size) in input.sizes.iter().enumerate() {
+        match (dims.contains(&dim), keep) {
+            (true, true) => sizes.push(1),
+            (true, false) => {}
+            (false, _) => sizes.push(size),
+        }
+    }
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// Sums and products: integers and bools accumulate in i64 unless a dtype is asked for.
+pub fn sum(call: &Call<'_>) -> Result<TensorType> {
+    let found = call.args[0].dtype;
+    let dtype = call.attrs[2].dtype().unwrap_or(if found.is_float() { found } else { DType::I64 });
+    reduced(call, dtype)
+}
+
+/// Means: floats only, unless a floating dtype is asked for.
+pub fn mean(call: &Call<'_>) -> Result<TensorType> {
+    let dtype = call.attrs[2].dtype().unwrap_or(call.args[0].dtype);
+    if !dtype.is_float() {
+        return Err(Error::dtype("mean", dtype, "a floating dtype", "pass a floating dtype, or convert first"));
+    }
+    reduced(call, dtype)
+}
+
+fn non_empty(call: &Call<'_>) -> Result<()> {
+    let input = call.args[0];
+    let dims = reduced_dims(call.name(), call.attrs, input.rank())?;
+    match dims.iter().find(|&&dim| input.sizes[dim] == 0) {
+        Some(dim) => Err(Error::OutOfRange {
+            op: call.name().into(),
+            what: format!("size of dim {dim}, which is reduced and has no identity,"),
+            low: 1,
+            high: i64::MAX,
+            got: 0,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Greatest and least elements: dtype kept, nothing to reduce is an error.
+pub fn extremum(call: &Call<'_>) -> Result<TensorType> {
+    non_empty(call)?;
+    reduced(call, call.args[0].dtype)
+}
+
+/// Index of an extremum: i64; bools are refused.
+pub fn arg_extremum(call: &Call<'_>) -> Result<TensorType> {
+    if call.args[0].dtype == DType::Bool {
+        return Err(Error::dtype(call.name(), DType::Bool, "a number", "convert first"));
+    }
+    non_empty(call)?;
+    reduced(call, DType::I64)
+}
+
+/// Any and all: bool, or u8 from u8.
+pub fn truth(call: &Call<'_>) -> Result<TensorType> {
+    let dtype = if call.args[0].dtype == DType::U8 { DType::U8 } else { DType::Bool };
+    reduced(call, dtype)
+}
+
+fn need_float(op: &str, dtype: DType) -> Result<()> {
+    if dtype.is_float() {
+        return Ok(());
+    }
+    Err(Error::dtype(op, dtype, "a floating dtype", "convert with to_dtype(DType::F32) first"))
+}
+
+/// Variance: floats; dim, correction, keepdim.
+pub fn var(call: &Call<'_>) -> Result<TensorType> {
+    need_float(call.name(), call.args[0].dtype)?;
+    reduced_keep(call, call.args[0].dtype, call.attrs[2].is_true())
+}
+
+/// Log-sum-exp: integers are raised to the default float.
+pub fn logsumexp(call: &Call<'_>) -> Result<TensorType> {
+    let found = call.args[0].dtype;
+    reduced(call, if found.is_float() { found } else { DType::DEFAULT_FLOAT })
+}
+
+/// Softmax along a dim: floats, type kept.
+pub fn softmax(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    need_float(call.name(), input.dtype)?;
+    normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(-1), input.rank())?;
+    Ok(TensorType::contiguous(input.dtype, &input.sizes))
+}
+
+/// Layer normalization: the normalized shape must be the input's trailing shape and that of weight and bias.
+pub fn layer_norm(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    need_float(call.name(), input.dtype)?;
+    let shape: Sizes = call.attrs[0].list().iter().map(|&size| size.max(0) as usize).collect();
+    if shape.is_empty() || !input.sizes.ends_with(&shape) {
+        let what = format!("normalized_shape {:?} is not the end of the input shape {:?}", &shape[..], &input.sizes[..]);
+        return Err(Error::shape(call.name(), what, "pass the sizes of the trailing dims"));
+    }
+    for arg in &call.args[1..] {
+        if arg.sizes != shape {
+            let what = format!("weight or bias has shape {:?}, not the normalized shape {:?}", &arg.sizes[..], &shape[..]);
+            return Err(Error::shape(call.name(), what, "make them the same shape"));
+        }
+        if arg.dtype != input.dtype {
+            return Err(Error::dtype(call.name(), arg.dtype, input.dtype.name(), "convert weight and bias to the input's dtype"));
+        }
+    }
+    Ok(TensorType::contiguous(input.dtype, &input.sizes))
+}
+
+/// Views: the view's layout of an input that starts at offset 0.
+pub fn view(call: &Call<'_>) -> Result<TensorType> {
+    let Meaning::View(rule) = call.op.row().meaning else {
+        unreachable!("{} is no view", call.name());
+    };
+    let input = call.args[0];
+    let layout = rule(&Layout { sizes: input.sizes.clone(), strides: input.strides.clone(), offset: 0 }, call.attrs)?;
+    Ok(TensorType { dtype: input.dtype, sizes: layout.sizes, strides: layout.strides, number: false })
+}
+
+fn product_dtype(call: &Call<'_>, a: &TensorType, b: &TensorType) -> Result<DType> {
+    if a.dtype != b.dtype {
+        return Err(Error::dtype(call.name(), b.dtype, a.dtype.name(), "matrix products do not promote; convert one side"));
+    }
+    if a.dtype == DType::Bool {
+        return Err(Error::dtype(call.name(), DType::Bool, "a number", "convert first"));
+    }
+    Ok(a.dtype)
+}
+
+fn product(call: &Call<'_>, a: &TensorType, b: &TensorType, rank: usize) -> Result<TensorType> {
+    let dtype = product_dtype(call, a, b)?;
+    let fits = a.rank() == rank && b.rank() == rank && a.sizes[..rank - 2] == b.sizes[..rank - 2];
+    if !fits || a.sizes[rank - 1] != b.sizes[rank - 2] {
+        let what = format!("shapes {:?} and {:?} cannot be multiplied", &a.sizes[..], &b.sizes[..]);
+        let hint = format!("both must be {rank}-d, with equal batches and the inner sizes equal; matmul broadcasts");
+        return Err(Error::shape(call.name(), what, hint));
+    }
+    let mut sizes = a.sizes.clone();
+    sizes[rank - 1] = b.sizes[rank - 1];
+    shape::checked_numel(call.name(), &sizes, dtype.size())?;
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// Matrix product of 2-d operands.
+pub fn mm(call: &Call<'_>) -> Result<TensorType> {
+    product(call, call.args[0], call.args[1], 2)
+}
+
+/// Batched matrix product of 3-d operands.
+pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
+    product(call, call.args[0], call.args[1], 3)
+}
+
+/// Matrix product plus a term that broadcasts to it.
+pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
+    let rank = if call.name() == "addmm" { 2 } else { 3 };
+    let out = product(call, call.args[1], call.args[2], rank)?;
+    let term = call.args[0];
+    if term.dtype != out.dtype {
+        return Err(Error::dtype(call.name(), term.dtype, out.dtype.name(), "matrix products do not promote; convert the term"));
+    }
+    if broadcast(call.name(), &term.sizes, &out.sizes)? != out.sizes {
+        let what = format!("the term {:?} is larger than the product {:?}", &term.sizes[..], &out.sizes[..]);
+        return Err(Error::shape(call.name(), what, "it may only be repeated"));
+    }
+    Ok(out)
+}
+
+fn need_index(op: &str, index: &TensorType) -> Result<()> {
+    if matches!(index.dtype, DType::I64 | DType::I32) {
+        return Ok(());
+    }
+    Err(Error::dtype(op, index.dtype, "i64 or i32", "indices are whole numbers; convert with to_dtype(DType::I64)"))
+}
+
+/// One index vector along a dim.
+pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
+    let (input, index) = (call.args[0], call.args[1]);
+    need_index(call.name(), index)?;
+    let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
+    if index.rank() > 1 {
+        let what = format!("index has shape {:?}", &index.sizes[..]);
+        return Err(Error::shape(call.name(), what, "it must be 1-d; embedding and gather take more dims"));
+    }
+    let mut sizes = input.sizes.clone();
+    if !sizes.is_empty() {
+        sizes[dim] = index.numel();
+    }
+    Ok(TensorType::contiguous(input.dtype, &sizes))
+}
+
+/// One index per result element: the index's shape, which may not exceed the input's in the other dims.
+pub fn gather(call: &Call<'_>) -> Result<TensorType> {
+    let (input, index) = (call.args[0], call.args[1]);
+    need_index(call.name(), index)?;
+    let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
+    let fits = input.rank() == index.rank()
+        && (0..input.rank()).all(|other| other == dim || index.sizes[other] <= input.sizes[other]);
+    if !fits {
+        let what = format!("index shape {:?} does not fit input shape {:?} along dim {dim}", &index.sizes[..], &input.sizes[..]);
+        return Err(Error::shape(call.name(), what, "ranks must be equal, and other dims at most the input's"));
+    }
+    Ok(TensorType::contiguous(input.dtype, &index.sizes))
+}
+
+/// Rows of a 2-d table: the index's shape and the row.
+pub fn embedding(call: &Call<'_>) -> Result<TensorType> {
+    let (table, index) = (call.args[0], call.args[1]);
+    need_index(call.name(), index)?;
+    if table.rank() != 2 {
+        return Err(Error::shape(call.name(), format!("the table has shape {:?}", &table.sizes[..]), "it must be 2-d"));
+    }
+    let mut sizes = index.sizes.clone();
+    sizes.push(table.sizes[1]);
+    shape::checked_numel(call.name(), &sizes, table.dtype.size())?;
+    Ok(TensorType::contiguous(table.dtype, &sizes))
+}
+
+/// Operands side by side: promoted dtype, other dims equal.
+pub fn cat(call: &Call<'_>) -> Result<TensorType> {
+    let Some(first) = call.args.first() else {
+        return Err(Error::argument("cat", "expected a non-empty list of tensors"));
+    };
+    let dtype = super::dtype::promote_all(call.args.iter().map(|arg| arg.promote_operand())).unwrap_or(first.dtype);
+    let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), first.rank())?;
+    if first.rank() == 0 {
+        return Err(Error::shape("cat", "0-dim tensors cannot be joined", "use stack"));
+    }
+    let mut sizes = first.sizes.clone();
+    sizes[dim] = 0;
+    for arg in call.args {
+        let fits = arg.rank() == first.rank() && (0..first.rank()).all(|d| d == dim || arg.sizes[d] == first.sizes[d]);
+        if !fits {
+            let what = format!("shapes {:?} and {:?} differ outside dim {dim}", &first.sizes[..], &arg.sizes[..]);
+            return Err(Error::shape("cat", what, "all other sizes must be equal"));
+        }
+        sizes[dim] += arg.sizes[dim];
+    }
+    shape::checked_numel("cat", &sizes, dtype.size())?;
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// Triangles: at least two dims, type kept.
+pub fn triangle(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    if input.rank() < 2 {
+        let what = format!("the input has shape {:?}", &input.sizes[..]);
+        return Err(Error::shape(call.name(), what, "it must have at least 2 dims"));
+    }
+    Ok(TensorType::contiguous(input.dtype, &input.sizes))
+}
+
+/// One value: the dtype asked for, else the one that fits the value.
+pub fn full(call: &Call<'_>) -> Result<TensorType> {
+    let value = call.attrs[1].scalar().unwrap_or(Scalar::Int(0));
+    let fitting = if value.dtype().is_float() { DType::DEFAULT_FLOAT } else { value.dtype() };
+    let dtype = call.attrs[2].dtype().unwrap_or(fitting);
+    let sizes = call.attrs[0].list();
+    if let Some(bad) = sizes.iter().find(|size| **size < 0) {
+        return Err(Error::shape("full", format!("size {bad} is negative"), "sizes count elements"));
+    }
+    let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
+    shape::checked_numel("full", &sizes, dtype.size())?;
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// A range: i64 when all three numbers are whole, else the default float, unless a dtype is asked for.
+pub fn arange(call: &Call<'_>) -> Result<TensorType> {
+    let [start, end, step] = [0, 1, 2].map(|index: usize| call.attrs[index].scalar().unwrap_or(Scalar::Int(1)));
+    let whole = [start, end, step].iter().all(|value| !value.dtype().is_float());
+    let dtype = call.attrs[3].dtype().unwrap_or(if whole { DType::I64 } else { DType::DEFAULT_FLOAT });
+    if dtype == DType::Bool {
+        return Err(Error::dtype("arange", dtype, "a number", "compare a range to make bools"));
+    }
+    let invalid = |what: String| Err(Error::shape("arange", what, "end must be reached from start in steps of step"));
+    if step.as_f64() == 0.0 || !(start.as_f64().is_finite() && end.as_f64().is_finite() && step.as_f64().is_finite()) {
+        return invalid(format!("range from {start} to {end} in steps of {step} does not end"));
+    }
+    let count = if whole {
+        let (span, step) = (end.as_i64() as i128 - start.as_i64() as i128, step.as_i64() as i128);
+        span.signum() * step.signum() * ((span.abs() + step.abs() - 1) / step.abs())
+    } else {
+        ((end.as_f64() - start.as_f64()) / step.as_f64()).ceil() as i128
+    };
+    let Ok(count) = usize::try_from(count) else {
+        return invalid(format!("range from {start} to {end} in steps of {step} runs the wrong way"));
+    };
+    shape::checked_numel("arange", &[count], dtype.size())?;
+    Ok(TensorType::contiguous(dtype, &[count]))
+}

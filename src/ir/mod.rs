@@ -1,0 +1,32 @@
+//! What is a program? Dtypes, shapes, scalar bodies, the op table, graphs, passes.
+//!
+//! Everything here is pure: no device, no memory, no thread, no user tensor. Start with [`ops`] for what exists,
+//! [`graph`] for how calls become a program, and [`scalar`] for what a number means.
+
+pub mod attr;
+pub mod decompose;
+pub mod dot;
+mod dtype;
+pub mod graph;
+pub mod infer;
+pub mod op;
+pub mod ops;
+pub mod passes;
+pub mod pattern;
+pub mod scalar;
+pub mod shape;
+pub mod text;
+mod types;
+pub mod verify;
+pub mod view;
+
+pub use attr::{Attr, Attrs};
+pub use dtype::{Category, DType, PromoteOperand, PromoteRank, promote_all};
+pub use graph::{Graph, Node, NodeId, NodeKind, SideTable};
+pub use op::{Call, Combine, GatherKind, Meaning, Row, Rule};
+pub use ops::Op;
+pub use pattern::Pattern;
+pub use scalar::Scalar;
+pub use shape::{Layout, Sizes, Strides};
+pub use types::TensorType;
+pub use verify::verify;

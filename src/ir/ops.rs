@@ -1,0 +1,648 @@
+//! The op table: one row per op.
+//!
+//! Grammar of the table. A row under `unary` or `binary` reads
+//!
+//! ```text
+//! /// Documentation, which is also that of the method.
+//! Variant method rule |x| body; (|x, y| derivative);
+//! ```
+//!
+//! and gives the op `method` with the schema that follows from its arity, the promotion rule `Rule::rule`, the scalar
+//! body on promoted operands, and one partial derivative per operand. A row under `other` gives its [`Row`] in full.
+//! The table is expanded in three places: here (the enum and its rows), in `dispatch::methods` (the methods of the
+//! regular rows), and in `dispatch::register` (every row becomes an operator).
+
+use super::attr::Attr;
+use super::decompose;
+use super::infer;
+use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
+use super::scalar::{Lit, Prim, Scalar, Sym, Ty};
+use super::view;
+use smallvec::smallvec;
+
+/// Calls a macro with the whole table.
+#[macro_export]
+macro_rules! for_each_op {
+    ($callback:ident) => {
+        $callback! {
+            unary {
+                /// Absolute value; the smallest integer stays itself.
+                Abs abs PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y| sign(x[0]));
+                /// The number with its sign flipped.
+                Neg neg PromoteNum |x| -x; (|x, y| x[0].num(-1.0));
+                /// −1, 0 or 1 by sign; NaN stays NaN.
+                Sign sign Promote |x| sign(x); (|x, y| x[0].num(0.0));
+                /// `e` to the power of each element.
+                Exp exp PromoteFloat |x| x.exp(); (|x, y| y);
+                /// 2 to the power of each element.
+                Exp2 exp2 PromoteFloat |x| x.exp2(); (|x, y| y * std::f64::consts::LN_2);
+                /// `exp(x) - 1`, exact near 0.
+                Expm1 expm1 PromoteFloat |x| x.expm1(); (|x, y| y + 1.0);
+                /// Natural logarithm.
+                Log log PromoteFloat |x| x.log(); (|x, y| 1.0 / x[0]);
+                /// Logarithm to base 2.
+                Log2 log2 PromoteFloat |x| x.log2(); (|x, y| std::f64::consts::LOG2_E / x[0]);
+                /// Logarithm to base 10.
+                Log10 log10 PromoteFloat |x| x.log10(); (|x, y| std::f64::consts::LOG10_E / x[0]);
+                /// `log(1 + x)`, exact near 0.
+                Log1p log1p PromoteFloat |x| x.log1p(); (|x, y| 1.0 / (x[0] + 1.0));
+                /// Square root.
+                Sqrt sqrt PromoteFloat |x| x.prim(Prim::Sqrt, &[]); (|x, y| 0.5 / y);
+                /// Reciprocal of the square root.
+                Rsqrt rsqrt PromoteFloat |x| x.rsqrt(); (|x, y| -0.5 * y / x[0]);
+                /// One over each element.
+                Reciprocal reciprocal PromoteFloat |x| 1.0 / x; (|x, y| -(y * y));
+                /// Each element times itself.
+                Square square PromoteNum |x| x * x; (|x, y| x[0] * 2.0);
+                /// Sine of radians.
+                Sin sin PromoteFloat |x| x.sin(); (|x, y| x[0].cos());
+                /// Cosine of radians.
+                Cos cos PromoteFloat |x| x.cos(); (|x, y| -x[0].sin());
+                /// Tangent of radians.
+                Tan tan PromoteFloat |x| x.tan(); (|x, y| y * y + 1.0);
+                /// Hyperbolic tangent.
+                Tanh tanh PromoteFloat |x| x.tanh(); (|x, y| 1.0 - y * y);
+                /// Error function.
+                Erf erf PromoteFloat |x| x.erf(); (|x, y| (-(x[0] * x[0])).exp() * std::f64::consts::FRAC_2_SQRT_PI);
+                /// Logistic function, `1 / (1 + exp(-x))`.
+                Sigmoid sigmoid PromoteFloat |x| x.sigmoid(); (|x, y| y * (1.0 - y));
+                /// `x * sigmoid(x)`.
+                Silu silu FloatOnly |x| x * x.sigmoid(); (|x, y| silu_slope(x[0]));
+                /// The element where positive, else 0; NaN stays NaN.
+                Relu relu PromoteNum |x| relu(x); (|x, y| x[0].num(0.0).prim(Prim::Lt, &[y]).to(y.ty()));
+                /// Greatest whole number not above.
+                Floor floor PromoteNum |x| whole(x, Prim::Floor); (|x, y| x[0].num(0.0));
+                /// Least whole number not below.
+                Ceil ceil PromoteNum |x| whole(x, Prim::Ceil); (|x, y| x[0].num(0.0));
+                /// Nearest whole number, ties to even.
+                Round round PromoteNum |x| whole(x, Prim::RoundEven); (|x, y| x[0].num(0.0));
+                /// Whole part.
+                Trunc trunc PromoteNum |x| whole(x, Prim::Trunc); (|x, y| x[0].num(0.0));
+                /// Whether the element is a NaN.
+                Isnan isnan Predicate |x| x.is_nan(); none;
+                /// Whether the element is infinite.
+                Isinf isinf Predicate |x| isinf(x); none;
+                /// Whether the element is neither infinite nor NaN.
+                Isfinite isfinite Predicate |x| !(isinf(x) | x.is_nan()); none;
+                /// Whether the element is zero or false.
+                LogicalNot logical_not Predicate |x| !truth(x); none;
+                /// Bits complemented; logical for bools.
+                BitwiseNot bitwise_not Integral |x| !x; none;
+            }
+            binary {
+                /// Elementwise product; logical and for bools.
+                Mul mul "Tensor" Promote |a, b| product(a, b); (|x, y| [x[1], x[0]]);
+                /// True division; integers are raised to the default float.
+                Div div "Tensor" PromoteFloat |a, b| a / b; (|x, y| [1.0 / x[1], -(y / x[1])]);
+                /// Greater of two elements; NaN propagates.
+                Maximum maximum "" Promote |a, b| greatest(a, b); (|x, y| chosen(x[1], x[0]));
+                /// Lesser of two elements; NaN propagates.
+                Minimum minimum "" Promote |a, b| least(a, b); (|x, y| chosen(x[0], x[1]));
+                /// Each element raised to a power, floats.
+                Pow pow "Tensor_Tensor" FloatOnly |a, b| a.pow(b); (|x, y| [x[1] * x[0].pow(x[1] - 1.0), y * x[0].log()]);
+                /// Whether the elements are equal.
+                Eq eq "Tensor" Compare |a, b| a.prim(Prim::Eq, &[b]); none;
+                /// Whether the elements differ; a NaN differs from everything.
+                Ne ne "Tensor" Compare |a, b| a.prim(Prim::Ne, &[b]); none;
+                /// `self < other`.
+                Lt lt "Tensor" Compare |a, b| less(a, b); none;
+                /// `self <= other`.
+                Le le "Tensor" Compare |a, b| at_most(a, b); none;
+                /// `self > other`.
+                Gt gt "Tensor" Compare |a, b| less(b, a); none;
+                /// `self >= other`.
+                Ge ge "Tensor" Compare |a, b| at_most(b, a); none;
+                /// Whether both are nonzero.
+                LogicalAnd logical_and "" Predicate |a, b| truth(a) & truth(b); none;
+                /// Whether either is nonzero.
+                LogicalOr logical_or "" Predicate |a, b| truth(a) | truth(b); none;
+                /// Whether exactly one is nonzero.
+                LogicalXor logical_xor "" Predicate |a, b| truth(a) ^ truth(b); none;
+                /// Bitwise and.
+                BitwiseAnd bitwise_and "Tensor" Integral |a, b| a & b; none;
+                /// Bitwise or.
+                BitwiseOr bitwise_or "Tensor" Integral |a, b| a | b; none;
+                /// Bitwise exclusive or.
+                BitwiseXor bitwise_xor "Tensor" Integral |a, b| a ^ b; none;
+            }
+            other {
+                /// `self + alpha * other`.
+                Add = Row {
+                    name: "add",
+                    schema: Schema::Text("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::Promote, |x, attrs| sum(x[0], scaled(x[1], &attrs[0]))),
+                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0)), Some(x[0].num(1.0))]),
+                };
+                /// `self - alpha * other`; bools are refused.
+                Sub = Row {
+                    name: "sub",
+                    schema: Schema::Text("sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| x[0] - scaled(x[1], &attrs[0])),
+                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0)), Some(x[0].num(-1.0))]),
+                };
+                /// Gaussian error linear unit, by erf or by its tanh approximation.
+                Gelu = Row {
+                    name: "gelu",
+                    schema: Schema::Text("gelu(Tensor self, *, str approximate='none') -> Tensor"),
+                    infer: infer::gelu,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| gelu(x[0], &attrs[0])),
+                    derivative: None,
+                };
+                /// `self` where the condition holds, else `other`.
+                Where = Row {
+                    name: "where",
+                    schema: Schema::Text("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::Where, |x, _| x[0].then(x[1], x[2])),
+                    derivative: Some(|x, y| smallvec![None, Some(x[0].to(y.ty())), Some((!x[0]).to(y.ty()))]),
+                };
+                /// `value` where the mask holds, else the element.
+                MaskedFill = Row {
+                    name: "masked_fill",
+                    schema: Schema::Text("masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::Masked, |x, attrs| x[1].then(number(x[0], &attrs[0]), x[0])),
+                    derivative: Some(|x, y| smallvec![Some((!x[1]).to(y.ty())), None]),
+                };
+                /// Elements limited to a range; a missing bound does not limit; NaN stays NaN.
+                Clamp = Row {
+                    name: "clamp",
+                    schema: Schema::Text("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),
+                    infer: infer::clamp,
+                    meaning: Meaning::Body(Rule::PromoteNumbers, |x, attrs| clamp(x[0], attrs)),
+                    derivative: Some(|x, y| smallvec![Some(x[0].prim(Prim::Eq, &[y]).to(y.ty()))]),
+                };
+                /// A copy in another dtype.
+                ToCopy = Row {
+                    name: "_to_copy",
+                    schema: Schema::Text("_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::Cast, |x, _| x[0]),
+                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0))]),
+                };
+                /// A copy; row-major when `memory_format` is `contiguous`.
+                Clone = Row {
+                    name: "clone",
+                    schema: Schema::Text("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
+                    infer: infer::clone,
+                    meaning: Meaning::Body(Rule::Promote, |x, _| x[0]),
+                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0))]),
+                };
+                /// Sum over dims; integers and bools add up in i64.
+                Sum = Row {
+                    name: "sum",
+                    schema: Schema::Text("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: infer::sum,
+                    meaning: Meaning::Fold(Combine::Sum),
+                    derivative: None,
+                };
+                /// Product over dims; integers and bools multiply in i64.
+                Prod = Row {
+                    name: "prod",
+                    schema: Schema::Text("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: infer::sum,
+                    meaning: Meaning::Fold(Combine::Prod),
+                    derivative: None,
+                };
+                /// Greatest element over dims; NaN propagates.
+                Amax = Row {
+                    name: "amax",
+                    schema: Schema::Text("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+                    infer: infer::extremum,
+                    meaning: Meaning::Fold(Combine::Max),
+                    derivative: None,
+                };
+                /// Least element over dims; NaN propagates.
+                Amin = Row {
+                    name: "amin",
+                    schema: Schema::Text("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
+                    infer: infer::extremum,
+                    meaning: Meaning::Fold(Combine::Min),
+                    derivative: None,
+                };
+                /// Whether any element over dims is nonzero.
+                Any = Row {
+                    name: "any",
+                    schema: Schema::Text("any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+                    infer: infer::truth,
+                    meaning: Meaning::Fold(Combine::Any),
+                    derivative: None,
+                };
+                /// Whether all elements over dims are nonzero.
+                All = Row {
+                    name: "all",
+                    schema: Schema::Text("all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
+                    infer: infer::truth,
+                    meaning: Meaning::Fold(Combine::All),
+                    derivative: None,
+                };
+                /// Index of the first greatest element over a dim, or over all of them flattened.
+                Argmax = Row {
+                    name: "argmax",
+                    schema: Schema::Text("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
+                    infer: infer::arg_extremum,
+                    meaning: Meaning::Fold(Combine::ArgMax),
+                    derivative: None,
+                };
+                /// Index of the first least element over a dim, or over all of them flattened.
+                Argmin = Row {
+                    name: "argmin",
+                    schema: Schema::Text("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
+                    infer: infer::arg_extremum,
+                    meaning: Meaning::Fold(Combine::ArgMin),
+                    derivative: None,
+                };
+                /// Mean over dims, floats.
+                Mean = Row {
+                    name: "mean",
+                    schema: Schema::Text("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: infer::mean,
+                    meaning: Meaning::Decompose(decompose::mean),
+                    derivative: None,
+                };
+                /// Variance over dims with `correction` degrees of freedom taken off (1 if not given).
+                Var = Row {
+                    name: "var",
+                    schema: Schema::Text("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+                    infer: infer::var,
+                    meaning: Meaning::Decompose(decompose::var),
+                    derivative: None,
+                };
+                /// Standard deviation over dims; see [`Op::Var`].
+                Std = Row {
+                    name: "std",
+                    schema: Schema::Text("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
+                    infer: infer::var,
+                    meaning: Meaning::Decompose(decompose::std),
+                    derivative: None,
+                };
+                /// `log(sum(exp(x)))` over dims without overflow.
+                Logsumexp = Row {
+                    name: "logsumexp",
+                    schema: Schema::Text("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"),
+                    infer: infer::logsumexp,
+                    meaning: Meaning::Decompose(decompose::logsumexp),
+                    derivative: None,
+                };
+                /// Exponentials over their sum along a dim; 16-bit floats are computed in f32 throughout.
+                Softmax = Row {
+                    name: "_softmax",
+                    schema: Schema::Text("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
+                    infer: infer::softmax,
+                    meaning: Meaning::Decompose(decompose::softmax),
+                    derivative: None,
+                };
+                /// Logarithm of [`Op::Softmax`], computed without it.
+                LogSoftmax = Row {
+                    name: "_log_softmax",
+                    schema: Schema::Text("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
+                    infer: infer::softmax,
+                    meaning: Meaning::Decompose(decompose::log_softmax),
+                    derivative: None,
+                };
+                /// Normalization over the trailing dims, with optional weight and bias.
+                LayerNorm = Row {
+                    name: "layer_norm",
+                    schema: Schema::Text("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor"),
+                    infer: infer::layer_norm,
+                    meaning: Meaning::Decompose(decompose::layer_norm),
+                    derivative: None,
+                };
+                /// The same elements under another shape.
+                View = Row {
+                    name: "view",
+                    schema: Schema::Text("view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::view),
+                    derivative: None,
+                };
+                /// Dimensions in another order.
+                Permute = Row {
+                    name: "permute",
+                    schema: Schema::Text("permute(Tensor(a) self, int[] dims) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::permute),
+                    derivative: None,
+                };
+                /// Two dimensions swapped.
+                Transpose = Row {
+                    name: "transpose",
+                    schema: Schema::Text("transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::transpose),
+                    derivative: None,
+                };
+                /// A matrix transposed; fewer dimensions stay as they are.
+                T = Row {
+                    name: "t",
+                    schema: Schema::Text("t(Tensor(a) self) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::t),
+                    derivative: None,
+                };
+                /// Dimensions of size 1 repeated without copying; −1 keeps a size.
+                Expand = Row {
+                    name: "expand",
+                    schema: Schema::Text("expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::expand),
+                    derivative: None,
+                };
+                /// Without the named dims, where they have size 1.
+                Squeeze = Row {
+                    name: "squeeze",
+                    schema: Schema::Text("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::squeeze),
+                    derivative: None,
+                };
+                /// With a new dim of size 1.
+                Unsqueeze = Row {
+                    name: "unsqueeze",
+                    schema: Schema::Text("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::unsqueeze),
+                    derivative: None,
+                };
+                /// One index of a dim, which goes away.
+                Select = Row {
+                    name: "select",
+                    schema: Schema::Text("select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::select),
+                    derivative: None,
+                };
+                /// Every `step`-th element of a dim from `start` to `end`; bounds are clamped, negative ones count from the end.
+                Slice = Row {
+                    name: "slice",
+                    schema: Schema::Text("slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::slice),
+                    derivative: None,
+                };
+                /// Matrix product of 2-d tensors of one dtype.
+                Mm = Row {
+                    name: "mm",
+                    schema: Schema::Text("mm(Tensor self, Tensor mat2) -> Tensor"),
+                    infer: infer::mm,
+                    meaning: Meaning::Product,
+                    derivative: None,
+                };
+                /// Matrix products of two 3-d batches of one size; nothing is broadcast.
+                Bmm = Row {
+                    name: "bmm",
+                    schema: Schema::Text("bmm(Tensor self, Tensor mat2) -> Tensor"),
+                    infer: infer::bmm,
+                    meaning: Meaning::Product,
+                    derivative: None,
+                };
+                /// `beta * self + alpha * (mat1 @ mat2)`.
+                Addmm = Row {
+                    name: "addmm",
+                    schema: Schema::Text("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+                    infer: infer::addmm,
+                    meaning: Meaning::Decompose(decompose::addmm),
+                    derivative: None,
+                };
+                /// `beta * self + alpha * (batch1 @ batch2)`, batched.
+                Baddbmm = Row {
+                    name: "baddbmm",
+                    schema: Schema::Text("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
+                    infer: infer::addmm,
+                    meaning: Meaning::Decompose(decompose::addmm),
+                    derivative: None,
+                };
+                /// Slices of a dim chosen by an index vector.
+                IndexSelect = Row {
+                    name: "index_select",
+                    schema: Schema::Text("index_select(Tensor self, int dim, Tensor index) -> Tensor"),
+                    infer: infer::index_select,
+                    meaning: Meaning::Gather(GatherKind::Select),
+                    derivative: None,
+                };
+                /// One element along a dim for every element of the index.
+                Gather = Row {
+                    name: "gather",
+                    schema: Schema::Text("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"),
+                    infer: infer::gather,
+                    meaning: Meaning::Gather(GatherKind::Elementwise),
+                    derivative: None,
+                };
+                /// Rows of a table chosen by an index tensor of any shape.
+                Embedding = Row {
+                    name: "embedding",
+                    schema: Schema::Text("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"),
+                    infer: infer::embedding,
+                    meaning: Meaning::Gather(GatherKind::Rows),
+                    derivative: None,
+                };
+                /// Tensors side by side along a dim.
+                Cat = Row {
+                    name: "cat",
+                    schema: Schema::Text("cat(Tensor[] tensors, int dim=0) -> Tensor"),
+                    infer: infer::cat,
+                    meaning: Meaning::Concat,
+                    derivative: None,
+                };
+                /// The lower triangle of the last two dims, up to `diagonal`; the rest is 0.
+                Tril = Row {
+                    name: "tril",
+                    schema: Schema::Text("tril(Tensor self, int diagonal=0) -> Tensor"),
+                    infer: infer::triangle,
+                    meaning: Meaning::Decompose(decompose::tril),
+                    derivative: None,
+                };
+                /// The upper triangle of the last two dims, from `diagonal`; the rest is 0.
+                Triu = Row {
+                    name: "triu",
+                    schema: Schema::Text("triu(Tensor self, int diagonal=0) -> Tensor"),
+                    infer: infer::triangle,
+                    meaning: Meaning::Decompose(decompose::triu),
+                    derivative: None,
+                };
+                /// A tensor of one value.
+                Full = Row {
+                    name: "full",
+                    schema: Schema::Text("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: infer::full,
+                    meaning: Meaning::Fill,
+                    derivative: None,
+                };
+                /// `start`, `start + step`, … below `end`.
+                Arange = Row {
+                    name: "arange",
+                    schema: Schema::Text("arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: infer::arange,
+                    meaning: Meaning::Range,
+                    derivative: None,
+                };
+            }
+        }
+    };
+}
+
+macro_rules! table {
+    (
+        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
+        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
+        other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
+    ) => {
+        /// An op of the table.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Op { $($(#[$udoc])* $Unary,)* $($(#[$bdoc])* $Binary,)* $($(#[$odoc])* $Other,)* }
+
+        impl Op {
+            /// Every op, in table order.
+            pub const ALL: &[Op] = &[$(Op::$Unary,)* $(Op::$Binary,)* $(Op::$Other,)*];
+
+            /// The op's row.
+            pub fn row(self) -> &'static Row {
+                &ROWS[self as usize]
+            }
+        }
+
+        static ROWS: [Row; Op::ALL.len()] = [
+            $(Row {
+                name: stringify!($uname),
+                schema: Schema::Unary,
+                infer: infer::pointwise,
+                meaning: Meaning::Body(Rule::$urule, |x, _| { let $ux = x[0]; $ubody }),
+                derivative: unary_derivative!($ud),
+            },)*
+            $(Row {
+                name: stringify!($bname),
+                schema: Schema::Binary($boverload),
+                infer: infer::pointwise,
+                meaning: Meaning::Body(Rule::$brule, |x, _| { let ($ba, $bb) = (x[0], x[1]); $bbody }),
+                derivative: binary_derivative!($bd),
+            },)*
+            $($row,)*
+        ];
+    };
+}
+
+macro_rules! unary_derivative {
+    (none) => { None };
+    ((|$x:ident, $y:ident| $d:expr)) => { Some(|$x, $y| { let _ = ($x, $y); smallvec![Some($d)] }) };
+}
+
+macro_rules! binary_derivative {
+    (none) => { None };
+    ((|$x:ident, $y:ident| $d:expr)) => { Some(|$x, $y| { let _ = ($x, $y); $d.into_iter().map(Some).collect() }) };
+}
+
+for_each_op!(table);
+
+impl Op {
+    /// The op of that name.
+    pub fn from_name(name: &str) -> Option<Op> {
+        Op::ALL.iter().copied().find(|op| op.name() == name)
+    }
+}
+
+fn truth(x: Sym<'_>) -> Sym<'_> {
+    x.to(Ty::Bool)
+}
+
+fn sum<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
+    if a.ty() == Ty::Bool { a | b } else { a + b }
+}
+
+fn product<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
+    if a.ty() == Ty::Bool { a & b } else { a * b }
+}
+
+/// A number argument in the computation type of `like`.
+fn number<'r>(like: Sym<'r>, attr: &Attr) -> Sym<'r> {
+    let scalar = attr.scalar().unwrap_or(Scalar::Int(0));
+    like.lit(match (like.ty(), scalar) {
+        // Through no narrower type: an i64 argument keeps all its bits.
+        (Ty::I64, Scalar::Int(value)) => Lit::i64(value),
+        (ty, scalar) => Lit::number(ty, scalar.as_f64()),
+    })
+}
+
+fn scaled<'r>(x: Sym<'r>, alpha: &Attr) -> Sym<'r> {
+    if matches!(alpha, Attr::None | Attr::Scalar(Scalar::Int(1))) { x } else { product(x, number(x, alpha)) }
+}
+
+fn less<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
+    if a.ty() == Ty::Bool { !a & b } else { a.prim(Prim::Lt, &[b]) }
+}
+
+fn at_most<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
+    if a.ty() == Ty::Bool { !a | b } else { a.prim(Prim::Le, &[b]) }
+}
+
+/// The raw maximum gives its second operand when one is NaN, so only a NaN in the first needs care.
+fn greatest<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
+    match a.ty() {
+        Ty::Bool => a | b,
+        Ty::I32 | Ty::I64 => a.prim(Prim::Max, &[b]),
+        Ty::F32 | Ty::F64 => a.is_nan().then(a, a.prim(Prim::Max, &[b])),
+    }
+}
+
+fn least<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
+    match a.ty() {
+        Ty::Bool => a & b,
+        Ty::I32 | Ty::I64 => a.prim(Prim::Min, &[b]),
+        Ty::F32 | Ty::F64 => a.is_nan().then(a, a.prim(Prim::Min, &[b])),
+    }
+}
+
+/// Derivative of a maximum: 1 for the operand that is greater, half each on a tie.
+fn chosen<'r>(lesser: Sym<'r>, greater: Sym<'r>) -> [Sym<'r>; 2] {
+    let (one, half) = (lesser.num(1.0), lesser.num(0.5));
+    let tie = lesser.prim(Prim::Eq, &[greater]);
+    let first = tie.then(half, lesser.prim(Prim::Lt, &[greater]).then(one, lesser.num(0.0)));
+    [first, one - first]
+}
+
+fn sign(x: Sym<'_>) -> Sym<'_> {
+    if x.ty() == Ty::Bool {
+        return x;
+    }
+    let zero = x.num(0.0);
+    let positive = zero.prim(Prim::Lt, &[x]);
+    let negative = x.prim(Prim::Lt, &[zero]);
+    // The last arm keeps NaN, and the sign of zero is dropped by adding 0.
+    positive.then(x.num(1.0), negative.then(x.num(-1.0), x + zero))
+}
+
+fn relu(x: Sym<'_>) -> Sym<'_> {
+    x.num(0.0).prim(Prim::Max, &[x])
+}
+
+fn isinf(x: Sym<'_>) -> Sym<'_> {
+    if x.ty().is_float() { x.prim(Prim::Abs, &[]).prim(Prim::Eq, &[x.num(f64::INFINITY)]) } else { x.is_nan() }
+}
+
+fn whole(x: Sym<'_>, prim: Prim) -> Sym<'_> {
+    if x.ty().is_float() { x.prim(prim, &[]) } else { x }
+}
+
+fn silu_slope(x: Sym<'_>) -> Sym<'_> {
+    let s = x.sigmoid();
+    s * (x * (1.0 - s) + 1.0)
+}
+
+fn clamp<'r>(x: Sym<'r>, bounds: &[Attr]) -> Sym<'r> {
+    // With the element as second operand a NaN stays; a NaN bound gives NaN as the reference does.
+    let low = if bounds[0] == Attr::None { x } else { greatest(number(x, &bounds[0]), x) };
+    if bounds[1] == Attr::None { low } else { least(number(x, &bounds[1]), low) }
+}
+
+/// `x Φ(x)`, or `x σ(2u)` with `u = sqrt(2/π)(x + 0.044715 x³)` (Hendrycks & Gimpel 2016), since
+/// `(1 + tanh u) / 2 = σ(2u)` has no cancellation for negative `x`.
+fn gelu<'r>(x: Sym<'r>, approximate: &Attr) -> Sym<'r> {
+    if approximate.word() == "tanh" {
+        let cube = x * x * x;
+        let u = (x + cube * 0.044715) * (2.0 * (2.0 / std::f64::consts::PI).sqrt());
+        x * u.sigmoid()
+    } else {
+        x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
+    }
+}

@@ -1,0 +1,33 @@
+//! Composite ops replaced by what they are made of.
+
+use crate::error::Result;
+use crate::ir::graph::{Graph, NodeId, SideTable};
+use crate::ir::op::Meaning;
+
+/// A graph without composite ops that computes the same.
+///
+/// # Errors
+/// None on a verified graph; a decomposition that does not type is reported as it is.
+pub fn decompose(graph: &Graph) -> Result<Graph> {
+    let mut out = Graph::new();
+    let mut moved: SideTable<NodeId> = SideTable::new();
+    for (_, node) in graph.nodes() {
+        let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
+        let meaning = node.op().map(|op| &op.row().meaning);
+        moved.push(match meaning {
+            Some(Meaning::Decompose(rule)) => {
+                let id = rule(&mut out, &args, &node.attrs)?;
+                debug_assert_eq!(out[id].ty.sizes, node.ty.sizes, "{:?} decomposes into another shape", node.op());
+                debug_assert_eq!(out[id].ty.dtype, node.ty.dtype, "{:?} decomposes into another dtype", node.op());
+                id
+            }
+            Some(
+                Meaning::Body(..) | Meaning::Fold(_) | Meaning::View(_) | Meaning::Product | Meaning::Gather(_)
+                | Meaning::Concat | Meaning::Fill | Meaning::Range,
+            )
+            | None => out.copy(node, &args),
+        });
+    }
+    out.set_outputs(graph.outputs().iter().map(|&id| moved[id]).collect());
+    Ok(out)
+}

@@ -1,0 +1,51 @@
+//! Dead code and common subexpressions.
+
+use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
+use std::collections::HashMap;
+
+/// Drops nodes that reach no output; inputs stay, so that their numbers mean the same.
+pub fn eliminate_dead(graph: &Graph) -> Graph {
+    let mut live = SideTable::filled(graph, || false);
+    for &output in graph.outputs() {
+        live[output] = true;
+    }
+    for (id, node) in graph.nodes().rev() {
+        if live[id] {
+            for &arg in &node.args {
+                live[arg] = true;
+            }
+        }
+    }
+    rebuild(graph, |out, id, node, args| {
+        (live[id] || matches!(node.kind, NodeKind::Input(_))).then(|| out.copy(node, args))
+    })
+}
+
+/// Merges nodes that are the same call of the same operands. Constants compare by bits.
+pub fn eliminate_common(graph: &Graph) -> Graph {
+    let mut known: HashMap<Node, NodeId> = HashMap::new();
+    rebuild(graph, |out, _, node, args| {
+        if let NodeKind::Input(_) = node.kind {
+            return Some(out.copy(node, args));
+        }
+        let key = Node { args: args.into(), ..node.clone() };
+        Some(*known.entry(key).or_insert_with(|| out.copy(node, args)))
+    })
+}
+
+/// Walks `graph` into a new one; `place` says where each node goes, `None` that nobody asks for it.
+pub(super) fn rebuild(
+    graph: &Graph,
+    mut place: impl FnMut(&mut Graph, NodeId, &Node, &[NodeId]) -> Option<NodeId>,
+) -> Graph {
+    let mut out = Graph::new();
+    let mut moved: SideTable<Option<NodeId>> = SideTable::new();
+    for (id, node) in graph.nodes() {
+        // An operand nobody asked for can only belong to a node nobody asks for.
+        let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| moved[arg]).collect();
+        moved.push(args.and_then(|args| place(&mut out, id, node, &args)));
+    }
+    let outputs = graph.outputs().iter().map(|&id| moved[id].expect("outputs are live"));
+    out.set_outputs(outputs.collect());
+    out
+}

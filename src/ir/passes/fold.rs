@@ -1,0 +1,49 @@
+//! Constant folding.
+
+use super::eliminate::rebuild;
+use crate::ir::attr::Attr;
+use crate::ir::graph::{Graph, NodeId, NodeKind};
+use crate::ir::op::Meaning;
+use crate::ir::ops::Op;
+use crate::ir::scalar::{Lit, Scalar, Ty, eval};
+use smallvec::smallvec;
+
+/// Replaces pointwise calls whose operands are all plain numbers by a `full` of their value, computed by the same
+/// scalar body that a kernel would run.
+pub fn fold_constants(graph: &Graph) -> Graph {
+    rebuild(graph, |out, id, node, args| {
+        let folded = constant(graph, id).and_then(|value| {
+            let sizes: Vec<i64> = node.ty.sizes.iter().map(|&size| size as i64).collect();
+            let attrs = smallvec![Attr::ints(&sizes), Attr::Scalar(value), Attr::DType(node.ty.dtype)];
+            out.add(Op::Full, &[], attrs).ok().filter(|&full| out[full].ty == node.ty)
+        });
+        Some(folded.unwrap_or_else(|| out.copy(node, args)))
+    })
+}
+
+fn constant(graph: &Graph, id: NodeId) -> Option<Scalar> {
+    let node = &graph[id];
+    let op = node.op()?;
+    if !matches!(op.row().meaning, Meaning::Body(..)) {
+        return None;
+    }
+    let args: Vec<Lit> = node.args.iter().map(|&arg| number(graph, arg)).collect::<Option<_>>()?;
+    let body = op.body(&graph.arg_types(id), &node.attrs).ok()?;
+    let value = eval::body(&body, &args)[0];
+    Some(match value.ty {
+        Ty::Bool => Scalar::Bool(value.as_bool()),
+        Ty::I32 => Scalar::Int(value.as_i32() as i64),
+        Ty::I64 => Scalar::Int(value.as_i64()),
+        Ty::F32 => Scalar::Float(value.as_f32() as f64),
+        Ty::F64 => Scalar::Float(value.as_f64()),
+    })
+}
+
+/// The literal that a node always holds, if it does.
+fn number(graph: &Graph, id: NodeId) -> Option<Lit> {
+    match graph[id].kind {
+        NodeKind::Number(value) => Some(value.to_lit(value.dtype())),
+        NodeKind::Op(Op::Full) => graph[id].attrs[1].scalar().map(|value| value.to_lit(graph[id].ty.dtype)),
+        NodeKind::Input(_) | NodeKind::Op(_) => None,
+    }
+}

@@ -1,0 +1,13 @@
+//! Passes: pure functions from graph to graph, each named by what it does.
+//!
+//! Every pass walks the nodes once, operands first, and builds a new graph; inputs keep their order and number.
+
+mod decompose;
+mod eliminate;
+mod fold;
+mod simplify;
+
+pub use decompose::decompose;
+pub use eliminate::{eliminate_common, eliminate_dead};
+pub use fold::fold_constants;
+pub use simplify::{RULES, Rewrite, simplify};

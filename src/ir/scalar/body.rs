@@ -1,0 +1,115 @@
+//! Bodies: straight lists of scalar instructions.
+//!
+//! Instruction `i` defines register `ri`; operands come before users. A body's text form lists one instruction a
+//! line. Identical instructions are merged while recording, so a body has no common subexpressions.
+
+use super::func::Func;
+use super::prim::{Lit, Prim, Ty};
+use crate::error::{Error, Result};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// The result of an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reg(pub u32);
+
+impl Reg {
+    /// The position of the defining instruction.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}
+
+/// What an instruction of a body does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The body's argument of that number.
+    Arg(u32),
+    /// A literal.
+    Lit(Lit),
+    /// A primitive.
+    Prim(Prim),
+    /// A function that is itself a body of prims.
+    Func(Func),
+}
+
+/// One instruction.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Inst {
+    /// What it does.
+    pub kind: Kind,
+    /// Its operands.
+    pub args: SmallVec<[Reg; 3]>,
+    /// The type of its result.
+    pub ty: Ty,
+}
+
+/// A straight list of scalar instructions with results.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Body {
+    /// The instructions, operands before users.
+    pub insts: Vec<Inst>,
+    /// The results.
+    pub results: SmallVec<[Reg; 2]>,
+}
+
+impl Body {
+    /// Checks that operands come before users and that every type fits.
+    pub fn verify(&self) -> Result<()> {
+        for (index, inst) in self.insts.iter().enumerate() {
+            let bad = |why: &str| Err(Error::invalid("body", format!("r{index}: {why}")));
+            if inst.args.iter().any(|reg| reg.index() >= index) {
+                return bad("an operand does not precede its user");
+            }
+            let tys: SmallVec<[Ty; 3]> = inst.args.iter().map(|reg| self.insts[reg.index()].ty).collect();
+            let expected = match inst.kind {
+                Kind::Arg(_) => tys.is_empty().then_some(inst.ty),
+                Kind::Lit(lit) => tys.is_empty().then_some(lit.ty),
+                Kind::Prim(prim) => prim.result(&tys),
+                Kind::Func(func) => (tys.len() == func.arity() && tys.iter().all(|&ty| ty == tys[0] && ty.is_float()))
+                    .then(|| tys[0]),
+            };
+            if expected != Some(inst.ty) {
+                return bad("operand or result types do not fit");
+            }
+        }
+        if self.results.iter().any(|reg| reg.index() >= self.insts.len()) {
+            return Err(Error::invalid("body", "a result is not defined"));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Inst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Arg(index) => write!(f, "arg {index}")?,
+            Kind::Lit(lit) => write!(f, "{lit}")?,
+            Kind::Prim(prim) => f.write_str(prim.name())?,
+            Kind::Func(func) => f.write_str(func.name())?,
+        }
+        for (index, arg) in self.args.iter().enumerate() {
+            write!(f, "{} {arg}", if index == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, inst) in self.insts.iter().enumerate() {
+            writeln!(f, "r{index}: {} = {inst}", inst.ty)?;
+        }
+        write!(f, "return")?;
+        for reg in &self.results {
+            write!(f, " {reg}")?;
+        }
+        writeln!(f)
+    }
+}

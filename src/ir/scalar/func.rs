@@ -1,0 +1,153 @@
+//! The named functions that prims may call, and the dispatch to their bodies.
+
+use super::math;
+use super::number::Float;
+
+/// A function with a body in [`math`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Func {
+    /// `e^x`.
+    Exp,
+    /// `2^x`.
+    Exp2,
+    /// `e^x - 1`.
+    Expm1,
+    /// Natural logarithm.
+    Log,
+    /// Logarithm to base 2.
+    Log2,
+    /// Logarithm to base 10.
+    Log10,
+    /// `ln(1 + x)`.
+    Log1p,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// Error function.
+    Erf,
+    /// Sine.
+    Sin,
+    /// Cosine.
+    Cos,
+    /// Tangent.
+    Tan,
+    /// `x^y`.
+    Pow,
+    /// `1 / √x`.
+    Rsqrt,
+}
+
+impl Func {
+    /// Every function, in declaration order.
+    pub const ALL: [Func; 15] = [
+        Func::Exp,
+        Func::Exp2,
+        Func::Expm1,
+        Func::Log,
+        Func::Log2,
+        Func::Log10,
+        Func::Log1p,
+        Func::Tanh,
+        Func::Sigmoid,
+        Func::Erf,
+        Func::Sin,
+        Func::Cos,
+        Func::Tan,
+        Func::Pow,
+        Func::Rsqrt,
+    ];
+
+    /// The short name: `exp`, `log1p`, …
+    pub const fn name(self) -> &'static str {
+        match self {
+            Func::Exp => "exp",
+            Func::Exp2 => "exp2",
+            Func::Expm1 => "expm1",
+            Func::Log => "log",
+            Func::Log2 => "log2",
+            Func::Log10 => "log10",
+            Func::Log1p => "log1p",
+            Func::Tanh => "tanh",
+            Func::Sigmoid => "sigmoid",
+            Func::Erf => "erf",
+            Func::Sin => "sin",
+            Func::Cos => "cos",
+            Func::Tan => "tan",
+            Func::Pow => "pow",
+            Func::Rsqrt => "rsqrt",
+        }
+    }
+
+    /// The function of that short name.
+    pub fn from_name(name: &str) -> Option<Func> {
+        Func::ALL.into_iter().find(|func| func.name() == name)
+    }
+
+    /// How many arguments it takes.
+    pub const fn arity(self) -> usize {
+        match self {
+            Func::Pow => 2,
+            Func::Exp
+            | Func::Exp2
+            | Func::Expm1
+            | Func::Log
+            | Func::Log2
+            | Func::Log10
+            | Func::Log1p
+            | Func::Tanh
+            | Func::Sigmoid
+            | Func::Erf
+            | Func::Sin
+            | Func::Cos
+            | Func::Tan
+            | Func::Rsqrt => 1,
+        }
+    }
+
+    /// Its value on numbers of 32 bits; panics unless there are [`Func::arity`] arguments.
+    #[inline(always)]
+    pub fn call32<F: Float>(self, args: &[F]) -> F {
+        assert_eq!(args.len(), self.arity(), "{} takes another number of arguments", self.name());
+        match self {
+            Func::Exp => math::exp32(args[0]),
+            Func::Exp2 => math::exp2_32(args[0]),
+            Func::Expm1 => math::expm1_32(args[0]),
+            Func::Log => math::log32(args[0]),
+            Func::Log2 => math::log2_32(args[0]),
+            Func::Log10 => math::log10_32(args[0]),
+            Func::Log1p => math::log1p32(args[0]),
+            Func::Tanh => math::tanh32(args[0]),
+            Func::Sigmoid => math::sigmoid32(args[0]),
+            Func::Erf => math::erf32(args[0]),
+            Func::Sin => math::sin32(args[0]),
+            Func::Cos => math::cos32(args[0]),
+            Func::Tan => math::tan32(args[0]),
+            Func::Pow => math::pow32(args[0], args[1]),
+            Func::Rsqrt => math::rsqrt32(args[0]),
+        }
+    }
+
+    /// Its value on numbers of 64 bits; panics unless there are [`Func::arity`] arguments.
+    #[inline(always)]
+    pub fn call64<F: Float>(self, args: &[F]) -> F {
+        assert_eq!(args.len(), self.arity(), "{} takes another number of arguments", self.name());
+        match self {
+            Func::Exp => math::exp64(args[0]),
+            Func::Exp2 => math::exp2_64(args[0]),
+            Func::Expm1 => math::expm1_64(args[0]),
+            Func::Log => math::log64(args[0]),
+            Func::Log2 => math::log2_64(args[0]),
+            Func::Log10 => math::log10_64(args[0]),
+            Func::Log1p => math::log1p64(args[0]),
+            Func::Tanh => math::tanh64(args[0]),
+            Func::Sigmoid => math::sigmoid64(args[0]),
+            Func::Erf => math::erf64(args[0]),
+            Func::Sin => math::sin64(args[0]),
+            Func::Cos => math::cos64(args[0]),
+            Func::Tan => math::tan64(args[0]),
+            Func::Pow => math::pow64(args[0], args[1]),
+            Func::Rsqrt => math::rsqrt64(args[0]),
+        }
+    }
+}

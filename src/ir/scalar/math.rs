@@ -1,0 +1,228 @@
+//! `exp`, `tanh` and their kin: what they mean, as bodies over [`Float`].
+//!
+//! A body is straight-line code of arithmetic, explicit fma, comparisons, selects and bit operations: no branch, no
+//! table, no loop that depends on data. So a vectorizer takes it as it is, and a code tier that records it runs the
+//! same operations in the same order and gets the same bits. (The sign and payload of a NaN are not part of that.)
+//!
+//! Every function is there for 32 and 64 bits; the two share their code and differ in `width.rs`. The polynomials
+//! are our own minimax fits. The error named at each function is the largest one seen, in units of the last place of
+//! the exact result: for 32 bits over every seventh bit pattern at least (`pow`: 30 million pairs), for 64 bits over some ten
+//! thousand points (`tests/math_accuracy.rs` holds the bounds). Subnormal arguments and results, overflow,
+//! infinities, signed zeros and NaN come out as IEEE 754 and C99 ask.
+//!
+//! Deliberately absent: reduction of huge angles. Beyond a documented limit, where it would need 2/π to hundreds of
+//! bits for every lane of every call, the trigonometric functions give NaN instead of a number that means nothing.
+
+mod exponential;
+mod logarithm;
+mod pieces;
+mod power;
+mod trigonometric;
+mod width;
+
+use super::number::Float;
+use width::{Double, Single};
+
+/// `e^x`: Cody and Waite's reduction by multiples of ln 2 in two parts, a minimax polynomial of degree 6, and a
+/// scaling by two powers of two, so that subnormal results are rounded once. Measured error: 0.91 ulp.
+#[inline(always)]
+pub fn exp32<F: Float>(x: F) -> F {
+    exponential::exp::<Single, F>(x)
+}
+
+/// `e^x`: Cody and Waite's reduction by multiples of ln 2 in two parts, a minimax polynomial of degree 12, and a
+/// scaling by two powers of two, so that subnormal results are rounded once. Measured error: 0.81 ulp.
+#[inline(always)]
+pub fn exp64<F: Float>(x: F) -> F {
+    exponential::exp::<Double, F>(x)
+}
+
+/// `2^x`: the reduction is exact; a minimax polynomial of degree 6 and the scaling of `exp`. Measured error: 0.87
+/// ulp.
+#[inline(always)]
+pub fn exp2_32<F: Float>(x: F) -> F {
+    exponential::exp2::<Single, F>(x)
+}
+
+/// `2^x`: the reduction is exact; a minimax polynomial of degree 11 and the scaling of `exp`. Measured error: 0.78
+/// ulp.
+#[inline(always)]
+pub fn exp2_64<F: Float>(x: F) -> F {
+    exponential::exp2::<Double, F>(x)
+}
+
+/// `e^x - 1`: the reduction and polynomial of `exp`, put together as `2^n (e^r - 1) + (2^n - 1)`; the identity near
+/// 0. Measured error: 1.54 ulp.
+#[inline(always)]
+pub fn expm1_32<F: Float>(x: F) -> F {
+    exponential::expm1::<Single, F>(x)
+}
+
+/// `e^x - 1`: the reduction and polynomial of `exp`, put together as `2^n (e^r - 1) + (2^n - 1)`; the identity near
+/// 0. Measured error: 1.74 ulp.
+#[inline(always)]
+pub fn expm1_64<F: Float>(x: F) -> F {
+    exponential::expm1::<Double, F>(x)
+}
+
+/// `ln x`: exponent and significand in `[√½, √2)`, a minimax polynomial of degree 10 in the significand less 1.
+/// Measured error: 0.95 ulp.
+#[inline(always)]
+pub fn log32<F: Float>(x: F) -> F {
+    logarithm::log::<Single, F>(x)
+}
+
+/// `ln x`: exponent and significand in `[√½, √2)`, a minimax polynomial of degree 21 in the significand less 1.
+/// Measured error: 1.09 ulp.
+#[inline(always)]
+pub fn log64<F: Float>(x: F) -> F {
+    logarithm::log::<Double, F>(x)
+}
+
+/// `log2 x`: the polynomial of `log` times log2 e in two parts; exact for powers of two. Measured error: 1.16 ulp.
+#[inline(always)]
+pub fn log2_32<F: Float>(x: F) -> F {
+    logarithm::log2::<Single, F>(x)
+}
+
+/// `log2 x`: the polynomial of `log` times log2 e in two parts; exact for powers of two. Measured error: 0.83 ulp.
+#[inline(always)]
+pub fn log2_64<F: Float>(x: F) -> F {
+    logarithm::log2::<Double, F>(x)
+}
+
+/// `log10 x`: the polynomial of `log` times log10 e in two parts, and the exponent times log10 2 in two parts.
+/// Measured error: 0.96 ulp.
+#[inline(always)]
+pub fn log10_32<F: Float>(x: F) -> F {
+    logarithm::log10::<Single, F>(x)
+}
+
+/// `log10 x`: the polynomial of `log` times log10 e in two parts, and the exponent times log10 2 in two parts.
+/// Measured error: 0.93 ulp.
+#[inline(always)]
+pub fn log10_64<F: Float>(x: F) -> F {
+    logarithm::log10::<Double, F>(x)
+}
+
+/// `ln(1 + x)`: the polynomial of `log` on `2^-e x + (2^-e - 1)`, where `2^e` is the scale of the rounded sum.
+/// Measured error: 1.53 ulp.
+#[inline(always)]
+pub fn log1p32<F: Float>(x: F) -> F {
+    logarithm::log1p::<Single, F>(x)
+}
+
+/// `ln(1 + x)`: the polynomial of `log` on `2^-e x + (2^-e - 1)`, where `2^e` is the scale of the rounded sum.
+/// Measured error: 1.05 ulp.
+#[inline(always)]
+pub fn log1p64<F: Float>(x: F) -> F {
+    logarithm::log1p::<Double, F>(x)
+}
+
+/// `tanh x` from `em = e^(2|x|) - 1`: `em / (2 + em)`, or `1 - 2 / (2 + em)` from tanh x = 1/2 on, with one
+/// corrected division. Measured error: 1.66 ulp.
+#[inline(always)]
+pub fn tanh32<F: Float>(x: F) -> F {
+    exponential::tanh::<Single, F>(x)
+}
+
+/// `tanh x` from `em = e^(2|x|) - 1`: `em / (2 + em)`, or `1 - 2 / (2 + em)` from tanh x = 1/2 on, with one
+/// corrected division. Measured error: 1.44 ulp.
+#[inline(always)]
+pub fn tanh64<F: Float>(x: F) -> F {
+    exponential::tanh::<Double, F>(x)
+}
+
+/// `1 / (1 + e^-x)`: with `e = e^-|x|`, `1 / (1 + e)` or `e / (1 + e)`, with one corrected division; subnormal
+/// results come out. Measured error: 1.48 ulp.
+#[inline(always)]
+pub fn sigmoid32<F: Float>(x: F) -> F {
+    exponential::sigmoid::<Single, F>(x)
+}
+
+/// `1 / (1 + e^-x)`: with `e = e^-|x|`, `1 / (1 + e)` or `e / (1 + e)`, with one corrected division; subnormal
+/// results come out. Measured error: 1.28 ulp.
+#[inline(always)]
+pub fn sigmoid64<F: Float>(x: F) -> F {
+    exponential::sigmoid::<Double, F>(x)
+}
+
+/// The error function: `1 - e^-w`, `w = -ln(erfc |x|)` as a minimax polynomial of degree 9 over all of the range.
+/// Measured error: 1.49 ulp.
+#[inline(always)]
+pub fn erf32<F: Float>(x: F) -> F {
+    exponential::erf::<Single, F>(x)
+}
+
+/// The error function: `1 - e^-w`, `w = -ln(erfc |x|)` as a minimax polynomial of degree 23 over all of the range.
+/// Measured error: 1.51 ulp.
+#[inline(always)]
+pub fn erf64<F: Float>(x: F) -> F {
+    exponential::erf::<Double, F>(x)
+}
+
+/// `sin x`: Cody and Waite's reduction by multiples of π/2 in three parts with fma; minimax polynomials of degree 7
+/// for the sine and 8 for the cosine. NaN for `|x| > 2^20`. Measured error: 1.39 ulp.
+#[inline(always)]
+pub fn sin32<F: Float>(x: F) -> F {
+    trigonometric::sin::<Single, F>(x)
+}
+
+/// `sin x`: Cody and Waite's reduction by multiples of π/2 in three parts with fma; minimax polynomials of degree
+/// 13 for the sine and 14 for the cosine. NaN for `|x| > 2^49`. Measured error: 1.26 ulp.
+#[inline(always)]
+pub fn sin64<F: Float>(x: F) -> F {
+    trigonometric::sin::<Double, F>(x)
+}
+
+/// `cos x`, like the sine. NaN for `|x| > 2^20`. Measured error: 1.40 ulp.
+#[inline(always)]
+pub fn cos32<F: Float>(x: F) -> F {
+    trigonometric::cos::<Single, F>(x)
+}
+
+/// `cos x`, like the sine. NaN for `|x| > 2^49`. Measured error: 1.13 ulp.
+#[inline(always)]
+pub fn cos64<F: Float>(x: F) -> F {
+    trigonometric::cos::<Double, F>(x)
+}
+
+/// `tan x`: sine over cosine, both kept in two parts, with one corrected division. NaN for `|x| > 2^20`. Measured
+/// error: 1.84 ulp.
+#[inline(always)]
+pub fn tan32<F: Float>(x: F) -> F {
+    trigonometric::tan::<Single, F>(x)
+}
+
+/// `tan x`: sine over cosine, both kept in two parts, with one corrected division. NaN for `|x| > 2^49`. Measured
+/// error: 1.33 ulp.
+#[inline(always)]
+pub fn tan64<F: Float>(x: F) -> F {
+    trigonometric::tan::<Double, F>(x)
+}
+
+/// `x^y`: `2^(y log2 |x|)` with the logarithm and the product in pairs of floats; the special cases of C99.
+/// Measured error: 0.93 ulp.
+#[inline(always)]
+pub fn pow32<F: Float>(x: F, y: F) -> F {
+    power::pow::<Single, F>(x, y)
+}
+
+/// `x^y`: `2^(y log2 |x|)` with the logarithm and the product in pairs of floats; the special cases of C99.
+/// Measured error: 0.90 ulp.
+#[inline(always)]
+pub fn pow64<F: Float>(x: F, y: F) -> F {
+    power::pow::<Double, F>(x, y)
+}
+
+/// `1 / √x`: a rounded root and a rounded division. Measured error: 1.50 ulp.
+#[inline(always)]
+pub fn rsqrt32<F: Float>(x: F) -> F {
+    x.constant(1.0).div(x.sqrt())
+}
+
+/// `1 / √x`: a rounded root and a rounded division. Measured error: 1.47 ulp.
+#[inline(always)]
+pub fn rsqrt64<F: Float>(x: F) -> F {
+    x.constant(1.0).div(x.sqrt())
+}

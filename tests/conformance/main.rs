@@ -1,0 +1,39 @@
+//! Conformance with outside data.
+//!
+//! Each test reads a folder of cases and prints `NAME: N passed, N failed`. `OPFUSE_FUSER_CASES` names another folder
+//! of fuser cases, `OPFUSE_GOLDEN` another folder with `_keysets.json` and `_dispatch_table.json`.
+
+#![allow(clippy::print_stdout, reason = "the counts are this test's output")]
+
+mod dispatch_tables;
+mod fuser_cases;
+mod keysets;
+
+use std::path::PathBuf;
+
+/// The folder that a variable names, or the one that is checked in.
+fn folder(variable: &str, own: &str) -> PathBuf {
+    let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(own);
+    std::env::var_os(variable).map_or_else(own, PathBuf::from)
+}
+
+fn report(name: &str, (passed, failures): (usize, Vec<String>)) {
+    println!("{name}: {passed} passed, {} failed", failures.len());
+    assert!(failures.is_empty(), "{name}:\n{}", failures.join("\n"));
+    assert!(passed > 0, "{name}: there are no cases");
+}
+
+#[test]
+fn fuser_cases() {
+    report("fuser_cases", fuser_cases::run(&folder("OPFUSE_FUSER_CASES", "fuser_cases")));
+}
+
+#[test]
+fn keysets() {
+    report("keysets", keysets::run(&folder("OPFUSE_GOLDEN", "golden")));
+}
+
+#[test]
+fn dispatch_tables() {
+    report("dispatch_tables", dispatch_tables::run(&folder("OPFUSE_GOLDEN", "golden")));
+}

@@ -1,0 +1,247 @@
+//! How far the scalar functions are from the numbers they approximate, in units of the last place.
+//!
+//! 32-bit functions are compared with the 64-bit ones of the standard library (`erf`: with our own of 64 bits) on a
+//! stride through every bit pattern. 64-bit functions are compared with `data/math64.csv`: points computed in 160
+//! bits, each with the nearest double and what is left of the value in units of its last place. Run with
+//! `--nocapture` for the table.
+#![allow(clippy::print_stdout, reason = "the table is what one runs this test with --nocapture for")]
+
+use opfuse::ir::scalar::func::Func;
+use opfuse::ir::scalar::math;
+
+/// The largest errors that `math.rs` promises, in ulp of 32 and 64 bits.
+const BOUNDS: [(Func, f64, f64); 15] = [
+    (Func::Exp, 1.0, 1.0),
+    (Func::Exp2, 1.0, 1.0),
+    (Func::Expm1, 1.6, 1.8),
+    (Func::Log, 1.0, 1.25),
+    (Func::Log2, 1.25, 1.0),
+    (Func::Log10, 1.0, 1.0),
+    (Func::Log1p, 1.6, 1.5),
+    (Func::Tanh, 1.75, 2.0),
+    (Func::Sigmoid, 1.5, 1.5),
+    (Func::Erf, 1.75, 1.75),
+    (Func::Sin, 1.5, 1.5),
+    (Func::Cos, 1.5, 1.5),
+    (Func::Tan, 1.9, 1.9),
+    (Func::Pow, 1.0, 1.0),
+    (Func::Rsqrt, 1.5, 1.5),
+];
+
+/// The largest angle of 32 bits that is reduced.
+const TURN_HIGH: f64 = 1048576.0;
+
+/// The value in 64 bits that a function of 32 bits should round.
+fn reference(func: Func, args: &[f64]) -> f64 {
+    let x = args[0];
+    let turned = if x.abs() <= TURN_HIGH { x } else { f64::NAN };
+    match func {
+        Func::Exp => x.exp(),
+        Func::Exp2 => x.exp2(),
+        Func::Expm1 => x.exp_m1(),
+        Func::Log => x.ln(),
+        Func::Log2 => x.log2(),
+        Func::Log10 => x.log10(),
+        Func::Log1p => x.ln_1p(),
+        Func::Tanh => x.tanh(),
+        Func::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Func::Erf => math::erf64(x),
+        Func::Sin => turned.sin(),
+        Func::Cos => turned.cos(),
+        Func::Tan => turned.tan(),
+        Func::Pow => x.powf(args[1]),
+        Func::Rsqrt => 1.0 / x.sqrt(),
+    }
+}
+
+/// The distance of `got` from `want` in units of the last place that `want` has in 32 bits.
+fn ulps32(got: f32, want: f64) -> f64 {
+    if got.is_nan() || want.is_nan() {
+        return if got.is_nan() == want.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if f64::from(got) == want || (got.is_infinite() && got == want as f32) {
+        return if got.is_sign_negative() == want.is_sign_negative() { 0.0 } else { f64::INFINITY };
+    }
+    // Infinity stands where the next float would.
+    let got = if got.is_infinite() { 2_f64.powi(128).copysign(got.into()) } else { f64::from(got) };
+    let exponent = ((want.abs().to_bits() >> 52) as i32 - 1023).clamp(-126, 127);
+    (got - want).abs() / 2_f64.powi(exponent - 23)
+}
+
+/// The worst point seen.
+#[derive(Default)]
+struct Worst {
+    ulps: f64,
+    args: String,
+    n_points: usize,
+}
+
+impl Worst {
+    fn see(&mut self, ulps: f64, args: &impl std::fmt::Debug) {
+        self.n_points += 1;
+        // A NaN of an error must not pass for a small one.
+        if ulps > self.ulps || ulps.is_nan() {
+            (self.ulps, self.args) = (ulps, format!("{args:?}"));
+        }
+    }
+
+    fn check(&self, func: Func, width: u32, bound: f64) {
+        let Worst { ulps, args, n_points } = self;
+        println!("{:8} {width}  {ulps:.3} ulp of {bound:.2} at {args} ({n_points} points)", func.name());
+        assert!(*n_points > 100, "{} of {width} bits: only {n_points} points", func.name());
+        assert!(*ulps <= bound, "{} of {width} bits is {ulps} ulp off at {args}, more than {bound}", func.name());
+    }
+}
+
+/// A reproducible stream of bits (xorshift).
+struct Stream(u64);
+
+impl Stream {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number in `[0, 1)`.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / 2_f64.powi(53)
+    }
+}
+
+#[test]
+fn unary_32() {
+    // A prime, so that all low bits are seen as well as all exponents.
+    const STRIDE: usize = 9_973;
+    for (func, bound, _) in BOUNDS {
+        if func.arity() != 1 {
+            continue;
+        }
+        let mut worst = Worst::default();
+        let specials = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE, 1.0, -1.0, f32::MAX];
+        let patterns = (0..u32::MAX).step_by(STRIDE).map(f32::from_bits);
+        // The middle of the range, where functions are used.
+        let middle = (0..200_000).map(|i| (i - 100_000) as f32 * 1.234_567e-4);
+        for x in patterns.chain(middle).chain(specials) {
+            worst.see(ulps32(func.call32(&[x]), reference(func, &[x.into()])), &x);
+        }
+        worst.check(func, 32, bound);
+    }
+}
+
+#[test]
+fn pow_32() {
+    let (func, bound, _) = BOUNDS[13];
+    assert_eq!(func, Func::Pow);
+    let mut stream = Stream(0x9e37_79b9_7f4a_7c15);
+    let mut worst = Worst::default();
+    for i in 0..400_000 {
+        let bits = stream.next();
+        let any = f32::from_bits(bits as u32);
+        // Exponents that spread the result over the whole range and past its ends, for any base and for bases near 1.
+        let spread = |x: f32, unit: f64| ((unit * 290.0 - 155.0) / f64::from(x).log2()) as f32;
+        let near_1 = 1.0 + (stream.unit() as f32 - 0.5) * 2_f32.powi(-((bits >> 60) as i32));
+        let (x, y) = match i % 4 {
+            0 => (any, f32::from_bits((bits >> 32) as u32)),
+            1 => (any.abs(), spread(any.abs(), stream.unit())),
+            2 => (near_1, spread(near_1, stream.unit())),
+            _ => (any, ((bits >> 32) % 41) as f32 - 20.0),
+        };
+        worst.see(ulps32(func.call32(&[x, y]), reference(func, &[x.into(), y.into()])), &(x, y));
+    }
+    worst.check(func, 32, bound);
+}
+
+/// Every pair of numbers that C99 has a rule for, in both widths, against the standard library's `powf`.
+#[test]
+fn pow_special_cases() {
+    let huge = f64::from(f32::MAX);
+    let tiny = f64::from(f32::from_bits(1));
+    let sizes = [0.0, tiny, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 16_777_215.0, 16_777_216.0, huge, f64::INFINITY, f64::NAN];
+    let numbers: Vec<f64> = sizes.iter().flat_map(|&size| [size, -size]).collect();
+    for &x in &numbers {
+        for &y in &numbers {
+            let (want, got) = ((x as f32).powf(y as f32), math::pow32(x as f32, y as f32));
+            assert!(ulps32(got, f64::from(want)) <= 1.0, "pow32({x}, {y}) is {got}, not {want}");
+            let (want, got) = (x.powf(y), math::pow64(x, y));
+            let is_same = got.to_bits().abs_diff(want.to_bits()) <= 1 || (got.is_nan() && want.is_nan());
+            assert!(is_same, "pow64({x}, {y}) is {got}, not {want}");
+        }
+    }
+}
+
+#[test]
+fn points_64() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/math64.csv"))
+        .expect("the data lies beside the tests");
+    let mut worst: Vec<Worst> = BOUNDS.iter().map(|_| Worst::default()).collect();
+    let mut row = 0;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(func) = Func::from_name(line) {
+            row = BOUNDS.iter().position(|bound| bound.0 == func).expect("every function has a bound");
+            continue;
+        }
+        let mut fields = line.split(',');
+        let func = BOUNDS[row].0;
+        let mut bits = || {
+            let field = fields.next().expect("a line has all its fields");
+            u64::from_str_radix(field, 16).expect("numbers are hexadecimal bit patterns")
+        };
+        let args: Vec<f64> = (0..func.arity()).map(|_| f64::from_bits(bits())).collect();
+        let want = f64::from_bits(bits());
+        let rest: f64 = fields.next().expect("a line has all its fields").parse().expect("the rest is a decimal");
+        let got = func.call64(&args);
+        assert_eq!(got.is_sign_negative(), want.is_sign_negative(), "{}{args:?}: sign", func.name());
+        // Patterns of one sign are ordered like their numbers, one unit of the last place apart.
+        let steps = (got.to_bits() as i64 - want.to_bits() as i64) as f64;
+        let ulps = if got.is_nan() { f64::INFINITY } else { (steps - rest * want.signum()).abs() };
+        worst[row].see(ulps, &args);
+    }
+    for ((func, _, bound), worst) in BOUNDS.iter().zip(&worst) {
+        worst.check(*func, 64, *bound);
+    }
+}
+
+/// The ends of the ranges, which no tolerance excuses: values by their bits, in both widths.
+#[test]
+fn special_cases() {
+    const INF: f64 = f64::INFINITY;
+    const NAN: f64 = f64::NAN;
+    // x, then f(x); a NaN stands for any.
+    let cases: [(Func, &[(f64, f64)]); 14] = [
+        (Func::Exp, &[(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (1e4, INF), (-1e4, 0.0), (NAN, NAN)]),
+        (Func::Exp2, &[(0.0, 1.0), (3.0, 8.0), (-20.0, 9.5367431640625e-7), (INF, INF), (-INF, 0.0), (NAN, NAN)]),
+        (Func::Expm1, &[(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1.0), (1e4, INF), (1e-40, 1e-40), (NAN, NAN)]),
+        (Func::Log, &[(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (-INF, NAN), (NAN, NAN)]),
+        (Func::Log2, &[(0.0, -INF), (1.0, 0.0), (8.0, 3.0), (0.125, -3.0), (INF, INF), (-1.0, NAN), (NAN, NAN)]),
+        (Func::Log10, &[(0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (NAN, NAN)]),
+        (Func::Log1p, &[(0.0, 0.0), (-0.0, -0.0), (-1.0, -INF), (INF, INF), (-2.0, NAN), (1e-40, 1e-40), (NAN, NAN)]),
+        (Func::Tanh, &[(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (50.0, 1.0), (1e-40, 1e-40), (NAN, NAN)]),
+        (Func::Sigmoid, &[(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (1e4, 1.0), (-1e4, 0.0), (NAN, NAN)]),
+        (Func::Erf, &[(0.0, 0.0), (-0.0, -0.0), (INF, 1.0), (-INF, -1.0), (7.0, 1.0), (-7.0, -1.0), (NAN, NAN)]),
+        (Func::Sin, &[(0.0, 0.0), (-0.0, -0.0), (1e-40, 1e-40), (INF, NAN), (-INF, NAN), (1e20, NAN), (NAN, NAN)]),
+        (Func::Cos, &[(0.0, 1.0), (-0.0, 1.0), (1e-40, 1.0), (INF, NAN), (-INF, NAN), (1e20, NAN), (NAN, NAN)]),
+        (Func::Tan, &[(0.0, 0.0), (-0.0, -0.0), (1e-40, 1e-40), (INF, NAN), (-INF, NAN), (1e20, NAN), (NAN, NAN)]),
+        (Func::Rsqrt, &[(0.0, INF), (-0.0, -INF), (4.0, 0.5), (INF, 0.0), (-1.0, NAN), (NAN, NAN)]),
+    ];
+    for (func, cases) in cases {
+        for &(x, want) in cases {
+            let got = func.call64(&[x]);
+            let is_same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+            assert!(is_same, "{}64({x:e}) is {got:e}, not {want:e}", func.name());
+            let (got, want) = (func.call32(&[x as f32]), want as f32);
+            let is_same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+            assert!(is_same, "{}32({x:e}) is {got:e}, not {want:e}", func.name());
+        }
+    }
+}
+
+#[test]
+fn names_round_trip() {
+    for (func, row) in Func::ALL.into_iter().zip(BOUNDS) {
+        assert_eq!(Func::from_name(func.name()), Some(func));
+        assert_eq!(func, row.0, "the bounds follow the declaration");
+    }
+    assert_eq!(Func::from_name("sine"), None);
+}

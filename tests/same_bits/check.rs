@@ -1,0 +1,194 @@
+//! Is a graph the same compiled as node by node?
+//!
+//! The reference is eager: every node of the graph as it was written, run alone. Nothing of the pipeline but the ops
+//! themselves takes part in it.
+
+use super::build::Case;
+use opfuse::codegen::tier::Tier;
+use opfuse::codegen::{Faults, interp};
+use opfuse::compile::pipeline::{Built, build};
+use opfuse::device::{Device, Storage, pool};
+use opfuse::eager::{self, Argument, Array};
+use opfuse::fusion::Options;
+use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
+use opfuse::ir::{Graph, Layout, NodeId, NodeKind, Scalar, TensorType, verify};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// What is checked beside the tiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// The tiers alone.
+    Tiers,
+    /// Also the slow interpreter on every launched kernel.
+    Interpreter,
+}
+
+/// What is wrong with a case, if anything is.
+pub fn failure(case: &Case, effort: Effort) -> Option<String> {
+    catch_unwind(AssertUnwindSafe(|| check(case, effort).err())).unwrap_or_else(|payload| Some(message(&*payload)))
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("without a message"))
+}
+
+fn check(case: &Case, effort: Effort) -> Result<(), String> {
+    let text = case.graph.to_string();
+    let parsed: Graph = text.parse().map_err(|error| format!("the text does not parse: {error}"))?;
+    // Numbers that are NaN print without their payload, so the text is what is compared.
+    if parsed.to_string() != text {
+        return Err(format!("the text parses to another graph:\n{parsed}"));
+    }
+    passes(&case.graph)?;
+    let expected = reference(&case.graph, &case.inputs)?;
+    let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 4096);
+    for tier in [Some(Tier::Vm), Some(Tier::Cranelift), None] {
+        let name = tier.map_or("chosen", Tier::name);
+        let built = build(case.graph.clone(), &Options::default(), tier).map_err(|error| format!("{name}: {error}"))?;
+        let runs: &[usize] = if large { &[1, 2] } else { &[2] };
+        for &threads in runs {
+            let (graph, label) = (&case.graph, format!("tier {name}, {threads} threads"));
+            pool::with_threads(threads, || outputs(graph, &built, &case.inputs, &expected))
+                .map_err(|what| format!("{label}: {what}\n{}{}", built.graph, built.plan.text(&built.graph)))?;
+        }
+        if effort == Effort::Interpreter && tier == Some(Tier::Vm) {
+            interpreted(&built, &case.inputs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every pass leaves a graph that verifies.
+fn passes(graph: &Graph) -> Result<(), String> {
+    let sound = |name: &str, graph: Graph| match verify(&graph) {
+        Ok(()) => Ok(graph),
+        Err(error) => Err(format!("after {name}: {error}\n{graph}")),
+    };
+    let graph = sound("nothing", graph.clone())?;
+    let graph = sound("decompose", decompose(&graph).map_err(|error| error.to_string())?)?;
+    let graph = sound("eliminate_common", eliminate_common(&graph))?;
+    let graph = sound("fold_constants", fold_constants(&graph))?;
+    let graph = sound("simplify", simplify(&graph))?;
+    sound("eliminate_dead", eliminate_dead(&graph)).map(|_| ())
+}
+
+/// The value of every node, each run alone.
+pub fn reference(graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
+    let mut values: Vec<Array> = Vec::with_capacity(graph.len());
+    for (id, node) in graph.nodes() {
+        let value = match node.kind {
+            NodeKind::Input(position) => inputs[position as usize].clone(),
+            NodeKind::Number(number) => array_of(number),
+            NodeKind::Op(op) => {
+                let arguments: Vec<Argument<'_>> = node
+                    .args
+                    .iter()
+                    .map(|arg| Argument { array: &values[arg.index()], number: graph[*arg].ty.number })
+                    .collect();
+                eager::run(op, &arguments, &node.attrs).map_err(|error| format!("eager {id}: {error}"))?
+            }
+        };
+        let ty = TensorType { number: node.ty.number, ..value.ty() };
+        if ty != node.ty {
+            return Err(format!("eager {id} has type {ty}, inferred is {}", node.ty));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// A number as a 0-dim array.
+fn array_of(number: Scalar) -> Array {
+    let dtype = number.dtype();
+    let bits = number.to_lit(dtype).bits;
+    let storage = Storage::copy_of(Device::CPU, &bits.to_le_bytes()[..dtype.size()]).expect("memory is there");
+    Array::from_storage(Arc::new(storage), dtype, Layout::contiguous(&[])).expect("the storage was made for it")
+}
+
+fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {
+    let inputs: Vec<&Array> = inputs.iter().collect();
+    let got = built.executable.run(&inputs).map_err(|error| error.to_string())?;
+    if got.len() != graph.outputs().len() {
+        return Err(format!("{} outputs instead of {}", got.len(), graph.outputs().len()));
+    }
+    for (position, (got, id)) in got.iter().zip(graph.outputs()).enumerate() {
+        same(got, &expected[id.index()]).map_err(|what| format!("output {position}, {id}: {what}"))?;
+    }
+    Ok(())
+}
+
+/// One type, strides included, and the same bits in every element.
+pub fn same(got: &Array, expected: &Array) -> Result<(), String> {
+    if got.ty() != expected.ty() {
+        return Err(format!("type {} instead of {}", got.ty(), expected.ty()));
+    }
+    let mut elements = elements(got).zip(elements(expected)).enumerate();
+    match elements.find(|(_, (got, expected))| got != expected) {
+        None => Ok(()),
+        Some((at, (bits, other))) => {
+            let shown = |bits: u64| {
+                let lit = interp::load(&bits.to_le_bytes(), 0, got.dtype);
+                format!("{lit} ({bits:#x})")
+            };
+            Err(format!("element {at} is {} instead of {}", shown(bits), shown(other)))
+        }
+    }
+}
+
+/// The bits of every element in row-major order.
+pub fn elements(array: &Array) -> impl Iterator<Item = u64> + '_ {
+    let (layout, size) = (&array.layout, array.dtype.size());
+    let bytes = array.storage.bytes();
+    (0..layout.numel()).map(move |mut index| {
+        let mut at = layout.offset;
+        for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
+            at += index % size * stride;
+            index /= size;
+        }
+        let mut raw = [0; 8];
+        raw[..size].copy_from_slice(&bytes[at * size..(at + 1) * size]);
+        u64::from_le_bytes(raw)
+    })
+}
+
+/// Every launched kernel by the interpreter, from the values that eager has for what it reads.
+fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
+    let values = reference(&built.graph, inputs).map_err(|what| format!("the planned graph: {what}"))?;
+    let mut made: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
+    for launch in built.executable.launches() {
+        let lowered = &launch.lowered;
+        let operands: Vec<&[u8]> =
+            lowered.operands.iter().map(|node| node.map_or(&[][..], |node| from(&values[node.index()]))).collect();
+        let mut buffers: Vec<Vec<u8>> = Vec::new();
+        for &node in &lowered.outputs {
+            let ty = &built.graph[node].ty;
+            let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
+            // A concatenation is written part by part.
+            buffers.push(made.remove(&node).unwrap_or_else(|| vec![0xa5; layout.extent() * ty.dtype.size()]));
+        }
+        let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+        interp::run(&lowered.kernel, &lowered.geometry, &operands, &mut slices, &Faults::new());
+        made.extend(lowered.outputs.iter().copied().zip(buffers));
+    }
+    for (node, bytes) in made {
+        let value = &values[node.index()];
+        let storage = Storage::copy_of(Device::CPU, &bytes).map_err(|error| error.to_string())?;
+        let layout = Layout { offset: 0, ..value.layout.clone() };
+        let got = Array::from_storage(Arc::new(storage), value.dtype, layout).map_err(|error| error.to_string())?;
+        same(&got, value).map_err(|what| {
+            let kernels: Vec<String> =
+                built.executable.launches().map(|launch| launch.lowered.kernel.to_string()).collect();
+            format!("interpreter, {node}: {what}\n{}{}", built.graph, kernels.concat())
+        })?;
+    }
+    Ok(())
+}
+
+/// The bytes from an array's first element on.
+fn from(array: &Array) -> &[u8] {
+    array.storage.bytes().get(array.layout.offset * array.dtype.size()..).unwrap_or(&[])
+}

@@ -1,0 +1,96 @@
+//! The promise of the same bits: random graphs, compiled on every tier, against their ops run one by one.
+//!
+//! A failure prints the seed, the graph as text after shrinking, its plan, and the first element that differs.
+//! `OPFUSE_SEED=n` replays the seed; `OPFUSE_FUZZ=n` runs so many random graphs.
+
+mod build;
+mod check;
+mod generate;
+mod random;
+mod shrink;
+mod values;
+mod views;
+mod workload;
+
+use build::Case;
+use check::{Effort, failure};
+use opfuse::ir::Op;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Failures that are reported; the rest is counted.
+const REPORTED: usize = 3;
+/// Random graphs in a default run.
+const GRAPHS: usize = 20_000;
+const WORKLOADS: usize = 400;
+
+#[test]
+fn random_graphs_have_eagers_bits() {
+    let count = variable("OPFUSE_FUZZ").unwrap_or(if cfg!(debug_assertions) { GRAPHS / 20 } else { GRAPHS });
+    let ops = all(count, generate::small);
+    let missing: Vec<&str> = Op::ALL.iter().filter(|op| !ops.contains(op)).map(|op| op.name()).collect();
+    assert!(missing.is_empty() || count < 2000, "no graph had {missing:?}");
+}
+
+#[test]
+fn workloads_have_eagers_bits() {
+    all(if cfg!(debug_assertions) { WORKLOADS / 20 } else { WORKLOADS }, workload::workload);
+}
+
+fn variable(name: &str) -> Option<usize> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
+}
+
+/// Checks the graphs of seeds below `count`, or of the one asked for; tells which ops they had.
+fn all(count: usize, make: fn(u64) -> Case) -> BTreeSet<Op> {
+    let seeds = variable("OPFUSE_SEED").map_or(0..count, |seed| seed..seed + 1);
+    let (next, failed, ops) = (AtomicUsize::new(seeds.start), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut seen = BTreeSet::new();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        break;
+                    }
+                    let case = make(seed as u64);
+                    seen.extend(case.graph.nodes().filter_map(|(_, node)| node.op()));
+                    let effort = effort(seed, &case);
+                    if let Some(what) = failure(&case, effort) {
+                        failed.lock().expect("no thread panics while it holds the list").push((seed, what));
+                    }
+                }
+                ops.lock().expect("no thread panics while it holds the set").extend(seen);
+            });
+        }
+    });
+    let mut failed = failed.into_inner().expect("no thread panicked");
+    failed.sort();
+    let reports: Vec<String> =
+        failed.iter().take(REPORTED).map(|(seed, what)| report(*seed, &make(*seed as u64), what)).collect();
+    assert!(
+        failed.is_empty(),
+        "{} of {} graphs failed\n{}\nseeds: {:?}",
+        failed.len(),
+        seeds.len(),
+        reports.join("\n"),
+        failed.iter().map(|(seed, _)| seed).take(50).collect::<Vec<_>>()
+    );
+    ops.into_inner().expect("no thread panicked")
+}
+
+/// The interpreter is slow: it sees a fifth of the small graphs.
+fn effort(seed: usize, case: &Case) -> Effort {
+    let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 3000);
+    if large || !seed.is_multiple_of(5) { Effort::Tiers } else { Effort::Interpreter }
+}
+
+fn report(seed: usize, case: &Case, what: &str) -> String {
+    let effort = effort(seed, case);
+    let small = shrink::shrink(case, &|case| failure(case, effort).is_some());
+    let why = failure(&small, effort).unwrap_or_default();
+    format!("seed {seed}: {}\nshrunk:\n{}{why}", what.lines().next().unwrap_or_default(), small.graph)
+}
