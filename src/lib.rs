@@ -11,6 +11,6 @@ pub mod fusion;
 pub mod ir;
 
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
-pub use dispatch::Tensor;
+pub use dispatch::{Element, Tensor, cat, embedding, stack};
 pub use error::{Error, Reason, Result};
 pub use ir::{DType, Scalar};

@@ -1,4 +1,4 @@
-//! The methods, operators, factories and text of tensors, against values computed by hand.
+//! The methods, operators and factories of tensors, against values computed by hand.
 
 use half::{bf16, f16};
 use opfuse::dispatch::{Dispatcher, Element, Value, cat, embedding, stack};
@@ -465,11 +465,11 @@ fn elements_by_index() {
     check(x.gather(0, &tensor(&[2i64, 0, 1, 1], &[2, 2])), &[2, 2], &[4f32, 1., 2., 3.]);
     check(x.gather(1, &tensor(&[1i64, 0, 0], &[3, 1])), &[3, 1], &[1f32, 2., 4.]);
     check(embedding(&x, &tensor(&[1i32, 1, 0, 2], &[2, 2])), &[2, 2, 2], &[2f32, 3., 2., 3., 0., 1., 4., 5.]);
-    check_error(x.index_select(0, &tensor(&[3i64], &[1])), &["index_select"]);
+    check_error(x.index_select(0, &tensor(&[3i64], &[1])), &["index", "out of range", "[0, 2]", "got 3"]);
     check_error(x.index_select(2, &index), &["index_select", "out of range"]);
     check_error(x.index_select(0, &counting(&[1])), &["index_select", "f32"]);
     check_error(x.gather(0, &index), &["gather", "[3]"]);
-    check_error(embedding(&x, &tensor(&[9i64], &[1])), &["embedding"]);
+    check_error(embedding(&x, &tensor(&[9i64], &[1])), &["index", "out of range", "got 9"]);
     check_error(embedding(&counting(&[3]), &index), &["embedding", "2-d"]);
 }
 
@@ -565,36 +565,6 @@ fn meta_tensors_have_shapes() {
     assert_eq!(product.sizes(), [8, 2, 5]);
     assert_eq!(meta(&[1 << 40]).exp().expect("no memory is needed").numel(), 1 << 40);
     check_error(meta(&[2]).add(counting(&[3])), &["add"]);
-}
-
-#[test]
-fn text() {
-    let shows = |found: &Tensor, expected: &str| assert_eq!(found.to_string(), expected);
-    shows(&tensor(&[1f32, 2.5, -3.], &[3]), "[ 1.   2.5 -3. ]");
-    shows(&counting(&[2, 2]), "[[0. 1.]\n [2. 3.]]");
-    shows(&counting(&[2, 1, 2]), "[[[0. 1.]]\n\n [[2. 3.]]]");
-    shows(&counting(&[2, 2]).t().expect("a matrix"), "[[0. 2.]\n [1. 3.]]");
-    shows(&tensor(&[1i64, -20, 300], &[3]), "[  1 -20 300]");
-    shows(&tensor(&[true, false], &[2]), "[ true false]");
-    shows(&tensor(&[0.1f32, 1. / 3.], &[2]), "[0.1        0.33333334]");
-    shows(&tensor(&[f16::from_f32(0.1)], &[1]), "[0.1]");
-    shows(&tensor(&[1e-5f32, 1.5], &[2]), "[1.0e-05 1.5e+00]");
-    shows(&tensor(&[1e10f64], &[1]), "[1.e+10]");
-    shows(&tensor(&[1f32, f32::NAN, f32::NEG_INFINITY], &[3]), "[  1.  nan -inf]");
-    shows(&tensor(&[7i32], &[]), "7");
-    shows(&tensor(&[0.5f64], &[]), "0.5");
-    shows(&counting(&[0]), "[]");
-    shows(&counting(&[2, 0]), "[[]\n []]");
-    shows(&Tensor::arange(0, 1001, 1).expect("legal"), "[   0    1    2 ...  998  999 1000]");
-    let matrix = Tensor::arange(0, 2000, 1).and_then(|x| x.view([1000, 2])).expect("legal").to_string();
-    assert!(matrix.starts_with("[[   0    1]\n [   2    3]\n [   4    5]\n ...\n [1994 1995]\n"), "{matrix}");
-    let wrapped = Tensor::arange(0, 100, 1).expect("legal").to_string();
-    assert!(wrapped.lines().count() > 1 && wrapped.lines().all(|line| line.len() <= 75), "{wrapped}");
-    let meta = Tensor::meta(&TensorType::contiguous(DType::F32, &[2, 3])).expect("no memory is needed");
-    shows(&meta, "f32[2,3] on meta");
-    assert_eq!(format!("{meta:?}"), "f32[2,3] on meta");
-    assert_eq!(format!("{:?}", counting(&[2, 2])), "f32[2,2] on cpu: [0.0, 1.0, 2.0, 3.0]");
-    assert_eq!(format!("{:?}", tensor(&[1u8; 9], &[9])), "u8[9] on cpu: [1, 1, 1, 1, 1, 1, 1, 1, …]");
 }
 
 #[test]

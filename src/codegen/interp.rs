@@ -143,7 +143,9 @@ pub fn store(bytes: &mut [u8], at: usize, dtype: DType, value: Lit) {
     let bits = match dtype {
         DType::F16 => narrow_f16(value.as_f32()) as u64,
         DType::BF16 => narrow_bf16(value.as_f32()) as u64,
-        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => value.bits,
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => {
+            value.bits
+        }
     };
     bytes[at..at + dtype.size()].copy_from_slice(&bits.to_le_bytes()[..dtype.size()]);
 }

@@ -48,9 +48,12 @@ pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
     let kernel = without_dead(&without_idle_canons(kernel));
     debug_assert_eq!(kernel.verify(), Ok(()));
     let n_rows = region.rows.len();
-    let mut accesses: Vec<Access> = region.loads.iter().map(|load| access(graph, load, n_rows)).collect();
+    let mut accesses: Vec<Access> =
+        region.loads.iter().map(|load| access(load, unit_of_load(graph, load), n_rows)).collect();
     accesses.extend(extra);
-    let outputs = region.outputs.iter().map(|(_, walk)| access(graph, walk, n_rows)).collect();
+    // A range that is an output of its own group is stored like any value.
+    let stored = |walk: &Walk| access(walk, graph[walk.node].ty.dtype.size(), n_rows);
+    let outputs = region.outputs.iter().map(|(_, walk)| stored(walk)).collect();
     let mut operands: Vec<Option<NodeId>> =
         region.loads.iter().map(|load| (!is_range(graph, load.node)).then_some(load.node)).collect();
     operands.resize(accesses.len(), None);
@@ -71,8 +74,12 @@ fn operand(graph: &Graph, load: &Walk) -> Operand {
     }
 }
 
-fn access(graph: &Graph, walk: &Walk, n_rows: usize) -> Access {
-    let unit = if is_range(graph, walk.node) { 1 } else { graph[walk.node].ty.dtype.size() };
+/// Bytes between neighbours of a loaded value; a range is not in memory and counts elements.
+fn unit_of_load(graph: &Graph, load: &Walk) -> usize {
+    if is_range(graph, load.node) { 1 } else { graph[load.node].ty.dtype.size() }
+}
+
+fn access(walk: &Walk, unit: usize, n_rows: usize) -> Access {
     let scaled = |strides: &[usize]| -> LoopStrides { strides.iter().map(|&stride| stride * unit).collect() };
     Access {
         rows: scaled(&walk.strides[..n_rows]),

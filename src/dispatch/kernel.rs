@@ -9,8 +9,12 @@ use super::keyset::KeySet;
 use super::operator::Operator;
 use super::schema::{AliasAnalysis, OperatorName, Parameter, Schema, Type};
 use super::signature::{ArgKind, Returns, Signature, wrong_argument};
-use super::value::Stack;
+use super::register::unpack;
+use super::tensor::Tensor;
+use super::value::{Stack, Value};
 use crate::error::{Error, Result};
+use crate::ir::{Attrs, Op};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +27,11 @@ pub struct Kernel {
     name: String,
     body: Body,
     typed: Option<Typed>,
+    row: Option<RowFn>,
 }
+
+/// A kernel of a row of the op table: tensors and other arguments apart, as [`super::register::call`] takes them.
+pub(super) type RowFn = fn(Op, &[&Tensor], &Attrs) -> Result<Tensor>;
 
 enum Body {
     /// Never set: an error to call.
@@ -48,7 +56,7 @@ impl Kernel {
     /// A kernel from a boxed function.
     pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
         let name = std::any::type_name_of_val(&function).to_string();
-        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None }
+        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None }
     }
 
     /// A kernel from a Rust function over argument types; a leading [`KeySet`] receives the keys of the call.
@@ -56,19 +64,38 @@ impl Kernel {
         function.into_kernel()
     }
 
+    /// A kernel of a row of the op table. A call from a method reaches it without values on a stack.
+    pub(super) fn of_row(op: Op, function: RowFn) -> Kernel {
+        let boxed = move |_: &Operator, _: KeySet, stack: &mut Stack| {
+            let (tensors, attrs) = unpack(op, stack)?;
+            let tensors: SmallVec<[&Tensor; 4]> = tensors.iter().collect();
+            let result = function(op, &tensors, &attrs)?;
+            stack.clear();
+            stack.push(Value::Tensor(result));
+            Ok(())
+        };
+        Kernel { row: Some(function), ..Kernel::boxed(boxed) }
+    }
+
+    /// The row function, if it is a kernel of a row.
+    #[inline]
+    pub(super) fn row(&self) -> Option<RowFn> {
+        self.row
+    }
+
     /// The kernel that makes calls skip its key.
     pub fn fallthrough() -> Kernel {
-        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None }
+        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None, row: None }
     }
 
     /// The kernel that was never set.
     pub fn invalid() -> Kernel {
-        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None }
+        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None }
     }
 
     /// The kernel of an `AutogradOther` slot claimed twice.
     pub(super) fn ambiguous() -> Kernel {
-        Kernel { name: "ambiguous_autogradother_kernel".into(), body: Body::Ambiguous, typed: None }
+        Kernel { name: "ambiguous_autogradother_kernel".into(), body: Body::Ambiguous, typed: None, row: None }
     }
 
     /// The same kernel under the name that dumps show.
@@ -237,6 +264,7 @@ macro_rules! function_kernels {
                         arguments: vec![$($A::ty()),*],
                         returns: Ret::types(),
                     }),
+                    row: None,
                 }
             }
         }

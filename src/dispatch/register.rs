@@ -3,18 +3,21 @@
 //! Done once per process, at the first call. The keys that have no behaviour of their own yet let calls fall
 //! through; the Tracer is one boxed fallback for all operators.
 
+use super::composites;
 use super::dispatcher::Dispatcher;
 use super::kernel::Kernel;
 use super::key::DispatchKey;
 use super::keys;
+use super::keyset::KeySet;
 use super::library::Library;
 use super::operator::Operator;
-use super::schema::{Schema, Type};
+use super::schema::{OperatorName, Schema, Type};
 use super::tensor::Tensor;
 use super::value::{MemoryFormat, Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Attrs, Op};
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// Keys that every call falls through for want of behaviour.
@@ -32,16 +35,31 @@ const PASSED: &[DispatchKey] = &[
 
 struct Operators {
     by_op: Vec<Operator>,
+    by_name: HashMap<OperatorName, Op>,
     _libraries: Vec<Library>,
+}
+
+fn operators() -> Result<&'static Operators> {
+    static OPERATORS: OnceLock<Result<Operators>> = OnceLock::new();
+    OPERATORS.get_or_init(register).as_ref().map_err(Error::clone)
+}
+
+/// Registers the op table now rather than at the first call, so that its operators can be looked up by name.
+///
+/// # Errors
+/// If somebody else has registered operators of the same names.
+pub fn load() -> Result<()> {
+    operators().map(|_| ())
 }
 
 /// The operator of an op.
 pub fn operator(op: Op) -> Result<&'static Operator> {
-    static OPERATORS: OnceLock<Result<Operators>> = OnceLock::new();
-    match OPERATORS.get_or_init(register) {
-        Ok(operators) => Ok(&operators.by_op[op as usize]),
-        Err(error) => Err(error.clone()),
-    }
+    operators().map(|operators| &operators.by_op[op as usize])
+}
+
+/// The op that an operator was made from.
+pub fn op_of(operator: &Operator) -> Option<Op> {
+    operators().ok()?.by_name.get(operator.name()).copied()
 }
 
 fn register() -> Result<Operators> {
@@ -62,29 +80,34 @@ fn register() -> Result<Operators> {
         let schema: Schema = op.schema().parse()?;
         let name = format!("aten::{}", schema.name);
         definitions.def(&op.schema())?;
-        cpu.impl_(&name, Kernel::boxed(move |_, _, stack| keys::cpu::kernel(op, stack)).named("cpu"))?;
-        meta.impl_(&name, Kernel::boxed(move |_, _, stack| keys::meta::kernel(op, stack)).named("meta"))?;
+        cpu.impl_(&name, Kernel::of_row(op, keys::cpu::kernel).named("cpu"))?;
+        meta.impl_(&name, Kernel::of_row(op, keys::meta::kernel).named("meta"))?;
         if !schema.arguments.iter().any(|argument| argument.ty.holds_tensors()) {
             // A factory has no tensor to take a backend from.
-            let kernel = Kernel::boxed(move |_, _, stack| keys::cpu::kernel(op, stack)).named("factory");
+            let kernel = Kernel::of_row(op, keys::cpu::kernel).named("factory");
             undefined.impl_for(&name, DispatchKey::CompositeExplicitAutograd, kernel)?;
         }
         by_op.push(Dispatcher::global().lookup(&name)?);
     }
     fallbacks.extend([tracer, definitions, cpu, meta, undefined]);
-    Ok(Operators { by_op, _libraries: fallbacks })
-}
-
-/// The op that an operator was made from.
-pub fn op_of(operator: &Operator) -> Option<Op> {
-    let name = operator.name();
-    let matches = |op: &&Op| self::operator(**op).is_ok_and(|known| known.name() == name);
-    Op::ALL.iter().find(matches).copied()
+    composites::register(&mut fallbacks)?;
+    let by_name = Op::ALL.iter().zip(&by_op).map(|(&op, operator)| (operator.name().clone(), op)).collect();
+    Ok(Operators { by_op, by_name, _libraries: fallbacks })
 }
 
 /// Calls an op: tensors in schema order, absent optional ones left out, and the other arguments in schema order.
+///
+/// A kernel of a row is reached directly; any other (a trace, a user's kernel) through values on a stack.
 pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let operator = operator(op)?;
+    let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
+    match operator.kernel(keys).and_then(Kernel::row) {
+        Some(kernel) => kernel(op, tensors, &Attrs::from(attrs)),
+        None => call_boxed(op, operator, tensors, attrs),
+    }
+}
+
+fn call_boxed(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
     let mut stack = Stack::new();
     let (mut tensors, mut attrs) = (tensors.iter(), attrs.iter());

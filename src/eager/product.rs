@@ -30,7 +30,7 @@ struct Shape {
 ///
 /// # Errors
 /// Out of memory. Shapes were checked by the op's inference.
-pub fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
+pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     let mut out = Array::new(Device::CPU, ty)?;
     let shape = shape(a, b);
     match ty.dtype {

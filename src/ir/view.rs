@@ -1,7 +1,7 @@
 //! Layouts of the view ops: from the layout of the input and the op's arguments to that of the result.
 
 use super::attr::Attr;
-use super::shape::{Layout, Sizes, infer_sizes, normalize_dim, normalize_dims};
+use super::shape::{Layout, Sizes, checked_numel, infer_sizes, normalize_dim, normalize_dims};
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
 
@@ -67,6 +67,7 @@ pub fn expand(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
             }
         });
     }
+    checked_numel("expand", &sizes, 1)?;
     input.expand("expand", &sizes)
 }
 

@@ -11,7 +11,8 @@ pub fn small(seed: u64) -> Case {
     for _ in 0..1 + builder.random.below(4) {
         add_input(&mut builder);
     }
-    let wanted = 3 + builder.random.below(if builder.random.percent(20) { 23 } else { 8 });
+    let most = if builder.random.percent(20) { 23 } else { 8 };
+    let wanted = 3 + builder.random.below(most);
     let (mut added, mut attempts) = (0, 0);
     while added < wanted && attempts < 200 {
         let op = choose_op(&mut builder);

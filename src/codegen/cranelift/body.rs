@@ -180,7 +180,7 @@ impl<'f> Body<'_, '_, 'f> {
             }
             next
         });
-        self.emit().from_lanes(values, Ty::I64)
+        self.emit().join_lanes(values, Ty::I64)
     }
 
     fn partial(&mut self, fold: &FoldState, values: &[Option<Val>]) -> Partial {

@@ -31,7 +31,7 @@ impl Code {
     /// Makes position-independent `bytes` without relocations executable.
     pub(super) fn new(isa: &OwnedTargetIsa, signature: &Signature, bytes: &[u8], align: u64) -> Result<Code, Reason> {
         let mut module = JITModule::new(JITBuilder::with_isa(isa.clone(), default_libcall_names()));
-        let mut load = || -> Result<*const u8, ModuleError> {
+        let mut load = || -> Result<*const u8, Box<ModuleError>> {
             let id = module.declare_anonymous_function(signature)?;
             module.define_function_bytes(id, align, bytes, &[])?;
             module.finalize_definitions()?;

@@ -14,7 +14,7 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use std::cell::RefCell;
+use std::cell::Cell;
 
 /// Machine code for `kernel` with operands and outputs that move as `classes` says.
 pub(super) fn compile(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape), Reason> {
@@ -28,9 +28,6 @@ pub(super) fn compile(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape
             return Err(Reason::TierCannot("this machine lacks an instruction that the kernel needs".into()));
         }
         let (bytes, align) = (compiled.code_buffer(), compiled.buffer.alignment as u64);
-        if let Ok(f) = std::env::var("DUMPBIN") {
-            std::fs::write(f, bytes).unwrap();
-        }
         let code = Code::new(isa, &context.func.signature, bytes, align)?;
         let shape = Shape {
             has_folds: kernel.has_folds(),
@@ -53,9 +50,9 @@ fn with_function<R>(
     classes: &[Class],
     then: impl FnOnce(&OwnedTargetIsa, &mut Context, &Plan) -> Result<R, Reason>,
 ) -> Result<R, Reason> {
+    // Taken out while in use, so that a panic leaves no half-written function behind.
     thread_local! {
-        static CONTEXT: RefCell<(Context, FunctionBuilderContext)> =
-            RefCell::new((Context::new(), FunctionBuilderContext::new()));
+        static CONTEXT: Cell<Option<Box<(Context, FunctionBuilderContext)>>> = const { Cell::new(None) };
     }
     if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
         return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
@@ -64,14 +61,16 @@ fn with_function<R>(
     let flat = Flat::new(kernel, classes);
     let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
     let plan = Plan::new(&flat, once);
-    CONTEXT.with_borrow_mut(|(context, builder)| {
-        context.clear();
-        context.func.signature = signature(isa);
-        let mut b = FunctionBuilder::new(&mut context.func, builder);
-        Writer::write(kernel, classes, &flat, &plan, &mut b, isa.default_call_conv());
-        b.finalize(isa.frontend_config());
-        then(isa, context, &plan)
-    })
+    let mut contexts = CONTEXT.take().unwrap_or_else(|| Box::new((Context::new(), FunctionBuilderContext::new())));
+    let (context, builder) = &mut *contexts;
+    context.clear();
+    context.func.signature = signature(isa);
+    let mut b = FunctionBuilder::new(&mut context.func, builder);
+    Writer::write(kernel, classes, &flat, &plan, &mut b, isa.default_call_conv());
+    b.finalize(isa.frontend_config());
+    let result = then(isa, context, &plan);
+    CONTEXT.set(Some(contexts));
+    result
 }
 
 fn signature(isa: &OwnedTargetIsa) -> Signature {

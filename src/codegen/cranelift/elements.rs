@@ -38,7 +38,7 @@ impl<'f> Emit<'_, 'f> {
             (Form::Vector, Step::Bytes(stride)) => {
                 let addresses = self.lane_addresses(address, stride);
                 let lanes = addresses.map(|address| self.load_raw(dtype, address, offset));
-                self.from_lanes(lanes, raw_type(dtype))
+                self.join_lanes(lanes, raw_type(dtype))
             }
         };
         match dtype {

@@ -16,6 +16,8 @@ fn build() -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
     let wanted = [
+        // The writer merges equal nodes and keeps what does not change out of loops by itself; with "speed" the code ran
+        // no faster and took 1.3 to 1.8 times as long to compile.
         ("opt_level", "none"),
         ("regalloc_algorithm", "backtracking"),
         ("enable_verifier", verifier),

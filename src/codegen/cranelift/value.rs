@@ -255,12 +255,12 @@ impl<'a, 'f> Emit<'a, 'f> {
     }
 
     /// A vector value from its lanes.
-    pub(super) fn from_lanes(&mut self, lanes: [Value; LANES], ty: Ty) -> Val {
+    pub(super) fn join_lanes(&mut self, lanes: [Value; LANES], ty: Ty) -> Val {
         let part = self.part(ty);
         match ty {
             Ty::Bool => {
                 let ints = lanes.map(|lane| self.lane_mask(lane, |_, ones| ones));
-                self.from_lanes(ints, Ty::I32)
+                self.join_lanes(ints, Ty::I32)
             }
             Ty::I32 | Ty::F32 => {
                 let first = self.b.ins().splat(part, lanes[0]);
@@ -289,6 +289,6 @@ impl<'a, 'f> Emit<'a, 'f> {
             let operands: Vec<Val> = args.iter().map(|&(arg, ty)| Val::One(self.lane(arg, ty, lane))).collect();
             lanes.push(scalar(&mut self.with_form(Form::Scalar), &operands).one());
         }
-        self.from_lanes([lanes[0], lanes[1], lanes[2], lanes[3]], ty)
+        self.join_lanes([lanes[0], lanes[1], lanes[2], lanes[3]], ty)
     }
 }

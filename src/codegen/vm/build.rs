@@ -150,7 +150,8 @@ impl Builder<'_> {
     /// The values that a pass needs, found from its folds, stores, and what later passes want kept.
     fn needs(&mut self, pass: usize) -> Needs {
         let nodes = self.nodes;
-        let is_here = |&(_, node): &(usize, &super::nodes::Node)| matches!(node.what, What::Fold(_)) && node.pass == pass + 1;
+        let is_here =
+            |&(_, node): &(usize, &super::nodes::Node)| matches!(node.what, What::Fold(_)) && node.pass == pass + 1;
         let fold_nodes: SmallVec<[usize; 4]> = nodes.nodes.iter().enumerate().filter(is_here).map(|(i, _)| i).collect();
         let is_stored = |output: &usize| {
             let value = &nodes.nodes[nodes.stores[*output].value];
@@ -213,7 +214,11 @@ impl Builder<'_> {
         let mut last: Vec<usize> = (0..needs.values.len()).collect();
         for (at, &(reg, origin)) in needs.values.iter().enumerate() {
             if origin == Origin::Computed {
-                nodes.nodes[reg].args.iter().filter_map(|&arg| position(arg)).for_each(|arg| last[arg] = last[arg].max(at));
+                nodes.nodes[reg]
+                    .args
+                    .iter()
+                    .filter_map(|&arg| position(arg))
+                    .for_each(|arg| last[arg] = last[arg].max(at));
             }
         }
         let end = needs.values.len();
@@ -229,7 +234,8 @@ impl Builder<'_> {
         for at in 0..=end {
             let mut direct = None;
             if let Some(&(reg, origin)) = needs.values.get(at) {
-                let here = needs.outputs.iter().zip(&store_at).filter(|&(_, &store)| store == at).map(|(&output, _)| output);
+                let here =
+                    needs.outputs.iter().zip(&store_at).filter(|&(_, &store)| store == at).map(|(&output, _)| output);
                 direct = here.into_iter().find(|&output| origin == Origin::Computed && self.is_direct(reg, output));
                 self.value(pass_index, reg, origin, direct, &mut pass.tile);
             }
@@ -238,7 +244,8 @@ impl Builder<'_> {
                     self.store(output, &mut pass.tile);
                 }
             }
-            for ((&fold, args), _) in needs.folds.iter().zip(&fold_args).zip(&fold_at).filter(|&(_, &fold)| fold == at) {
+            for ((&fold, args), _) in needs.folds.iter().zip(&fold_args).zip(&fold_at).filter(|&(_, &fold)| fold == at)
+            {
                 let value = self.of(args[0]);
                 let index = args.get(1).map_or(value, |&arg| self.of(arg));
                 pass.tile.push(Step::Fold { fold: fold as u16, value, index });
@@ -371,9 +378,7 @@ impl Nodes<'_> {
         let node = &self.nodes[index];
         match node.what {
             What::Load(slot) => self.is_in_place(slot, node.level),
-            What::Gather(slot) => {
-                self.is_in_place(slot, node.level) && self.nodes[node.args[0]].shape == Shape::Splat
-            }
+            What::Gather(slot) => self.is_in_place(slot, node.level) && self.nodes[node.args[0]].shape == Shape::Splat,
             What::Lit(_) | What::Prim(..) | What::Func(_) | What::Fold(_) | What::Fused => false,
         }
     }

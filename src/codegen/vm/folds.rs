@@ -39,6 +39,8 @@ pub(super) struct FoldRoutines {
     pub(super) feed: unsafe fn(&Feed),
     /// Combines one value per lane into one partial result per lane.
     pub(super) into: unsafe fn(&Feed),
+    /// The result of [`FOLD_LANES`] partial results.
+    pub(super) finish: unsafe fn(acc: *const u8, acc_index: *const i64) -> FoldValue,
 }
 
 /// The routines of a fold over values of type `ty`.
@@ -47,37 +49,57 @@ pub(super) fn routines(isa: Isa, combine: Combine, ty: Ty) -> FoldRoutines {
     impl Visitor for Pick {
         type Out = FoldRoutines;
         fn value<F: FoldOp + 'static>(self) -> FoldRoutines {
-            FoldRoutines { init: init::<F>, feed: level::pick_feed::<F>(self.0), into: level::pick_into::<F>(self.0) }
+            FoldRoutines {
+                init: init::<F>,
+                feed: level::pick_feed::<F>(self.0),
+                into: level::pick_into::<F>(self.0),
+                finish: finish::<F>,
+            }
         }
         fn index<F: IndexFold + 'static>(self) -> FoldRoutines {
             FoldRoutines {
                 init: init_index::<F>,
                 feed: level::pick_feed_index::<F>(self.0),
                 into: level::pick_into_index::<F>(self.0),
+                finish: finish_index::<F>,
             }
         }
     }
     fold::visit(combine, ty, Pick(isa))
 }
 
-/// The result of [`FOLD_LANES`] partial results.
-///
 /// # Safety
-/// `acc` points to that many values of type `ty`, and for an index fold `acc_index` to as many indices.
-pub(super) unsafe fn finish(combine: Combine, ty: Ty, acc: *const u8, acc_index: *const i64) -> FoldValue {
-    let has_index = matches!(combine, Combine::ArgMax | Combine::ArgMin);
-    let partial: [FoldValue; FOLD_LANES] = std::array::from_fn(|lane| {
-        // SAFETY: the caller vouches for the partial results.
-        unsafe {
-            let bits = match ty {
-                Ty::Bool => acc.add(lane).read() as u64,
-                Ty::I32 | Ty::F32 => acc.cast::<u32>().add(lane).read() as u64,
-                Ty::I64 | Ty::F64 => acc.cast::<u64>().add(lane).read(),
-            };
-            FoldValue { bits, index: if has_index { acc_index.add(lane).read() } else { 0 } }
+/// `acc` points to [`FOLD_LANES`] values.
+unsafe fn finish<F: FoldOp>(acc: *const u8, _acc_index: *const i64) -> FoldValue {
+    // SAFETY: see above.
+    let mut partial = unsafe { acc.cast::<[F::Value; FOLD_LANES]>().read() };
+    let mut half = FOLD_LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            partial[lane] = F::combine(partial[lane], partial[lane + half]);
         }
-    });
-    fold::tree(combine, ty, partial)
+        half /= 2;
+    }
+    FoldValue { bits: partial[0].to_bits64(), index: 0 }
+}
+
+/// # Safety
+/// `acc` and `acc_index` point to [`FOLD_LANES`] values and indices.
+unsafe fn finish_index<F: IndexFold>(acc: *const u8, acc_index: *const i64) -> FoldValue {
+    // SAFETY: see above.
+    let (mut partial, mut index) =
+        unsafe { (acc.cast::<[F::Value; FOLD_LANES]>().read(), acc_index.cast::<[i64; FOLD_LANES]>().read()) };
+    let mut half = FOLD_LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            let other = lane + half;
+            if F::wins(partial[other], index[other], partial[lane], index[lane]) {
+                (partial[lane], index[lane]) = (partial[other], index[other]);
+            }
+        }
+        half /= 2;
+    }
+    FoldValue { bits: partial[0].to_bits64(), index: index[0] }
 }
 
 /// # Safety

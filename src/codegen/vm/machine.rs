@@ -6,7 +6,6 @@
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
-use super::folds;
 use super::moves::Gather;
 use super::plan::{Home, Line, Pass, Plan, RowRead, Shape, Step};
 use super::routine::{BLOCK, Call, Place};
@@ -73,9 +72,8 @@ impl<'a> Machine<'a> {
         let tiles = line(plan.block_bytes);
         let partials = tiles + line(plan.tile_bytes * self.tile);
         let fold_bytes = |size: usize| line(levels * FOLD_LANES * width * size);
-        let of_fold = |fold: &super::plan::Fold| {
-            (fold_bytes(fold.ty.size()), if fold.has_index() { fold_bytes(8) } else { 0 })
-        };
+        let of_fold =
+            |fold: &super::plan::Fold| (fold_bytes(fold.ty.size()), if fold.has_index() { fold_bytes(8) } else { 0 });
         let buffers = partials + plan.folds.iter().map(|fold| of_fold(fold).0 + of_fold(fold).1).sum::<usize>();
         let of_buffer = |&size: &usize| line((n_inner * width + BLOCK) * size);
         let scratch = &mut *self.scratch;
@@ -154,7 +152,8 @@ impl<'a> Machine<'a> {
                 for &index in &pass.folds {
                     let fold = &self.plan.folds[index];
                     let blocks = &self.scratch.blocks[index];
-                    let value = if let [one] = blocks[..] { one } else { fold::sequence(fold.combine, fold.ty, blocks) };
+                    let value =
+                        if let [one] = blocks[..] { one } else { fold::sequence(fold.combine, fold.ty, blocks) };
                     // SAFETY: the results of folds have blocks of their own.
                     unsafe { self.set_result(index, value) };
                 }
@@ -265,6 +264,9 @@ impl<'a> Machine<'a> {
                 }
                 if has_folds && (element.is_multiple_of(FOLD_BLOCK) || element == elements.end) {
                     self.finish_block(pass);
+                    if element < elements.end {
+                        self.start_folds(pass, 1);
+                    }
                 }
             }
         }
@@ -275,10 +277,9 @@ impl<'a> Machine<'a> {
         for &index in &pass.folds {
             let (fold, partials) = (&self.plan.folds[index], self.scratch.partials[index]);
             // SAFETY: the fold has this many partial results in scratch memory.
-            let value = unsafe { folds::finish(fold.combine, fold.ty, partials.acc, partials.index) };
+            let value = unsafe { (fold.routines.finish)(partials.acc, partials.index) };
             self.scratch.blocks[index].push(value);
         }
-        self.start_folds(pass, 1);
     }
 
     /// Sets all partial results of a pass's folds, `width` lanes each, to the identity.

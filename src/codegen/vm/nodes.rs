@@ -111,7 +111,11 @@ impl<'k> Nodes<'k> {
                 What::Func(_) => 16,
             };
             let args: usize = node.args.iter().map(|&arg| costs[arg]).sum();
-            costs.push(if node.level == Level::Row || node.shape == Shape::Splat { 0 } else { (own + args).min(1 << 20) });
+            costs.push(if node.level == Level::Row || node.shape == Shape::Splat {
+                0
+            } else {
+                (own + args).min(1 << 20)
+            });
         }
         costs
     }
@@ -128,12 +132,35 @@ impl<'k> Nodes<'k> {
         if is_tile { Shape::Tile } else { Shape::Splat }
     }
 
-    /// Fuses a `Canon` into the prim before it and a rounding into the store behind it, where nobody else looks.
+    /// `select(a != a, a, max(a, b))` as operands of one step: what a maximum or minimum of floats is made of.
+    fn nan_stays(&self, index: usize, uses: &[usize]) -> Option<(Prim, [usize; 3])> {
+        let node = &self.nodes[index];
+        let (&[mask, a, picked], What::Prim(Prim::Select, Finish::Raw)) = (&node.args[..], node.what) else {
+            return None;
+        };
+        let (is_nan, extreme) = (&self.nodes[mask], &self.nodes[picked]);
+        let What::Prim(prim @ (Prim::Max | Prim::Min), Finish::Raw) = extreme.what else { return None };
+        let fits = is_nan.what == What::Prim(Prim::Ne, Finish::Raw)
+            && is_nan.args[..] == [a, a]
+            && extreme.args[0] == a
+            && extreme.ty.is_float()
+            && (uses[mask], uses[picked]) == (1, 1);
+        fits.then_some((prim, [mask, a, picked]))
+    }
+
+    /// Fuses neighbours where nobody else looks at the value between them: a NaN check and a maximum, a prim and a
+    /// `Canon`, a rounding and a store.
     fn fuse(&mut self) {
         let mut uses = vec![0; self.nodes.len()];
         self.nodes.iter().flat_map(|node| &node.args).for_each(|&arg| uses[arg] += 1);
         self.stores.iter().for_each(|store| uses[store.value] += 1);
         for index in 0..self.nodes.len() {
+            if let Some((prim, [mask, a, picked])) = self.nan_stays(index, &uses) {
+                let b = self.nodes[picked].args[1];
+                (self.nodes[mask].what, self.nodes[picked].what) = (What::Fused, What::Fused);
+                self.nodes[index].what = What::Prim(prim, Finish::NanStays);
+                self.nodes[index].args = [a, b].into_iter().collect();
+            }
             let What::Prim(Prim::Canon, Finish::Raw) = self.nodes[index].what else { continue };
             let arg = self.nodes[index].args[0];
             match self.nodes[arg].what {

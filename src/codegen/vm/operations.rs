@@ -2,6 +2,8 @@
 //!
 //! Each is the native form of the same entry in [`crate::ir::scalar::eval`]. A bool is a byte of 0 or 1.
 
+#![allow(unsafe_code, reason = "only the unchecked conversion to integers becomes vector instructions")]
+
 use super::routine::{Binary, Ternary, Unary};
 use crate::codegen::fold::Element;
 use crate::ir::scalar::half_bits::{narrow_bf16, narrow_f16, round_bf16, round_f16, widen_bf16, widen_f16};
@@ -118,7 +120,7 @@ macro_rules! floats {
 floats! { f32 f64 }
 
 /// NaN without sign and payload.
-pub(super) trait Canonical: Element + Float {
+pub(super) trait Canonical: Element + Float<Mask = bool> {
     fn canonical(self) -> Self;
 }
 
@@ -161,8 +163,33 @@ conversions! {
     u8 => u8 i32 i64 f32 f64;
     i32 => i32 i64 f32 f64;
     i64 => i32 i64 f32 f64;
-    f32 => i32 i64 f32 f64;
-    f64 => i32 i64 f32 f64;
+    f32 => f32 f64;
+    f64 => f32 f64;
+}
+
+macro_rules! saturating {
+    ($($from:ident => $to:ident;)*) => {$(
+        impl To<$to> for $from {
+            /// What `as` does, written so that it becomes vector instructions.
+            #[inline(always)]
+            fn to(self) -> $to {
+                // The bounds are powers of two, so they are exact; a NaN is in no range.
+                let (low, high) = ($to::MIN as $from, -($to::MIN as $from));
+                let is_inside = (self >= low) & (self < high);
+                // SAFETY: the truncated value is in the integer's range.
+                let inside: $to = unsafe { if is_inside { self } else { 0.0 }.to_int_unchecked() };
+                let outside = if self >= high { $to::MAX } else { 0 };
+                let outside = if self < low { $to::MIN } else { outside };
+                if is_inside { inside } else { outside }
+            }
+        }
+    )*};
+}
+saturating! {
+    f32 => i32;
+    f32 => i64;
+    f64 => i32;
+    f64 => i64;
 }
 
 macro_rules! truths {
@@ -268,6 +295,8 @@ binary! {
     Div<Canonical> |a, b| -> T { Float::div(a, b) }
     Max<Element> |a, b| -> T { if a > b { a } else { b } }
     Min<Element> |a, b| -> T { if a < b { a } else { b } }
+    NanMax<Canonical> |a, b| -> T { if (a > b) | Float::ne(a, a) { a } else { b } }
+    NanMin<Canonical> |a, b| -> T { if (a < b) | Float::ne(a, a) { a } else { b } }
     Lt<Element> |a, b| -> u8 { (a < b) as u8 }
     Le<Element> |a, b| -> u8 { (a <= b) as u8 }
     Eq<Element> |a, b| -> u8 { (a == b) as u8 }

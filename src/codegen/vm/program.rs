@@ -23,6 +23,11 @@ const BUFFER_LIMIT: usize = 32 << 20;
 /// Most lanes of a tile.
 const MAX_TILE: usize = 2048;
 
+/// Rows and lanes of the patches that strided memory is walked in: so few lines that they stay in the caches, even
+/// when they fall into few of their sets, until all rows that share them are done.
+const CROSS_ROWS: usize = 32;
+const CROSS_COLUMNS: usize = 128;
+
 /// A kernel compiled for this tier. Immutable; the same for all shapes of its classes.
 #[derive(Debug)]
 pub struct Program {
@@ -33,6 +38,8 @@ pub struct Program {
     /// Without, if that is another plan.
     lean: Option<Plan>,
     splits: bool,
+    /// Whether a row walks across the lines of some memory, which the next rows then need as well.
+    crosses: bool,
 }
 
 // SAFETY: a plan is plain numbers and function pointers; nothing in it changes or points to data.
@@ -59,7 +66,8 @@ impl Program {
         let n_sweeps = kept.passes.iter().filter(|pass| !pass.tile.is_empty()).count();
         let splits = lanes == Lanes::Inner && kernel.has_folds() && has_row_outputs && n_sweeps == 1;
         let splits = splits && !kept.passes[0].folds.is_empty();
-        Ok(Program { lanes, n_outputs: kernel.outputs.len(), kept, lean, splits })
+        let crosses = classes.contains(&Class::Strided);
+        Ok(Program { lanes, n_outputs: kernel.outputs.len(), kept, lean, splits, crosses })
     }
 
     /// Whether the blocks of one row may be folded apart: [`Program::fold_blocks`], then [`Program::finish_row`].
@@ -100,10 +108,17 @@ impl Program {
         match self.lanes {
             Lanes::Inner => {
                 let elements = if plan.folds.is_empty() { part.lanes.clone() } else { 0..geometry.n_inner() };
-                for row in part.outer.clone() {
-                    machine.set_row(row, 0);
-                    // SAFETY: the caller's promise; the row is part of the part.
-                    unsafe { machine.run_row(1, elements.clone()) };
+                let (rows, columns) = if self.crosses && plan.folds.is_empty() {
+                    (CROSS_ROWS, CROSS_COLUMNS)
+                } else {
+                    (usize::MAX, usize::MAX)
+                };
+                for (rows, columns) in patches(part.outer.clone(), elements, rows, columns) {
+                    for row in rows {
+                        machine.set_row(row, 0);
+                        // SAFETY: the caller's promise; the row is part of the part.
+                        unsafe { machine.run_row(1, columns.clone()) };
+                    }
                 }
             }
             Lanes::Rows => {
@@ -188,4 +203,21 @@ impl Program {
         let tile = 1 << tile.clamp(BLOCK, MAX_TILE).ilog2();
         (plan, lanes.clamp(1, tile).next_multiple_of(BLOCK))
     }
+}
+
+/// Cuts rows and columns into patches of at most that many rows and columns; the patches of the same rows follow each
+/// other.
+fn patches(
+    rows: Range<usize>,
+    columns: Range<usize>,
+    n_rows: usize,
+    n_columns: usize,
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let cut = |range: Range<usize>, size: usize| {
+        let end = range.end;
+        // An empty range is one empty piece: a fold over nothing has a value.
+        let starts = range.clone().step_by(size).chain(range.is_empty().then_some(range.start));
+        starts.map(move |start| start..end.min(start.saturating_add(size)))
+    };
+    cut(rows, n_rows).flat_map(move |rows| cut(columns.clone(), n_columns).map(move |columns| (rows.clone(), columns)))
 }

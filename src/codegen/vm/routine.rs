@@ -200,7 +200,9 @@ macro_rules! pick {
             #[cfg(target_arch = "x86_64")]
             $crate::codegen::vm::isa::Isa::Avx512 => $home::avx512::$map::<$op> as _,
             #[cfg(not(target_arch = "x86_64"))]
-            $crate::codegen::vm::isa::Isa::Avx2 | $crate::codegen::vm::isa::Isa::Avx512 => $home::baseline::$map::<$op> as _,
+            $crate::codegen::vm::isa::Isa::Avx2 | $crate::codegen::vm::isa::Isa::Avx512 => {
+                $home::baseline::$map::<$op> as _
+            }
         }
     };
 }

@@ -5,13 +5,15 @@ use super::operations as op;
 use super::routine::{Binary, Routine, Ternary, Unary, map1, map2, map3};
 use crate::ir::scalar::{Func, Prim, Ty};
 
-/// An operation that may be followed by a `Canon`.
+/// What is fused behind a prim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finish {
-    /// As it is.
+    /// Nothing.
     Raw,
-    /// Made canonical at once.
+    /// A `Canon`.
     Canon,
+    /// Behind `Max` and `Min` of floats: the first operand where that is a NaN.
+    NanStays,
 }
 
 /// Whether there is a routine for this prim with a `Canon` behind it.
@@ -42,8 +44,11 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
             }
         };
     }
-    if finish == Finish::Canon {
-        return canoned(isa, prim, ty);
+    match finish {
+        Finish::Raw => {}
+        Finish::Canon => return canoned(isa, prim, ty),
+        Finish::NanStays if prim == Prim::Max => return typed!(map2, NanMax: floats),
+        Finish::NanStays => return typed!(map2, NanMin: floats),
     }
     match prim {
         Prim::Add => typed!(map2, Add: numbers),

@@ -2,16 +2,13 @@
 
 use crate::device::DeviceKind;
 use crate::dispatch::Tensor;
-use crate::dispatch::register::unpack;
-use crate::dispatch::value::{Stack, Value};
 use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
-use crate::ir::Op;
+use crate::ir::{Attrs, Op};
 use smallvec::SmallVec;
 
 /// The CPU kernel of every op of the table.
-pub fn kernel(op: Op, stack: &mut Stack) -> Result<()> {
-    let (tensors, attrs) = unpack(op, stack)?;
+pub fn kernel(op: Op, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
     if let Some(tensor) = tensors.iter().find(|tensor| tensor.device().kind != DeviceKind::Cpu) {
         return Err(Error::Device {
             op: op.name().into(),
@@ -21,8 +18,5 @@ pub fn kernel(op: Op, stack: &mut Stack) -> Result<()> {
     }
     let arguments: SmallVec<[Argument<'_>; 4]> =
         tensors.iter().map(|tensor| Argument { array: tensor.array(), number: tensor.as_number().is_some() }).collect();
-    let result = eager::run(op, &arguments, &attrs)?;
-    stack.clear();
-    stack.push(Value::Tensor(Tensor::from_array(result)));
-    Ok(())
+    eager::run(op, &arguments, attrs).map(Tensor::from_array)
 }

@@ -3,6 +3,8 @@
 use crate::error::Result;
 use crate::ir::graph::{Graph, NodeId, SideTable};
 use crate::ir::op::Meaning;
+use crate::ir::{Attr, DType, Op};
+use smallvec::smallvec;
 
 /// A graph without composite ops that computes the same.
 ///
@@ -21,13 +23,25 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
                 debug_assert_eq!(out[id].ty.dtype, node.ty.dtype, "{:?} decomposes into another dtype", node.op());
                 id
             }
+            Some(Meaning::Concat) => {
+                let args = converted(&mut out, args, node.ty.dtype)?;
+                out.copy(node, &args)
+            }
             Some(
                 Meaning::Body(..) | Meaning::Fold(_) | Meaning::View(_) | Meaning::Product | Meaning::Gather(_)
-                | Meaning::Concat | Meaning::Fill | Meaning::Range,
+                | Meaning::Fill | Meaning::Range,
             )
             | None => out.copy(node, &args),
         });
     }
     out.set_outputs(graph.outputs().iter().map(|&id| moved[id]).collect());
     Ok(out)
+}
+
+/// The operands in the dtype of the result: a concatenation moves bytes and converts nothing.
+fn converted(graph: &mut Graph, args: Vec<NodeId>, dtype: DType) -> Result<Vec<NodeId>> {
+    let convert = |arg: NodeId| {
+        if graph[arg].ty.dtype == dtype { Ok(arg) } else { graph.add(Op::ToCopy, &[arg], smallvec![Attr::DType(dtype)]) }
+    };
+    args.into_iter().map(convert).collect()
 }

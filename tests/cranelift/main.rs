@@ -1,0 +1,322 @@
+//! The Cranelift tier against the interpreter, by bits, on seeded random kernels; its memory and its threads.
+//!
+//! `OPFUSE_SEED=n` runs one random case alone and `OPFUSE_CASES=n` another number of them.
+
+#![allow(unsafe_code, reason = "a program is run on buffers made here")]
+
+mod case;
+mod random;
+
+use case::{Builder, Random, place};
+use opfuse::codegen::FOLD_BLOCK;
+use opfuse::codegen::cranelift::Program;
+use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
+use opfuse::codegen::kernel::{Kernel, Kind, Level, Operand, Source};
+use opfuse::codegen::launch::{Faults, Part, Pointers};
+use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+use opfuse::ir::{Combine, DType};
+use random::random_case;
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+#[test]
+fn random_kernels_have_the_bits_of_the_interpreter() {
+    let seeds = match setting("OPFUSE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..setting("OPFUSE_CASES").unwrap_or(600),
+    };
+    for seed in seeds {
+        let case = random_case(seed);
+        case.check(&case.compile(), &format!("seed {seed}"), seed as usize);
+    }
+}
+
+/// One full load per type, in the order given, contiguous.
+fn loads(b: &mut Builder, tys: &[Ty]) -> Vec<Reg> {
+    tys.iter().map(|ty| b.load(ty.dtype(), Source::Memory, Level::Full)).collect()
+}
+
+#[test]
+fn every_prim_of_every_type() {
+    let mut n_kernels = 0;
+    for prim in Prim::all() {
+        for ty in Ty::ALL {
+            let mut tys = vec![ty; prim.arity()];
+            if prim == Prim::Select {
+                tys[0] = Ty::Bool;
+            }
+            if prim.result(&tys).is_none() {
+                continue;
+            }
+            n_kernels += 1;
+            let mut b = Builder::default();
+            let args = loads(&mut b, &tys);
+            let value = b.prim(prim, &args);
+            b.output(b.ty(value).dtype(), value);
+            for (seed, n) in [(1, 67), (2, 1000), (3, 9)] {
+                let case = place(&mut Random::new(seed), b.kernel.clone(), &[2], &[n]);
+                case.check(&case.compile(), &format!("{} of {ty}", prim.name()), 1);
+            }
+        }
+    }
+    assert!(n_kernels > 90, "{n_kernels}");
+}
+
+#[test]
+fn every_func_of_both_widths() {
+    for func in Func::ALL {
+        for ty in [Ty::F32, Ty::F64] {
+            let mut b = Builder::default();
+            let args = loads(&mut b, &vec![ty; func.arity()]);
+            let value = b.func(func, &args);
+            b.output(ty.dtype(), value);
+            let case = place(&mut Random::new(7), b.kernel, &[3], &[501]);
+            case.check(&case.compile(), &format!("{} of {ty}", func.name()), 1);
+        }
+    }
+}
+
+#[test]
+fn every_dtype_is_read_and_written() {
+    for from in DType::ALL {
+        for to in DType::ALL {
+            let mut b = Builder::default();
+            let x = b.load(from, Source::Memory, Level::Full);
+            let x = if b.ty(x) == to.compute() { x } else { b.prim(Prim::Convert(to.compute()), &[x]) };
+            b.output(to, x);
+            for seed in 0..12 {
+                let case = place(&mut Random::new(seed), b.kernel.clone(), &[2], &[150]);
+                case.check(&case.compile(), &format!("{from} to {to}, seed {seed}"), 1);
+            }
+        }
+    }
+}
+
+fn folded(combine: Combine, dtype: DType) -> Kernel {
+    let mut b = Builder::default();
+    let x = b.load(dtype, Source::Memory, Level::Full);
+    let value = if matches!(combine, Combine::ArgMax | Combine::ArgMin) {
+        let index = b.load(DType::I64, Source::Iota, Level::Full);
+        b.fold(combine, &[x, index])
+    } else {
+        b.fold(combine, &[x])
+    };
+    b.output(b.ty(value).dtype(), value);
+    b.kernel
+}
+
+fn fold_cases() -> Vec<(Combine, DType)> {
+    let numbers = [Combine::Sum, Combine::Prod, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin];
+    let dtypes = [DType::F32, DType::F64, DType::I32, DType::I64, DType::F16, DType::U8];
+    let pairs = numbers.into_iter().flat_map(|combine| dtypes.into_iter().map(move |dtype| (combine, dtype)));
+    pairs.chain([(Combine::Any, DType::Bool), (Combine::All, DType::Bool)]).collect()
+}
+
+#[test]
+fn folds_of_every_short_length() {
+    for (combine, dtype) in fold_cases() {
+        let kernel = folded(combine, dtype);
+        for n in 0..=70 {
+            let case = place(&mut Random::new(n as u64), kernel.clone(), &[3], &[n]);
+            case.check(&case.compile(), &format!("{combine:?} of {n} {dtype}"), 1);
+        }
+    }
+}
+
+#[test]
+fn the_zero_and_the_nan_that_a_fold_keeps() {
+    for combine in [Combine::Max, Combine::Min] {
+        let mut kernel = folded(combine, DType::F32);
+        // Without the canonical NaN in front of the output, the fold's own bits are seen.
+        let fold = kernel.insts.iter().position(|inst| matches!(inst.kind, Kind::Fold(_))).expect("a fold");
+        kernel.outputs[0].value = Reg(fold as u32);
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let n = 1 + random.below(100);
+            let mut case = place(&mut random, kernel.clone(), &[2], &[n]);
+            let with_nan = random.below(2) == 0;
+            for bytes in case.inputs[0].chunks_exact_mut(4) {
+                let nan = 0x7fc0_0000 | (random.next() as u32 & 0x803f_ffff);
+                let bits = if with_nan && random.below(3) == 0 { nan } else { (random.next() as u32) & 0x8000_0000 };
+                bytes.copy_from_slice(&bits.to_le_bytes());
+            }
+            case.check(&case.compile(), &format!("{combine:?} of zeros, seed {seed}"), 1);
+        }
+    }
+}
+
+#[test]
+fn folds_of_several_blocks() {
+    for (combine, dtype) in fold_cases() {
+        for n in [FOLD_BLOCK - 1, FOLD_BLOCK, FOLD_BLOCK + 1, 3 * FOLD_BLOCK + 37] {
+            let case = place(&mut Random::new(n as u64), folded(combine, dtype), &[2], &[n]);
+            case.check(&case.compile(), &format!("{combine:?} of {n} {dtype}"), 1);
+        }
+    }
+    let n = 34 * FOLD_BLOCK + 5;
+    let case = place(&mut Random::new(1), folded(Combine::Sum, DType::F32), &[], &[n]);
+    case.check(&case.compile(), "a sum of more blocks than lanes", 0);
+}
+
+/// `(x - mean) / sqrt(var + eps)` and the softmax of it: five passes, one with a dear value that a later one reads.
+fn normalized() -> Kernel {
+    let mut b = Builder::default();
+    let x = b.load(DType::F32, Source::Memory, Level::Full);
+    let sum = b.fold(Combine::Sum, &[x]);
+    let scale = b.lit(Lit::f32(1.0 / 1024.0));
+    let mean = b.prim(Prim::Mul, &[sum, scale]);
+    let centered = b.prim(Prim::Sub, &[x, mean]);
+    let square = b.prim(Prim::Mul, &[centered, centered]);
+    let variance = b.fold(Combine::Sum, &[square]);
+    let eps = b.lit(Lit::f32(1e-5));
+    let variance = b.prim(Prim::Add, &[variance, eps]);
+    let scale = b.func(Func::Rsqrt, &[variance]);
+    let normal = b.prim(Prim::Mul, &[centered, scale]);
+    let max = b.fold(Combine::Max, &[normal]);
+    let shifted = b.prim(Prim::Sub, &[normal, max]);
+    let e = b.func(Func::Exp, &[shifted]);
+    let total = b.fold(Combine::Sum, &[e]);
+    let soft = b.prim(Prim::Div, &[e, total]);
+    b.output(DType::F32, normal);
+    b.output(DType::F32, soft);
+    b.output(DType::F32, variance);
+    b.kernel
+}
+
+#[test]
+fn several_passes() {
+    for n in (0..=70).chain([1024, FOLD_BLOCK + 100]) {
+        let case = place(&mut Random::new(n as u64), normalized(), &[2, 2], &[n]);
+        case.check(&case.compile(), &format!("rows of {n}"), 1);
+        let case = place(&mut Random::new(n as u64), normalized(), &[2], &[3, n]);
+        case.check(&case.compile(), &format!("rows of 3 x {n}"), 1);
+    }
+}
+
+#[test]
+fn loops_are_rotated() {
+    let text =
+        Program::emit_text(&normalized(), &[Class::Contiguous, Class::Contiguous, Class::Contiguous, Class::Uniform])
+            .expect("the kernel is expressible");
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let name = line.strip_prefix("block").filter(|_| line.ends_with(':'));
+        if let Some(name) = name {
+            let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
+            blocks.push((digits.parse().expect("a block number"), String::new()));
+        } else if let Some((_, body)) = blocks.last_mut() {
+            body.push_str(line);
+            body.push('\n');
+        }
+    }
+    let mut n_loops = 0;
+    for (at, (_, body)) in blocks.iter().enumerate() {
+        let end = body.trim_end().lines().last().expect("a block has a terminator");
+        let back = blocks[..=at].iter().any(|(number, _)| {
+            end.contains(&format!("block{number}("))
+                || end.contains(&format!("block{number},"))
+                || end.ends_with(&format!("block{number}"))
+        });
+        if back {
+            n_loops += 1;
+            assert!(end.starts_with("brif"), "a loop is closed by a jump to a test on top: {end}\n{text}");
+        }
+        // What a row computes once is outside the loops over its elements: those are blocks that lead to themselves.
+        if end.contains(&format!("block{}(", blocks[at].0)) {
+            assert!(!body.contains("sqrt"), "the row's square root is inside a loop\n{text}");
+        }
+    }
+    // The row loop; per fold one over blocks, two of vectors and a tail, or one of vectors where it is dear.
+    assert!(n_loops >= 1 + 4 * 3 + 2, "{n_loops} loops\n{text}");
+    assert!(text.contains("sqrt"));
+}
+
+#[test]
+fn what_cannot_be_expressed_is_declined() {
+    let kernel = folded(Combine::Sum, DType::F32);
+    assert!(Program::compile(&kernel, Lanes::Rows, &[Class::Contiguous, Class::Uniform]).is_err());
+    let mut b = Builder::default();
+    let at = b.load(DType::I64, Source::Memory, Level::Full);
+    b.kernel.operands.push(Operand { dtype: DType::F32, source: Source::Memory });
+    let value = b.push(Kind::Gather(1), &[at], Ty::F32, Level::Full);
+    b.output(DType::F32, value);
+    let reason = Program::compile(&b.kernel, Lanes::Inner, &[Class::Contiguous; 3]).expect_err("gathers are declined");
+    assert!(reason.to_string().contains("gather"), "{reason}");
+}
+
+#[test]
+fn an_output_may_replace_an_operand() {
+    let mut b = Builder::default();
+    let args = loads(&mut b, &[Ty::F32, Ty::F32]);
+    let sum = b.prim(Prim::Add, &args);
+    let value = b.prim(Prim::Mul, &[sum, args[0]]);
+    b.output(DType::F32, value);
+    let access = || Access { rows: [].into_iter().collect(), inner: [4].into_iter().collect(), base: 0, gather: None };
+    for n in 0..70usize {
+        let geometry = Geometry {
+            rows: [].into_iter().collect(),
+            inner: [n].into_iter().collect(),
+            operands: vec![access(), access()],
+            outputs: vec![access()],
+            lanes: Lanes::Inner,
+        };
+        let program = Program::compile(&b.kernel, Lanes::Inner, &[Class::Contiguous; 3]).expect("it is expressible");
+        let mut x: Vec<f32> = (0..n).map(|i| i as f32 - 3.0).collect();
+        let y: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();
+        let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| (x + y) * x).collect();
+        let target = x.as_mut_ptr();
+        let pointers =
+            Pointers { operands: &[target.cast_const().cast(), y.as_ptr().cast()], outputs: &[target.cast()] };
+        // SAFETY: `x` and `y` have `n` elements; the output coincides with the first operand element for element.
+        unsafe { program.run(&geometry, pointers, &Part { outer: 0..1, lanes: 0..n }, &Faults::new()) };
+        assert_eq!(x, expected);
+    }
+}
+
+/// Mappings of this process that hold code made at run time.
+#[cfg(target_os = "linux")]
+fn code_mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("linux lists a process's mappings");
+    let own = |line: &&str| line.contains("r-x") && line.split_whitespace().count() == 5;
+    maps.lines().filter(own).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn dropped_programs_give_their_memory_back() {
+    let case = place(&mut Random::new(3), folded(Combine::Sum, DType::F32), &[2], &[50]);
+    let kept: Vec<Program> = (0..300).map(|_| case.compile()).collect();
+    let with_kept = code_mappings();
+    drop(kept);
+    let before = code_mappings();
+    assert!(with_kept > before, "programs that live hold mappings: {with_kept}, without them {before}");
+    for round in 0..1000 {
+        let program = case.compile();
+        if round % 100 == 0 {
+            case.check(&program, "a fresh program", 1);
+        }
+    }
+    let after = code_mappings();
+    // Other tests run at the same time and hold a few.
+    assert!(after < before + 50, "mappings grew from {before} to {after}");
+}
+
+#[test]
+fn threads_compile_and_run_at_the_same_time() {
+    let shared = random_case(17);
+    let program = shared.compile();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (shared, program) = (&shared, &program);
+            scope.spawn(move || {
+                for seed in 0..40 {
+                    shared.check(program, "a shared program", seed);
+                    let case = random_case(1000 + thread * 40 + seed as u64);
+                    case.check(&case.compile(), &format!("seed {}", 1000 + thread * 40 + seed as u64), seed);
+                }
+            });
+        }
+    });
+}
