@@ -126,8 +126,8 @@ fn rows(workload: &Workload, request: &Request) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &threads in &request.threads {
         rows.push(pool::with_threads(threads, || -> Result<Row> {
-            let same_bits = same_bits(&expected, &function.call(&inputs[..])?)?
-                && same_bits(&expected, &(workload.run)(&inputs)?)?;
+            let same_bits =
+                same_bits(&expected, &function.call(&inputs[..])?)? && same_bits(&expected, &(workload.run)(&inputs)?)?;
             let mut eager = || drop((workload.run)(&inputs).expect("it ran before"));
             let mut compiled = || drop(function.call(&inputs[..]).expect("it ran before"));
             let [eager, compiled] = in_turns(request.effort, [&mut eager, &mut compiled]);

@@ -225,7 +225,9 @@ impl fmt::Display for Reason {
             Reason::TwoAnchors => f.write_str("two reductions or matrix products cannot share this loop"),
             Reason::MovesElements => f.write_str("the consumer moves elements of a value that is not finished yet"),
             Reason::PrologueOfAnchor => f.write_str("nothing is fused into an operand of a matrix product"),
-            Reason::EpilogueOfAnchor => f.write_str("the matrix product is a library call; its epilogue is one pass of its own"),
+            Reason::EpilogueOfAnchor => {
+                f.write_str("the matrix product is a library call; its epilogue is one pass of its own")
+            }
             Reason::DifferentRows => f.write_str("the two do not run over the same rows"),
             Reason::ReshapeOfComputed => f.write_str("a reshape of a computed value regroups its dimensions"),
             Reason::GroupTooLarge => f.write_str("the group would exceed the node limit"),

@@ -1,0 +1,232 @@
+//! Graphs, plans and kernels as text; what the parser refuses; and a case for every algebraic rule.
+
+use expect_test::{Expect, expect};
+use opfuse::codegen::tier::Tier;
+use opfuse::compile::pipeline::{Built, build};
+use opfuse::fusion::Options;
+use opfuse::ir::Graph;
+use opfuse::ir::passes::RULES;
+
+fn built(text: &str) -> Built {
+    let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    build(graph, &Options::default(), Some(Tier::Vm)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The planned graph, its plan and its kernels.
+fn check(text: &str, expected: Expect) {
+    let built = built(text);
+    let kernels: String = built.executable.launches().map(|launch| launch.lowered.kernel.to_string()).collect();
+    expected.assert_eq(&format!("{}{}{kernels}", built.graph, built.plan.text(&built.graph)));
+}
+
+#[test]
+fn softmax() {
+    check(
+        "graph {
+           n0 = input: f32[4,8]
+           n1 = _softmax(n0; -1, false): f32[4,8]
+           return n1
+         }",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn layer_norm() {
+    check(
+        "graph {
+           n0 = input: f32[4,8]
+           n1 = input: f32[8]
+           n2 = input: f32[8]
+           n3 = layer_norm(n0, n1, n2; [8], true, true, 1e-5, true): f32[4,8]
+           return n3
+         }",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn bias_and_gelu() {
+    check(
+        "graph {
+           n0 = input: f16[4,8]
+           n1 = input: f16[8]
+           n2 = add(n0, n1; 1): f16[4,8]
+           n3 = gelu(n2; \"none\"): f16[4,8]
+           return n3
+         }",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn a_chain_of_transposes() {
+    check(
+        "graph {
+           n0 = input: f32[4,8]
+           n1 = transpose(n0; 0, 1): f32[8,4:1,8]
+           n2 = exp(n1): f32[8,4:1,8]
+           n3 = transpose(n2; 0, 1): f32[4,8]
+           n4 = clone(n3; \"contiguous\"): f32[4,8]
+           n5 = add(n4, n0; 1): f32[4,8]
+           n6 = t(n5): f32[8,4:1,8]
+           return n6
+         }",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn common_subexpressions_and_constants() {
+    check(
+        "graph {
+           n0 = input: f32[4]
+           n1 = number 2.0: f64[]#
+           n2 = number 0.5: f64[]#
+           n3 = mul(n1, n2): f32[]
+           n4 = exp(n0): f32[4]
+           n5 = exp(n0): f32[4]
+           n6 = add(n4, n5; 1): f32[4]
+           n7 = sub(n6, n3; 1): f32[4]
+           n8 = sin(n0): f32[4]
+           return n7, n0
+         }",
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn refused_text_names_its_line() {
+    let cases = [
+        ("n0 = input: f33[4]", "malformed type"),
+        ("n0 = input f32[4]", "expected a type"),
+        ("n1 = input: f32[4]", "numbered in order"),
+        ("n0: f32[4]", "expected `nK"),
+        ("n0 = number x: f64[]#", "malformed number"),
+        ("n0 = number 1.0: f32[]#", "the type is f64[]#"),
+        ("n0 = arrange(; 0, 4, 1, none): i64[4]", "unknown op"),
+        ("n0 = arange(; 0, 4, 1, none): i64[5]", "the type is i64[4]"),
+        ("n0 = arange(; 0, 4, 0, none): i64[4]", "does not end"),
+        ("n0 = arange(; 0, ?, 1, none): i64[4]", "malformed argument"),
+        ("n0 = arange(; 0, 4, 1, none: i64[4]", "expected `)`"),
+        ("n0 = exp(n0): f32[4]", "unknown operand"),
+        ("return n3", "unknown output"),
+    ];
+    for (line, expected) in cases {
+        let text = format!("graph {{\n  {line}\n}}\n");
+        let error = text.parse::<Graph>().err().unwrap_or_else(|| panic!("{line} was taken")).to_string();
+        assert!(error.contains(expected) && error.contains(&format!("{line:?}")), "{line}: {error}");
+        assert!(error.contains("at byte 8"), "{line} starts at byte 8: {error}");
+    }
+}
+
+/// A rule, a graph whose last node it simplifies, and graphs whose last node only looks like it.
+type RuleCase = (&'static str, &'static str, &'static [&'static str]);
+
+const F: &str = "n0 = input: f32[4]\nn1 = exp(n0): f32[4]\n";
+
+/// `$F` stands for an input `n0` and a computed value `n1`.
+const CASES: &[RuleCase] = &[
+    (
+        "x * 1 = x",
+        "$F n2 = number 1.0: f64[]#\n n3 = mul(n2, n1): f32[4]",
+        &[
+            "$F n2 = number -1.0: f64[]#\n n3 = mul(n1, n2): f32[4]",
+            // An input may hold a NaN with a payload, which the product would make canonical.
+            "$F n2 = number 1: i64[]#\n n3 = mul(n0, n2): f32[4]",
+            "n0 = input: i32[4]\n n1 = number 1.0: f64[]#\n n2 = mul(n0, n1): f32[4]",
+            // Strides with gaps become dense.
+            "n0 = input: i32[4:2]\n n1 = number 1: i64[]#\n n2 = mul(n0, n1): i32[4]",
+            "n0 = input: i32[4]\n n1 = input: i32[]\n n2 = mul(n0, n1): i32[4]",
+        ],
+    ),
+    (
+        "x / 1 = x",
+        "$F n2 = number 1.0: f64[]#\n n3 = div(n1, n2): f32[4]",
+        &[
+            "$F n2 = number 1.0: f64[]#\n n3 = div(n2, n1): f32[4]",
+            "n0 = input: i32[4]\n n1 = number 1: i64[]#\n n2 = div(n0, n1): f32[4]",
+            "$F n2 = number 1.0: f64[]#\n n3 = div(n0, n2): f32[4]",
+        ],
+    ),
+    (
+        "x - 0 = x",
+        "$F n2 = number 0.0: f64[]#\n n3 = sub(n1, n2; 1): f32[4]",
+        &[
+            // −0 − (−0) is +0.
+            "$F n2 = number -0.0: f64[]#\n n3 = sub(n1, n2; 1): f32[4]",
+            "$F n2 = number 0.0: f64[]#\n n3 = sub(n2, n1; 1): f32[4]",
+            // −0 + 0 is +0.
+            "$F n2 = number 0.0: f64[]#\n n3 = add(n1, n2; 1): f32[4]",
+            // Infinity times 0 is a NaN.
+            "$F n2 = number 0.0: f64[]#\n n3 = sub(n1, n2; inf): f32[4]",
+            "n0 = input: f32[4]\n n1 = number 0.0: f64[]#\n n2 = sub(n0, n1; 1): f32[4]",
+        ],
+    ),
+    (
+        "to(x, dtype of x) = x",
+        "$F n2 = _to_copy(n0; f32): f32[4]",
+        &["$F n2 = _to_copy(n0; f64): f64[4]", "n0 = input: f32[4:3]\n n1 = _to_copy(n0; f32): f32[4]"],
+    ),
+    (
+        "clone(x) = x",
+        "n0 = input: f32[2,3:1,2]\n n1 = clone(n0; none): f32[2,3:1,2]",
+        &["n0 = input: f32[2,3:1,2]\n n1 = clone(n0; \"contiguous\"): f32[2,3]"],
+    ),
+    (
+        "relu(relu(x)) = relu(x)",
+        "$F n2 = relu(n0): f32[4]\n n3 = relu(n2): f32[4]",
+        &["$F n2 = relu(n0): f32[4]\n n3 = neg(n2): f32[4]\n n4 = relu(n3): f32[4]", "$F n2 = relu(n1): f32[4]"],
+    ),
+    (
+        "abs(abs(x)) = abs(x)",
+        "$F n2 = abs(n0): f32[4]\n n3 = abs(n2): f32[4]",
+        &["$F n2 = abs(n0): f32[4]\n n3 = neg(n2): f32[4]\n n4 = abs(n3): f32[4]", "$F n2 = abs(n1): f32[4]"],
+    ),
+    (
+        "neg(neg(x)) = x",
+        "$F n2 = neg(n1): f32[4]\n n3 = neg(n2): f32[4]",
+        &[
+            "$F n2 = neg(n0): f32[4]\n n3 = neg(n2): f32[4]",
+            "$F n2 = neg(n1): f32[4]\n n3 = abs(n2): f32[4]\n n4 = neg(n3): f32[4]",
+            "n0 = input: i32[4:3]\n n1 = neg(n0): i32[4]\n n2 = neg(n1): i32[4]",
+        ],
+    ),
+    (
+        "view(x, shape of x) = x",
+        "n0 = input: f32[2,3]\n n1 = view(n0; [2, -1]): f32[2,3]",
+        &[
+            "n0 = input: f32[2,3]\n n1 = view(n0; [3, 2]): f32[3,2]",
+            "n0 = input: f32[3,3]\n n1 = t(n0): f32[3,3:1,3]",
+            "n0 = input: f32[3,3]\n n1 = transpose(n0; 0, 1): f32[3,3:1,3]",
+            "n0 = input: f32[4]\n n1 = slice(n0; 0, 1, none, 1): f32[3]",
+            "n0 = input: f32[1]\n n1 = expand(n0; [3], false): f32[3:0]",
+        ],
+    ),
+];
+
+fn rule_case(text: &str) -> Graph {
+    let text = text.replace("$F", F);
+    let last = text.lines().count() - 1;
+    let text = format!("graph {{\n{text}\nreturn n{last}\n}}");
+    text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn every_rule_fires_where_it_holds_and_nowhere_else() {
+    let mut untested: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+    for (name, fires, tempting) in CASES {
+        let rule = RULES.iter().find(|rule| rule.name == *name).unwrap_or_else(|| panic!("there is no rule {name}"));
+        untested.retain(|rule| rule != name);
+        let applied = |text: &str| {
+            let graph = rule_case(text);
+            let (_, node) = graph.nodes().next_back().expect("the case has nodes");
+            (rule.apply)(&graph, node, &node.args).is_some()
+        };
+        assert!(applied(fires), "{name} does not fire on\n{fires}");
+        for text in *tempting {
+            assert!(!applied(text), "{name} fires on\n{text}");
+        }
+    }
+    assert_eq!(untested, Vec::<&str>::new(), "rules without a case");
+}

@@ -1,0 +1,362 @@
+//! Every row of the op table: values against formulas in f64, derivatives against differences, and calls on odd shapes
+//! and every dtype, where inference must know what the result is like and nothing may panic.
+
+#[path = "same_bits/build.rs"]
+mod build;
+#[path = "same_bits/check.rs"]
+mod check;
+#[path = "same_bits/random.rs"]
+mod random;
+#[path = "same_bits/values.rs"]
+mod values;
+#[path = "same_bits/views.rs"]
+mod views;
+
+use build::{Builder, n_tensors};
+use check::{Effort, elements, failure};
+use opfuse::device::{Device, Storage};
+use opfuse::eager::{self, Argument, Array};
+use opfuse::ir::scalar::{Lit, Recorder, Sym, Ty, eval};
+use opfuse::ir::{Attr, Attrs, DType, Layout, Meaning, Op, Rule, TensorType};
+use smallvec::{SmallVec, smallvec};
+use std::f64::consts::{FRAC_2_SQRT_PI, PI, SQRT_2};
+use std::sync::Arc;
+use values::Fill;
+
+/// Points away from the corners of the piecewise ops.
+const POINTS: [f64; 12] = [0.3, -0.3, 0.9, -0.8, 1.7, -1.6, 2.4, -2.6, 0.05, -0.02, 3.7, -4.2];
+/// Operands for values alone, where there are corners too.
+const CORNERS: [f64; 8] = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, f64::INFINITY, f64::NAN];
+
+fn pointwise() -> impl Iterator<Item = (Op, Rule)> {
+    Op::ALL.iter().filter_map(|&op| match op.row().meaning {
+        Meaning::Body(rule, _) => Some((op, rule)),
+        _ => None,
+    })
+}
+
+/// Arguments that make the formula of [`formula`] right.
+fn arguments(op: Op) -> Attrs {
+    match op {
+        Op::Add | Op::Sub => smallvec![Attr::float(0.5)],
+        Op::Gelu => smallvec![Attr::Str("none".into())],
+        Op::MaskedFill => smallvec![Attr::float(7.5)],
+        Op::Clamp => smallvec![Attr::float(-1.25), Attr::float(2.0)],
+        Op::ToCopy => smallvec![Attr::DType(DType::F64)],
+        Op::Clone => smallvec![Attr::None],
+        _ => Attrs::new(),
+    }
+}
+
+/// erf by its series, and by the continued fraction of its complement.
+fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() || a > 6.0 {
+        return if a.is_nan() { x } else { x.signum() };
+    }
+    if a < 2.0 {
+        let (mut term, mut sum) = (a, a);
+        for n in 1..100 {
+            term *= -a * a / n as f64;
+            sum += term / (2 * n + 1) as f64;
+        }
+        return (sum * FRAC_2_SQRT_PI).copysign(x);
+    }
+    let mut fraction = a;
+    for k in (1..200).rev() {
+        fraction = a + k as f64 / 2.0 / fraction;
+    }
+    (1.0 - (-a * a).exp() / PI.sqrt() / fraction).copysign(x)
+}
+
+/// What an op means in f64, written without the library; `None` for ops on whole numbers alone.
+fn formula(op: Op, x: &[f64]) -> Option<f64> {
+    let (a, b) = (x[0], x.get(1).copied().unwrap_or(0.0));
+    let truth = |value: bool| value as u8 as f64;
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let nan_wins = |best: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { best };
+    Some(match op {
+        Op::Abs => a.abs(),
+        Op::Neg => -a,
+        Op::Sign if a == 0.0 => 0.0,
+        Op::Sign => {
+            if a.is_nan() {
+                a
+            } else {
+                a.signum()
+            }
+        }
+        Op::Exp => a.exp(),
+        Op::Exp2 => a.exp2(),
+        Op::Expm1 => a.exp_m1(),
+        Op::Log => a.ln(),
+        Op::Log2 => a.log2(),
+        Op::Log10 => a.log10(),
+        Op::Log1p => a.ln_1p(),
+        Op::Sqrt => a.sqrt(),
+        Op::Rsqrt => 1.0 / a.sqrt(),
+        Op::Reciprocal => 1.0 / a,
+        Op::Square => a * a,
+        Op::Sin => a.sin(),
+        Op::Cos => a.cos(),
+        Op::Tan => a.tan(),
+        Op::Tanh => a.tanh(),
+        Op::Erf => erf(a),
+        Op::Sigmoid => sigmoid(a),
+        Op::Silu => a * sigmoid(a),
+        Op::Relu => {
+            if a.is_nan() {
+                a
+            } else {
+                a.max(0.0)
+            }
+        }
+        Op::Floor => a.floor(),
+        Op::Ceil => a.ceil(),
+        Op::Round => a.round_ties_even(),
+        Op::Trunc => a.trunc(),
+        Op::Isnan => truth(a.is_nan()),
+        Op::Isinf => truth(a.is_infinite()),
+        Op::Isfinite => truth(a.is_finite()),
+        Op::LogicalNot => truth(a == 0.0),
+        Op::Mul => a * b,
+        Op::Div => a / b,
+        Op::Maximum => nan_wins(a.max(b)),
+        Op::Minimum => nan_wins(a.min(b)),
+        Op::Pow => a.powf(b),
+        Op::Eq => truth(a == b),
+        Op::Ne => truth(a != b),
+        Op::Lt => truth(a < b),
+        Op::Le => truth(a <= b),
+        Op::Gt => truth(a > b),
+        Op::Ge => truth(a >= b),
+        Op::LogicalAnd => truth(a != 0.0 && b != 0.0),
+        Op::LogicalOr => truth(a != 0.0 || b != 0.0),
+        Op::LogicalXor => truth((a != 0.0) != (b != 0.0)),
+        Op::Add => a + 0.5 * b,
+        Op::Sub => a - 0.5 * b,
+        Op::Gelu => a * 0.5 * (1.0 + erf(a / SQRT_2)),
+        Op::Where => {
+            if a != 0.0 {
+                b
+            } else {
+                x[2]
+            }
+        }
+        Op::MaskedFill => {
+            if b != 0.0 {
+                7.5
+            } else {
+                a
+            }
+        }
+        Op::Clamp => {
+            if a.is_nan() {
+                a
+            } else {
+                a.clamp(-1.25, 2.0)
+            }
+        }
+        Op::ToCopy | Op::Clone => a,
+        _ => return None,
+    })
+}
+
+/// The operand of a pointwise op that is a condition.
+fn mask(rule: Rule) -> Option<usize> {
+    match rule {
+        Rule::Where => Some(0),
+        Rule::Masked => Some(1),
+        _ => None,
+    }
+}
+
+fn operand_dtype(rule: Rule, index: usize) -> DType {
+    if mask(rule) == Some(index) { DType::Bool } else { DType::F64 }
+}
+
+/// Every combination of the numbers.
+fn combinations(n_args: usize, numbers: &[f64]) -> Vec<Vec<f64>> {
+    (0..n_args).fold(vec![Vec::new()], |all, _| {
+        all.iter().flat_map(|x| numbers.iter().map(move |&number| [&x[..], &[number]].concat())).collect()
+    })
+}
+
+fn array(dtype: DType, numbers: impl Iterator<Item = f64>) -> Array {
+    let bytes: Vec<u8> = match dtype {
+        DType::Bool => numbers.map(|number| (number > 0.0) as u8).collect(),
+        _ => numbers.flat_map(f64::to_le_bytes).collect(),
+    };
+    let layout = Layout::contiguous(&[bytes.len() / dtype.size()]);
+    let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
+    Array::from_storage(Arc::new(storage), dtype, layout).expect("the storage was made for the layout")
+}
+
+#[test]
+fn values_are_those_of_the_formulas() {
+    let numbers: Vec<f64> = POINTS.iter().chain(&CORNERS).copied().collect();
+    for (op, rule) in pointwise().filter(|(_, rule)| *rule != Rule::Integral) {
+        let cases = combinations(n_tensors(op), &numbers);
+        let arrays: Vec<Array> =
+            (0..n_tensors(op)).map(|index| array(operand_dtype(rule, index), cases.iter().map(|x| x[index]))).collect();
+        let operands: Vec<Argument<'_>> = arrays.iter().map(|array| Argument { array, number: false }).collect();
+        let result = eager::run(op, &operands, &arguments(op)).unwrap_or_else(|error| panic!("{}: {error}", op.name()));
+        for (x, bits) in cases.iter().zip(elements(&result)) {
+            let got = if result.dtype == DType::Bool { bits as f64 } else { f64::from_bits(bits) };
+            let as_read =
+                |index: usize| if mask(rule) == Some(index) { (x[index] > 0.0) as u8 as f64 } else { x[index] };
+            let read: Vec<f64> = (0..x.len()).map(as_read).collect();
+            let expected = formula(op, &read).unwrap_or_else(|| panic!("{} has no formula here: write one", op.name()));
+            // The complement cancels where gelu is small, in the formula as in the op.
+            let scale = if op == Op::Gelu { x[0].abs().max(expected.abs()) } else { expected.abs() };
+            let close = got == expected
+                || (got.is_nan() && expected.is_nan())
+                || (got - expected).abs() <= 16.0 * f64::EPSILON * scale;
+            assert!(close, "{}{x:?} is {got:e} instead of {expected:e}", op.name());
+        }
+    }
+}
+
+#[test]
+fn bitwise_ops_work_on_bits() {
+    let numbers = [0i64, 1, -1, 5, -12, i64::MAX, i64::MIN];
+    let pairs: Vec<(i64, i64)> = numbers.iter().flat_map(|&a| numbers.iter().map(move |&b| (a, b))).collect();
+    let integers = |values: Vec<i64>| {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
+        Array::from_storage(Arc::new(storage), DType::I64, Layout::contiguous(&[values.len()])).expect("it is as large")
+    };
+    let (a, b) =
+        (integers(pairs.iter().map(|pair| pair.0).collect()), integers(pairs.iter().map(|pair| pair.1).collect()));
+    for (op, _) in pointwise().filter(|(_, rule)| *rule == Rule::Integral) {
+        let both = [Argument { array: &a, number: false }, Argument { array: &b, number: false }];
+        let result = eager::run(op, &both[..n_tensors(op)], &Attrs::new()).expect("integers are taken");
+        for (&(a, b), got) in pairs.iter().zip(elements(&result)) {
+            let expected = match op {
+                Op::BitwiseNot => !a,
+                Op::BitwiseAnd => a & b,
+                Op::BitwiseOr => a | b,
+                Op::BitwiseXor => a ^ b,
+                _ => panic!("{} has no formula here: write one", op.name()),
+            };
+            assert_eq!(got as i64, expected, "{}({a}, {b})", op.name());
+        }
+    }
+}
+
+#[test]
+fn derivatives_are_slopes() {
+    for (op, rule) in pointwise() {
+        let Some(derivative) = op.row().derivative else { continue };
+        let (n_args, attrs) = (n_tensors(op), arguments(op));
+        let types: Vec<TensorType> =
+            (0..n_args).map(|index| TensorType::contiguous(operand_dtype(rule, index), &[])).collect();
+        let refs: Vec<&TensorType> = types.iter().collect();
+        let body = op.body(&refs, &attrs).expect("f64 is taken");
+        let lits = |x: &[f64]| -> Vec<Lit> {
+            let lit = |(index, &number): (usize, &f64)| match operand_dtype(rule, index) {
+                DType::Bool => Lit::bool(number > 0.0),
+                _ => Lit::f64(number),
+            };
+            x.iter().enumerate().map(lit).collect()
+        };
+        let value = |x: &[f64]| eval::body(&body, &lits(x))[0].as_f64();
+        for operand in 0..n_args {
+            let recorder = Recorder::new();
+            let args: SmallVec<[Sym<'_>; 4]> =
+                types.iter().zip(0u32..).map(|(ty, index)| recorder.arg(index, ty.dtype.compute())).collect();
+            let y = recorder.arg(n_args as u32, Ty::F64);
+            let Some(slope) = derivative(&args, y)[operand] else { continue };
+            let slope = recorder.finish(&[slope]);
+            slope.verify().unwrap_or_else(|error| panic!("{}: {error}", op.name()));
+            for x in combinations(n_args, &POINTS[..8]) {
+                let step = 1e-6;
+                let moved = |by: f64| {
+                    let mut x = x.clone();
+                    x[operand] += by;
+                    value(&x)
+                };
+                let expected = (moved(step) - moved(-step)) / (2.0 * step);
+                let tie = n_args == 2 && x[0] == x[1];
+                // With alpha, the second operand's slope is scaled by whoever asks.
+                if !expected.is_finite() || (tie && matches!(op, Op::Maximum | Op::Minimum)) {
+                    continue;
+                }
+                let expected = if matches!(op, Op::Add | Op::Sub) && operand == 1 { expected / 0.5 } else { expected };
+                let mut known = lits(&x);
+                known.push(Lit::f64(value(&x)));
+                let got = eval::body(&slope, &known)[0].as_f64();
+                let close = (got - expected).abs() <= 1e-6 * expected.abs().max(1.0);
+                assert!(
+                    close,
+                    "{}: the slope along operand {operand} at {x:?} is {got} instead of {expected}",
+                    op.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn bodies_type_for_every_dtype() {
+    for (op, _) in pointwise() {
+        for dtypes in combinations(n_tensors(op), &std::array::from_fn::<f64, 10, _>(|index| index as f64)) {
+            let types: Vec<TensorType> =
+                dtypes.iter().map(|&index| TensorType::contiguous(DType::ALL[index as usize], &[2])).collect();
+            let refs: Vec<&TensorType> = types.iter().collect();
+            let attrs = arguments(op);
+            let Ok(out) = op.infer(&refs, &attrs) else { continue };
+            let body = op.body(&refs, &attrs).unwrap_or_else(|error| panic!("{} of {types:?}: {error}", op.name()));
+            body.verify().unwrap_or_else(|error| panic!("{} of {types:?}: {error}\n{body}", op.name()));
+            assert_eq!(body.insts[body.results[0].index()].ty, out.dtype.compute(), "{} of {types:?}", op.name());
+        }
+    }
+}
+
+/// Each op alone on odd shapes: what inference says is what comes out, and every tier agrees.
+#[test]
+fn every_op_on_odd_shapes() {
+    let shapes: [&[usize]; 14] = [
+        &[],
+        &[1],
+        &[0],
+        &[3],
+        &[1, 1],
+        &[0, 3],
+        &[3, 0],
+        &[2, 3],
+        &[4, 4],
+        &[1, 5],
+        &[5, 1],
+        &[2, 1, 3],
+        &[3, 0, 2],
+        &[2, 3, 4, 1],
+    ];
+    let rounds = if cfg!(debug_assertions) { 4 } else { 12 };
+    let mut failed = Vec::new();
+    for (number, &op) in Op::ALL.iter().enumerate() {
+        let mut made = 0;
+        for (at, shape) in shapes.iter().enumerate() {
+            for round in 0..rounds {
+                let seed = ((number * shapes.len() + at) * 1000 + round) as u64;
+                let mut builder = Builder::new(seed);
+                builder.shape = shape.to_vec();
+                let dtype = builder.random.pick(&DType::ALL);
+                let fill = builder.random.pick(&[Fill::Normal, Fill::Whole, Fill::Positive, Fill::Wild]);
+                builder.strided_input(dtype, shape, fill);
+                let part = builder.part_of_shape();
+                let dtype = builder.random.pick(&DType::ALL);
+                builder.strided_input(dtype, &part, Fill::Normal);
+                let Some(output) = (0..10).find_map(|_| builder.propose(op)) else { continue };
+                made += 1;
+                let case = builder.finish(vec![output]);
+                let effort = if round.is_multiple_of(2) { Effort::Interpreter } else { Effort::Tiers };
+                if let Some(what) = failure(&case, effort) {
+                    failed.push(format!("seed {seed}, {}: {what}\n{}", op.name(), case.graph));
+                }
+            }
+        }
+        assert!(made >= rounds, "{} was called {made} times only", op.name());
+    }
+    assert!(failed.is_empty(), "{} calls failed; the first:\n{}", failed.len(), failed[..failed.len().min(4)].join("\n"));
+}

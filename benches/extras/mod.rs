@@ -52,7 +52,9 @@ fn stream(effort: Effort, threads: usize) -> Result<String> {
     let bytes = function.explain().bytes_after;
     let (rate, triad) = (bytes as f64 / compiled.best, triad(effort, bytes, threads));
     let (rate, triad, share) = (rate / 1e9, triad / 1e9, rate / triad);
-    Ok(format!("stream, {threads} thr: relu(a*b+c) at 1e7 into warm buffers {rate:.1} GB/s, triad {triad:.1}: {share:.2} of it"))
+    Ok(format!(
+        "stream, {threads} thr: relu(a*b+c) at 1e7 into warm buffers {rate:.1} GB/s, triad {triad:.1}: {share:.2} of it"
+    ))
 }
 
 /// A function written in parts against the same as one op.

@@ -85,7 +85,8 @@ fn calls_per_chunk(effort: Effort, work: &mut dyn FnMut()) -> usize {
 /// line is the memory's business in both.
 pub(crate) fn triad(effort: Effort, footprint: usize, threads: usize) -> f64 {
     let n = (footprint / 12).max(64);
-    let mut arrays: [Storage; 3] = std::array::from_fn(|_| Storage::zeroed(Device::CPU, n * 4).expect("there is memory"));
+    let mut arrays: [Storage; 3] =
+        std::array::from_fn(|_| Storage::zeroed(Device::CPU, n * 4).expect("there is memory"));
     let [a, b, c] = arrays.each_mut().map(|array| bytemuck::cast_slice_mut::<u8, f32>(&mut array.bytes_mut()[..n * 4]));
     let piece = n.div_ceil(if threads == 1 { 1 } else { threads * 4 }).next_multiple_of(64);
     let pieces = a.chunks_mut(piece).zip(b.chunks(piece)).zip(c.chunks(piece));

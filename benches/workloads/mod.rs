@@ -35,7 +35,8 @@ pub(crate) const TOLERANCE: f64 = 2e-3;
 
 /// Every workload, in order of its number.
 pub(crate) fn all() -> Vec<Workload> {
-    let mut all: Vec<Workload> = elementwise::WORKLOADS.into_iter().chain(rows::WORKLOADS).chain(models::WORKLOADS).collect();
+    let mut all: Vec<Workload> =
+        elementwise::WORKLOADS.into_iter().chain(rows::WORKLOADS).chain(models::WORKLOADS).collect();
     all.sort_by_key(|workload| workload.id);
     all
 }

@@ -15,9 +15,21 @@ pub(super) const WORKLOADS: [Workload; 11] = [
     Workload { id: "W06", what: "rms norm * silu(g)", inputs: gated, run: gated_rms_norm, check: 0.13901 },
     Workload { id: "W07", what: "layer norm of residual", inputs: residual, run: residual_norm, check: 1.2765 },
     Workload { id: "W08a", what: "sum over rows", inputs: || same_shaped(1, &SQUARE), run: sum_rows, check: 1404.4 },
-    Workload { id: "W08b", what: "sum over columns", inputs: || same_shaped(1, &SQUARE), run: sum_columns, check: 1413.0 },
+    Workload {
+        id: "W08b",
+        what: "sum over columns",
+        inputs: || same_shaped(1, &SQUARE),
+        run: sum_columns,
+        check: 1413.0,
+    },
     Workload { id: "W08c", what: "sum of all", inputs: || same_shaped(1, &SQUARE), run: sum_all, check: 23_618_000.0 },
-    Workload { id: "W09", what: "mean and variance", inputs: || same_shaped(1, &SQUARE), run: mean_and_variance, check: 0.45156 },
+    Workload {
+        id: "W09",
+        what: "mean and variance",
+        inputs: || same_shaped(1, &SQUARE),
+        run: mean_and_variance,
+        check: 0.45156,
+    },
     Workload { id: "W18k", what: "nearest of 256 centres", inputs: points, run: nearest, check: 21_594.0 },
 ];
 

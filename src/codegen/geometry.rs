@@ -100,7 +100,13 @@ impl Geometry {
 
     /// Plans the loops for accesses over logical `rows` and `inner` sizes. For a kernel without folds `inner` must be
     /// empty; its last loop becomes the inner one.
-    pub fn plan(kernel: &Kernel, rows: &[usize], inner: &[usize], operands: Vec<Access>, outputs: Vec<Access>) -> Geometry {
+    pub fn plan(
+        kernel: &Kernel,
+        rows: &[usize],
+        inner: &[usize],
+        operands: Vec<Access>,
+        outputs: Vec<Access>,
+    ) -> Geometry {
         let mut plan = Geometry { rows: rows.into(), inner: inner.into(), operands, outputs, lanes: Lanes::Inner };
         plan.drop_units();
         plan.order_rows();
@@ -197,11 +203,16 @@ impl Geometry {
         let mut score = 0i64;
         for (slot, (access, bytes)) in self.operands.iter().zip(sizes).enumerate() {
             if kernel.operands[slot].source == Source::Memory && full(slot) {
-                let smooth = |stride: Option<&usize>| stride.is_none_or(|&stride| stride == 0 || stride == bytes) as i64;
+                let smooth =
+                    |stride: Option<&usize>| stride.is_none_or(|&stride| stride == 0 || stride == bytes) as i64;
                 score += smooth(access.inner.last()) - smooth(access.rows.last());
             }
         }
         let short = inner_lanes < 16 && row_lanes > inner_lanes;
-        if score < 0 || (score == 0 && short) || (inner_lanes < 8 && row_lanes >= 64) { Lanes::Rows } else { Lanes::Inner }
+        if score < 0 || (score == 0 && short) || (inner_lanes < 8 && row_lanes >= 64) {
+            Lanes::Rows
+        } else {
+            Lanes::Inner
+        }
     }
 }

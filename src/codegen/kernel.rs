@@ -145,13 +145,17 @@ impl Kernel {
                 Kind::Gather(slot) => (operand(slot).filter(|_| tys[..] == [Ty::I64]), inst.level),
                 Kind::Lit(lit) => (tys.is_empty().then_some(lit.ty), Level::Row),
                 Kind::Prim(prim) => (prim.result(&tys), widest.unwrap_or(Level::Row)),
-                Kind::Func(func) => (tys.first().copied().filter(|_| tys.len() == func.arity()), widest.unwrap_or(Level::Row)),
+                Kind::Func(func) => {
+                    (tys.first().copied().filter(|_| tys.len() == func.arity()), widest.unwrap_or(Level::Row))
+                }
                 Kind::Fold(combine) => (fold_type(combine, &tys), Level::Row),
             };
             if ty != Some(inst.ty) {
                 return bad("operand or result types do not fit");
             }
-            if level != inst.level || (!folds && level == Level::Row && !matches!(inst.kind, Kind::Lit(_)) && !inst.args.is_empty()) {
+            if level != inst.level
+                || (!folds && level == Level::Row && !matches!(inst.kind, Kind::Lit(_)) && !inst.args.is_empty())
+            {
                 return bad("the level does not follow from the operands");
             }
         }
@@ -169,7 +173,13 @@ pub fn fold_type(combine: Combine, args: &[Ty]) -> Option<Ty> {
         (Combine::Any | Combine::All, [Ty::Bool]) => Some(Ty::Bool),
         (Combine::ArgMax | Combine::ArgMin, &[ty, Ty::I64]) if ty != Ty::Bool => Some(Ty::I64),
         (
-            Combine::Sum | Combine::Prod | Combine::Max | Combine::Min | Combine::Any | Combine::All | Combine::ArgMax
+            Combine::Sum
+            | Combine::Prod
+            | Combine::Max
+            | Combine::Min
+            | Combine::Any
+            | Combine::All
+            | Combine::ArgMax
             | Combine::ArgMin,
             _,
         ) => None,

@@ -41,7 +41,8 @@ pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
         values.push(reg);
     }
     for (value, walk) in &region.outputs {
-        let reg = builder.stored(values[*value], walk);
+        let reg = builder.joined(*value, values[*value], graph[walk.node].ty.dtype);
+        let reg = builder.stored(reg, walk);
         builder.kernel.outputs.push(Output { dtype: graph[walk.node].ty.dtype, value: reg });
     }
     let Builder { kernel, extra, .. } = builder;
@@ -206,8 +207,11 @@ impl Builder<'_> {
         let dtype = call.ty.dtype;
         let [start, step] = [0, 2].map(|index: usize| call.attrs[index].scalar().unwrap_or(Scalar::Int(1)));
         let whole = ![start, step].iter().any(|value| value.dtype().is_float());
-        let (ty, number): (Ty, fn(Scalar) -> Lit) =
-            if whole { (Ty::I64, |value| Lit::i64(value.as_i64())) } else { (Ty::F64, |value| Lit::f64(value.as_f64())) };
+        let (ty, number): (Ty, fn(Scalar) -> Lit) = if whole {
+            (Ty::I64, |value| Lit::i64(value.as_i64()))
+        } else {
+            (Ty::F64, |value| Lit::f64(value.as_f64()))
+        };
         let (start, step) = (self.lit(number(start)), self.lit(number(step)));
         let position = self.converted(position, ty);
         let scaled = self.prim(Prim::Mul, &[position, step]);
@@ -279,6 +283,21 @@ impl Builder<'_> {
         self.emit(Kind::Load(slot as u16), &[], Ty::I64, Level::Full)
     }
 
+    /// A concatenation stores what it loads, in the promoted dtype; other values have their node's dtype already.
+    fn joined(&mut self, value: usize, reg: Reg, to: DType) -> Reg {
+        match self.region.values[value] {
+            Value::Load(slot) if self.kernel.operands[slot].dtype != to => {
+                self.accumulated(reg, self.kernel.operands[slot].dtype, to)
+            }
+            Value::Load(_)
+            | Value::Number(..)
+            | Value::Body(..)
+            | Value::Fold(..)
+            | Value::Gather(..)
+            | Value::Position(..) => reg,
+        }
+    }
+
     /// The register to store; a row value that is written at every inner element is made a full one.
     fn stored(&mut self, reg: Reg, walk: &Walk) -> Reg {
         let has_folds = self.kernel.has_folds();
@@ -347,7 +366,8 @@ fn without_dead(kernel: &Kernel) -> Kernel {
             out.insts.push(Inst { args, ..inst.clone() });
         }
     }
-    out.outputs = kernel.outputs.iter().map(|output| Output { value: moved[output.value.index()], ..*output }).collect();
+    out.outputs =
+        kernel.outputs.iter().map(|output| Output { value: moved[output.value.index()], ..*output }).collect();
     out
 }
 

@@ -1,15 +1,19 @@
 //! Running a compiled kernel on threads.
 //!
 //! A launch is cut into parts along its row loops, or along the vector loop of a kernel without folds, and the parts
-//! are spread over the worker pool if the work pays for it. Results do not depend on how it is cut.
+//! are spread over the worker pool if the work pays for it. Few long rows that are only folded are cut along the
+//! blocks of the fold instead. Results do not depend on how it is cut.
 
+use super::fold::FoldValue;
 use super::geometry::{Geometry, Lanes};
 use super::kernel::{Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
 use super::tier::Compiled;
+use super::vm;
 use crate::device::pool;
 use crate::error::{Error, Result};
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 /// Work, in modelled nanoseconds of one thread, from which a second thread pays for waking it.
 const WORTH_A_THREAD: usize = 8_000;
@@ -19,11 +23,16 @@ const LANE_GRAIN: usize = 4096;
 /// How one launch is cut; depends on the kernel and its loops alone, so it is made once.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// Parts that may run at once.
+    /// Parts that may run at once; none if the blocks of each row are folded apart.
     parts: Vec<Part>,
     /// Threads that pay.
     threads: usize,
 }
+
+/// Rows below which a long fold is cut along its blocks.
+const FEW_ROWS: usize = 8;
+/// Blocks that one thread folds at a time.
+const BLOCK_GRAIN: usize = 8;
 
 /// Raw pointers that threads may share: the parts they are used for are disjoint.
 #[derive(Clone, Copy)]
@@ -41,14 +50,19 @@ impl<'a> Shared<'a> {
 
 impl Cut {
     /// Cuts the loops of a kernel.
-    pub fn new(kernel: &Kernel, geometry: &Geometry) -> Cut {
+    pub fn new(kernel: &Kernel, compiled: &Compiled, geometry: &Geometry) -> Cut {
         let (outer, lanes) = extents(geometry);
         let per_element = kernel.insts.iter().map(|inst| if matches!(inst.kind, Kind::Func(_)) { 16 } else { 1 });
         // Sixteenths of a nanosecond per element: an instruction on a wide vector, or its share of memory traffic.
-        let work = geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element.sum::<usize>() + 4) / 16;
+        let work =
+            geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element.sum::<usize>() + 4) / 16;
         let threads = (work / WORTH_A_THREAD).clamp(1, 1024);
         if threads == 1 || outer * lanes == 0 {
             return Cut { parts: vec![Part { outer: 0..outer, lanes: 0..lanes }], threads: 1 };
+        }
+        let splits = matches!(compiled, Compiled::Vm(program) if program.splits());
+        if splits && outer < FEW_ROWS && vm::Program::n_blocks(geometry) >= 2 * BLOCK_GRAIN {
+            return Cut { parts: Vec::new(), threads };
         }
         let wanted = (threads * 4).min(64);
         let divisible = !kernel.has_folds() || geometry.lanes == Lanes::Rows;
@@ -71,7 +85,12 @@ impl Cut {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tiers")]
     pub unsafe fn run(&self, compiled: &Compiled, geometry: &Geometry, pointers: Pointers<'_>) -> Result<()> {
         let faults = Faults::new();
-        if let [part] = &self.parts[..] {
+        if let (true, Compiled::Vm(program)) = (self.parts.is_empty(), compiled) {
+            for row in 0..geometry.n_rows() {
+                // SAFETY: the caller keeps the contract for the whole launch, which this row is part of.
+                unsafe { self.run_blocks(program, geometry, pointers, row, &faults) };
+            }
+        } else if let [part] = &self.parts[..] {
             // SAFETY: the caller keeps the contract for the whole launch, which this part is.
             unsafe { compiled.run(geometry, pointers, part, &faults) };
         } else {
@@ -85,6 +104,38 @@ impl Cut {
             None => Ok(()),
             Some(index) => Err(out_of_range(geometry, index)),
         }
+    }
+}
+
+impl Cut {
+    /// Folds the blocks of one row on several threads, then finishes the row.
+    ///
+    /// # Safety
+    /// As for [`Cut::run`].
+    #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tier")]
+    unsafe fn run_blocks(
+        &self,
+        program: &vm::Program,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        row: usize,
+        faults: &Faults,
+    ) {
+        let n_blocks = vm::Program::n_blocks(geometry);
+        let mut values = vec![FoldValue { bits: 0, index: 0 }; n_blocks * program.n_folds()];
+        let pieces: Vec<Mutex<&mut [FoldValue]>> =
+            values.chunks_mut(BLOCK_GRAIN * program.n_folds()).map(Mutex::new).collect();
+        let shared = Shared(pointers);
+        pool::run(pieces.len(), self.threads, &|piece| {
+            let start = piece * BLOCK_GRAIN;
+            let blocks = start..(start + BLOCK_GRAIN).min(n_blocks);
+            let mut values = pieces[piece].lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the caller keeps the contract; folding blocks writes no output.
+            unsafe { program.fold_blocks(geometry, shared.pointers(), row, blocks, faults, &mut values) };
+        });
+        drop(pieces);
+        // SAFETY: the caller keeps the contract; nobody else writes this row.
+        unsafe { program.finish_row(geometry, pointers, row, faults, &values) };
     }
 }
 

@@ -55,23 +55,28 @@ impl fmt::Display for Tier {
 /// A kernel as running code.
 pub enum Compiled {
     /// Tile instructions.
-    Vm(vm::Program),
+    Vm(Box<vm::Program>),
     /// Machine code.
-    Cranelift(cranelift::Program),
+    Cranelift(Box<cranelift::Program>),
 }
 
 impl Compiled {
     /// Compiles for one vector loop and its access classes with `tier`; what that declines goes to the vm, with the
     /// reason.
-    pub fn new(tier: Tier, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<(Compiled, Option<Reason>), Reason> {
+    pub fn new(
+        tier: Tier,
+        kernel: &Kernel,
+        lanes: Lanes,
+        classes: &[Class],
+    ) -> Result<(Compiled, Option<Reason>), Reason> {
         let declined = match tier {
             Tier::Vm => None,
             Tier::Cranelift => match cranelift::Program::compile(kernel, lanes, classes) {
-                Ok(program) => return Ok((Compiled::Cranelift(program), None)),
+                Ok(program) => return Ok((Compiled::Cranelift(Box::new(program)), None)),
                 Err(reason) => Some(reason),
             },
         };
-        vm::Program::compile(kernel, lanes, classes).map(|program| (Compiled::Vm(program), declined))
+        vm::Program::compile(kernel, lanes, classes).map(|program| (Compiled::Vm(Box::new(program)), declined))
     }
 
     /// The tier it was compiled by.

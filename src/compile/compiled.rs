@@ -93,7 +93,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let inputs = inputs.into_tensors()?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         // Inside another trace the function is part of that trace; without data there is nothing to compile.
-        if tracer::is_tracing() || debug::forces_eager() || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu) {
+        if tracer::is_tracing()
+            || debug::forces_eager()
+            || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu)
+        {
             return guarded(|| self.function.apply(&inputs));
         }
         let (cell, first) = self.cell(&inputs);

@@ -90,7 +90,10 @@ impl Explain {
             plan_time: built.plan_time,
             compile_time: built.compile_time,
             dot: dot(built),
-            names: graph.nodes().map(|(id, node)| format!("{id} {}", node.op().map_or("input", |op| op.name()))).collect(),
+            names: graph
+                .nodes()
+                .map(|(id, node)| format!("{id} {}", node.op().map_or("input", |op| op.name())))
+                .collect(),
         }
     }
 
@@ -185,7 +188,11 @@ impl fmt::Display for Explain {
         writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;
         for (index, kernel) in self.kernels.iter().enumerate() {
             let tier = kernel.tier.map_or("library", Tier::name);
-            write!(f, "{} {index} [{tier}] reads {}, writes {} bytes:", kernel.kind, kernel.bytes_read, kernel.bytes_written)?;
+            write!(
+                f,
+                "{} {index} [{tier}] reads {}, writes {} bytes:",
+                kernel.kind, kernel.bytes_read, kernel.bytes_written
+            )?;
             writeln!(f, " {}", kernel.ops.join(", "))?;
             if let Some(reason) = &kernel.declined {
                 writeln!(f, "  declined: {reason}")?;

@@ -38,8 +38,12 @@ impl Guard {
         let differs = |(index, (guard, input)): (usize, (&InputGuard, &Tensor))| {
             let found = InputGuard::of(input);
             (*guard != found).then(|| match () {
-                () if guard.dtype != found.dtype => format!("input {index} has dtype {}, not {}", found.dtype, guard.dtype),
-                () if guard.device != found.device => format!("input {index} is on {}, not {}", found.device, guard.device),
+                () if guard.dtype != found.dtype => {
+                    format!("input {index} has dtype {}, not {}", found.dtype, guard.dtype)
+                }
+                () if guard.device != found.device => {
+                    format!("input {index} is on {}, not {}", found.device, guard.device)
+                }
                 () if guard.sizes.len() != found.sizes.len() => {
                     format!("input {index} has {} dims, not {}", found.sizes.len(), guard.sizes.len())
                 }

@@ -7,9 +7,9 @@
 
 use super::keyset::KeySet;
 use super::operator::Operator;
+use super::register::unpack;
 use super::schema::{AliasAnalysis, OperatorName, Parameter, Schema, Type};
 use super::signature::{ArgKind, Returns, Signature, wrong_argument};
-use super::register::unpack;
 use super::tensor::Tensor;
 use super::value::{Stack, Value};
 use crate::error::{Error, Result};

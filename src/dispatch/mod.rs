@@ -47,9 +47,9 @@ pub use local::{
     ExcludeGuard, ForceGuard, IncludeGuard, LocalKeySets, below_ad_inplace_or_view, below_autograd, exclude, force,
     include, local_key_sets,
 };
-pub use register::load;
 pub use operator::{Operator, Site, SlotInfo};
 pub use operators::Operand;
+pub use register::load;
 pub use schema::{AliasAnalysis, AliasInfo, Literal, OperatorName, Parameter, Schema, Type};
 pub use signature::{ArgKind, Args, CallArg, ReturnValue, Returns, Signature};
 pub use table::Source;

@@ -132,7 +132,9 @@ fn argument_tensors<'a>(
 ) -> Value {
     match ty {
         Type::Optional(_) => match attrs.next() {
-            Some(present) if present.is_true() => tensors.next().map_or(Value::None, |&tensor| Value::Tensor(tensor.clone())),
+            Some(present) if present.is_true() => {
+                tensors.next().map_or(Value::None, |&tensor| Value::Tensor(tensor.clone()))
+            }
             Some(_) | None => Value::None,
         },
         Type::List(..) => Value::TensorList(tensors.map(|&tensor| tensor.clone()).collect()),
@@ -199,7 +201,10 @@ fn attr_of(op: Op, value: &Value) -> Result<Attr> {
         | Value::Layout(_)
         | Value::MemoryFormat(_)
         | Value::Object(_) => {
-            return Err(Error::argument(op.name(), format!("an argument of type {} is not supported", value.type_name())));
+            return Err(Error::argument(
+                op.name(),
+                format!("an argument of type {} is not supported", value.type_name()),
+            ));
         }
     })
 }

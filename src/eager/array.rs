@@ -31,7 +31,8 @@ impl Array {
     pub fn from_storage(storage: Arc<Storage>, dtype: DType, layout: Layout) -> Result<Array> {
         let (needed, have) = (layout.extent() * dtype.size(), storage.len());
         if needed > have {
-            let what = format!("sizes {:?} and strides {:?} need {needed} bytes of {have}", layout.sizes, layout.strides);
+            let what =
+                format!("sizes {:?} and strides {:?} need {needed} bytes of {have}", layout.sizes, layout.strides);
             return Err(Error::shape("array", what, "stay inside the storage"));
         }
         Ok(Array { storage, dtype, layout })

@@ -6,11 +6,11 @@
 
 use super::array::Array;
 use super::product::product;
+use crate::codegen::Pointers;
 use crate::codegen::cache::{self, Entry};
 use crate::codegen::lower::{Lowered, lower};
 use crate::codegen::parallel::Cut;
 use crate::codegen::tier::Tier;
-use crate::codegen::Pointers;
 use crate::debug;
 use crate::device::Device;
 use crate::error::{Error, Reason, Result};
@@ -40,8 +40,18 @@ enum Action {
     Allocate(Slot, TensorType),
     Launch(Box<Launch>),
     /// A view of memory.
-    Alias { op: Op, attrs: Attrs, from: Slot, to: Slot },
-    Product { left: Slot, right: Slot, to: Slot, ty: TensorType },
+    Alias {
+        op: Op,
+        attrs: Attrs,
+        from: Slot,
+        to: Slot,
+    },
+    Product {
+        left: Slot,
+        right: Slot,
+        to: Slot,
+        ty: TensorType,
+    },
     /// The value is not needed any more.
     Release(Slot),
 }
@@ -184,7 +194,7 @@ impl Builder<'_> {
         if let Some(reason) = &entry.declined {
             self.declined.push((step, reason.clone()));
         }
-        let cut = Cut::new(&lowered.kernel, &lowered.geometry);
+        let cut = Cut::new(&lowered.kernel, &entry.compiled, &lowered.geometry);
         let operands = lowered.operands.iter().map(|node| node.map(NodeId::index)).collect();
         let outputs = lowered.outputs.iter().map(|node| node.index()).collect();
         self.actions.push(Action::Launch(Box::new(Launch { entry, lowered, cut, operands, outputs })));

@@ -89,11 +89,24 @@ fn multiply<T: Gemm>(a: &Array, b: &Array, out: &Array, shape: Shape) {
         // own part. With `read_dst` false it is not read.
         unsafe {
             gemm::gemm(
-                m, n, k,
-                to, 1, n as isize, false,
-                lhs, left[2] as isize, left[1] as isize,
-                rhs, right[2] as isize, right[1] as isize,
-                T::ZERO, T::ONE, false, false, false,
+                m,
+                n,
+                k,
+                to,
+                1,
+                n as isize,
+                false,
+                lhs,
+                left[2] as isize,
+                left[1] as isize,
+                rhs,
+                right[2] as isize,
+                right[1] as isize,
+                T::ZERO,
+                T::ONE,
+                false,
+                false,
+                false,
                 parallelism,
             );
         }

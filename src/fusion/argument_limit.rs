@@ -151,8 +151,8 @@ fn traced(graph: &PatternGraph, groups: &mut GroupRecords, consumer: Vertex) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::Pattern;
     use crate::fusion::pattern_graph::VertexFacts;
+    use crate::ir::Pattern;
 
     #[test]
     fn uncounted_operands_are_traced_back() {

@@ -9,8 +9,8 @@
 //! jump to a far ancestor, chosen by depth alone, so that any climb takes logarithmically many steps, and every step
 //! or jump knows a summary of what lies on its way. Deliberately absent: what the patterns mean for fusion.
 
-use crate::ir::Pattern;
 use super::pattern_graph::{PatternGraph, User, Users, Vertex};
+use crate::ir::Pattern;
 
 /// What lies on all paths from a vertex up to one of its post-dominators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

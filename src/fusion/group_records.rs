@@ -4,8 +4,8 @@
 //! A record keeps what its vertex had gathered while it was still a root; the fusion rules read such stale records
 //! on purpose, so a merge never touches the child's.
 
-use crate::ir::Pattern;
 use super::pattern_graph::{PatternGraph, Vertex};
+use crate::ir::Pattern;
 
 /// What is known of the group that a vertex heads or headed.
 #[derive(Debug, Clone, Copy)]

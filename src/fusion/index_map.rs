@@ -38,7 +38,8 @@ pub type IndexMap = SmallVec<[Coordinate; 4]>;
 /// The map of an operand that is broadcast, aligned at the last dimension, to a value with map `map`.
 pub fn broadcast(map: &IndexMap, operand: &TensorType) -> IndexMap {
     let lead = map.len() - operand.rank();
-    let coordinate = |(dim, &size): (usize, &usize)| if size == 1 { Coordinate::default() } else { map[lead + dim].clone() };
+    let coordinate =
+        |(dim, &size): (usize, &usize)| if size == 1 { Coordinate::default() } else { map[lead + dim].clone() };
     operand.sizes.iter().enumerate().map(coordinate).collect()
 }
 

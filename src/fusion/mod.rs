@@ -14,7 +14,7 @@ pub mod region;
 pub mod stitch;
 pub mod units;
 
-pub use partition::{Decision, GroupId, Options, Order, Partition, partition};
 pub use crate::ir::Pattern;
-pub use plan::{EdgeDecision, Plan, Step, StepKind, plan};
+pub use partition::{Decision, GroupId, Options, Order, Partition, partition};
 pub use pattern_graph::{PatternGraph, Users, Vertex, VertexFacts, VertexKind};
+pub use plan::{EdgeDecision, Plan, Step, StepKind, plan};

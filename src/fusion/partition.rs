@@ -12,9 +12,9 @@
 use super::argument_limit::{Answer, ArgumentLimit};
 use super::dominators::PostDominators;
 use super::group_records::GroupRecords;
-use crate::ir::Pattern;
 use super::pattern_graph::{PatternGraph, Users, Vertex};
 use crate::error::Reason;
+use crate::ir::Pattern;
 use std::fmt;
 
 /// A group of a [`Partition`]; prints as `g3`.

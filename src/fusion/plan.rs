@@ -71,7 +71,8 @@ fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDeci
         let producers: BTreeSet<NodeId> = node.args.iter().map(|&arg| behind_views(graph, arg)).collect();
         for producer in producers.into_iter().filter(|&producer| computed(producer)) {
             let same = units.unit_of[producer] == units.unit_of[consumer];
-            let decision = if same { Decision::Fused } else { Decision::Kept(reason(graph, units, refusals, producer, consumer)) };
+            let decision =
+                if same { Decision::Fused } else { Decision::Kept(reason(graph, units, refusals, producer, consumer)) };
             let bytes = if same { 0 } else { 2 * graph[producer].ty.bytes() };
             edges.push(EdgeDecision { producer, consumer, decision, bytes });
         }
@@ -92,7 +93,10 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
         (Role::Product, _) => return Reason::EpilogueOfAnchor,
         (_, Role::Product) => return Reason::PrologueOfAnchor,
         (Role::Concat, _) | (_, Role::Concat) => return Reason::MovesElements,
-        (Role::Input | Role::Inline | Role::Loop | Role::View, Role::Input | Role::Inline | Role::Loop | Role::View) => {}
+        (
+            Role::Input | Role::Inline | Role::Loop | Role::View,
+            Role::Input | Role::Inline | Role::Loop | Role::View,
+        ) => {}
     }
     let pair = units.unit_of[producer].zip(units.unit_of[consumer]);
     pair.and_then(|pair| refusals.get(&pair).cloned())
@@ -173,7 +177,9 @@ impl fmt::Display for EdgeDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.decision {
             Decision::Fused => write!(f, "{} -> {}: fused", self.producer, self.consumer),
-            Decision::Kept(reason) => write!(f, "{} -> {}: {reason} ({} bytes)", self.producer, self.consumer, self.bytes),
+            Decision::Kept(reason) => {
+                write!(f, "{} -> {}: {reason} ({} bytes)", self.producer, self.consumer, self.bytes)
+            }
         }
     }
 }

@@ -72,7 +72,12 @@ pub struct Region {
 ///
 /// # Errors
 /// The reason why they cannot be one kernel.
-pub fn place(graph: &Graph, contains: &dyn Fn(NodeId) -> bool, members: &[NodeId], outputs: &[NodeId]) -> Result<Region, Reason> {
+pub fn place(
+    graph: &Graph,
+    contains: &dyn Fn(NodeId) -> bool,
+    members: &[NodeId],
+    outputs: &[NodeId],
+) -> Result<Region, Reason> {
     let mut placer = Placer { graph, contains, region: Region::default(), known: HashMap::new(), has_folds: false };
     placer.choose_loops(members, outputs)?;
     for &output in outputs {
@@ -91,7 +96,8 @@ pub fn place(graph: &Graph, contains: &dyn Fn(NodeId) -> bool, members: &[NodeId
 /// One region per operand of a concatenation: each copies its operand into its part of the result.
 pub fn place_concat(graph: &Graph, node: NodeId) -> Vec<Region> {
     let ty = &graph[node].ty;
-    let dim = normalize_dim("cat", graph[node].attrs[0].as_int().unwrap_or(0), ty.rank()).expect("the graph is verified");
+    let dim =
+        normalize_dim("cat", graph[node].attrs[0].as_int().unwrap_or(0), ty.rank()).expect("the graph is verified");
     let mut start = 0;
     let mut regions = Vec::new();
     for &arg in &graph[node].args {
@@ -140,9 +146,8 @@ impl Placer<'_> {
 
     /// The loops of the first fold, or of the first output.
     fn choose_loops(&mut self, members: &[NodeId], outputs: &[NodeId]) -> Result<(), Reason> {
-        let is_fold = |node: &&NodeId| {
-            self.graph[**node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_)))
-        };
+        let is_fold =
+            |node: &&NodeId| self.graph[**node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_)));
         if let Some(&fold) = members.iter().find(is_fold) {
             let dims = self.fold_dims(fold);
             let input = &self.graph[self.graph[fold].args[0]].ty;
@@ -162,11 +167,7 @@ impl Placer<'_> {
     fn output_map(&self, output: NodeId) -> Result<IndexMap, Reason> {
         let sizes = &self.graph[output].ty.sizes;
         let own = wide(sizes);
-        let loops = if own == self.region.rows {
-            (0..own.len()).collect()
-        } else {
-            self.full_loops(&own)?
-        };
+        let loops = if own == self.region.rows { (0..own.len()).collect() } else { self.full_loops(&own)? };
         let mut next = loops.into_iter();
         let coordinate = |&size: &usize| match size {
             1 => Coordinate::default(),
@@ -189,7 +190,8 @@ impl Placer<'_> {
     /// The fold's input dims in order, as loops.
     fn input_order(&self) -> Option<SmallVec<[usize; 6]>> {
         let mut nodes = self.graph.nodes().map(|(id, _)| id).filter(|&id| (self.contains)(id));
-        let fold = nodes.find(|&id| self.graph[id].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_))))?;
+        let fold =
+            nodes.find(|&id| self.graph[id].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_))))?;
         let dims = self.fold_dims(fold);
         let input = &self.graph[self.graph[fold].args[0]].ty;
         let (mut row, mut inner) = (0, self.region.rows.len());
@@ -246,7 +248,8 @@ impl Placer<'_> {
             }
             Meaning::Fold(_) => self.fold(node, map),
             Meaning::View(_) => {
-                let inner = through_view(op, &call.attrs, &graph[call.args[0]].ty, map).ok_or(Reason::ReshapeOfComputed)?;
+                let inner =
+                    through_view(op, &call.attrs, &graph[call.args[0]].ty, map).ok_or(Reason::ReshapeOfComputed)?;
                 self.value(call.args[0], &inner)
             }
             Meaning::Gather(kind) => self.gather(node, op, *kind, map),

@@ -268,7 +268,9 @@ impl<'g> Units<'g> {
 
     /// The base partition's reason for keeping two nodes apart.
     pub fn base_reason(&self, producer: NodeId, consumer: NodeId) -> Option<Reason> {
-        match self.base.decision(Vertex(producer.0), Vertex(consumer.0)) {
+        // With a view between the two, the producer may be inside a group: what was refused is the group's sink.
+        let sink = self.base.sink(self.base.group_of[producer.index()]);
+        match self.base.decision(sink, Vertex(consumer.0)) {
             Decision::Fused => None,
             Decision::Kept(reason) => Some(reason),
         }

@@ -9,6 +9,8 @@ use super::graph::{Graph, NodeId};
 use super::infer::reduced_dims;
 use super::ops::Op;
 use super::scalar::Scalar;
+use super::shape::contiguous_strides;
+use super::types::TensorType;
 use crate::error::Result;
 use smallvec::smallvec;
 
@@ -167,9 +169,11 @@ fn copied(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     graph.add(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())])
 }
 
-/// The node itself if its strides are row-major, else a row-major copy, as the op promises that layout.
+/// The node itself if its strides are row-major, else a row-major copy, as the op promises that layout: exactly, even
+/// where a size of 1 makes another stride mean the same.
 fn dense(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
-    if graph[x].ty.is_contiguous() { Ok(x) } else { copied(graph, x) }
+    let TensorType { sizes, strides, .. } = &graph[x].ty;
+    if *strides == contiguous_strides(sizes) { Ok(x) } else { copied(graph, x) }
 }
 
 /// `(x - mean) * rsqrt(var + eps) [* weight] [+ bias]` over the trailing dims.
@@ -217,7 +221,8 @@ pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeI
         return Ok(product);
     }
     let term = scaled(graph, args[0], &attrs[0])?;
-    binary(graph, Op::Add, product, term)
+    let sum = binary(graph, Op::Add, product, term)?;
+    dense(graph, sum)
 }
 
 /// `where(column - row compared with diagonal, x, 0)`.

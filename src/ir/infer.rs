@@ -161,16 +161,23 @@ pub fn layer_norm(call: &Call<'_>) -> Result<TensorType> {
     need_float(call.name(), input.dtype)?;
     let shape: Sizes = call.attrs[0].list().iter().map(|&size| size.max(0) as usize).collect();
     if shape.is_empty() || !input.sizes.ends_with(&shape) {
-        let what = format!("normalized_shape {:?} is not the end of the input shape {:?}", &shape[..], &input.sizes[..]);
+        let what =
+            format!("normalized_shape {:?} is not the end of the input shape {:?}", &shape[..], &input.sizes[..]);
         return Err(Error::shape(call.name(), what, "pass the sizes of the trailing dims"));
     }
     for arg in &call.args[1..] {
         if arg.sizes != shape {
-            let what = format!("weight or bias has shape {:?}, not the normalized shape {:?}", &arg.sizes[..], &shape[..]);
+            let what =
+                format!("weight or bias has shape {:?}, not the normalized shape {:?}", &arg.sizes[..], &shape[..]);
             return Err(Error::shape(call.name(), what, "make them the same shape"));
         }
         if arg.dtype != input.dtype {
-            return Err(Error::dtype(call.name(), arg.dtype, input.dtype.name(), "convert weight and bias to the input's dtype"));
+            return Err(Error::dtype(
+                call.name(),
+                arg.dtype,
+                input.dtype.name(),
+                "convert weight and bias to the input's dtype",
+            ));
         }
     }
     Ok(TensorType::contiguous(input.dtype, &input.sizes))
@@ -188,7 +195,12 @@ pub fn view(call: &Call<'_>) -> Result<TensorType> {
 
 fn product_dtype(call: &Call<'_>, a: &TensorType, b: &TensorType) -> Result<DType> {
     if a.dtype != b.dtype {
-        return Err(Error::dtype(call.name(), b.dtype, a.dtype.name(), "matrix products do not promote; convert one side"));
+        return Err(Error::dtype(
+            call.name(),
+            b.dtype,
+            a.dtype.name(),
+            "matrix products do not promote; convert one side",
+        ));
     }
     if a.dtype == DType::Bool {
         return Err(Error::dtype(call.name(), DType::Bool, "a number", "convert first"));
@@ -226,7 +238,12 @@ pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     let out = product(call, call.args[1], call.args[2], rank)?;
     let term = call.args[0];
     if term.dtype != out.dtype {
-        return Err(Error::dtype(call.name(), term.dtype, out.dtype.name(), "matrix products do not promote; convert the term"));
+        return Err(Error::dtype(
+            call.name(),
+            term.dtype,
+            out.dtype.name(),
+            "matrix products do not promote; convert the term",
+        ));
     }
     if broadcast(call.name(), &term.sizes, &out.sizes)? != out.sizes {
         let what = format!("the term {:?} is larger than the product {:?}", &term.sizes[..], &out.sizes[..]);
@@ -266,7 +283,11 @@ pub fn gather(call: &Call<'_>) -> Result<TensorType> {
     let fits = input.rank() == index.rank()
         && (0..input.rank()).all(|other| other == dim || index.sizes[other] <= input.sizes[other]);
     if !fits {
-        let what = format!("index shape {:?} does not fit input shape {:?} along dim {dim}", &index.sizes[..], &input.sizes[..]);
+        let what = format!(
+            "index shape {:?} does not fit input shape {:?} along dim {dim}",
+            &index.sizes[..],
+            &input.sizes[..]
+        );
         return Err(Error::shape(call.name(), what, "ranks must be equal, and other dims at most the input's"));
     }
     Ok(TensorType::contiguous(input.dtype, &index.sizes))

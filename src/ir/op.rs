@@ -159,7 +159,11 @@ impl Op {
     pub fn pattern(self, args: &[&TensorType], out: &TensorType) -> Pattern {
         match self.row().meaning {
             Meaning::Body(..) | Meaning::Fill => {
-                if args.iter().all(|arg| arg.sizes == out.sizes) { Pattern::Elemwise } else { Pattern::Broadcast }
+                if args.iter().all(|arg| arg.sizes == out.sizes) {
+                    Pattern::Elemwise
+                } else {
+                    Pattern::Broadcast
+                }
             }
             Meaning::Fold(_) => Pattern::Reduce,
             Meaning::Product => Pattern::OutEwise,
@@ -205,8 +209,13 @@ impl Op {
 fn convert(value: Sym<'_>, from: DType, to: DType) -> Sym<'_> {
     // Small integers are wrapped from the wide conversion, so that 300.0 as u8 is 44.
     let wide = value.to(to.compute());
-    let widens = from.category() == to.category() && from.promote(to) == to && !(from.is_float());
-    if widens { wide } else { wide.rounded(to) }
+    // A 16-bit float is held as the f32 that it widens to.
+    let held = from.category() == to.category() && (!from.is_float() || from.compute() == to.compute());
+    // Not `rounded`: what only moves bits still has more of them than `to`.
+    match to.rounding() {
+        Some(prim) if !(held && from.promote(to) == to) => wide.prim(prim, &[]),
+        Some(_) | None => wide,
+    }
 }
 
 /// The dtypes a pointwise op works in.
@@ -235,7 +244,9 @@ impl Rule {
             super::dtype::promote_all(operands.map(|(_, arg)| arg.promote_operand()).chain(scalars))
                 .ok_or_else(|| Error::argument(op, "needs at least one tensor"))
         };
-        let refuse = |found: DType, expected: &str, hint: &str| -> Result<Compute> { Err(Error::dtype(op, found, expected, hint)) };
+        let refuse = |found: DType, expected: &str, hint: &str| -> Result<Compute> {
+            Err(Error::dtype(op, found, expected, hint))
+        };
         let need_bool = |index: usize| match args[index].dtype {
             DType::Bool => Ok(()),
             found => Err(Error::dtype(op, found, "bool", "compare first to make a condition")),
@@ -256,7 +267,9 @@ impl Rule {
                 found => refuse(found, "a floating dtype", "convert with to_dtype(DType::F32) first"),
             },
             Rule::Integral => match promoted(None)? {
-                found if found.is_float() => refuse(found, "an integer dtype or bool", "bitwise ops have no meaning on floats"),
+                found if found.is_float() => {
+                    refuse(found, "an integer dtype or bool", "bitwise ops have no meaning on floats")
+                }
                 dtype => plain(dtype),
             },
             Rule::Compare => Ok(Compute { operands: Some(promoted(None)?), mask: None, result: DType::Bool }),

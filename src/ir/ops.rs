@@ -524,13 +524,27 @@ macro_rules! table {
 }
 
 macro_rules! unary_derivative {
-    (none) => { None };
-    ((|$x:ident, $y:ident| $d:expr)) => { Some(|$x, $y| { let _ = ($x, $y); smallvec![Some($d)] }) };
+    (none) => {
+        None
+    };
+    ((|$x:ident, $y:ident| $d:expr)) => {
+        Some(|$x, $y| {
+            let _ = ($x, $y);
+            smallvec![Some($d)]
+        })
+    };
 }
 
 macro_rules! binary_derivative {
-    (none) => { None };
-    ((|$x:ident, $y:ident| $d:expr)) => { Some(|$x, $y| { let _ = ($x, $y); $d.into_iter().map(Some).collect() }) };
+    (none) => {
+        None
+    };
+    ((|$x:ident, $y:ident| $d:expr)) => {
+        Some(|$x, $y| {
+            let _ = ($x, $y);
+            $d.into_iter().map(Some).collect()
+        })
+    };
 }
 
 for_each_op!(table);

@@ -23,9 +23,11 @@ pub fn checked_numel(op: &str, sizes: &[usize], element_bytes: usize) -> Result<
     let count = sizes.iter().try_fold(1usize, product).and_then(|n| n.checked_mul(element_bytes));
     match count {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(numel(sizes)),
-        Some(_) | None => {
-            Err(Error::shape(op, format!("shape {sizes:?} has too many elements"), "its bytes must fit the address space"))
-        }
+        Some(_) | None => Err(Error::shape(
+            op,
+            format!("shape {sizes:?} has too many elements"),
+            "its bytes must fit the address space",
+        )),
     }
 }
 
@@ -88,7 +90,13 @@ pub fn broadcast(op: &str, a: &[usize], b: &[usize]) -> Result<Sizes> {
 pub fn normalize_dim(op: &str, dim: i64, rank: usize) -> Result<usize> {
     let bound = rank.max(1) as i64;
     if dim < -bound || dim >= bound {
-        return Err(Error::OutOfRange { op: op.into(), what: "Dimension".into(), low: -bound, high: bound - 1, got: dim });
+        return Err(Error::OutOfRange {
+            op: op.into(),
+            what: "Dimension".into(),
+            low: -bound,
+            high: bound - 1,
+            got: dim,
+        });
     }
     Ok(if dim < 0 { (dim + bound) as usize } else { dim as usize })
 }
@@ -101,7 +109,11 @@ pub fn normalize_dims(op: &str, dims: &[i64], rank: usize) -> Result<SmallVec<[u
     let mut out: SmallVec<[usize; 6]> = dims.iter().map(|&dim| normalize_dim(op, dim, rank)).collect::<Result<_>>()?;
     out.sort_unstable();
     if let Some(pair) = out.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::shape(op, format!("dim {} appears multiple times in {dims:?}", pair[0]), "name each dim once"));
+        return Err(Error::shape(
+            op,
+            format!("dim {} appears multiple times in {dims:?}", pair[0]),
+            "name each dim once",
+        ));
     }
     if rank == 0 {
         out.clear();
@@ -146,7 +158,9 @@ impl Layout {
         if self.numel() == 0 {
             return 0;
         }
-        self.offset + 1 + self.sizes.iter().zip(&self.strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
+        self.offset
+            + 1
+            + self.sizes.iter().zip(&self.strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
     }
 
     /// Dimensions in the order of `dims`, which must be a permutation.
@@ -225,8 +239,7 @@ impl Layout {
         let (mut run, mut run_stride) = (1, self.strides.last().copied().unwrap_or(1));
         for dim in (0..self.rank()).rev() {
             run *= self.sizes[dim];
-            let run_ends =
-                dim == 0 || (self.sizes[dim - 1] != 1 && self.strides[dim - 1] != run * run_stride);
+            let run_ends = dim == 0 || (self.sizes[dim - 1] != 1 && self.strides[dim - 1] != run * run_stride);
             if !run_ends {
                 continue;
             }
@@ -258,7 +271,11 @@ impl Layout {
 /// Resolves at most one `-1` among `sizes` so that the element count is `count`.
 pub fn infer_sizes(op: &str, sizes: &[i64], count: usize) -> Result<Sizes> {
     let invalid = || {
-        Error::shape(op, format!("shape {sizes:?} is invalid for input of size {count}"), "use at most one -1 and keep the element count")
+        Error::shape(
+            op,
+            format!("shape {sizes:?} is invalid for input of size {count}"),
+            "use at most one -1 and keep the element count",
+        )
     };
     let mut unknown = None;
     let mut known = 1usize;
@@ -271,7 +288,7 @@ pub fn infer_sizes(op: &str, sizes: &[i64], count: usize) -> Result<Sizes> {
     }
     let mut out: Sizes = sizes.iter().map(|&size| size.max(0) as usize).collect();
     match unknown {
-        Some(dim) if known > 0 && count % known == 0 => out[dim] = count / known,
+        Some(dim) if known > 0 && count.is_multiple_of(known) => out[dim] = count / known,
         None if known == count => {}
         Some(_) | None => return Err(invalid()),
     }
@@ -335,7 +352,9 @@ mod tests {
         assert_eq!(broadcast("add", &[0], &[1]).expect("fits").as_slice(), [0]);
         assert!(broadcast("add", &[0], &[3]).is_err());
         let message = broadcast("add", &[3, 4], &[3, 5]).expect_err("4 is not 5").to_string();
-        assert!(message.contains("size of tensor a (4) must match the size of tensor b (5) at non-singleton dimension 1"));
+        assert!(
+            message.contains("size of tensor a (4) must match the size of tensor b (5) at non-singleton dimension 1")
+        );
     }
 
     #[test]

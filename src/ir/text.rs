@@ -65,13 +65,15 @@ impl FromStr for Graph {
         let mut at = 0;
         for line in text.lines() {
             let trimmed = line.trim();
-            parse_line(&mut graph, trimmed).map_err(|error| match error {
-                Error::Parse { .. } => error,
-                other => failure(trimmed, &other.to_string()),
-            }).map_err(|error| match error {
-                Error::Parse { what, message, text, .. } => Error::Parse { what, message, at, text },
-                other => other,
-            })?;
+            parse_line(&mut graph, trimmed)
+                .map_err(|error| match error {
+                    Error::Parse { .. } => error,
+                    other => failure(trimmed, &other.to_string()),
+                })
+                .map_err(|error| match error {
+                    Error::Parse { what, message, text, .. } => Error::Parse { what, message, at, text },
+                    other => other,
+                })?;
             at += line.len() + 1;
         }
         verify(&graph)?;

@@ -33,7 +33,10 @@ pub fn verify(graph: &Graph) -> Result<()> {
             }
             NodeKind::Number(value) => {
                 if node.ty != TensorType::number(value.dtype()) {
-                    return Err(Error::invalid("graph", format!("{id} is the number {value} but has type {}", node.ty)));
+                    return Err(Error::invalid(
+                        "graph",
+                        format!("{id} is the number {value} but has type {}", node.ty),
+                    ));
                 }
             }
             NodeKind::Op(op) => {

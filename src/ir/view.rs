@@ -35,7 +35,8 @@ pub fn permute(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 
 /// `transpose(dim0, dim1)`.
 pub fn transpose(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let [a, b] = [0, 1].map(|index: usize| normalize_dim("transpose", attrs[index].as_int().unwrap_or(0), input.rank()));
+    let [a, b] =
+        [0, 1].map(|index: usize| normalize_dim("transpose", attrs[index].as_int().unwrap_or(0), input.rank()));
     let mut dims: SmallVec<[usize; 6]> = (0..input.rank()).collect();
     if !dims.is_empty() {
         dims.swap(a?, b?);
@@ -63,7 +64,11 @@ pub fn expand(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
             (-1, Some(own)) => input.sizes[own],
             _ => {
                 let what = format!("the expanded size {:?} has {size} at dim {dim}", &list[..]);
-                return Err(Error::shape("expand", what, "-1 keeps the size of an existing dim; no other negative size is legal"));
+                return Err(Error::shape(
+                    "expand",
+                    what,
+                    "-1 keeps the size of an existing dim; no other negative size is legal",
+                ));
             }
         });
     }

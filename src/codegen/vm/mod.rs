@@ -2,7 +2,7 @@
 //!
 //! A kernel becomes a list of steps, each one call of a precompiled vector routine over a tile of the vector loop.
 //! Every kernel can be expressed, on every machine; compiling is a walk over the instructions. Start with
-//! [`Program`]; `build` makes the steps and `machine` runs them.
+//! [`Program`]; `build` makes the steps, `machine` walks the loops, and `steps` says what each step does there.
 
 mod build;
 mod folds;
@@ -15,6 +15,7 @@ mod plan;
 mod program;
 mod routine;
 mod scratch;
+mod steps;
 mod table;
 
 pub use isa::Isa;

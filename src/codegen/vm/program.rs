@@ -42,10 +42,11 @@ pub struct Program {
     crosses: bool,
 }
 
-// SAFETY: a plan is plain numbers and function pointers; nothing in it changes or points to data.
-unsafe impl Send for Program {}
-// SAFETY: as above.
-unsafe impl Sync for Program {}
+// Threads share programs.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Program>();
+};
 
 impl Program {
     /// Compiles a verified kernel. `classes` are [`Geometry::classes`]; this tier takes every kernel.

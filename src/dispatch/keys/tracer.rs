@@ -5,13 +5,13 @@
 //! become inputs of the graph (*lifted*). A *real* trace also runs each call below this key and hands its value on; an
 //! *abstract* one answers with shapes alone, so nothing runs twice.
 
+use crate::dispatch::Tensor;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keyset::KeySet;
 use crate::dispatch::local::{exclude, include, local_key_sets};
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
-use crate::dispatch::Tensor;
 use crate::error::{Error, Reason, Result};
 use crate::ir::{Attrs, Graph, NodeId, Op, TensorType};
 use std::cell::RefCell;
@@ -101,7 +101,8 @@ pub fn trace<R>(
 
 fn finish(outputs: &[Tensor]) -> Captured {
     RECORDING.with_borrow_mut(|recording| {
-        let mut recording = recording.take().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
+        let mut recording =
+            recording.take().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
         if let Some(reason) = recording.broken {
             return Err(reason);
         }
@@ -150,10 +151,11 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         return pass(operator, below, stack);
     };
     let (tensors, attrs) = unpack(op, stack)?;
-    let node = match with_recording(|recording| Ok::<_, Error>((recording.record(op, &tensors, attrs)?, recording.mode))) {
-        Some(recorded) => recorded?,
-        None => return operator.redispatch_boxed(below, stack),
-    };
+    let node =
+        match with_recording(|recording| Ok::<_, Error>((recording.record(op, &tensors, attrs)?, recording.mode))) {
+            Some(recorded) => recorded?,
+            None => return operator.redispatch_boxed(below, stack),
+        };
     let result = match node {
         (_, Mode::Real) => {
             let _below = exclude(DispatchKey::Tracer);
@@ -162,7 +164,10 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         }
         (node, Mode::Abstract) => {
             let ty = with_recording(|recording| recording.graph[node].ty.clone());
-            let device = tensors.iter().find(|tensor| tensor.as_number().is_none()).map_or(crate::device::Device::CPU, Tensor::device);
+            let device = tensors
+                .iter()
+                .find(|tensor| tensor.as_number().is_none())
+                .map_or(crate::device::Device::CPU, Tensor::device);
             ty.map(|ty: TensorType| Tensor::abstracted(&ty, device, None)).transpose()?
         }
     };
@@ -177,7 +182,8 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
 fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     let composite = operator.slot(below.highest()).source == crate::dispatch::table::Source::Math;
     if !composite {
-        let reason = Reason::NotCaptured(format!("{} has no row in the op table and no decomposition", operator.name()));
+        let reason =
+            Reason::NotCaptured(format!("{} has no row in the op table and no decomposition", operator.name()));
         let mode = with_recording(|recording| {
             recording.broken.get_or_insert(reason.clone());
             recording.mode

@@ -28,8 +28,13 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
                 out.copy(node, &args)
             }
             Some(
-                Meaning::Body(..) | Meaning::Fold(_) | Meaning::View(_) | Meaning::Product | Meaning::Gather(_)
-                | Meaning::Fill | Meaning::Range,
+                Meaning::Body(..)
+                | Meaning::Fold(_)
+                | Meaning::View(_)
+                | Meaning::Product
+                | Meaning::Gather(_)
+                | Meaning::Fill
+                | Meaning::Range,
             )
             | None => out.copy(node, &args),
         });
@@ -41,7 +46,11 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
 /// The operands in the dtype of the result: a concatenation moves bytes and converts nothing.
 fn converted(graph: &mut Graph, args: Vec<NodeId>, dtype: DType) -> Result<Vec<NodeId>> {
     let convert = |arg: NodeId| {
-        if graph[arg].ty.dtype == dtype { Ok(arg) } else { graph.add(Op::ToCopy, &[arg], smallvec![Attr::DType(dtype)]) }
+        if graph[arg].ty.dtype == dtype {
+            Ok(arg)
+        } else {
+            graph.add(Op::ToCopy, &[arg], smallvec![Attr::DType(dtype)])
+        }
     };
     args.into_iter().map(convert).collect()
 }

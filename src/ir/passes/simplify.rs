@@ -24,16 +24,17 @@ pub static RULES: &[Rewrite] = &[
     Rewrite { name: "x * 1 = x", apply: |g, node, args| when(node, Op::Mul).and_then(|()| unit(g, node, args, 1.0)) },
     Rewrite {
         name: "x / 1 = x",
-        apply: |g, node, args| {
-            when(node, Op::Div).and_then(|()| unit(g, node, args, 1.0)).filter(|&id| id == args[0])
-        },
+        apply: |g, node, args| when(node, Op::Div).and_then(|()| unit(g, node, args, 1.0)).filter(|&id| id == args[0]),
     },
     Rewrite { name: "x - 0 = x", apply: |g, node, args| when(node, Op::Sub).and_then(|()| minus_zero(g, node, args)) },
     Rewrite {
         name: "to(x, dtype of x) = x",
         apply: |g, node, args| when(node, Op::ToCopy).and_then(|()| same_type(g, node, args[0])),
     },
-    Rewrite { name: "clone(x) = x", apply: |g, node, args| when(node, Op::Clone).and_then(|()| same_type(g, node, args[0])) },
+    Rewrite {
+        name: "clone(x) = x",
+        apply: |g, node, args| when(node, Op::Clone).and_then(|()| same_type(g, node, args[0])),
+    },
     Rewrite {
         name: "relu(relu(x)) = relu(x)",
         apply: |g, node, args| when(node, Op::Relu).and_then(|()| is_call(g, args[0], Op::Relu)),
@@ -56,8 +57,15 @@ pub static RULES: &[Rewrite] = &[
             Meaning::View(_) if node.op() != Some(Op::Transpose) && node.op() != Some(Op::Permute) => {
                 same_type(g, node, args[0]).filter(|_| node.op() != Some(Op::Slice) || covers(g, node, args[0]))
             }
-            Meaning::View(_) | Meaning::Body(..) | Meaning::Decompose(_) | Meaning::Fold(_) | Meaning::Product
-            | Meaning::Gather(_) | Meaning::Concat | Meaning::Fill | Meaning::Range => None,
+            Meaning::View(_)
+            | Meaning::Body(..)
+            | Meaning::Decompose(_)
+            | Meaning::Fold(_)
+            | Meaning::Product
+            | Meaning::Gather(_)
+            | Meaning::Concat
+            | Meaning::Fill
+            | Meaning::Range => None,
         },
     },
 ];

@@ -72,8 +72,9 @@ impl Body {
                 Kind::Arg(_) => tys.is_empty().then_some(inst.ty),
                 Kind::Lit(lit) => tys.is_empty().then_some(lit.ty),
                 Kind::Prim(prim) => prim.result(&tys),
-                Kind::Func(func) => (tys.len() == func.arity() && tys.iter().all(|&ty| ty == tys[0] && ty.is_float()))
-                    .then(|| tys[0]),
+                Kind::Func(func) => {
+                    (tys.len() == func.arity() && tys.iter().all(|&ty| ty == tys[0] && ty.is_float())).then(|| tys[0])
+                }
             };
             if expected != Some(inst.ty) {
                 return bad("operand or result types do not fit");

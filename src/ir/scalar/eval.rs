@@ -13,7 +13,13 @@ use super::prim::{Lit, Prim, Ty};
 pub fn prim(prim: Prim, args: &[Lit]) -> Lit {
     match (prim, args[0].ty) {
         (Prim::Convert(to), _) => convert(args[0], to),
-        (Prim::Select, _) => if args[0].as_bool() { args[1] } else { args[2] },
+        (Prim::Select, _) => {
+            if args[0].as_bool() {
+                args[1]
+            } else {
+                args[2]
+            }
+        }
         (Prim::Bitcast, ty) => Lit { ty: ty.bitcast(), bits: args[0].bits },
         (Prim::Eq, _) => Lit::bool(equal(args[0], args[1])),
         (Prim::Ne, _) => Lit::bool(!equal(args[0], args[1])),
@@ -80,6 +86,15 @@ pub fn body(body: &Body, args: &[Lit]) -> Vec<Lit> {
     body.results.iter().map(|&reg| values[reg.index()]).collect()
 }
 
+/// `bits`, or those of the canonical NaN if they are a NaN: a magnitude above infinity's.
+fn canonical<B: Copy + PartialOrd + std::ops::Shl<u32, Output = B> + std::ops::Shr<u32, Output = B>>(
+    bits: B,
+    infinity: B,
+    nan: B,
+) -> B {
+    if (bits << 1) >> 1 > infinity { nan } else { bits }
+}
+
 fn equal(a: Lit, b: Lit) -> bool {
     match a.ty {
         Ty::F32 => a.as_f32() == b.as_f32(),
@@ -99,7 +114,36 @@ fn bools(op: Prim, args: &[Lit]) -> Lit {
         Prim::Or => a | b,
         Prim::Xor => a ^ b,
         Prim::Not => !a,
-        Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::Fma | Prim::Neg | Prim::Abs | Prim::Sqrt | Prim::Floor | Prim::Ceil | Prim::Trunc | Prim::RoundEven | Prim::Max | Prim::Min | Prim::Lt | Prim::Le | Prim::Eq | Prim::Ne | Prim::Shl | Prim::Shr | Prim::ShrU | Prim::Select | Prim::Bitcast | Prim::Canon | Prim::RoundF16 | Prim::RoundBF16 | Prim::WrapU8 | Prim::WrapI8 | Prim::WrapI16 | Prim::Convert(_) => misuse(op, Ty::Bool),
+        Prim::Add
+        | Prim::Sub
+        | Prim::Mul
+        | Prim::Div
+        | Prim::Fma
+        | Prim::Neg
+        | Prim::Abs
+        | Prim::Sqrt
+        | Prim::Floor
+        | Prim::Ceil
+        | Prim::Trunc
+        | Prim::RoundEven
+        | Prim::Max
+        | Prim::Min
+        | Prim::Lt
+        | Prim::Le
+        | Prim::Eq
+        | Prim::Ne
+        | Prim::Shl
+        | Prim::Shr
+        | Prim::ShrU
+        | Prim::Select
+        | Prim::Bitcast
+        | Prim::Canon
+        | Prim::RoundF16
+        | Prim::RoundBF16
+        | Prim::WrapU8
+        | Prim::WrapI8
+        | Prim::WrapI16
+        | Prim::Convert(_) => misuse(op, Ty::Bool),
     })
 }
 
@@ -127,7 +171,21 @@ macro_rules! ints {
                 Prim::WrapU8 => a as u8 as $ty,
                 Prim::WrapI8 => a as i8 as $ty,
                 Prim::WrapI16 => a as i16 as $ty,
-                Prim::Div | Prim::Fma | Prim::Sqrt | Prim::Floor | Prim::Ceil | Prim::Trunc | Prim::RoundEven | Prim::Eq | Prim::Ne | Prim::Select | Prim::Bitcast | Prim::Canon | Prim::RoundF16 | Prim::RoundBF16 | Prim::Convert(_) => misuse(op, args[0].ty),
+                Prim::Div
+                | Prim::Fma
+                | Prim::Sqrt
+                | Prim::Floor
+                | Prim::Ceil
+                | Prim::Trunc
+                | Prim::RoundEven
+                | Prim::Eq
+                | Prim::Ne
+                | Prim::Select
+                | Prim::Bitcast
+                | Prim::Canon
+                | Prim::RoundF16
+                | Prim::RoundBF16
+                | Prim::Convert(_) => misuse(op, args[0].ty),
             })
         }
     };
@@ -157,16 +215,27 @@ macro_rules! floats {
                 Prim::Min => Float::min(a, b),
                 Prim::Lt => return Lit::bool(a < b),
                 Prim::Le => return Lit::bool(a <= b),
+                // On bits: compilers drop a select between a NaN and "the" NaN.
                 Prim::Canon => {
-                    if a.is_nan() {
-                        <$ty>::NAN.copysign(1.0)
-                    } else {
-                        a
-                    }
+                    <$ty>::from_bits(canonical(a.to_bits(), <$ty>::INFINITY.to_bits(), <$ty>::NAN.to_bits()))
                 }
                 Prim::RoundF16 => widen_f16(round_f16(a as f32)) as $ty,
                 Prim::RoundBF16 => widen_bf16(round_bf16(a as f32)) as $ty,
-                Prim::Eq | Prim::Ne | Prim::And | Prim::Or | Prim::Xor | Prim::Not | Prim::Shl | Prim::Shr | Prim::ShrU | Prim::Select | Prim::Bitcast | Prim::WrapU8 | Prim::WrapI8 | Prim::WrapI16 | Prim::Convert(_) => misuse(op, args[0].ty),
+                Prim::Eq
+                | Prim::Ne
+                | Prim::And
+                | Prim::Or
+                | Prim::Xor
+                | Prim::Not
+                | Prim::Shl
+                | Prim::Shr
+                | Prim::ShrU
+                | Prim::Select
+                | Prim::Bitcast
+                | Prim::WrapU8
+                | Prim::WrapI8
+                | Prim::WrapI16
+                | Prim::Convert(_) => misuse(op, args[0].ty),
             })
         }
     };

@@ -417,9 +417,14 @@ impl Prim {
         let ok = |holds: bool, ty: Ty| (same && holds).then_some(ty);
         match self {
             Prim::Add | Prim::Sub | Prim::Mul | Prim::Neg | Prim::Abs | Prim::Max | Prim::Min => ok(number, a),
-            Prim::Div | Prim::Fma | Prim::Sqrt | Prim::Floor | Prim::Ceil | Prim::Trunc | Prim::RoundEven | Prim::Canon => {
-                ok(a.is_float(), a)
-            }
+            Prim::Div
+            | Prim::Fma
+            | Prim::Sqrt
+            | Prim::Floor
+            | Prim::Ceil
+            | Prim::Trunc
+            | Prim::RoundEven
+            | Prim::Canon => ok(a.is_float(), a),
             Prim::Lt | Prim::Le => ok(number, Ty::Bool),
             Prim::Eq | Prim::Ne => ok(true, Ty::Bool),
             Prim::And | Prim::Or | Prim::Xor | Prim::Not => ok(!a.is_float(), a),

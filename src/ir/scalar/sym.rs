@@ -63,19 +63,21 @@ impl Recorder {
         (inst.kind, inst.args.clone())
     }
 
-    /// Whether the value only moves bits of arguments and literals, so that it needs no rounding.
-    fn is_moved(&self, reg: Reg) -> bool {
+    /// Whether the value only moves bits of arguments and literals, or of results of `rounding`, so that it needs no
+    /// rounding.
+    fn is_moved(&self, reg: Reg, rounding: Prim) -> bool {
         let (kind, args) = self.kind(reg);
         match kind {
             Kind::Arg(_) => true,
-            Kind::Prim(Prim::Select) => self.is_moved(args[1]) && self.is_moved(args[2]),
-            Kind::Prim(Prim::Max | Prim::Min) => self.is_moved(args[0]) && self.is_moved(args[1]),
+            Kind::Prim(Prim::Select) => self.is_moved(args[1], rounding) && self.is_moved(args[2], rounding),
+            Kind::Prim(Prim::Max | Prim::Min) => self.is_moved(args[0], rounding) && self.is_moved(args[1], rounding),
             Kind::Lit(lit) => match lit.ty {
                 Ty::F32 => !lit.as_f32().is_nan() && lit.as_f32().fract() == 0.0 && lit.as_f32().abs() <= 128.0,
                 Ty::F64 => !lit.as_f64().is_nan(),
                 Ty::Bool | Ty::I32 | Ty::I64 => false,
             },
-            Kind::Prim(_) | Kind::Func(_) => false,
+            Kind::Prim(prim) => prim == rounding,
+            Kind::Func(_) => false,
         }
     }
 }
@@ -136,7 +138,7 @@ impl<'r> Sym<'r> {
     /// Brought to what an eager store of `dtype` keeps.
     pub fn rounded(self, dtype: crate::ir::DType) -> Sym<'r> {
         match dtype.rounding() {
-            Some(prim) if !self.recorder.is_moved(self.reg) => self.prim(prim, &[]),
+            Some(prim) if !self.recorder.is_moved(self.reg, prim) => self.prim(prim, &[]),
             Some(_) | None => self,
         }
     }

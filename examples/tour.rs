@@ -1,0 +1,210 @@
+//! One function on its way through every floor of the house, each form printed: `cargo run --release --example tour`.
+//!
+//! The function adds a residual, normalizes each row and applies gelu: twelve loops over memory as written, one when
+//! compiled. Each chapter below is one floor, and its code calls what `compile` calls on the way.
+
+#![allow(clippy::print_stdout, reason = "a tour talks")]
+
+use opfuse::codegen::cache;
+use opfuse::codegen::cranelift;
+use opfuse::codegen::lower::{Lowered, lower};
+use opfuse::codegen::tier::Tier;
+use opfuse::dispatch::keys::tracer::{Mode, trace};
+use opfuse::dispatch::register;
+use opfuse::fusion::{Decision, Options, Plan, StepKind, plan};
+use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
+use opfuse::ir::{Graph, Op, verify};
+use opfuse::{Error, Result, Tensor, compile};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What we follow.
+fn block(x: &Tensor, residual: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    let sum = (x + residual)?;
+    let width = x.sizes()[1] as i64;
+    sum.layer_norm(width, Some(weight), Some(bias), 1e-5)?.gelu_tanh()
+}
+
+fn main() -> Result<ExitCode> {
+    let inputs = inputs(4, 64)?;
+    eager(&inputs)?;
+    dispatch(&inputs)?;
+    let traced = traced(&inputs)?;
+    let graph = passes(&traced)?;
+    let plan = planned(&graph);
+    for step in &plan.steps {
+        if let StepKind::Kernel(region) = &step.kind {
+            kernel(&lower(&graph, region)?);
+        }
+    }
+    let small = equal_bits(&inputs)?;
+    let large = run()?;
+    println!("bits equal: {}", if small && large { "yes" } else { "no" });
+    Ok(if small && large { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Numbers that look arbitrary and are the same in every run.
+fn inputs(rows: usize, width: usize) -> Result<[Tensor; 4]> {
+    let values = |seed: usize, sizes: &[usize]| {
+        let value = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0;
+        Tensor::from_slice(&(0..sizes.iter().product()).map(value).collect::<Vec<f32>>(), sizes)
+    };
+    Ok([values(1, &[rows, width])?, values(2, &[rows, width])?, values(3, &[width])?, values(4, &[width])?])
+}
+
+fn chapter(title: &str, text: &str) {
+    println!("\n== {title} ==\n{text}\n");
+}
+
+fn eager(inputs: &[Tensor; 4]) -> Result<()> {
+    chapter("1. The call", "A tensor's methods run at once. This is what everything below has to give, bit for bit.");
+    let [x, residual, weight, bias] = inputs;
+    let result = block(x, residual, weight, bias)?;
+    println!(
+        "block(x, residual, weight, bias) of {:?}, {:?}, {:?}, {:?}",
+        x.sizes(),
+        residual.sizes(),
+        weight.sizes(),
+        bias.sizes()
+    );
+    println!("  = {:?} of {}, starting {:?}", result.sizes(), result.dtype(), &result.to_vec::<f32>()?[..4]);
+    Ok(())
+}
+
+fn dispatch(inputs: &[Tensor; 4]) -> Result<()> {
+    let text = "What does `x + residual` mean right now? The operands' keys are joined, the thread's included keys added and \
+                its excluded ones\nremoved; keys that the operator lets calls fall through are skipped; the highest key left \
+                names the slot of the operator's table.";
+    chapter("2. Dispatch", text);
+    let operator = register::operator(Op::Add)?;
+    let keys = inputs[0].key_set() | inputs[1].key_set();
+    println!("{}", operator.name());
+    println!("keys of the operands:  {keys}");
+    println!("keys of the call:      {}", operator.call_key_set(keys));
+    println!("which leads to:        {}", operator.call_key_set(keys).highest());
+    let table = operator.dump_table();
+    println!("the table has {} slots; those a CPU tensor can meet:", table.lines().count());
+    for line in table
+        .lines()
+        .filter(|line| line.starts_with("CPU:") || line.starts_with("Tracer:") || line.starts_with("AutogradCPU:"))
+    {
+        println!("  {line}");
+    }
+    Ok(())
+}
+
+fn traced(inputs: &[Tensor; 4]) -> Result<Graph> {
+    let text = "With the Tracer key included the same calls are recorded, one node each. Nothing was run for this graph: it \
+                was\ntraced on shapes alone, as `compile` does for every size but the first.";
+    chapter("3. The traced graph", text);
+    let function = |x: &[Tensor]| block(&x[0], &x[1], &x[2], &x[3]);
+    let (_, captured) = trace(Mode::Abstract, inputs, function, |output| vec![output.clone()])?;
+    let (graph, lifted) = captured.map_err(|reason| Error::argument("trace", reason.to_string()))?;
+    verify(&graph)?;
+    print!("{graph}");
+    println!("tensors used without being arguments: {}", lifted.len());
+    Ok(graph)
+}
+
+/// The passes of `compile::pipeline::build`, in its order.
+fn passes(traced: &Graph) -> Result<Graph> {
+    chapter(
+        "4. Passes",
+        "Graph to graph, each verified. Composite ops fall into their parts; the rest keeps every bit.",
+    );
+    let mut graph = traced.clone();
+    let decomposed = decompose(&graph)?;
+    show("decompose", &mut graph, decomposed)?;
+    for (name, pass) in [
+        ("eliminate_common", eliminate_common as fn(&Graph) -> Graph),
+        ("fold_constants", fold_constants),
+        ("simplify", simplify),
+        ("eliminate_dead", eliminate_dead),
+    ] {
+        let next = pass(&graph);
+        show(name, &mut graph, next)?;
+    }
+    Ok(graph)
+}
+
+fn show(name: &str, graph: &mut Graph, next: Graph) -> Result<()> {
+    verify(&next)?;
+    if next.to_string() == graph.to_string() {
+        println!("-- {name}: nothing to do");
+    } else {
+        print!("-- {name}: {} nodes -> {}\n{next}", graph.len(), next.len());
+    }
+    *graph = next;
+    Ok(())
+}
+
+fn planned(graph: &Graph) -> Plan {
+    let text = "Which nodes become one kernel? Row by row, so that reductions and what is broadcast back share a loop. Edges \
+                that stay\nare listed with their reason and cost.";
+    chapter("5. The plan", text);
+    let plan = plan(graph, &Options::default());
+    print!("{}", plan.text(graph));
+    let fused = plan.edges.iter().filter(|edge| edge.decision == Decision::Fused);
+    let (count, bytes) = fused.fold((0, 0), |(count, bytes), edge| (count + 1, bytes + edge.bytes));
+    println!("{count} of {} edges are fused: {bytes} bytes are neither written nor read again", plan.edges.len());
+    plan
+}
+
+fn kernel(lowered: &Lowered) {
+    let text = "One loop form for every code tier: loads, registers per element or per row, folds, stores. The bodies of tanh \
+                and its kin\nstay calls here; every tier writes out the same list of scalar primitives.";
+    chapter("6. The kernel", text);
+    let Lowered { kernel, geometry, .. } = lowered;
+    print!("{kernel}");
+    println!("run on rows {:?} of {:?} elements; neither is part of the kernel", geometry.rows, geometry.inner);
+
+    chapter("7. Code", "A tier turns the kernel into something that runs.");
+    println!("this kernel suits: {}", Tier::choose(kernel, geometry));
+    match cranelift::Program::emit_text(kernel, &geometry.classes(kernel)) {
+        Err(reason) => println!("Cranelift declines: {reason}"),
+        Ok(text) => {
+            let lines: Vec<&str> = text.lines().collect();
+            println!("Cranelift would compile {} lines of CLIF; its first fold starts like this:", lines.len());
+            let start = lines.iter().position(|line| line.contains("load")).unwrap_or(0).saturating_sub(4);
+            lines.iter().skip(start).take(16).for_each(|line| println!("  {line}"));
+        }
+    }
+}
+
+/// Whether the compiled function gives eager's bits, on the call that traces and on one that runs compiled.
+fn equal_bits(inputs: &[Tensor; 4]) -> Result<bool> {
+    let bits =
+        |tensor: Tensor| Ok::<_, Error>(tensor.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect::<Vec<u32>>());
+    let [x, residual, weight, bias] = inputs;
+    let compiled = compile(block);
+    let expected = bits(block(x, residual, weight, bias)?)?;
+    let calls = [compiled.call((x, residual, weight, bias))?, compiled.call((x, residual, weight, bias))?];
+    Ok(calls.into_iter().map(bits).collect::<Result<Vec<_>>>()?.iter().all(|bits| *bits == expected))
+}
+
+fn run() -> Result<bool> {
+    let text = "`compile(block)` does all of the above when it is first called. Kernels know no sizes: here are larger \
+                inputs, for which\nnothing is compiled again.";
+    chapter("8. The executable", text);
+    let inputs = inputs(1024, 1024)?;
+    let [x, residual, weight, bias] = &inputs;
+    let before = cache::stats().compilations;
+    let equal = equal_bits(&inputs)?;
+    let compiled = compile(block);
+    compiled.call((x, residual, weight, bias))?;
+    print!("{}", compiled.explain());
+    println!("kernels compiled for the new size: {}", cache::stats().compilations - before);
+    let (mut eager, mut fused) = (Duration::MAX, Duration::MAX);
+    for _ in 0..50 {
+        eager = eager.min(timed(|| block(x, residual, weight, bias))?);
+        fused = fused.min(timed(|| compiled.call((x, residual, weight, bias)))?);
+    }
+    println!("eager {eager:.1?}, compiled {fused:.1?}: {:.1} times as fast", eager.as_secs_f64() / fused.as_secs_f64());
+    Ok(equal)
+}
+
+fn timed(work: impl FnOnce() -> Result<Tensor>) -> Result<Duration> {
+    let start = Instant::now();
+    drop(work()?);
+    Ok(start.elapsed())
+}

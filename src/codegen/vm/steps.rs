@@ -1,0 +1,184 @@
+//! What each step of a plan does to the current tile of a machine.
+
+#![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
+
+use super::machine::{Machine, offset};
+use super::moves::{Gather, Reader};
+use super::plan::{RowRead, Shape, Step};
+use super::routine::{BLOCK, Call, Place};
+use super::scratch::Partials;
+use crate::codegen::kernel::Level;
+use crate::codegen::{FOLD_LANES, Lanes};
+
+impl Machine<'_> {
+    pub(super) fn place(&self, place: u16) -> Place {
+        self.scratch.places[place as usize].place
+    }
+
+    fn pointer(&self, access: u16, level: Level) -> *mut u8 {
+        match level {
+            Level::Row => self.scratch.row[access as usize],
+            Level::Full => self.scratch.here[access as usize],
+        }
+    }
+
+    /// Runs a list of steps on the current tile.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    pub(super) unsafe fn run_steps(&mut self, steps: &[Step]) {
+        for step in steps {
+            // SAFETY: the plan gives every place the room and alignment that its type needs and never a result the
+            // place of an operand; the caller vouches for the accesses and the ISA.
+            unsafe { self.run_step(step) }
+        }
+    }
+
+    /// # Safety
+    /// See [`Machine::run_steps`].
+    #[inline(always)]
+    unsafe fn run_step(&mut self, step: &Step) {
+        match *step {
+            Step::Map { routine, dst, args, shape } => {
+                let n = if shape == Shape::Tile { self.n } else { BLOCK };
+                let call = Call { dst: self.place(dst).ptr, src: args.map(|arg| self.place(arg)), n };
+                // SAFETY: see `run_steps`.
+                unsafe { routine(&call) }
+            }
+            Step::InPlace { place, access, level } => {
+                let ptr = self.pointer(access, level);
+                self.scratch.places[place as usize].place.ptr = ptr;
+            }
+            Step::Widen { routine, dst, access, level } => {
+                let src = [Place { ptr: self.pointer(access, level), step: BLOCK }; 3];
+                // SAFETY: see `run_steps`.
+                unsafe { routine(&Call { dst: self.place(dst).ptr, src, n: self.n }) }
+            }
+            Step::Read { reader, dst, access, level, shape } => {
+                let src = self.pointer(access, level);
+                // SAFETY: see `run_steps`.
+                unsafe { self.read(reader, shape, dst, access, src) }
+            }
+            Step::Row { read, dst, index, access, level, size } => {
+                // SAFETY: see `run_steps`.
+                unsafe { self.gather_row(read, dst, index, access, level, size) }
+            }
+            Step::Gather { gatherer, dst, index, access, level } => {
+                let (size, index_stride) = self.gathered(access);
+                let gather = Gather {
+                    dst: self.place(dst).ptr,
+                    src: self.pointer(access, level),
+                    stride: self.scratch.strides[access as usize],
+                    index: self.place(index),
+                    size,
+                    index_stride,
+                    n: self.n,
+                };
+                // SAFETY: see `run_steps`; indices are checked by the gatherer.
+                if let Some(outside) = unsafe { gatherer(&gather) } {
+                    self.faults.record(outside);
+                }
+            }
+            Step::Direct { place, access } => {
+                self.scratch.places[place as usize].place.ptr = self.scratch.here[access as usize];
+            }
+            Step::Store { routine, src, access } => {
+                let call = Call { dst: self.scratch.here[access as usize], src: [self.place(src); 3], n: self.n };
+                // SAFETY: see `run_steps`.
+                unsafe { routine(&call) }
+            }
+            Step::Scatter { writer, src, access } => {
+                let stride = self.scratch.strides[access as usize];
+                // SAFETY: see `run_steps`.
+                unsafe { writer(self.scratch.here[access as usize], stride, self.place(src), self.n) }
+            }
+            Step::ScatterRow { writer, src, access } => {
+                let (stride, strides) = (self.scratch.strides[access as usize], &self.access(access as usize).inner);
+                let sizes = &self.geometry.inner;
+                // A row value is written once, unless the output has an element of its own per inner element.
+                let n = if strides.iter().all(|&stride| stride == 0) { 1 } else { self.geometry.n_inner() };
+                for element in 0..n {
+                    let at = self.scratch.row[access as usize].wrapping_add(offset(sizes, strides, element));
+                    // SAFETY: see `run_steps`.
+                    unsafe { writer(at, stride, self.place(src), self.n) }
+                }
+            }
+            Step::Keep { place, buffer } => {
+                let size = self.plan.buffers[buffer as usize];
+                let ptr = self.scratch.buffers[buffer as usize].wrapping_add(self.at * size);
+                self.scratch.places[place as usize].place.ptr = ptr;
+            }
+            Step::Fold { fold, value, index } => {
+                let (value, index, fold) = (self.place(value), self.place(index), fold as usize);
+                let routines = &self.plan.folds[fold].routines;
+                let phase = self.element % FOLD_LANES;
+                // SAFETY: see `run_steps`; the fold's partial results are its own.
+                unsafe {
+                    match self.geometry.lanes {
+                        Lanes::Inner => (routines.feed)(&self.scratch.partials[fold].feed(value, index, self.n, phase)),
+                        Lanes::Rows => {
+                            let (acc, acc_index) = self.partial(fold, 0, phase);
+                            let partials = Partials { acc, index: acc_index };
+                            (routines.into)(&partials.feed(value, index, self.n, phase));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// See [`Machine::run_steps`].
+    unsafe fn read(&mut self, reader: Reader, shape: Shape, dst: u16, access: u16, src: *const u8) {
+        let live = &mut self.scratch.places[dst as usize];
+        // SAFETY: see `run_steps`.
+        unsafe {
+            match shape {
+                Shape::Tile => reader(live.place.ptr, src, self.scratch.strides[access as usize], self.n),
+                Shape::Splat if live.source == src && !src.is_null() => {}
+                Shape::Splat => {
+                    live.source = src;
+                    reader(live.place.ptr, src, 0, BLOCK);
+                }
+            }
+        }
+    }
+
+    /// Size and stride of an operand's gathered dimension.
+    fn gathered(&self, access: u16) -> (usize, usize) {
+        self.geometry.operands[access as usize].gather.expect("a gathered operand has its dimension in the geometry")
+    }
+
+    /// # Safety
+    /// See [`Machine::run_steps`].
+    unsafe fn gather_row(&mut self, read: RowRead, dst: u16, index: u16, access: u16, level: Level, bytes: u8) {
+        let (size, stride) = self.gathered(access);
+        // SAFETY: the index is a block of i64.
+        let at = unsafe { self.place(index).ptr.cast::<i64>().read() };
+        let is_legal = at >= 0 && at < size as i64;
+        let src = self.pointer(access, level).wrapping_add((at as usize).wrapping_mul(stride));
+        let zeros = self.place(self.plan.zeros);
+        if !is_legal {
+            self.faults.record(at);
+        }
+        match read {
+            RowRead::InPlace => {
+                let here = Place { ptr: src, step: BLOCK };
+                self.scratch.places[dst as usize].place = if is_legal { here } else { zeros };
+            }
+            // SAFETY: see `run_steps`; the index is legal, or nothing is read.
+            RowRead::Widen(routine) if is_legal => unsafe {
+                routine(&Call { dst: self.place(dst).ptr, src: [Place { ptr: src, step: BLOCK }; 3], n: self.n });
+            },
+            // SAFETY: as above.
+            RowRead::Read(reader, shape) if is_legal => unsafe { self.read(reader, shape, dst, access, src) },
+            RowRead::Widen(_) | RowRead::Read(..) => {
+                let live = &mut self.scratch.places[dst as usize];
+                live.source = std::ptr::null();
+                let n = if live.place.step == 0 { BLOCK } else { self.n };
+                // SAFETY: a place in scratch memory, of the size that its home says; zero fits every type.
+                unsafe { std::ptr::write_bytes(live.place.ptr, 0, n * bytes as usize) };
+            }
+        }
+    }
+}
