@@ -11,6 +11,7 @@ mod extras;
 mod timing;
 mod workloads;
 
+use opfuse::codegen::tier::Tier;
 use opfuse::device::pool;
 use opfuse::{Explain, Result, Tensor, compile};
 use std::fmt::Write as _;
@@ -65,7 +66,7 @@ struct Row {
     same_bits: bool,
 }
 
-const COLUMNS: [(&str, usize); 13] = [
+const COLUMNS: [(&str, usize); 14] = [
     ("id", 5),
     ("workload", 22),
     ("thr", 3),
@@ -74,6 +75,7 @@ const COLUMNS: [(&str, usize); 13] = [
     ("speed-up", 8),
     ("spread", 9),
     ("kernels", 10),
+    ("tier", 12),
     ("MB", 17),
     ("GB/s", 6),
     ("of triad", 8),
@@ -166,6 +168,7 @@ impl Report {
             format!("{:.2}", row.eager.best / row.compiled.best),
             format!("{:.2} {:.2}", row.eager.spread(), row.compiled.spread()),
             format!("{kernels_before} -> {kernels_after}"),
+            tiers(&row.explain),
             format!("{} -> {}", megabytes(*bytes_before), megabytes(*bytes_after)),
             format!("{:.1}", rate / 1e9),
             row.triad.map_or("-".into(), |triad| format!("{:.0} %", 100.0 * rate / triad)),
@@ -190,6 +193,14 @@ impl Report {
         println!("{line}");
         let _ = writeln!(self.markdown, "\n{line}");
     }
+}
+
+/// The tiers that the kernels run on, each once; `lib` for matrix products.
+fn tiers(explain: &Explain) -> String {
+    let mut names: Vec<&str> = explain.kernels.iter().map(|kernel| kernel.tier.map_or("lib", Tier::name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join("+")
 }
 
 /// A number with as many significant digits as the precision says.

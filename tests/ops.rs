@@ -358,5 +358,10 @@ fn every_op_on_odd_shapes() {
         }
         assert!(made >= rounds, "{} was called {made} times only", op.name());
     }
-    assert!(failed.is_empty(), "{} calls failed; the first:\n{}", failed.len(), failed[..failed.len().min(4)].join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} calls failed; the first:\n{}",
+        failed.len(),
+        failed[..failed.len().min(4)].join("\n")
+    );
 }

@@ -1,7 +1,7 @@
 //! Timing that can be trusted on a busy machine.
 //!
-//! What is compared runs in turns (A B A B …), in chunks of a few milliseconds, and the best chunk counts: everything
-//! that disturbs a run makes it slower. How much slower the median chunk was is shown beside it.
+//! What is compared runs in turns (A B A B …), in chunks shorter than a time slice, and the best chunk counts:
+//! everything that disturbs a run makes it slower. How much slower the median chunk was is shown beside it.
 
 use opfuse::device::{Device, Storage, pool};
 use std::hint::black_box;
@@ -19,7 +19,7 @@ pub(crate) struct Effort {
 
 impl Effort {
     pub(crate) const FULL: Effort =
-        Effort { budget: Duration::from_millis(700), chunk: Duration::from_millis(4), min_chunks: 7 };
+        Effort { budget: Duration::from_millis(500), chunk: Duration::from_millis(1), min_chunks: 9 };
     pub(crate) const QUICK: Effort =
         Effort { budget: Duration::from_millis(80), chunk: Duration::from_millis(1), min_chunks: 3 };
 }

@@ -62,7 +62,7 @@ fn ten_ops(x: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(vec![(t * c)?])
 }
 
-pub(crate) fn relu_of_fma(x: &[Tensor]) -> Result<Vec<Tensor>> {
+fn relu_of_fma(x: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(vec![((&x[0] * &x[1])? + &x[2])?.relu()?])
 }
 

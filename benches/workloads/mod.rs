@@ -12,7 +12,6 @@ mod rows;
 use opfuse::ir::DType;
 use opfuse::{Result, Tensor};
 
-pub(crate) use elementwise::relu_of_fma;
 pub(crate) use inputs::uniform;
 
 /// What is run: inputs in the order of their seeds, outputs in the order of the definition.

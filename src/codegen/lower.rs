@@ -227,11 +227,11 @@ impl Builder<'_> {
             unreachable!("a fold belongs to a reduction");
         };
         let (from, to) = (self.graph[call.args[0]].ty.dtype, call.ty.dtype);
-        let combine = match (combine, from) {
-            // On bools the greatest is "any" and the least is "all".
-            (Combine::Max, DType::Bool) => Combine::Any,
-            (Combine::Min, DType::Bool) => Combine::All,
-            (combine, _) => *combine,
+        let combine = match (combine, from, to) {
+            // On bools the greatest and the sum are "any", the least and the product "all".
+            (Combine::Max, DType::Bool, _) | (Combine::Sum, _, DType::Bool) => Combine::Any,
+            (Combine::Min, DType::Bool, _) | (Combine::Prod, _, DType::Bool) => Combine::All,
+            (combine, _, _) => *combine,
         };
         let value = match combine {
             Combine::Any | Combine::All => self.converted(value, Ty::Bool),

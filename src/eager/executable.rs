@@ -32,6 +32,8 @@ pub struct Launch {
     cut: Cut,
     operands: SmallVec<[Option<Slot>; 6]>,
     outputs: SmallVec<[Slot; 2]>,
+    /// Whether there is nothing to write. Its operands may then have no memory to read from.
+    is_idle: bool,
 }
 
 /// One step.
@@ -120,6 +122,9 @@ pub fn view(op: Op, attrs: &Attrs, array: &Array) -> Result<Array> {
 
 impl Launch {
     fn run(&self, slots: &[Option<Array>]) -> Result<()> {
+        if self.is_idle {
+            return Ok(());
+        }
         let operands: SmallVec<[*const u8; 8]> = self
             .operands
             .iter()
@@ -197,7 +202,9 @@ impl Builder<'_> {
         let cut = Cut::new(&lowered.kernel, &entry.compiled, &lowered.geometry);
         let operands = lowered.operands.iter().map(|node| node.map(NodeId::index)).collect();
         let outputs = lowered.outputs.iter().map(|node| node.index()).collect();
-        self.actions.push(Action::Launch(Box::new(Launch { entry, lowered, cut, operands, outputs })));
+        let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
+        let is_idle = no_elements || lowered.geometry.n_rows() == 0;
+        self.actions.push(Action::Launch(Box::new(Launch { entry, lowered, cut, operands, outputs, is_idle })));
         Ok(())
     }
 }

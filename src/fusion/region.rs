@@ -263,8 +263,10 @@ impl Placer<'_> {
         Walk { node, strides, base, gather }
     }
 
+    /// Also where the node has no elements: a value per row would be read though the rows are empty.
     fn is_full_walk(&self, walk: &Walk) -> bool {
-        !self.has_folds || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0)
+        let empty = self.graph[walk.node].ty.numel() == 0;
+        !self.has_folds || empty || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0)
     }
 
     fn add_load(&mut self, walk: Walk) -> usize {

@@ -143,7 +143,7 @@ unsafe fn chunk<'a, T: Element, const LEN: usize>(place: Place, i: usize) -> &'a
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         pub(super) mod $level {
-            use super::super::super::routine::BLOCK;
+            use crate::codegen::vm::routine::BLOCK;
             use super::super::*;
 
             /// # Safety

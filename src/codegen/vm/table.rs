@@ -107,7 +107,34 @@ fn canoned(isa: Isa, prim: Prim, ty: Ty) -> Routine {
             Prim::Div => of2::<op::Div<T>>(isa),
             Prim::Fma => of3::<op::Fma<T>>(isa),
             Prim::Sqrt => of1::<op::Sqrt<T>>(isa),
-            _ => misuse(prim, ty),
+            Prim::Neg
+            | Prim::Abs
+            | Prim::Floor
+            | Prim::Ceil
+            | Prim::Trunc
+            | Prim::RoundEven
+            | Prim::Max
+            | Prim::Min
+            | Prim::Lt
+            | Prim::Le
+            | Prim::Eq
+            | Prim::Ne
+            | Prim::And
+            | Prim::Or
+            | Prim::Xor
+            | Prim::Not
+            | Prim::Shl
+            | Prim::Shr
+            | Prim::ShrU
+            | Prim::Select
+            | Prim::Bitcast
+            | Prim::Canon
+            | Prim::RoundF16
+            | Prim::RoundBF16
+            | Prim::WrapU8
+            | Prim::WrapI8
+            | Prim::WrapI16
+            | Prim::Convert(_) => misuse(prim, ty),
         }
     }
     match ty {
