@@ -81,14 +81,14 @@ impl Model {
 
 /// The mean over the tokens that `mask` marks.
 fn mean(hidden: &Tensor, mask: &Tensor) -> Result<Tensor> {
-    let total = (hidden * &mask.unsqueeze(-1)?)?.sum(&[1][..], false)?;
-    let count = mask.sum(&[1][..], true)?.clamp_min(1e-9)?;
+    let total = (hidden * &mask.unsqueeze(-1)?)?.sum(1, false)?;
+    let count = mask.sum(1, true)?.clamp_min(1e-9)?;
     &total / &count
 }
 
 /// Rows divided by their length.
 fn unit(rows: &Tensor) -> Result<Tensor> {
-    let length = (rows * rows)?.sum(&[1][..], true)?.sqrt()?;
+    let length = (rows * rows)?.sum(1, true)?.sqrt()?;
     rows / &length.clamp_min(1e-12)?
 }
 

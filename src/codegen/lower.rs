@@ -371,11 +371,19 @@ fn without_dead(kernel: &Kernel) -> Kernel {
     out
 }
 
-/// The bytes a region reads and writes, each distinct operand once.
+/// The bytes a launch reads and writes: each distinct operand once, and of a gathered one the elements it picks.
 pub fn traffic(graph: &Graph, lowered: &Lowered) -> (usize, usize) {
-    let mut read: Vec<NodeId> = lowered.operands.iter().flatten().copied().collect();
+    let geometry = &lowered.geometry;
+    let picked = geometry.n_rows() * geometry.n_inner();
+    let mut read: Vec<(NodeId, usize)> = Vec::new();
+    for (node, access) in lowered.operands.iter().zip(&geometry.operands) {
+        let Some(node) = *node else { continue };
+        let ty = &graph[node].ty;
+        let bytes = if access.gather.is_some() { ty.bytes().min(picked * ty.dtype.size()) } else { ty.bytes() };
+        read.push((node, bytes));
+    }
     read.sort_unstable();
-    read.dedup();
-    let sum = |nodes: &[NodeId]| nodes.iter().map(|&node| graph[node].ty.bytes()).sum();
-    (sum(&read), sum(&lowered.outputs))
+    read.dedup_by_key(|(node, _)| *node);
+    let written = lowered.outputs.iter().map(|&node| graph[node].ty.bytes()).sum();
+    (read.iter().map(|(_, bytes)| bytes).sum(), written)
 }

@@ -276,6 +276,9 @@ pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
     let mut sizes = input.sizes.clone();
     if !sizes.is_empty() {
         sizes[dim] = index.numel();
+    } else if index.numel() != 1 {
+        let what = format!("index of a 0-dim tensor has shape {:?}", &index.sizes[..]);
+        return Err(Error::shape(call.name(), what, "it must hold one index"));
     }
     Ok(TensorType::contiguous(input.dtype, &sizes))
 }

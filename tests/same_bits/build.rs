@@ -405,7 +405,7 @@ impl Builder {
         let size = ty.sizes.get(dim).copied().unwrap_or(1);
         let count = if size == 0 { 0 } else { self.random.below(7) };
         let sizes: Vec<usize> = match kind {
-            GatherKind::Select => vec![count],
+            GatherKind::Select => vec![if ty.rank() == 0 { 1 } else { count }],
             GatherKind::Rows if self.random.percent(50) => vec![count],
             GatherKind::Rows => vec![count, 1 + self.random.below(4)],
             GatherKind::Elementwise => {
