@@ -16,7 +16,7 @@ use opfuse::device::pool;
 use opfuse::{Explain, Result, Tensor, compile};
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use timing::{Effort, Timing, in_turns, time, triad};
+use timing::{Effort, Timing, in_turns, time, with_triad};
 use workloads::{TOLERANCE, Workload, check, same_bits};
 
 /// What the command line asks for.
@@ -132,10 +132,13 @@ fn rows(workload: &Workload, request: &Request) -> Result<Vec<Row>> {
                 same_bits(&expected, &function.call(&inputs[..])?)? && same_bits(&expected, &(workload.run)(&inputs)?)?;
             let mut eager = || drop((workload.run)(&inputs).expect("it ran before"));
             let mut compiled = || drop(function.call(&inputs[..]).expect("it ran before"));
-            let [eager, compiled] = in_turns(request.effort, [&mut eager, &mut compiled]);
             let explain = function.explain();
-            let large = explain.bytes_after >= SMALLEST_TRIAD;
-            let triad = large.then(|| triad(request.effort, explain.bytes_after, threads));
+            let footprint = explain.bytes_after;
+            let (eager, compiled, triad) = with_triad(footprint, threads, |triad, bytes| {
+                let [eager, compiled, triad] = in_turns(request.effort, [&mut eager, &mut compiled, triad]);
+                (eager, compiled, bytes / triad.best)
+            });
+            let triad = (footprint >= SMALLEST_TRIAD).then_some(triad);
             Ok(Row { threads, eager, compiled, explain, triad, check, same_bits })
         })?);
     }

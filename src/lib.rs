@@ -1,4 +1,25 @@
-//! Tensors whose eager calls feel like PyTorch's and whose compiled functions are fused in milliseconds.
+//! Tensors whose eager calls feel like PyTorch's, and a [`compile`] that traces a function, fuses its graph and
+//! compiles it in milliseconds, with the same bits as eager and a reason for every decision. Nothing to install.
+//!
+//! ```
+//! use opfuse::{Result, Tensor, compile};
+//!
+//! # fn main() -> Result<()> {
+//! let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, -1.0, 0.0, 1.0], &[2, 3])?;
+//! let softmax = |x: &Tensor| {
+//!     let e = x.sub(&x.amax([-1], true)?)?.exp()?;
+//!     e.div(&e.sum([-1], true)?)
+//! };
+//! let eager = softmax(&x)?;
+//! let fused = compile(softmax);
+//! assert_eq!(fused.call(&x)?.to_vec::<f32>()?, eager.to_vec::<f32>()?);
+//! assert_eq!(fused.explain().kernels_after, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The floors, from the ground up: [`error`] and [`debug`], [`ir`], [`device`], [`fusion`], [`codegen`], [`eager`],
+//! [`dispatch`], [`compile`](mod@compile). Each imports only from those before it.
 
 pub mod codegen;
 pub mod compile;
@@ -11,6 +32,7 @@ pub mod fusion;
 pub mod ir;
 
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
+pub use device::Device;
 pub use dispatch::{Element, Tensor, cat, embedding, stack};
 pub use error::{Error, Reason, Result};
 pub use ir::{DType, Scalar};

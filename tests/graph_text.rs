@@ -27,7 +27,31 @@ fn softmax() {
            n1 = _softmax(n0; -1, false): f32[4,8]
            return n1
          }",
-        expect![[r#""#]],
+        expect![[r#"
+            graph {
+              n0 = input: f32[4,8]
+              n1 = amax(n0; [-1], true): f32[4,1]
+              n2 = sub(n0, n1; 1): f32[4,8]
+              n3 = exp(n2): f32[4,8]
+              n4 = sum(n3; [-1], true, none): f32[4,1]
+              n5 = div(n3, n4): f32[4,8]
+              return n5
+            }
+            plan {
+              s0 kernel -> n5: n1 = amax(n0; [-1], true); n2 = sub(n0, n1; 1); n3 = exp(n2); n4 = sum(n3; [-1], true, none); n5 = div(n3, n4)
+            }
+            kernel {
+              in0: f32
+              r0: f32 = load in0
+              r1: f32 per row = fold_max r0
+              r2: f32 = sub r0, r1
+              r3: f32 = exp r2
+              r4: f32 per row = fold_sum r3
+              r5: f32 = div r3, r4
+              r6: f32 = canon r5
+              out0: f32 = r6
+            }
+        "#]],
     );
 }
 
@@ -41,7 +65,53 @@ fn layer_norm() {
            n3 = layer_norm(n0, n1, n2; [8], true, true, 1e-5, true): f32[4,8]
            return n3
          }",
-        expect![[r#""#]],
+        expect![[r#"
+            graph {
+              n0 = input: f32[4,8]
+              n1 = input: f32[8]
+              n2 = input: f32[8]
+              n3 = sum(n0; [-1], true, none): f32[4,1]
+              n4 = number 8.0: f64[]#
+              n5 = div(n3, n4): f32[4,1]
+              n6 = sub(n0, n5; 1): f32[4,8]
+              n7 = square(n6): f32[4,8]
+              n8 = sum(n7; [-1], true, none): f32[4,1]
+              n9 = div(n8, n4): f32[4,1]
+              n10 = number 1e-5: f64[]#
+              n11 = add(n9, n10; 1): f32[4,1]
+              n12 = rsqrt(n11): f32[4,1]
+              n13 = mul(n6, n12): f32[4,8]
+              n14 = mul(n13, n1): f32[4,8]
+              n15 = add(n14, n2; 1): f32[4,8]
+              return n15
+            }
+            plan {
+              s0 kernel -> n15: n3 = sum(n0; [-1], true, none); n5 = div(n3, n4); n6 = sub(n0, n5; 1); n7 = square(n6); n8 = sum(n7; [-1], true, none); n9 = div(n8, n4); n11 = add(n9, n10; 1); n12 = rsqrt(n11); n13 = mul(n6, n12); n14 = mul(n13, n1); n15 = add(n14, n2; 1)
+            }
+            kernel {
+              in0: f32
+              in1: f32
+              in2: f32
+              r0: f32 = load in0
+              r1: f32 per row = fold_sum r0
+              r2: f32 per row = 8.0
+              r3: f32 per row = div r1, r2
+              r4: f32 = sub r0, r3
+              r5: f32 = mul r4, r4
+              r6: f32 per row = fold_sum r5
+              r7: f32 per row = div r6, r2
+              r8: f32 per row = 1e-5
+              r9: f32 per row = add r7, r8
+              r10: f32 per row = rsqrt r9
+              r11: f32 = mul r4, r10
+              r12: f32 = load in1
+              r13: f32 = mul r11, r12
+              r14: f32 = load in2
+              r15: f32 = add r13, r14
+              r16: f32 = canon r15
+              out0: f32 = r16
+            }
+        "#]],
     );
 }
 
@@ -55,7 +125,36 @@ fn bias_and_gelu() {
            n3 = gelu(n2; \"none\"): f16[4,8]
            return n3
          }",
-        expect![[r#""#]],
+        expect![[r#"
+            graph {
+              n0 = input: f16[4,8]
+              n1 = input: f16[8]
+              n2 = add(n0, n1; 1): f16[4,8]
+              n3 = gelu(n2; "none"): f16[4,8]
+              return n3
+            }
+            plan {
+              s0 kernel -> n3: n2 = add(n0, n1; 1); n3 = gelu(n2; "none")
+            }
+            kernel {
+              in0: f16
+              in1: f16
+              r0: f32 = load in0
+              r1: f32 = load in1
+              r2: f32 = add r0, r1
+              r3: f32 = round_f16 r2
+              r4: f32 per row = 0.5
+              r5: f32 = mul r3, r4
+              r6: f32 per row = 0.70710677
+              r7: f32 = mul r3, r6
+              r8: f32 = erf r7
+              r9: f32 per row = 1.0
+              r10: f32 = add r8, r9
+              r11: f32 = mul r5, r10
+              r12: f32 = round_f16 r11
+              out0: f16 = r12
+            }
+        "#]],
     );
 }
 
@@ -72,7 +171,32 @@ fn a_chain_of_transposes() {
            n6 = t(n5): f32[8,4:1,8]
            return n6
          }",
-        expect![[r#""#]],
+        expect![[r#"
+            graph {
+              n0 = input: f32[4,8]
+              n1 = transpose(n0; 0, 1): f32[8,4:1,8]
+              n2 = exp(n1): f32[8,4:1,8]
+              n3 = transpose(n2; 0, 1): f32[4,8]
+              n4 = add(n3, n0; 1): f32[4,8]
+              n5 = t(n4): f32[8,4:1,8]
+              return n5
+            }
+            plan {
+              s0 view -> n1: n1 = transpose(n0; 0, 1)
+              s1 kernel -> n4: n2 = exp(n1); n3 = transpose(n2; 0, 1); n4 = add(n3, n0; 1)
+              s2 view -> n5: n5 = t(n4)
+            }
+            kernel {
+              in0: f32
+              in1: f32
+              r0: f32 = load in0
+              r1: f32 = exp r0
+              r2: f32 = load in1
+              r3: f32 = add r1, r2
+              r4: f32 = canon r3
+              out0: f32 = r4
+            }
+        "#]],
     );
 }
 
@@ -91,7 +215,29 @@ fn common_subexpressions_and_constants() {
            n8 = sin(n0): f32[4]
            return n7, n0
          }",
-        expect![[r#""#]],
+        expect![[r#"
+            graph {
+              n0 = input: f32[4]
+              n1 = full(; [], 1.0, f32): f32[]
+              n2 = exp(n0): f32[4]
+              n3 = add(n2, n2; 1): f32[4]
+              n4 = sub(n3, n1; 1): f32[4]
+              return n4, n0
+            }
+            plan {
+              s0 kernel -> n4: n2 = exp(n0); n3 = add(n2, n2; 1); n4 = sub(n3, n1; 1)
+            }
+            kernel {
+              in0: f32
+              r0: f32 = load in0
+              r1: f32 = exp r0
+              r2: f32 = add r1, r1
+              r3: f32 per row = 1.0
+              r4: f32 = sub r2, r3
+              r5: f32 = canon r4
+              out0: f32 = r5
+            }
+        "#]],
     );
 }
 

@@ -78,12 +78,12 @@ fn calls_per_chunk(effort: Effort, work: &mut dyn FnMut()) -> usize {
     }
 }
 
-/// Bytes per second of `a = b + 0.5 c`, three arrays that have `footprint` bytes together.
+/// Gives `body` a call of `a = b + 0.5 c`, three arrays that have `footprint` bytes together, and these bytes.
 ///
 /// The loop is plain Rust, over warm memory from the same allocator as tensors have (so with the same huge pages),
 /// split over the same pool. Bytes count once each, as they do for kernels; that a plain store also reads its cache
 /// line is the memory's business in both.
-pub(crate) fn triad(effort: Effort, footprint: usize, threads: usize) -> f64 {
+pub(crate) fn with_triad<R>(footprint: usize, threads: usize, body: impl FnOnce(&mut dyn FnMut(), f64) -> R) -> R {
     let n = (footprint / 12).max(64);
     let mut arrays: [Storage; 3] =
         std::array::from_fn(|_| Storage::zeroed(Device::CPU, n * 4).expect("there is memory"));
@@ -101,8 +101,7 @@ pub(crate) fn triad(effort: Effort, footprint: usize, threads: usize) -> f64 {
             black_box(a);
         });
     };
-    let [timing] = in_turns(Effort { budget: effort.budget / 4, ..effort }, [&mut work]);
-    (n * 12) as f64 / timing.best
+    body(&mut work, (n * 12) as f64)
 }
 
 /// Seconds in the unit that suits them.

@@ -32,8 +32,8 @@ pub struct Lowered {
 /// None on a region of a verified graph; a body that does not type is reported as it is.
 pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
     let mut builder = Builder { graph, region, kernel: Kernel::default(), known: HashMap::new(), extra: Vec::new() };
-    for load in &region.loads {
-        builder.kernel.operands.push(operand(graph, load));
+    for (slot, load) in region.loads.iter().enumerate() {
+        builder.kernel.operands.push(operand(graph, region, slot, load));
     }
     let mut values: Vec<Reg> = Vec::with_capacity(region.values.len());
     for index in 0..region.values.len() {
@@ -49,35 +49,32 @@ pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
     let kernel = without_dead(&without_idle_canons(kernel));
     debug_assert_eq!(kernel.verify(), Ok(()));
     let n_rows = region.rows.len();
-    let mut accesses: Vec<Access> =
-        region.loads.iter().map(|load| access(load, unit_of_load(graph, load), n_rows)).collect();
+    let loads = || region.loads.iter().zip(&kernel.operands);
+    let unit = |operand: &Operand| if operand.source == Source::Iota { 1 } else { operand.dtype.size() };
+    let mut accesses: Vec<Access> = loads().map(|(load, operand)| access(load, unit(operand), n_rows)).collect();
     accesses.extend(extra);
     // A range that is an output of its own group is stored like any value.
     let stored = |walk: &Walk| access(walk, graph[walk.node].ty.dtype.size(), n_rows);
     let outputs = region.outputs.iter().map(|(_, walk)| stored(walk)).collect();
     let mut operands: Vec<Option<NodeId>> =
-        region.loads.iter().map(|load| (!is_range(graph, load.node)).then_some(load.node)).collect();
+        loads().map(|(load, operand)| (operand.source == Source::Memory).then_some(load.node)).collect();
     operands.resize(accesses.len(), None);
     let geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs);
     let outputs = region.outputs.iter().map(|(_, walk)| walk.node).collect();
     Ok(Lowered { kernel, geometry, operands, outputs })
 }
 
-fn is_range(graph: &Graph, node: NodeId) -> bool {
-    graph[node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Range))
+/// Whether the operand is a range's position. A range that is read from memory is an operand like any other.
+fn is_position(region: &Region, slot: usize) -> bool {
+    region.values.iter().any(|value| matches!(value, Value::Position(position, _) if *position == slot))
 }
 
-fn operand(graph: &Graph, load: &Walk) -> Operand {
-    if is_range(graph, load.node) {
+fn operand(graph: &Graph, region: &Region, slot: usize, load: &Walk) -> Operand {
+    if is_position(region, slot) {
         Operand { dtype: DType::I64, source: Source::Iota }
     } else {
         Operand { dtype: graph[load.node].ty.dtype, source: Source::Memory }
     }
-}
-
-/// Bytes between neighbours of a loaded value; a range is not in memory and counts elements.
-fn unit_of_load(graph: &Graph, load: &Walk) -> usize {
-    if is_range(graph, load.node) { 1 } else { graph[load.node].ty.dtype.size() }
 }
 
 fn access(walk: &Walk, unit: usize, n_rows: usize) -> Access {

@@ -9,6 +9,7 @@ use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
 use super::region::{Region, place};
 use crate::error::Reason;
 use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Pattern, SideTable};
+use std::collections::HashMap;
 
 /// What part a node plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,25 +168,50 @@ impl<'g> Units<'g> {
     fn cut(&mut self, inside: &SideTable<bool>) {
         let groups = self.base.groups.clone();
         for group in groups {
-            let mut members = Vec::new();
+            let mut members: Vec<Vec<NodeId>> = Vec::new();
+            let mut levels: HashMap<NodeId, Option<usize>> = HashMap::new();
             for node in group.into_iter().map(|vertex| NodeId(vertex.0)) {
+                let is_member = match role(self.graph, node) {
+                    Role::View => inside[node],
+                    Role::Loop => true,
+                    Role::Input | Role::Inline | Role::Product | Role::Concat => false,
+                };
+                let level = self.level(node, is_member, &levels);
+                levels.insert(node, level);
                 match role(self.graph, node) {
                     Role::Input => {}
                     Role::Inline if self.is_read_from_memory(node) => self.add_kernel_or_split(vec![node]),
                     Role::Inline => {}
-                    Role::View if !inside[node] => self.add_single(node, UnitKind::Alias),
-                    Role::View | Role::Loop => members.push(node),
+                    Role::View if !is_member => self.add_single(node, UnitKind::Alias),
+                    Role::View | Role::Loop => {
+                        let level = level.unwrap_or(0);
+                        members.resize(members.len().max(level + 1), Vec::new());
+                        members[level].push(node);
+                    }
                     Role::Product => self.add_single(node, UnitKind::Product),
                     Role::Concat => self.add_single(node, UnitKind::Concat),
                 }
             }
-            if !members.is_empty() {
+            for members in members.into_iter().filter(|members| !members.is_empty()) {
                 self.add_kernel_or_split(members);
             }
         }
         for unit in 0..self.units.len() {
             self.refresh(unit);
         }
+    }
+
+    /// How often the group was left and entered again on the way to `node`, by way of what was taken out of it: two
+    /// nodes of one level can share a kernel without waiting for themselves. `None` for what is taken out and waits for
+    /// nobody in the group.
+    fn level(&self, node: NodeId, is_member: bool, levels: &HashMap<NodeId, Option<usize>>) -> Option<usize> {
+        let of_arg = |arg: &NodeId| {
+            let level = (*levels.get(arg)?)?;
+            let taken_out = self.unit_of[*arg].is_some();
+            Some(level + (is_member && taken_out) as usize)
+        };
+        let level = self.graph[node].args.iter().filter_map(of_arg).max();
+        if is_member { level.or(Some(0)) } else { level }
     }
 
     /// Whether a number, fill or range must lie in memory: someone other than a kernel reads it.

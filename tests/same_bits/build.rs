@@ -11,38 +11,38 @@ use smallvec::smallvec;
 
 /// A graph with arrays to run it on.
 #[derive(Clone)]
-pub struct Case {
+pub(crate) struct Case {
     /// The graph.
-    pub graph: Graph,
+    pub(crate) graph: Graph,
     /// One array per input.
-    pub inputs: Vec<Array>,
+    pub(crate) inputs: Vec<Array>,
 }
 
 /// A graph that grows.
-pub struct Builder {
+pub(crate) struct Builder {
     /// The graph so far.
-    pub graph: Graph,
+    pub(crate) graph: Graph,
     /// Where choices come from.
-    pub random: Random,
+    pub(crate) random: Random,
     /// What each input holds.
-    pub fills: Vec<Fill>,
+    pub(crate) fills: Vec<Fill>,
     /// Most elements of a value.
-    pub limit: usize,
+    pub(crate) limit: usize,
     /// The shape that most values have or broadcast to.
-    pub shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
 }
 
 const FLOATS: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
 
 impl Builder {
     /// An empty graph whose choices follow from a seed.
-    pub fn new(seed: u64) -> Builder {
+    pub(crate) fn new(seed: u64) -> Builder {
         let graph = Graph::new();
         Builder { graph, random: Random::new(seed), fills: Vec::new(), limit: 4096, shape: Vec::new() }
     }
 
     /// The graph with these outputs, and arrays for its inputs.
-    pub fn finish(mut self, outputs: Vec<NodeId>) -> Case {
+    pub(crate) fn finish(mut self, outputs: Vec<NodeId>) -> Case {
         self.graph.set_outputs(outputs);
         let inputs = self.graph.inputs().iter().zip(&self.fills);
         let inputs = inputs.map(|(&input, &fill)| array(&mut self.random, &self.graph[input].ty, fill)).collect();
@@ -50,19 +50,19 @@ impl Builder {
     }
 
     /// A new input.
-    pub fn input(&mut self, ty: TensorType, fill: Fill) -> NodeId {
+    pub(crate) fn input(&mut self, ty: TensorType, fill: Fill) -> NodeId {
         self.fills.push(fill);
         self.graph.input(ty)
     }
 
     /// A new input with random strides.
-    pub fn strided_input(&mut self, dtype: DType, sizes: &[usize], fill: Fill) -> NodeId {
+    pub(crate) fn strided_input(&mut self, dtype: DType, sizes: &[usize], fill: Fill) -> NodeId {
         let strides = self.strides(sizes);
         self.input(TensorType { dtype, sizes: sizes.into(), strides, number: false }, fill)
     }
 
     /// Strides as views make them: dense in any order, with gaps, repeated.
-    pub fn strides(&mut self, sizes: &[usize]) -> Strides {
+    pub(crate) fn strides(&mut self, sizes: &[usize]) -> Strides {
         let random = &mut self.random;
         let mut strides = match random.below(6) {
             0..=2 => contiguous_strides(sizes),
@@ -93,7 +93,7 @@ impl Builder {
     }
 
     /// The call, if the op takes it and the result is not too large.
-    pub fn call(&mut self, op: Op, args: &[NodeId], attrs: Attrs) -> Option<NodeId> {
+    pub(crate) fn call(&mut self, op: Op, args: &[NodeId], attrs: Attrs) -> Option<NodeId> {
         let tys: Vec<&TensorType> = args.iter().map(|&arg| &self.graph[arg].ty).collect();
         let ty = op.infer(&tys, &attrs).ok()?;
         if ty.numel() > self.limit {
@@ -103,12 +103,12 @@ impl Builder {
     }
 
     /// The call without arguments besides tensors.
-    pub fn plain(&mut self, op: Op, args: &[NodeId]) -> Option<NodeId> {
+    pub(crate) fn plain(&mut self, op: Op, args: &[NodeId]) -> Option<NodeId> {
         self.call(op, args, Attrs::new())
     }
 
     /// The node in another dtype.
-    pub fn cast(&mut self, x: NodeId, dtype: DType) -> Option<NodeId> {
+    pub(crate) fn cast(&mut self, x: NodeId, dtype: DType) -> Option<NodeId> {
         if self.graph[x].ty.dtype == dtype {
             Some(x)
         } else {
@@ -117,7 +117,7 @@ impl Builder {
     }
 
     /// A number as programs contain them.
-    pub fn scalar(&mut self) -> Scalar {
+    pub(crate) fn scalar(&mut self) -> Scalar {
         let random = &mut self.random;
         match random.below(12) {
             0 => Scalar::Bool(random.percent(50)),
@@ -139,7 +139,7 @@ impl Builder {
     }
 
     /// A value of the graph that fits, late ones more often; plain numbers only now and then.
-    pub fn find(&mut self, fits: impl Fn(&TensorType) -> bool) -> Option<NodeId> {
+    pub(crate) fn find(&mut self, fits: impl Fn(&TensorType) -> bool) -> Option<NodeId> {
         let numbers = self.random.percent(3);
         let found = self
             .graph
@@ -164,7 +164,7 @@ impl Builder {
     }
 
     /// A call of `op`, if the proposal is legal.
-    pub fn propose(&mut self, op: Op) -> Option<NodeId> {
+    pub(crate) fn propose(&mut self, op: Op) -> Option<NodeId> {
         match op.row().meaning {
             Meaning::Body(rule, _) => self.propose_pointwise(op, rule),
             Meaning::Fold(_) => self.propose_fold(op),
@@ -468,19 +468,19 @@ impl Builder {
     }
 
     /// Sizes that broadcast to `sizes`.
-    pub fn broadcastable(&mut self, sizes: &[usize]) -> Vec<usize> {
+    pub(crate) fn broadcastable(&mut self, sizes: &[usize]) -> Vec<usize> {
         let first = if self.random.percent(60) { 0 } else { self.random.below(sizes.len() + 1) };
         sizes[first..].iter().map(|&size| if self.random.percent(20) { 1 } else { size }).collect()
     }
 
     /// Sizes that broadcast to the graph's shape.
-    pub fn part_of_shape(&mut self) -> Vec<usize> {
+    pub(crate) fn part_of_shape(&mut self) -> Vec<usize> {
         let shape = self.shape.clone();
         self.broadcastable(&shape)
     }
 }
 
 /// How many tensors a pointwise op takes.
-pub fn n_tensors(op: Op) -> usize {
+pub(crate) fn n_tensors(op: Op) -> usize {
     op.schema().split(['(', ',']).filter(|part| part.trim_start().starts_with("Tensor ")).count()
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What is checked beside the tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
+pub(crate) enum Effort {
     /// The tiers alone.
     Tiers,
     /// Also the slow interpreter on every launched kernel.
@@ -27,7 +27,7 @@ pub enum Effort {
 }
 
 /// What is wrong with a case, if anything is.
-pub fn failure(case: &Case, effort: Effort) -> Option<String> {
+pub(crate) fn failure(case: &Case, effort: Effort) -> Option<String> {
     catch_unwind(AssertUnwindSafe(|| check(case, effort).err())).unwrap_or_else(|payload| Some(message(&*payload)))
 }
 
@@ -77,7 +77,7 @@ fn passes(graph: &Graph) -> Result<(), String> {
 }
 
 /// The value of every node, each run alone.
-pub fn reference(graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
+pub(crate) fn reference(graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
     let mut values: Vec<Array> = Vec::with_capacity(graph.len());
     for (id, node) in graph.nodes() {
         let value = match node.kind {
@@ -122,7 +122,7 @@ fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -
 }
 
 /// One type, strides included, and the same bits in every element.
-pub fn same(got: &Array, expected: &Array) -> Result<(), String> {
+pub(crate) fn same(got: &Array, expected: &Array) -> Result<(), String> {
     if got.ty() != expected.ty() {
         return Err(format!("type {} instead of {}", got.ty(), expected.ty()));
     }
@@ -140,7 +140,7 @@ pub fn same(got: &Array, expected: &Array) -> Result<(), String> {
 }
 
 /// The bits of every element in row-major order.
-pub fn elements(array: &Array) -> impl Iterator<Item = u64> + '_ {
+pub(crate) fn elements(array: &Array) -> impl Iterator<Item = u64> + '_ {
     let (layout, size) = (&array.layout, array.dtype.size());
     let bytes = array.storage.bytes();
     (0..layout.numel()).map(move |mut index| {

@@ -5,7 +5,7 @@ use super::values::Fill;
 use opfuse::ir::{DType, Meaning, NodeId, NodeKind, Op, TensorType};
 
 /// The graph of a seed, with arrays to run it on.
-pub fn small(seed: u64) -> Case {
+pub(crate) fn small(seed: u64) -> Case {
     let mut builder = Builder::new(seed);
     choose_shape(&mut builder);
     for _ in 0..1 + builder.random.below(4) {

@@ -6,6 +6,7 @@
 mod build;
 mod check;
 mod generate;
+mod once_wrong;
 mod random;
 mod shrink;
 mod values;
@@ -14,10 +15,12 @@ mod workload;
 
 use build::Case;
 use check::{Effort, failure};
-use opfuse::ir::Op;
+use opfuse::ir::{Graph, Op};
+use random::Random;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use values::Fill;
 
 /// Failures that are reported; the rest is counted.
 const REPORTED: usize = 3;
@@ -36,6 +39,22 @@ fn random_graphs_have_eagers_bits() {
 #[test]
 fn workloads_have_eagers_bits() {
     all(if cfg!(debug_assertions) { WORKLOADS / 20 } else { WORKLOADS }, workload::workload);
+}
+
+#[test]
+fn what_was_wrong_once_stays_right() {
+    for (what, text) in once_wrong::ONCE_WRONG {
+        let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{what}: {error}"));
+        for seed in 0..8 {
+            let mut random = Random::new(seed);
+            let fill = random.pick(&[Fill::Normal, Fill::Wild]);
+            let inputs = graph.inputs().iter().map(|&id| values::array(&mut random, &graph[id].ty, fill)).collect();
+            let case = Case { graph: graph.clone(), inputs };
+            if let Some(why) = failure(&case, Effort::Interpreter) {
+                panic!("{what}: seed {seed}: {why}\n{graph}");
+            }
+        }
+    }
 }
 
 fn variable(name: &str) -> Option<usize> {

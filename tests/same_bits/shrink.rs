@@ -6,7 +6,7 @@ use opfuse::eager::Array;
 use opfuse::ir::{Graph, NodeId, NodeKind, SideTable, TensorType};
 
 /// A case that `fails` still holds of, with as few nodes as were found.
-pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
+pub(crate) fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut best = case.clone();
     for position in 0..case.graph.outputs().len() {
         let mut one = case.clone();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What an input holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fill {
+pub(crate) enum Fill {
     /// About normally distributed; small whole numbers for integers.
     Normal,
     /// Small whole numbers.
@@ -25,7 +25,7 @@ pub enum Fill {
 }
 
 /// An array of type `ty`, somewhere in a storage of its own.
-pub fn array(random: &mut Random, ty: &TensorType, fill: Fill) -> Array {
+pub(crate) fn array(random: &mut Random, ty: &TensorType, fill: Fill) -> Array {
     let offset = if random.percent(50) { 0 } else { random.below(9) };
     let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset };
     let count = layout.extent().max(offset) + random.below(3);

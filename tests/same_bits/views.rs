@@ -6,7 +6,7 @@ use smallvec::smallvec;
 
 impl Builder {
     /// A view of some value; `view` of one whose strides do not allow it is made of a dense copy.
-    pub fn propose_view(&mut self, op: Op) -> Option<NodeId> {
+    pub(crate) fn propose_view(&mut self, op: Op) -> Option<NodeId> {
         let x = match op {
             Op::T => self.find(|ty| ty.rank() <= 2),
             Op::Squeeze => self.find(|ty| ty.sizes.contains(&1)).or_else(|| self.find(|_| true)),
@@ -81,7 +81,7 @@ impl Builder {
         }
         if let Some(at) = (!out.is_empty()).then(|| self.random.below(out.len())) {
             let factor = self.random.pick(&[1, 2, 3, 4]);
-            if out[at] % factor == 0 && out[at] > 0 {
+            if out[at].is_multiple_of(factor) && out[at] > 0 {
                 out[at] /= factor;
                 out.insert(at + self.random.below(2), factor);
             }

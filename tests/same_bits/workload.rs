@@ -7,7 +7,7 @@ use opfuse::ir::{Attr, Attrs, DType, NodeId, Op};
 use smallvec::smallvec;
 
 /// The graph of a seed, with arrays to run it on.
-pub fn workload(seed: u64) -> Case {
+pub(crate) fn workload(seed: u64) -> Case {
     let mut builder = Builder::new(seed ^ 0x5eed_0000_0000);
     builder.limit = 2_000_000;
     let columns =
