@@ -70,12 +70,12 @@ fn layer_norm() {
               n0 = input: f32[4,8]
               n1 = input: f32[8]
               n2 = input: f32[8]
-              n3 = sum(n0; [-1], true, none): f32[4,1]
-              n4 = number 8.0: f64[]#
+              n3 = sum(n0; [1], true, none): f32[4,1]
+              n4 = extent 8: i64[]#
               n5 = div(n3, n4): f32[4,1]
               n6 = sub(n0, n5; 1): f32[4,8]
               n7 = square(n6): f32[4,8]
-              n8 = sum(n7; [-1], true, none): f32[4,1]
+              n8 = sum(n7; [1], true, none): f32[4,1]
               n9 = div(n8, n4): f32[4,1]
               n10 = number 1e-5: f64[]#
               n11 = add(n9, n10; 1): f32[4,1]
@@ -86,30 +86,32 @@ fn layer_norm() {
               return n15
             }
             plan {
-              s0 kernel -> n15: n3 = sum(n0; [-1], true, none); n5 = div(n3, n4); n6 = sub(n0, n5; 1); n7 = square(n6); n8 = sum(n7; [-1], true, none); n9 = div(n8, n4); n11 = add(n9, n10; 1); n12 = rsqrt(n11); n13 = mul(n6, n12); n14 = mul(n13, n1); n15 = add(n14, n2; 1)
+              s0 kernel -> n15: n3 = sum(n0; [1], true, none); n5 = div(n3, n4); n6 = sub(n0, n5; 1); n7 = square(n6); n8 = sum(n7; [1], true, none); n9 = div(n8, n4); n11 = add(n9, n10; 1); n12 = rsqrt(n11); n13 = mul(n6, n12); n14 = mul(n13, n1); n15 = add(n14, n2; 1)
             }
             kernel {
               in0: f32
-              in1: f32
+              in1: iota
               in2: f32
+              in3: f32
               r0: f32 = load in0
               r1: f32 per row = fold_sum r0
-              r2: f32 per row = 8.0
-              r3: f32 per row = div r1, r2
-              r4: f32 = sub r0, r3
-              r5: f32 = mul r4, r4
-              r6: f32 per row = fold_sum r5
-              r7: f32 per row = div r6, r2
-              r8: f32 per row = 1e-5
-              r9: f32 per row = add r7, r8
-              r10: f32 per row = rsqrt r9
-              r11: f32 = mul r4, r10
-              r12: f32 = load in1
-              r13: f32 = mul r11, r12
-              r14: f32 = load in2
-              r15: f32 = add r13, r14
-              r16: f32 = canon r15
-              out0: f32 = r16
+              r2: i64 per row = load in1
+              r3: f32 per row = to_f32 r2
+              r4: f32 per row = div r1, r3
+              r5: f32 = sub r0, r4
+              r6: f32 = mul r5, r5
+              r7: f32 per row = fold_sum r6
+              r8: f32 per row = div r7, r3
+              r9: f32 per row = 1e-5
+              r10: f32 per row = add r8, r9
+              r11: f32 per row = rsqrt r10
+              r12: f32 = mul r5, r11
+              r13: f32 = load in2
+              r14: f32 = mul r12, r13
+              r15: f32 = load in3
+              r16: f32 = add r14, r15
+              r17: f32 = canon r16
+              out0: f32 = r17
             }
         "#]],
     );

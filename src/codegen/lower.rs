@@ -64,9 +64,10 @@ pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
     Ok(Lowered { kernel, geometry, operands, outputs })
 }
 
-/// Whether the operand is a range's position. A range that is read from memory is an operand like any other.
+/// Whether the operand is a range's position or a count. A range that is read from memory is an operand like any other.
 fn is_position(region: &Region, slot: usize) -> bool {
-    region.values.iter().any(|value| matches!(value, Value::Position(position, _) if *position == slot))
+    let at = |value: &Value| matches!(value, Value::Position(own, _) | Value::Extent(own) if *own == slot);
+    region.values.iter().any(at)
 }
 
 fn operand(graph: &Graph, region: &Region, slot: usize, load: &Walk) -> Operand {
@@ -159,6 +160,7 @@ impl Builder<'_> {
             }
             Value::Number(value, dtype) => self.lit(value.to_lit(*dtype)),
             Value::Position(slot, node) => self.position(*slot as u16, *node, level),
+            Value::Extent(slot) => self.emit(Kind::Load(*slot as u16), &[], Ty::I64, level),
             Value::Body(node, args) => {
                 let args: SmallVec<[Reg; 4]> = args.iter().map(|&arg| values[arg]).collect();
                 let call = &self.graph[*node];
@@ -291,7 +293,8 @@ impl Builder<'_> {
             | Value::Body(..)
             | Value::Fold(..)
             | Value::Gather(..)
-            | Value::Position(..) => reg,
+            | Value::Position(..)
+            | Value::Extent(_) => reg,
         }
     }
 

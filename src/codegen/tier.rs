@@ -2,10 +2,11 @@
 
 use super::cranelift;
 use super::geometry::{Class, Geometry, Lanes};
-use super::kernel::Kernel;
+use super::kernel::{Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
 use super::vm;
 use crate::error::Reason;
+use crate::ir::DType;
 use std::fmt;
 
 /// A way to make running code.
@@ -36,15 +37,31 @@ impl Tier {
 
     /// The tier that suits a kernel on this machine.
     ///
-    /// Plain arithmetic that lies in registers beats tiles in cache, so Cranelift takes it; funcs and folds want the
-    /// widest vectors there are, which the vm's routines have and 128-bit code has not.
+    /// A short chain of plain arithmetic that lies in registers beats tiles in cache, so Cranelift takes it. Funcs,
+    /// folds, 16-bit floats and long chains want the widest vectors and conversions there are, which the vm's
+    /// routines have and 128-bit code has not; so do operands that jump, which the vm walks in patches. The limits
+    /// were measured by `cargo bench --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
-        let arithmetic = kernel.insts.len() - kernel.operands.len().min(kernel.insts.len());
-        let light = !kernel.has_funcs() && !kernel.has_folds() && geometry.lanes == Lanes::Inner;
-        let long = geometry.inner.last().is_some_and(|&size| size >= 64);
-        if light && long && arithmetic > 1 { Tier::Cranelift } else { Tier::Vm }
+        let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
+        let arithmetic = kernel.insts.len() - loads;
+        let short = (2..=SHORT_CHAIN).contains(&arithmetic);
+        let plain = !kernel.has_funcs() && !kernel.has_folds() && geometry.lanes == Lanes::Inner;
+        let dtypes =
+            kernel.operands.iter().map(|operand| operand.dtype).chain(kernel.outputs.iter().map(|out| out.dtype));
+        let wide = !dtypes.into_iter().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
+        let jumps =
+            geometry.operands.iter().chain(&geometry.outputs).any(|access| geometry.lane_stride(access) > CACHE_LINE);
+        let long = geometry.inner.last().is_some_and(|&size| size >= LONG_ENOUGH);
+        if short && plain && wide && long && !jumps { Tier::Cranelift } else { Tier::Vm }
     }
 }
+
+/// Arithmetic instructions up to which 128-bit code in registers beats wide code through tiles.
+const SHORT_CHAIN: usize = 16;
+/// Elements of the vector loop from which machine code pays.
+const LONG_ENOUGH: usize = 64;
+/// Bytes between lanes above which every lane touches its own cache line.
+const CACHE_LINE: usize = 64;
 
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -36,6 +36,8 @@ pub enum Value {
     Gather(usize, ValueId),
     /// A range node: its position.
     Position(usize, NodeId),
+    /// A count that follows from sizes.
+    Extent(usize),
 }
 
 /// How memory is walked by the loops. Strides and the base count elements.
@@ -230,6 +232,7 @@ impl Placer<'_> {
         let call = &graph[node];
         let op = match call.kind {
             NodeKind::Number(value) => return self.push(Value::Number(value, value.dtype()), false),
+            NodeKind::Extent(count) => return self.extent(node, count),
             NodeKind::Input(_) => return self.load(node, map, None),
             NodeKind::Op(op) => op,
         };
@@ -293,6 +296,15 @@ impl Placer<'_> {
         let is_full = self.is_full_walk(&walk);
         let slot = self.add_load(walk);
         self.push(Value::Position(slot, node), is_full)
+    }
+
+    /// A count is a position that no loop moves: its base is the count.
+    fn extent(&mut self, node: NodeId, count: i64) -> Result<ValueId, Reason> {
+        let strides = SmallVec::from_elem(0, self.n_loops());
+        let walk = Walk { node, strides, base: count as usize, gather: None };
+        let is_full = self.is_full_walk(&walk);
+        let slot = self.add_load(walk);
+        self.push(Value::Extent(slot), is_full)
     }
 
     /// A fold is known per row, so it can only be asked for at the row itself.

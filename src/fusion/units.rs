@@ -32,7 +32,7 @@ pub enum Role {
 pub fn role(graph: &Graph, node: NodeId) -> Role {
     match graph[node].kind {
         NodeKind::Input(_) => Role::Input,
-        NodeKind::Number(_) => Role::Inline,
+        NodeKind::Number(_) | NodeKind::Extent(_) => Role::Inline,
         NodeKind::Op(op) => op_role(op),
     }
 }

@@ -45,10 +45,32 @@ fn fold(graph: &mut Graph, op: Op, x: NodeId, dims: &Attr, keepdim: bool) -> Res
     graph.add(op, &[x], attrs)
 }
 
-fn reduced_count(graph: &Graph, x: NodeId, op: &str, attrs: &[Attr]) -> Result<f64> {
+fn reduced_count(graph: &Graph, x: NodeId, dims: &Attr) -> Result<usize> {
     let ty = &graph[x].ty;
-    let dims = reduced_dims(op, attrs, ty.rank())?;
-    Ok(dims.iter().map(|&dim| ty.sizes[dim]).product::<usize>() as f64)
+    let dims = reduced_dims("reduction", std::slice::from_ref(dims), ty.rank())?;
+    Ok(dims.iter().map(|&dim| ty.sizes[dim]).product())
+}
+
+/// `sum(x) / n` over the dims of `attrs`, which stay with size 1, and `n`.
+fn kept_mean(graph: &mut Graph, x: NodeId, dims: &Attr) -> Result<(NodeId, NodeId)> {
+    let sum = fold(graph, Op::Sum, x, dims, true)?;
+    let n = reduced_count(graph, x, dims)?;
+    let n = graph.extent(n);
+    Ok((binary(graph, Op::Div, sum, n)?, n))
+}
+
+/// The reduced dims dropped, as a view, unless they are kept. A reduction and its other uses can then share the fold.
+fn dropped(graph: &mut Graph, kept: NodeId, dims: &Attr, keepdim: bool) -> Result<NodeId> {
+    if keepdim || graph[kept].ty.rank() == 0 {
+        return Ok(kept);
+    }
+    graph.add(Op::Squeeze, &[kept], smallvec![dims.clone()])
+}
+
+/// The dims that `attr` names in `x`, spelt out and sorted.
+fn spelt_out(graph: &Graph, x: NodeId, attr: &Attr) -> Result<Attr> {
+    let dims = reduced_dims("reduction", std::slice::from_ref(attr), graph[x].ty.rank())?;
+    Ok(Attr::Ints(dims.iter().map(|&dim| dim as i64).collect()))
 }
 
 /// `sum(x) / n`.
@@ -56,42 +78,50 @@ pub fn mean(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId
     let out = attrs[2].dtype().unwrap_or(graph[args[0]].ty.dtype);
     let x = cast(graph, args[0], out)?;
     let x = widened(graph, x)?;
-    let count = reduced_count(graph, x, "mean", attrs)?;
-    let sum = fold(graph, Op::Sum, x, &attrs[0], attrs[1].is_true())?;
-    let count = number(graph, count);
-    let mean = binary(graph, Op::Div, sum, count)?;
-    cast(graph, mean, out)
+    let dims = spelt_out(graph, x, &attrs[0])?;
+    let (mean, _) = kept_mean(graph, x, &dims)?;
+    let mean = cast(graph, mean, out)?;
+    dropped(graph, mean, &dims, attrs[1].is_true())
 }
 
 /// Two passes: the mean, then the mean of squared distances from it.
-fn variance(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<NodeId> {
-    let count = reduced_count(graph, x, "var", attrs)?;
-    let correction = attrs[1].scalar().map_or(1.0, Scalar::as_f64);
-    let sum = fold(graph, Op::Sum, x, &attrs[0], true)?;
-    let n = number(graph, count);
-    let mean = binary(graph, Op::Div, sum, n)?;
+fn variance(graph: &mut Graph, x: NodeId, dims: &Attr, correction: &Attr) -> Result<NodeId> {
+    let (mean, n) = kept_mean(graph, x, dims)?;
     let distance = binary(graph, Op::Sub, x, mean)?;
     let square = unary(graph, Op::Square, distance)?;
-    let total = fold(graph, Op::Sum, square, &attrs[0], attrs[2].is_true())?;
-    let freedom = number(graph, (count - correction).max(0.0));
+    let total = fold(graph, Op::Sum, square, dims, true)?;
+    let freedom = match correction.scalar().unwrap_or(Scalar::Int(1)) {
+        correction if correction.as_f64() == 0.0 => n,
+        correction => {
+            // Whole corrections stay whole, so that the count keeps all its digits.
+            let whole = correction.as_f64().fract() == 0.0;
+            let correction = if whole { Scalar::Int(correction.as_i64()) } else { correction };
+            let correction = graph.number(correction);
+            let left = binary(graph, Op::Sub, n, correction)?;
+            unary(graph, Op::Relu, left)?
+        }
+    };
     binary(graph, Op::Div, total, freedom)
 }
 
 /// Variance with the correction taken off the count.
 pub fn var(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let out = graph[args[0]].ty.dtype;
-    let x = widened(graph, args[0])?;
-    let var = variance(graph, x, attrs)?;
-    cast(graph, var, out)
+    spread(graph, args[0], attrs, None)
 }
 
 /// Square root of the variance.
 pub fn std(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let out = graph[args[0]].ty.dtype;
-    let x = widened(graph, args[0])?;
-    let var = variance(graph, x, attrs)?;
-    let std = unary(graph, Op::Sqrt, var)?;
-    cast(graph, std, out)
+    spread(graph, args[0], attrs, Some(Op::Sqrt))
+}
+
+fn spread(graph: &mut Graph, x: NodeId, attrs: &[Attr], then: Option<Op>) -> Result<NodeId> {
+    let out = graph[x].ty.dtype;
+    let x = widened(graph, x)?;
+    let dims = spelt_out(graph, x, &attrs[0])?;
+    let variance = variance(graph, x, &dims, &attrs[1])?;
+    let result = then.map_or(Ok(variance), |op| unary(graph, op, variance))?;
+    let result = cast(graph, result, out)?;
+    dropped(graph, result, &dims, attrs[2].is_true())
 }
 
 /// `m + log(sum(exp(x - m)))` with `m` the greatest element, or 0 where that is infinite.
@@ -100,29 +130,22 @@ pub fn logsumexp(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
     let out = if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT };
     let x = cast(graph, args[0], out)?;
     let x = widened(graph, x)?;
-    let count = reduced_count(graph, x, "logsumexp", attrs)?;
-    if count == 0.0 {
-        let sum = fold(graph, Op::Sum, x, &attrs[0], attrs[1].is_true())?;
+    let dims = spelt_out(graph, x, &attrs[0])?;
+    if reduced_count(graph, x, &dims)? == 0 {
+        let sum = fold(graph, Op::Sum, x, &dims, attrs[1].is_true())?;
         let log = unary(graph, Op::Log, sum)?;
         return cast(graph, log, out);
     }
-    let greatest = fold(graph, Op::Amax, x, &attrs[0], true)?;
+    let greatest = fold(graph, Op::Amax, x, &dims, true)?;
     let infinite = unary(graph, Op::Isinf, greatest)?;
     let shift = graph.add(Op::MaskedFill, &[greatest, infinite], smallvec![Attr::float(0.0)])?;
     let shifted = binary(graph, Op::Sub, x, shift)?;
     let exp = unary(graph, Op::Exp, shifted)?;
-    let sum = fold(graph, Op::Sum, exp, &attrs[0], true)?;
+    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
     let log = unary(graph, Op::Log, sum)?;
     let kept = binary(graph, Op::Add, log, shift)?;
-    let result = if attrs[1].is_true() {
-        kept
-    } else {
-        let rank = graph[x].ty.rank();
-        let dims = reduced_dims("logsumexp", attrs, rank)?;
-        let dims: Vec<i64> = dims.iter().map(|&dim| dim as i64).collect();
-        if dims.is_empty() { kept } else { graph.add(Op::Squeeze, &[kept], smallvec![Attr::ints(&dims)])? }
-    };
-    cast(graph, result, out)
+    let kept = cast(graph, kept, out)?;
+    dropped(graph, kept, &dims, attrs[1].is_true())
 }
 
 /// `x - max(x)` along the dim, and that dim as an attribute.
@@ -180,13 +203,10 @@ fn dense(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
 pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let out = graph[args[0]].ty.dtype;
     let x = widened(graph, args[0])?;
-    let trailing = attrs[0].list().len() as i64;
-    let dims: Vec<i64> = (1..=trailing).map(|dim| -dim).collect();
+    let rank = graph[x].ty.rank() as i64;
+    let dims: Vec<i64> = (rank - attrs[0].list().len() as i64..rank).collect();
     let dims = Attr::ints(&dims);
-    let count = reduced_count(graph, x, "layer_norm", std::slice::from_ref(&dims))?;
-    let sum = fold(graph, Op::Sum, x, &dims, true)?;
-    let n = number(graph, count);
-    let mean = binary(graph, Op::Div, sum, n)?;
+    let (mean, n) = kept_mean(graph, x, &dims)?;
     let distance = binary(graph, Op::Sub, x, mean)?;
     let square = unary(graph, Op::Square, distance)?;
     let total = fold(graph, Op::Sum, square, &dims, true)?;

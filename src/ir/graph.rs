@@ -4,6 +4,7 @@
 //! concrete in sizes and have no in-place ops. Facts about nodes live in [`SideTable`]s, not in the nodes.
 
 use super::attr::Attrs;
+use super::dtype::DType;
 use super::ops::Op;
 use super::scalar::Scalar;
 use super::types::TensorType;
@@ -36,6 +37,9 @@ pub enum NodeKind {
     Input(u32),
     /// A plain number.
     Number(Scalar),
+    /// A count that follows from sizes, as a plain number. A kernel takes it at launch instead of as a literal, so that
+    /// one kernel serves every size.
+    Extent(i64),
     /// A call of an op.
     Op(Op),
 }
@@ -58,7 +62,7 @@ impl Node {
     pub fn op(&self) -> Option<Op> {
         match self.kind {
             NodeKind::Op(op) => Some(op),
-            NodeKind::Input(_) | NodeKind::Number(_) => None,
+            NodeKind::Input(_) | NodeKind::Number(_) | NodeKind::Extent(_) => None,
         }
     }
 }
@@ -156,6 +160,12 @@ impl Graph {
     pub fn number(&mut self, value: Scalar) -> NodeId {
         let ty = TensorType::number(value.dtype());
         self.push(Node { kind: NodeKind::Number(value), args: SmallVec::new(), attrs: Attrs::new(), ty })
+    }
+
+    /// Adds a count that follows from sizes.
+    pub fn extent(&mut self, count: usize) -> NodeId {
+        let kind = NodeKind::Extent(count as i64);
+        self.push(Node { kind, args: SmallVec::new(), attrs: Attrs::new(), ty: TensorType::number(DType::I64) })
     }
 
     /// Adds a call, its type inferred.

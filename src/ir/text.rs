@@ -45,6 +45,7 @@ impl fmt::Display for NodeText<'_> {
         match self.0.kind {
             NodeKind::Input(_) => f.write_str("input"),
             NodeKind::Number(value) => write!(f, "number {value}"),
+            NodeKind::Extent(count) => write!(f, "extent {count}"),
             NodeKind::Op(op) => {
                 let args: Vec<String> = self.0.args.iter().map(NodeId::to_string).collect();
                 write!(f, "{}({}", op.name(), args.join(", "))?;
@@ -107,6 +108,8 @@ fn parse_line(graph: &mut Graph, line: &str) -> Result<()> {
     } else if let Some(number) = value.strip_prefix("number ") {
         let Some(Attr::Scalar(scalar)) = parse_attr(number) else { return Err(bad("malformed number")) };
         graph.number(scalar)
+    } else if let Some(count) = value.strip_prefix("extent ") {
+        graph.extent(count.parse().map_err(|_| bad("malformed extent"))?)
     } else {
         parse_call(graph, value, &bad)?
     };

@@ -5,6 +5,7 @@
 //! 3. every call's type is what the op infers from its operands;
 //! 4. a plain number has the type of a plain number.
 
+use super::dtype::DType;
 use super::graph::{Graph, NodeKind};
 use super::types::TensorType;
 use crate::error::{Error, Result};
@@ -29,6 +30,14 @@ pub fn verify(graph: &Graph) -> Result<()> {
             NodeKind::Input(position) => {
                 if graph.inputs().get(position as usize) != Some(&id) {
                     return Err(Error::invalid("graph", format!("{id} is not listed as input {position}")));
+                }
+            }
+            NodeKind::Extent(count) => {
+                if node.ty != TensorType::number(DType::I64) || count < 0 {
+                    return Err(Error::invalid(
+                        "graph",
+                        format!("{id} is the extent {count} but has type {}", node.ty),
+                    ));
                 }
             }
             NodeKind::Number(value) => {

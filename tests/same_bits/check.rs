@@ -83,6 +83,7 @@ pub(crate) fn reference(graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, S
         let value = match node.kind {
             NodeKind::Input(position) => inputs[position as usize].clone(),
             NodeKind::Number(number) => array_of(number),
+            NodeKind::Extent(count) => array_of(Scalar::Int(count)),
             NodeKind::Op(op) => {
                 let arguments: Vec<Argument<'_>> = node
                     .args

@@ -44,6 +44,6 @@ fn number(graph: &Graph, id: NodeId) -> Option<Lit> {
     match graph[id].kind {
         NodeKind::Number(value) => Some(value.to_lit(value.dtype())),
         NodeKind::Op(Op::Full) => graph[id].attrs[1].scalar().map(|value| value.to_lit(graph[id].ty.dtype)),
-        NodeKind::Input(_) | NodeKind::Op(_) => None,
+        NodeKind::Input(_) | NodeKind::Extent(_) | NodeKind::Op(_) => None,
     }
 }
