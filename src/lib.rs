@@ -1,4 +1,4 @@
-//! Tensors whose eager calls feel like PyTorch's, and a [`compile`] that traces a function, fuses its graph and
+//! Tensors whose eager calls feel like PyTorch's, and a [`compile()`] that traces a function, fuses its graph and
 //! compiles it in milliseconds, with the same bits as eager and a reason for every decision. Nothing to install.
 //!
 //! ```

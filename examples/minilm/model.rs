@@ -126,7 +126,7 @@ impl Attention {
         let &[batch, length, width] = hidden.sizes() else { unreachable!("embeddings have three dimensions") };
         // [batch, length, width] -> [batch, heads, length, head].
         let sizes = [batch, length, self.n_heads, self.head].map(|size| size as i64);
-        let split = |x: Tensor| x.reshape(&sizes)?.permute(&[0, 2, 1, 3]);
+        let split = |x: Tensor| x.reshape(sizes)?.permute([0, 2, 1, 3]);
         let query = split(self.query.forward(hidden)?)?;
         let key = split(self.key.forward(hidden)?)?;
         let value = split(self.value.forward(hidden)?)?;
@@ -134,7 +134,7 @@ impl Attention {
         let scale = 1.0 / (self.head as f64).sqrt();
         let scores = (&(query.matmul(&key.transpose(-1, -2)?)? * scale)? + scores_mask)?;
         let mixed = scores.softmax(-1)?.matmul(&value)?;
-        let joined = mixed.permute(&[0, 2, 1, 3])?.reshape(&[batch, length, width].map(|size| size as i64))?;
+        let joined = mixed.permute([0, 2, 1, 3])?.reshape([batch, length, width].map(|size| size as i64))?;
         self.output.forward(&joined)
     }
 }

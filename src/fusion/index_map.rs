@@ -109,7 +109,8 @@ mod tests {
     #[test]
     fn views_become_maps() {
         let ints = Attr::ints;
-        let cases: &[(Op, Vec<Attr>, &[usize], usize, Option<&str>)] = &[
+        type Case<'a> = (Op, Vec<Attr>, &'a [usize], usize, Option<&'a str>);
+        let cases: &[Case<'_>] = &[
             (Op::Permute, vec![ints(&[1, 0])], &[2, 3], 2, Some("0+1*l1, 0+1*l0")),
             (Op::Slice, vec![Attr::int(1), Attr::int(1), Attr::None, Attr::int(2)], &[2, 5], 2, Some("0+1*l0, 1+2*l1")),
             (Op::Select, vec![Attr::int(0), Attr::int(1)], &[2, 5], 1, Some("1+, 0+1*l0")),

@@ -5,7 +5,7 @@
 //! [`code`] owns the result, [`launch`] calls it.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
-//! reason before anything runs. Vectors run along the inner loop only ([`Lanes::Inner`]); gathers are declined.
+//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
 
 mod body;
 mod code;
