@@ -36,6 +36,33 @@ pub struct Launch {
     is_idle: bool,
 }
 
+/// What a slot holds while an executable runs.
+enum Held<'a> {
+    /// Nothing yet, or nothing any more.
+    Nothing,
+    /// An input, which the caller keeps.
+    Input(&'a Array),
+    /// A value of this run.
+    Own(Array),
+}
+
+impl Held<'_> {
+    fn array(&self) -> &Array {
+        match self {
+            Held::Input(array) => array,
+            Held::Own(array) => array,
+            Held::Nothing => unreachable!("steps are ordered by their edges, and released after the last use"),
+        }
+    }
+
+    fn into_array(self) -> Array {
+        match self {
+            Held::Own(array) => array,
+            other @ (Held::Input(_) | Held::Nothing) => other.array().clone(),
+        }
+    }
+}
+
 /// One step.
 enum Action {
     /// Takes new memory for a value.
@@ -62,8 +89,9 @@ enum Action {
 pub struct Executable {
     actions: Vec<Action>,
     n_slots: usize,
-    inputs: Vec<Slot>,
-    outputs: Vec<Slot>,
+    inputs: Vec<Option<Slot>>,
+    /// The slots of the outputs, and whether no later output is the same.
+    outputs: Vec<(Slot, bool)>,
     /// Reasons why a tier was not taken, by step of the plan.
     pub declined: Vec<(usize, Reason)>,
 }
@@ -71,7 +99,8 @@ pub struct Executable {
 impl Executable {
     /// Lowers and compiles every step of a plan. `tier` forces one; otherwise each kernel gets the one that suits it.
     pub fn build(graph: &Graph, plan: &Plan, tier: Option<Tier>) -> Result<Executable> {
-        let builder = Builder { graph, tier, actions: Vec::new(), declined: Vec::new() };
+        let slots = SideTable::filled(graph, || None);
+        let builder = Builder { graph, tier, actions: Vec::new(), declined: Vec::new(), slots, n_slots: 0 };
         builder.build(plan)
     }
 
@@ -88,27 +117,31 @@ impl Executable {
     /// # Errors
     /// Out of memory, or an index outside its dimension.
     pub fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
-        let mut slots: SmallVec<[Option<Array>; 16]> = SmallVec::from_elem(None, self.n_slots);
-        for (&slot, &input) in self.inputs.iter().zip(inputs) {
-            slots[slot] = Some(input.clone());
+        let mut slots: SmallVec<[Held<'_>; 8]> = (0..self.n_slots).map(|_| Held::Nothing).collect();
+        for (slot, &input) in self.inputs.iter().zip(inputs) {
+            if let Some(slot) = *slot {
+                slots[slot] = Held::Input(input);
+            }
         }
         for action in &self.actions {
             match action {
-                Action::Allocate(slot, ty) => slots[*slot] = Some(Array::new(Device::CPU, ty)?),
+                Action::Allocate(slot, ty) => slots[*slot] = Held::Own(Array::new(Device::CPU, ty)?),
                 Action::Launch(launch) => launch.run(&slots)?,
-                Action::Alias { op, attrs, from, to } => slots[*to] = Some(view(*op, attrs, held(&slots, *from))?),
-                Action::Product { left, right, to, ty } => {
-                    slots[*to] = Some(product(held(&slots, *left), held(&slots, *right), ty)?);
+                Action::Alias { op, attrs, from, to } => {
+                    slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
                 }
-                Action::Release(slot) => slots[*slot] = None,
+                Action::Product { left, right, to, ty } => {
+                    slots[*to] = Held::Own(product(slots[*left].array(), slots[*right].array(), ty)?);
+                }
+                Action::Release(slot) => slots[*slot] = Held::Nothing,
             }
         }
-        Ok(self.outputs.iter().map(|&slot| held(&slots, slot).clone()).collect())
+        let take = |&(slot, is_last): &(Slot, bool)| match is_last {
+            true => std::mem::replace(&mut slots[slot], Held::Nothing).into_array(),
+            false => slots[slot].array().clone(),
+        };
+        Ok(self.outputs.iter().map(take).collect())
     }
-}
-
-fn held(slots: &[Option<Array>], slot: Slot) -> &Array {
-    slots[slot].as_ref().expect("steps are ordered by their edges, and released after the last use")
 }
 
 /// The view of an array that a view op makes.
@@ -121,16 +154,16 @@ pub fn view(op: Op, attrs: &Attrs, array: &Array) -> Result<Array> {
 }
 
 impl Launch {
-    fn run(&self, slots: &[Option<Array>]) -> Result<()> {
+    fn run(&self, slots: &[Held<'_>]) -> Result<()> {
         if self.is_idle {
             return Ok(());
         }
         let operands: SmallVec<[*const u8; 8]> = self
             .operands
             .iter()
-            .map(|slot| slot.map_or(std::ptr::dangling(), |slot| held(slots, slot).ptr().cast_const()))
+            .map(|slot| slot.map_or(std::ptr::dangling(), |slot| slots[slot].array().ptr().cast_const()))
             .collect();
-        let outputs: SmallVec<[*mut u8; 4]> = self.outputs.iter().map(|&slot| held(slots, slot).ptr()).collect();
+        let outputs: SmallVec<[*mut u8; 4]> = self.outputs.iter().map(|&slot| slots[slot].array().ptr()).collect();
         let pointers = Pointers { operands: &operands, outputs: &outputs };
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: operands are arrays of exactly the types the accesses were made from, inside storages that the
@@ -146,22 +179,35 @@ struct Builder<'g> {
     tier: Option<Tier>,
     actions: Vec<Action>,
     declined: Vec<(usize, Reason)>,
+    /// The slot of every value that lies in memory.
+    slots: SideTable<Option<Slot>>,
+    n_slots: usize,
 }
 
 impl Builder<'_> {
+    /// The slot of a value; a new one if it has none yet.
+    fn slot(&mut self, node: NodeId) -> Slot {
+        *self.slots[node].get_or_insert_with(|| {
+            self.n_slots += 1;
+            self.n_slots - 1
+        })
+    }
+
     fn build(mut self, plan: &Plan) -> Result<Executable> {
         let graph = self.graph;
         for (index, step) in plan.steps.iter().enumerate() {
             match &step.kind {
                 StepKind::Kernel(region) => {
                     for &output in &step.outputs {
-                        self.actions.push(Action::Allocate(output.index(), graph[output].ty.clone()));
+                        let slot = self.slot(output);
+                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
                     self.launch(index, region)?;
                 }
                 StepKind::Concat => {
                     let node = step.nodes[0];
-                    self.actions.push(Action::Allocate(node.index(), graph[node].ty.clone()));
+                    let slot = self.slot(node);
+                    self.actions.push(Action::Allocate(slot, graph[node].ty.clone()));
                     for region in place_concat(graph, node) {
                         self.launch(index, &region)?;
                     }
@@ -169,22 +215,24 @@ impl Builder<'_> {
                 StepKind::Alias => {
                     let node = &graph[step.nodes[0]];
                     let op = node.op().ok_or_else(|| Error::invalid("plan", "a view step has no op"))?;
-                    let (from, to) = (node.args[0].index(), step.nodes[0].index());
+                    let (from, to) = (self.slot(node.args[0]), self.slot(step.nodes[0]));
                     self.actions.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
                 }
                 StepKind::Product => {
                     let node = &graph[step.nodes[0]];
-                    let (left, right, to) = (node.args[0].index(), node.args[1].index(), step.nodes[0].index());
+                    let [left, right, to] = [node.args[0], node.args[1], step.nodes[0]].map(|node| self.slot(node));
                     self.actions.push(Action::Product { left, right, to, ty: node.ty.clone() });
                 }
             }
         }
-        let actions = with_releases(graph, self.actions);
+        let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
+        let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
+        let last_outputs = outputs.iter().enumerate().map(is_last).collect();
         Ok(Executable {
-            actions,
-            n_slots: graph.len(),
-            inputs: graph.inputs().iter().map(|id| id.index()).collect(),
-            outputs: graph.outputs().iter().map(|id| id.index()).collect(),
+            actions: with_releases(self.actions, self.n_slots, &outputs),
+            n_slots: self.n_slots,
+            inputs: graph.inputs().iter().map(|&id| self.slots[id]).collect(),
+            outputs: last_outputs,
             declined: self.declined,
         })
     }
@@ -200,8 +248,8 @@ impl Builder<'_> {
             self.declined.push((step, reason.clone()));
         }
         let cut = Cut::new(&lowered.kernel, &entry.compiled, &lowered.geometry);
-        let operands = lowered.operands.iter().map(|node| node.map(NodeId::index)).collect();
-        let outputs = lowered.outputs.iter().map(|node| node.index()).collect();
+        let operands = lowered.operands.iter().map(|node| node.map(|node| self.slot(node))).collect();
+        let outputs = lowered.outputs.iter().map(|&node| self.slot(node)).collect();
         let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
         let is_idle = no_elements || lowered.geometry.n_rows() == 0;
         self.actions.push(Action::Launch(Box::new(Launch { entry, lowered, cut, operands, outputs, is_idle })));
@@ -210,11 +258,9 @@ impl Builder<'_> {
 }
 
 /// Puts a release behind the last use of every slot that is not an output.
-fn with_releases(graph: &Graph, actions: Vec<Action>) -> Vec<Action> {
-    let mut needed = SideTable::filled(graph, || false);
-    for &output in graph.outputs() {
-        needed[output] = true;
-    }
+fn with_releases(actions: Vec<Action>, n_slots: usize, outputs: &[Slot]) -> Vec<Action> {
+    let mut needed = vec![false; n_slots];
+    outputs.iter().for_each(|&slot| needed[slot] = true);
     let mut out = Vec::with_capacity(actions.len() * 2);
     for action in actions.into_iter().rev() {
         let used: SmallVec<[Slot; 6]> = match &action {
@@ -224,9 +270,8 @@ fn with_releases(graph: &Graph, actions: Vec<Action>) -> Vec<Action> {
             Action::Allocate(..) | Action::Release(_) => SmallVec::new(),
         };
         for slot in used {
-            let node = NodeId(slot as u32);
-            if !needed[node] {
-                needed[node] = true;
+            if !needed[slot] {
+                needed[slot] = true;
                 out.push(Action::Release(slot));
             }
         }

@@ -27,6 +27,18 @@ pub fn pointwise(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType { dtype, sizes, strides, number: false })
 }
 
+/// As [`pointwise`], for ops with a factor `alpha`, which must be whole if the result is.
+pub fn scaled(call: &Call<'_>) -> Result<TensorType> {
+    let result = pointwise(call)?;
+    match call.attrs.first().and_then(Attr::scalar) {
+        Some(Scalar::Float(alpha)) if !result.dtype.is_float() => Err(Error::argument(
+            call.name(),
+            format!("alpha is {alpha:?} but the result is {}; for integers alpha must be a whole number", result.dtype),
+        )),
+        Some(_) | None => Ok(result),
+    }
+}
+
 /// As [`pointwise`], checking the name of the approximation.
 pub fn gelu(call: &Call<'_>) -> Result<TensorType> {
     match call.attrs[0].word() {

@@ -130,7 +130,7 @@ macro_rules! for_each_op {
                 Add = Row {
                     name: "add",
                     schema: Schema::Text("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
-                    infer: infer::pointwise,
+                    infer: infer::scaled,
                     meaning: Meaning::Body(Rule::Promote, |x, attrs| sum(x[0], scaled(x[1], &attrs[0]))),
                     derivative: Some(|x, _| smallvec![Some(x[0].num(1.0)), Some(x[0].num(1.0))]),
                 };
@@ -138,7 +138,7 @@ macro_rules! for_each_op {
                 Sub = Row {
                     name: "sub",
                     schema: Schema::Text("sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
-                    infer: infer::pointwise,
+                    infer: infer::scaled,
                     meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| x[0] - scaled(x[1], &attrs[0])),
                     derivative: Some(|x, _| smallvec![Some(x[0].num(1.0)), Some(x[0].num(-1.0))]),
                 };
