@@ -297,6 +297,28 @@ fn meta_inputs_run_on_shapes_alone() -> Result<()> {
 }
 
 #[test]
+fn tensors_of_a_trace_are_harmless_outside() -> Result<()> {
+    let leaked: Mutex<Vec<Tensor>> = Mutex::default();
+    let f = compile(|x: &Tensor| {
+        let y = x.exp()?;
+        leaked.lock().expect("nobody panics").push(y.clone());
+        y.mul(2.0)
+    });
+    f.call(&ramp(&[3]))?;
+    f.call(&ramp(&[4]))?;
+    let leaked = leaked.lock().expect("nobody panics");
+    // The first trace ran for real, the second one on shapes alone.
+    assert_eq!(bits(&leaked[0]), bits(&ramp(&[3]).exp()?));
+    assert!(matches!(leaked[1].add(1.0), Err(Error::Device { .. })));
+    assert!(leaked[1].to_vec::<f32>().is_err());
+    let g = compile(|x: &Tensor| x.relu());
+    assert!(g.call(&leaked[1]).is_err());
+    assert!(g.call(&ramp(&[2])).is_ok());
+    assert!(ramp(&[2]).add(&Tensor::meta(&TensorType::contiguous(DType::F32, &[2]))?).is_err());
+    Ok(())
+}
+
+#[test]
 fn nested_compiled_functions_become_one_graph() -> Result<()> {
     let inner = compile(|x: &Tensor| x.mul(2.0)?.relu());
     let outer = compile(move |x: &Tensor| inner.call(&x.add(1.0)?)?.exp());

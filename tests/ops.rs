@@ -202,7 +202,7 @@ fn values_are_those_of_the_formulas() {
         let operands: Vec<Argument<'_>> = arrays.iter().map(|array| Argument { array, number: false }).collect();
         let result = eager::run(op, &operands, &arguments(op)).unwrap_or_else(|error| panic!("{}: {error}", op.name()));
         for (x, bits) in cases.iter().zip(elements(&result)) {
-            let got = if result.dtype == DType::Bool { bits as f64 } else { f64::from_bits(bits) };
+            let got = if result.dtype() == DType::Bool { bits as f64 } else { f64::from_bits(bits) };
             let as_read =
                 |index: usize| if mask(rule) == Some(index) { (x[index] > 0.0) as u8 as f64 } else { x[index] };
             let read: Vec<f64> = (0..x.len()).map(as_read).collect();

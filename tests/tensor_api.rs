@@ -551,8 +551,9 @@ fn composites_are_operators() -> Result<()> {
         other => panic!("split left {other:?}"),
     }
     let meta = Tensor::meta(&TensorType::contiguous(DType::F32, &[4, 3]))?;
-    let product = invoke("aten::linear", vec![Value::Tensor(meta), x()])?;
-    assert_eq!((product.sizes(), product.has_data()), (&[4, 2][..], false));
+    let product = invoke("aten::linear", vec![Value::Tensor(meta.clone()), Value::Tensor(meta.clone())])?;
+    assert_eq!((product.sizes(), product.has_data()), (&[4, 4][..], false));
+    check_error(invoke("aten::linear", vec![Value::Tensor(meta), x()]), &["expected all tensors on meta", "cpu"]);
     check_error(invoke("aten::split.Tensor", vec![x(), Value::Int(-1)]), &["split", "-1"]);
     check_error(invoke("aten::reshape", vec![x()]), &["missing value for argument 'shape'"]);
     Ok(())

@@ -74,6 +74,6 @@ pub(crate) fn same_bits(left: &[Tensor], right: &[Tensor]) -> Result<bool> {
 fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     let dense = tensor.contiguous()?;
     let (array, size) = (dense.array(), dense.dtype().size());
-    let start = array.layout.offset * size;
-    Ok(array.storage.bytes()[start..start + dense.numel() * size].to_vec())
+    let start = array.layout().offset * size;
+    Ok(array.storage().bytes()[start..start + dense.numel() * size].to_vec())
 }

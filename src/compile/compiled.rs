@@ -95,7 +95,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         // Inside another trace the function is part of that trace; without data there is nothing to compile.
         if tracer::is_tracing()
             || debug::forces_eager()
-            || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu)
+            || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu || !input.has_data())
         {
             return guarded(|| self.function.apply(&inputs));
         }

@@ -8,12 +8,10 @@ use std::sync::Arc;
 /// Elements of one dtype somewhere in a storage. Cloning shares the storage.
 #[derive(Debug, Clone)]
 pub struct Array {
-    /// The bytes.
-    pub storage: Arc<Storage>,
-    /// Element type.
-    pub dtype: DType,
-    /// Where the elements are; counts elements.
-    pub layout: Layout,
+    // The layout lies inside the storage: every way to make an array sees to it, and kernels rely on it.
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) dtype: DType,
+    pub(crate) layout: Layout,
 }
 
 impl Array {
@@ -29,13 +27,33 @@ impl Array {
     /// # Errors
     /// If the layout reaches past the storage.
     pub fn from_storage(storage: Arc<Storage>, dtype: DType, layout: Layout) -> Result<Array> {
-        let (needed, have) = (layout.extent() * dtype.size(), storage.len());
-        if needed > have {
-            let what =
-                format!("sizes {:?} and strides {:?} need {needed} bytes of {have}", layout.sizes, layout.strides);
+        let needed = checked_extent(&layout).and_then(|extent| extent.checked_mul(dtype.size()));
+        if needed.is_none_or(|needed| needed > storage.len()) {
+            let (sizes, strides, have) = (&layout.sizes[..], &layout.strides[..], storage.len());
+            let what = format!("sizes {sizes:?}, strides {strides:?} and offset {} reach past {have} bytes", layout.offset);
             return Err(Error::shape("array", what, "stay inside the storage"));
         }
         Ok(Array { storage, dtype, layout })
+    }
+
+    /// The bytes.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Where the elements are; counts elements.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Whether it has exactly this type; being a number is not the array's affair.
+    pub fn is_of(&self, ty: &TensorType) -> bool {
+        self.dtype == ty.dtype && self.layout.sizes == ty.sizes && self.layout.strides == ty.strides
     }
 
     /// The array's type.
@@ -54,8 +72,25 @@ impl Array {
         self.storage.ptr().wrapping_add(self.layout.offset * self.dtype.size())
     }
 
-    /// The same storage under another layout.
-    pub fn with_layout(&self, layout: Layout) -> Array {
+    /// The same storage under another layout, which must lie inside the old one.
+    pub(crate) fn with_layout(&self, layout: Layout) -> Array {
         Array { storage: self.storage.clone(), dtype: self.dtype, layout }
     }
+}
+
+/// [`Layout::extent`], or `None` where it overflows or the parts disagree in rank.
+fn checked_extent(layout: &Layout) -> Option<usize> {
+    let (sizes, strides) = (&layout.sizes, &layout.strides);
+    if sizes.len() != strides.len() {
+        return None;
+    }
+    sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size.max(1)))?;
+    if sizes.contains(&0) {
+        return Some(0);
+    }
+    let mut extent = layout.offset.checked_add(1)?;
+    for (&size, &stride) in sizes.iter().zip(strides) {
+        extent = extent.checked_add((size - 1).checked_mul(stride)?)?;
+    }
+    Some(extent)
 }

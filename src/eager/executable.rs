@@ -12,7 +12,7 @@ use crate::codegen::lower::{Lowered, lower};
 use crate::codegen::parallel::Cut;
 use crate::codegen::tier::Tier;
 use crate::debug;
-use crate::device::Device;
+use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::region::{Region, place_concat};
 use crate::fusion::{Plan, StepKind};
@@ -90,6 +90,7 @@ pub struct Executable {
     actions: Vec<Action>,
     n_slots: usize,
     inputs: Vec<Option<Slot>>,
+    input_types: Vec<TensorType>,
     /// The slots of the outputs, and whether no later output is the same.
     outputs: Vec<(Slot, bool)>,
     /// Reasons why a tier was not taken, by step of the plan.
@@ -115,8 +116,15 @@ impl Executable {
     /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ.
     ///
     /// # Errors
-    /// Out of memory, or an index outside its dimension.
+    /// Inputs of other types or without data, out of memory, or an index outside its dimension.
     pub fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
+        let fits = |(array, ty): (&&Array, &TensorType)| array.is_of(ty) && array.device().kind == DeviceKind::Cpu;
+        if inputs.len() != self.input_types.len() || !inputs.iter().zip(&self.input_types).all(fits) {
+            let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();
+            let found: Vec<String> = inputs.iter().map(|array| array.ty().to_string()).collect();
+            let what = format!("inputs on the cpu of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
+            return Err(Error::argument("executable", what));
+        }
         let mut slots: SmallVec<[Held<'_>; 8]> = (0..self.n_slots).map(|_| Held::Nothing).collect();
         for (slot, &input) in self.inputs.iter().zip(inputs) {
             if let Some(slot) = *slot {
@@ -232,6 +240,7 @@ impl Builder<'_> {
             actions: with_releases(self.actions, self.n_slots, &outputs),
             n_slots: self.n_slots,
             inputs: graph.inputs().iter().map(|&id| self.slots[id]).collect(),
+            input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
             outputs: last_outputs,
             declined: self.declined,
         })

@@ -12,7 +12,8 @@ pub use array::Array;
 pub use executable::Executable;
 
 use crate::codegen::tier::Tier;
-use crate::error::Result;
+use crate::device::DeviceKind;
+use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
 use crate::ir::passes::decompose;
 use crate::ir::{Attr, Attrs, DType, Graph, Meaning, Op, Sizes, Strides, TensorType};
@@ -53,6 +54,10 @@ thread_local! {
 /// # Errors
 /// What the op's inference says is wrong with the operands, out of memory, or an index outside its dimension.
 pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> Result<Array> {
+    if arguments.iter().any(|argument| argument.array.device().kind == DeviceKind::Meta) {
+        let hint = "a tensor that a trace made has no value outside it; meta tensors have shapes only";
+        return Err(Error::Device { op: op.name().into(), what: "an operand has no data".into(), hint: hint.into() });
+    }
     if let (Meaning::View(_), [argument]) = (&op.row().meaning, arguments) {
         return executable::view(op, attrs, argument.array);
     }

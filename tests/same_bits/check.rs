@@ -132,7 +132,7 @@ pub(crate) fn same(got: &Array, expected: &Array) -> Result<(), String> {
         None => Ok(()),
         Some((at, (bits, other))) => {
             let shown = |bits: u64| {
-                let lit = interp::load(&bits.to_le_bytes(), 0, got.dtype);
+                let lit = interp::load(&bits.to_le_bytes(), 0, got.dtype());
                 format!("{lit} ({bits:#x})")
             };
             Err(format!("element {at} is {} instead of {}", shown(bits), shown(other)))
@@ -142,8 +142,8 @@ pub(crate) fn same(got: &Array, expected: &Array) -> Result<(), String> {
 
 /// The bits of every element in row-major order.
 pub(crate) fn elements(array: &Array) -> impl Iterator<Item = u64> + '_ {
-    let (layout, size) = (&array.layout, array.dtype.size());
-    let bytes = array.storage.bytes();
+    let (layout, size) = (array.layout(), array.dtype().size());
+    let bytes = array.storage().bytes();
     (0..layout.numel()).map(move |mut index| {
         let mut at = layout.offset;
         for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
@@ -178,8 +178,8 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
     for (node, bytes) in made {
         let value = &values[node.index()];
         let storage = Storage::copy_of(Device::CPU, &bytes).map_err(|error| error.to_string())?;
-        let layout = Layout { offset: 0, ..value.layout.clone() };
-        let got = Array::from_storage(Arc::new(storage), value.dtype, layout).map_err(|error| error.to_string())?;
+        let layout = Layout { offset: 0, ..value.layout().clone() };
+        let got = Array::from_storage(Arc::new(storage), value.dtype(), layout).map_err(|error| error.to_string())?;
         same(&got, value).map_err(|what| {
             let kernels: Vec<String> =
                 built.executable.launches().map(|launch| launch.lowered.kernel.to_string()).collect();
@@ -191,5 +191,5 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
 
 /// The bytes from an array's first element on.
 fn from(array: &Array) -> &[u8] {
-    array.storage.bytes().get(array.layout.offset * array.dtype.size()..).unwrap_or(&[])
+    array.storage().bytes().get(array.layout().offset * array.dtype().size()..).unwrap_or(&[])
 }

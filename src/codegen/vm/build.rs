@@ -8,7 +8,7 @@ use super::isa::Isa;
 use super::nodes::{Nodes, What};
 use super::plan::{Fold, Home, Line, Pass, PlaceId, Plan, RowRead, Shape, Step};
 use super::routine::{BLOCK, Routine};
-use super::{folds, moves, table};
+use super::{folds, moves, pairs, table};
 use crate::codegen::Class;
 use crate::codegen::kernel::{Kind, Level, Source};
 use crate::ir::scalar::{Lit, Prim};
@@ -333,6 +333,7 @@ impl Builder<'_> {
                 let typed = if prim == Prim::Select { 1 } else { 0 };
                 table::prim(self.isa, prim, finish, nodes.nodes[node.args[typed]].ty)
             }
+            What::Pair(pair) => pairs::pair(self.isa, pair, node.ty).expect("pairs have routines"),
             What::Func(func) => table::func(self.isa, func, node.ty),
             What::Lit(_) | What::Fold(_) | What::Fused => unreachable!("these are not computed by steps"),
         };
@@ -342,7 +343,8 @@ impl Builder<'_> {
     fn map(&mut self, routine: Routine, args: &[usize], dst: PlaceId, shape: Shape, steps: &mut Vec<Step>) {
         let mut places: SmallVec<[PlaceId; 3]> = args.iter().map(|&arg| self.of(arg)).collect();
         places.resize(3, places[0]);
-        steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape });
+        let whole = places.iter().chain([&dst]).all(|&place| self.plan.homes[place as usize].0 != Home::Moving);
+        steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape, whole });
     }
 
     fn row_read(&self, slot: usize, level: Level, shape: Shape) -> RowRead {
@@ -379,7 +381,7 @@ impl Nodes<'_> {
         match node.what {
             What::Load(slot) => self.is_in_place(slot, node.level),
             What::Gather(slot) => self.is_in_place(slot, node.level) && self.nodes[node.args[0]].shape == Shape::Splat,
-            What::Lit(_) | What::Prim(..) | What::Func(_) | What::Fold(_) | What::Fused => false,
+            What::Lit(_) | What::Prim(..) | What::Pair(_) | What::Func(_) | What::Fold(_) | What::Fused => false,
         }
     }
 

@@ -13,6 +13,10 @@ use crate::codegen::fold::{self, FoldValue};
 use crate::codegen::{Access, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Pointers};
 use std::ops::Range;
 
+/// Lanes along the rows up to which memory is asked for ahead of its use, and how many inner elements ahead.
+const NARROW: usize = 256;
+const AHEAD: usize = 4;
+
 /// A plan on one launch, on one thread.
 pub(super) struct Machine<'a> {
     pub(super) plan: &'a Plan,
@@ -300,6 +304,9 @@ impl<'a> Machine<'a> {
         self.scratch.here.clone_from(&self.scratch.row);
         for element in 0..n_inner {
             (self.at, self.element) = (element * self.tile, element);
+            if lanes <= NARROW {
+                self.prefetch(lanes);
+            }
             // SAFETY: these elements are among those the caller vouched for.
             unsafe { self.run_steps(&pass.tile) };
             self.advance_inner(element + 1);
@@ -321,6 +328,20 @@ impl<'a> Machine<'a> {
             let fold = &self.plan.folds[index];
             let place = &mut self.scratch.places[fold.result as usize].place;
             place.ptr = if fold.has_index() { acc_index.cast() } else { acc };
+        }
+    }
+
+    /// Asks for what a tile of few rows reads some inner elements on: such short stretches of memory, far apart, are
+    /// not foreseen by the machine.
+    fn prefetch(&self, lanes: usize) {
+        let last = self.geometry.inner.len() - 1;
+        for (access, (here, &stride)) in
+            self.geometry.operands.iter().zip(self.scratch.here.iter().zip(&self.scratch.strides))
+        {
+            let (bytes, ahead) = (lanes.saturating_mul(stride), access.inner[last].wrapping_mul(AHEAD));
+            if ahead > bytes && bytes <= NARROW * size_of::<u64>() {
+                (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(here.wrapping_add(ahead + at)));
+            }
         }
     }
 
@@ -416,4 +437,16 @@ pub(super) fn offset(sizes: &[usize], strides: &[usize], mut flat: usize) -> usi
         flat /= size;
     }
     sum
+}
+
+/// Asks for the line of memory at an address, which need not be one.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which touches no memory; every x86-64 has it.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }

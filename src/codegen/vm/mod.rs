@@ -11,6 +11,7 @@ mod machine;
 mod moves;
 mod nodes;
 mod operations;
+mod pairs;
 mod plan;
 mod program;
 mod routine;

@@ -1,5 +1,7 @@
 //! A kernel's instructions as this tier sees them: shapes known, neighbours fused where the bits stay.
 
+use super::isa::Isa;
+use super::pairs::{self, Half, Pair, Side};
 use super::plan::Shape;
 use super::table::{Finish, has_canoned};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
@@ -14,6 +16,8 @@ pub(super) enum What {
     Gather(usize),
     Lit(Lit),
     Prim(Prim, Finish),
+    /// Two prims, of three operands.
+    Pair(Pair),
     Func(Func),
     /// The fold of that number.
     Fold(usize),
@@ -31,6 +35,17 @@ pub(super) struct Node {
     pub(super) shape: Shape,
     /// See [`Kernel::passes`].
     pub(super) pass: usize,
+}
+
+impl Node {
+    /// What half of a pair this node may be.
+    fn half(&self) -> Option<Half> {
+        match self.what {
+            What::Prim(prim, finish) => Half::of(prim, finish),
+            What::Load(_) | What::Gather(_) | What::Lit(_) | What::Pair(_) => None,
+            What::Func(_) | What::Fold(_) | What::Fused => None,
+        }
+    }
 }
 
 /// An output, and the value it is made of.
@@ -53,7 +68,7 @@ pub(super) struct Nodes<'k> {
 }
 
 impl<'k> Nodes<'k> {
-    pub(super) fn new(kernel: &'k Kernel, lanes: Lanes, classes: &'k [Class]) -> Nodes<'k> {
+    pub(super) fn new(isa: Isa, kernel: &'k Kernel, lanes: Lanes, classes: &'k [Class]) -> Nodes<'k> {
         let stores = kernel.outputs.iter().map(|output| Store { value: output.value.index(), rounds: false }).collect();
         let mut all = Nodes { kernel, lanes, classes, nodes: Vec::new(), stores, has_folds: kernel.has_folds() };
         let mut n_folds = 0;
@@ -74,6 +89,7 @@ impl<'k> Nodes<'k> {
             all.nodes.push(Node { what, args, ty: inst.ty, level: inst.level, shape, pass });
         }
         all.fuse();
+        all.pair(isa);
         all
     }
 
@@ -108,6 +124,7 @@ impl<'k> Nodes<'k> {
                 What::Lit(_) | What::Fold(_) | What::Fused => 0,
                 What::Prim(Prim::Div | Prim::Sqrt, _) => 4,
                 What::Prim(..) => 1,
+                What::Pair(_) => 2,
                 What::Func(_) => 16,
             };
             let args: usize = node.args.iter().map(|&arg| costs[arg]).sum();
@@ -127,7 +144,7 @@ impl<'k> Nodes<'k> {
             What::Lit(_) => false,
             What::Prim(..) | What::Func(_) => any_tile,
             What::Fold(_) => self.lanes == Lanes::Rows,
-            What::Fused => unreachable!("nothing is fused yet"),
+            What::Pair(_) | What::Fused => unreachable!("nothing is fused yet"),
         };
         if is_tile { Shape::Tile } else { Shape::Splat }
     }
@@ -148,18 +165,71 @@ impl<'k> Nodes<'k> {
         fits.then_some((prim, [mask, a, picked]))
     }
 
+    /// `select(a < b, b, a)`, which is a maximum, or `select(a < b, a, b)`, a minimum, as operands of one step.
+    fn chosen_by_order(&self, index: usize, uses: &[usize]) -> Option<(Prim, [usize; 2])> {
+        let node = &self.nodes[index];
+        let (&[mask, yes, no], What::Prim(Prim::Select, Finish::Raw)) = (&node.args[..], node.what) else {
+            return None;
+        };
+        let order = &self.nodes[mask];
+        if order.what != What::Prim(Prim::Lt, Finish::Raw) || uses[mask] != 1 || node.ty == Ty::Bool {
+            return None;
+        }
+        if order.args[..] == [no, yes] {
+            return Some((Prim::Max, [yes, no]));
+        }
+        (order.args[..] == [yes, no]).then_some((Prim::Min, [yes, no]))
+    }
+
+    /// How many times each value is read or stored.
+    fn uses(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.nodes.len()];
+        let live = self.nodes.iter().filter(|node| node.what != What::Fused);
+        live.flat_map(|node| &node.args).for_each(|&arg| uses[arg] += 1);
+        self.stores.iter().for_each(|store| uses[store.value] += 1);
+        uses
+    }
+
+    /// Makes two prims one step where there is a routine for both and nobody else looks at the value between them.
+    fn pair(&mut self, isa: Isa) {
+        let uses = self.uses();
+        for index in 0..self.nodes.len() {
+            let node = &self.nodes[index];
+            let Some(second) = node.half() else { continue };
+            for (arg, other, side) in
+                [(node.args[0], node.args[1], Side::Left), (node.args[1], node.args[0], Side::Right)]
+            {
+                let first = &self.nodes[arg];
+                let Some(half) = first.half() else { continue };
+                let (a, b) = (first.args[0], first.args[1]);
+                let pair = Pair { first: half, second, side };
+                let together = (first.level, first.pass, first.shape) == (node.level, node.pass, Shape::Tile);
+                if uses[arg] == 1 && together && pairs::pair(isa, pair, node.ty).is_some() {
+                    self.nodes[arg].what = What::Fused;
+                    self.nodes[index].what = What::Pair(pair);
+                    self.nodes[index].args = [a, b, other].into_iter().collect();
+                    break;
+                }
+            }
+        }
+    }
+
     /// Fuses neighbours where nobody else looks at the value between them: a NaN check and a maximum, a prim and a
     /// `Canon`, a rounding and a store.
     fn fuse(&mut self) {
-        let mut uses = vec![0; self.nodes.len()];
-        self.nodes.iter().flat_map(|node| &node.args).for_each(|&arg| uses[arg] += 1);
-        self.stores.iter().for_each(|store| uses[store.value] += 1);
+        let uses = self.uses();
         for index in 0..self.nodes.len() {
             if let Some((prim, [mask, a, picked])) = self.nan_stays(index, &uses) {
                 let b = self.nodes[picked].args[1];
                 (self.nodes[mask].what, self.nodes[picked].what) = (What::Fused, What::Fused);
                 self.nodes[index].what = What::Prim(prim, Finish::NanStays);
                 self.nodes[index].args = [a, b].into_iter().collect();
+            }
+            if let Some((prim, args)) = self.chosen_by_order(index, &uses) {
+                let mask = self.nodes[index].args[0];
+                self.nodes[mask].what = What::Fused;
+                self.nodes[index].what = What::Prim(prim, Finish::Raw);
+                self.nodes[index].args = args.into_iter().collect();
             }
             let What::Prim(Prim::Canon, Finish::Raw) = self.nodes[index].what else { continue };
             let arg = self.nodes[index].args[0];

@@ -51,8 +51,8 @@ pub(super) type AccessId = u16;
 /// One step of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// Runs a routine.
-    Map { routine: Routine, dst: PlaceId, args: [PlaceId; 3], shape: Shape },
+    /// Runs a routine; on `whole` blocks if all places are in scratch memory, where what follows a tile does not matter.
+    Map { routine: Routine, dst: PlaceId, args: [PlaceId; 3], shape: Shape, whole: bool },
     /// Lets a place be the operand's memory.
     InPlace { place: PlaceId, access: AccessId, level: Level },
     /// Widens contiguous elements.

@@ -60,7 +60,7 @@ impl Program {
             return Err(Reason::TierCannot(format!("this machine does not have {isa:?}")));
         }
         debug_assert!(kernel.verify().is_ok(), "kernels are verified before they are compiled");
-        let nodes = Nodes::new(kernel, lanes, classes);
+        let nodes = Nodes::new(isa, kernel, lanes, classes);
         let kept = build(isa, &nodes, Keep::Dear);
         let lean = (!kept.buffers.is_empty()).then(|| build(isa, &nodes, Keep::Nothing));
         let has_row_outputs = kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row);

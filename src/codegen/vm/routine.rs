@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "tiles are raw memory, and vector instructions are chosen at run time")]
 
 use super::isa::Isa;
+use super::plan::Line;
 
 /// Elements of a block.
 pub(super) const BLOCK: usize = 64;
@@ -62,16 +63,29 @@ pub(super) trait Ternary {
     fn apply(a: Self::A, b: Self::B, c: Self::C) -> Self::Out;
 }
 
-/// A copy of the last, partial block.
+/// Runs a routine on the last, partial block, by way of copies. `sizes` are the bytes of an element of each operand, 0
+/// for those that the routine does not have, and of a result.
 ///
 /// # Safety
-/// `src` points to `n < BLOCK` elements, or to `BLOCK` if `step` is 0.
-#[inline(always)]
-unsafe fn partial<T: Copy + Default>(src: *const T, step: usize, n: usize) -> [T; BLOCK] {
-    let mut copy = [T::default(); BLOCK];
-    // SAFETY: the source holds that many elements, see above.
-    unsafe { std::ptr::copy_nonoverlapping(src, copy.as_mut_ptr(), if step == 0 { BLOCK } else { n }) };
-    copy
+/// As for the routine, with `n` less than [`BLOCK`].
+unsafe fn edge(rest: &Call, sizes: [usize; 3], out_size: usize, routine: Routine) {
+    const LINES: usize = BLOCK * size_of::<u64>() / Line::BYTES;
+    let mut copies = [[Line::ZERO; LINES]; 3];
+    let mut out = [Line::ZERO; LINES];
+    let mut call = Call { dst: out.as_mut_ptr().cast(), src: rest.src, n: BLOCK };
+    for ((src, copy), size) in call.src.iter_mut().zip(&mut copies).zip(sizes) {
+        if src.step > 0 {
+            let copy = copy.as_mut_ptr().cast();
+            // SAFETY: `n` elements are left in the operand, and a copy has room for a block of the largest.
+            unsafe { std::ptr::copy_nonoverlapping(src.ptr, copy, rest.n * size) };
+            src.ptr = copy;
+        }
+    }
+    // SAFETY: every operand is one whole block now, and so is the result; zero bytes are a value of every type.
+    unsafe {
+        routine(&call);
+        std::ptr::copy_nonoverlapping(call.dst, rest.dst, rest.n * out_size);
+    }
 }
 
 /// Instantiates the loops for one level of instructions. References to whole blocks tell the compiler that results
@@ -79,7 +93,7 @@ unsafe fn partial<T: Copy + Default>(src: *const T, step: usize, n: usize) -> [T
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         pub(super) mod $level {
-            use super::{BLOCK, Binary, Call, Ternary, Unary, partial};
+            use super::{BLOCK, Binary, Call, Place, Ternary, Unary, edge};
 
             $(#[target_feature(enable = $feature)])?
             #[inline]
@@ -117,14 +131,12 @@ macro_rules! level {
                         (out, a) = (out.add(BLOCK), a.add(step));
                     }
                 }
-                let rest = call.n % BLOCK;
-                if rest > 0 {
-                    let mut block = [O::Out::default(); BLOCK];
-                    // SAFETY: `rest` elements are left in `a` and in `out`.
-                    unsafe {
-                        block1::<O>(&mut block, &partial(a, step, rest));
-                        std::ptr::copy_nonoverlapping(block.as_ptr(), out, rest);
-                    }
+                let n = call.n % BLOCK;
+                if n > 0 {
+                    let src = [Place { ptr: a.cast(), step }, call.src[1], call.src[2]];
+                    let rest = Call { dst: out.cast(), src, n };
+                    // SAFETY: `n` elements are left in the operands and in `out`.
+                    unsafe { edge(&rest, [size_of::<O::A>(), 0, 0], size_of::<O::Out>(), map1::<O>) }
                 }
             }
 
@@ -142,14 +154,12 @@ macro_rules! level {
                         (out, pa, pb) = (out.add(BLOCK), pa.add(a.step), pb.add(b.step));
                     }
                 }
-                let rest = call.n % BLOCK;
-                if rest > 0 {
-                    let mut block = [O::Out::default(); BLOCK];
-                    // SAFETY: `rest` elements are left in the operands and in `out`.
-                    unsafe {
-                        block2::<O>(&mut block, &partial(pa, a.step, rest), &partial(pb, b.step, rest));
-                        std::ptr::copy_nonoverlapping(block.as_ptr(), out, rest);
-                    }
+                let n = call.n % BLOCK;
+                if n > 0 {
+                    let src = [Place { ptr: pa.cast(), step: a.step }, Place { ptr: pb.cast(), step: b.step }, call.src[2]];
+                    let rest = Call { dst: out.cast(), src, n };
+                    // SAFETY: `n` elements are left in the operands and in `out`.
+                    unsafe { edge(&rest, [size_of::<O::A>(), size_of::<O::B>(), 0], size_of::<O::Out>(), map2::<O>) }
                 }
             }
 
@@ -167,16 +177,12 @@ macro_rules! level {
                         (out, pa, pb, pc) = (out.add(BLOCK), pa.add(a.step), pb.add(b.step), pc.add(c.step));
                     }
                 }
-                let rest = call.n % BLOCK;
-                if rest > 0 {
-                    let mut block = [O::Out::default(); BLOCK];
-                    // SAFETY: `rest` elements are left in the operands and in `out`.
-                    unsafe {
-                        let (a, b, c) =
-                            (partial(pa, a.step, rest), partial(pb, b.step, rest), partial(pc, c.step, rest));
-                        block3::<O>(&mut block, &a, &b, &c);
-                        std::ptr::copy_nonoverlapping(block.as_ptr(), out, rest);
-                    }
+                let n = call.n % BLOCK;
+                if n > 0 {
+                    let src = [Place { ptr: pa.cast(), step: a.step }, Place { ptr: pb.cast(), step: b.step }, Place { ptr: pc.cast(), step: c.step }];
+                    let rest = Call { dst: out.cast(), src, n };
+                    // SAFETY: `n` elements are left in the operands and in `out`.
+                    unsafe { edge(&rest, [size_of::<O::A>(), size_of::<O::B>(), size_of::<O::C>()], size_of::<O::Out>(), map3::<O>) }
                 }
             }
         }

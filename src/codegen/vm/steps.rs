@@ -39,8 +39,12 @@ impl Machine<'_> {
     #[inline(always)]
     unsafe fn run_step(&mut self, step: &Step) {
         match *step {
-            Step::Map { routine, dst, args, shape } => {
-                let n = if shape == Shape::Tile { self.n } else { BLOCK };
+            Step::Map { routine, dst, args, shape, whole } => {
+                let n = match shape {
+                    Shape::Tile if whole => self.n.next_multiple_of(BLOCK),
+                    Shape::Tile => self.n,
+                    Shape::Splat => BLOCK,
+                };
                 let call = Call { dst: self.place(dst).ptr, src: args.map(|arg| self.place(arg)), n };
                 // SAFETY: see `run_steps`.
                 unsafe { routine(&call) }

@@ -126,6 +126,9 @@ impl Recording {
         let node = match tensor.as_number() {
             Some(number) => self.graph.number(number),
             None => {
+                if !tensor.has_data() {
+                    self.broken.get_or_insert(Reason::NotCaptured("a tensor without data from outside the function".into()));
+                }
                 self.lifted.push(tensor.clone());
                 self.graph.input(tensor.ty())
             }
