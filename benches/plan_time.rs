@@ -5,7 +5,9 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
-use opfuse::fusion::{Options, Pattern, PatternGraph, Vertex, VertexFacts, partition};
+use opfuse::fusion::{Options, Pattern, PatternGraph, Vertex, VertexFacts, partition, plan};
+use opfuse::ir::passes::decompose;
+use opfuse::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -46,6 +48,61 @@ fn main() {
         }
         println!();
     }
+    whole_plans();
+}
+
+/// Partitioning, stitching and deciding every edge, on graphs of ops.
+fn whole_plans() {
+    println!("whole plans of graphs of ops");
+    println!("{:<24}{:>10}{:>14}{:>12}{:>9}{:>10}", "family", "nodes", "time", "ns/node", "growth", "kernels");
+    let families: [(&str, fn(usize) -> Graph); 2] = [("encoder layers", encoder), ("element-wise, far inputs", tangle)];
+    for (name, build) in families {
+        let mut before = None;
+        for n in [1_000, 10_000, 100_000] {
+            let graph = build(n);
+            let start = Instant::now();
+            let plan = black_box(plan(black_box(&graph), &Options::default()));
+            let time = start.elapsed();
+            let per_node = time.as_nanos() as f64 / graph.len() as f64;
+            let growth = before.replace(time).map_or(f64::NAN, |before| time.as_secs_f64() / before.as_secs_f64());
+            println!("{name:<24}{:>10}{time:>14.2?}{per_node:>12.1}{growth:>9.1}{:>10}", graph.len(), plan.n_kernels());
+        }
+    }
+}
+
+/// Matrix product, bias, gelu, residual and layer norm, over and over.
+fn encoder(n: usize) -> Graph {
+    let mut graph = Graph::new();
+    let mut x = graph.input(TensorType::contiguous(DType::F32, &[64, 32]));
+    let weight = graph.input(TensorType::contiguous(DType::F32, &[32, 32]));
+    let bias = graph.input(TensorType::contiguous(DType::F32, &[32]));
+    let one = || Attrs::from_elem(Attr::int(1), 1);
+    // A layer norm is taken apart into eleven ops, so a layer has sixteen.
+    while graph.len() * 3 < n {
+        let mut add = |op: Op, args: &[NodeId], attrs: Attrs| graph.add(op, args, attrs).expect("the shapes fit");
+        let product = add(Op::Mm, &[x, weight], Attrs::new());
+        let biased = add(Op::Add, &[product, bias], one());
+        let gelu = add(Op::Gelu, &[biased], Attrs::from_elem(Attr::Str("tanh".into()), 1));
+        let sum = add(Op::Add, &[gelu, x], one());
+        let norm = [Attr::ints(&[32]), Attr::bool(true), Attr::bool(true), Attr::float(1e-5), Attr::bool(true)];
+        x = add(Op::LayerNorm, &[sum, bias, bias], norm.into_iter().collect());
+    }
+    graph.set_outputs(vec![x]);
+    decompose(&graph).expect("the graph is valid")
+}
+
+/// Sums of the last value and any earlier one.
+fn tangle(n: usize) -> Graph {
+    let mut graph = Graph::new();
+    let mut values = vec![graph.input(TensorType::contiguous(DType::F32, &[64]))];
+    let mut seed = 1usize;
+    while graph.len() < n {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (last, other) = (values[values.len() - 1], values[(seed >> 33) % values.len()]);
+        values.push(graph.add(Op::Mul, &[last, other], Attrs::new()).expect("the shapes fit"));
+    }
+    graph.set_outputs(vec![values[values.len() - 1]]);
+    graph
 }
 
 fn best_of(n_runs: usize, graph: &PatternGraph, options: &Options) -> (Duration, usize) {

@@ -30,7 +30,8 @@ impl Array {
         let needed = checked_extent(&layout).and_then(|extent| extent.checked_mul(dtype.size()));
         if needed.is_none_or(|needed| needed > storage.len()) {
             let (sizes, strides, have) = (&layout.sizes[..], &layout.strides[..], storage.len());
-            let what = format!("sizes {sizes:?}, strides {strides:?} and offset {} reach past {have} bytes", layout.offset);
+            let what =
+                format!("sizes {sizes:?}, strides {strides:?} and offset {} reach past {have} bytes", layout.offset);
             return Err(Error::shape("array", what, "stay inside the storage"));
         }
         Ok(Array { storage, dtype, layout })

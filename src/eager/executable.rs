@@ -122,7 +122,8 @@ impl Executable {
         if inputs.len() != self.input_types.len() || !inputs.iter().zip(&self.input_types).all(fits) {
             let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();
             let found: Vec<String> = inputs.iter().map(|array| array.ty().to_string()).collect();
-            let what = format!("inputs on the cpu of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
+            let what =
+                format!("inputs on the cpu of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
             return Err(Error::argument("executable", what));
         }
         let mut slots: SmallVec<[Held<'_>; 8]> = (0..self.n_slots).map(|_| Held::Nothing).collect();

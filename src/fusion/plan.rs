@@ -59,7 +59,7 @@ pub struct Plan {
 /// Plans a verified, decomposed graph: base partition, then stitching.
 pub fn plan(graph: &Graph, options: &Options) -> Plan {
     let mut units = Units::base(graph, options);
-    let refusals = if options.opt_level == 0 { Refusals::new() } else { stitch(&mut units) };
+    let refusals = if options.opt_level == 0 { Refusals::default() } else { stitch(&mut units) };
     let edges = decide(graph, &units, &refusals);
     Plan { steps: in_order(units), edges }
 }
@@ -99,7 +99,7 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
         ) => {}
     }
     let pair = units.unit_of[producer].zip(units.unit_of[consumer]);
-    pair.and_then(|pair| refusals.get(&pair).cloned())
+    pair.and_then(|(producer, consumer)| refusals.get(producer, consumer).cloned())
         .or_else(|| units.splits[consumer].clone())
         .or_else(|| units.base_reason(producer, consumer))
         // One base group whose view of a computed value had to lie in memory.

@@ -80,7 +80,7 @@ pub fn place(
     members: &[NodeId],
     outputs: &[NodeId],
 ) -> Result<Region, Reason> {
-    let mut placer = Placer { graph, contains, region: Region::default(), known: HashMap::new(), has_folds: false };
+    let mut placer = Placer { graph, contains, region: Region::default(), known: HashMap::new(), fold: None };
     placer.choose_loops(members, outputs)?;
     for &output in outputs {
         let map = placer.output_map(output)?;
@@ -129,7 +129,8 @@ struct Placer<'a> {
     contains: &'a dyn Fn(NodeId) -> bool,
     region: Region,
     known: HashMap<(NodeId, IndexMap), ValueId>,
-    has_folds: bool,
+    /// The first fold, whose operand says what rows and inner elements are.
+    fold: Option<NodeId>,
 }
 
 fn wide(sizes: &[usize]) -> Sizes {
@@ -157,7 +158,7 @@ impl Placer<'_> {
                 let sizes = input.sizes.iter().enumerate().filter(|(dim, _)| dims.contains(dim) == inner);
                 sizes.map(|(_, &size)| size).filter(|&size| size != 1).collect()
             };
-            (self.region.rows, self.region.inner, self.has_folds) = (part(false), part(true), true);
+            (self.region.rows, self.region.inner, self.fold) = (part(false), part(true), Some(fold));
         } else {
             let first = outputs.first().ok_or(Reason::OpaqueOp)?;
             self.region.rows = wide(&self.graph[*first].ty.sizes);
@@ -180,7 +181,7 @@ impl Placer<'_> {
 
     /// Loops for the dimensions of a value of the fold's input shape: the fold says which dims are rows.
     fn full_loops(&self, own: &[usize]) -> Result<SmallVec<[usize; 6]>, Reason> {
-        if !self.has_folds || own.len() != self.n_loops() {
+        if self.fold.is_none() || own.len() != self.n_loops() {
             return Err(Reason::DifferentRows);
         }
         // Rows and inner loops keep their order, so the interleaving is found by the shape of the fold's input.
@@ -191,15 +192,12 @@ impl Placer<'_> {
 
     /// The fold's input dims in order, as loops.
     fn input_order(&self) -> Option<SmallVec<[usize; 6]>> {
-        let mut nodes = self.graph.nodes().map(|(id, _)| id).filter(|&id| (self.contains)(id));
-        let fold =
-            nodes.find(|&id| self.graph[id].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_))))?;
+        let fold = self.fold?;
         let dims = self.fold_dims(fold);
         let input = &self.graph[self.graph[fold].args[0]].ty;
         let (mut row, mut inner) = (0, self.region.rows.len());
         let mut order = SmallVec::new();
-        for (dim, &size) in input.sizes.iter().enumerate().filter(|(_, size)| **size != 1) {
-            let _ = size;
+        for dim in (0..input.rank()).filter(|&dim| input.sizes[dim] != 1) {
             let next = if dims.contains(&dim) { &mut inner } else { &mut row };
             order.push(*next);
             *next += 1;
@@ -246,7 +244,7 @@ impl Placer<'_> {
             Meaning::Body(..) => {
                 let args = call.args.iter().map(|&arg| self.value(arg, &broadcast(map, &graph[arg].ty)));
                 let args = args.collect::<Result<SmallVec<[ValueId; 3]>, Reason>>()?;
-                let is_full = !self.has_folds || args.iter().any(|&arg| self.region.is_full[arg]);
+                let is_full = self.fold.is_none() || args.iter().any(|&arg| self.region.is_full[arg]);
                 self.push(Value::Body(node, args), is_full)
             }
             Meaning::Fold(_) => self.fold(node, map),
@@ -269,7 +267,7 @@ impl Placer<'_> {
     /// Also where the node has no elements: a value per row would be read though the rows are empty.
     fn is_full_walk(&self, walk: &Walk) -> bool {
         let empty = self.graph[walk.node].ty.numel() == 0;
-        !self.has_folds || empty || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0)
+        self.fold.is_none() || empty || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0)
     }
 
     fn add_load(&mut self, walk: Walk) -> usize {

@@ -19,11 +19,37 @@ pub const LONG_ROW: usize = 32 * 1024;
 pub const MANY_ROWS: usize = 16;
 
 /// Why two units stayed apart, for the edges between them.
-pub type Refusals = HashMap<(u32, u32), Reason>;
+#[derive(Debug, Default)]
+pub struct Refusals {
+    reasons: HashMap<(u32, u32), Reason>,
+    /// The pairs that each unit is part of, so that they are found when it changes.
+    pairs: HashMap<u32, Vec<(u32, u32)>>,
+}
+
+impl Refusals {
+    /// The reason why `producer` was not merged into `consumer`, if that was tried.
+    pub fn get(&self, producer: u32, consumer: u32) -> Option<&Reason> {
+        self.reasons.get(&(producer, consumer))
+    }
+
+    fn insert(&mut self, producer: u32, consumer: u32, reason: Reason) {
+        self.reasons.insert((producer, consumer), reason);
+        for unit in [producer, consumer] {
+            self.pairs.entry(unit).or_default().push((producer, consumer));
+        }
+    }
+
+    /// Forgets everything about a unit that has changed: it is another partner for everyone now.
+    fn forget(&mut self, unit: u32) {
+        for pair in self.pairs.remove(&unit).unwrap_or_default() {
+            self.reasons.remove(&pair);
+        }
+    }
+}
 
 /// Merges units until no edge between kernels can be removed; says why for those that stay.
 pub fn stitch(units: &mut Units<'_>) -> Refusals {
-    let mut refusals = Refusals::new();
+    let mut refusals = Refusals::default();
     for unit in 0..units.units.len() as u32 {
         while units.units[unit as usize].is_some() && merge_one(units, unit, &mut refusals) {}
     }
@@ -36,18 +62,18 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> bool 
         return false;
     }
     for producer in units.predecessors(unit) {
-        if !matches!(units.unit(producer).kind, UnitKind::Kernel(_)) || refusals.contains_key(&(producer, unit)) {
+        if !matches!(units.unit(producer).kind, UnitKind::Kernel(_)) || refusals.get(producer, unit).is_some() {
             continue;
         }
         match try_merge(units, producer, unit) {
             Ok(merged) => {
                 accept(units, producer, unit, merged);
-                // The union is another partner for everyone than its halves were.
-                refusals.retain(|(a, b), _| *a != unit && *b != unit && *a != producer && *b != producer);
+                refusals.forget(producer);
+                refusals.forget(unit);
                 return true;
             }
             Err(reason) => {
-                refusals.insert((producer, unit), reason);
+                refusals.insert(producer, unit, reason);
             }
         }
     }

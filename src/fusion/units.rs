@@ -6,7 +6,7 @@
 
 use super::partition::{Decision, Options, partition};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
-use super::region::{Region, place};
+use super::region::{MAX_OPERANDS, Region, place};
 use crate::error::Reason;
 use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Pattern, SideTable};
 use std::collections::HashMap;
@@ -265,6 +265,15 @@ impl<'g> Units<'g> {
         let outside = |&node: &NodeId| self.is_output[node] || self.users[node].iter().any(|user| !contains(*user));
         let outputs: Vec<NodeId> = nodes.iter().copied().filter(outside).collect();
         let outputs = if outputs.is_empty() { vec![*nodes.last().expect("units have nodes")] } else { outputs };
+        // A bound that is cheap to check: a value from outside is one operand at least.
+        let is_operand = |&arg: &NodeId| !contains(arg) && role(self.graph, arg) != Role::Inline;
+        let mut operands: Vec<NodeId> =
+            nodes.iter().flat_map(|&node| &self.graph[node].args).copied().filter(is_operand).collect();
+        operands.sort_unstable();
+        operands.dedup();
+        if operands.len() + outputs.len() > MAX_OPERANDS {
+            return Err(Reason::TooManyArguments);
+        }
         if nodes.len() > 1 && outputs.iter().any(|&output| role(self.graph, output) == Role::View) {
             return Err(Reason::MovesElements);
         }

@@ -1,4 +1,4 @@
-//! Routines between memory as a tensor has it and tiles: strides, narrow storage, gathers, iotas.
+//! Routines between memory as a tensor has it and tiles: strides, narrow storage, gathers, iotas; and f16.
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory with strides")]
 
@@ -116,20 +116,132 @@ macro_rules! narrowing {
     };
 }
 
+/// The routines of f16: the machine's conversion where it takes whole vectors, else the operation.
+macro_rules! halves {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $name(isa: Isa) -> Routine {
+            #[cfg(target_arch = "x86_64")]
+            if isa == Isa::Avx512 {
+                return f16_vectors::$name;
+            }
+            map1::<op::$op>(isa)
+        }
+    )*};
+}
+halves! {
+    /// Widens f16.
+    widen_f16 WidenF16;
+    /// Narrows values that f16 has.
+    narrow_f16 NarrowF16;
+    /// Rounds to f16, and narrows.
+    store_f16 StoreF16;
+    /// Rounds to f16.
+    round_f16 RoundF16;
+}
+
+/// Conversions of f16 by the machine's instructions. These make every NaN quiet, so NaN is put right behind them: the
+/// bits are those of [`crate::ir::scalar::half_bits`].
+#[cfg(target_arch = "x86_64")]
+mod f16_vectors {
+    use crate::codegen::vm::routine::{BLOCK, Call, Place, edge};
+    use crate::ir::scalar::half_bits::F16_NAN;
+    use std::arch::x86_64::*;
+
+    /// Elements of a vector.
+    const WIDTH: usize = 16;
+    /// The mode of the machine's rounding: to nearest, ties to even.
+    const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn widened(bits: __m256i) -> __m512 {
+        let wide = _mm512_cvtph_ps(bits);
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide);
+        let bits = _mm512_cvtepu16_epi32(bits);
+        let sign = _mm512_slli_epi32::<16>(_mm512_and_si512(bits, _mm512_set1_epi32(0x8000)));
+        let payload = _mm512_slli_epi32::<13>(_mm512_and_si512(bits, _mm512_set1_epi32(0x7fff)));
+        let infinity = _mm512_set1_epi32(0x7f80_0000);
+        let nan = _mm512_or_si512(_mm512_or_si512(sign, payload), infinity);
+        _mm512_mask_mov_ps(wide, is_nan, _mm512_castsi512_ps(nan))
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn stored(value: __m512) -> __m256i {
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+        _mm256_mask_mov_epi16(_mm512_cvtps_ph::<NEAREST>(value), is_nan, _mm256_set1_epi16(F16_NAN as i16))
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn narrowed(value: __m512) -> __m256i {
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+        let bits = _mm512_castps_si512(value);
+        let sign = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(0x8000));
+        let payload = _mm512_and_si512(_mm512_srli_epi32::<13>(bits), _mm512_set1_epi32(0x3ff));
+        let infinity = _mm512_set1_epi32(0x7c00);
+        let nan = _mm512_cvtepi32_epi16(_mm512_or_si512(_mm512_or_si512(sign, payload), infinity));
+        _mm256_mask_mov_epi16(_mm512_cvtps_ph::<NEAREST>(value), is_nan, nan)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn rounded(value: __m512) -> __m512 {
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+        let wide = _mm512_cvtph_ps(_mm512_cvtps_ph::<NEAREST>(value));
+        _mm512_mask_mov_ps(wide, is_nan, _mm512_set1_ps(f32::from_bits(0x7fc0_0000)))
+    }
+
+    macro_rules! loops {
+        ($($name:ident $from:ident $load:ident $convert:ident $store:ident $to:ident;)*) => {$(
+            /// # Safety
+            /// See [`Call`].
+            #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+            pub(super) unsafe fn $name(call: &Call) {
+                let (mut out, mut a, step) = (call.dst.cast::<$to>(), call.src[0].ptr.cast::<$from>(), call.src[0].step);
+                for _ in 0..call.n / BLOCK {
+                    // SAFETY: a whole block is there; loads and stores need no alignment.
+                    unsafe {
+                        for i in (0..BLOCK).step_by(WIDTH) {
+                            $store(out.add(i).cast(), $convert($load(a.add(i).cast())));
+                        }
+                        (out, a) = (out.add(BLOCK), a.add(step));
+                    }
+                }
+                let n = call.n % BLOCK;
+                if n > 0 {
+                    let rest = Call { dst: out.cast(), src: [Place { ptr: a.cast(), step }; 3], n };
+                    // SAFETY: `n` elements are left in `a` and in `out`.
+                    unsafe { edge(&rest, [size_of::<$from>(), 0, 0], size_of::<$to>(), $name) }
+                }
+            }
+        )*};
+    }
+    loops! {
+        widen_f16 u16 _mm256_loadu_si256 widened _mm512_storeu_ps f32;
+        narrow_f16 f32 _mm512_loadu_ps narrowed _mm256_storeu_si256 u16;
+        store_f16 f32 _mm512_loadu_ps stored _mm256_storeu_si256 u16;
+        round_f16 f32 _mm512_loadu_ps rounded _mm512_storeu_ps f32;
+    }
+}
+
 /// Widens contiguous elements.
 pub(super) fn widen(isa: Isa, dtype: DType) -> Routine {
+    if dtype == DType::F16 {
+        return widen_f16(isa);
+    }
     widening!(dtype, Widen => map1::<Widen>(isa))
 }
 
 /// Narrows into contiguous elements.
 pub(super) fn narrow(isa: Isa, dtype: DType) -> Routine {
+    if dtype == DType::F16 {
+        return narrow_f16(isa);
+    }
     narrowing!(dtype, Narrow => map1::<Narrow>(isa))
 }
 
 /// Rounds and narrows into contiguous elements, for dtypes that have a rounding prim of their own.
 pub(super) fn round_and_narrow(isa: Isa, dtype: DType) -> Option<Routine> {
     match dtype {
-        DType::F16 => Some(map1::<op::StoreF16>(isa)),
+        DType::F16 => Some(store_f16(isa)),
         DType::BF16 => Some(map1::<op::StoreBF16>(isa)),
         // Narrowing keeps the low bits, and these are all that wrapping keeps.
         DType::U8 | DType::I8 | DType::I16 => Some(narrow(isa, dtype)),
@@ -252,5 +364,42 @@ unsafe fn write_strided<O: Unary>(dst: *mut u8, stride: usize, src: Place, n: us
         let lane = if src.step == 0 { 0 } else { i };
         // SAFETY: the caller vouches for every element and for the tile.
         unsafe { dst.wrapping_add(i.wrapping_mul(stride)).cast::<O::Out>().write(O::apply(from.add(lane).read())) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::vm::routine::Call;
+    use crate::ir::scalar::half_bits;
+
+    /// Runs a routine of one operand.
+    fn run<A, B: Copy>(routine: Routine, a: &[A], out: B) -> Vec<B> {
+        let mut out = vec![out; a.len()];
+        let src = [Place { ptr: a.as_ptr().cast_mut().cast(), step: BLOCK }; 3];
+        // SAFETY: both hold that many elements, and the level is available.
+        unsafe { routine(&Call { dst: out.as_mut_ptr().cast(), src, n: a.len() }) };
+        out
+    }
+
+    #[test]
+    fn f16_has_the_bits_of_its_definition() {
+        let halves: Vec<u16> = (0..=u16::MAX).chain(0..7).collect();
+        // Every half, what lies between halves, and NaN of all kinds.
+        let between = (0..=u32::MAX / 1021).map(|step| step * 1021);
+        let near = halves.iter().flat_map(|&half| {
+            let bits = half_bits::widen_f16(half).to_bits();
+            [bits, bits.wrapping_add(0xfff), bits.wrapping_add(0x1000), bits.wrapping_add(0x1001)]
+        });
+        let floats: Vec<u32> = near.chain(between).collect();
+        let of = |f: fn(f32) -> u16| floats.iter().map(|&bits| f(f32::from_bits(bits))).collect::<Vec<u16>>();
+        let wide =
+            |halves: &[u16]| halves.iter().map(|&half| half_bits::widen_f16(half).to_bits()).collect::<Vec<u32>>();
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            assert!(run(widen_f16(isa), &halves, 0u32) == wide(&halves), "{isa:?}");
+            assert!(run(store_f16(isa), &floats, 0u16) == of(half_bits::round_f16), "{isa:?}");
+            assert!(run(narrow_f16(isa), &floats, 0u16) == of(half_bits::narrow_f16), "{isa:?}");
+            assert!(run(round_f16(isa), &floats, 0u32) == wide(&of(half_bits::round_f16)), "{isa:?}");
+        }
     }
 }

@@ -68,7 +68,7 @@ pub(super) trait Ternary {
 ///
 /// # Safety
 /// As for the routine, with `n` less than [`BLOCK`].
-unsafe fn edge(rest: &Call, sizes: [usize; 3], out_size: usize, routine: Routine) {
+pub(super) unsafe fn edge(rest: &Call, sizes: [usize; 3], out_size: usize, routine: Routine) {
     const LINES: usize = BLOCK * size_of::<u64>() / Line::BYTES;
     let mut copies = [[Line::ZERO; LINES]; 3];
     let mut out = [Line::ZERO; LINES];

@@ -1,6 +1,7 @@
 //! Which routine a prim or func on given types is.
 
 use super::isa::Isa;
+use super::moves;
 use super::operations as op;
 use super::routine::{Binary, Routine, Ternary, Unary, map1, map2, map3};
 use crate::ir::scalar::{Func, Prim, Ty};
@@ -80,7 +81,7 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
         // The same bits as another type: a tile does not know its type.
         Prim::Bitcast => copy(isa, ty.size()),
         Prim::Canon => typed!(map1, Canon: floats),
-        Prim::RoundF16 => map1::<op::RoundF16>(isa),
+        Prim::RoundF16 => moves::round_f16(isa),
         Prim::RoundBF16 => map1::<op::RoundBF16>(isa),
         Prim::WrapU8 => map1::<op::WrapU8>(isa),
         Prim::WrapI8 => map1::<op::WrapI8>(isa),

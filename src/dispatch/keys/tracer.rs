@@ -127,7 +127,8 @@ impl Recording {
             Some(number) => self.graph.number(number),
             None => {
                 if !tensor.has_data() {
-                    self.broken.get_or_insert(Reason::NotCaptured("a tensor without data from outside the function".into()));
+                    self.broken
+                        .get_or_insert(Reason::NotCaptured("a tensor without data from outside the function".into()));
                 }
                 self.lifted.push(tensor.clone());
                 self.graph.input(tensor.ty())
