@@ -7,7 +7,7 @@ use opfuse::{Result, Tensor};
 
 const LARGE: usize = 10_000_000;
 
-pub(super) const WORKLOADS: [Workload; 17] = [
+pub(super) const WORKLOADS: [Workload; 18] = [
     Workload { id: "W01s", what: "ten ops, 1e3", inputs: || same_shaped(4, &[1_000]), run: ten_ops, check: 0.31302 },
     Workload { id: "W01m", what: "ten ops, 1e5", inputs: || same_shaped(4, &[100_000]), run: ten_ops, check: 0.321 },
     Workload { id: "W01l", what: "ten ops, 1e7", inputs: || same_shaped(4, &[LARGE]), run: ten_ops, check: 0.32132 },
@@ -19,6 +19,7 @@ pub(super) const WORKLOADS: [Workload; 17] = [
         check: 0.50029,
     },
     Workload { id: "W03", what: "gelu(x + bias)", inputs: biased, run: bias_gelu, check: 3.8246 },
+    Workload { id: "W03p", what: "gelu in parts", inputs: biased, run: bias_gelu_parts, check: 3.8246 },
     Workload { id: "W10", what: "relu((a + b)') stored", inputs: outer, run: transposed_sum, check: 0.67364 },
     Workload { id: "W11t", what: "x' * 2 + z", inputs: transposed, run: transposed_fma, check: 2.75 },
     Workload { id: "W11s", what: "x[:, ::2] * 2 + z", inputs: strided, run: strided_fma, check: 2.749 },
@@ -72,6 +73,15 @@ fn biased() -> Result<Vec<Tensor>> {
 
 fn bias_gelu(x: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(vec![(&x[0] + &x[1])?.gelu_tanh()?])
+}
+
+/// The formula op by op: 0.5 z (1 + tanh(0.7978845608 (z + 0.044715 z³))).
+fn bias_gelu_parts(x: &[Tensor]) -> Result<Vec<Tensor>> {
+    let z = (&x[0] + &x[1])?;
+    let cube = ((&z * &z)? * &z)?;
+    let inner = ((cube * 0.044715)? + &z)?;
+    let tanh = (inner * 0.797_884_560_8)?.tanh()?;
+    Ok(vec![((&z * 0.5)? * (tanh + 1.0)?)?])
 }
 
 fn outer() -> Result<Vec<Tensor>> {

@@ -20,9 +20,14 @@ const WORTH_A_THREAD: usize = 8_000;
 /// Granularity of cuts along the vector loop, in elements.
 const LANE_GRAIN: usize = 4096;
 
+/// The same for folds along an outer loop: narrower stretches of each row would waste what the machine fetches.
+const COLUMN_GRAIN: usize = 512;
+
 /// How one launch is cut; depends on the kernel and its loops alone, so it is made once.
 #[derive(Debug, Clone)]
 pub struct Cut {
+    /// The whole launch as one part.
+    whole: Part,
     /// Parts that may run at once; none if the blocks of each row are folded apart.
     parts: Vec<Part>,
     /// Threads that pay.
@@ -57,12 +62,13 @@ impl Cut {
         let work =
             geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element.sum::<usize>() + 4) / 16;
         let threads = (work / WORTH_A_THREAD).clamp(1, 1024);
+        let whole = Part { outer: 0..outer, lanes: 0..lanes };
         if threads == 1 || outer * lanes == 0 {
-            return Cut { parts: vec![Part { outer: 0..outer, lanes: 0..lanes }], threads: 1 };
+            return Cut { parts: vec![whole.clone()], whole, threads: 1 };
         }
         let splits = matches!(compiled, Compiled::Vm(program) if program.splits());
         if splits && outer < FEW_ROWS && vm::Program::n_blocks(geometry) >= 2 * BLOCK_GRAIN {
-            return Cut { parts: Vec::new(), threads };
+            return Cut { whole, parts: Vec::new(), threads };
         }
         let wanted = (threads * 4).min(64);
         let divisible = !kernel.has_folds() || geometry.lanes == Lanes::Rows;
@@ -70,11 +76,11 @@ impl Cut {
             pieces(outer, wanted, 1).map(|outer| Part { outer, lanes: 0..lanes }).collect()
         } else {
             let per_row = wanted.div_ceil(outer.max(1));
-            let grain = if geometry.lanes == Lanes::Rows { 64 } else { LANE_GRAIN };
+            let grain = if geometry.lanes == Lanes::Rows { COLUMN_GRAIN } else { LANE_GRAIN };
             let cut = |row: usize| pieces(lanes, per_row, grain).map(move |lanes| Part { outer: row..row + 1, lanes });
             (0..outer).flat_map(cut).collect()
         };
-        Cut { parts, threads }
+        Cut { whole, parts, threads }
     }
 
     /// Runs a kernel on every part.
@@ -85,14 +91,14 @@ impl Cut {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tiers")]
     pub unsafe fn run(&self, compiled: &Compiled, geometry: &Geometry, pointers: Pointers<'_>) -> Result<()> {
         let faults = Faults::new();
-        if let (true, Compiled::Vm(program)) = (self.parts.is_empty(), compiled) {
+        if self.threads.min(pool::num_threads()) == 1 {
+            // SAFETY: the caller keeps the contract for the whole launch.
+            unsafe { compiled.run(geometry, pointers, &self.whole, &faults) };
+        } else if let (true, Compiled::Vm(program)) = (self.parts.is_empty(), compiled) {
             for row in 0..geometry.n_rows() {
                 // SAFETY: the caller keeps the contract for the whole launch, which this row is part of.
                 unsafe { self.run_blocks(program, geometry, pointers, row, &faults) };
             }
-        } else if let [part] = &self.parts[..] {
-            // SAFETY: the caller keeps the contract for the whole launch, which this part is.
-            unsafe { compiled.run(geometry, pointers, part, &faults) };
         } else {
             let shared = Shared(pointers);
             pool::run(self.parts.len(), self.threads, &|index| {

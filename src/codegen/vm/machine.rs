@@ -16,6 +16,8 @@ use std::ops::Range;
 /// Lanes along the rows up to which memory is asked for ahead of its use, and how many inner elements ahead.
 const NARROW: usize = 256;
 const AHEAD: usize = 4;
+/// Bytes that are probably in a cache anyway.
+const CACHED: usize = 1 << 20;
 
 /// A plan on one launch, on one thread.
 pub(super) struct Machine<'a> {
@@ -335,12 +337,14 @@ impl<'a> Machine<'a> {
     /// not foreseen by the machine.
     fn prefetch(&self, lanes: usize) {
         let last = self.geometry.inner.len() - 1;
+        let size = self.geometry.inner[last];
         for (access, (here, &stride)) in
             self.geometry.operands.iter().zip(self.scratch.here.iter().zip(&self.scratch.strides))
         {
             let (bytes, ahead) = (lanes.saturating_mul(stride), access.inner[last].wrapping_mul(AHEAD));
-            if ahead > bytes && bytes <= NARROW * size_of::<u64>() {
-                (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(here.wrapping_add(ahead + at)));
+            let is_far = ahead > bytes && access.inner[last].wrapping_mul(size) > CACHED;
+            if is_far && bytes <= NARROW * size_of::<u64>() {
+                (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(here.wrapping_add(ahead.wrapping_add(at))));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::isa::Isa;
 use super::pairs::{self, Half, Pair, Side};
 use super::plan::Shape;
-use super::table::{Finish, has_canoned};
+use super::table::{self, Finish, has_canoned};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
 use crate::codegen::{Class, Lanes};
 use crate::ir::scalar::{Func, Lit, Prim, Ty};
@@ -194,6 +194,17 @@ impl<'k> Nodes<'k> {
     fn pair(&mut self, isa: Isa) {
         let uses = self.uses();
         for index in 0..self.nodes.len() {
+            if self.nodes[index].what == What::Prim(Prim::RoundBF16, Finish::Raw) {
+                let arg = self.nodes[index].args[0];
+                if let What::Prim(prim, Finish::Raw) = self.nodes[arg].what
+                    && uses[arg] == 1
+                    && table::rounded_bf16(isa, prim).is_some()
+                {
+                    self.nodes[arg].what = What::Fused;
+                    self.nodes[index].what = What::Prim(prim, Finish::BF16);
+                    self.nodes[index].args = self.nodes[arg].args.clone();
+                }
+            }
             let node = &self.nodes[index];
             let Some(second) = node.half() else { continue };
             for (arg, other, side) in

@@ -365,6 +365,18 @@ impl<O: Ternary<Out: Canonical>> Ternary for Canoned<O> {
     }
 }
 
+/// An operation whose result is rounded to bf16 at once.
+pub(super) struct RoundedBF16<O>(PhantomData<O>);
+impl<O: Binary<Out = f32>> Binary for RoundedBF16<O> {
+    type A = O::A;
+    type B = O::B;
+    type Out = f32;
+    #[inline(always)]
+    fn apply(a: O::A, b: O::B) -> f32 {
+        RoundBF16::apply(O::apply(a, b))
+    }
+}
+
 macro_rules! funcs {
     ($($name:ident $f32:ident $f64:ident;)*) => {$(
         pub(super) struct $name<T>(PhantomData<T>);

@@ -205,4 +205,17 @@ mod tests {
         }
         assert!(n_pairs > 0 || Isa::best() == Isa::Baseline);
     }
+
+    #[test]
+    fn a_prim_rounded_to_bf16_has_the_bits_of_its_two_steps() {
+        let (a, b) = (values(Ty::F32, 1, 1000), values(Ty::F32, 3, 1000));
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            for prim in [Prim::Add, Prim::Sub, Prim::Mul, Prim::Div] {
+                let between = run(table::prim(isa, prim, Finish::Raw, Ty::F32), [&a, &b, &b], 1997);
+                let apart = run(table::prim(isa, Prim::RoundBF16, Finish::Raw, Ty::F32), [&between; 3], 1997);
+                let together = run(table::prim(isa, prim, Finish::BF16, Ty::F32), [&a, &b, &b], 1997);
+                assert!(together == apart, "{prim:?} {isa:?}");
+            }
+        }
+    }
 }

@@ -13,6 +13,8 @@ pub(super) enum Finish {
     Raw,
     /// A `Canon`.
     Canon,
+    /// A `RoundBF16`.
+    BF16,
     /// Behind `Max` and `Min` of floats: the first operand where that is a NaN.
     NanStays,
 }
@@ -20,6 +22,22 @@ pub(super) enum Finish {
 /// Whether there is a routine for this prim with a `Canon` behind it.
 pub(super) const fn has_canoned(prim: Prim) -> bool {
     matches!(prim, Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::Fma | Prim::Sqrt)
+}
+
+/// A routine for each level of instructions.
+type Choice = fn(Isa) -> Routine;
+
+/// The prims that there are routines for with a `RoundBF16` behind them.
+const ROUNDED_BF16: [(Prim, Choice); 4] = [
+    (Prim::Add, map2::<op::RoundedBF16<op::Add<f32>>>),
+    (Prim::Sub, map2::<op::RoundedBF16<op::Sub<f32>>>),
+    (Prim::Mul, map2::<op::RoundedBF16<op::Mul<f32>>>),
+    (Prim::Div, map2::<op::RoundedBF16<op::Div<f32>>>),
+];
+
+/// The routine of a prim with a `RoundBF16` behind it, if there is one.
+pub(super) fn rounded_bf16(isa: Isa, prim: Prim) -> Option<Routine> {
+    ROUNDED_BF16.iter().find(|rounded| rounded.0 == prim).map(|rounded| rounded.1(isa))
 }
 
 /// The routine of a prim whose first operand has type `ty`; for a select, the type of its values.
@@ -48,6 +66,7 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
     match finish {
         Finish::Raw => {}
         Finish::Canon => return canoned(isa, prim, ty),
+        Finish::BF16 => return rounded_bf16(isa, prim).unwrap_or_else(|| misuse(prim, ty)),
         Finish::NanStays if prim == Prim::Max => return typed!(map2, NanMax: floats),
         Finish::NanStays => return typed!(map2, NanMin: floats),
     }
