@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Work, in modelled nanoseconds of one thread, from which a second thread pays for waking it.
-const WORTH_A_THREAD: usize = 8_000;
+const WORTH_A_THREAD: usize = 16_000;
 /// Granularity of cuts along the vector loop, in elements.
 const LANE_GRAIN: usize = 4096;
 

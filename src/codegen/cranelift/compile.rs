@@ -3,7 +3,7 @@
 use super::code::Code;
 use super::flat::Flat;
 use super::function::Writer;
-use super::host;
+use super::host::{self, Registers};
 use super::launch::Shape;
 use super::plan::Plan;
 use crate::codegen::geometry::Class;
@@ -15,6 +15,10 @@ use cranelift_codegen::ir::{AbiParam, Signature, types};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use std::cell::Cell;
+
+/// Prims from which the body of a kernel without folds is compiled quickly rather than carefully: `cargo bench --bench
+/// compile_time` showed 1.1 ms for twenty ops with `exp` and `tanh` before.
+const LONG_BODY: usize = 140;
 
 /// Machine code for `kernel` with operands and outputs that move as `classes` says.
 pub(super) fn compile(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape), Reason> {
@@ -57,8 +61,9 @@ fn with_function<R>(
     if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
         return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
     }
-    let isa = host::isa()?;
     let flat = Flat::new(kernel, classes);
+    let straight = !kernel.has_folds() && flat.nodes.len() >= LONG_BODY;
+    let isa = host::isa(if straight { Registers::SinglePass } else { Registers::Backtracking })?;
     let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
     let plan = Plan::new(&flat, once);
     let mut contexts = CONTEXT.take().unwrap_or_else(|| Box::new((Context::new(), FunctionBuilderContext::new())));

@@ -6,20 +6,30 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use std::sync::OnceLock;
 
-/// Cranelift's description of this machine, or why there is none.
-pub(super) fn isa() -> Result<&'static OwnedTargetIsa, Reason> {
-    static ISA: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
-    ISA.get_or_init(build).as_ref().map_err(|why| Reason::TierCannot(why.clone()))
+/// How registers are allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Registers {
+    /// With care: values that loops carry stay in registers.
+    Backtracking,
+    /// In one pass over the code, several times as fast; good enough for long straight bodies, which spill anyway.
+    SinglePass,
 }
 
-fn build() -> Result<OwnedTargetIsa, String> {
+/// Cranelift's description of this machine, or why there is none.
+pub(super) fn isa(registers: Registers) -> Result<&'static OwnedTargetIsa, Reason> {
+    static ISAS: [OnceLock<Result<OwnedTargetIsa, String>>; 2] = [const { OnceLock::new() }; 2];
+    let isa = ISAS[registers as usize].get_or_init(|| build(registers));
+    isa.as_ref().map_err(|why| Reason::TierCannot(why.clone()))
+}
+
+fn build(registers: Registers) -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
     let wanted = [
         // The writer merges equal nodes and keeps what does not change out of loops by itself; with "speed" the code ran
         // no faster and took 1.3 to 1.8 times as long to compile.
         ("opt_level", "none"),
-        ("regalloc_algorithm", "backtracking"),
+        ("regalloc_algorithm", if registers == Registers::SinglePass { "single_pass" } else { "backtracking" }),
         ("enable_verifier", verifier),
         ("is_pic", "false"),
         ("unwind_info", "false"),

@@ -22,6 +22,8 @@ const PARTIAL_BUDGET: usize = 128 << 10;
 const BUFFER_LIMIT: usize = 32 << 20;
 /// Most lanes of a tile.
 const MAX_TILE: usize = 2048;
+/// The same without folds: the machine foresees about this much of a stream while the tile before it is at work.
+const MAX_STREAM_TILE: usize = 512;
 
 /// Rows and lanes of the patches that strided memory is walked in: so few lines that they stay in the caches, even
 /// when they fall into few of their sets, until all rows that share them are done.
@@ -201,7 +203,8 @@ impl Program {
             tile = tile.min(PARTIAL_BUDGET / (partials + buffers).max(1));
         }
         // Powers of two keep tiles in step with the blocks of a fold.
-        let tile = 1 << tile.clamp(BLOCK, MAX_TILE).ilog2();
+        let most = if plan.folds.is_empty() { MAX_STREAM_TILE } else { MAX_TILE };
+        let tile = 1 << tile.clamp(BLOCK, most).ilog2();
         (plan, lanes.clamp(1, tile).next_multiple_of(BLOCK))
     }
 }
