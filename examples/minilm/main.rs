@@ -94,7 +94,9 @@ fn run(folder: &Path) -> Result<bool> {
     let call = |inputs: &Inputs| compiled.call((&inputs.ids, &inputs.positions, &inputs.mask));
     let start = Instant::now();
     let first = call(&inputs)?;
-    println!("trace + fuse + compile (first call): {}", millis(start.elapsed()));
+    let explain = compiled.explain();
+    println!("first call, eager while traced, then fused and compiled: {}", millis(start.elapsed()));
+    println!("  of that fuse: {}, compile: {}", millis(explain.plan_time), millis(explain.compile_time));
     println!("run eager: {}", millis(median(|| inputs.forward(&model))?));
     println!("run compiled: {}", millis(median(|| call(&inputs))?));
     let (before, after) = kernel_counts(&compiled.explain());

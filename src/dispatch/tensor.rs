@@ -10,7 +10,9 @@ use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::ir::shape::{Layout, checked_numel};
 use crate::ir::{DType, Scalar, TensorType};
+use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An n-dimensional array of one dtype.
 #[derive(Clone)]
@@ -21,6 +23,8 @@ struct Inner {
     keys: KeySet,
     /// The plain number it stands for, which promotes weakly.
     number: Option<Scalar>,
+    /// Its name in traces; no other tensor of the process ever has the same.
+    id: u64,
     /// The device it belongs to; while a function is traced abstractly, its values have one but no bytes.
     device: Device,
 }
@@ -29,7 +33,7 @@ impl Tensor {
     /// A tensor over an array.
     pub fn from_array(array: Array) -> Tensor {
         let device = array.device();
-        Tensor(Arc::new(Inner { array, keys: device_keys(device), number: None, device }))
+        Tensor(Arc::new(Inner { array, keys: device_keys(device), number: None, id: next_id(), device }))
     }
 
     /// A 0-dim tensor that stands for a plain number: in promotion it is the weakest operand, and a trace records
@@ -41,7 +45,7 @@ impl Tensor {
         let storage = Arc::new(Storage::copy_of(Device::CPU, bytes)?);
         let array = Array { storage, dtype: value.dtype(), layout: Layout::default() };
         let device = Device::CPU;
-        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number: Some(value), device })))
+        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number: Some(value), id: next_id(), device })))
     }
 
     /// A row-major tensor over bytes that are copied.
@@ -64,13 +68,13 @@ impl Tensor {
     /// are traced. Reading it is an error.
     pub(crate) fn abstracted(ty: &TensorType, device: Device, number: Option<Scalar>) -> Result<Tensor> {
         let array = Array::new(Device::META, ty)?;
-        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number, device })))
+        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number, id: next_id(), device })))
     }
 
     /// Another handle of the same elements; a trace tells the two apart.
     pub(crate) fn fresh_handle(&self) -> Tensor {
-        let Inner { array, keys, number, device } = &*self.0;
-        Tensor(Arc::new(Inner { array: array.clone(), keys: *keys, number: *number, device: *device }))
+        let Inner { array, keys, number, device, .. } = &*self.0;
+        Tensor(Arc::new(Inner { array: array.clone(), keys: *keys, number: *number, id: next_id(), device: *device }))
     }
 
     /// Whether it has bytes to read.
@@ -149,10 +153,25 @@ impl Tensor {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A number that no other live tensor has.
-    pub fn id(&self) -> usize {
-        Arc::as_ptr(&self.0) as usize
+    /// A number that no other tensor of this process has or will have; clones of a handle share it.
+    pub fn id(&self) -> u64 {
+        self.0.id
     }
+}
+
+/// The next tensor's number. Threads take numbers by the block, so that they do not meet.
+fn next_id() -> u64 {
+    const BLOCK: u64 = 1 << 12;
+    static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static NEXT: Cell<u64> = const { Cell::new(0) };
+    }
+    let mut id = NEXT.get();
+    if id.is_multiple_of(BLOCK) {
+        id = NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * BLOCK;
+    }
+    NEXT.set(id + 1);
+    id
 }
 
 /// The keys of a dense tensor on a device, with the autograd keys that ride along.

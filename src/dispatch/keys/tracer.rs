@@ -30,9 +30,8 @@ pub enum Mode {
 struct Recording {
     mode: Mode,
     graph: Graph,
-    nodes: HashMap<usize, NodeId>,
-    /// Every tensor that was named, so that its number is not given to another.
-    held: Vec<Tensor>,
+    /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
+    nodes: HashMap<u64, NodeId>,
     lifted: Vec<Tensor>,
     broken: Option<Reason>,
 }
@@ -69,14 +68,8 @@ pub fn trace<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    let mut recording = Recording {
-        mode,
-        graph: Graph::new(),
-        nodes: HashMap::new(),
-        held: Vec::new(),
-        lifted: Vec::new(),
-        broken: None,
-    };
+    let mut recording =
+        Recording { mode, graph: Graph::new(), nodes: HashMap::new(), lifted: Vec::new(), broken: None };
     // Fresh handles, so that a tensor given twice is two inputs.
     let handles = inputs.iter().map(|input| match mode {
         Mode::Real => Ok(input.fresh_handle()),
@@ -115,7 +108,6 @@ fn finish(outputs: &[Tensor]) -> Captured {
 impl Recording {
     fn name(&mut self, tensor: &Tensor, node: NodeId) {
         self.nodes.insert(tensor.id(), node);
-        self.held.push(tensor.clone());
     }
 
     /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for.
