@@ -83,7 +83,7 @@ fn dispatch(inputs: &[Tensor; 4]) -> Result<()> {
     println!("keys of the call:      {}", operator.call_key_set(keys));
     println!("which leads to:        {}", operator.call_key_set(keys).highest());
     let table = operator.dump_table();
-    println!("the table has {} slots; those a CPU tensor can meet:", table.lines().count());
+    println!("{} slots of its table lead somewhere; those a CPU tensor can meet:", table.lines().count());
     for line in table
         .lines()
         .filter(|line| line.starts_with("CPU:") || line.starts_with("Tracer:") || line.starts_with("AutogradCPU:"))

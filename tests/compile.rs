@@ -288,6 +288,18 @@ fn a_function_that_returns_nothing_is_refused() {
 }
 
 #[test]
+fn a_slice_of_tensors_comes_in_many_forms() -> Result<()> {
+    let f = compile(|x: &[Tensor]| x[0].add(&x[1]));
+    let inputs = vec![ramp(&[3]), ramp(&[3]).exp()?];
+    let expected = bits(&inputs[0].add(&inputs[1])?);
+    assert_eq!(bits(&f.call(&inputs)?), expected);
+    assert_eq!(bits(&f.call(&inputs[..])?), expected);
+    assert_eq!(bits(&f.call([&inputs[0], &inputs[1]])?), expected);
+    assert_eq!(f.counts(), (3, 1));
+    Ok(())
+}
+
+#[test]
 fn meta_inputs_run_on_shapes_alone() -> Result<()> {
     let meta = Tensor::meta(&TensorType::contiguous(DType::F32, &[2, 3]))?;
     let f = compile(softmax_by_parts);

@@ -157,6 +157,18 @@ impl Inputs<Vec<Tensor>> for &[Tensor] {
     }
 }
 
+impl Inputs<Vec<Tensor>> for &Vec<Tensor> {
+    fn into_tensors(self) -> Result<Vec<Tensor>> {
+        Ok(self.clone())
+    }
+}
+
+impl<const N: usize> Inputs<Vec<Tensor>> for [&Tensor; N] {
+    fn into_tensors(self) -> Result<Vec<Tensor>> {
+        Ok(self.map(Tensor::clone).to_vec())
+    }
+}
+
 impl Inputs<Vec<Tensor>> for &[&Tensor] {
     fn into_tensors(self) -> Result<Vec<Tensor>> {
         Ok(self.iter().map(|&tensor| tensor.clone()).collect())

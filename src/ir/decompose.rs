@@ -148,15 +148,19 @@ pub fn logsumexp(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
     dropped(graph, kept, &dims, attrs[1].is_true())
 }
 
-/// `x - max(x)` along the dim, and that dim as an attribute.
-fn shifted(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<(NodeId, Attr)> {
-    let dims = Attr::ints(&[attrs[0].as_int().unwrap_or(-1)]);
-    let greatest = fold(graph, Op::Amax, x, &dims, true)?;
-    Ok((binary(graph, Op::Sub, x, greatest)?, dims))
-}
-
 fn is_empty(graph: &Graph, x: NodeId) -> bool {
     graph[x].ty.numel() == 0
+}
+
+/// `x - max(x)` along the dim, its exponential, and the sum of that along the dim.
+fn exponentials(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<(NodeId, NodeId, NodeId)> {
+    let x = widened(graph, x)?;
+    let dims = Attr::ints(&[attrs[0].as_int().unwrap_or(-1)]);
+    let greatest = fold(graph, Op::Amax, x, &dims, true)?;
+    let shifted = binary(graph, Op::Sub, x, greatest)?;
+    let exp = unary(graph, Op::Exp, shifted)?;
+    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
+    Ok((shifted, exp, sum))
 }
 
 /// `exp(x - max) / sum(exp(x - max))`.
@@ -165,10 +169,7 @@ pub fn softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Nod
     if is_empty(graph, args[0]) {
         return copied(graph, args[0]);
     }
-    let x = widened(graph, args[0])?;
-    let (shifted, dims) = shifted(graph, x, attrs)?;
-    let exp = unary(graph, Op::Exp, shifted)?;
-    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
+    let (_, exp, sum) = exponentials(graph, args[0], attrs)?;
     let ratio = binary(graph, Op::Div, exp, sum)?;
     cast(graph, ratio, out).and_then(|node| dense(graph, node))
 }
@@ -179,10 +180,7 @@ pub fn log_softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result
     if is_empty(graph, args[0]) {
         return copied(graph, args[0]);
     }
-    let x = widened(graph, args[0])?;
-    let (shifted, dims) = shifted(graph, x, attrs)?;
-    let exp = unary(graph, Op::Exp, shifted)?;
-    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
+    let (shifted, _, sum) = exponentials(graph, args[0], attrs)?;
     let log = unary(graph, Op::Log, sum)?;
     let result = binary(graph, Op::Sub, shifted, log)?;
     cast(graph, result, out).and_then(|node| dense(graph, node))
