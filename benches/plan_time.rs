@@ -55,7 +55,8 @@ fn main() {
 fn whole_plans() {
     println!("whole plans of graphs of ops");
     println!("{:<24}{:>10}{:>14}{:>12}{:>9}{:>10}", "family", "nodes", "time", "ns/node", "growth", "kernels");
-    let families: [(&str, fn(usize) -> Graph); 2] = [("encoder layers", encoder), ("element-wise, far inputs", tangle)];
+    type Family = (&'static str, fn(usize) -> Graph);
+    let families: [Family; 2] = [("encoder layers", encoder), ("element-wise, far inputs", tangle)];
     for (name, build) in families {
         let mut before = None;
         for n in [1_000, 10_000, 100_000] {

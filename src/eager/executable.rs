@@ -32,6 +32,8 @@ pub struct Launch {
     cut: Cut,
     operands: SmallVec<[Option<Slot>; 6]>,
     outputs: SmallVec<[Slot; 2]>,
+    /// The op that an index outside its dimension is blamed on, if the kernel gathers.
+    gathers: Option<Op>,
     /// Whether there is nothing to write. Its operands may then have no memory to read from.
     is_idle: bool,
 }
@@ -177,9 +179,13 @@ impl Launch {
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: operands are arrays of exactly the types the accesses were made from, inside storages that the
         // slots keep alive; outputs were allocated by this run for this launch and nobody else knows them yet.
-        unsafe {
-            self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers)
-        }
+        let result = unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) };
+        result.map_err(|error| match (error, self.gathers) {
+            (Error::OutOfRange { what, low, high, got, .. }, Some(op)) => {
+                Error::OutOfRange { op: op.name().into(), what, low, high, got }
+            }
+            (error, _) => error,
+        })
     }
 }
 
@@ -211,14 +217,14 @@ impl Builder<'_> {
                         let slot = self.slot(output);
                         self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
-                    self.launch(index, region)?;
+                    self.launch(index, region, &step.nodes)?;
                 }
                 StepKind::Concat => {
                     let node = step.nodes[0];
                     let slot = self.slot(node);
                     self.actions.push(Action::Allocate(slot, graph[node].ty.clone()));
                     for region in place_concat(graph, node) {
-                        self.launch(index, &region)?;
+                        self.launch(index, &region, &step.nodes)?;
                     }
                 }
                 StepKind::Alias => {
@@ -247,7 +253,7 @@ impl Builder<'_> {
         })
     }
 
-    fn launch(&mut self, step: usize, region: &Region) -> Result<()> {
+    fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
         let lowered = lower(self.graph, region)?;
         debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
         let tier = self.tier.unwrap_or_else(|| Tier::choose(&lowered.kernel, &lowered.geometry));
@@ -262,7 +268,17 @@ impl Builder<'_> {
         let outputs = lowered.outputs.iter().map(|&node| self.slot(node)).collect();
         let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
         let is_idle = no_elements || lowered.geometry.n_rows() == 0;
-        self.actions.push(Action::Launch(Box::new(Launch { entry, lowered, cut, operands, outputs, is_idle })));
+        let is_gather = |op: &Op| matches!(op.row().meaning, Meaning::Gather(_));
+        let gathers = nodes.iter().filter_map(|&node| self.graph[node].op()).find(is_gather);
+        self.actions.push(Action::Launch(Box::new(Launch {
+            entry,
+            lowered,
+            cut,
+            operands,
+            outputs,
+            gathers,
+            is_idle,
+        })));
         Ok(())
     }
 }

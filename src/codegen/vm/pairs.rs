@@ -167,7 +167,7 @@ mod tests {
         let special = [0.0, -0.0, 1.0, -1.5, f64::INFINITY, f64::NEG_INFINITY, 1e-40, 3e38, 0.1, f64::NAN];
         let value = |i: usize| {
             let i = (i as u64 + 1).wrapping_mul(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-            if i % 3 == 0 { special[(i / 3) as usize % special.len()] } else { (i as f64 - 2e9) / 3e7 }
+            if i.is_multiple_of(3) { special[(i / 3) as usize % special.len()] } else { (i as f64 - 2e9) / 3e7 }
         };
         match ty {
             Ty::F32 => {
