@@ -41,8 +41,7 @@ pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
         values.push(reg);
     }
     for (value, walk) in &region.outputs {
-        let reg = builder.joined(*value, values[*value], graph[walk.node].ty.dtype);
-        let reg = builder.stored(reg, walk);
+        let reg = builder.stored(values[*value], walk);
         builder.kernel.outputs.push(Output { dtype: graph[walk.node].ty.dtype, value: reg });
     }
     let Builder { kernel, extra, .. } = builder;
@@ -280,22 +279,6 @@ impl Builder<'_> {
                 self.extra.len() - 1
             });
         self.emit(Kind::Load(slot as u16), &[], Ty::I64, Level::Full)
-    }
-
-    /// A concatenation stores what it loads, in the promoted dtype; other values have their node's dtype already.
-    fn joined(&mut self, value: usize, reg: Reg, to: DType) -> Reg {
-        match self.region.values[value] {
-            Value::Load(slot) if self.kernel.operands[slot].dtype != to => {
-                self.accumulated(reg, self.kernel.operands[slot].dtype, to)
-            }
-            Value::Load(_)
-            | Value::Number(..)
-            | Value::Body(..)
-            | Value::Fold(..)
-            | Value::Gather(..)
-            | Value::Position(..)
-            | Value::Extent(_) => reg,
-        }
     }
 
     /// The register to store; a row value that is written at every inner element is made a full one.

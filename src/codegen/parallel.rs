@@ -23,21 +23,33 @@ const LANE_GRAIN: usize = 4096;
 /// The same for folds along an outer loop: narrower stretches of each row would waste what the machine fetches.
 const COLUMN_GRAIN: usize = 512;
 
+/// Rows below which a long fold is cut along its blocks.
+const FEW_ROWS: usize = 8;
+
+/// Blocks that one thread folds at a time.
+const BLOCK_GRAIN: usize = 8;
+
 /// How one launch is cut; depends on the kernel and its loops alone, so it is made once.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// The whole launch as one part.
+    /// The whole launch as one part, for a single thread.
     whole: Part,
-    /// Parts that may run at once; none if the blocks of each row are folded apart.
-    parts: Vec<Part>,
+    /// What several threads do.
+    pieces: Pieces,
     /// Threads that pay.
     threads: usize,
 }
 
-/// Rows below which a long fold is cut along its blocks.
-const FEW_ROWS: usize = 8;
-/// Blocks that one thread folds at a time.
-const BLOCK_GRAIN: usize = 8;
+/// What the threads of a launch share out.
+#[derive(Debug, Clone)]
+enum Pieces {
+    /// Nothing: one thread does it all.
+    None,
+    /// Disjoint parts of the loops.
+    Parts(Vec<Part>),
+    /// The blocks of each row's folds.
+    Blocks,
+}
 
 /// Raw pointers that threads may share: the parts they are used for are disjoint.
 #[derive(Clone, Copy)]
@@ -64,11 +76,11 @@ impl Cut {
         let threads = (work / WORTH_A_THREAD).clamp(1, 1024);
         let whole = Part { outer: 0..outer, lanes: 0..lanes };
         if threads == 1 || outer * lanes == 0 {
-            return Cut { parts: vec![whole.clone()], whole, threads: 1 };
+            return Cut { whole, pieces: Pieces::None, threads: 1 };
         }
         let splits = matches!(compiled, Compiled::Vm(program) if program.splits());
         if splits && outer < FEW_ROWS && vm::Program::n_blocks(geometry) >= 2 * BLOCK_GRAIN {
-            return Cut { whole, parts: Vec::new(), threads };
+            return Cut { whole, pieces: Pieces::Blocks, threads };
         }
         let wanted = (threads * 4).min(64);
         let divisible = !kernel.has_folds() || geometry.lanes == Lanes::Rows;
@@ -80,7 +92,7 @@ impl Cut {
             let cut = |row: usize| pieces(lanes, per_row, grain).map(move |lanes| Part { outer: row..row + 1, lanes });
             (0..outer).flat_map(cut).collect()
         };
-        Cut { whole, parts, threads }
+        Cut { whole, pieces: Pieces::Parts(parts), threads }
     }
 
     /// Runs a kernel on every part.
@@ -91,29 +103,32 @@ impl Cut {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tiers")]
     pub unsafe fn run(&self, compiled: &Compiled, geometry: &Geometry, pointers: Pointers<'_>) -> Result<()> {
         let faults = Faults::new();
-        if self.threads.min(pool::num_threads()) == 1 {
-            // SAFETY: the caller keeps the contract for the whole launch.
-            unsafe { compiled.run(geometry, pointers, &self.whole, &faults) };
-        } else if let (true, Compiled::Vm(program)) = (self.parts.is_empty(), compiled) {
-            for row in 0..geometry.n_rows() {
-                // SAFETY: the caller keeps the contract for the whole launch, which this row is part of.
-                unsafe { self.run_blocks(program, geometry, pointers, row, &faults) };
+        let pieces = if self.threads.min(pool::num_threads()) == 1 { &Pieces::None } else { &self.pieces };
+        match (pieces, compiled) {
+            (Pieces::Parts(parts), _) => {
+                let shared = Shared(pointers);
+                pool::run(parts.len(), self.threads, &|index| {
+                    // SAFETY: the caller keeps the contract for the whole launch; the parts are disjoint.
+                    unsafe { compiled.run(geometry, shared.pointers(), &parts[index], &faults) };
+                });
             }
-        } else {
-            let shared = Shared(pointers);
-            pool::run(self.parts.len(), self.threads, &|index| {
-                // SAFETY: the caller keeps the contract for the whole launch; the parts are disjoint.
-                unsafe { compiled.run(geometry, shared.pointers(), &self.parts[index], &faults) };
-            });
+            (Pieces::Blocks, Compiled::Vm(program)) => {
+                for row in 0..geometry.n_rows() {
+                    // SAFETY: the caller keeps the contract for the whole launch, which this row is part of.
+                    unsafe { self.run_blocks(program, geometry, pointers, row, &faults) };
+                }
+            }
+            (Pieces::None, _) | (Pieces::Blocks, Compiled::Cranelift(_)) => {
+                // SAFETY: the caller keeps the contract for the whole launch.
+                unsafe { compiled.run(geometry, pointers, &self.whole, &faults) };
+            }
         }
         match faults.out_of_range() {
             None => Ok(()),
             Some(index) => Err(out_of_range(geometry, index)),
         }
     }
-}
 
-impl Cut {
     /// Folds the blocks of one row on several threads, then finishes the row.
     ///
     /// # Safety

@@ -6,7 +6,7 @@ use crate::codegen::tier::Tier;
 use crate::error::Reason;
 use crate::fusion::units::{Role, role};
 use crate::fusion::{Decision, EdgeDecision, StepKind};
-use crate::ir::{Graph, Meaning, NodeId};
+use crate::ir::{Graph, NodeId, Op};
 use std::fmt;
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl Explain {
 /// Bytes that an op moves when it runs alone; a gather reads of its source what it picks.
 fn bytes_alone(graph: &Graph, node: NodeId) -> usize {
     let own = graph[node].ty.bytes();
-    let gathers = graph[node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Gather(_)));
+    let gathers = graph[node].op().is_some_and(Op::is_gather);
     let mut args: Vec<NodeId> = graph[node].args.to_vec();
     let source = if gathers { Some(args.remove(0)) } else { None };
     args.sort_unstable();

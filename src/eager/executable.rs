@@ -268,8 +268,7 @@ impl Builder<'_> {
         let outputs = lowered.outputs.iter().map(|&node| self.slot(node)).collect();
         let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
         let is_idle = no_elements || lowered.geometry.n_rows() == 0;
-        let is_gather = |op: &Op| matches!(op.row().meaning, Meaning::Gather(_));
-        let gathers = nodes.iter().filter_map(|&node| self.graph[node].op()).find(is_gather);
+        let gathers = nodes.iter().filter_map(|&node| self.graph[node].op()).find(|op| op.is_gather());
         self.actions.push(Action::Launch(Box::new(Launch {
             entry,
             lowered,

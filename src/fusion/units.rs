@@ -161,8 +161,7 @@ impl<'g> Units<'g> {
     }
 
     fn is_gathered_from(&self, user: NodeId, source: NodeId) -> bool {
-        let gathers = self.graph[user].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Gather(_)));
-        gathers && self.graph[user].args[0] == source
+        self.graph[user].op().is_some_and(Op::is_gather) && self.graph[user].args[0] == source
     }
 
     fn cut(&mut self, inside: &SideTable<bool>) {
@@ -195,9 +194,6 @@ impl<'g> Units<'g> {
             for members in members.into_iter().filter(|members| !members.is_empty()) {
                 self.add_kernel_or_split(members);
             }
-        }
-        for unit in 0..self.units.len() {
-            self.refresh(unit);
         }
     }
 
@@ -249,14 +245,6 @@ impl<'g> Units<'g> {
             self.unit_of[node] = Some(self.units.len() as u32);
         }
         self.units.push(Some(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs }));
-    }
-
-    /// Outputs depend on who else was cut: computed again once every node has its unit.
-    fn refresh(&mut self, unit: usize) {
-        let Some(Unit { kind: UnitKind::Kernel(_), nodes, .. }) = &self.units[unit] else { return };
-        let nodes = nodes.clone();
-        let (region, outputs) = self.region(&nodes).expect("the nodes fitted before");
-        self.units[unit] = Some(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs });
     }
 
     /// The nodes as one kernel, with those of them that others read.

@@ -155,6 +155,11 @@ impl Op {
         }
     }
 
+    /// Whether its first operand is read at indices that its second one holds.
+    pub fn is_gather(self) -> bool {
+        matches!(self.row().meaning, Meaning::Gather(_))
+    }
+
     /// How it may be fused.
     pub fn pattern(self, args: &[&TensorType], out: &TensorType) -> Pattern {
         match self.row().meaning {
