@@ -1,0 +1,76 @@
+//! Operators that are made of others.
+//!
+//! They are registered with their ATen schemas and a decomposition (`CompositeImplicitAutograd`), so that boxed
+//! callers and out-of-tree code find them by name; every key sees their parts. The methods of [`Tensor`] call the same
+//! functions directly. Arguments that say where and how to store a result are taken if they ask for what is done
+//! anyway, and refused otherwise.
+
+mod factories;
+mod joins;
+mod numbers;
+mod products;
+mod reductions;
+mod views;
+
+use super::library::Library;
+use super::tensor::Tensor;
+use super::value::{MemoryFormat, TensorLayout};
+use crate::error::{Error, Result};
+use crate::ir::DType;
+
+/// Registers the operators of one file of this folder.
+type Area = fn(&mut Library) -> Result<()>;
+
+/// Every file of this folder that registers operators.
+const AREAS: &[Area] = &[
+    factories::register,
+    joins::register,
+    numbers::register,
+    products::register,
+    reductions::register,
+    views::register,
+];
+
+/// Registers every composite operator in the registry of this process; dropping the library undoes it.
+///
+/// # Errors
+/// If one is already defined.
+pub(super) fn register(libraries: &mut Vec<Library>) -> Result<()> {
+    let mut library = Library::fragment("aten")?;
+    for register in AREAS {
+        register(&mut library)?;
+    }
+    libraries.push(library);
+    Ok(())
+}
+
+/// `x` in the dtype asked for, if one is.
+fn converted(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
+    dtype.map_or_else(|| Ok(x.clone()), |dtype| x.to_dtype(dtype))
+}
+
+fn count(op: &str, number: i64) -> Result<usize> {
+    usize::try_from(number).map_err(|_| Error::OutOfRange {
+        op: op.into(),
+        what: "a count".into(),
+        low: 0,
+        high: i64::MAX,
+        got: number,
+    })
+}
+
+/// Refuses what results are not stored like: sparse, pinned, channels last.
+fn check_storage(
+    op: &str,
+    layout: Option<TensorLayout>,
+    pin_memory: Option<bool>,
+    format: Option<MemoryFormat>,
+) -> Result<()> {
+    let refuse = |what: &str| Err(Error::argument(op, format!("{what} is not supported; leave the argument out")));
+    match (layout, pin_memory, format) {
+        (Some(TensorLayout::Sparse | TensorLayout::SparseCsr), _, _) => refuse("a sparse layout"),
+        (_, Some(true), _) => refuse("pinned memory"),
+        (_, _, Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d)) => refuse("a channels-last format"),
+        (_, _, _) => Ok(()),
+    }
+}
