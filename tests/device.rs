@@ -243,7 +243,7 @@ fn running_out_leaves_everything_usable() {
     (1..2000).for_each(|n| drop(block(n * 1000 % (2 * MIB) + 1)));
     drop(block(5 * MIB));
     kept.bytes_mut()[0] = 1;
-    assert_eq!((kept.bytes()[0], &kept.bytes()[1..]), (1, &[42; 99][..]));
+    kept.read(|bytes| assert_eq!((bytes[0], &bytes[1..]), (1, &[42; 99][..])));
     assert!(allocator::stats().held_bytes <= limit);
     allocator::set_limit(usize::MAX);
     drop(block(100 * MIB));
@@ -304,7 +304,7 @@ fn storages_cross_threads_and_loops_write_disjoint_parts() {
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let storage = Arc::clone(&storage);
-                scope.spawn(move || storage.bytes().iter().map(|&byte| u64::from(byte)).sum())
+                scope.spawn(move || storage.read(|bytes| bytes.iter().map(|&byte| u64::from(byte)).sum()))
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("it only reads")).collect()
@@ -314,5 +314,5 @@ fn storages_cross_threads_and_loops_write_disjoint_parts() {
     let parts: Vec<Mutex<&mut [u8]>> = storage.bytes_mut().chunks_mut(1000).map(Mutex::new).collect();
     pool::run(parts.len(), 4, &|task| parts[task].lock().expect("no panics").fill(task as u8));
     drop(parts);
-    assert!(storage.bytes().iter().enumerate().all(|(at, &byte)| usize::from(byte) == at / 1000));
+    assert!(storage.read(|bytes| bytes.iter().enumerate().all(|(at, &byte)| usize::from(byte) == at / 1000)));
 }

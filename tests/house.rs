@@ -36,6 +36,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/steps.rs",
     "device/memory.rs",
     "device/pool.rs",
+    "device/storage.rs",
     "dispatch/operator.rs",
     "eager/executable.rs",
     "eager/product.rs",

@@ -75,5 +75,5 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     let dense = tensor.contiguous()?;
     let (array, size) = (dense.array(), dense.dtype().size());
     let start = array.layout().offset * size;
-    Ok(array.storage().bytes()[start..start + dense.numel() * size].to_vec())
+    Ok(array.storage().read(|bytes| bytes[start..start + dense.numel() * size].to_vec()))
 }

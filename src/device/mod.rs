@@ -9,6 +9,7 @@
 //!
 //! Nothing here knows dtypes, shapes or tensors, and nothing here decides whether a loop is worth splitting.
 
+mod access;
 pub mod allocator;
 #[expect(clippy::module_inception, reason = "the file is named after its one type, as everywhere in the crate")]
 mod device;
@@ -19,6 +20,7 @@ mod size_class;
 mod storage;
 mod thread_cache;
 
+pub use access::Access;
 pub use device::{Device, DeviceKind};
 pub use memory::{ALIGNMENT, Block};
-pub use storage::Storage;
+pub use storage::{Borrowed, Storage};

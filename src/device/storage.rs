@@ -1,14 +1,21 @@
+#![allow(unsafe_code, reason = "hands out bytes that several tensors share, under its lock")]
 //! The bytes behind tensors.
 //!
 //! A storage is made, written by whoever made it, and then shared in an `Arc`; views are tensors with the same
-//! storage. Safe code writes only through `&mut Storage`, that is before it is shared or after it has become the
-//! only user again (`Arc::get_mut`). A meta storage has a length and no bytes. Element types are the tensor's affair.
+//! storage. Whoever reads or writes shared bytes holds its lock for as long: many readers or one writer, so two threads
+//! that write to aliases of one tensor take turns. A kernel takes the locks of all its operands at once, in the order
+//! of their addresses ([`super::Access`]), and calls nobody's code while it holds them. A [`Borrowed`] slice outlives
+//! its lock: as long as one is alive, writing is an error rather than a wait, for the writer may be the borrower.
+//! A meta storage has a length and no bytes. Element types are the tensor's affair.
 
 use super::allocator;
 use super::memory::Block;
 use super::{Device, DeviceKind};
 use crate::error::{Error, Result};
 use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A stretch of bytes on a device.
 pub struct Storage {
@@ -16,6 +23,31 @@ pub struct Storage {
     len: usize,
     /// Empty on the meta device; elsewhere at least `len` bytes.
     block: Block,
+    /// Who may touch the bytes now.
+    lock: RwLock<()>,
+    /// Slices that are alive without the lock.
+    borrows: AtomicUsize,
+    /// How often tensors over it were written to.
+    version: AtomicU64,
+}
+
+/// The bytes of a storage for as long as the value lives; nobody can write to them meanwhile.
+#[derive(Debug)]
+pub struct Borrowed(Arc<Storage>);
+
+impl Deref for Borrowed {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the count of borrows is above zero, and `Storage::exclusive` refuses to write then.
+        unsafe { self.0.bytes() }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.0.borrows.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Storage {
@@ -34,7 +66,14 @@ impl Storage {
                 });
             }
         };
-        Ok(Storage { device, len, block })
+        Ok(Storage {
+            device,
+            len,
+            block,
+            lock: RwLock::new(()),
+            borrows: AtomicUsize::new(0),
+            version: AtomicU64::new(0),
+        })
     }
 
     /// `len` zero bytes on `device`.
@@ -76,10 +115,52 @@ impl Storage {
         self.block.capacity()
     }
 
-    /// The bytes; none on the meta device.
+    /// Waits until nobody writes, and keeps writers out while the guard lives.
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
+    pub fn shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nobody reads or writes, and keeps everybody out while the guard lives.
+    ///
+    /// # Errors
+    /// If a slice of the bytes is [`Borrowed`].
+    pub fn exclusive(&self) -> Result<RwLockWriteGuard<'_, ()>> {
+        let guard = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+        if self.borrows.load(Ordering::Acquire) == 0 {
+            return Ok(guard);
+        }
+        Err(Error::argument("write", "a slice of the tensor's elements is still borrowed; drop it before writing"))
+    }
+
+    /// The bytes, for as long as the result lives.
+    pub fn borrow(self: &Arc<Self>) -> Borrowed {
+        let _guard = self.shared();
+        self.borrows.fetch_add(1, Ordering::Relaxed);
+        Borrowed(self.clone())
+    }
+
+    /// Runs `work` on the bytes, which nobody writes to meanwhile; none on the meta device.
+    pub fn read<T>(&self, work: impl FnOnce(&[u8]) -> T) -> T {
+        let _guard = self.shared();
+        // SAFETY: the lock is held while `work` runs, and the slice cannot leave it.
+        work(unsafe { self.bytes() })
+    }
+
+    /// The bytes; none on the meta device.
+    ///
+    /// # Safety
+    /// Nobody may write to them while the slice lives: the caller holds [`Storage::shared`], or nobody else knows the
+    /// storage.
+    #[inline]
+    pub unsafe fn bytes(&self) -> &[u8] {
         &self.block.as_bytes()[..self.present()]
+    }
+
+    /// How often tensors over it were written to.
+    #[inline]
+    pub fn version(&self) -> &AtomicU64 {
+        &self.version
     }
 
     /// The bytes, for writing; none on the meta device.
@@ -91,8 +172,7 @@ impl Storage {
 
     /// The first byte, 64-byte aligned; dangling if there are no bytes.
     ///
-    /// Reading through it is like [`Storage::bytes`]. Writing is for kernels: no slice of the bytes may be alive, and
-    /// no other thread may use the bytes meanwhile.
+    /// Reading through it is like [`Storage::bytes`], writing like [`Storage::bytes_mut`]: the lock must be held.
     #[inline]
     pub fn ptr(&self) -> *mut u8 {
         self.block.raw()
@@ -118,21 +198,24 @@ mod tests {
     #[test]
     fn cpu_bytes() {
         let mut storage = Storage::copy_of(Device::CPU, &[1, 2, 3]).expect("memory is there");
-        assert_eq!((storage.bytes(), storage.len(), storage.capacity()), (&[1, 2, 3][..], 3, 64));
+        assert_eq!((storage.read(<[u8]>::to_vec), storage.len(), storage.capacity()), (vec![1, 2, 3], 3, 64));
         assert_eq!(storage.ptr().addr() % 64, 0);
         storage.bytes_mut()[1] = 9;
-        assert_eq!(storage.bytes(), [1, 9, 3]);
+        assert_eq!(storage.read(<[u8]>::to_vec), [1, 9, 3]);
         let zeroed = Storage::zeroed(Device::CPU, 5000).expect("memory is there");
-        assert_eq!(zeroed.bytes(), [0; 5000]);
+        assert_eq!(zeroed.read(<[u8]>::to_vec), [0; 5000]);
         let empty = Storage::new(Device::CPU, 0).expect("no memory is needed");
-        assert!(empty.is_empty() && empty.bytes().is_empty());
+        assert!(empty.is_empty() && empty.read(<[u8]>::is_empty));
         assert_eq!(empty.ptr().addr() % 64, 0);
     }
 
     #[test]
     fn meta_has_a_length_alone() {
         let mut meta = Storage::new(Device::META, usize::MAX).expect("no memory is needed");
-        assert_eq!((meta.len(), meta.capacity(), meta.bytes().len(), meta.bytes_mut().len()), (usize::MAX, 0, 0, 0));
+        assert_eq!(
+            (meta.len(), meta.capacity(), meta.read(<[u8]>::len), meta.bytes_mut().len()),
+            (usize::MAX, 0, 0, 0)
+        );
         assert_eq!(Storage::copy_of(Device::META, &[1, 2]).expect("no memory is needed").len(), 2);
         assert_eq!(format!("{meta:?}"), format!("Storage({} bytes on meta)", usize::MAX));
     }
@@ -140,9 +223,19 @@ mod tests {
     #[test]
     fn other_devices() {
         let backend = Storage::new(Device::of(DeviceKind::PrivateUse1), 16).expect("memory is there");
-        assert_eq!(backend.bytes().len(), 16);
+        assert_eq!(backend.read(<[u8]>::len), 16);
         let error = Storage::new(Device::cuda(0), 16).expect_err("there is no CUDA");
         assert!(error.to_string().contains("cuda:0"), "{error}");
         assert!(matches!(Storage::new(Device::CPU, usize::MAX), Err(Error::OutOfMemory { .. })));
+    }
+
+    #[test]
+    fn borrowed_bytes_cannot_be_written() {
+        let storage = Arc::new(Storage::copy_of(Device::CPU, &[1, 2]).expect("memory is there"));
+        let borrowed = storage.borrow();
+        assert_eq!(borrowed[..], [1, 2]);
+        assert!(storage.exclusive().is_err());
+        drop(borrowed);
+        assert!(storage.exclusive().is_ok());
     }
 }

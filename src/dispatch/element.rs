@@ -127,15 +127,19 @@ impl Tensor {
             return Err(Error::dtype(what, self.dtype(), T::DTYPE.name(), hint));
         }
         let array = self.array();
-        let (bytes, width) = (array.storage.bytes(), array.dtype.size());
-        if array.layout.extent() * width > bytes.len() {
-            let what_holds = format!("the bytes on {} cannot be read from here", array.device());
-            let hint = "copy the tensor to the cpu first".into();
-            return Err(Error::Device { op: what.into(), what: what_holds, hint });
-        }
-        let mut out = Vec::with_capacity(array.layout.numel());
-        for_each_run(&array.layout, |offset, len| T::extend(&mut out, &bytes[offset * width..(offset + len) * width]));
-        Ok(out)
+        array.storage.read(|bytes| {
+            let width = array.dtype.size();
+            if array.layout.extent() * width > bytes.len() {
+                let what_holds = format!("the bytes on {} cannot be read from here", array.device());
+                let hint = "copy the tensor to the cpu first".into();
+                return Err(Error::Device { op: what.into(), what: what_holds, hint });
+            }
+            let mut out = Vec::with_capacity(array.layout.numel());
+            for_each_run(&array.layout, |offset, len| {
+                T::extend(&mut out, &bytes[offset * width..(offset + len) * width]);
+            });
+            Ok(out)
+        })
     }
 }
 

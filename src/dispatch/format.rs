@@ -55,15 +55,18 @@ impl fmt::Debug for Tensor {
 /// Whether the elements are there to be printed.
 fn is_readable(tensor: &Tensor) -> bool {
     let array = tensor.array();
-    tensor.has_data() && array.layout.extent() * array.dtype.size() <= array.storage.bytes().len()
+    tensor.has_data() && array.layout.extent() * array.dtype.size() <= array.storage.read(<[u8]>::len)
 }
 
 /// The element at a storage offset, floats as the f64 with the shortest decimal that reads back as the element.
 fn element(tensor: &Tensor, offset: usize) -> Scalar {
     let array = tensor.array();
     let width = array.dtype.size();
-    let bytes = &array.storage.bytes()[offset * width..(offset + 1) * width];
-    match array.dtype {
+    array.storage.read(|bytes| scalar(array.dtype, &bytes[offset * width..(offset + 1) * width]))
+}
+
+fn scalar(dtype: DType, bytes: &[u8]) -> Scalar {
+    match dtype {
         DType::Bool => Scalar::Bool(bytes[0] != 0),
         DType::U8 => Scalar::Int(bytes[0].into()),
         DType::I8 => Scalar::Int(read::<i8>(bytes).into()),

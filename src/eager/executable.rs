@@ -12,7 +12,7 @@ use crate::codegen::lower::{Lowered, lower};
 use crate::codegen::parallel::Cut;
 use crate::codegen::tier::Tier;
 use crate::debug;
-use crate::device::{Device, DeviceKind};
+use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::region::{Region, place_concat};
 use crate::fusion::{Plan, StepKind};
@@ -42,8 +42,8 @@ pub struct Launch {
 enum Held<'a> {
     /// Nothing yet, or nothing any more.
     Nothing,
-    /// An input, which the caller keeps.
-    Input(&'a Array),
+    /// An input, or memory for an output, which the caller keeps.
+    Given(&'a Array),
     /// A value of this run.
     Own(Array),
 }
@@ -51,7 +51,7 @@ enum Held<'a> {
 impl Held<'_> {
     fn array(&self) -> &Array {
         match self {
-            Held::Input(array) => array,
+            Held::Given(array) => array,
             Held::Own(array) => array,
             Held::Nothing => unreachable!("steps are ordered by their edges, and released after the last use"),
         }
@@ -60,7 +60,7 @@ impl Held<'_> {
     fn into_array(self) -> Array {
         match self {
             Held::Own(array) => array,
-            other @ (Held::Input(_) | Held::Nothing) => other.array().clone(),
+            other @ (Held::Given(_) | Held::Nothing) => other.array().clone(),
         }
     }
 }
@@ -120,24 +120,75 @@ impl Executable {
     /// # Errors
     /// Inputs of other types or without data, out of memory, or an index outside its dimension.
     pub fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
-        let fits = |(array, ty): (&&Array, &TensorType)| array.is_of(ty) && array.device().kind == DeviceKind::Cpu;
-        if inputs.len() != self.input_types.len() || !inputs.iter().zip(&self.input_types).all(fits) {
-            let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();
-            let found: Vec<String> = inputs.iter().map(|array| array.ty().to_string()).collect();
-            let what =
-                format!("inputs on the cpu of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
-            return Err(Error::argument("executable", what));
+        self.check(inputs)?;
+        let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
+        let mut slots = self.slots(inputs);
+        self.perform(&mut slots)?;
+        let take = |&(slot, is_last): &(Slot, bool)| match is_last {
+            true => std::mem::replace(&mut slots[slot], Held::Nothing).into_array(),
+            false => slots[slot].array().clone(),
+        };
+        Ok(self.outputs.iter().map(take).collect())
+    }
+
+    /// As [`Executable::run`], but the only output is written to `target`, which has exactly its type. An input may
+    /// share the target's storage if [`Executable::works_in_place`] and it has the target's layout, or if it is read
+    /// by no kernel that writes the target.
+    ///
+    /// # Errors
+    /// As [`Executable::run`], or if a slice of the target is borrowed.
+    pub fn run_into(&self, inputs: &[&Array], target: &Array) -> Result<()> {
+        self.check(inputs)?;
+        let &[(slot, _)] = &self.outputs[..] else {
+            return Err(Error::argument("executable", "one output is needed to write it to a given place"));
+        };
+        let reads = inputs.iter().map(|array| &**array.storage());
+        let _access = Access::to_write(reads, [&**target.storage() as &Storage])?;
+        let mut slots = self.slots(inputs);
+        slots[slot] = Held::Given(target);
+        self.perform(&mut slots)
+    }
+
+    /// Whether it is one kernel that reads every element of an operand at the place where it writes it, so that the
+    /// output may lie where an input lies.
+    pub fn works_in_place(&self) -> bool {
+        let mut launches = self.launches();
+        match (launches.next(), launches.next()) {
+            (Some(launch), None) => launch.gathers.is_none() && !launch.lowered.kernel.has_folds(),
+            _ => false,
         }
+    }
+
+    fn check(&self, inputs: &[&Array]) -> Result<()> {
+        let fits = |(array, ty): (&&Array, &TensorType)| array.is_of(ty) && array.device().kind == DeviceKind::Cpu;
+        if inputs.len() == self.input_types.len() && inputs.iter().zip(&self.input_types).all(fits) {
+            return Ok(());
+        }
+        let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();
+        let found: Vec<String> = inputs.iter().map(|array| array.ty().to_string()).collect();
+        let what =
+            format!("inputs on the cpu of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
+        Err(Error::argument("executable", what))
+    }
+
+    fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[Held<'a>; 8]> {
         let mut slots: SmallVec<[Held<'_>; 8]> = (0..self.n_slots).map(|_| Held::Nothing).collect();
         for (slot, &input) in self.inputs.iter().zip(inputs) {
             if let Some(slot) = *slot {
-                slots[slot] = Held::Input(input);
+                slots[slot] = Held::Given(input);
             }
         }
+        slots
+    }
+
+    /// Every action in order; the locks of the inputs are held.
+    fn perform(&self, slots: &mut [Held<'_>]) -> Result<()> {
         for action in &self.actions {
             match action {
+                // An output may have its place already.
+                Action::Allocate(slot, _) if matches!(slots[*slot], Held::Given(_)) => {}
                 Action::Allocate(slot, ty) => slots[*slot] = Held::Own(Array::new(Device::CPU, ty)?),
-                Action::Launch(launch) => launch.run(&slots)?,
+                Action::Launch(launch) => launch.run(slots)?,
                 Action::Alias { op, attrs, from, to } => {
                     slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
                 }
@@ -147,11 +198,7 @@ impl Executable {
                 Action::Release(slot) => slots[*slot] = Held::Nothing,
             }
         }
-        let take = |&(slot, is_last): &(Slot, bool)| match is_last {
-            true => std::mem::replace(&mut slots[slot], Held::Nothing).into_array(),
-            false => slots[slot].array().clone(),
-        };
-        Ok(self.outputs.iter().map(take).collect())
+        Ok(())
     }
 }
 
@@ -178,7 +225,8 @@ impl Launch {
         let pointers = Pointers { operands: &operands, outputs: &outputs };
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: operands are arrays of exactly the types the accesses were made from, inside storages that the
-        // slots keep alive; outputs were allocated by this run for this launch and nobody else knows them yet.
+        // slots keep alive and the run has locked; outputs were allocated by this run for this launch and nobody else
+        // knows them yet, or are locked for writing.
         let result = unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) };
         result.map_err(|error| match (error, self.gathers) {
             (Error::OutOfRange { what, low, high, got, .. }, Some(op)) => {

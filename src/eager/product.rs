@@ -84,8 +84,8 @@ fn multiply<T: Gemm>(a: &Array, b: &Array, out: &Array, shape: Shape) {
         let lhs = a.ptr().wrapping_add(index * left[0] * size).cast::<T>();
         let rhs = b.ptr().wrapping_add(index * right[0] * size).cast::<T>();
         #[allow(unsafe_code, reason = "the library takes raw pointers")]
-        // SAFETY: the layouts of `a` and `b` lie inside their storages, which they keep alive, and nobody writes to
-        // them; `out` is new memory of `batch * m * n` elements that only this call knows, and each index writes its
+        // SAFETY: the layouts of `a` and `b` lie inside their storages, which they keep alive, and the run that calls
+        // this holds the locks of shared ones, so nobody writes to them; `out` is new memory of `batch * m * n` elements that only this call knows, and each index writes its
         // own part. With `read_dst` false it is not read.
         unsafe {
             gemm::gemm(
@@ -160,7 +160,10 @@ fn fill<T: bytemuck::NoUninit>(array: &mut Array, values: &[T]) {
 /// The elements in row-major order.
 fn elements<T: bytemuck::AnyBitPattern>(array: &Array) -> impl Iterator<Item = T> + '_ {
     let layout = &array.layout;
-    let all: &[T] = bytemuck::cast_slice(&array.storage.bytes()[..layout.extent() * size_of::<T>()]);
+    #[allow(unsafe_code, reason = "the lock is held by the caller")]
+    // SAFETY: the run that calls this holds the locks of its inputs, and what it made itself nobody else knows.
+    let bytes = unsafe { array.storage.bytes() };
+    let all: &[T] = bytemuck::cast_slice(&bytes[..layout.extent() * size_of::<T>()]);
     (0..layout.numel()).map(move |mut index| {
         let mut at = layout.offset;
         for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {

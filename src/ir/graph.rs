@@ -190,6 +190,11 @@ impl Graph {
         id
     }
 
+    /// Says where a value's elements are to lie: strides that an eager result would not have by itself.
+    pub fn set_strides(&mut self, id: NodeId, strides: &[usize]) {
+        self.nodes[id.index()].ty.strides = strides.into();
+    }
+
     /// Says which values leave the graph.
     pub fn set_outputs(&mut self, outputs: Vec<NodeId>) {
         self.outputs = outputs;

@@ -143,7 +143,7 @@ pub(crate) fn same(got: &Array, expected: &Array) -> Result<(), String> {
 /// The bits of every element in row-major order.
 pub(crate) fn elements(array: &Array) -> impl Iterator<Item = u64> + '_ {
     let (layout, size) = (array.layout(), array.dtype().size());
-    let bytes = array.storage().bytes();
+    let bytes = array.storage().borrow();
     (0..layout.numel()).map(move |mut index| {
         let mut at = layout.offset;
         for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
@@ -162,8 +162,12 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
     let mut made: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
     for launch in built.executable.launches() {
         let lowered = &launch.lowered;
-        let operands: Vec<&[u8]> =
-            lowered.operands.iter().map(|node| node.map_or(&[][..], |node| from(&values[node.index()]))).collect();
+        let operands: Vec<Vec<u8>> = lowered
+            .operands
+            .iter()
+            .map(|node| node.map_or_else(Vec::new, |node| from(&values[node.index()])))
+            .collect();
+        let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
         let mut buffers: Vec<Vec<u8>> = Vec::new();
         for &node in &lowered.outputs {
             let ty = &built.graph[node].ty;
@@ -190,6 +194,6 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
 }
 
 /// The bytes from an array's first element on.
-fn from(array: &Array) -> &[u8] {
-    array.storage().bytes().get(array.layout().offset * array.dtype().size()..).unwrap_or(&[])
+fn from(array: &Array) -> Vec<u8> {
+    array.storage().read(|bytes| bytes.get(array.layout().offset * array.dtype().size()..).unwrap_or(&[]).to_vec())
 }
