@@ -7,6 +7,7 @@
 
 mod dispatch_tables;
 mod fuser_cases;
+mod golden;
 mod keysets;
 
 use std::path::PathBuf;
@@ -36,4 +37,12 @@ fn keysets() {
 #[test]
 fn dispatch_tables() {
     report("dispatch_tables", dispatch_tables::run(&folder("OPFUSE_GOLDEN", "golden")));
+}
+
+#[test]
+fn golden() {
+    let own = std::env::var_os("OPFUSE_GOLDEN").is_none();
+    if let Err(complaint) = golden::run(&folder("OPFUSE_GOLDEN", "golden"), own) {
+        panic!("golden: {complaint}");
+    }
 }

@@ -1,0 +1,146 @@
+//! Single operator calls against golden data.
+//!
+//! `tests/golden` holds, per operator, calls with their arguments and what the reference gave: `SCHEMA.md` there
+//! describes the format. Each case is called through the boxed dispatcher and compared whole: values, dtypes, sizes,
+//! strides, aliasing, storage after a write, class of an error.
+//!
+//! `OPFUSE_GOLDEN` names another folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators,
+//! `OPFUSE_GOLDEN_LISTED=n` how many failures are listed.
+
+mod call;
+mod case;
+mod compare;
+mod report;
+mod tensors;
+
+use call::Outcome;
+use case::{Case, Expected};
+use report::{OpReport, Report, Tally, Verdict};
+use serde_json::Value as Json;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use tensors::Store;
+
+/// Runs the cases of a folder, or of those of its operators that the environment names, and prints the counts.
+///
+/// A failure is always a complaint. A skip is one too, unless the folder is not our own and the operator is of a
+/// later tier than the first.
+pub(crate) fn run(folder: &Path, own: bool) -> Result<(), String> {
+    opfuse::dispatch::load().map_err(|error| error.to_string())?;
+    let wanted = std::env::var("OPFUSE_GOLDEN_OPS").ok();
+    let wanted: Option<Vec<&str>> = wanted.as_ref().map(|names| names.split(',').map(str::trim).collect());
+    let ops = operators(folder, wanted.as_deref())?;
+    let report = Report { ops: run_all(folder, &ops) };
+    report.print(std::env::var("OPFUSE_GOLDEN_LISTED").ok().and_then(|number| number.parse().ok()));
+    let complaints = report.complaints(|op| !own && op.tier != "T1");
+    if complaints.is_empty() { Ok(()) } else { Err(format!("{} complaints", complaints.len())) }
+}
+
+/// Names and tiers of the folder's operators.
+fn operators(folder: &Path, wanted: Option<&[&str]>) -> Result<Vec<(String, String)>, String> {
+    let manifest = json(&folder.join("manifest.json"))?;
+    let ops = manifest["ops"].as_object().ok_or("manifest.json names no ops")?;
+    let tier = |op: &Json| op["tier"].as_str().unwrap_or("without tier").to_string();
+    if let Some(unknown) = wanted.into_iter().flatten().find(|&&name| !ops.contains_key(name)) {
+        return Err(format!("{} has no operator {unknown:?}", folder.display()));
+    }
+    let chosen = ops.iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted.contains(&name.as_str())));
+    let chosen: Vec<_> = chosen.map(|(name, op)| (name.clone(), tier(op))).collect();
+    if chosen.is_empty() { Err(format!("{} has no operators", folder.display())) } else { Ok(chosen) }
+}
+
+/// Runs all operators on as many threads as there are cores; reports come in the order of `ops`.
+fn run_all(folder: &Path, ops: &[(String, String)]) -> Vec<OpReport> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, OpReport)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((op, tier)) = ops.get(index) else { return };
+                    let report = run_op(folder, op, tier);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((index, report));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, report)| report).collect()
+}
+
+fn run_op(folder: &Path, op: &str, tier: &str) -> OpReport {
+    let mut report = OpReport {
+        op: op.into(),
+        tier: tier.into(),
+        passed: 0,
+        failures: Vec::new(),
+        skips: Vec::new(),
+        gradients: Tally::default(),
+    };
+    if let Err(what) = run_file(folder, op, &mut report) {
+        report.failures.push(format!("{op}: {what}"));
+    }
+    report
+}
+
+fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String> {
+    let cases = json(&folder.join(format!("{op}.json")))?;
+    let bytes = std::fs::read(folder.join(format!("{op}.safetensors"))).map_err(|error| error.to_string())?;
+    let store = Store::new(&bytes)?;
+    let cases = cases.as_array().ok_or("the file holds no list of cases")?;
+    for json in cases {
+        let case = match Case::parse(json) {
+            Ok(case) => case,
+            Err(what) => {
+                report.failures.push(what);
+                continue;
+            }
+        };
+        let verdict = catch_unwind(AssertUnwindSafe(|| check(&case, &store, &mut report.gradients)));
+        match verdict.unwrap_or_else(|panic| Verdict::Failed(vec![format!("panicked: {}", call::message(&*panic))])) {
+            Verdict::Passed => report.passed += 1,
+            Verdict::Skipped(reason) => report.skips.push((case.id, reason)),
+            Verdict::Failed(differences) => {
+                let Case { id, operator, tag, .. } = &case;
+                report.failures.push(format!("{id} {operator} [{tag}]: {}", differences.join("; ")));
+            }
+        }
+    }
+    if cases.is_empty() { Err("there are no cases".into()) } else { Ok(()) }
+}
+
+/// Runs one case and compares everything it records.
+fn check(case: &Case, store: &Store<'_>, gradients: &mut Tally) -> Verdict {
+    let Some(operator) = call::operator(case) else {
+        return Verdict::Skipped("no operator".into());
+    };
+    let arguments = match call::arguments(case, &operator, store) {
+        Ok(arguments) => arguments,
+        Err(what) => return Verdict::Failed(vec![format!("arguments: {what}")]),
+    };
+    let outcome = call::call(&operator, arguments.clone());
+    let differences = match (&outcome, &case.expected) {
+        (Outcome::Panicked(message), _) => vec![format!("panicked: {message}")],
+        (Outcome::Failed(error), Expected::Error(class)) => compare::error(error, *class).into_iter().collect(),
+        (Outcome::Failed(error), Expected::Outputs(..)) => vec![format!("failed: {error}")],
+        (Outcome::Returned(_), Expected::Error(class)) => vec![format!("an error of class {class:?} is missing")],
+        (Outcome::Returned(found), Expected::Outputs(outputs, after)) => {
+            let mut differences = compare::outputs(case, found, outputs, &arguments, store);
+            differences.extend(compare::after(case, after, &arguments, store));
+            differences
+        }
+    };
+    if case.grads.is_some() || case.no_gradient {
+        gradients.not_done("no autograd");
+    }
+    if differences.is_empty() { Verdict::Passed } else { Verdict::Failed(differences) }
+}
+
+fn json(path: &Path) -> Result<Json, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
