@@ -13,6 +13,7 @@ use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::Tensor;
 use crate::dispatch::keys::tracer::{self, Captured, Mode};
+use crate::dispatch::modes;
 use crate::eager::Array;
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Options;
@@ -92,8 +93,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
         let inputs = inputs.into_tensors()?;
         self.calls.fetch_add(1, Ordering::Relaxed);
-        // Inside another trace the function is part of that trace; without data there is nothing to compile.
+        // Inside another trace the function is part of that trace; a mode sees each of its calls; without data there is
+        // nothing to compile.
         if tracer::is_tracing()
+            || modes::is_active()
             || debug::forces_eager()
             || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu || !input.has_data())
         {

@@ -6,6 +6,7 @@
 
 mod alias;
 mod call;
+mod composite;
 mod composites;
 mod dims;
 mod dispatcher;
@@ -20,6 +21,7 @@ mod keyset;
 mod library;
 mod local;
 mod methods;
+pub mod modes;
 mod operator;
 mod operators;
 mod products;

@@ -2,8 +2,9 @@
 //!
 //! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of
 //! any rank to one of them, by views where strides allow: batches on one side alone are folded into the rows of a
-//! single `mm`.
+//! single `mm`. What is made of several rows is a composite operator, and its method calls that.
 
+use super::composite::Composite;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
@@ -80,10 +81,8 @@ impl Tensor {
     /// # Errors
     /// If an operand is not 1-dim, the sizes or dtypes differ, or for bools.
     pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
-        if self.dim() != 1 || other.dim() != 1 || self.numel() != other.numel() {
-            return Err(mismatch("dot", self, other, "both must be 1-dim and of one size"));
-        }
-        self.unsqueeze(0)?.mm(&other.unsqueeze(1)?)?.view(())
+        static DOT: Composite = Composite::new("aten::dot");
+        DOT.call((self, other))
     }
 
     /// Product of a `(m, k)` matrix and a `(k)` vector: `(m)`.
@@ -91,10 +90,8 @@ impl Tensor {
     /// # Errors
     /// If the ranks, inner sizes or dtypes do not fit, or for bools.
     pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
-        if self.dim() != 2 || vector.dim() != 1 || self.sizes()[1] != vector.numel() {
-            return Err(mismatch("mv", self, vector, "a (m, k) matrix and a vector of k elements are needed"));
-        }
-        self.mm(&vector.unsqueeze(1)?)?.squeeze(1)
+        static MV: Composite = Composite::new("aten::mv");
+        MV.call((self, vector))
     }
 
     /// Every element of a `(n)` vector times every element of a `(m)` vector: `(n, m)`. Dtypes are promoted.
@@ -102,10 +99,8 @@ impl Tensor {
     /// # Errors
     /// If an operand is not 1-dim.
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
-        if self.dim() != 1 || other.dim() != 1 {
-            return Err(mismatch("outer", self, other, "both must be 1-dim"));
-        }
-        self.unsqueeze(1)?.mul(other)
+        static OUTER: Composite = Composite::new("aten::outer");
+        OUTER.call((self, other))
     }
 
     /// Matrix product over the last two dims, those in front broadcast.
@@ -115,27 +110,8 @@ impl Tensor {
     /// # Errors
     /// If an operand is 0-dim, the inner sizes or dtypes differ, the batches do not broadcast, or for bools.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
-        let inner = match (self.sizes(), other.sizes()) {
-            (&[.., k], &[n] | &[.., n, _]) => (k, n),
-            _ => return Err(mismatch("matmul", self, other, "both must have at least one dim; use mul for numbers")),
-        };
-        if inner.0 != inner.1 {
-            let hint = format!("the inner sizes {} and {} must be equal", inner.0, inner.1);
-            return Err(mismatch("matmul", self, other, &hint));
-        }
-        match (self.dim(), other.dim()) {
-            (1, 1) => self.dot(other),
-            (2, 1) => self.mv(other),
-            (1, 2) => self.unsqueeze(0)?.mm(other)?.squeeze(0),
-            (2, 2) => self.mm(other),
-            (3.., 1 | 2) if folds(self) => fold(self, other),
-            (1 | 2, 3..) if folds(&other.transpose(-2, -1)?) => {
-                // (a b)' = b' a', and the batches are on the left of that.
-                let product = fold(&other.transpose(-2, -1)?, &self.t()?)?;
-                if self.dim() == 1 { Ok(product) } else { product.transpose(-2, -1) }
-            }
-            (_, _) => batched(self, other),
-        }
+        static MATMUL: Composite = Composite::new("aten::matmul");
+        MATMUL.call((self, other))
     }
 
     /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`.
@@ -143,20 +119,72 @@ impl Tensor {
     /// # Errors
     /// If the weight is not 2-dim, sizes or dtypes do not fit, or for bools.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        if weight.dim() != 2 || self.sizes().last() != Some(&weight.sizes()[1]) {
-            return Err(mismatch("linear", self, weight, "a (…, in) input and a (out, in) weight are needed"));
-        }
-        let product = self.matmul(&weight.t()?)?;
-        let Some(bias) = bias else { return Ok(product) };
-        if bias.sizes() != &weight.sizes()[..1] {
-            return Err(mismatch("linear", bias, weight, "a (out) bias and a (out, in) weight are needed"));
-        }
-        if bias.dtype() != weight.dtype() {
-            let hint = "convert the bias to the weight's dtype";
-            return Err(Error::dtype("linear", bias.dtype(), weight.dtype().name(), hint));
-        }
-        product.add(bias)
+        static LINEAR: Composite = Composite::new("aten::linear");
+        LINEAR.call((self, weight, bias))
     }
+}
+
+// What those are made of.
+
+pub(super) fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    if left.dim() != 1 || right.dim() != 1 || left.numel() != right.numel() {
+        return Err(mismatch("dot", left, right, "both must be 1-dim and of one size"));
+    }
+    left.unsqueeze(0)?.mm(&right.unsqueeze(1)?)?.view(())
+}
+
+pub(super) fn mv(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
+    if matrix.dim() != 2 || vector.dim() != 1 || matrix.sizes()[1] != vector.numel() {
+        return Err(mismatch("mv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
+    }
+    matrix.mm(&vector.unsqueeze(1)?)?.squeeze(1)
+}
+
+pub(super) fn outer(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    if left.dim() != 1 || right.dim() != 1 {
+        return Err(mismatch("outer", left, right, "both must be 1-dim"));
+    }
+    left.unsqueeze(1)?.mul(right)
+}
+
+pub(super) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let inner = match (left.sizes(), right.sizes()) {
+        (&[.., k], &[n] | &[.., n, _]) => (k, n),
+        _ => return Err(mismatch("matmul", left, right, "both must have at least one dim; use mul for numbers")),
+    };
+    if inner.0 != inner.1 {
+        let hint = format!("the inner sizes {} and {} must be equal", inner.0, inner.1);
+        return Err(mismatch("matmul", left, right, &hint));
+    }
+    match (left.dim(), right.dim()) {
+        (1, 1) => left.dot(right),
+        (2, 1) => left.mv(right),
+        (1, 2) => left.unsqueeze(0)?.mm(right)?.squeeze(0),
+        (2, 2) => left.mm(right),
+        (3.., 1 | 2) if folds(left) => fold(left, right),
+        (1 | 2, 3..) if folds(&right.transpose(-2, -1)?) => {
+            // (a b)' = b' a', and the batches are on the left of that.
+            let product = fold(&right.transpose(-2, -1)?, &left.t()?)?;
+            if left.dim() == 1 { Ok(product) } else { product.transpose(-2, -1) }
+        }
+        (_, _) => batched(left, right),
+    }
+}
+
+pub(super) fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    if weight.dim() != 2 || input.sizes().last() != Some(&weight.sizes()[1]) {
+        return Err(mismatch("linear", input, weight, "a (…, in) input and a (out, in) weight are needed"));
+    }
+    let product = input.matmul(&weight.t()?)?;
+    let Some(bias) = bias else { return Ok(product) };
+    if bias.sizes() != &weight.sizes()[..1] {
+        return Err(mismatch("linear", bias, weight, "a (out) bias and a (out, in) weight are needed"));
+    }
+    if bias.dtype() != weight.dtype() {
+        let hint = "convert the bias to the weight's dtype";
+        return Err(Error::dtype("linear", bias.dtype(), weight.dtype().name(), hint));
+    }
+    product.add(bias)
 }
 
 /// Whether all dims but the last join into one without a copy.

@@ -1,7 +1,7 @@
 //! Registration: every row of the op table becomes an operator.
 //!
 //! Done once per process, at the first call. The keys that have no behaviour of their own yet let calls fall
-//! through; the Tracer is one boxed fallback for all operators.
+//! through; the Tracer and the user modes are one boxed fallback each for all operators.
 
 use super::composites;
 use super::dispatcher::Dispatcher;
@@ -71,6 +71,8 @@ fn register() -> Result<Operators> {
     }
     let mut tracer = Library::impl_block("_", DispatchKey::Tracer)?;
     tracer.fallback(Kernel::boxed(keys::tracer::fallback).named("tracer"))?;
+    let mut modes = Library::impl_block("_", DispatchKey::PythonDispatcher)?;
+    modes.fallback(Kernel::boxed(keys::mode::fallback).named("modes"))?;
     let mut definitions = Library::def_block("aten")?;
     let mut cpu = Library::impl_block("aten", DispatchKey::CPU)?;
     let mut meta = Library::impl_block("aten", DispatchKey::Meta)?;
@@ -89,7 +91,7 @@ fn register() -> Result<Operators> {
         }
         by_op.push(Dispatcher::global().lookup(&name)?);
     }
-    fallbacks.extend([tracer, definitions, cpu, meta, undefined]);
+    fallbacks.extend([tracer, modes, definitions, cpu, meta, undefined]);
     composites::register(&mut fallbacks)?;
     let by_name = Op::ALL.iter().zip(&by_op).map(|(&op, operator)| (operator.name().clone(), op)).collect();
     Ok(Operators { by_op, by_name, _libraries: fallbacks })

@@ -10,6 +10,7 @@ use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::ir::shape::{Layout, checked_numel};
 use crate::ir::{DType, Scalar, TensorType};
+use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,13 +28,16 @@ struct Inner {
     id: u64,
     /// The device it belongs to; while a function is traced abstractly, its values have one but no bytes.
     device: Device,
+    /// What a wrapper stands for; see [`Tensor::wrapper`].
+    payload: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Tensor {
     /// A tensor over an array.
     pub fn from_array(array: Array) -> Tensor {
         let device = array.device();
-        Tensor(Arc::new(Inner { array, keys: device_keys(device), number: None, id: next_id(), device }))
+        let keys = device_keys(device);
+        Tensor(Arc::new(Inner { array, keys, number: None, id: next_id(), device, payload: None }))
     }
 
     /// A 0-dim tensor that stands for a plain number: in promotion it is the weakest operand, and a trace records
@@ -45,7 +49,8 @@ impl Tensor {
         let storage = Arc::new(Storage::copy_of(Device::CPU, bytes)?);
         let array = Array { storage, dtype: value.dtype(), layout: Layout::default() };
         let device = Device::CPU;
-        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number: Some(value), id: next_id(), device })))
+        let (keys, number) = (device_keys(device), Some(value));
+        Ok(Tensor(Arc::new(Inner { array, keys, number, id: next_id(), device, payload: None })))
     }
 
     /// A row-major tensor over bytes that are copied.
@@ -68,13 +73,35 @@ impl Tensor {
     /// are traced. Reading it is an error.
     pub(crate) fn abstracted(ty: &TensorType, device: Device, number: Option<Scalar>) -> Result<Tensor> {
         let array = Array::new(Device::META, ty)?;
-        Ok(Tensor(Arc::new(Inner { array, keys: device_keys(device), number, id: next_id(), device })))
+        let keys = device_keys(device);
+        Ok(Tensor(Arc::new(Inner { array, keys, number, id: next_id(), device, payload: None })))
+    }
+
+    /// A tensor of type `ty` without bytes whose calls go to the kernels of `keys`, which find in `payload` what it
+    /// stands for: how a key with behaviour of its own (mapped tensors, a backend's own kind) makes its tensors.
+    ///
+    /// # Errors
+    /// If the sizes have too many elements.
+    pub fn wrapper(
+        ty: &TensorType,
+        device: Device,
+        keys: KeySet,
+        payload: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Tensor> {
+        let array = Array::new(Device::META, ty)?;
+        Ok(Tensor(Arc::new(Inner { array, keys, number: None, id: next_id(), device, payload: Some(payload) })))
+    }
+
+    /// What a wrapper stands for, if it is a wrapper of that kind.
+    pub fn payload<T: Any>(&self) -> Option<&T> {
+        self.0.payload.as_deref()?.downcast_ref()
     }
 
     /// Another handle of the same elements; a trace tells the two apart.
     pub(crate) fn fresh_handle(&self) -> Tensor {
-        let Inner { array, keys, number, device, .. } = &*self.0;
-        Tensor(Arc::new(Inner { array: array.clone(), keys: *keys, number: *number, id: next_id(), device: *device }))
+        let Inner { array, keys, number, id: _, device, payload } = &*self.0;
+        let (array, payload) = (array.clone(), payload.clone());
+        Tensor(Arc::new(Inner { array, keys: *keys, number: *number, id: next_id(), device: *device, payload }))
     }
 
     /// Whether it has bytes to read.

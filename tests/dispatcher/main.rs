@@ -5,6 +5,7 @@
 
 mod calls;
 mod keys;
+mod modes;
 mod registration;
 mod schemas;
 

@@ -2,4 +2,5 @@
 
 pub mod cpu;
 pub mod meta;
+pub mod mode;
 pub mod tracer;
