@@ -2,7 +2,7 @@
 
 use super::case::{Arg, ArgKind, Case, ErrorClass};
 use super::tensors::Store;
-use opfuse::dispatch::{Dispatcher, Operator, Stack, Type, Value};
+use opfuse::dispatch::{Dispatcher, MemoryFormat, Operator, Stack, Type, Value};
 use opfuse::{Error, Scalar, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -79,12 +79,19 @@ pub(crate) fn tensors<'a>(args: &[Arg], stack: &'a Stack) -> Vec<(String, &'a Te
 }
 
 impl ArgKind {
-    fn is_stored(&self) -> bool {
+    /// Whether it is a tensor of the data, and no plain number.
+    pub(crate) fn is_stored(&self) -> bool {
         matches!(self, ArgKind::Tensor(_))
+    }
+
+    /// The items of a list of tensors.
+    pub(crate) fn items(&self) -> &[ArgKind] {
+        if let ArgKind::TensorList(items) = self { items } else { &[] }
     }
 }
 
-fn flattened(stack: Stack) -> Vec<Value> {
+/// Results in order, lists of tensors taken apart.
+pub(crate) fn flattened(stack: Stack) -> Vec<Value> {
     let mut out = Vec::new();
     for value in stack {
         match value {
@@ -117,6 +124,18 @@ fn value(kind: &ArgKind, ty: &Type, store: &Store<'_>) -> Result<Value, String> 
         (ArgKind::Int(number), Type::Scalar) => Value::Scalar(Scalar::Int(*number)),
         (ArgKind::Int(number), Type::Float) => Value::Float(*number as f64),
         (ArgKind::Int(number), Type::List(..)) => Value::IntList([*number].as_slice().into()),
+        // A default is given as the number that stands for it.
+        (ArgKind::Int(number), Type::MemoryFormat) => Value::MemoryFormat(
+            [
+                MemoryFormat::Contiguous,
+                MemoryFormat::Preserve,
+                MemoryFormat::ChannelsLast,
+                MemoryFormat::ChannelsLast3d,
+            ]
+            .get(*number as usize)
+            .copied()
+            .ok_or_else(|| format!("{number} is no memory format"))?,
+        ),
         (ArgKind::Int(number), _) => Value::Int(*number),
         (ArgKind::Float(number), Type::Scalar) => Value::Scalar(Scalar::Float(*number)),
         (ArgKind::Float(number), _) => Value::Float(*number),

@@ -2,19 +2,22 @@
 //!
 //! `tests/golden` holds, per operator, calls with their arguments and what the reference gave: `SCHEMA.md` there
 //! describes the format. Each case is called through the boxed dispatcher and compared whole: values, dtypes, sizes,
-//! strides, aliasing, storage after a write, class of an error.
+//! strides, aliasing, storage after a write, class of an error. Then it is called as a compiled function, which must give
+//! the bits of the eager call on every tier.
 //!
 //! `OPFUSE_GOLDEN` names another folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators,
-//! `OPFUSE_GOLDEN_LISTED=n` how many failures are listed.
+//! `OPFUSE_GOLDEN_TIERS=vm` some tiers (`none` for none), `OPFUSE_GOLDEN_LISTED=n` how many failures are listed.
 
 mod call;
 mod case;
 mod compare;
+mod compiled;
 mod report;
 mod tensors;
 
 use call::Outcome;
 use case::{Case, Expected};
+use opfuse::codegen::tier::Tier;
 use report::{OpReport, Report, Tally, Verdict};
 use serde_json::Value as Json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +35,7 @@ pub(crate) fn run(folder: &Path, own: bool) -> Result<(), String> {
     let wanted = std::env::var("OPFUSE_GOLDEN_OPS").ok();
     let wanted: Option<Vec<&str>> = wanted.as_ref().map(|names| names.split(',').map(str::trim).collect());
     let ops = operators(folder, wanted.as_deref())?;
-    let report = Report { ops: run_all(folder, &ops) };
+    let report = Report { ops: run_all(folder, &ops, &tiers()?) };
     report.print(std::env::var("OPFUSE_GOLDEN_LISTED").ok().and_then(|number| number.parse().ok()));
     let complaints = report.complaints(|op| !own && op.tier != "T1");
     if complaints.is_empty() { Ok(()) } else { Err(format!("{} complaints", complaints.len())) }
@@ -51,8 +54,15 @@ fn operators(folder: &Path, wanted: Option<&[&str]>) -> Result<Vec<(String, Stri
     if chosen.is_empty() { Err(format!("{} has no operators", folder.display())) } else { Ok(chosen) }
 }
 
+/// The tiers to compile on.
+fn tiers() -> Result<Vec<Tier>, String> {
+    let Ok(names) = std::env::var("OPFUSE_GOLDEN_TIERS") else { return Ok(Tier::ALL.to_vec()) };
+    let names = names.split(',').map(str::trim).filter(|&name| name != "none");
+    names.map(|name| Tier::from_name(name).ok_or_else(|| format!("there is no tier {name:?}"))).collect()
+}
+
 /// Runs all operators on as many threads as there are cores; reports come in the order of `ops`.
-fn run_all(folder: &Path, ops: &[(String, String)]) -> Vec<OpReport> {
+fn run_all(folder: &Path, ops: &[(String, String)], tiers: &[Tier]) -> Vec<OpReport> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, OpReport)>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -61,7 +71,7 @@ fn run_all(folder: &Path, ops: &[(String, String)]) -> Vec<OpReport> {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some((op, tier)) = ops.get(index) else { return };
-                    let report = run_op(folder, op, tier);
+                    let report = run_op(folder, op, tier, tiers);
                     done.lock().unwrap_or_else(PoisonError::into_inner).push((index, report));
                 }
             });
@@ -72,7 +82,7 @@ fn run_all(folder: &Path, ops: &[(String, String)]) -> Vec<OpReport> {
     done.into_iter().map(|(_, report)| report).collect()
 }
 
-fn run_op(folder: &Path, op: &str, tier: &str) -> OpReport {
+fn run_op(folder: &Path, op: &str, tier: &str, tiers: &[Tier]) -> OpReport {
     let mut report = OpReport {
         op: op.into(),
         tier: tier.into(),
@@ -80,6 +90,7 @@ fn run_op(folder: &Path, op: &str, tier: &str) -> OpReport {
         failures: Vec::new(),
         skips: Vec::new(),
         gradients: Tally::default(),
+        compiled: tiers.iter().map(|&tier| (tier, Tally::default())).collect(),
     };
     if let Err(what) = run_file(folder, op, &mut report) {
         report.failures.push(format!("{op}: {what}"));
@@ -100,7 +111,7 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
                 continue;
             }
         };
-        let verdict = catch_unwind(AssertUnwindSafe(|| check(&case, &store, &mut report.gradients)));
+        let verdict = catch_unwind(AssertUnwindSafe(|| check(&case, &store, report)));
         match verdict.unwrap_or_else(|panic| Verdict::Failed(vec![format!("panicked: {}", call::message(&*panic))])) {
             Verdict::Passed => report.passed += 1,
             Verdict::Skipped(reason) => report.skips.push((case.id, reason)),
@@ -114,7 +125,7 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
 }
 
 /// Runs one case and compares everything it records.
-fn check(case: &Case, store: &Store<'_>, gradients: &mut Tally) -> Verdict {
+fn check(case: &Case, store: &Store<'_>, report: &mut OpReport) -> Verdict {
     let Some(operator) = call::operator(case) else {
         return Verdict::Skipped("no operator".into());
     };
@@ -123,7 +134,7 @@ fn check(case: &Case, store: &Store<'_>, gradients: &mut Tally) -> Verdict {
         Err(what) => return Verdict::Failed(vec![format!("arguments: {what}")]),
     };
     let outcome = call::call(&operator, arguments.clone());
-    let differences = match (&outcome, &case.expected) {
+    let mut differences = match (&outcome, &case.expected) {
         (Outcome::Panicked(message), _) => vec![format!("panicked: {message}")],
         (Outcome::Failed(error), Expected::Error(class)) => compare::error(error, *class).into_iter().collect(),
         (Outcome::Failed(error), Expected::Outputs(..)) => vec![format!("failed: {error}")],
@@ -135,7 +146,10 @@ fn check(case: &Case, store: &Store<'_>, gradients: &mut Tally) -> Verdict {
         }
     };
     if case.grads.is_some() || case.no_gradient {
-        gradients.not_done("no autograd");
+        report.gradients.not_done("no autograd");
+    }
+    for (tier, tally) in &mut report.compiled {
+        differences.extend(compiled::check(case, &operator, store, (&outcome, &arguments), *tier, tally));
     }
     if differences.is_empty() { Verdict::Passed } else { Verdict::Failed(differences) }
 }

@@ -1,5 +1,6 @@
 //! What is counted and printed.
 
+use opfuse::codegen::tier::Tier;
 use std::fmt;
 
 /// What came of a case.
@@ -22,6 +23,8 @@ pub(crate) struct OpReport {
     pub(crate) skips: Vec<(String, String)>,
     /// Cases whose gradients were compared, and why those of others were not.
     pub(crate) gradients: Tally,
+    /// Cases that ran compiled on a tier, and why others did not.
+    pub(crate) compiled: Vec<(Tier, Tally)>,
 }
 
 /// How many were done, and why others were not.
@@ -90,6 +93,12 @@ impl Report {
         let mut gradients = Tally::default();
         self.ops.iter().for_each(|op| gradients.add(&op.gradients));
         println!("gradients: {gradients}");
+        for tier in Tier::ALL {
+            let of_tier = self.ops.iter().flat_map(|op| &op.compiled).filter(|(other, _)| *other == tier);
+            let mut sum = Tally::default();
+            of_tier.for_each(|(_, tally)| sum.add(tally));
+            println!("compiled on {tier}: {sum}");
+        }
         for tier in self.tiers() {
             let of_tier = || self.ops.iter().filter(|op| op.tier == tier);
             let whole = of_tier().filter(|op| op.failures.is_empty() && op.skips.is_empty()).count();

@@ -1,0 +1,166 @@
+//! The same call as a compiled function: the same bits as eagerly, on every tier.
+//!
+//! The tensor arguments are the function's inputs, everything else is part of it. A compiled function is called twice
+//! with fresh arguments, since its first call is the one that records; results and the storage of every argument are
+//! compared with those of the eager call. What runs eagerly is counted under the reason that the report of the
+//! function gives.
+
+use super::call::{Outcome, class, flattened, tensors};
+use super::case::{Arg, Case, Expected, Output};
+use super::report::Tally;
+use super::tensors::{Store, whole_storage};
+use opfuse::codegen::tier::Tier;
+use opfuse::compile::{CompileOptions, compile_with};
+use opfuse::dispatch::{Operator, Stack, Value};
+use opfuse::{DType, Error, Tensor};
+
+/// Runs the case compiled on a tier; returns what differs from the eager call, whose arguments are as it left them.
+pub(crate) fn check(
+    case: &Case,
+    operator: &Operator,
+    store: &Store<'_>,
+    (eager, left): (&Outcome, &Stack),
+    tier: Tier,
+    tally: &mut Tally,
+) -> Vec<String> {
+    let checked = differences(case, operator, store, (eager, left), tier, tally);
+    let lines = checked.unwrap_or_else(|what| vec![what]);
+    lines.into_iter().map(|line| format!("compiled on {tier}: {line}")).collect()
+}
+
+fn differences(
+    case: &Case,
+    operator: &Operator,
+    store: &Store<'_>,
+    (eager, left): (&Outcome, &Stack),
+    tier: Tier,
+    tally: &mut Tally,
+) -> Result<Vec<String>, String> {
+    let template = super::call::arguments(case, operator, store)?;
+    let (operator, names) = (operator.clone(), &case.args);
+    let arguments = || -> Result<Vec<Tensor>, String> {
+        let fresh = super::call::arguments(case, &operator, store)?;
+        Ok(tensors(names, &fresh).into_iter().map(|(_, tensor)| tensor.clone()).collect())
+    };
+    let function = |inputs: &[Tensor]| -> opfuse::Result<Vec<Tensor>> {
+        let mut stack = with_tensors(names, &template, inputs);
+        operator.call_boxed(&mut stack)?;
+        flattened(stack).iter().filter_map(as_tensor).collect()
+    };
+    let compiled = compile_with(function, CompileOptions { tier: Some(tier), ..CompileOptions::default() });
+    let found = match eager {
+        Outcome::Panicked(_) => return Ok(Vec::new()),
+        Outcome::Failed(error) => {
+            tally.done += 1;
+            return Ok(match compiled.call(&arguments()?) {
+                Ok(_) => vec![format!("it returned where the eager call failed: {error}")],
+                Err(other) if class(&other) == class(error) => Vec::new(),
+                Err(other) => vec![format!("the error is {other}, eagerly {error}")],
+            });
+        }
+        Outcome::Returned(found) => found,
+    };
+    let expected: Vec<Tensor> =
+        found.iter().filter_map(as_tensor).collect::<opfuse::Result<_>>().map_err(|error| error.to_string())?;
+    if expected.is_empty() {
+        tally.not_done("the call returns no tensors");
+        return Ok(Vec::new());
+    }
+    compiled.call(&arguments()?).map_err(|error| format!("the first call failed: {error}"))?;
+    let inputs = arguments()?;
+    let results = compiled.call(&inputs).map_err(|error| format!("the second call failed: {error}"))?;
+    match compiled.explain().eager {
+        None => tally.done += 1,
+        Some(reason) => tally.not_done(&format!("eager: {reason}")),
+    }
+    let mut lines = Vec::new();
+    if results.len() != expected.len() {
+        lines.push(format!("{} results, eagerly {}", results.len(), expected.len()));
+    }
+    for (i, (result, eager)) in results.iter().zip(&expected).enumerate() {
+        let difference = if is_defined(case, i) { same(result, eager) } else { same_type(result, eager) };
+        lines.extend(difference.err().map(|what| format!("output {i}: {what}")));
+    }
+    for ((name, eager), input) in tensors(names, left).into_iter().zip(&inputs) {
+        let difference = same(&whole_storage(input)?, &whole_storage(eager)?);
+        lines.extend(difference.err().map(|what| format!("storage of {name} after the call: {what}")));
+    }
+    Ok(lines)
+}
+
+/// Whether the contents of an output are what the arguments say; else they are random or left undefined.
+fn is_defined(case: &Case, output: usize) -> bool {
+    let Expected::Outputs(outputs, _) = &case.expected else { return true };
+    !matches!(outputs.get(output), Some(Output::Tensor(output)) if output.values.is_none())
+}
+
+/// The stack with other tensors in the places of its stored ones.
+fn with_tensors(args: &[Arg], template: &Stack, inputs: &[Tensor]) -> Stack {
+    let mut inputs = inputs.iter().cloned();
+    let mut next = |tensor: &Tensor| inputs.next().unwrap_or_else(|| tensor.clone());
+    let fill = |(arg, value): (&Arg, &Value)| match value {
+        Value::Tensor(tensor) if arg.kind.is_stored() => Value::Tensor(next(tensor)),
+        Value::TensorList(list) => Value::TensorList(
+            arg.kind
+                .items()
+                .iter()
+                .zip(list)
+                .map(|(item, tensor)| if item.is_stored() { next(tensor) } else { tensor.clone() })
+                .collect(),
+        ),
+        Value::OptionalTensorList(list) => {
+            Value::OptionalTensorList(list.iter().map(|item| item.as_ref().map(&mut next)).collect())
+        }
+        other => other.clone(),
+    };
+    args.iter().zip(template).map(fill).collect()
+}
+
+/// A result as a tensor: a number becomes one, an absent one is left out.
+fn as_tensor(value: &Value) -> Option<Result<Tensor, Error>> {
+    match value {
+        Value::Tensor(tensor) => Some(Ok(tensor.clone())),
+        Value::Int(number) => Some(Tensor::number(*number)),
+        Value::Float(number) => Some(Tensor::number(*number)),
+        Value::Bool(flag) => Some(Tensor::number(*flag)),
+        Value::Scalar(number) => Some(Tensor::number(*number)),
+        _ => None,
+    }
+}
+
+fn same_type(found: &Tensor, eager: &Tensor) -> Result<(), String> {
+    if found.dtype() == eager.dtype() && found.sizes() == eager.sizes() {
+        return Ok(());
+    }
+    Err(format!("{} of sizes {:?}, eagerly {} of {:?}", found.dtype(), found.sizes(), eager.dtype(), eager.sizes()))
+}
+
+fn same(found: &Tensor, eager: &Tensor) -> Result<(), String> {
+    same_type(found, eager)?;
+    let (found, expected) = (bits(found)?, bits(eager)?);
+    match found.iter().zip(&expected).position(|(x, y)| x != y) {
+        None => Ok(()),
+        Some(at) => Err(format!("bits {:x} at element {at}, eagerly {:x}", found[at], expected[at])),
+    }
+}
+
+/// The elements' bits in logical order.
+fn bits(tensor: &Tensor) -> Result<Vec<u64>, String> {
+    macro_rules! read {
+        ($ty:ty) => {
+            tensor.to_vec::<$ty>().map_err(|error| error.to_string())?.into_iter()
+        };
+    }
+    Ok(match tensor.dtype() {
+        DType::F16 => read!(half::f16).map(|x| x.to_bits().into()).collect(),
+        DType::BF16 => read!(half::bf16).map(|x| x.to_bits().into()).collect(),
+        DType::F32 => read!(f32).map(|x| x.to_bits().into()).collect(),
+        DType::F64 => read!(f64).map(f64::to_bits).collect(),
+        DType::I8 => read!(i8).map(|x| x as u64).collect(),
+        DType::I16 => read!(i16).map(|x| x as u64).collect(),
+        DType::I32 => read!(i32).map(|x| x as u64).collect(),
+        DType::I64 => read!(i64).map(|x| x as u64).collect(),
+        DType::U8 => read!(u8).map(u64::from).collect(),
+        DType::Bool => read!(bool).map(u64::from).collect(),
+    })
+}
