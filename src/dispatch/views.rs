@@ -1,14 +1,14 @@
 //! The same elements under another shape.
 //!
 //! Everything here shares the storage of its input, but for [`Tensor::reshape`] and [`Tensor::flatten`] where strides
-//! cannot express the shape. Negative dims count from the end.
+//! cannot express the shape. Negative dims count from the end, except in [`Tensor::as_strided`], which counts memory.
 
 use super::dims::Dims;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::shape::{infer_sizes, normalize_dim};
-use crate::ir::{Attr, Op};
+use crate::ir::{Attr, DType, Op};
 
 /// Views that are one row of the op table.
 impl Tensor {
@@ -57,7 +57,10 @@ impl Tensor {
     /// # Errors
     /// If a dim is out of range or named twice.
     pub fn squeeze(&self, dims: impl Into<Dims>) -> Result<Tensor> {
-        call(Op::Squeeze, &[self], &[Attr::ints(dims.into().as_slice())])
+        let dims = dims.into();
+        let all: Vec<i64> = (0..self.dim() as i64).collect();
+        let dims = if dims.as_slice().is_empty() { &all } else { dims.as_slice() };
+        call(Op::Squeeze, &[self], &[Attr::ints(dims)])
     }
 
     /// With a new dim of size 1 in front of `dim`; −1 puts it last.
@@ -90,6 +93,69 @@ impl Tensor {
     ) -> Result<Tensor> {
         let bound = |bound: Option<i64>| bound.map_or(Attr::None, Attr::int);
         call(Op::Slice, &[self], &[Attr::int(dim), bound(start.into()), bound(end.into()), Attr::int(step)])
+    }
+}
+
+/// Views of memory.
+impl Tensor {
+    /// The same elements under another handle.
+    ///
+    /// # Errors
+    /// None but those of the dispatcher.
+    pub fn alias(&self) -> Result<Tensor> {
+        call(Op::Alias, &[self], &[])
+    }
+
+    /// The same elements, cut from the history that gradients follow. Nothing is copied.
+    ///
+    /// # Errors
+    /// None but those of the dispatcher.
+    pub fn detach(&self) -> Result<Tensor> {
+        call(Op::Detach, &[self], &[])
+    }
+
+    /// The diagonal of the dims `dim1` and `dim2`, which go away; it comes last. A positive `offset` is above the main
+    /// one, a negative one below. Nothing is copied.
+    ///
+    /// # Errors
+    /// If a dim is out of range or both are the same.
+    pub fn diagonal(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+        call(Op::Diagonal, &[self], &[Attr::int(offset), Attr::int(dim1), Attr::int(dim2)])
+    }
+
+    /// Windows of `size` elements of `dim`, `step` apart: `dim` counts the windows, and a new last dim their elements.
+    /// Nothing is copied, so windows may overlap.
+    ///
+    /// # Errors
+    /// If the dim is out of range, a window does not fit, or the step is 0.
+    pub fn unfold(&self, dim: i64, size: usize, step: usize) -> Result<Tensor> {
+        let count = |count: usize| Attr::int(i64::try_from(count).unwrap_or(i64::MAX));
+        call(Op::Unfold, &[self], &[Attr::int(dim), count(size), count(step)])
+    }
+
+    /// The storage under `sizes` and `strides` from storage element `offset` on; `None` is the tensor's own offset.
+    /// What the tensor's sizes and strides are does not matter.
+    ///
+    /// # Errors
+    /// If there is not one stride per size, a number is negative, or the storage is too short.
+    pub fn as_strided(
+        &self,
+        sizes: impl Into<Dims>,
+        strides: impl Into<Dims>,
+        offset: impl Into<Option<i64>>,
+    ) -> Result<Tensor> {
+        let ints = |dims: Dims| Attr::ints(dims.as_slice());
+        let offset = offset.into().map_or(Attr::None, Attr::int);
+        call(Op::AsStrided, &[self], &[ints(sizes.into()), ints(strides.into()), offset])
+    }
+
+    /// The same bytes as elements of `dtype`. Where the widths differ, the last dim grows or shrinks.
+    ///
+    /// # Errors
+    /// If the widths differ and the last dim is missing, not dense, or not divisible; the same goes for the other
+    /// strides and the offset.
+    pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
+        call(Op::ViewDtype, &[self], &[Attr::DType(dtype)])
     }
 }
 

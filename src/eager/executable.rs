@@ -16,7 +16,7 @@ use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::region::{Region, place_concat};
 use crate::fusion::{Plan, StepKind};
-use crate::ir::{Attrs, Graph, Layout, Meaning, NodeId, Op, SideTable, TensorType};
+use crate::ir::{Attrs, Graph, Meaning, NodeId, Op, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -203,12 +203,33 @@ impl Executable {
 }
 
 /// The view of an array that a view op makes.
+///
+/// # Errors
+/// What the op says is wrong with its arguments, or a window that reaches past the storage.
 pub fn view(op: Op, attrs: &Attrs, array: &Array) -> Result<Array> {
-    let Meaning::View(rule) = op.row().meaning else {
-        return Err(Error::invalid("plan", format!("{} is no view", op.name())));
-    };
-    let layout: Layout = rule(&array.layout, attrs)?;
-    Ok(array.with_layout(layout))
+    match op.row().meaning {
+        Meaning::View(rule) => Ok(array.with_layout(rule(&array.layout, attrs)?)),
+        Meaning::Window(rule) => {
+            let (layout, dtype) = rule(&array.layout, array.dtype, attrs)?;
+            Array::from_storage(array.storage.clone(), dtype, layout.clone()).map_err(|_| {
+                let (sizes, strides, have) = (&layout.sizes[..], &layout.strides[..], array.storage.len());
+                let what = format!(
+                    "sizes {sizes:?}, strides {strides:?}, storage offset {} of {dtype} are out of bounds for storage \
+                     of size {have}",
+                    layout.offset
+                );
+                Error::shape(op.name(), what, "stay inside the memory of the input")
+            })
+        }
+        Meaning::Body(..)
+        | Meaning::Decompose(_)
+        | Meaning::Fold(_)
+        | Meaning::Product
+        | Meaning::Gather(_)
+        | Meaning::Concat
+        | Meaning::Fill
+        | Meaning::Range => Err(Error::invalid("plan", format!("{} is no view", op.name()))),
+    }
 }
 
 impl Launch {

@@ -57,7 +57,7 @@ thread_local! {
 /// What the op's inference says is wrong with the operands, out of memory, or an index outside its dimension.
 pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> Result<Array> {
     check_data(op, arguments)?;
-    if let (Meaning::View(_), [argument]) = (&op.row().meaning, arguments) {
+    if let (true, [argument]) = (op.is_view(), arguments) {
         return executable::view(op, attrs, argument.array);
     }
     let executable = executable_of(op, arguments, attrs, None)?;

@@ -255,7 +255,7 @@ impl Placer<'_> {
             }
             Meaning::Gather(kind) => self.gather(node, op, *kind, map),
             Meaning::Product => Err(Reason::TwoAnchors),
-            Meaning::Concat | Meaning::Decompose(_) => Err(Reason::OpaqueOp),
+            Meaning::Concat | Meaning::Window(_) | Meaning::Decompose(_) => Err(Reason::OpaqueOp),
         }
     }
 

@@ -41,7 +41,7 @@ fn op_role(op: Op) -> Role {
     match op.row().meaning {
         Meaning::Fill | Meaning::Range => Role::Inline,
         Meaning::Body(..) | Meaning::Fold(_) | Meaning::Gather(_) => Role::Loop,
-        Meaning::View(_) => Role::View,
+        Meaning::View(_) | Meaning::Window(_) => Role::View,
         Meaning::Product => Role::Product,
         Meaning::Concat => Role::Concat,
         Meaning::Decompose(_) => unreachable!("{} is decomposed before planning", op.name()),

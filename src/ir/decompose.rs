@@ -64,7 +64,8 @@ fn dropped(graph: &mut Graph, kept: NodeId, dims: &Attr, keepdim: bool) -> Resul
     if keepdim || graph[kept].ty.rank() == 0 {
         return Ok(kept);
     }
-    graph.add(Op::Squeeze, &[kept], smallvec![dims.clone()])
+    let dims = spelt_out(graph, kept, dims)?;
+    graph.add(Op::Squeeze, &[kept], smallvec![dims])
 }
 
 /// The dims that `attr` names in `x`, spelt out and sorted.

@@ -205,6 +205,18 @@ pub fn view(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType { dtype: input.dtype, sizes: layout.sizes, strides: layout.strides, number: false })
 }
 
+/// Windows of memory: the layout and dtype over an operand that starts at offset 0. Only the call itself knows how
+/// far the memory reaches.
+pub fn window(call: &Call<'_>) -> Result<TensorType> {
+    let Meaning::Window(rule) = call.op.row().meaning else {
+        unreachable!("{} is no window", call.name());
+    };
+    let input = call.args[0];
+    let layout = Layout { sizes: input.sizes.clone(), strides: input.strides.clone(), offset: 0 };
+    let (layout, dtype) = rule(&layout, input.dtype, call.attrs)?;
+    Ok(TensorType { dtype, sizes: layout.sizes, strides: layout.strides, number: false })
+}
+
 fn product_dtype(call: &Call<'_>, a: &TensorType, b: &TensorType) -> Result<DType> {
     if a.dtype != b.dtype {
         return Err(Error::dtype(

@@ -99,6 +99,9 @@ pub enum GatherKind {
     Rows,
 }
 
+/// From layout and dtype of the operand to those of a window of its memory.
+pub type WindowRule = fn(&Layout, DType, &[Attr]) -> Result<(Layout, DType)>;
+
 /// What an op computes.
 pub enum Meaning {
     /// Element by element: a scalar body on operands that were promoted by the rule.
@@ -109,6 +112,9 @@ pub enum Meaning {
     Fold(Combine),
     /// The same elements under another layout.
     View(fn(&Layout, &[Attr]) -> Result<Layout>),
+    /// The operand's memory under another layout, and perhaps another dtype. What the elements are depends on how the
+    /// operand lies in memory, so the operand is never computed inside a kernel.
+    Window(WindowRule),
     /// A (batched) matrix product.
     Product,
     /// Elements found by index.
@@ -160,6 +166,11 @@ impl Op {
         matches!(self.row().meaning, Meaning::Gather(_))
     }
 
+    /// Whether its result shares the memory of its operand.
+    pub fn is_view(self) -> bool {
+        matches!(self.row().meaning, Meaning::View(_) | Meaning::Window(_))
+    }
+
     /// How it may be fused.
     pub fn pattern(self, args: &[&TensorType], out: &TensorType) -> Pattern {
         match self.row().meaning {
@@ -173,6 +184,7 @@ impl Op {
             Meaning::Fold(_) => Pattern::Reduce,
             Meaning::Product => Pattern::OutEwise,
             Meaning::View(_) | Meaning::Gather(_) | Meaning::Concat | Meaning::Range => Pattern::Injective,
+            Meaning::Window(_) => Pattern::Opaque,
             // Never seen by the fuser: decomposition comes first.
             Meaning::Decompose(_) => Pattern::Opaque,
         }

@@ -350,6 +350,62 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::expand),
                     derivative: None,
                 };
+                /// The same tensor under another handle.
+                Alias = Row {
+                    name: "alias",
+                    schema: Schema::Text("alias(Tensor(a) self) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::alias),
+                    derivative: None,
+                };
+                /// The same elements, cut from the history that gradients follow.
+                Detach = Row {
+                    name: "detach",
+                    schema: Schema::Text("detach(Tensor(a) self) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::alias),
+                    derivative: None,
+                };
+                /// As [`Op::View`], of a tensor that nobody else holds.
+                UnsafeView = Row {
+                    name: "_unsafe_view",
+                    schema: Schema::Text("_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::view),
+                    derivative: None,
+                };
+                /// The diagonal of two dims, which goes last.
+                Diagonal = Row {
+                    name: "diagonal",
+                    schema: Schema::Text("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::diagonal),
+                    derivative: None,
+                };
+                /// Windows of a dim as a view; the window's elements go last.
+                Unfold = Row {
+                    name: "unfold",
+                    schema: Schema::Text("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::unfold),
+                    derivative: None,
+                };
+                /// The storage under given sizes, strides and offset.
+                AsStrided = Row {
+                    name: "as_strided",
+                    schema: Schema::Text("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"),
+                    infer: infer::window,
+                    meaning: Meaning::Window(view::as_strided),
+                    derivative: None,
+                };
+                /// The same bytes as elements of another dtype.
+                ViewDtype = Row {
+                    name: "view_dtype",
+                    schema: Schema::Text("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"),
+                    infer: infer::window,
+                    meaning: Meaning::Window(view::reinterpret),
+                    derivative: None,
+                };
                 /// Without the named dims, where they have size 1.
                 Squeeze = Row {
                     name: "squeeze",

@@ -1,6 +1,7 @@
 //! Layouts of the view ops: from the layout of the input and the op's arguments to that of the result.
 
 use super::attr::Attr;
+use super::dtype::DType;
 use super::shape::{Layout, Sizes, checked_numel, infer_sizes, normalize_dim, normalize_dims};
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
@@ -76,9 +77,135 @@ pub fn expand(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     input.expand("expand", &sizes)
 }
 
-/// `squeeze(dims)`; an empty list means every dim of size 1.
+/// `squeeze(dims)`; an empty list names no dim.
 pub fn squeeze(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    Ok(input.squeeze(&normalize_dims("squeeze", &attrs[0].list(), input.rank())?))
+    match &attrs[0].list()[..] {
+        [] => Ok(input.clone()),
+        dims => Ok(input.squeeze(&normalize_dims("squeeze", dims, input.rank())?)),
+    }
+}
+
+/// The layout itself: `alias`, `detach`.
+pub fn alias(input: &Layout, _: &[Attr]) -> Result<Layout> {
+    Ok(input.clone())
+}
+
+/// `diagonal(offset, dim1, dim2)`: the two dims go, their diagonal comes last.
+pub fn diagonal(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
+    let [offset, dim1, dim2] = [0, 1, 2].map(|index: usize| attrs[index].as_int().unwrap_or(0));
+    let (dim1, dim2) = (normalize_dim("diagonal", dim1, input.rank())?, normalize_dim("diagonal", dim2, input.rank())?);
+    if dim1 == dim2 || input.rank() < 2 {
+        let what = format!("diagonal dimensions cannot be identical {dim1}, {dim2}");
+        return Err(Error::shape("diagonal", what, "name two dims of a tensor that has them"));
+    }
+    let (rows, columns) = (input.sizes[dim1], input.sizes[dim2]);
+    let shift = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX);
+    let (skipped_rows, skipped_columns) = if offset < 0 { (shift, 0) } else { (0, shift) };
+    let count = rows.saturating_sub(skipped_rows).min(columns.saturating_sub(skipped_columns));
+    let mut out = input.clone();
+    // A diagonal without elements starts nowhere.
+    if count > 0 {
+        out.offset += skipped_rows * input.strides[dim1] + skipped_columns * input.strides[dim2];
+    }
+    for dim in [dim1.max(dim2), dim1.min(dim2)] {
+        out.sizes.remove(dim);
+        out.strides.remove(dim);
+    }
+    out.sizes.push(count);
+    out.strides.push(input.strides[dim1] + input.strides[dim2]);
+    Ok(out)
+}
+
+/// `unfold(dimension, size, step)`: windows of `size` elements, `step` apart; the window's elements come last.
+pub fn unfold(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
+    let [dim, size, step] = [0, 1, 2].map(|index: usize| attrs[index].as_int().unwrap_or(0));
+    let dim = normalize_dim("unfold", dim, input.rank())?;
+    let (extent, stride) = if input.rank() == 0 { (1, 1) } else { (input.sizes[dim], input.strides[dim]) };
+    let fitting = usize::try_from(size).ok().filter(|&size| size <= extent);
+    let (Some(size), Some(step)) = (fitting, usize::try_from(step).ok().filter(|&step| step > 0)) else {
+        let what = format!(
+            "windows of {size} elements, {step} apart: maximum size for tensor at dimension {dim} is {extent}, and \
+             the step must be positive"
+        );
+        return Err(Error::shape("unfold", what, "pass a size that fits and a step of at least 1"));
+    };
+    let mut out = input.clone();
+    if input.rank() > 0 {
+        out.sizes[dim] = (extent - size) / step + 1;
+        out.strides[dim] = stride.saturating_mul(step);
+    }
+    out.sizes.push(size);
+    out.strides.push(stride);
+    Ok(out)
+}
+
+/// `as_strided(size, stride, storage_offset)`: no offset means that of the input.
+pub fn as_strided(input: &Layout, dtype: DType, attrs: &[Attr]) -> Result<(Layout, DType)> {
+    let (sizes, strides) = (attrs[0].list(), attrs[1].list());
+    if sizes.len() != strides.len() {
+        let what = format!(
+            "mismatch in length of strides and shape: {} sizes and {} strides are given",
+            sizes.len(),
+            strides.len()
+        );
+        return Err(Error::shape("as_strided", what, "pass one stride per size"));
+    }
+    let counts = |what: &str, numbers: &[i64]| {
+        let count = |&number: &i64| {
+            usize::try_from(number).map_err(|_| {
+                let what = format!("{what} {numbers:?} has a negative number");
+                Error::shape("as_strided", what, "sizes, strides and offsets count elements")
+            })
+        };
+        numbers.iter().map(count).collect::<Result<Sizes>>()
+    };
+    let offset = match attrs[2].as_int() {
+        Some(offset) => counts("storage_offset", &[offset])?[0],
+        None => input.offset,
+    };
+    let (sizes, strides) = (counts("size", &sizes)?, counts("stride", &strides)?);
+    checked_numel("as_strided", &sizes, 1)?;
+    Ok((Layout { sizes, strides, offset }, dtype))
+}
+
+/// `view(dtype)`: the same bytes as elements of another dtype. The last dim grows or shrinks with the width.
+pub fn reinterpret(input: &Layout, from: DType, attrs: &[Attr]) -> Result<(Layout, DType)> {
+    let to = attrs[0].dtype().unwrap_or(from);
+    let mut out = input.clone();
+    if from.size() == to.size() {
+        return Ok((out, to));
+    }
+    let refuse = |what: String| {
+        let hint = "widths of elements may only differ along a dense last dim that divides evenly; use contiguous()";
+        Err(Error::shape("view", format!("{what} to view {from} as {to} (different element sizes)"), hint))
+    };
+    let Some(last) = input.rank().checked_sub(1) else {
+        return refuse("self.dim() cannot be 0".into());
+    };
+    if input.strides[last] != 1 {
+        return refuse(format!("self.stride(-1) must be 1, not {},", input.strides[last]));
+    }
+    if from.size() > to.size() {
+        let ratio = from.size() / to.size();
+        out.sizes[last] *= ratio;
+        out.strides[..last].iter_mut().for_each(|stride| *stride *= ratio);
+        out.offset *= ratio;
+        return Ok((out, to));
+    }
+    let ratio = to.size() / from.size();
+    if !input.sizes[last].is_multiple_of(ratio) {
+        return refuse(format!("self.size(-1) must be divisible by {ratio}, not {},", input.sizes[last]));
+    }
+    if !input.offset.is_multiple_of(ratio) {
+        return refuse(format!("self.storage_offset() must be divisible by {ratio}, not {},", input.offset));
+    }
+    if let Some(dim) = (0..last).find(|&dim| !input.strides[dim].is_multiple_of(ratio)) {
+        return refuse(format!("self.stride({dim}) must be divisible by {ratio}, not {},", input.strides[dim]));
+    }
+    out.sizes[last] /= ratio;
+    out.strides[..last].iter_mut().for_each(|stride| *stride /= ratio);
+    out.offset /= ratio;
+    Ok((out, to))
 }
 
 /// `unsqueeze(dim)`.

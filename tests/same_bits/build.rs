@@ -170,6 +170,7 @@ impl Builder {
             Meaning::Fold(_) => self.propose_fold(op),
             Meaning::Decompose(_) => self.propose_composite(op),
             Meaning::View(_) => self.propose_view(op),
+            Meaning::Window(_) => self.propose_window(op),
             Meaning::Product => {
                 let (a, b) = self.factors(if op == Op::Mm { 2 } else { 3 })?;
                 self.plain(op, &[a, b])

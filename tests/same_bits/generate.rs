@@ -71,7 +71,7 @@ fn choose_op(builder: &mut Builder) -> Op {
         Meaning::Body(..) => class < 46,
         Meaning::Fold(_) => (46..58).contains(&class),
         Meaning::Decompose(_) => (58..69).contains(&class),
-        Meaning::View(_) => (69..86).contains(&class),
+        Meaning::View(_) | Meaning::Window(_) => (69..86).contains(&class),
         Meaning::Product => (86..88).contains(&class),
         Meaning::Gather(_) => (88..93).contains(&class),
         Meaning::Concat => (93..95).contains(&class),

@@ -1,7 +1,7 @@
 //! Proposals of views.
 
 use super::build::Builder;
-use opfuse::ir::{Attr, Attrs, NodeId, Op};
+use opfuse::ir::{Attr, Attrs, DType, Layout, NodeId, Op};
 use smallvec::smallvec;
 
 impl Builder {
@@ -49,6 +49,17 @@ impl Builder {
                 let size = sizes[dim].max(1);
                 smallvec![Attr::int(dim as i64), Attr::int(self.random.below(2 * size) as i64 - size as i64)]
             }
+            Op::Alias | Op::Detach => Attrs::new(),
+            Op::UnsafeView => smallvec![Attr::ints(&self.regrouped(&sizes))],
+            Op::Diagonal => {
+                let (first, second) = (any_dim(self), any_dim(self));
+                smallvec![Attr::int(self.random.below(7) as i64 - 3), Attr::int(first), Attr::int(second)]
+            }
+            Op::Unfold => {
+                let dim = self.random.below(rank.max(1));
+                let size = self.random.below(sizes.get(dim).copied().unwrap_or(1) + 1) as i64;
+                smallvec![Attr::int(dim as i64), Attr::int(size), Attr::int(1 + self.random.below(3) as i64)]
+            }
             _ => {
                 let dim = self.random.below(rank.max(1));
                 let size = sizes.get(dim).copied().unwrap_or(1);
@@ -62,12 +73,39 @@ impl Builder {
         };
         match self.call(op, &[x], attrs.clone()) {
             Some(view) => Some(view),
-            None if op == Op::View => {
+            None if matches!(op, Op::View | Op::UnsafeView) => {
                 let dense = self.call(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())])?;
                 self.call(op, &[dense], attrs)
             }
             None => None,
         }
+    }
+
+    /// A window of the memory of some value.
+    pub(crate) fn propose_window(&mut self, op: Op) -> Option<NodeId> {
+        let x = self.find(|ty| !ty.number)?;
+        if op == Op::ViewDtype {
+            let dtype = self.random.pick(&DType::ALL);
+            // Any bit pattern is a value of every dtype but bool.
+            let dtype = if dtype == DType::Bool { DType::U8 } else { dtype };
+            return self.call(op, &[x], smallvec![Attr::DType(dtype)]);
+        }
+        let ty = self.graph[x].ty.clone();
+        let reach = Layout { sizes: ty.sizes, strides: ty.strides, offset: 0 }.extent();
+        let (mut sizes, mut strides, mut left) = (Vec::new(), Vec::new(), reach.max(1) - 1);
+        for _ in 0..self.random.below(4) {
+            let stride = self.random.below(left.min(9) + 1);
+            let most = if stride == 0 { 3 } else { left / stride };
+            let size = if reach == 0 { 0 } else { 1 + self.random.below(most.min(5) + 1).min(most) };
+            left -= stride * size.max(1) - stride;
+            sizes.push(size as i64);
+            strides.push(stride as i64);
+        }
+        if reach == 0 && sizes.is_empty() {
+            return None;
+        }
+        // From the value's own first element: what lies before it in memory is not the graph's affair.
+        self.call(op, &[x], smallvec![Attr::ints(&sizes), Attr::ints(&strides), Attr::None])
     }
 
     /// Other sizes with as many elements: neighbours joined, sizes split, ones put in, one left to be inferred.

@@ -19,6 +19,7 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]", chunk)?
         .def_kernel("unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", Tensor::unbind)?
         .def_kernel("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", narrow)?
+        .def_kernel("squeeze(Tensor(a) self) -> Tensor(a)", |x: &Tensor| x.squeeze(()))?
         .def_kernel("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", squeeze)?
         .def_kernel(
             "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",

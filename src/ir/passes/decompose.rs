@@ -31,6 +31,7 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
                 Meaning::Body(..)
                 | Meaning::Fold(_)
                 | Meaning::View(_)
+                | Meaning::Window(_)
                 | Meaning::Product
                 | Meaning::Gather(_)
                 | Meaning::Fill

@@ -4,6 +4,8 @@
 //! that returns its operand bit for bit, negative zeros, infinities and canonical NaNs included: `x * 1 = x` holds,
 //! `x + 0 = x` does not (−0 + 0 is 0), and neither do reassociations. A NaN with a payload would be made canonical by
 //! the call that is dropped, so float rules ask that the operand is itself a result of arithmetic.
+//!
+//! What a window of memory looks into is left alone: a rule keeps elements, but not where they lie.
 
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
@@ -58,6 +60,7 @@ pub static RULES: &[Rewrite] = &[
                 same_type(g, node, args[0]).filter(|_| node.op() != Some(Op::Slice) || covers(g, node, args[0]))
             }
             Meaning::View(_)
+            | Meaning::Window(_)
             | Meaning::Body(..)
             | Meaning::Decompose(_)
             | Meaning::Fold(_)
@@ -74,13 +77,27 @@ pub static RULES: &[Rewrite] = &[
 pub fn simplify(graph: &Graph) -> Graph {
     let mut out = Graph::new();
     let mut moved: SideTable<NodeId> = SideTable::new();
-    for (_, node) in graph.nodes() {
+    let is_looked_into = looked_into(graph);
+    for (id, node) in graph.nodes() {
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
-        let simpler = RULES.iter().find_map(|rule| (rule.apply)(&out, node, &args));
+        let simpler =
+            if is_looked_into[id] { None } else { RULES.iter().find_map(|rule| (rule.apply)(&out, node, &args)) };
         moved.push(simpler.unwrap_or_else(|| out.copy(node, &args)));
     }
     out.set_outputs(graph.outputs().iter().map(|&id| moved[id]).collect());
     out
+}
+
+/// The nodes whose memory a window shows, itself or through views.
+fn looked_into(graph: &Graph) -> SideTable<bool> {
+    let mut found = SideTable::filled(graph, || false);
+    for (id, node) in graph.nodes().rev() {
+        let Some(op) = node.op() else { continue };
+        if matches!(op.row().meaning, Meaning::Window(_)) || (found[id] && op.is_view()) {
+            found[node.args[0]] = true;
+        }
+    }
+    found
 }
 
 fn when(node: &Node, op: Op) -> Option<()> {

@@ -1,0 +1,63 @@
+//! Elements by index, joined tensors, factories.
+
+use super::*;
+
+#[test]
+fn elements_by_index() {
+    let x = counting(&[3, 2]);
+    let index = tensor(&[2i64, 0, 2], &[3]);
+    check(x.index_select(0, &index), &[3, 2], &[4f32, 5., 0., 1., 4., 5.]);
+    check(x.t().and_then(|x| x.index_select(-1, &index)), &[2, 3], &[4f32, 0., 4., 5., 1., 5.]);
+    check(x.gather(0, &tensor(&[2i64, 0, 1, 1], &[2, 2])), &[2, 2], &[4f32, 1., 2., 3.]);
+    check(x.gather(1, &tensor(&[1i64, 0, 0], &[3, 1])), &[3, 1], &[1f32, 2., 4.]);
+    check(embedding(&x, &tensor(&[1i32, 1, 0, 2], &[2, 2])), &[2, 2, 2], &[2f32, 3., 2., 3., 0., 1., 4., 5.]);
+    check_error(x.index_select(0, &tensor(&[3i64], &[1])), &["index", "out of range", "[0, 2]", "got 3"]);
+    check_error(x.index_select(2, &index), &["index_select", "out of range"]);
+    check_error(x.index_select(0, &counting(&[1])), &["index_select", "f32"]);
+    check_error(x.gather(0, &index), &["gather", "[3]"]);
+    check_error(embedding(&x, &tensor(&[9i64], &[1])), &["index", "out of range", "got 9"]);
+    check_error(embedding(&counting(&[3]), &index), &["embedding", "2-d"]);
+}
+
+#[test]
+fn joined_tensors() {
+    let (a, b) = (counting(&[1, 2]), counting(&[2, 2]));
+    check(cat(&[&a, &b], 0), &[3, 2], &[0f32, 1., 0., 1., 2., 3.]);
+    check(cat(&[&b, &b], -1), &[2, 4], &[0f32, 1., 0., 1., 2., 3., 2., 3.]);
+    check(cat(&[&a, &tensor(&[7i64, 8], &[1, 2])], 0), &[2, 2], &[0f32, 1., 7., 8.]);
+    check(stack(&[&b, &b], 1), &[2, 2, 2], &[0f32, 1., 0., 1., 2., 3., 2., 3.]);
+    check(stack(&[&counting(&[]), &counting(&[])], -1), &[2], &[0f32, 0.]);
+    check_error(cat(&[], 0), &["cat", "non-empty"]);
+    check_error(stack(&[], 0), &["stack", "non-empty"]);
+    check_error(cat(&[&a, &b], 1), &["cat", "[1, 2]", "[2, 2]"]);
+    check_error(stack(&[&a, &b], 0), &["stack", "[1, 2]", "[2, 2]"]);
+    check_error(cat(&[&a], 2), &["cat", "out of range"]);
+}
+
+#[test]
+fn factories() {
+    check(Tensor::zeros(&[2], DType::I32), &[2], &[0i32, 0]);
+    check(Tensor::ones(&[1, 2], DType::Bool), &[1, 2], &[true, true]);
+    check(Tensor::full(&[2], 2.5, DType::F64), &[2], &[2.5f64, 2.5]);
+    check(Tensor::full(&[2], 2.5, None), &[2], &[2.5f32, 2.5]);
+    check(Tensor::full(&[], 3, None), &[], &[3i64]);
+    check(Tensor::full(&[0], true, None), &[0], &[] as &[bool]);
+    check(Tensor::arange(0, 5, 2), &[3], &[0i64, 2, 4]);
+    check(Tensor::arange(1.0, 0.0, -0.5), &[2], &[1f32, 0.5]);
+    check(Tensor::arange_of(0, 3, 1, DType::F64), &[3], &[0f64, 1., 2.]);
+    check(Tensor::eye(2, DType::F32), &[2, 2], &[1f32, 0., 0., 1.]);
+    check(counting(&[2]).zeros_like(), &[2], &[0f32, 0.]);
+    check(counting(&[2, 1]).t().and_then(|x| x.full_like(7)), &[1, 2], &[7f32, 7.]);
+    check(counting(&[3, 3]).tril(0), &[3, 3], &[0f32, 0., 0., 3., 4., 0., 6., 7., 8.]);
+    check(counting(&[2, 3]).triu(1), &[2, 3], &[0f32, 1., 2., 0., 0., 5.]);
+    let empty = Tensor::empty(&[2, 3], DType::I16).expect("memory is there");
+    assert_eq!((empty.sizes(), empty.to_vec::<i16>().map(|elements| elements.len())), (&[2, 3][..], Ok(6)));
+    let meta = Tensor::meta(&TensorType::contiguous(DType::F32, &[2])).expect("no memory is needed");
+    assert_eq!(meta.ones_like().expect("legal").device(), meta.device());
+    check_error(Tensor::arange(0, 5, 0), &["arange", "0"]);
+    check_error(Tensor::arange(0, 5, -1), &["arange"]);
+    check_error(Tensor::zeros(&[usize::MAX, usize::MAX], DType::F32), &["too many elements"]);
+    check_error(Tensor::empty(&[usize::MAX], DType::F32), &["too many elements"]);
+    check_error(Tensor::eye(usize::MAX, DType::F32), &["too many elements"]);
+    check_error(counting(&[2]).tril(0), &["tril", "[2]"]);
+}

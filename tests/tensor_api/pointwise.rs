@@ -1,0 +1,85 @@
+//! Pointwise rows, operators and promotion.
+
+use super::*;
+
+#[test]
+fn regular_rows() {
+    let x = tensor(&[-2f32, -0.5, 0., 4.], &[4]);
+    check(x.abs(), &[4], &[2f32, 0.5, 0., 4.]);
+    check(x.neg(), &[4], &[2f32, 0.5, -0., -4.]);
+    check(x.square(), &[4], &[4f32, 0.25, 0., 16.]);
+    check(x.relu(), &[4], &[0f32, 0., 0., 4.]);
+    check(x.floor(), &[4], &[-2f32, -1., 0., 4.]);
+    check(x.lt(0.0), &[4], &[true, true, false, false]);
+    check(x.ge(&x), &[4], &[true; 4]);
+    check(x.maximum(1), &[4], &[1f32, 1., 1., 4.]);
+    check(x.logical_not(), &[4], &[false, false, true, false]);
+    check_close(x.exp(), &[4], &[(-2f64).exp(), (-0.5f64).exp(), 1., 4f64.exp()]);
+    check_close(x.sigmoid(), &[4], &[-2f64, -0.5, 0., 4.].map(|x| 1. / (1. + (-x).exp())));
+    check_close(tensor(&[1i64, 4], &[2]).sqrt(), &[2], &[1., 2.]);
+    check_close(tensor(&[2f32, 3.], &[2]).pow(2.0), &[2], &[4., 9.]);
+    check(tensor(&[12i32, 10], &[2]).bitwise_and(6), &[2], &[4i32, 2]);
+    check_error(tensor(&[true], &[1]).neg(), &["neg", "bool"]);
+    check_error(x.bitwise_not(), &["bitwise_not", "f32"]);
+    check_error(x.silu().and_then(|_| tensor(&[1i64], &[1]).silu()), &["silu", "i64"]);
+}
+
+#[test]
+fn operators() -> Result<()> {
+    let (a, b) = (tensor(&[1f32, 2., 3.], &[3]), tensor(&[4f32, 5., 6.], &[3]));
+    check(&a + &b, &[3], &[5f32, 7., 9.]);
+    check(a.clone() - b.clone(), &[3], &[-3f32; 3]);
+    check(&a * b.clone(), &[3], &[4f32, 10., 18.]);
+    check(b.clone() / &a, &[3], &[4f32, 2.5, 2.]);
+    check((&a * &b)? + 1.0, &[3], &[5f32, 11., 19.]);
+    check(&a + &b * &a, &[3], &[5f32, 12., 21.]);
+    check(-&a, &[3], &[-1f32, -2., -3.]);
+    check(-a.clone(), &[3], &[-1f32, -2., -3.]);
+    check(1.0 - &a, &[3], &[0f32, -1., -2.]);
+    check(6.0 / a.clone(), &[3], &[6f32, 3., 2.]);
+    check(2 * &a, &[3], &[2f32, 4., 6.]);
+    check(&a - 1, &[3], &[0f32, 1., 2.]);
+    check(&a * 2f32, &[3], &[2f32, 4., 6.]);
+    check(&a * true, &[3], &[1f32, 2., 3.]);
+    check(&a * Scalar::Int(3), &[3], &[3f32, 6., 9.]);
+    check(3i64 + &tensor(&[1i32], &[1]), &[1], &[4i32]);
+    check_error(&a + counting(&[2]).neg().and_then(|x| x.add(&a)), &["add", "(2)", "(3)"]);
+    Ok(())
+}
+
+#[test]
+fn promotion_of_operands() {
+    let of = |dtype: DType, sizes: &[usize]| Tensor::ones(sizes, dtype).expect("memory is there");
+    let dtype = |result: Result<Tensor>| result.expect("legal").dtype();
+    let (i64s, f16s, bools) = (of(DType::I64, &[2]), of(DType::F16, &[2]), of(DType::Bool, &[2]));
+    assert_eq!(dtype(&i64s + 1), DType::I64);
+    assert_eq!(dtype(&i64s + 1.5), DType::F32);
+    assert_eq!(dtype(&i64s / 2), DType::F32);
+    assert_eq!(dtype(&f16s * 1e10), DType::F16);
+    assert_eq!(dtype(&f16s + &of(DType::F32, &[])), DType::F16);
+    assert_eq!(dtype(&f16s + &of(DType::BF16, &[2])), DType::F32);
+    assert_eq!(dtype(&bools + 1), DType::I64);
+    assert_eq!(dtype(&bools + true), DType::Bool);
+    assert_eq!(dtype(&i64s + Tensor::scalar(1.5f64)), DType::F64);
+    check_error(&bools - &bools, &["sub", "bool"]);
+    check(of(DType::U8, &[2]).add(255), &[2], &[0u8, 0]);
+}
+
+#[test]
+fn irregular_pointwise_rows() {
+    let x = tensor(&[-1f32, 0., 2.], &[3]);
+    check(x.add_scaled(&x, 2), &[3], &[-3f32, 0., 6.]);
+    check(x.sub_scaled(1.0, 0.5), &[3], &[-1.5f32, -0.5, 1.5]);
+    check_close(x.gelu(), &[3], &[-0.158_655_25, 0., 1.954_499_7]);
+    check_close(x.gelu_tanh(), &[3], &[-0.158_808_01, 0., 1.954_597_7]);
+    let positive = x.gt(0).expect("legal");
+    check(positive.where_(&x, 7.0), &[3], &[7f32, 7., 2.]);
+    check(positive.where_(1, tensor(&[10f32, 20.], &[2, 1])), &[2, 3], &[10f32, 10., 1., 20., 20., 1.]);
+    check(x.masked_fill(&positive, f64::NEG_INFINITY), &[3], &[-1f32, 0., f32::NEG_INFINITY]);
+    check(x.clamp(Some(Scalar::Int(0)), Some(Scalar::Int(1))), &[3], &[0f32, 0., 1.]);
+    check(x.clamp_min(-0.5), &[3], &[-0.5f32, 0., 2.]);
+    check(x.clamp_max(0), &[3], &[-1f32, 0., 0.]);
+    check_error(x.clamp(None, None), &["clamp", "min", "max"]);
+    check_error(x.where_(1, 2), &["where", "bool"]);
+    check_error(x.masked_fill(&x, 1), &["masked_fill", "bool"]);
+}

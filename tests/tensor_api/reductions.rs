@@ -1,0 +1,58 @@
+//! Reductions and normalizations.
+
+use super::*;
+
+#[test]
+fn reductions() {
+    let x = counting(&[2, 3]);
+    check(x.sum(0, false), &[3], &[3f32, 5., 7.]);
+    check(x.sum(-1, true), &[2, 1], &[3f32, 12.]);
+    check(x.sum([0, 1], false), &[], &[15f32]);
+    check(x.sum((), true), &[1, 1], &[15f32]);
+    check(x.sum_all(), &[], &[15f32]);
+    check(tensor(&[true, true, false], &[3]).sum_all(), &[], &[2i64]);
+    check(x.mean(1, false), &[2], &[1f32, 4.]);
+    check(x.mean_all(), &[], &[2.5f32]);
+    check(x.prod(1, false), &[2], &[0f32, 60.]);
+    check(tensor(&[2i32, 3, 4], &[3]).prod_all(), &[], &[24i64]);
+    check(x.amax(0, false), &[3], &[3f32, 4., 5.]);
+    check(x.amin([1], true), &[2, 1], &[0f32, 3.]);
+    check(x.max_all(), &[], &[5f32]);
+    check(x.min_all(), &[], &[0f32]);
+    check(x.any(1, false), &[2], &[true, true]);
+    check(x.all((), false), &[], &[false]);
+    check(x.argmax(None, false), &[], &[5i64]);
+    check(x.argmax(0, false), &[3], &[1i64, 1, 1]);
+    check(x.argmin(1, true), &[2, 1], &[0i64, 0]);
+    check(x.var(1, 1, false), &[2], &[1f32, 1.]);
+    check_close(x.var(1, 0, false), &[2], &[2. / 3., 2. / 3.]);
+    check_close(x.std((), 0, false), &[], &[(35f64 / 12.).sqrt()]);
+    check_close(x.logsumexp(1, false), &[2], &[2.407_605_964, 5.407_605_964]);
+    let (values, indices) = tensor(&[3f32, 9., 9., 1., 0., -1.], &[2, 3]).max_dim(1, false).expect("legal");
+    check(Ok(values), &[2], &[9f32, 1.]);
+    check(Ok(indices), &[2], &[1i64, 0]);
+    let (values, indices) = x.t().and_then(|x| x.min_dim(-2, true)).expect("legal");
+    check(Ok(values), &[1, 2], &[0f32, 3.]);
+    check(Ok(indices), &[1, 2], &[0i64, 0]);
+    check(counting(&[0, 2]).sum(0, false), &[2], &[0f32, 0.]);
+    check_error(x.sum(2, false), &["sum", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"]);
+    check_error(x.sum([0, -2], false), &["sum", "multiple times"]);
+    check_error(counting(&[0]).max_all(), &["amax"]);
+    check_error(tensor(&[1i64], &[1]).mean_all(), &["mean", "i64"]);
+}
+
+#[test]
+fn normalizations() {
+    let x = tensor(&[0f32, 0., 1000., 1000.], &[2, 2]);
+    check(x.softmax(-1), &[2, 2], &[0.5f32; 4]);
+    check_close(x.softmax(0), &[2, 2], &[0., 0., 1., 1.]);
+    check_close(x.log_softmax(1), &[2, 2], &[-(2f64.ln()); 4]);
+    check_error(x.softmax(2), &["softmax", "out of range"]);
+    let y = tensor(&[1f32, 3., -1., 1.], &[2, 2]);
+    check_close(y.layer_norm([2], None, None, 0.0), &[2, 2], &[-1., 1., -1., 1.]);
+    let (weight, bias) = (tensor(&[2f32, 3.], &[2]), tensor(&[10f32, 20.], &[2]));
+    check_close(y.layer_norm(2, Some(&weight), Some(&bias), 0.0), &[2, 2], &[8., 23., 8., 23.]);
+    check_close(y.layer_norm(2, None, Some(&bias), 0.0), &[2, 2], &[9., 21., 9., 21.]);
+    check_close(y.layer_norm([2, 2], None, None, 3.0), &[2, 2], &[0., 2., -2., 0.].map(|x: f64| x / 5f64.sqrt()));
+    check_error(y.layer_norm([3], None, None, 0.0), &["layer_norm", "[3]"]);
+}
