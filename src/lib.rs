@@ -32,7 +32,7 @@ pub mod fusion;
 pub mod ir;
 
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
-pub use device::Device;
+pub use device::{Device, Generator, manual_seed};
 pub use dispatch::{Element, Tensor, cat, embedding, stack};
 pub use error::{Error, Reason, Result};
 pub use ir::{DType, Scalar};

@@ -6,6 +6,8 @@
 //!
 //! An allocation fails only when the blocks in use and the one wanted do not fit the limit, or when the system has
 //! no memory; before it fails, all that this thread can reach of the caches is given back.
+//!
+//! Devices with memory of their own have other allocators; [`Allocator`] is what all of them can do.
 
 use super::memory::{Block, Region};
 use super::shared_cache::SHARED;
@@ -36,6 +38,55 @@ pub struct Stats {
     pub fresh: u64,
     /// How many of them were served from a cache.
     pub hits: u64,
+}
+
+/// Where the memory of a device comes from.
+///
+/// A block that was freed may be handed out again only after the stream it was used on has reached the point where
+/// it was freed.
+pub trait Allocator: Send + Sync {
+    /// A block of at least `bytes` bytes, for work on the thread's current stream of the device. Zero bytes need no
+    /// memory and always succeed.
+    ///
+    /// # Errors
+    /// If the limit or the device leaves no room.
+    fn allocate(&self, bytes: usize) -> Result<Block>;
+
+    /// The counters.
+    fn stats(&self) -> Stats;
+
+    /// Sets the limit of bytes in use; `usize::MAX` is none.
+    fn set_limit(&self, bytes: usize);
+
+    /// Gives back the memory that is cached and not waited for.
+    fn trim(&self);
+}
+
+/// The caching CPU allocator, as an [`Allocator`].
+///
+/// Work on the CPU is done when the call that asked for it returns, so a freed block can be used again at once.
+#[derive(Debug, Clone, Copy)]
+pub struct HostAllocator;
+
+/// The one of this process.
+pub static HOST: HostAllocator = HostAllocator;
+
+impl Allocator for HostAllocator {
+    fn allocate(&self, bytes: usize) -> Result<Block> {
+        allocate(bytes)
+    }
+
+    fn stats(&self) -> Stats {
+        stats()
+    }
+
+    fn set_limit(&self, bytes: usize) {
+        set_limit(bytes);
+    }
+
+    fn trim(&self) {
+        trim();
+    }
 }
 
 /// A block of at least `bytes` bytes. Zero bytes need no memory and always succeed.

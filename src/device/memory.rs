@@ -1,15 +1,19 @@
 #![allow(unsafe_code, reason = "owns raw memory: the only file of this floor that asks the system for bytes")]
 //! Owned memory: [`Region`], raw from the system, and [`Block`], what everyone else holds.
 //!
-//! A region goes back to the system when dropped; a block hands its region back to the allocator. Both are plain
-//! owned values: shared reading goes through `&`, writing through `&mut`, so safe code cannot race. Kernels write
-//! through the raw pointer and answer for it. Bytes are always initialised: the system's are zero, recycled ones
-//! hold what the last owner left, so reading them is defined though meaningless.
+//! A region goes back to the system when dropped; a block hands its region back to the allocator, or itself to the
+//! [`Owner`] that lent it. Both are plain owned values: shared reading goes through `&`, writing through `&mut`, so
+//! safe code cannot race. Kernels write through the raw pointer and answer for it. Bytes that the host can reach are
+//! always initialised: the system's are zero, recycled ones hold what the last owner left, so reading them is defined
+//! though meaningless. Memory of a device that the host cannot reach is an address and a size here, no bytes.
 
 use super::allocator;
 use super::size_class::LARGE_MIN;
+use super::stream::Stream;
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Every block starts at a multiple of this: one cache line, one AVX-512 vector.
 pub const ALIGNMENT: usize = 64;
@@ -53,24 +57,85 @@ impl Drop for Region {
     }
 }
 
-/// An owned piece of 64-byte aligned host memory; its bytes go back to the allocator when it is dropped.
-pub struct Block {
-    /// `None` for a block of no bytes, which needs no memory.
-    region: Option<Region>,
+/// An owned piece of memory; it goes back to where it came from when it is dropped.
+///
+/// Host memory is 64-byte aligned. Memory that only a device can reach has an address but no bytes to read.
+pub struct Block(Memory);
+
+enum Memory {
+    /// A block of no bytes needs no memory.
+    Nothing,
+    Host(Region),
+    /// What only a device can reach; its owner frees it.
+    Device {
+        address: NonZeroUsize,
+        capacity: usize,
+    },
+    Lent(Box<Lent>),
+}
+
+struct Lent {
+    block: Block,
+    owner: Arc<dyn Owner>,
+}
+
+/// Who lent a block, and gets it back.
+pub trait Owner: Send + Sync {
+    /// Takes the block that [`Block::lent`] was given, when the lent one is dropped.
+    fn take_back(&self, block: Block);
+
+    /// Told that work on a stream other than the one the block was allocated for uses it too.
+    fn used_on(&self, stream: &Stream) {
+        let _ = stream;
+    }
 }
 
 impl Block {
     /// A block of no bytes.
-    pub const EMPTY: Block = Block { region: None };
+    pub const EMPTY: Block = Block(Memory::Nothing);
 
     pub(super) fn new(region: Region) -> Block {
-        Block { region: Some(region) }
+        Block(Memory::Host(region))
+    }
+
+    /// Memory of a device that the host cannot reach. Dropping it does nothing: lend it out, so that its owner gets
+    /// it back.
+    pub fn on_device(address: NonZeroUsize, capacity: usize) -> Block {
+        Block(Memory::Device { address, capacity })
+    }
+
+    /// The same memory, which `owner` gets back when it is dropped.
+    pub fn lent(self, owner: Arc<dyn Owner>) -> Block {
+        Block(Memory::Lent(Box::new(Lent { block: self, owner })))
+    }
+
+    /// Tells the owner that work on `stream` uses the block too, so that it is not handed out again before that work
+    /// is done.
+    pub fn used_on(&self, stream: &Stream) {
+        if let Memory::Lent(lent) = &self.0 {
+            lent.owner.used_on(stream);
+        }
     }
 
     /// Bytes that may be used: what was asked for, rounded up to the size class.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.region.as_ref().map_or(0, Region::capacity)
+        match &self.0 {
+            Memory::Host(region) => region.capacity,
+            Memory::Nothing => 0,
+            Memory::Device { capacity, .. } => *capacity,
+            Memory::Lent(lent) => lent.block.capacity(),
+        }
+    }
+
+    /// How many of them the host can reach: all or none.
+    #[inline]
+    pub fn visible(&self) -> usize {
+        match &self.0 {
+            Memory::Host(region) => region.capacity,
+            Memory::Nothing | Memory::Device { .. } => 0,
+            Memory::Lent(lent) => lent.block.visible(),
+        }
     }
 
     /// The first byte; aligned and not null even for an empty block.
@@ -87,34 +152,42 @@ impl Block {
 
     /// The first byte, for code that writes although it does not hold the block exclusively.
     ///
-    /// It is valid for `capacity()` bytes while the block lives. Whoever writes through it must know that no slice of
-    /// those bytes is alive and that no other thread reads or writes them meanwhile.
+    /// It is valid for `visible()` bytes while the block lives; beyond those it is an address on the device. Whoever
+    /// writes through it must know that no slice of those bytes is alive and that no other thread reads or writes
+    /// them meanwhile.
     #[inline]
     pub fn raw(&self) -> *mut u8 {
-        self.region.as_ref().map_or(std::ptr::without_provenance_mut(ALIGNMENT), |region| region.start.as_ptr())
+        match &self.0 {
+            Memory::Host(region) => region.start.as_ptr(),
+            Memory::Nothing => std::ptr::without_provenance_mut(ALIGNMENT),
+            Memory::Device { address, .. } => std::ptr::without_provenance_mut(address.get()),
+            Memory::Lent(lent) => lent.block.raw(),
+        }
     }
 
-    /// All bytes.
+    /// All bytes that the host can reach.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: `raw` is valid for `capacity` initialised bytes while `self` is borrowed; safe code can write only
+        // SAFETY: `raw` is valid for `visible` initialised bytes while `self` is borrowed; safe code can write only
         // through `&mut self`, and users of `raw` promise that no slice is alive while they write.
-        unsafe { std::slice::from_raw_parts(self.raw(), self.capacity()) }
+        unsafe { std::slice::from_raw_parts(self.raw(), self.visible()) }
     }
 
-    /// All bytes, for writing.
+    /// All bytes that the host can reach, for writing.
     #[inline]
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_bytes`, and `&mut self` makes this the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.raw(), self.capacity()) }
+        unsafe { std::slice::from_raw_parts_mut(self.raw(), self.visible()) }
     }
 }
 
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
-        if let Some(region) = self.region.take() {
-            allocator::recycle(region);
+        match std::mem::replace(&mut self.0, Memory::Nothing) {
+            Memory::Host(region) => allocator::recycle(region),
+            Memory::Lent(lent) => lent.owner.take_back(lent.block),
+            Memory::Nothing | Memory::Device { .. } => {}
         }
     }
 }
@@ -229,7 +302,7 @@ mod tests {
             block.as_mut_bytes().fill(7);
             assert_eq!(block.as_bytes().iter().map(|&byte| usize::from(byte)).sum::<usize>(), 7 * capacity);
             // Not the allocator's: it has not counted this region.
-            drop(block.region.take());
+            drop(std::mem::replace(&mut block.0, Memory::Nothing));
         }
     }
 

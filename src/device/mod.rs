@@ -1,11 +1,13 @@
 //! Where bytes live and how work is ordered.
 //!
 //! A [`Device`] names a place. A [`Storage`] is bytes there: on the CPU a [`Block`] of the caching allocator, on
-//! the meta device a length alone. The worker [`pool`] splits loops over threads.
+//! the meta device a length alone, elsewhere what the device's [`Allocator`] gives. A [`Runtime`] drives a kind of
+//! device; [`Stream`]s and [`Event`]s order its work, guards say which of them a thread uses. The worker [`pool`]
+//! splits loops over threads.
 //!
-//! What always holds: a block is 64-byte aligned, its bytes are initialised (zero when fresh, old data when
-//! recycled), and it belongs to exactly one owner, so two storages never overlap. The CPU runs work in program
-//! order, so there are no streams or events here.
+//! What always holds: a block belongs to exactly one owner, so two storages never overlap; host memory is 64-byte
+//! aligned and initialised (zero when fresh, old data when recycled). The CPU runs work in program order, so its
+//! streams are always idle and its events complete. A [`Generator`] hands out seeds and counters, no numbers.
 //!
 //! Nothing here knows dtypes, shapes or tensors, and nothing here decides whether a loop is worth splitting.
 
@@ -13,14 +15,27 @@ mod access;
 pub mod allocator;
 #[expect(clippy::module_inception, reason = "the file is named after its one type, as everywhere in the crate")]
 mod device;
+mod event;
+mod generator;
+mod guard;
 mod memory;
 pub mod pool;
+pub mod runtime;
 mod shared_cache;
 mod size_class;
 mod storage;
+mod stream;
+mod stream_pool;
 mod thread_cache;
 
 pub use access::Access;
+pub use allocator::Allocator;
 pub use device::{Device, DeviceKind};
-pub use memory::{ALIGNMENT, Block};
+pub use event::Event;
+pub use generator::{DEFAULT_SEED, Generator, GeneratorState, manual_seed};
+pub use guard::{DeviceGuard, StreamGuard, current_device};
+pub use memory::{ALIGNMENT, Block, Owner};
+pub use runtime::Runtime;
 pub use storage::{Borrowed, Storage};
+pub use stream::Stream;
+pub use stream_pool::StreamPool;

@@ -9,7 +9,10 @@
 //! A meta storage has a length and no bytes. Element types are the tensor's affair.
 
 use super::allocator;
+use super::guard;
 use super::memory::Block;
+use super::runtime;
+use super::stream::Stream;
 use super::{Device, DeviceKind};
 use crate::error::{Error, Result};
 use std::fmt;
@@ -53,18 +56,12 @@ impl Drop for Borrowed {
 impl Storage {
     /// `len` bytes on `device`, initialised but arbitrary. The meta device accepts any length.
     ///
-    /// `PrivateUse1` storages are host memory of the same allocator.
+    /// `PrivateUse1` storages are memory of the registered runtime's allocator, or of the host while there is none.
     pub fn new(device: Device, len: usize) -> Result<Storage> {
         let block = match device.kind {
-            DeviceKind::Cpu | DeviceKind::PrivateUse1 => allocator::allocate(len)?,
+            DeviceKind::Cpu => allocator::allocate(len)?,
             DeviceKind::Meta => Block::EMPTY,
-            DeviceKind::Cuda => {
-                return Err(Error::Device {
-                    op: "storage".into(),
-                    what: format!("no memory can be had on {device}"),
-                    hint: "CUDA storages are not part of this build; use the cpu".into(),
-                });
-            }
+            DeviceKind::PrivateUse1 | DeviceKind::Cuda => device_block(device, len)?,
         };
         Ok(Storage {
             device,
@@ -79,6 +76,7 @@ impl Storage {
     /// `len` zero bytes on `device`.
     pub fn zeroed(device: Device, len: usize) -> Result<Storage> {
         let mut storage = Storage::new(device, len)?;
+        storage.check_visible()?;
         storage.bytes_mut().fill(0);
         Ok(storage)
     }
@@ -86,6 +84,7 @@ impl Storage {
     /// A copy of `bytes` on `device`; of their number alone on the meta device.
     pub fn copy_of(device: Device, bytes: &[u8]) -> Result<Storage> {
         let mut storage = Storage::new(device, bytes.len())?;
+        storage.check_visible()?;
         let to = storage.bytes_mut();
         to.copy_from_slice(&bytes[..to.len()]);
         Ok(storage)
@@ -113,6 +112,11 @@ impl Storage {
     #[inline]
     pub fn capacity(&self) -> usize {
         self.block.capacity()
+    }
+
+    /// Tells the allocator that work on `stream` uses the bytes too; see [`Block::used_on`].
+    pub fn used_on(&self, stream: &Stream) {
+        self.block.used_on(stream);
     }
 
     /// Waits until nobody writes, and keeps writers out while the guard lives.
@@ -181,8 +185,39 @@ impl Storage {
     /// How many bytes there are to read.
     #[inline]
     fn present(&self) -> usize {
-        self.len.min(self.block.capacity())
+        self.len.min(self.block.visible())
     }
+
+    /// An error if there is memory that the host cannot write.
+    fn check_visible(&self) -> Result<()> {
+        if self.block.visible() == self.block.capacity() {
+            return Ok(());
+        }
+        let what = format!("the host cannot write the memory of {}", self.device);
+        Err(Error::Device { op: "storage".into(), what, hint: "fill it with an op of that device".into() })
+    }
+}
+
+/// Memory of a device that is neither the host nor meta.
+#[cold]
+fn device_block(device: Device, len: usize) -> Result<Block> {
+    let Some(runtime) = runtime::find(device.kind) else {
+        if device.kind == DeviceKind::PrivateUse1 {
+            return allocator::allocate(len);
+        }
+        return Err(Error::Device {
+            op: "storage".into(),
+            what: format!("no memory can be had on {device}"),
+            hint: "no runtime is registered for this kind of device; use the cpu".into(),
+        });
+    };
+    let (_, index) = runtime::of(device, guard::current_index(device.kind))?;
+    let block = runtime.allocator(index).allocate(len)?;
+    if block.capacity() < len {
+        let message = format!("{} bytes were asked for and {} given on {device}", len, block.capacity());
+        return Err(Error::invalid("allocator", message));
+    }
+    Ok(block)
 }
 
 impl fmt::Debug for Storage {

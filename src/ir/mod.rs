@@ -13,6 +13,7 @@ pub mod op;
 pub mod ops;
 pub mod passes;
 pub mod pattern;
+pub mod philox;
 pub mod scalar;
 pub mod shape;
 pub mod text;

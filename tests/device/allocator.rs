@@ -1,4 +1,4 @@
-//! The device floor from outside: the allocator under many threads and its account, storages, exhaustion.
+//! The allocator under many threads and its account, storages, exhaustion.
 //!
 //! The allocator is one per process and the account covers all of it, so the tests here take turns.
 

@@ -1,0 +1,138 @@
+//! Events: points in the work of streams, to wait for and to measure time between.
+//!
+//! An event names the point where it was recorded last; recording it again moves it, and whoever waited for the old
+//! point still waits for that one. An event that was never recorded is complete, and waiting for it does nothing.
+
+use super::runtime::Runtime;
+use super::stream::Stream;
+use super::{Device, DeviceKind};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A point in the work of a stream. Clones are the same event.
+#[derive(Clone, Default)]
+pub struct Event(Arc<Mutex<Option<Arc<Point>>>>);
+
+/// A marked point, forgotten when nobody asks about it any more.
+pub(super) struct Point {
+    runtime: Arc<dyn Runtime>,
+    kind: DeviceKind,
+    device: u16,
+    id: u64,
+}
+
+impl Event {
+    /// An event that was not recorded yet.
+    pub fn new() -> Event {
+        Event::default()
+    }
+
+    /// Moves the event to the end of the work given to `stream` so far.
+    ///
+    /// # Errors
+    /// If the device failed; then the event stays where it was.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        let point = Arc::new(Point::mark(stream)?);
+        let old = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(point);
+        drop(old);
+        Ok(())
+    }
+
+    /// Work given to `stream` from now on starts after this event. Nothing happens if it was never recorded.
+    ///
+    /// # Errors
+    /// If the event is one of another kind of device, or the device failed.
+    pub fn block(&self, stream: &Stream) -> Result<()> {
+        self.point().map_or(Ok(()), |point| point.hold(stream))
+    }
+
+    /// Whether the work before the event is done; true if it was never recorded.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn is_complete(&self) -> Result<bool> {
+        self.point().map_or(Ok(true), |point| point.is_reached())
+    }
+
+    /// Returns when the work before the event is done; at once if it was never recorded.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.point().map_or(Ok(()), |point| point.wait())
+    }
+
+    /// Where it was recorded last.
+    pub fn device(&self) -> Option<Device> {
+        self.point().map(|point| point.device())
+    }
+
+    /// The time from this event to a later one; both must be complete.
+    ///
+    /// # Errors
+    /// If one was not recorded or is not complete, or they are on different devices.
+    pub fn elapsed(&self, end: &Event) -> Result<Duration> {
+        let fail = |what: &str| Err(Error::argument("elapsed", what));
+        let (Some(start), Some(end)) = (self.point(), end.point()) else {
+            return fail("both events must have been recorded");
+        };
+        if start.device() != end.device() {
+            return fail(&format!("the events are on {} and {}; time both on one", start.device(), end.device()));
+        }
+        if !start.is_reached()? || !end.is_reached()? {
+            return fail("both events must be complete; synchronize first");
+        }
+        start.runtime.time_between(start.device, start.id, end.id)
+    }
+
+    fn point(&self) -> Option<Arc<Point>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Point {
+    /// The end of the work given to a stream so far.
+    pub(super) fn mark(stream: &Stream) -> Result<Point> {
+        let (runtime, device) = (stream.runtime().clone(), stream.index());
+        let id = runtime.mark(device, stream.id())?;
+        Ok(Point { runtime, kind: stream.device().kind, device, id })
+    }
+
+    pub(super) fn is_reached(&self) -> Result<bool> {
+        self.runtime.is_reached(self.device, self.id)
+    }
+
+    pub(super) fn wait(&self) -> Result<()> {
+        self.runtime.wait(self.device, self.id)
+    }
+
+    fn hold(&self, stream: &Stream) -> Result<()> {
+        if stream.device().kind != self.kind {
+            let what = format!("an event of {} cannot block a stream of {}", self.device(), stream.device());
+            let hint = "synchronize the event instead".into();
+            return Err(Error::Device { op: "event".into(), what, hint });
+        }
+        self.runtime.hold(stream.index(), stream.id(), self.device, self.id)
+    }
+
+    fn device(&self) -> Device {
+        Device { kind: self.kind, index: Some(self.device) }
+    }
+}
+
+impl Drop for Point {
+    fn drop(&mut self) {
+        self.runtime.forget(self.device, self.id);
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.device() {
+            Some(device) => write!(f, "Event(recorded on {device})"),
+            None => f.write_str("Event(never recorded)"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Random generators: where the seeds and counters of draws come from.
+//!
+//! A generator makes no numbers. It holds a seed and the next unused counter of Philox4x32-10, and a draw takes as many
+//! counters as it needs, whole and in one step; [`crate::ir::philox`] says which number comes from which counter. So
+//! numbers depend on the seed and the order of the draws, never on threads, devices or tiers.
+//!
+//! What always holds: no two draws of a seed share a counter until 2^64 of them are used up.
+
+use super::Device;
+use super::guard;
+use super::runtime;
+use crate::error::Result;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The seed of a generator that was given none, so that programs repeat themselves until told otherwise.
+pub const DEFAULT_SEED: u64 = 0x6f70_6675_7365;
+
+/// Where random draws come from. Clones are the same generator, and any thread may use it.
+#[derive(Clone)]
+pub struct Generator(Arc<Inner>);
+
+struct Inner {
+    device: Device,
+    state: Mutex<GeneratorState>,
+}
+
+/// Everything a generator knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GeneratorState {
+    /// The key of its numbers.
+    pub seed: u64,
+    /// The next counter that no draw has used.
+    pub counter: u64,
+}
+
+impl Generator {
+    /// A generator of its own for tensors on `device`, with the default seed.
+    pub fn new(device: Device) -> Generator {
+        let state = GeneratorState { seed: DEFAULT_SEED, counter: 0 };
+        Generator(Arc::new(Inner { device, state: Mutex::new(state) }))
+    }
+
+    /// The generator that random ops on `device` use if they are given none.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn default_of(device: Device) -> Result<Generator> {
+        let (_, index) = runtime::of(device, guard::current_index(device.kind))?;
+        let device = Device { index: Some(index), ..device };
+        let mut defaults = defaults();
+        let seed = defaults.seed;
+        let make = || {
+            let generator = Generator::new(device);
+            generator.manual_seed(seed);
+            generator
+        };
+        Ok(defaults.by_device.entry((device.kind as u8, device.index)).or_insert_with(make).clone())
+    }
+
+    /// The device its numbers are for.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// Starts the numbers of a seed.
+    pub fn manual_seed(&self, seed: u64) {
+        *self.lock() = GeneratorState { seed, counter: 0 };
+    }
+
+    /// Starts the numbers of a seed that nobody can foresee, and says which.
+    pub fn seed(&self) -> u64 {
+        // The standard library's hashers are keyed by the system's randomness.
+        let seed = RandomState::new().hash_one(std::time::SystemTime::now());
+        self.manual_seed(seed);
+        seed
+    }
+
+    /// The seed whose numbers it gives.
+    pub fn initial_seed(&self) -> u64 {
+        self.lock().seed
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> GeneratorState {
+        *self.lock()
+    }
+
+    /// Goes on from where a generator stood.
+    pub fn set_state(&self, state: GeneratorState) {
+        *self.lock() = state;
+    }
+
+    /// Another generator that stands where this one does.
+    pub fn fork(&self) -> Generator {
+        Generator(Arc::new(Inner { device: self.0.device, state: Mutex::new(self.state()) }))
+    }
+
+    /// Takes `n` counters, and says where they start.
+    pub fn draw(&self, n: u64) -> GeneratorState {
+        let mut state = self.lock();
+        let start = *state;
+        state.counter = start.counter.wrapping_add(n);
+        start
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GeneratorState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the numbers of a seed in the default generators of all devices, also of those that nobody has drawn from
+/// yet.
+pub fn manual_seed(seed: u64) {
+    let mut defaults = defaults();
+    defaults.seed = seed;
+    defaults.by_device.values().for_each(|generator| generator.manual_seed(seed));
+}
+
+struct Defaults {
+    /// What new ones start with.
+    seed: u64,
+    by_device: BTreeMap<(u8, Option<u16>), Generator>,
+}
+
+fn defaults() -> MutexGuard<'static, Defaults> {
+    static DEFAULTS: Mutex<Defaults> = Mutex::new(Defaults { seed: DEFAULT_SEED, by_device: BTreeMap::new() });
+    DEFAULTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GeneratorState { seed, counter } = self.state();
+        write!(f, "Generator(seed {seed} at {counter} on {})", self.device())
+    }
+}
