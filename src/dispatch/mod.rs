@@ -22,6 +22,7 @@ mod library;
 mod local;
 mod methods;
 pub mod modes;
+pub mod nn;
 mod operator;
 mod operators;
 mod products;

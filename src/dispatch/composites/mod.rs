@@ -5,8 +5,12 @@
 //! functions directly. Arguments that say where and how to store a result are taken if they ask for what is done
 //! anyway, and refused otherwise.
 
+mod batch_norm;
+mod classification;
 mod factories;
 mod joins;
+mod losses;
+mod normalization;
 mod numbers;
 mod products;
 mod reductions;
@@ -23,8 +27,12 @@ type Area = fn(&mut Library) -> Result<()>;
 
 /// Every file of this folder that registers operators.
 const AREAS: &[Area] = &[
+    batch_norm::register,
+    classification::register,
     factories::register,
     joins::register,
+    losses::register,
+    normalization::register,
     numbers::register,
     products::register,
     reductions::register,
@@ -72,5 +80,29 @@ fn check_storage(
         (_, Some(true), _) => refuse("pinned memory"),
         (_, _, Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d)) => refuse("a channels-last format"),
         (_, _, _) => Ok(()),
+    }
+}
+
+/// `x` in the dtype that sums over it are computed in.
+fn widened(x: &Tensor) -> Result<Tensor> {
+    x.to_dtype(wide(x.dtype()))
+}
+
+/// The dtype that values of `dtype` are computed in.
+fn wide(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        DType::F32 | DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::Bool => dtype,
+    }
+}
+
+/// Refuses operands that are not floating.
+fn need_float(op: &str, tensors: &[&Tensor]) -> Result<()> {
+    match tensors.iter().find(|tensor| !tensor.dtype().is_float()) {
+        Some(tensor) => {
+            let hint = "convert with to_dtype(DType::F32) first";
+            Err(Error::dtype(op, tensor.dtype(), "a floating dtype", hint))
+        }
+        None => Ok(()),
     }
 }
