@@ -409,28 +409,59 @@ funcs! {
     Tanh tanh32 tanh64;
     Sigmoid sigmoid32 sigmoid64;
     Erf erf32 erf64;
-    Sin sin32 sin64;
-    Cos cos32 cos64;
-    Tan tan32 tan64;
+    Asin asin32 asin64;
+    Acos acos32 acos64;
+    Atan atan32 atan64;
+    Erfc erfc32 erfc64;
+    Erfinv erfinv32 erfinv64;
+    Lgamma lgamma32 lgamma64;
+    Digamma digamma32 digamma64;
 }
 
-/// A power.
-pub(super) struct Pow<T>(PhantomData<T>);
-impl Binary for Pow<f32> {
-    type A = f32;
-    type B = f32;
-    type Out = f32;
-    #[inline(always)]
-    fn apply(a: f32, b: f32) -> f32 {
-        math::pow32(a, b)
-    }
+/// Functions of angles; a block without a huge one is spared their reduction.
+macro_rules! angle_funcs {
+    ($($name:ident: $($float:ident $func:ident $high:ident),*;)*) => {$(
+        pub(super) struct $name<T>(PhantomData<T>);
+        $(impl Unary for $name<$float> {
+            type A = $float;
+            type Out = $float;
+            #[inline(always)]
+            fn apply(a: $float) -> $float {
+                math::$func(a)
+            }
+            #[inline(always)]
+            fn is_usual(a: $float) -> bool {
+                a.abs() <= math::small_angles::$high
+            }
+            #[inline(always)]
+            fn apply_usual(a: $float) -> $float {
+                math::small_angles::$func(a)
+            }
+        })*
+    )*};
 }
-impl Binary for Pow<f64> {
-    type A = f64;
-    type B = f64;
-    type Out = f64;
-    #[inline(always)]
-    fn apply(a: f64, b: f64) -> f64 {
-        math::pow64(a, b)
-    }
+angle_funcs! {
+    Sin: f32 sin32 HIGH32, f64 sin64 HIGH64;
+    Cos: f32 cos32 HIGH32, f64 cos64 HIGH64;
+    Tan: f32 tan32 HIGH32, f64 tan64 HIGH64;
+}
+
+/// Functions of two numbers.
+macro_rules! binary_funcs {
+    ($($name:ident: $($float:ident $func:ident),*;)*) => {$(
+        pub(super) struct $name<T>(PhantomData<T>);
+        $(impl Binary for $name<$float> {
+            type A = $float;
+            type B = $float;
+            type Out = $float;
+            #[inline(always)]
+            fn apply(a: $float, b: $float) -> $float {
+                math::$func(a, b)
+            }
+        })*
+    )*};
+}
+binary_funcs! {
+    Pow: f32 pow32, f64 pow64;
+    Atan2: f32 atan2_32, f64 atan2_64;
 }

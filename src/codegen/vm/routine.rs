@@ -44,6 +44,16 @@ pub(super) trait Unary {
     type A: Copy + Default;
     type Out: Copy + Default;
     fn apply(a: Self::A) -> Self::Out;
+    /// Whether [`Unary::apply_usual`] does for this operand. The default leaves no choice.
+    #[inline(always)]
+    fn is_usual(_: Self::A) -> bool {
+        true
+    }
+    /// As `apply`, but only for usual operands, where it gives the same bits.
+    #[inline(always)]
+    fn apply_usual(a: Self::A) -> Self::Out {
+        Self::apply(a)
+    }
 }
 
 /// An operation on two elements.
@@ -98,8 +108,14 @@ macro_rules! level {
             $(#[target_feature(enable = $feature)])?
             #[inline]
             fn block1<O: Unary>(out: &mut [O::Out; BLOCK], a: &[O::A; BLOCK]) {
-                for i in 0..BLOCK {
-                    out[i] = O::apply(a[i]);
+                if a.iter().fold(true, |all, &a| all & O::is_usual(a)) {
+                    for i in 0..BLOCK {
+                        out[i] = O::apply_usual(a[i]);
+                    }
+                } else {
+                    for i in 0..BLOCK {
+                        out[i] = O::apply(a[i]);
+                    }
                 }
             }
 

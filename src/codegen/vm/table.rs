@@ -213,6 +213,14 @@ pub(super) fn func(isa: Isa, func: Func, ty: Ty) -> Routine {
         Func::Tan => typed!(map1, Tan),
         Func::Pow => typed!(map2, Pow),
         Func::Rsqrt => typed!(map1, Rsqrt),
+        Func::Asin => typed!(map1, Asin),
+        Func::Acos => typed!(map1, Acos),
+        Func::Atan => typed!(map1, Atan),
+        Func::Atan2 => typed!(map2, Atan2),
+        Func::Erfc => typed!(map1, Erfc),
+        Func::Erfinv => typed!(map1, Erfinv),
+        Func::Lgamma => typed!(map1, Lgamma),
+        Func::Digamma => typed!(map1, Digamma),
     }
 }
 

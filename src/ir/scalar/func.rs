@@ -36,11 +36,27 @@ pub enum Func {
     Pow,
     /// `1 / √x`.
     Rsqrt,
+    /// Inverse sine.
+    Asin,
+    /// Inverse cosine.
+    Acos,
+    /// Inverse tangent.
+    Atan,
+    /// Angle of the point whose second coordinate comes first.
+    Atan2,
+    /// Complement of the error function.
+    Erfc,
+    /// Inverse of the error function.
+    Erfinv,
+    /// Logarithm of the absolute value of the gamma function.
+    Lgamma,
+    /// Derivative of the logarithm of the gamma function.
+    Digamma,
 }
 
 impl Func {
     /// Every function, in declaration order.
-    pub const ALL: [Func; 15] = [
+    pub const ALL: [Func; 23] = [
         Func::Exp,
         Func::Exp2,
         Func::Expm1,
@@ -56,6 +72,14 @@ impl Func {
         Func::Tan,
         Func::Pow,
         Func::Rsqrt,
+        Func::Asin,
+        Func::Acos,
+        Func::Atan,
+        Func::Atan2,
+        Func::Erfc,
+        Func::Erfinv,
+        Func::Lgamma,
+        Func::Digamma,
     ];
 
     /// The short name: `exp`, `log1p`, …
@@ -76,6 +100,14 @@ impl Func {
             Func::Tan => "tan",
             Func::Pow => "pow",
             Func::Rsqrt => "rsqrt",
+            Func::Asin => "asin",
+            Func::Acos => "acos",
+            Func::Atan => "atan",
+            Func::Atan2 => "atan2",
+            Func::Erfc => "erfc",
+            Func::Erfinv => "erfinv",
+            Func::Lgamma => "lgamma",
+            Func::Digamma => "digamma",
         }
     }
 
@@ -87,7 +119,7 @@ impl Func {
     /// How many arguments it takes.
     pub const fn arity(self) -> usize {
         match self {
-            Func::Pow => 2,
+            Func::Pow | Func::Atan2 => 2,
             Func::Exp
             | Func::Exp2
             | Func::Expm1
@@ -101,7 +133,14 @@ impl Func {
             | Func::Sin
             | Func::Cos
             | Func::Tan
-            | Func::Rsqrt => 1,
+            | Func::Rsqrt
+            | Func::Asin
+            | Func::Acos
+            | Func::Atan
+            | Func::Erfc
+            | Func::Erfinv
+            | Func::Lgamma
+            | Func::Digamma => 1,
         }
     }
 
@@ -125,6 +164,14 @@ impl Func {
             Func::Tan => math::tan32(args[0]),
             Func::Pow => math::pow32(args[0], args[1]),
             Func::Rsqrt => math::rsqrt32(args[0]),
+            Func::Asin => math::asin32(args[0]),
+            Func::Acos => math::acos32(args[0]),
+            Func::Atan => math::atan32(args[0]),
+            Func::Atan2 => math::atan2_32(args[0], args[1]),
+            Func::Erfc => math::erfc32(args[0]),
+            Func::Erfinv => math::erfinv32(args[0]),
+            Func::Lgamma => math::lgamma32(args[0]),
+            Func::Digamma => math::digamma32(args[0]),
         }
     }
 
@@ -148,6 +195,14 @@ impl Func {
             Func::Tan => math::tan64(args[0]),
             Func::Pow => math::pow64(args[0], args[1]),
             Func::Rsqrt => math::rsqrt64(args[0]),
+            Func::Asin => math::asin64(args[0]),
+            Func::Acos => math::acos64(args[0]),
+            Func::Atan => math::atan64(args[0]),
+            Func::Atan2 => math::atan2_64(args[0], args[1]),
+            Func::Erfc => math::erfc64(args[0]),
+            Func::Erfinv => math::erfinv64(args[0]),
+            Func::Lgamma => math::lgamma64(args[0]),
+            Func::Digamma => math::digamma64(args[0]),
         }
     }
 }

@@ -176,11 +176,17 @@ macro_rules! sym_funcs {
             pub fn pow(self, exponent: Sym<'r>) -> Sym<'r> {
                 self.func(Func::Pow, &[exponent])
             }
+
+            /// The angle of the point `(x, self)`, floats.
+            pub fn atan2(self, x: Sym<'r>) -> Sym<'r> {
+                self.func(Func::Atan2, &[x])
+            }
         }
     };
 }
 sym_funcs!(exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log, log2 => Log2, log10 => Log10, log1p => Log1p,
-           tanh => Tanh, sigmoid => Sigmoid, erf => Erf, sin => Sin, cos => Cos, tan => Tan, rsqrt => Rsqrt);
+           tanh => Tanh, sigmoid => Sigmoid, erf => Erf, sin => Sin, cos => Cos, tan => Tan, rsqrt => Rsqrt,
+           asin => Asin, acos => Acos, atan => Atan, erfc => Erfc, erfinv => Erfinv, lgamma => Lgamma, digamma => Digamma);
 
 macro_rules! sym_operators {
     ($($trait:ident $method:ident => $prim:ident),* $(,)?) => {$(
