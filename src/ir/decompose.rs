@@ -34,7 +34,7 @@ fn cast(graph: &mut Graph, x: NodeId, dtype: DType) -> Result<NodeId> {
 /// `x` in the dtype its reduction is computed in.
 fn widened(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     let dtype = graph[x].ty.dtype;
-    cast(graph, x, if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype })
+    cast(graph, x, dtype.widened())
 }
 
 fn fold(graph: &mut Graph, op: Op, x: NodeId, dims: &Attr, keepdim: bool) -> Result<NodeId> {

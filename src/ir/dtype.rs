@@ -104,6 +104,16 @@ impl DType {
         matches!(self.category(), Category::Float)
     }
 
+    /// The dtype that long computations are done in: f32 for 16-bit floats, else itself.
+    pub const fn widened(self) -> DType {
+        match self {
+            DType::F16 | DType::BF16 => DType::F32,
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => {
+                self
+            }
+        }
+    }
+
     /// The smallest dtype that both convert to, as two tensors with dimensions promote.
     ///
     /// `u8` with `i8` gives `i16`; `f16` with `bf16` gives `f32`; a floating dtype absorbs integers unchanged.

@@ -4,6 +4,7 @@
 //! [`graph`] for how calls become a program, and [`scalar`] for what a number means.
 
 pub mod attr;
+pub mod autodiff;
 pub mod decompose;
 pub mod dot;
 mod dtype;

@@ -3,6 +3,7 @@
 //! The rows themselves are in [`super::ops`]. A pass that asks "is it one of these ops?" asks a column here instead.
 
 use super::attr::Attr;
+use super::autodiff::Derivative;
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
 use super::ops::Op;
@@ -23,12 +24,9 @@ pub struct Row {
     pub infer: fn(&Call<'_>) -> Result<TensorType>,
     /// What it computes.
     pub meaning: Meaning,
-    /// Its derivative, for pointwise rows: `d result / d operand` for every operand, `None` where it is zero.
-    pub derivative: Option<Derivative>,
+    /// How gradients of its operands follow from the gradient of its result.
+    pub derivative: Derivative,
 }
-
-/// Partial derivatives of a pointwise op from its operands `x` and its result `y`, all of one float type.
-pub type Derivative = for<'r> fn(x: &[Sym<'r>], y: Sym<'r>) -> SmallVec<[Option<Sym<'r>>; 3]>;
 
 /// The schema of a row; most follow from the arity.
 pub enum Schema {

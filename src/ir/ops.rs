@@ -4,15 +4,28 @@
 //!
 //! ```text
 //! /// Documentation, which is also that of the method.
-//! Variant method rule |x| body; (|x, y| derivative);
+//! Variant method rule |x| body; derivative;
 //! ```
 //!
 //! and gives the op `method` with the schema that follows from its arity, the promotion rule `Rule::rule`, the scalar
-//! body on promoted operands, and one partial derivative per operand. A row under `other` gives its [`Row`] in full.
-//! The table is expanded in three places: here (the enum and its rows), in `dispatch::methods` (the methods of the
-//! regular rows), and in `dispatch::register` (every row becomes an operator).
+//! body on promoted operands, and its derivative, which is written over graph expressions
+//! ([`Expr`](super::autodiff::Expr)) that hold the operands and the result `y` in the dtype of the computation:
+//!
+//! ```text
+//! none                                not differentiable
+//! zero                                the gradient is zero everywhere
+//! (|x, y| slope)                      unary: the slope, to be multiplied by the gradient of the result
+//! (|x, y, g| gradient)                unary: all of it, where a product with the slope would be wrong (0 * inf)
+//! (|a, b, y| [slope, slope])          binary: one slope per operand
+//! (|a, b, y, g| [gradient, gradient]) binary: all of it; or any expression that gives two
+//! ```
+//!
+//! A row under `other` gives its [`Row`] in full; longer formulas are in [`super::autodiff`].
+//! The table is expanded in few places: here (the enum and its rows), in `autodiff::expr` and `dispatch::methods` (the
+//! methods of the regular rows), and in `dispatch::register` (every row becomes an operator).
 
 use super::attr::Attr;
+use super::autodiff::{Derivative, pointwise, products, reductions, views};
 use super::decompose;
 use super::infer;
 use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
@@ -27,11 +40,11 @@ macro_rules! for_each_op {
         $callback! {
             unary {
                 /// Absolute value; the smallest integer stays itself.
-                Abs abs PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y| sign(x[0]));
+                Abs abs PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y| x.sign());
                 /// The number with its sign flipped.
-                Neg neg PromoteNum |x| -x; (|x, y| x[0].num(-1.0));
+                Neg neg PromoteNum |x| -x; (|x, y, g| -g);
                 /// −1, 0 or 1 by sign; NaN stays NaN.
-                Sign sign Promote |x| sign(x); (|x, y| x[0].num(0.0));
+                Sign sign Promote |x| sign(x); zero;
                 /// `e` to the power of each element.
                 Exp exp PromoteFloat |x| x.exp(); (|x, y| y);
                 /// 2 to the power of each element.
@@ -39,45 +52,45 @@ macro_rules! for_each_op {
                 /// `exp(x) - 1`, exact near 0.
                 Expm1 expm1 PromoteFloat |x| x.expm1(); (|x, y| y + 1.0);
                 /// Natural logarithm.
-                Log log PromoteFloat |x| x.log(); (|x, y| 1.0 / x[0]);
+                Log log PromoteFloat |x| x.log(); (|x, y, g| g / x);
                 /// Logarithm to base 2.
-                Log2 log2 PromoteFloat |x| x.log2(); (|x, y| std::f64::consts::LOG2_E / x[0]);
+                Log2 log2 PromoteFloat |x| x.log2(); (|x, y, g| g / (x * std::f64::consts::LN_2));
                 /// Logarithm to base 10.
-                Log10 log10 PromoteFloat |x| x.log10(); (|x, y| std::f64::consts::LOG10_E / x[0]);
+                Log10 log10 PromoteFloat |x| x.log10(); (|x, y, g| g / (x * std::f64::consts::LN_10));
                 /// `log(1 + x)`, exact near 0.
-                Log1p log1p PromoteFloat |x| x.log1p(); (|x, y| 1.0 / (x[0] + 1.0));
+                Log1p log1p PromoteFloat |x| x.log1p(); (|x, y, g| g / (x + 1.0));
                 /// Square root.
-                Sqrt sqrt PromoteFloat |x| x.prim(Prim::Sqrt, &[]); (|x, y| 0.5 / y);
+                Sqrt sqrt PromoteFloat |x| x.prim(Prim::Sqrt, &[]); (|x, y, g| g / (y * 2.0));
                 /// Reciprocal of the square root.
-                Rsqrt rsqrt PromoteFloat |x| x.rsqrt(); (|x, y| -0.5 * y / x[0]);
+                Rsqrt rsqrt PromoteFloat |x| x.rsqrt(); (|x, y| -0.5 * y.square() * y);
                 /// One over each element.
-                Reciprocal reciprocal PromoteFloat |x| 1.0 / x; (|x, y| -(y * y));
+                Reciprocal reciprocal PromoteFloat |x| 1.0 / x; (|x, y| -y.square());
                 /// Each element times itself.
-                Square square PromoteNum |x| x * x; (|x, y| x[0] * 2.0);
+                Square square PromoteNum |x| x * x; (|x, y| x * 2.0);
                 /// Sine of radians.
-                Sin sin PromoteFloat |x| x.sin(); (|x, y| x[0].cos());
+                Sin sin PromoteFloat |x| x.sin(); (|x, y| x.cos());
                 /// Cosine of radians.
-                Cos cos PromoteFloat |x| x.cos(); (|x, y| -x[0].sin());
+                Cos cos PromoteFloat |x| x.cos(); (|x, y| -x.sin());
                 /// Tangent of radians.
-                Tan tan PromoteFloat |x| x.tan(); (|x, y| y * y + 1.0);
+                Tan tan PromoteFloat |x| x.tan(); (|x, y| y.square() + 1.0);
                 /// Hyperbolic tangent.
-                Tanh tanh PromoteFloat |x| x.tanh(); (|x, y| 1.0 - y * y);
+                Tanh tanh PromoteFloat |x| x.tanh(); (|x, y| 1.0 - y.square());
                 /// Error function.
-                Erf erf PromoteFloat |x| x.erf(); (|x, y| (-(x[0] * x[0])).exp() * std::f64::consts::FRAC_2_SQRT_PI);
+                Erf erf PromoteFloat |x| x.erf(); (|x, y| (-x.square()).exp() * std::f64::consts::FRAC_2_SQRT_PI);
                 /// Logistic function, `1 / (1 + exp(-x))`.
-                Sigmoid sigmoid PromoteFloat |x| x.sigmoid(); (|x, y| y * (1.0 - y));
+                Sigmoid sigmoid PromoteFloat |x| x.sigmoid(); (|x, y| (1.0 - y) * y);
                 /// `x * sigmoid(x)`.
-                Silu silu FloatOnly |x| x * x.sigmoid(); (|x, y| silu_slope(x[0]));
+                Silu silu FloatOnly |x| x * x.sigmoid(); (|x, y| pointwise::silu_slope(x));
                 /// The element where positive, else 0; NaN stays NaN.
-                Relu relu PromoteNum |x| relu(x); (|x, y| x[0].num(0.0).prim(Prim::Lt, &[y]).to(y.ty()));
+                Relu relu PromoteNum |x| relu(x); (|x, y, g| y.le(0.0).then(0.0, g));
                 /// Greatest whole number not above.
-                Floor floor PromoteNum |x| whole(x, Prim::Floor); (|x, y| x[0].num(0.0));
+                Floor floor PromoteNum |x| whole(x, Prim::Floor); zero;
                 /// Least whole number not below.
-                Ceil ceil PromoteNum |x| whole(x, Prim::Ceil); (|x, y| x[0].num(0.0));
+                Ceil ceil PromoteNum |x| whole(x, Prim::Ceil); zero;
                 /// Nearest whole number, ties to even.
-                Round round PromoteNum |x| whole(x, Prim::RoundEven); (|x, y| x[0].num(0.0));
+                Round round PromoteNum |x| whole(x, Prim::RoundEven); zero;
                 /// Whole part.
-                Trunc trunc PromoteNum |x| whole(x, Prim::Trunc); (|x, y| x[0].num(0.0));
+                Trunc trunc PromoteNum |x| whole(x, Prim::Trunc); zero;
                 /// Whether the element is a NaN.
                 Isnan isnan Predicate |x| x.is_nan(); none;
                 /// Whether the element is infinite.
@@ -91,15 +104,15 @@ macro_rules! for_each_op {
             }
             binary {
                 /// Elementwise product; logical and for bools.
-                Mul mul "Tensor" Promote |a, b| product(a, b); (|x, y| [x[1], x[0]]);
+                Mul mul "Tensor" Promote |a, b| product(a, b); (|a, b, y| [b, a]);
                 /// True division; integers are raised to the default float.
-                Div div "Tensor" PromoteFloat |a, b| a / b; (|x, y| [1.0 / x[1], -(y / x[1])]);
+                Div div "Tensor" PromoteFloat |a, b| a / b; (|a, b, y, g| pointwise::quotient(b, y, g));
                 /// Greater of two elements; NaN propagates.
-                Maximum maximum "" Promote |a, b| greatest(a, b); (|x, y| chosen(x[1], x[0]));
+                Maximum maximum "" Promote |a, b| greatest(a, b); (|a, b, y, g| [pointwise::chosen(b, a, g), pointwise::chosen(a, b, g)]);
                 /// Lesser of two elements; NaN propagates.
-                Minimum minimum "" Promote |a, b| least(a, b); (|x, y| chosen(x[0], x[1]));
+                Minimum minimum "" Promote |a, b| least(a, b); (|a, b, y, g| [pointwise::chosen(a, b, g), pointwise::chosen(b, a, g)]);
                 /// Each element raised to a power, floats.
-                Pow pow "Tensor_Tensor" FloatOnly |a, b| a.pow(b); (|x, y| [x[1] * x[0].pow(x[1] - 1.0), y * x[0].log()]);
+                Pow pow "Tensor_Tensor" FloatOnly |a, b| a.pow(b); (|a, b, y, g| pointwise::power(a, b, y, g));
                 /// Whether the elements are equal.
                 Eq eq "Tensor" Compare |a, b| a.prim(Prim::Eq, &[b]); none;
                 /// Whether the elements differ; a NaN differs from everything.
@@ -132,7 +145,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
                     infer: infer::scaled,
                     meaning: Meaning::Body(Rule::Promote, |x, attrs| sum(x[0], scaled(x[1], &attrs[0]))),
-                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0)), Some(x[0].num(1.0))]),
+                    derivative: Derivative::Pointwise(pointwise::add),
                 };
                 /// `self - alpha * other`; bools are refused.
                 Sub = Row {
@@ -140,7 +153,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
                     infer: infer::scaled,
                     meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| x[0] - scaled(x[1], &attrs[0])),
-                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0)), Some(x[0].num(-1.0))]),
+                    derivative: Derivative::Pointwise(pointwise::sub),
                 };
                 /// Gaussian error linear unit, by erf or by its tanh approximation.
                 Gelu = Row {
@@ -148,7 +161,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("gelu(Tensor self, *, str approximate='none') -> Tensor"),
                     infer: infer::gelu,
                     meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| gelu(x[0], &attrs[0])),
-                    derivative: None,
+                    derivative: Derivative::Pointwise(pointwise::gelu),
                 };
                 /// `self` where the condition holds, else `other`.
                 Where = Row {
@@ -156,7 +169,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"),
                     infer: infer::pointwise,
                     meaning: Meaning::Body(Rule::Where, |x, _| x[0].then(x[1], x[2])),
-                    derivative: Some(|x, y| smallvec![None, Some(x[0].to(y.ty())), Some((!x[0]).to(y.ty()))]),
+                    derivative: Derivative::Pointwise(pointwise::where_),
                 };
                 /// `value` where the mask holds, else the element.
                 MaskedFill = Row {
@@ -164,7 +177,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
                     infer: infer::pointwise,
                     meaning: Meaning::Body(Rule::Masked, |x, attrs| x[1].then(number(x[0], &attrs[0]), x[0])),
-                    derivative: Some(|x, y| smallvec![Some((!x[1]).to(y.ty())), None]),
+                    derivative: Derivative::Pointwise(pointwise::masked_fill),
                 };
                 /// Elements limited to a range; a missing bound does not limit; NaN stays NaN.
                 Clamp = Row {
@@ -172,7 +185,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),
                     infer: infer::clamp,
                     meaning: Meaning::Body(Rule::PromoteNumbers, |x, attrs| clamp(x[0], attrs)),
-                    derivative: Some(|x, y| smallvec![Some(x[0].prim(Prim::Eq, &[y]).to(y.ty()))]),
+                    derivative: Derivative::Pointwise(pointwise::clamp),
                 };
                 /// A copy in another dtype.
                 ToCopy = Row {
@@ -180,7 +193,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::pointwise,
                     meaning: Meaning::Body(Rule::Cast, |x, _| x[0]),
-                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0))]),
+                    derivative: Derivative::Formula(pointwise::same),
                 };
                 /// A copy; row-major when `memory_format` is `contiguous`.
                 Clone = Row {
@@ -188,7 +201,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
                     infer: infer::clone,
                     meaning: Meaning::Body(Rule::Promote, |x, _| x[0]),
-                    derivative: Some(|x, _| smallvec![Some(x[0].num(1.0))]),
+                    derivative: Derivative::Formula(pointwise::same),
                 };
                 /// Sum over dims; integers and bools add up in i64.
                 Sum = Row {
@@ -196,7 +209,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::sum,
                     meaning: Meaning::Fold(Combine::Sum),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::sum),
                 };
                 /// Product over dims; integers and bools multiply in i64.
                 Prod = Row {
@@ -204,7 +217,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::sum,
                     meaning: Meaning::Fold(Combine::Prod),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::prod),
                 };
                 /// Greatest element over dims; NaN propagates.
                 Amax = Row {
@@ -212,7 +225,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
                     infer: infer::extremum,
                     meaning: Meaning::Fold(Combine::Max),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::extremum),
                 };
                 /// Least element over dims; NaN propagates.
                 Amin = Row {
@@ -220,7 +233,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
                     infer: infer::extremum,
                     meaning: Meaning::Fold(Combine::Min),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::extremum),
                 };
                 /// Whether any element over dims is nonzero.
                 Any = Row {
@@ -228,7 +241,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::truth,
                     meaning: Meaning::Fold(Combine::Any),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Whether all elements over dims are nonzero.
                 All = Row {
@@ -236,7 +249,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::truth,
                     meaning: Meaning::Fold(Combine::All),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Index of the first greatest element over a dim, or over all of them flattened.
                 Argmax = Row {
@@ -244,7 +257,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::arg_extremum,
                     meaning: Meaning::Fold(Combine::ArgMax),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Index of the first least element over a dim, or over all of them flattened.
                 Argmin = Row {
@@ -252,7 +265,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::arg_extremum,
                     meaning: Meaning::Fold(Combine::ArgMin),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Mean over dims, floats.
                 Mean = Row {
@@ -260,7 +273,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::mean,
                     meaning: Meaning::Decompose(decompose::mean),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::mean),
                 };
                 /// Variance over dims with `correction` degrees of freedom taken off (1 if not given).
                 Var = Row {
@@ -268,7 +281,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
                     infer: infer::var,
                     meaning: Meaning::Decompose(decompose::var),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::var),
                 };
                 /// Standard deviation over dims; see [`Op::Var`].
                 Std = Row {
@@ -276,7 +289,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
                     infer: infer::var,
                     meaning: Meaning::Decompose(decompose::std),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::std),
                 };
                 /// `log(sum(exp(x)))` over dims without overflow.
                 Logsumexp = Row {
@@ -284,7 +297,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"),
                     infer: infer::logsumexp,
                     meaning: Meaning::Decompose(decompose::logsumexp),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::logsumexp),
                 };
                 /// Exponentials over their sum along a dim; 16-bit floats are computed in f32 throughout.
                 Softmax = Row {
@@ -292,7 +305,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
                     infer: infer::softmax,
                     meaning: Meaning::Decompose(decompose::softmax),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::softmax),
                 };
                 /// Logarithm of [`Op::Softmax`], computed without it.
                 LogSoftmax = Row {
@@ -300,7 +313,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
                     infer: infer::softmax,
                     meaning: Meaning::Decompose(decompose::log_softmax),
-                    derivative: None,
+                    derivative: Derivative::Formula(reductions::log_softmax),
                 };
                 /// Normalization over the trailing dims, with optional weight and bias.
                 LayerNorm = Row {
@@ -308,7 +321,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor"),
                     infer: infer::layer_norm,
                     meaning: Meaning::Decompose(decompose::layer_norm),
-                    derivative: None,
+                    derivative: Derivative::Parts,
                 };
                 /// The same elements under another shape.
                 View = Row {
@@ -316,7 +329,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::view),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::reshaped),
                 };
                 /// Dimensions in another order.
                 Permute = Row {
@@ -324,7 +337,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("permute(Tensor(a) self, int[] dims) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::permute),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::permute),
                 };
                 /// Two dimensions swapped.
                 Transpose = Row {
@@ -332,7 +345,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::transpose),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::transpose),
                 };
                 /// A matrix transposed; fewer dimensions stay as they are.
                 T = Row {
@@ -340,7 +353,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("t(Tensor(a) self) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::t),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::t),
                 };
                 /// Dimensions of size 1 repeated without copying; −1 keeps a size.
                 Expand = Row {
@@ -348,7 +361,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::expand),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::expand),
                 };
                 /// The same tensor under another handle.
                 Alias = Row {
@@ -356,7 +369,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("alias(Tensor(a) self) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::alias),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::reshaped),
                 };
                 /// The same elements, cut from the history that gradients follow.
                 Detach = Row {
@@ -364,7 +377,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("detach(Tensor(a) self) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::alias),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// As [`Op::View`], of a tensor that nobody else holds.
                 UnsafeView = Row {
@@ -372,7 +385,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
                     infer: infer::view,
                     meaning: Meaning::View(view::view),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::reshaped),
                 };
                 /// The diagonal of two dims, which goes last.
                 Diagonal = Row {
@@ -380,7 +393,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::diagonal),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::diagonal),
                 };
                 /// Windows of a dim as a view; the window's elements go last.
                 Unfold = Row {
@@ -388,7 +401,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::unfold),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::unfold),
                 };
                 /// The storage under given sizes, strides and offset.
                 AsStrided = Row {
@@ -396,7 +409,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"),
                     infer: infer::window,
                     meaning: Meaning::Window(view::as_strided),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// The same bytes as elements of another dtype.
                 ViewDtype = Row {
@@ -404,7 +417,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"),
                     infer: infer::window,
                     meaning: Meaning::Window(view::reinterpret),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Without the named dims, where they have size 1.
                 Squeeze = Row {
@@ -412,7 +425,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::squeeze),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::reshaped),
                 };
                 /// With a new dim of size 1.
                 Unsqueeze = Row {
@@ -420,7 +433,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::unsqueeze),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::reshaped),
                 };
                 /// One index of a dim, which goes away.
                 Select = Row {
@@ -428,7 +441,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::select),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::select),
                 };
                 /// Every `step`-th element of a dim from `start` to `end`; bounds are clamped, negative ones count from the end.
                 Slice = Row {
@@ -436,7 +449,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"),
                     infer: infer::view,
                     meaning: Meaning::View(view::slice),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::slice),
                 };
                 /// Matrix product of 2-d tensors of one dtype.
                 Mm = Row {
@@ -444,7 +457,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("mm(Tensor self, Tensor mat2) -> Tensor"),
                     infer: infer::mm,
                     meaning: Meaning::Product,
-                    derivative: None,
+                    derivative: Derivative::Formula(products::matmul),
                 };
                 /// Matrix products of two 3-d batches of one size; nothing is broadcast.
                 Bmm = Row {
@@ -452,7 +465,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("bmm(Tensor self, Tensor mat2) -> Tensor"),
                     infer: infer::bmm,
                     meaning: Meaning::Product,
-                    derivative: None,
+                    derivative: Derivative::Formula(products::matmul),
                 };
                 /// `beta * self + alpha * (mat1 @ mat2)`.
                 Addmm = Row {
@@ -460,7 +473,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
                     infer: infer::addmm,
                     meaning: Meaning::Decompose(decompose::addmm),
-                    derivative: None,
+                    derivative: Derivative::Formula(products::addmm),
                 };
                 /// `beta * self + alpha * (batch1 @ batch2)`, batched.
                 Baddbmm = Row {
@@ -468,7 +481,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
                     infer: infer::addmm,
                     meaning: Meaning::Decompose(decompose::addmm),
-                    derivative: None,
+                    derivative: Derivative::Formula(products::addmm),
                 };
                 /// Slices of a dim chosen by an index vector.
                 IndexSelect = Row {
@@ -476,7 +489,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("index_select(Tensor self, int dim, Tensor index) -> Tensor"),
                     infer: infer::index_select,
                     meaning: Meaning::Gather(GatherKind::Select),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// One element along a dim for every element of the index.
                 Gather = Row {
@@ -484,7 +497,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"),
                     infer: infer::gather,
                     meaning: Meaning::Gather(GatherKind::Elementwise),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Rows of a table chosen by an index tensor of any shape.
                 Embedding = Row {
@@ -492,7 +505,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"),
                     infer: infer::embedding,
                     meaning: Meaning::Gather(GatherKind::Rows),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Tensors side by side along a dim.
                 Cat = Row {
@@ -500,7 +513,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("cat(Tensor[] tensors, int dim=0) -> Tensor"),
                     infer: infer::cat,
                     meaning: Meaning::Concat,
-                    derivative: None,
+                    derivative: Derivative::Formula(views::cat),
                 };
                 /// The lower triangle of the last two dims, up to `diagonal`; the rest is 0.
                 Tril = Row {
@@ -508,7 +521,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("tril(Tensor self, int diagonal=0) -> Tensor"),
                     infer: infer::triangle,
                     meaning: Meaning::Decompose(decompose::tril),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::tril),
                 };
                 /// The upper triangle of the last two dims, from `diagonal`; the rest is 0.
                 Triu = Row {
@@ -516,7 +529,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("triu(Tensor self, int diagonal=0) -> Tensor"),
                     infer: infer::triangle,
                     meaning: Meaning::Decompose(decompose::triu),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::triu),
                 };
                 /// A tensor of one value.
                 Full = Row {
@@ -524,7 +537,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::full,
                     meaning: Meaning::Fill,
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// `start`, `start + step`, … below `end`.
                 Arange = Row {
@@ -532,7 +545,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::arange,
                     meaning: Meaning::Range,
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
             }
         }
@@ -579,26 +592,43 @@ macro_rules! table {
     };
 }
 
+/// The derivative column of a row under `unary`.
 macro_rules! unary_derivative {
     (none) => {
-        None
+        Derivative::None
+    };
+    (zero) => {
+        Derivative::Zero
     };
     ((|$x:ident, $y:ident| $d:expr)) => {
-        Some(|$x, $y| {
+        unary_derivative!((|$x, $y, g| g * $d))
+    };
+    ((|$x:ident, $y:ident, $g:ident| $d:expr)) => {
+        Derivative::Pointwise(|call| {
+            let ($x, $y, $g) = (call.args[0], call.result, call.grad);
             let _ = ($x, $y);
             smallvec![Some($d)]
         })
     };
 }
 
+/// The derivative column of a row under `binary`.
 macro_rules! binary_derivative {
     (none) => {
-        None
+        Derivative::None
     };
-    ((|$x:ident, $y:ident| $d:expr)) => {
-        Some(|$x, $y| {
-            let _ = ($x, $y);
-            $d.into_iter().map(Some).collect()
+    (zero) => {
+        Derivative::Zero
+    };
+    ((|$a:ident, $b:ident, $y:ident| [$da:expr, $db:expr])) => {
+        binary_derivative!((|$a, $b, $y, g| [g * $da, g * $db]))
+    };
+    ((|$a:ident, $b:ident, $y:ident, $g:ident| $d:expr)) => {
+        Derivative::Pointwise(|call| {
+            let ($a, $b, $y, $g) = (call.args[0], call.args[1], call.result, call.grad);
+            let _ = ($a, $b, $y);
+            let [first, second] = $d;
+            smallvec![Some(first), Some(second)]
         })
     };
 }
@@ -663,14 +693,6 @@ fn least<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     }
 }
 
-/// Derivative of a maximum: 1 for the operand that is greater, half each on a tie.
-fn chosen<'r>(lesser: Sym<'r>, greater: Sym<'r>) -> [Sym<'r>; 2] {
-    let (one, half) = (lesser.num(1.0), lesser.num(0.5));
-    let tie = lesser.prim(Prim::Eq, &[greater]);
-    let first = tie.then(half, lesser.prim(Prim::Lt, &[greater]).then(one, lesser.num(0.0)));
-    [first, one - first]
-}
-
 fn sign(x: Sym<'_>) -> Sym<'_> {
     if x.ty() == Ty::Bool {
         return x;
@@ -692,11 +714,6 @@ fn isinf(x: Sym<'_>) -> Sym<'_> {
 
 fn whole(x: Sym<'_>, prim: Prim) -> Sym<'_> {
     if x.ty().is_float() { x.prim(prim, &[]) } else { x }
-}
-
-fn silu_slope(x: Sym<'_>) -> Sym<'_> {
-    let s = x.sigmoid();
-    s * (x * (1.0 - s) + 1.0)
 }
 
 fn clamp<'r>(x: Sym<'r>, bounds: &[Attr]) -> Sym<'r> {

@@ -5,6 +5,21 @@ use std::collections::HashMap;
 
 /// Drops nodes that reach no output; inputs stay, so that their numbers mean the same.
 pub fn eliminate_dead(graph: &Graph) -> Graph {
+    let live = live(graph);
+    rebuild(graph, |out, id, node, args| {
+        (live[id] || matches!(node.kind, NodeKind::Input(_))).then(|| out.copy(node, args))
+    })
+}
+
+/// Drops nodes that reach no output, inputs among them, and says which inputs are left.
+pub fn drop_unused(graph: &Graph) -> (Graph, Vec<usize>) {
+    let live = live(graph);
+    let used = (0..graph.inputs().len()).filter(|&index| live[graph.inputs()[index]]).collect();
+    (rebuild(graph, |out, id, node, args| live[id].then(|| out.copy(node, args))), used)
+}
+
+/// Which nodes reach an output.
+fn live(graph: &Graph) -> SideTable<bool> {
     let mut live = SideTable::filled(graph, || false);
     for &output in graph.outputs() {
         live[output] = true;
@@ -16,9 +31,7 @@ pub fn eliminate_dead(graph: &Graph) -> Graph {
             }
         }
     }
-    rebuild(graph, |out, id, node, args| {
-        (live[id] || matches!(node.kind, NodeKind::Input(_))).then(|| out.copy(node, args))
-    })
+    live
 }
 
 /// Merges nodes that are the same call of the same operands. Constants compare by bits.

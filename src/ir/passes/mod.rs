@@ -8,6 +8,6 @@ mod fold;
 mod simplify;
 
 pub use decompose::decompose;
-pub use eliminate::{eliminate_common, eliminate_dead};
+pub use eliminate::{drop_unused, eliminate_common, eliminate_dead};
 pub use fold::fold_constants;
 pub use simplify::{RULES, Rewrite, simplify};

@@ -1,0 +1,366 @@
+//! Expressions: handles to the nodes of a graph that is being built.
+//!
+//! A gradient formula reads like mathematics because [`Expr`] is a plain copyable value with operators. The first
+//! thing that inference refuses is kept in the [`Builder`], and what is built afterwards means nothing; whoever owns
+//! the builder asks at the end. Every method adds one call of one row of the op table, so a formula consists of ops
+//! that have derivatives themselves.
+
+use crate::error::{Error, Result};
+use crate::ir::attr::{Attr, Attrs};
+use crate::ir::dtype::DType;
+use crate::ir::graph::{Graph, NodeId};
+use crate::ir::ops::Op;
+use crate::ir::scalar::Scalar;
+use crate::ir::shape::{Sizes, contiguous_strides};
+use crate::ir::types::TensorType;
+use smallvec::{SmallVec, smallvec};
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// A graph that grows behind a shared reference.
+#[derive(Debug, Default)]
+pub struct Builder {
+    graph: RefCell<Graph>,
+    error: RefCell<Option<Error>>,
+}
+
+impl Builder {
+    /// An empty graph.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// The next input.
+    pub fn input(&self, ty: TensorType) -> Expr<'_> {
+        Expr { builder: self, node: self.graph.borrow_mut().input(ty) }
+    }
+
+    /// A plain number.
+    pub fn number(&self, value: impl Into<Scalar>) -> Expr<'_> {
+        Expr { builder: self, node: self.graph.borrow_mut().number(value.into()) }
+    }
+
+    /// A count that follows from sizes, as a plain number.
+    pub fn extent(&self, count: usize) -> Expr<'_> {
+        Expr { builder: self, node: self.graph.borrow_mut().extent(count) }
+    }
+
+    /// A tensor of one value.
+    pub fn full(&self, sizes: &[usize], value: impl Into<Scalar>, dtype: DType) -> Expr<'_> {
+        let sizes: SmallVec<[i64; 4]> = sizes.iter().map(|&size| size as i64).collect();
+        let attrs = smallvec![Attr::Ints(sizes), Attr::Scalar(value.into()), Attr::DType(dtype)];
+        self.make(|graph| graph.add(Op::Full, &[], attrs))
+    }
+
+    /// `start`, `start + 1`, … of so many whole numbers.
+    pub fn range(&self, start: i64, count: usize) -> Expr<'_> {
+        let end = start.saturating_add(count as i64);
+        let attrs = smallvec![Attr::int(start), Attr::int(end), Attr::int(1), Attr::DType(DType::I64)];
+        self.make(|graph| graph.add(Op::Arange, &[], attrs))
+    }
+
+    /// The node that `make` adds.
+    pub fn make(&self, make: impl FnOnce(&mut Graph) -> Result<NodeId>) -> Expr<'_> {
+        let made = make(&mut self.graph.borrow_mut());
+        let node = made.unwrap_or_else(|error| self.refused(error));
+        Expr { builder: self, node }
+    }
+
+    /// Keeps the error unless one is there, and names a node that stands for what could not be made.
+    fn refused(&self, error: Error) -> NodeId {
+        self.error.borrow_mut().get_or_insert(error);
+        self.graph.borrow_mut().number(Scalar::Int(0))
+    }
+
+    /// The expression of a node that is already there.
+    pub fn expr(&self, node: NodeId) -> Expr<'_> {
+        Expr { builder: self, node }
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.graph.borrow().len()
+    }
+
+    /// Whether there are no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the graph so far.
+    pub fn read<R>(&self, read: impl FnOnce(&Graph) -> R) -> R {
+        read(&self.graph.borrow())
+    }
+
+    /// Whether something was refused: what is built from here on means nothing.
+    pub fn failed(&self) -> bool {
+        self.error.borrow().is_some()
+    }
+
+    /// Takes the graph out.
+    ///
+    /// # Errors
+    /// The first refusal of inference.
+    pub fn finish(&self) -> Result<Graph> {
+        let graph = self.graph.take();
+        self.error.take().map_or(Ok(graph), Err)
+    }
+}
+
+/// A value of the graph that is being built.
+#[derive(Clone, Copy)]
+pub struct Expr<'g> {
+    builder: &'g Builder,
+    node: NodeId,
+}
+
+impl fmt::Debug for Expr<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.node, self.ty())
+    }
+}
+
+/// What an operator takes on its other side: an expression or a number.
+pub trait Term<'g> {
+    /// The expression in the graph of `like`.
+    fn expr(self, like: Expr<'g>) -> Expr<'g>;
+}
+
+impl<'g> Term<'g> for Expr<'g> {
+    fn expr(self, _: Expr<'g>) -> Expr<'g> {
+        self
+    }
+}
+
+impl<'g> Term<'g> for f64 {
+    fn expr(self, like: Expr<'g>) -> Expr<'g> {
+        like.builder.number(self)
+    }
+}
+
+impl<'g> Term<'g> for Scalar {
+    fn expr(self, like: Expr<'g>) -> Expr<'g> {
+        like.builder.number(self)
+    }
+}
+
+macro_rules! regular_expressions {
+    (
+        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
+        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
+        other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
+    ) => {
+        /// The regular rows of the op table.
+        #[allow(clippy::should_implement_trait, reason = "methods are named after the ops they add")]
+        impl<'g> Expr<'g> {
+            $(
+                $(#[$udoc])*
+                pub fn $uname(self) -> Expr<'g> {
+                    self.call(Op::$Unary, &[], Attrs::new())
+                }
+            )*
+            $(
+                $(#[$bdoc])*
+                pub fn $bname(self, other: impl Term<'g>) -> Expr<'g> {
+                    self.call(Op::$Binary, &[other.expr(self)], Attrs::new())
+                }
+            )*
+        }
+    };
+}
+
+crate::for_each_op!(regular_expressions);
+
+impl<'g> Expr<'g> {
+    /// The builder it belongs to.
+    pub fn builder(self) -> &'g Builder {
+        self.builder
+    }
+
+    /// Its node.
+    pub fn node(self) -> NodeId {
+        self.node
+    }
+
+    /// Its type.
+    pub fn ty(self) -> TensorType {
+        self.builder.graph.borrow()[self.node].ty.clone()
+    }
+
+    /// Its element type.
+    pub fn dtype(self) -> DType {
+        self.builder.graph.borrow()[self.node].ty.dtype
+    }
+
+    /// Its sizes.
+    pub fn sizes(self) -> Sizes {
+        self.ty().sizes
+    }
+
+    /// The number of its dims.
+    pub fn rank(self) -> usize {
+        self.builder.graph.borrow()[self.node].ty.rank()
+    }
+
+    /// The call of `op` with this as first operand.
+    pub fn call(self, op: Op, rest: &[Expr<'g>], attrs: Attrs) -> Expr<'g> {
+        let args: SmallVec<[NodeId; 4]> = std::iter::once(self.node).chain(rest.iter().map(|arg| arg.node)).collect();
+        self.builder.make(|graph| graph.add(op, &args, attrs))
+    }
+
+    /// Where this holds `yes`, else `no`.
+    pub fn then(self, yes: impl Term<'g>, no: impl Term<'g>) -> Expr<'g> {
+        self.call(Op::Where, &[yes.expr(self), no.expr(self)], Attrs::new())
+    }
+
+    /// `value` where the mask holds.
+    pub fn masked_fill(self, mask: Expr<'g>, value: impl Into<Scalar>) -> Expr<'g> {
+        self.call(Op::MaskedFill, &[mask], smallvec![Attr::Scalar(value.into())])
+    }
+
+    /// Times a number argument; a factor of 1 is left out.
+    pub fn scaled(self, factor: &Attr) -> Expr<'g> {
+        match factor.scalar() {
+            Some(value) if value.as_f64() != 1.0 => self.mul(value),
+            Some(_) | None => self,
+        }
+    }
+
+    /// In another dtype; itself if it has that one.
+    pub fn to(self, dtype: DType) -> Expr<'g> {
+        if self.dtype() == dtype { self } else { self.call(Op::ToCopy, &[], smallvec![Attr::DType(dtype)]) }
+    }
+
+    /// In the dtype that its arithmetic is done in: f32 for 16-bit floats.
+    pub fn wide(self) -> Expr<'g> {
+        self.to(self.dtype().widened())
+    }
+
+    /// Row-major, exactly: even where a size of 1 makes another stride mean the same.
+    pub fn contiguous(self) -> Expr<'g> {
+        let TensorType { sizes, strides, .. } = self.ty();
+        if strides == contiguous_strides(&sizes) {
+            return self;
+        }
+        self.call(Op::Clone, &[], smallvec![Attr::Str("contiguous".into())])
+    }
+
+    /// Zeros of its sizes and dtype.
+    pub fn zeros(self) -> Expr<'g> {
+        let TensorType { dtype, sizes, .. } = self.ty();
+        self.builder.full(&sizes, Scalar::Int(0), dtype)
+    }
+
+    /// The sum over dims. No dims mean no sum.
+    pub fn sum(self, dims: &[usize], keepdim: bool) -> Expr<'g> {
+        if dims.is_empty() {
+            return self;
+        }
+        self.call(Op::Sum, &[], smallvec![ints(dims), Attr::bool(keepdim), Attr::None])
+    }
+
+    /// The product over dims, which stay with size 1. No dims mean no product.
+    pub fn prod(self, dims: &[usize]) -> Expr<'g> {
+        if dims.is_empty() {
+            return self;
+        }
+        self.call(Op::Prod, &[], smallvec![ints(dims), Attr::bool(true), Attr::None])
+    }
+
+    /// Broadcasting undone: the sum over the dims that `sizes` lacks or has with size 1.
+    pub fn sum_to(self, sizes: &[usize]) -> Expr<'g> {
+        let own = self.sizes();
+        if own[..] == *sizes {
+            return self;
+        }
+        let lead = own.len().saturating_sub(sizes.len());
+        let repeated = |&dim: &usize| dim < lead || (sizes[dim - lead] == 1 && own[dim] != 1);
+        let dims: SmallVec<[usize; 6]> = (0..own.len()).filter(repeated).collect();
+        if dims.len() == lead {
+            return self.sum(&dims, false);
+        }
+        let leading: SmallVec<[usize; 6]> = (0..lead).collect();
+        self.sum(&dims, true).squeeze(&leading)
+    }
+
+    /// Repeated to `sizes`.
+    pub fn expand(self, sizes: &[usize]) -> Expr<'g> {
+        if self.sizes()[..] == *sizes {
+            return self;
+        }
+        self.call(Op::Expand, &[], smallvec![ints(sizes), Attr::bool(false)])
+    }
+
+    /// Under other sizes; strides that do not allow a view cost a copy.
+    pub fn reshape(self, sizes: &[usize]) -> Expr<'g> {
+        if self.sizes()[..] == *sizes {
+            return self;
+        }
+        self.contiguous().call(Op::View, &[], smallvec![ints(sizes)])
+    }
+
+    /// Without dims, which have size 1. No dims mean no change.
+    pub fn squeeze(self, dims: &[usize]) -> Expr<'g> {
+        if dims.is_empty() { self } else { self.call(Op::Squeeze, &[], smallvec![ints(dims)]) }
+    }
+
+    /// With a new dim of size 1.
+    pub fn unsqueeze(self, dim: usize) -> Expr<'g> {
+        self.call(Op::Unsqueeze, &[], smallvec![Attr::int(dim as i64)])
+    }
+
+    /// With dims in another order.
+    pub fn permute(self, dims: &[usize]) -> Expr<'g> {
+        self.call(Op::Permute, &[], smallvec![ints(dims)])
+    }
+
+    /// With the last two dims swapped: a matrix, or a batch of them, transposed.
+    pub fn transposed(self) -> Expr<'g> {
+        self.call(Op::Transpose, &[], smallvec![Attr::int(-2), Attr::int(-1)])
+    }
+
+    /// `(batched) matrix product`, by rank.
+    pub fn matmul(self, other: Expr<'g>) -> Expr<'g> {
+        self.call(if self.rank() == 2 { Op::Mm } else { Op::Bmm }, &[other], Attrs::new())
+    }
+}
+
+/// Whole numbers as an argument.
+pub(super) fn ints(values: &[usize]) -> Attr {
+    Attr::Ints(values.iter().map(|&value| value as i64).collect())
+}
+
+macro_rules! operators {
+    ($($Trait:ident $method:ident $op:expr, $attrs:expr;)*) => {
+        $(
+            impl<'g, T: Term<'g>> $Trait<T> for Expr<'g> {
+                type Output = Expr<'g>;
+                fn $method(self, other: T) -> Expr<'g> {
+                    self.call($op, &[other.expr(self)], $attrs)
+                }
+            }
+
+            impl<'g> $Trait<Expr<'g>> for f64 {
+                type Output = Expr<'g>;
+                fn $method(self, other: Expr<'g>) -> Expr<'g> {
+                    self.expr(other).call($op, &[other], $attrs)
+                }
+            }
+        )*
+    };
+}
+
+operators! {
+    Add add Op::Add, smallvec![Attr::int(1)];
+    Sub sub Op::Sub, smallvec![Attr::int(1)];
+    Mul mul Op::Mul, Attrs::new();
+    Div div Op::Div, Attrs::new();
+}
+
+impl<'g> Neg for Expr<'g> {
+    type Output = Expr<'g>;
+    fn neg(self) -> Expr<'g> {
+        self.call(Op::Neg, &[], Attrs::new())
+    }
+}

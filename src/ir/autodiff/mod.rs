@@ -1,0 +1,106 @@
+//! Derivatives of ops, as graphs.
+//!
+//! The derivative column of the op table says, for each row, how the gradient of every operand follows from the
+//! operands, the result and the gradient of the result. [`vjp`] makes that a graph of its own for one call: whoever
+//! differentiates runs the graph fused, replays it op by op, or records it.
+//!
+//! What always holds of such a graph:
+//!
+//! - Each gradient has the dtype and the sizes of its operand, and is row-major; broadcasting is undone by sums.
+//! - It consists of rows of the table only, so it can be differentiated again.
+//! - It takes what it uses and nothing else: what is not an input need not be kept for it.
+//! - 16-bit floats are computed in f32 and rounded once, where the gradient is stored.
+//!
+//! Deliberately absent: tensors, a tape, accumulation over calls. Those are matters of dispatch.
+
+pub mod expr;
+mod formula;
+pub mod pointwise;
+pub mod products;
+pub mod reductions;
+pub mod views;
+
+pub use expr::{Builder, Expr, Term};
+pub use formula::{Backward, Derivative, Formula, Gradients};
+
+use super::attr::Attr;
+use super::graph::Graph;
+use super::ops::Op;
+use super::passes::{drop_unused, eliminate_common};
+use super::types::TensorType;
+use crate::error::Result;
+use smallvec::SmallVec;
+
+/// The gradient of one call: a graph from what is known to the gradients of operands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vjp {
+    /// The graph.
+    pub graph: Graph,
+    /// What its inputs are, in order.
+    pub inputs: Vec<VjpInput>,
+    /// For every operand, which output of the graph its gradient is; `None` if no gradient flows to it. Operands may
+    /// share an output, and an output may be an input.
+    pub outputs: SmallVec<[Option<usize>; 4]>,
+}
+
+/// Something a gradient is computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VjpInput {
+    /// Operand number so-and-so of the call.
+    Arg(usize),
+    /// The call's result.
+    Result,
+    /// The gradient of the result: its dtype and sizes, row-major.
+    Grad,
+}
+
+impl Op {
+    /// Whether gradients may flow through it, to float operands from a float result.
+    pub fn is_differentiable(self) -> bool {
+        match self.row().derivative {
+            Derivative::None => false,
+            Derivative::Zero | Derivative::Pointwise(_) | Derivative::Formula(_) | Derivative::Parts => true,
+        }
+    }
+}
+
+/// The gradients of one call with operands of types `args` and a result of type `result`, for the operands that
+/// `needs` names. Plain numbers and operands that are no floats get none.
+///
+/// # Errors
+/// What a formula cannot express, naming the op; inference errors of its parts.
+pub fn vjp(op: Op, args: &[&TensorType], attrs: &[Attr], result: &TensorType, needs: &[bool]) -> Result<Vjp> {
+    let builder = Builder::new();
+    let operands: SmallVec<[Expr<'_>; 4]> = args.iter().map(|&ty| builder.input(ty.clone())).collect();
+    let value = builder.input(result.clone());
+    let grad = builder.input(TensorType::contiguous(result.dtype, &result.sizes));
+    let needs: SmallVec<[bool; 4]> = needs.iter().zip(args).map(|(&need, ty)| need && takes_gradient(ty)).collect();
+    let gradients = if result.dtype.is_float() {
+        formula::gradients(op, &Backward { args: operands, attrs, result: value, grad, needs: &needs })
+    } else {
+        Gradients::new()
+    };
+    let mut outputs = Vec::new();
+    let mut places: SmallVec<[Option<usize>; 4]> = SmallVec::from_elem(None, args.len());
+    for (place, gradient) in places.iter_mut().zip(gradients) {
+        let Some(gradient) = gradient else { continue };
+        let node = gradient.contiguous().node();
+        *place = Some(outputs.iter().position(|&output| output == node).unwrap_or_else(|| {
+            outputs.push(node);
+            outputs.len() - 1
+        }));
+    }
+    let mut graph = builder.finish()?;
+    graph.set_outputs(outputs);
+    let (graph, kept) = drop_unused(&eliminate_common(&graph));
+    let name = |index: usize| match index.checked_sub(args.len()) {
+        None => VjpInput::Arg(index),
+        Some(0) => VjpInput::Result,
+        Some(_) => VjpInput::Grad,
+    };
+    Ok(Vjp { graph, inputs: kept.into_iter().map(name).collect(), outputs: places })
+}
+
+fn takes_gradient(ty: &TensorType) -> bool {
+    ty.dtype.is_float() && !ty.number
+}

@@ -1,0 +1,22 @@
+//! Gradients of matrix products: of `y = a b` they are `g bᵀ` and `aᵀ g`.
+
+use super::expr::Expr;
+use super::formula::{Backward, Gradients};
+use smallvec::smallvec;
+
+/// Of a product, batched or not.
+pub fn matmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let [a, b] = factors(call, call.args[0], call.args[1]);
+    smallvec![Some(a), Some(b)]
+}
+
+/// Of `beta * term + alpha * (a b)`.
+pub fn addmm<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let [beta, alpha] = [&call.attrs[0], &call.attrs[1]];
+    let [a, b] = factors(call, call.args[1], call.args[2]).map(|gradient| gradient.scaled(alpha));
+    smallvec![Some(call.grad.scaled(beta)), Some(a), Some(b)]
+}
+
+fn factors<'g>(call: &Backward<'g, '_>, a: Expr<'g>, b: Expr<'g>) -> [Expr<'g>; 2] {
+    [call.grad.matmul(b.transposed()), a.transposed().matmul(call.grad)]
+}

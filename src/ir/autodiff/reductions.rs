@@ -1,0 +1,133 @@
+//! Gradients of rows that combine many elements.
+//!
+//! Whatever has the sizes of the result is first brought to those it had before reduced dims were dropped; then it
+//! broadcasts against the operand. 16-bit floats are computed in f32.
+
+use super::expr::Expr;
+use super::formula::{Backward, Gradients};
+use crate::ir::attr::Attr;
+use crate::ir::infer::reduced_dims;
+use crate::ir::scalar::Scalar;
+use smallvec::{SmallVec, smallvec};
+
+/// A reduction's operand, and what belongs to it, in the dtype that it is computed in.
+struct Reduced<'g> {
+    /// The operand.
+    x: Expr<'g>,
+    /// The result, reduced dims kept with size 1.
+    y: Expr<'g>,
+    /// The result's gradient, reduced dims kept.
+    grad: Expr<'g>,
+    /// The dims.
+    dims: SmallVec<[usize; 6]>,
+    /// How many elements make one.
+    count: usize,
+}
+
+impl<'g> Reduced<'g> {
+    /// The reduction over the dims of the first argument.
+    fn of(call: &Backward<'g, '_>) -> Reduced<'g> {
+        let x = call.args[0];
+        let sizes = x.sizes();
+        // Inference accepted the call, so its dims are there.
+        let dims = reduced_dims("reduction", call.attrs, sizes.len()).unwrap_or_default();
+        let mut kept = sizes.clone();
+        for &dim in &dims {
+            kept[dim] = 1;
+        }
+        let count = dims.iter().map(|&dim| sizes[dim]).product();
+        let [y, grad] = [call.result, call.grad].map(|value| value.wide().reshape(&kept));
+        Reduced { x: x.wide(), y, grad, dims, count }
+    }
+
+    fn mean(&self) -> Expr<'g> {
+        self.x.sum(&self.dims, true) / self.x.builder().extent(self.count)
+    }
+}
+
+/// Of a sum: to every element.
+pub fn sum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(Reduced::of(call).grad)]
+}
+
+/// Of a mean: to every element in equal shares.
+pub fn mean<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let reduced = Reduced::of(call);
+    smallvec![Some(reduced.grad / call.builder().extent(reduced.count))]
+}
+
+/// Of a product: the product of the others. With one zero that is the product without it, for the zero alone; with
+/// several it is 0 for all.
+pub fn prod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let Reduced { x, y, grad, dims, .. } = Reduced::of(call);
+    let x = x.to(y.dtype());
+    let zero = x.eq(0.0);
+    if dims.is_empty() {
+        return smallvec![Some(grad)];
+    }
+    let n_zeros = zero.sum(&dims, true);
+    let rest = x.masked_fill(zero, 1.0).prod(&dims);
+    // Where there are zeros, `rest` divided by an element stands for nothing and is not chosen.
+    let none = grad * (rest / x.masked_fill(zero, 1.0));
+    let one = zero.logical_and(n_zeros.eq(1.0)).then(grad * rest, 0.0);
+    smallvec![Some(n_zeros.eq(0.0).then(none, one))]
+}
+
+/// Of an extremum: to all elements that are it, in equal shares.
+pub fn extremum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let Reduced { x, y, grad, dims, .. } = Reduced::of(call);
+    let chosen = x.eq(y);
+    if dims.is_empty() {
+        return smallvec![Some(grad)];
+    }
+    smallvec![Some(chosen.then(grad / chosen.sum(&dims, true), 0.0))]
+}
+
+/// Of a variance: `2 (x - mean) / (n - correction)`.
+pub fn var<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let reduced = spread(call);
+    let grad = reduced.grad;
+    smallvec![Some(variance(call, &reduced, grad))]
+}
+
+/// Of a standard deviation `y`: that of the variance over `2 y`; 0 where nothing varies.
+pub fn std<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let reduced = spread(call);
+    let grad = (reduced.grad / (reduced.y * 2.0)).masked_fill(reduced.y.eq(0.0), 0.0);
+    smallvec![Some(variance(call, &reduced, grad))]
+}
+
+fn spread<'g>(call: &Backward<'g, '_>) -> Reduced<'g> {
+    Reduced::of(call)
+}
+
+fn variance<'g>(call: &Backward<'g, '_>, reduced: &Reduced<'g>, grad: Expr<'g>) -> Expr<'g> {
+    let correction = call.attrs[1].scalar().unwrap_or(Scalar::Int(1));
+    let count = call.builder().extent(reduced.count);
+    let freedom = if correction.as_f64() == 0.0 { count } else { (count - correction).relu() };
+    grad * ((reduced.x - reduced.mean()) * 2.0 / freedom)
+}
+
+/// Of `y = log(sum(exp(x)))`: `exp(x - y)`.
+pub fn logsumexp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let Reduced { x, y, grad, .. } = Reduced::of(call);
+    smallvec![Some(grad * (x - y).exp())]
+}
+
+/// Of a softmax `y` along a dim: `(g - sum(g y)) y`.
+pub fn softmax<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (y, grad) = (call.result.wide(), call.grad.wide());
+    let product = grad * y;
+    smallvec![Some(product - along(product, &call.attrs[0]) * y)]
+}
+
+/// Of a log-softmax `y` along a dim: `g - exp(y) sum(g)`.
+pub fn log_softmax<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (y, grad) = (call.result.wide(), call.grad.wide());
+    smallvec![Some(grad - y.exp() * along(grad, &call.attrs[0]))]
+}
+
+fn along<'g>(x: Expr<'g>, dim: &Attr) -> Expr<'g> {
+    let dims = reduced_dims("softmax", std::slice::from_ref(dim), x.rank()).unwrap_or_default();
+    x.sum(&dims, true)
+}

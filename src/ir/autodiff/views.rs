@@ -1,0 +1,193 @@
+//! Gradients of rows that move elements: each element's gradient goes back where the element came from.
+
+use super::expr::Expr;
+use super::formula::{Backward, Gradients};
+use crate::ir::attr::Attr;
+use crate::ir::ops::Op;
+use crate::ir::shape::{Sizes, normalize_dim};
+use smallvec::{SmallVec, smallvec};
+
+/// Of a view that keeps the order of elements: the operand's sizes again.
+pub fn reshaped<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad.reshape(&call.args[0].sizes()))]
+}
+
+/// Of dims in another order: the order they had.
+pub fn permute<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let rank = call.args[0].rank();
+    let mut back: SmallVec<[usize; 6]> = SmallVec::from_elem(0, rank);
+    for (place, &dim) in call.attrs[0].list().iter().enumerate() {
+        back[index(dim, rank)] = place;
+    }
+    smallvec![Some(call.grad.permute(&back))]
+}
+
+/// Of two dims swapped: swapped again.
+pub fn transpose<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let rank = call.args[0].rank();
+    let mut dims: SmallVec<[usize; 6]> = (0..rank).collect();
+    if rank > 0 {
+        let [a, b] = [0, 1].map(|place: usize| index(call.attrs[place].as_int().unwrap_or(0), rank));
+        dims.swap(a, b);
+    }
+    smallvec![Some(call.grad.permute(&dims))]
+}
+
+/// Of a matrix transposed.
+pub fn t<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(if call.args[0].rank() == 2 { call.grad.transposed() } else { call.grad })]
+}
+
+/// Of elements repeated: the sum, which every gradient gets anyway.
+pub fn expand<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad)]
+}
+
+/// Of one index of a dim: zeros around it.
+pub fn select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let sizes = call.args[0].sizes();
+    let dim = index(call.attrs[0].as_int().unwrap_or(0), sizes.len());
+    let at = call.attrs[1].as_int().unwrap_or(0);
+    let at = if at < 0 { at + sizes[dim] as i64 } else { at } as usize;
+    smallvec![Some(among_zeros(call.grad.unsqueeze(dim), dim, at, sizes[dim]))]
+}
+
+/// Of every `step`-th element: zeros between and around them.
+pub fn slice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let sizes = call.args[0].sizes();
+    let dim = index(call.attrs[0].as_int().unwrap_or(0), sizes.len());
+    let size = sizes[dim];
+    let start = call.attrs[1].as_int().unwrap_or(0);
+    let start = (if start < 0 { start.saturating_add(size as i64) } else { start }).clamp(0, size as i64) as usize;
+    let step = call.attrs[3].as_int().unwrap_or(1).max(1) as usize;
+    let count = call.grad.sizes()[dim];
+    if count == 0 {
+        return smallvec![Some(call.args[0].zeros())];
+    }
+    let spaced = spaced(call.grad, dim, step);
+    let spaced = if step == 1 { spaced } else { part(spaced, dim, 0, (count - 1) * step + 1) };
+    smallvec![Some(among_zeros(spaced, dim, start, size))]
+}
+
+/// Of a diagonal: in a column of its own, repeated along rows, and 0 but where row and column meet.
+pub fn diagonal<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let sizes = call.args[0].sizes();
+    let rank = sizes.len();
+    let [offset, dim1, dim2] = [0, 1, 2].map(|place: usize| call.attrs[place].as_int().unwrap_or(0));
+    let (dim1, dim2) = (index(dim1, rank), index(dim2, rank));
+    let (rows, columns) = (sizes[dim1], sizes[dim2]);
+    if call.grad.sizes()[rank - 2] == 0 {
+        return smallvec![Some(call.args[0].zeros())];
+    }
+    let column = among_zeros(call.grad, rank - 2, (-offset).max(0) as usize, rows).unsqueeze(rank - 1);
+    let row_numbers = call.builder().range(offset, rows).unsqueeze(1);
+    let spread = row_numbers.eq(call.builder().range(0, columns)).then(column, 0.0);
+    // The two dims are last; they go back where they were.
+    let rest = (0..rank).filter(|&dim| dim != dim1 && dim != dim2);
+    let places: SmallVec<[usize; 6]> = rest.chain([dim1, dim2]).collect();
+    let mut back: SmallVec<[usize; 6]> = SmallVec::from_elem(0, rank);
+    for (place, &dim) in places.iter().enumerate() {
+        back[dim] = place;
+    }
+    smallvec![Some(spread.permute(&back))]
+}
+
+/// Of windows of a dim: the sum of what each element got. Windows are cut into pieces of one step, so that piece `k`
+/// of all windows together is a stretch without overlap that begins `k` steps in.
+pub fn unfold<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let sizes = call.args[0].sizes();
+    if sizes.is_empty() {
+        // At most one window of at most one element.
+        return smallvec![Some(call.grad.sum(&[0], false))];
+    }
+    let rank = sizes.len();
+    let [dim, size, step] = [0, 1, 2].map(|place: usize| call.attrs[place].as_int().unwrap_or(0));
+    let (dim, size, step) = (index(dim, rank), size as usize, step as usize);
+    let n_windows = call.grad.sizes()[dim];
+    // The elements of a window directly behind the number of the window.
+    let mut order: SmallVec<[usize; 6]> = (0..rank).collect();
+    order.insert(dim + 1, rank);
+    let windows = call.grad.permute(&order);
+    let mut sum: Option<Expr<'g>> = None;
+    for start in (0..size).step_by(step) {
+        let length = step.min(size - start);
+        let mut piece = among_zeros(part(windows, dim + 1, start, start + length), dim + 1, 0, step);
+        let mut joined = sizes.clone();
+        joined[dim] = n_windows * step;
+        piece = piece.reshape(&joined);
+        // Of the last window, what reaches beyond its end is 0.
+        let end = (n_windows - 1) * step + length;
+        piece = among_zeros(part(piece, dim, 0, end), dim, start, sizes[dim]);
+        sum = Some(sum.map_or(piece, |sum| sum + piece));
+    }
+    smallvec![Some(sum.unwrap_or_else(|| call.args[0].zeros()))]
+}
+
+/// Each element of a dim followed by `step - 1` zeros.
+fn spaced<'g>(x: Expr<'g>, dim: usize, step: usize) -> Expr<'g> {
+    if step == 1 {
+        return x;
+    }
+    let own = x.sizes();
+    let mut gap = own.clone();
+    gap.insert(dim + 1, step - 1);
+    let mut joined = own;
+    joined[dim] *= step;
+    join(&[x.unsqueeze(dim + 1), zeros(x, &gap)], dim + 1).reshape(&joined)
+}
+
+/// Elements `start..end` of a dim.
+fn part<'g>(x: Expr<'g>, dim: usize, start: usize, end: usize) -> Expr<'g> {
+    let [dim, start, end] = [dim, start, end].map(|number| Attr::int(number as i64));
+    x.call(Op::Slice, &[], smallvec![dim, start, end, Attr::int(1)])
+}
+
+/// `x` from index `at` of a dim of `size`, zeros elsewhere.
+fn among_zeros<'g>(x: Expr<'g>, dim: usize, at: usize, size: usize) -> Expr<'g> {
+    let own = x.sizes();
+    let pad = |count: usize| {
+        let mut sizes: Sizes = own.clone();
+        sizes[dim] = count;
+        (count > 0).then(|| zeros(x, &sizes))
+    };
+    let parts: SmallVec<[Expr<'g>; 3]> = [pad(at), Some(x), pad(size - at - own[dim])].into_iter().flatten().collect();
+    join(&parts, dim)
+}
+
+fn zeros<'g>(like: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
+    like.builder().full(sizes, 0, like.dtype())
+}
+
+fn join<'g>(parts: &[Expr<'g>], dim: usize) -> Expr<'g> {
+    match parts {
+        [only] => *only,
+        parts => parts[0].call(Op::Cat, &parts[1..], smallvec![Attr::int(dim as i64)]),
+    }
+}
+
+/// Of tensors side by side: to each its part.
+pub fn cat<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let dim = index(call.attrs[0].as_int().unwrap_or(0), call.grad.rank());
+    let mut start = 0;
+    let own = |arg: &Expr<'g>| {
+        let (from, size) = (start, arg.sizes()[dim]);
+        start += size;
+        Some(part(call.grad, dim, from, from + size))
+    };
+    call.args.iter().map(own).collect()
+}
+
+/// Of a triangle: the same triangle.
+pub fn tril<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad.call(Op::Tril, &[], call.attrs.into()))]
+}
+
+/// Of a triangle: the same triangle.
+pub fn triu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad.call(Op::Triu, &[], call.attrs.into()))]
+}
+
+/// A dim that inference has accepted.
+fn index(dim: i64, rank: usize) -> usize {
+    normalize_dim("dim", dim, rank).unwrap_or(0)
+}
