@@ -12,13 +12,14 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::Tensor;
-use crate::dispatch::keys::tracer::{self, Captured, Mode};
+use crate::dispatch::keys::tracer::{self, Captured, Lifted, Mode};
 use crate::dispatch::modes;
 use crate::eager::Array;
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Options;
 use indexmap::IndexMap;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,8 +60,8 @@ struct Cell {
 }
 
 enum Entry {
-    /// A graph, and the tensors it takes besides the inputs.
-    Graph(Box<Built>, Vec<Tensor>),
+    /// A graph, and what it takes besides the inputs.
+    Graph(Box<Built>, Vec<Lifted>),
     /// The function runs eagerly, because.
     Eager(Reason),
 }
@@ -191,6 +192,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
         match entry {
             Entry::Eager(_) => guarded(|| self.function.apply(inputs)),
             Entry::Graph(built, lifted) => {
+                let lifted = lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
+                let lifted = lifted.iter().map(Cow::as_ref);
                 let arrays: SmallVec<[&Array; 8]> = inputs.iter().chain(lifted).map(Tensor::array).collect();
                 let results = guarded(|| built.executable.run(&arrays))?;
                 let tensors = results.into_iter().map(Tensor::from_array).collect();

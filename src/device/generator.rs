@@ -10,6 +10,7 @@ use super::Device;
 use super::guard;
 use super::runtime;
 use crate::error::Result;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -25,6 +26,15 @@ pub struct Generator(Arc<Inner>);
 struct Inner {
     device: Device,
     state: Mutex<GeneratorState>,
+}
+
+thread_local! {
+    static N_SETTINGS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this thread has seeded a generator or set its state. A trace that sees it change cannot be repeated.
+pub fn n_settings() -> u64 {
+    N_SETTINGS.get()
 }
 
 /// Everything a generator knows.
@@ -54,7 +64,7 @@ impl Generator {
         let seed = defaults.seed;
         let make = || {
             let generator = Generator::new(device);
-            generator.manual_seed(seed);
+            generator.lock().seed = seed;
             generator
         };
         Ok(defaults.by_device.entry((device.kind as u8, device.index)).or_insert_with(make).clone())
@@ -67,7 +77,7 @@ impl Generator {
 
     /// Starts the numbers of a seed.
     pub fn manual_seed(&self, seed: u64) {
-        *self.lock() = GeneratorState { seed, counter: 0 };
+        self.set_state(GeneratorState { seed, counter: 0 });
     }
 
     /// Starts the numbers of a seed that nobody can foresee, and says which.
@@ -90,6 +100,7 @@ impl Generator {
 
     /// Goes on from where a generator stood.
     pub fn set_state(&self, state: GeneratorState) {
+        N_SETTINGS.set(N_SETTINGS.get() + 1);
         *self.lock() = state;
     }
 

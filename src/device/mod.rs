@@ -32,7 +32,7 @@ pub use access::Access;
 pub use allocator::Allocator;
 pub use device::{Device, DeviceKind};
 pub use event::Event;
-pub use generator::{DEFAULT_SEED, Generator, GeneratorState, manual_seed};
+pub use generator::{DEFAULT_SEED, Generator, GeneratorState, manual_seed, n_settings};
 pub use guard::{DeviceGuard, StreamGuard, current_device};
 pub use memory::{ALIGNMENT, Block, Owner};
 pub use runtime::Runtime;

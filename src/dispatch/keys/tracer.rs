@@ -5,6 +5,7 @@
 //! become inputs of the graph (*lifted*). A *real* trace also runs each call below this key and hands its value on; an
 //! *abstract* one answers with shapes alone, so nothing runs twice.
 
+use crate::device::{Device, Generator, GeneratorState, n_settings};
 use crate::dispatch::Tensor;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keyset::KeySet;
@@ -13,7 +14,8 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Reason, Result};
-use crate::ir::{Attrs, Graph, NodeId, Op, TensorType};
+use crate::ir::{Attrs, DType, Graph, NodeId, Op, TensorType};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -32,13 +34,41 @@ struct Recording {
     graph: Graph,
     /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
     nodes: HashMap<u64, NodeId>,
-    lifted: Vec<Tensor>,
+    lifted: Vec<Lifted>,
+    /// How often this thread had set generators when the recording began.
+    n_settings: u64,
     broken: Option<Reason>,
+}
+
+/// An input of a graph that the function was not given.
+pub enum Lifted {
+    /// A tensor that the function touched.
+    Tensor(Tensor),
+    /// The key of a random draw. Every call takes a new one, in the order in which the function drew.
+    Draw {
+        /// Whose counters are drawn.
+        generator: Generator,
+        /// How many of them.
+        n_counters: u64,
+    },
+}
+
+impl Lifted {
+    /// The tensor for one call.
+    ///
+    /// # Errors
+    /// If there is no memory for a key.
+    pub fn tensor(&self) -> Result<Cow<'_, Tensor>> {
+        match self {
+            Lifted::Tensor(tensor) => Ok(Cow::Borrowed(tensor)),
+            Lifted::Draw { generator, n_counters } => key(generator.draw(*n_counters)).map(Cow::Owned),
+        }
+    }
 }
 
 /// The calls a function made, or why they are not all there. Inputs are those it was given, then those it was not,
 /// which are listed.
-pub type Captured = Result<(Graph, Vec<Tensor>), Reason>;
+pub type Captured = Result<(Graph, Vec<Lifted>), Reason>;
 
 thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
@@ -68,8 +98,14 @@ pub fn trace<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    let mut recording =
-        Recording { mode, graph: Graph::new(), nodes: HashMap::new(), lifted: Vec::new(), broken: None };
+    let mut recording = Recording {
+        mode,
+        graph: Graph::new(),
+        nodes: HashMap::new(),
+        lifted: Vec::new(),
+        n_settings: n_settings(),
+        broken: None,
+    };
     // Fresh handles, so that a tensor given twice is two inputs.
     let handles = inputs.iter().map(|input| match mode {
         Mode::Real => Ok(input.fresh_handle()),
@@ -99,6 +135,9 @@ fn finish(outputs: &[Tensor]) -> Captured {
         if let Some(reason) = recording.broken {
             return Err(reason);
         }
+        if recording.n_settings != n_settings() {
+            return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
+        }
         let outputs = outputs.iter().map(|tensor| recording.node(tensor)).collect();
         recording.graph.set_outputs(outputs);
         Ok((recording.graph, recording.lifted))
@@ -122,7 +161,7 @@ impl Recording {
                     self.broken
                         .get_or_insert(Reason::NotCaptured("a tensor without data from outside the function".into()));
                 }
-                self.lifted.push(tensor.clone());
+                self.lifted.push(Lifted::Tensor(tensor.clone()));
                 self.graph.input(tensor.ty())
             }
         };
@@ -134,6 +173,32 @@ impl Recording {
         let args: Vec<NodeId> = tensors.iter().map(|tensor| self.node(tensor)).collect();
         self.graph.add(op, &args, attrs)
     }
+}
+
+/// Draws from a generator: the key of random ops, an i64 tensor of seed and first counter.
+///
+/// A trace records that a key is drawn, not which; an abstract one draws nothing.
+///
+/// # Errors
+/// If there is no memory.
+pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
+    let mode = if is_tracing() { with_recording(|recording| recording.mode) } else { None };
+    let key = match mode {
+        Some(Mode::Abstract) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
+        Some(Mode::Real) | None => key(generator.draw(n_counters))?,
+    };
+    if mode.is_some() {
+        with_recording(|recording| {
+            recording.lifted.push(Lifted::Draw { generator: generator.clone(), n_counters });
+            let node = recording.graph.input(key.ty());
+            recording.name(&key, node);
+        });
+    }
+    Ok(key)
+}
+
+fn key(start: GeneratorState) -> Result<Tensor> {
+    Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }
 
 fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
