@@ -235,6 +235,8 @@ pub enum Reason {
     TraceFailed(String),
     /// Compilation is switched off.
     Disabled,
+    /// A mapped call has no rule for its op: it ran once per slice.
+    NoBatchingRule(String),
     /// A guard failed: the function was compiled again for these inputs.
     GuardFailed(String),
 }
@@ -263,6 +265,7 @@ impl fmt::Display for Reason {
             Reason::NotCaptured(what) => write!(f, "not captured: {what}"),
             Reason::TraceFailed(what) => write!(f, "tracing failed: {what}"),
             Reason::Disabled => f.write_str("compilation is switched off"),
+            Reason::NoBatchingRule(op) => write!(f, "{op} has no batching rule and ran once per slice"),
             Reason::GuardFailed(what) => write!(f, "guard failed: {what}"),
         }
     }

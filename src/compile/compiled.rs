@@ -5,7 +5,6 @@
 //! reason. Executables are kept per input types in a bounded cache, the one used longest ago going first.
 
 use super::explain::Explain;
-use super::function::{Function, Inputs, Outputs};
 use super::guard::Guard;
 use super::pipeline::{self, Built};
 use crate::codegen::tier::Tier;
@@ -14,6 +13,7 @@ use crate::device::DeviceKind;
 use crate::dispatch::Tensor;
 use crate::dispatch::keys::tracer::{self, Captured, Lifted, Mode};
 use crate::dispatch::modes;
+use crate::dispatch::{Function, Inputs, Outputs};
 use crate::eager::Array;
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Options;

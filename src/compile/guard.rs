@@ -1,10 +1,11 @@
 //! Guards: what an executable takes for granted of its inputs.
 //!
 //! Graphs are concrete in sizes and strides, so an executable serves inputs of exactly the types it was traced with.
+//! Mixed precision decides what a trace holds, so its state is part of the guard.
 //! Another size is traced abstractly, planned in microseconds, and finds its kernels in the cache.
 
 use crate::device::Device;
-use crate::dispatch::Tensor;
+use crate::dispatch::{AutocastState, Tensor};
 use crate::ir::{DType, Sizes, Strides};
 use smallvec::SmallVec;
 
@@ -18,19 +19,24 @@ struct InputGuard {
     number: bool,
 }
 
-/// What is known of all inputs; equal guards share an executable.
+/// What is known of all inputs and of the thread's state; equal guards share an executable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Guard(SmallVec<[InputGuard; 4]>);
+pub struct Guard {
+    inputs: SmallVec<[InputGuard; 4]>,
+    autocast: AutocastState,
+}
 
 impl Guard {
     /// The guard that these inputs satisfy.
     pub fn of(inputs: &[Tensor]) -> Guard {
-        Guard(inputs.iter().map(InputGuard::of).collect())
+        Guard { inputs: inputs.iter().map(InputGuard::of).collect(), autocast: AutocastState::current() }
     }
 
     /// Whether inputs satisfy it.
     pub fn holds(&self, inputs: &[Tensor]) -> bool {
-        self.0.len() == inputs.len() && self.0.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
+        self.inputs.len() == inputs.len()
+            && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
+            && self.autocast == AutocastState::current()
     }
 
     /// What is different about `inputs`, in words; `None` if nothing is.
@@ -56,7 +62,10 @@ impl Guard {
                 () => format!("input {index} is a number where a tensor was, or the other way round"),
             })
         };
-        self.0.iter().zip(inputs).enumerate().find_map(differs)
+        let input = self.inputs.iter().zip(inputs).enumerate().find_map(differs);
+        let autocast =
+            || (self.autocast != AutocastState::current()).then(|| "mixed precision is set otherwise".into());
+        input.or_else(autocast)
     }
 }
 

@@ -5,10 +5,9 @@
 
 pub mod compiled;
 pub mod explain;
-pub mod function;
 pub mod guard;
 pub mod pipeline;
 
+pub use crate::dispatch::{Function, Input, Inputs, Outputs};
 pub use compiled::{CompileOptions, Compiled, compile, compile_with};
 pub use explain::{Explain, KernelReport};
-pub use function::{Function, Input, Inputs, Outputs};

@@ -102,6 +102,13 @@ pub fn below_ad_inplace_or_view() -> ExcludeGuard {
     exclude(AUTOGRAD_AND_INPLACE_KEYS)
 }
 
+/// Puts a key that does not exist per backend into the excluded set, or takes it out; whoever does so puts it back.
+pub(super) fn set_excluded(key: DispatchKey, is_excluded: bool) {
+    let (mut local, key) = (LOCAL.get(), KeySet::of(key));
+    local.excluded = if is_excluded { local.excluded | key } else { without(local.excluded, key) };
+    LOCAL.set(local);
+}
+
 /// The bits of `keys` that `present` lacks, backends included, unlike the difference of key sets.
 fn without(keys: KeySet, present: KeySet) -> KeySet {
     KeySet::from_bits(keys.bits() & !present.bits())

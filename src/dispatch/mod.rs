@@ -13,6 +13,7 @@ mod dispatcher;
 mod element;
 mod factories;
 mod format;
+mod function;
 mod joins;
 mod kernel;
 mod key;
@@ -35,15 +36,18 @@ mod table;
 mod tensor;
 mod value;
 mod views;
+pub mod vmap;
 
 pub use alias::*;
 pub use call::TypedOperator;
 pub use dims::Dims;
 pub use dispatcher::{Dispatcher, Listener, OperatorEvent, Registration};
 pub use element::Element;
+pub use function::{Function, Input, Inputs, Outputs};
 pub use joins::{cat, embedding, stack};
 pub use kernel::{BoxedFn, IntoKernel, Kernel};
 pub use key::{Backend, DispatchKey};
+pub use keys::autocast::{AutocastGuard, AutocastState, autocast, autocast_on, no_autocast, no_autocast_on};
 pub use keyset::{KeySet, KeySetIter, N_SLOTS, RUNTIME_KEYS};
 pub use library::Library;
 pub use local::{

@@ -31,6 +31,8 @@ const PASSED: &[DispatchKey] = &[
     DispatchKey::AutogradMeta,
     DispatchKey::AutogradPrivateUse1,
     DispatchKey::AutocastCPU,
+    DispatchKey::AutocastCUDA,
+    DispatchKey::AutocastPrivateUse1,
 ];
 
 struct Operators {
@@ -73,9 +75,12 @@ fn register() -> Result<Operators> {
     tracer.fallback(Kernel::boxed(keys::tracer::fallback).named("tracer"))?;
     let mut modes = Library::impl_block("_", DispatchKey::PythonDispatcher)?;
     modes.fallback(Kernel::boxed(keys::mode::fallback).named("modes"))?;
+    let mut mapped = Library::impl_block("_", DispatchKey::FuncTorchBatched)?;
+    mapped.fallback(Kernel::boxed(keys::batched::fallback).named("batched"))?;
     let mut definitions = Library::def_block("aten")?;
     let mut cpu = Library::impl_block("aten", DispatchKey::CPU)?;
     let mut meta = Library::impl_block("aten", DispatchKey::Meta)?;
+    let mut batched = Library::impl_block("aten", DispatchKey::FuncTorchBatched)?;
     let mut undefined = Library::fragment("aten")?;
     let mut by_op = Vec::with_capacity(Op::ALL.len());
     for &op in Op::ALL {
@@ -84,6 +89,7 @@ fn register() -> Result<Operators> {
         definitions.def(&op.schema())?;
         cpu.impl_(&name, Kernel::of_row(op, keys::cpu::kernel).named("cpu"))?;
         meta.impl_(&name, Kernel::of_row(op, keys::meta::kernel).named("meta"))?;
+        batched.impl_(&name, Kernel::of_row(op, keys::batched::kernel).named("batched"))?;
         if !schema.arguments.iter().any(|argument| argument.ty.holds_tensors()) {
             // A factory has no tensor to take a backend from.
             let kernel = Kernel::of_row(op, keys::cpu::kernel).named("factory");
@@ -91,8 +97,9 @@ fn register() -> Result<Operators> {
         }
         by_op.push(Dispatcher::global().lookup(&name)?);
     }
-    fallbacks.extend([tracer, modes, definitions, cpu, meta, undefined]);
+    fallbacks.extend([tracer, modes, mapped, definitions, cpu, meta, batched, undefined]);
     composites::register(&mut fallbacks)?;
+    keys::autocast::register(&mut fallbacks)?;
     let by_name = Op::ALL.iter().zip(&by_op).map(|(&op, operator)| (operator.name().clone(), op)).collect();
     Ok(Operators { by_op, by_name, _libraries: fallbacks })
 }

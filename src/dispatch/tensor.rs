@@ -201,13 +201,16 @@ fn next_id() -> u64 {
     id
 }
 
-/// The keys of a dense tensor on a device, with the autograd keys that ride along.
+/// The keys of a dense tensor on a device, with the keys of autograd and mixed precision that ride along.
 fn device_keys(device: Device) -> KeySet {
-    let (dense, autograd) = match device.kind {
-        DeviceKind::Cpu => (DispatchKey::CPU, DispatchKey::AutogradCPU),
-        DeviceKind::Cuda => (DispatchKey::CUDA, DispatchKey::AutogradCUDA),
-        DeviceKind::Meta => (DispatchKey::Meta, DispatchKey::AutogradMeta),
-        DeviceKind::PrivateUse1 => (DispatchKey::PrivateUse1, DispatchKey::AutogradPrivateUse1),
+    use DispatchKey as K;
+    let keys: &[DispatchKey] = match device.kind {
+        DeviceKind::Cpu => &[K::CPU, K::AutogradCPU, K::ADInplaceOrView, K::AutocastCPU],
+        DeviceKind::Cuda => &[K::CUDA, K::AutogradCUDA, K::ADInplaceOrView, K::AutocastCUDA],
+        DeviceKind::Meta => &[K::Meta, K::AutogradMeta, K::ADInplaceOrView],
+        DeviceKind::PrivateUse1 => {
+            &[K::PrivateUse1, K::AutogradPrivateUse1, K::ADInplaceOrView, K::AutocastPrivateUse1]
+        }
     };
-    KeySet::of(dense) | KeySet::of(autograd) | KeySet::of(DispatchKey::ADInplaceOrView)
+    KeySet::from_keys(keys)
 }

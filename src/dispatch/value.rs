@@ -166,6 +166,31 @@ impl Value {
         one.into_iter().chain(list).chain(optional.iter().flatten())
     }
 
+    /// The tensors inside, in order, to be replaced.
+    pub fn tensors_mut(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        let (one, list, optional): (Option<&mut Tensor>, &mut [Tensor], &mut [Option<Tensor>]) = match self {
+            Value::Tensor(tensor) => (Some(tensor), &mut [], &mut []),
+            Value::TensorList(tensors) => (None, tensors, &mut []),
+            Value::OptionalTensorList(tensors) => (None, &mut [], tensors),
+            Value::None
+            | Value::Int(_)
+            | Value::Float(_)
+            | Value::Bool(_)
+            | Value::Str(_)
+            | Value::IntList(_)
+            | Value::FloatList(_)
+            | Value::BoolList(_)
+            | Value::Scalar(_)
+            | Value::ScalarList(_)
+            | Value::DType(_)
+            | Value::Device(_)
+            | Value::Layout(_)
+            | Value::MemoryFormat(_)
+            | Value::Object(_) => (None, &mut [], &mut []),
+        };
+        one.into_iter().chain(list).chain(optional.iter_mut().flatten())
+    }
+
     /// The type of the value in the notation of schemas.
     pub const fn type_name(&self) -> &'static str {
         match self {

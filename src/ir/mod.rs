@@ -25,7 +25,7 @@ pub mod view;
 pub use attr::{Attr, Attrs};
 pub use dtype::{Category, DType, PromoteOperand, PromoteRank, promote_all};
 pub use graph::{Graph, Node, NodeId, NodeKind, SideTable};
-pub use op::{Call, Combine, GatherKind, Meaning, Row, Rule};
+pub use op::{Call, Combine, GatherKind, GraphFn, Meaning, Row, Rule};
 pub use ops::Op;
 pub use pattern::Pattern;
 pub use scalar::Scalar;

@@ -100,12 +100,15 @@ pub enum GatherKind {
 /// From layout and dtype of the operand to those of a window of its memory.
 pub type WindowRule = fn(&Layout, DType, &[Attr]) -> Result<(Layout, DType)>;
 
+/// Adds the nodes of an op's parts to a graph, on operands that are there already.
+pub type GraphFn = fn(&mut Graph, &[NodeId], &[Attr]) -> Result<NodeId>;
+
 /// What an op computes.
 pub enum Meaning {
     /// Element by element: a scalar body on operands that were promoted by the rule.
     Body(Rule, for<'r> fn(&[Sym<'r>], &[Attr]) -> Sym<'r>),
     /// Other ops.
-    Decompose(fn(&mut Graph, &[NodeId], &[Attr]) -> Result<NodeId>),
+    Decompose(GraphFn),
     /// A reduction over the dims of argument 0, `keepdim` in argument 1.
     Fold(Combine),
     /// The same elements under another layout.
@@ -244,7 +247,8 @@ pub struct Compute {
 }
 
 impl Compute {
-    fn of_operand(&self, index: usize) -> Option<DType> {
+    /// What an operand is converted to; `None` leaves it as it is.
+    pub fn of_operand(&self, index: usize) -> Option<DType> {
         if self.mask == Some(index) { None } else { self.operands }
     }
 }

@@ -3,6 +3,8 @@
 //! Every test has a dispatcher of its own, so tests do not see each other's registrations. What the files share is
 //! here.
 
+mod autocast;
+mod batched;
 mod calls;
 mod keys;
 mod modes;

@@ -8,6 +8,7 @@
 use crate::device::{Device, Generator, GeneratorState, n_settings};
 use crate::dispatch::Tensor;
 use crate::dispatch::key::DispatchKey;
+use crate::dispatch::keys::batched;
 use crate::dispatch::keyset::KeySet;
 use crate::dispatch::local::{exclude, include, local_key_sets};
 use crate::dispatch::operator::Operator;
@@ -259,8 +260,9 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
 /// Called before a value is read: a trace cannot follow what the function does with it.
 ///
 /// # Errors
-/// In an abstract trace, where there is no value.
+/// For a mapped tensor; in an abstract trace, where there is no value.
 pub fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
+    batched::on_read(tensor, what)?;
     if is_tracing() {
         with_recording(|recording| recording.broken.get_or_insert(Reason::ReadsValue(what.into())).clone());
     }

@@ -1,9 +1,9 @@
-//! What can be compiled: functions over tensors that return tensors.
+//! What can be compiled or mapped: functions over tensors that return tensors.
 //!
 //! A marker type stands for the arguments, so that closures of one to six `&Tensor`, or of one `&[Tensor]`, all fit:
 //! `compile(|a: &Tensor, b: &Tensor| (a * b)?.relu())`.
 
-use crate::dispatch::Tensor;
+use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
 
@@ -51,7 +51,7 @@ macro_rules! number_inputs {
 }
 number_inputs!(bool, i32, i64, f32, f64);
 
-/// What a compiled function may return: one or several tensors.
+/// What a function may return: one or several tensors.
 pub trait Outputs: Sized {
     /// The tensors, in order.
     fn tensors(&self) -> Vec<Tensor>;
@@ -179,5 +179,5 @@ fn check(inputs: &[Tensor], expected: usize) -> Result<()> {
     if inputs.len() == expected {
         return Ok(());
     }
-    Err(Error::argument("compile", format!("the function takes {expected} tensors, but {} were given", inputs.len())))
+    Err(Error::argument("call", format!("the function takes {expected} tensors, but {} were given", inputs.len())))
 }

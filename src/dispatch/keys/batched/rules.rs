@@ -1,0 +1,159 @@
+//! What is called on physical tensors, by what an op means.
+//!
+//! All rules take operands with the mapped dim in front and give results with it in front. Arguments of one slice are
+//! made arguments of the physical call by counting dims from 1.
+
+use super::{Operand, Operands, gathers, physical_sizes, views};
+use crate::dispatch::Tensor;
+use crate::dispatch::register::{call, operator};
+use crate::dispatch::schema::Type;
+use crate::error::Result;
+use crate::ir::shape::normalize_dim;
+use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, NodeKind, Op, Rule, SideTable, TensorType};
+use smallvec::SmallVec;
+
+/// What a rule gave.
+pub(super) enum Applied {
+    /// The physical result, the mapped dim in front.
+    Physical(Tensor),
+    /// The result as the caller gets it.
+    Wrapped(Tensor),
+    /// There is no rule.
+    NoRule,
+}
+
+/// Applies the rule of an op. `tensors` are the operands as they were given, `result` is the type of one slice.
+pub(super) fn apply(
+    op: Op,
+    operands: &Operands,
+    tensors: &[&Tensor],
+    attrs: &Attrs,
+    result: &TensorType,
+) -> Result<Applied> {
+    let physical = match &op.row().meaning {
+        Meaning::Body(rule, _) => Some(pointwise(op, *rule, operands, attrs)?),
+        Meaning::Fold(_) => along_dims(op, operands, attrs, result)?,
+        Meaning::Decompose(parts) => match along_dims(op, operands, attrs, result)? {
+            Some(physical) => Some(physical),
+            None => return in_parts(*parts, tensors, attrs).map(Applied::Wrapped),
+        },
+        Meaning::View(_) => views::view(op, operands, attrs, result)?,
+        // The batched product broadcasts the dims in front.
+        Meaning::Product => Some(operands.list[0].value.matmul(&operands.list[1].value)?),
+        Meaning::Gather(kind) => Some(gathers::gather(*kind, operands, attrs, result)?),
+        Meaning::Concat => Some(concat(op, operands, attrs)?),
+        // They have no tensor that could be mapped.
+        Meaning::Fill | Meaning::Range => None,
+    };
+    Ok(physical.map_or(Applied::NoRule, Applied::Physical))
+}
+
+/// Slices are aligned at their last dims, so those of lower rank get dims of size 1 behind the mapped one.
+fn pointwise(op: Op, rule: Rule, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
+    let types = operands.types();
+    let rank = types.iter().map(|ty| ty.rank()).max().unwrap_or(0);
+    let compute = rule.compute(op.name(), &types, attrs)?;
+    let aligned = |(index, operand): (usize, &Operand)| {
+        let mut value = operand.value.clone();
+        if !operand.is_mapped {
+            return Ok(value);
+        }
+        if operand.ty.rank() == 0 {
+            // A 0-dim tensor promotes weakly; the physical one has a dim and would not.
+            value = compute.of_operand(index).map_or_else(|| Ok(value.clone()), |dtype| value.to_dtype(dtype))?;
+        }
+        pad(&value, rank - operand.ty.rank())
+    };
+    let values = operands.list.iter().enumerate().map(aligned).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+    call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), attrs)
+}
+
+/// `n` dims of size 1 behind the first.
+pub(super) fn pad(value: &Tensor, n: usize) -> Result<Tensor> {
+    (0..n).try_fold(value.clone(), |value, _| value.unsqueeze(1))
+}
+
+/// An argument that names dims: which attribute it is, and whether it is a list.
+struct DimArgument {
+    attr: usize,
+    is_list: bool,
+}
+
+/// The arguments called `dim`, `dims`, `dim0`, …, by their place among the attributes.
+fn dim_arguments(op: Op) -> Result<SmallVec<[DimArgument; 2]>> {
+    let mut found = SmallVec::new();
+    let mut attr = 0;
+    for argument in operator(op)?.schema().map_or(&[][..], |schema| &schema.arguments) {
+        let ty = if let Type::Optional(inner) = &argument.ty { inner } else { &argument.ty };
+        // A tensor that may be absent leaves its presence among the attributes.
+        let is_attr = !ty.holds_tensors() || matches!(argument.ty, Type::Optional(_));
+        if argument.name.trim_end_matches(char::is_numeric).trim_end_matches('s') == "dim" {
+            found.push(DimArgument { attr, is_list: matches!(ty, Type::List(..)) });
+        }
+        attr += is_attr as usize;
+    }
+    Ok(found)
+}
+
+/// A dim of one slice as a dim of the physical tensor.
+pub(super) fn shifted(op: Op, dim: i64, rank: usize) -> Result<i64> {
+    Ok(normalize_dim(op.name(), dim, rank)? as i64 + 1)
+}
+
+/// An op of one operand that works along dims and treats what else there is alike.
+fn along_dims(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Option<Tensor>> {
+    let ([operand], arguments) = (&operands.list[..], dim_arguments(op)?) else { return Ok(None) };
+    if arguments.is_empty() {
+        return Ok(None);
+    }
+    let rank = operand.ty.rank();
+    // A dim to work along, for slices that have none.
+    let mut value = if rank == 0 { operand.value.unsqueeze(1)? } else { operand.value.clone() };
+    let mut attrs = attrs.clone();
+    for DimArgument { attr, is_list } in arguments {
+        attrs[attr] = match &attrs[attr] {
+            Attr::Scalar(dim) => Attr::int(shifted(op, dim.as_i64(), rank)?),
+            Attr::Ints(dims) if !dims.is_empty() => {
+                Attr::Ints(dims.iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<_>>()?)
+            }
+            // All of them.
+            Attr::Ints(_) => Attr::Ints((1..value.dim() as i64).collect()),
+            Attr::None if is_list => Attr::Ints((1..value.dim() as i64).collect()),
+            Attr::None if matches!(op.row().meaning, Meaning::Fold(_)) => {
+                value = value.reshape(&[operands.level.size, operand.ty.numel()][..])?;
+                Attr::int(1)
+            }
+            Attr::None | Attr::DType(_) | Attr::Str(_) => return Ok(None),
+        };
+    }
+    let physical = call(op, &[&value], &attrs)?;
+    physical.reshape(&physical_sizes(operands.level.size, &result.sizes)[..]).map(Some)
+}
+
+/// The parts of a decomposition, each of them a mapped call.
+fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+    let mut graph = Graph::new();
+    let inputs: SmallVec<[_; 4]> = tensors.iter().map(|tensor| graph.input(tensor.ty())).collect();
+    let output = parts(&mut graph, &inputs, attrs)?;
+    let mut values: SideTable<Tensor> = SideTable::new();
+    for (_, node) in graph.nodes() {
+        values.push(match node.kind {
+            NodeKind::Input(index) => tensors[index as usize].clone(),
+            NodeKind::Number(number) => Tensor::number(number)?,
+            NodeKind::Extent(count) => Tensor::number(count)?,
+            NodeKind::Op(op) => {
+                let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
+                call(op, &args, &node.attrs)?
+            }
+        });
+    }
+    Ok(values[output].clone())
+}
+
+fn concat(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
+    let rank = operands.list[0].ty.rank();
+    let dim = shifted(op, attrs[0].as_int().unwrap_or(0), rank)?;
+    let values = operands.list.iter().map(|operand| operand.spread(operands.level.size));
+    let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+    call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::int(dim)])
+}
