@@ -77,6 +77,11 @@ fn mapped_calls_equal_one_call_per_slice() {
     });
     check(1, &[1, 4], &[4], |x, y| x.squeeze([0])?.add(y)?.squeeze(()));
     check(3, &[], &[], |x, y| x.t()?.transpose(0, -1)?.expand([2, 3])?.mul(y)?.reshape(6));
+    check(3, &[3, 4], &[3], |x, y| x.diagonal(1, 0, -1)?.add(y));
+    check(3, &[7], &[3, 2], |x, y| x.unfold(0, 2, 2)?.mul(y)?.unfold(-1, 2, 1)?.sum([-1], false));
+    check(3, &[], &[1], |x, y| x.unfold(0, 1, 1)?.add(y));
+    check(3, &[2, 4], &[], |x, y| x.as_strided(&[3], &[2], None)?.add(y)?.detach());
+    check(3, &[2, 4], &[], |x, y| x.contiguous()?.view_dtype(DType::I16)?.to_dtype(DType::F32)?.add(y));
     assert_eq!(slow_calls(), slow, "every call had a rule");
 }
 

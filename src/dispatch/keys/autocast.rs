@@ -231,8 +231,8 @@ fn convert(kind: DeviceKind, policy: Policy, lower: DType, stack: &mut Stack) ->
         Lower => lower,
         F32 => DType::F32,
         Promote => {
-            let eligible = stack.iter().flat_map(Value::tensors).filter(|tensor| is_eligible(tensor));
-            if eligible.fold(true, |all, tensor| all && tensor.dtype() == lower) { lower } else { DType::F32 }
+            let mut eligible = stack.iter().flat_map(Value::tensors).filter(|tensor| is_eligible(tensor));
+            if eligible.all(|tensor| tensor.dtype() == lower) { lower } else { DType::F32 }
         }
     };
     let converted = |tensor: &mut Tensor| -> Result<()> {

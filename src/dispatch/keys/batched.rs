@@ -210,8 +210,9 @@ pub(in crate::dispatch) fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
     if tensor.payload::<Mapped>().is_none() {
         return Ok(());
     }
+    let is_condition = tensor.dtype() == DType::Bool;
     let reason = match what {
-        "item" if tensor.dtype() == DType::Bool => {
+        "item" if is_condition => {
             "data-dependent control flow is not possible inside vmap: a mapped condition has one value per slice; \
              choose with where_"
         }

@@ -37,7 +37,7 @@ pub(super) fn apply(
             Some(physical) => Some(physical),
             None => return in_parts(*parts, tensors, attrs).map(Applied::Wrapped),
         },
-        Meaning::View(_) => views::view(op, operands, attrs, result)?,
+        Meaning::View(_) | Meaning::Window(_) => views::view(op, operands, attrs, result)?,
         // The batched product broadcasts the dims in front.
         Meaning::Product => Some(operands.list[0].value.matmul(&operands.list[1].value)?),
         Meaning::Gather(kind) => Some(gathers::gather(*kind, operands, attrs, result)?),

@@ -14,27 +14,38 @@ enum Rule {
     Expand,
     /// The order of all dims.
     Order,
-    /// The first so many arguments are dims.
-    Dims(usize),
+    /// These arguments are dims.
+    Dims(&'static [usize]),
     /// The first argument is a dim of the result.
     NewDim,
     /// The dims of size 1 among those named.
     Squeeze,
     /// The two dims of a matrix are swapped.
     Matrix,
+    /// Sizes and strides are given.
+    Memory,
+    /// No argument speaks of dims.
+    Same,
 }
 
 /// The rule of every view of the op table.
 const RULES: &[(Op, Rule)] = &[
     (Op::View, Rule::Sizes),
+    (Op::UnsafeView, Rule::Sizes),
     (Op::Expand, Rule::Expand),
     (Op::Permute, Rule::Order),
-    (Op::Transpose, Rule::Dims(2)),
+    (Op::Transpose, Rule::Dims(&[0, 1])),
+    (Op::Diagonal, Rule::Dims(&[1, 2])),
+    (Op::Unfold, Rule::Dims(&[0])),
     (Op::T, Rule::Matrix),
     (Op::Squeeze, Rule::Squeeze),
     (Op::Unsqueeze, Rule::NewDim),
-    (Op::Select, Rule::Dims(1)),
-    (Op::Slice, Rule::Dims(1)),
+    (Op::Select, Rule::Dims(&[0])),
+    (Op::Slice, Rule::Dims(&[0])),
+    (Op::AsStrided, Rule::Memory),
+    (Op::ViewDtype, Rule::Same),
+    (Op::Alias, Rule::Same),
+    (Op::Detach, Rule::Same),
 ];
 
 /// The physical view, or `None` if the op has no rule.
@@ -45,19 +56,19 @@ pub(super) fn view(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTy
     let sizes = || physical_sizes(operands.level.size, &result.sizes);
     let mut attrs = attrs.clone();
     let physical = match rule {
-        Rule::Sizes => value.view(&sizes()[..]),
+        Rule::Sizes => call(op, &[value], &[Attr::Ints(sizes().iter().map(|&size| size as i64).collect())]),
         Rule::Expand => pad(value, result.rank() - rank)?.expand(&sizes()[..]),
         Rule::Order => {
             let dims = attrs[0].list().iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<Vec<_>>>()?;
             value.permute([&[0], &dims[..]].concat())
         }
-        // A slice without dims has nothing to swap.
-        Rule::Dims(2) if rank == 0 => Ok(value.clone()),
-        Rule::Dims(n) => {
-            for attr in &mut attrs[..*n] {
-                *attr = Attr::int(shifted(op, attr.as_int().unwrap_or(0), rank)?);
+        Rule::Dims(dims) => {
+            for &dim in *dims {
+                attrs[dim] = Attr::int(shifted(op, attrs[dim].as_int().unwrap_or(0), rank)?);
             }
-            call(op, &[value], &attrs)
+            // A dim to work along, for slices that have none.
+            let view = call(op, &[&pad(value, usize::from(rank == 0))?], &attrs)?;
+            if rank == 0 { view.view(&sizes()[..]) } else { Ok(view) }
         }
         Rule::NewDim => value.unsqueeze(shifted(op, attrs[0].as_int().unwrap_or(0), rank + 1)?),
         Rule::Squeeze => {
@@ -70,6 +81,14 @@ pub(super) fn view(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTy
         }
         Rule::Matrix if rank < 2 => Ok(value.clone()),
         Rule::Matrix => value.transpose(1, 2),
+        Rule::Memory => {
+            for (attr, first) in [(0, operands.level.size as i64), (1, value.strides()[0] as i64)] {
+                let behind = attrs[attr].list();
+                attrs[attr] = Attr::Ints(std::iter::once(first).chain(behind).collect());
+            }
+            call(op, &[value], &attrs)
+        }
+        Rule::Same => call(op, &[value], &attrs),
     };
     physical.map(Some)
 }
