@@ -38,7 +38,12 @@ fn pointwise() -> impl Iterator<Item = (Op, Rule)> {
 fn arguments(op: Op) -> Attrs {
     match op {
         Op::Add | Op::Sub => smallvec![Attr::float(0.5)],
-        Op::Gelu => smallvec![Attr::Str("none".into())],
+        Op::Gelu | Op::GeluBackward => smallvec![Attr::Str("none".into())],
+        Op::ThresholdBackward => smallvec![Attr::float(0.5)],
+        Op::LeakyReluBackward => smallvec![Attr::float(0.125), Attr::bool(false)],
+        Op::EluBackward => smallvec![Attr::float(0.5), Attr::float(2.0), Attr::float(1.5), Attr::bool(false)],
+        Op::HardtanhBackward => smallvec![Attr::float(-1.25), Attr::int(2)],
+        Op::SoftplusBackward => smallvec![Attr::int(2), Attr::int(3)],
         Op::MaskedFill => smallvec![Attr::float(7.5)],
         Op::Clamp => smallvec![Attr::float(-1.25), Attr::float(2.0)],
         Op::ToCopy => smallvec![Attr::DType(DType::F64)],
@@ -72,6 +77,7 @@ fn erf(x: f64) -> f64 {
 fn formula(op: Op, x: &[f64]) -> Option<f64> {
     let (a, b) = (x[0], x.get(1).copied().unwrap_or(0.0));
     let truth = |value: bool| value as u8 as f64;
+    let choose = |condition: bool, yes: f64, no: f64| if condition { yes } else { no };
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     let nan_wins = |best: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { best };
     Some(match op {
@@ -135,6 +141,15 @@ fn formula(op: Op, x: &[f64]) -> Option<f64> {
         Op::Add => a + 0.5 * b,
         Op::Sub => a - 0.5 * b,
         Op::Gelu => a * 0.5 * (1.0 + erf(a / SQRT_2)),
+        Op::GeluBackward => a * (0.5 * (1.0 + erf(b / SQRT_2)) + b * (b * b * -0.5).exp() / (2.0 * PI).sqrt()),
+        Op::SiluBackward => a * sigmoid(b) * (1.0 + b * (1.0 - sigmoid(b))),
+        Op::SigmoidBackward => a * (1.0 - b) * b,
+        Op::TanhBackward => a * (1.0 - b * b),
+        Op::ThresholdBackward => choose(b <= 0.5, 0.0, a),
+        Op::LeakyReluBackward => choose(b > 0.0, a, a * 0.125),
+        Op::EluBackward => choose(b <= 0.0, a * 1.5 * (b * 1.5).exp(), a * 2.0),
+        Op::HardtanhBackward => choose(b <= -1.25 || b >= 2.0, 0.0, a),
+        Op::SoftplusBackward => choose(b * 2.0 > 3.0, a, a * sigmoid(b * 2.0)),
         Op::Where => {
             if a != 0.0 {
                 b
@@ -207,7 +222,11 @@ fn values_are_those_of_the_formulas() {
             let read: Vec<f64> = (0..x.len()).map(as_read).collect();
             let expected = formula(op, &read).unwrap_or_else(|| panic!("{} has no formula here: write one", op.name()));
             // The complement cancels where gelu is small, in the formula as in the op.
-            let scale = if op == Op::Gelu { x[0].abs().max(expected.abs()) } else { expected.abs() };
+            let scale = match op {
+                Op::Gelu => x[0].abs().max(expected.abs()),
+                Op::GeluBackward | Op::SiluBackward => x[0].abs() * x[1].abs().max(1.0),
+                _ => expected.abs(),
+            };
             let close = got == expected
                 || (got.is_nan() && expected.is_nan())
                 || (got - expected).abs() <= 16.0 * f64::EPSILON * scale;

@@ -27,6 +27,11 @@ pub fn pointwise(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType { dtype, sizes, strides, number: false })
 }
 
+/// As [`pointwise`], the strides following the second operand before the first.
+pub fn second_leads(call: &Call<'_>) -> Result<TensorType> {
+    pointwise(&Call { args: &[call.args[1], call.args[0]], ..*call })
+}
+
 /// As [`pointwise`], for ops with a factor `alpha`, which must be whole if the result is.
 pub fn scaled(call: &Call<'_>) -> Result<TensorType> {
     let result = pointwise(call)?;
@@ -185,6 +190,35 @@ pub fn softmax(call: &Call<'_>) -> Result<TensorType> {
     need_float(call.name(), input.dtype)?;
     normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(-1), input.rank())?;
     Ok(TensorType::contiguous(input.dtype, &input.sizes))
+}
+
+/// Gradients of softmax along a dim: two operands of one size, the dtype asked for.
+pub fn softmax_data(call: &Call<'_>) -> Result<TensorType> {
+    let (grad, output) = (call.args[0], call.args[1]);
+    need_float(call.name(), grad.dtype)?;
+    normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(-1), grad.rank())?;
+    if grad.sizes != output.sizes {
+        let what = format!("gradient and output have shapes {:?} and {:?}", &grad.sizes[..], &output.sizes[..]);
+        return Err(Error::shape(call.name(), what, "they must be equal"));
+    }
+    Ok(TensorType::contiguous(call.attrs[1].dtype().unwrap_or(grad.dtype), &grad.sizes))
+}
+
+/// Gradients of a view of part of a tensor: the first argument is the tensor's sizes, the others are those of `view`,
+/// whose result the gradient must have the sizes of.
+pub fn part_of(call: &Call<'_>, view: fn(&Layout, &[Attr]) -> Result<Layout>) -> Result<TensorType> {
+    let (grad, sizes) = (call.args[0], call.attrs[0].list());
+    if let Some(bad) = sizes.iter().find(|size| **size < 0) {
+        return Err(Error::shape(call.name(), format!("size {bad} is negative"), "sizes count elements"));
+    }
+    let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
+    shape::checked_numel(call.name(), &sizes, grad.dtype.size())?;
+    let seen = view(&Layout::contiguous(&sizes), &call.attrs[1..])?;
+    if seen.sizes != grad.sizes {
+        let what = format!("the gradient has shape {:?}, the view has {:?}", &grad.sizes[..], &seen.sizes[..]);
+        return Err(Error::shape(call.name(), what, "pass the gradient of that very view"));
+    }
+    Ok(TensorType::contiguous(grad.dtype, &sizes))
 }
 
 /// Layer normalization: the normalized shape must be the input's trailing shape and that of weight and bias.

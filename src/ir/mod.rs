@@ -17,6 +17,7 @@ pub mod pattern;
 pub mod philox;
 pub mod scalar;
 pub mod shape;
+pub mod slopes;
 pub mod text;
 mod types;
 pub mod verify;

@@ -254,6 +254,23 @@ impl Compute {
 }
 
 impl Rule {
+    /// The operand that is a condition, if any.
+    pub const fn mask(self) -> Option<usize> {
+        match self {
+            Rule::Where => Some(0),
+            Rule::Masked => Some(1),
+            Rule::Promote
+            | Rule::PromoteNumbers
+            | Rule::PromoteNum
+            | Rule::PromoteFloat
+            | Rule::FloatOnly
+            | Rule::Compare
+            | Rule::Integral
+            | Rule::Predicate
+            | Rule::Cast => None,
+        }
+    }
+
     /// The dtypes of a call under this rule.
     pub fn compute(self, op: &str, args: &[&TensorType], attrs: &[Attr]) -> Result<Compute> {
         let promoted = |skip: Option<usize>| {

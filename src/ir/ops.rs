@@ -25,11 +25,12 @@
 //! methods of the regular rows), and in `dispatch::register` (every row becomes an operator).
 
 use super::attr::Attr;
-use super::autodiff::{Derivative, pointwise, products, reductions, views};
+use super::autodiff::{Derivative, activations, pointwise, products, reductions, views};
 use super::decompose;
 use super::infer;
 use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
 use super::scalar::{Lit, Prim, Scalar, Sym, Ty};
+use super::slopes;
 use super::view;
 use smallvec::smallvec;
 
@@ -74,15 +75,15 @@ macro_rules! for_each_op {
                 /// Tangent of radians.
                 Tan tan PromoteFloat |x| x.tan(); (|x, y| y.square() + 1.0);
                 /// Hyperbolic tangent.
-                Tanh tanh PromoteFloat |x| x.tanh(); (|x, y| 1.0 - y.square());
+                Tanh tanh PromoteFloat |x| x.tanh(); (|x, y, g| activations::by_row(Op::TanhBackward, y, &[], g));
                 /// Error function.
                 Erf erf PromoteFloat |x| x.erf(); (|x, y| (-x.square()).exp() * std::f64::consts::FRAC_2_SQRT_PI);
                 /// Logistic function, `1 / (1 + exp(-x))`.
-                Sigmoid sigmoid PromoteFloat |x| x.sigmoid(); (|x, y| (1.0 - y) * y);
+                Sigmoid sigmoid PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, &[], g));
                 /// `x * sigmoid(x)`.
-                Silu silu FloatOnly |x| x * x.sigmoid(); (|x, y| pointwise::silu_slope(x));
+                Silu silu FloatOnly |x| x * x.sigmoid(); (|x, y, g| activations::by_row(Op::SiluBackward, x, &[], g));
                 /// The element where positive, else 0; NaN stays NaN.
-                Relu relu PromoteNum |x| relu(x); (|x, y, g| y.le(0.0).then(0.0, g));
+                Relu relu PromoteNum |x| relu(x); (|x, y, g| activations::above(y, 0.0, g));
                 /// Greatest whole number not above.
                 Floor floor PromoteNum |x| whole(x, Prim::Floor); zero;
                 /// Least whole number not below.
@@ -161,7 +162,79 @@ macro_rules! for_each_op {
                     schema: Schema::Text("gelu(Tensor self, *, str approximate='none') -> Tensor"),
                     infer: infer::gelu,
                     meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| gelu(x[0], &attrs[0])),
-                    derivative: Derivative::Pointwise(pointwise::gelu),
+                    derivative: Derivative::Pointwise(activations::gelu),
+                };
+                /// Gradient of a threshold: `grad_output` where the element is above it.
+                ThresholdBackward = Row {
+                    name: "threshold_backward",
+                    schema: Schema::Text("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"),
+                    infer: infer::second_leads,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::threshold(x[0], x[1], &attrs[0])),
+                    derivative: Derivative::Pointwise(|call| activations::straight(call, Op::ThresholdBackward)),
+                };
+                /// Gradient of [`Op::Gelu`].
+                GeluBackward = Row {
+                    name: "gelu_backward",
+                    schema: Schema::Text("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"),
+                    infer: infer::gelu,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::gelu(x[0], x[1], &attrs[0])),
+                    derivative: Derivative::Pointwise(activations::gelu_twice),
+                };
+                /// Gradient of [`Op::Silu`].
+                SiluBackward = Row {
+                    name: "silu_backward",
+                    schema: Schema::Text("silu_backward(Tensor grad_output, Tensor self) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, _| slopes::silu(x[0], x[1])),
+                    derivative: Derivative::Pointwise(activations::silu_twice),
+                };
+                /// Gradient of [`Op::Sigmoid`], from its result.
+                SigmoidBackward = Row {
+                    name: "sigmoid_backward",
+                    schema: Schema::Text("sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, _| slopes::sigmoid(x[0], x[1])),
+                    derivative: Derivative::Pointwise(activations::sigmoid_twice),
+                };
+                /// Gradient of [`Op::Tanh`], from its result.
+                TanhBackward = Row {
+                    name: "tanh_backward",
+                    schema: Schema::Text("tanh_backward(Tensor grad_output, Tensor output) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, _| slopes::tanh(x[0], x[1])),
+                    derivative: Derivative::Pointwise(activations::tanh_twice),
+                };
+                /// Gradient of a rectifier with a slope below 0, from its operand or its result.
+                LeakyReluBackward = Row {
+                    name: "leaky_relu_backward",
+                    schema: Schema::Text("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"),
+                    infer: infer::second_leads,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::leaky_relu(x[0], x[1], &attrs[0])),
+                    derivative: Derivative::Pointwise(|call| activations::straight(call, Op::LeakyReluBackward)),
+                };
+                /// Gradient of a rectifier with an exponential below 0, from its operand or its result.
+                EluBackward = Row {
+                    name: "elu_backward",
+                    schema: Schema::Text("elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::elu(x[0], x[1], attrs)),
+                    derivative: Derivative::Pointwise(activations::elu_twice),
+                };
+                /// Gradient of a clamp between two numbers: 0 at and beyond them.
+                HardtanhBackward = Row {
+                    name: "hardtanh_backward",
+                    schema: Schema::Text("hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::hardtanh(x[0], x[1], attrs)),
+                    derivative: Derivative::Pointwise(|call| activations::straight(call, Op::HardtanhBackward)),
+                };
+                /// Gradient of a softplus.
+                SoftplusBackward = Row {
+                    name: "softplus_backward",
+                    schema: Schema::Text("softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::softplus(x[0], x[1], attrs)),
+                    derivative: Derivative::Pointwise(activations::softplus_twice),
                 };
                 /// `self` where the condition holds, else `other`.
                 Where = Row {
@@ -315,13 +388,29 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::log_softmax),
                     derivative: Derivative::Formula(reductions::log_softmax),
                 };
+                /// Gradient of [`Op::Softmax`], from its result.
+                SoftmaxBackwardData = Row {
+                    name: "_softmax_backward_data",
+                    schema: Schema::Text("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"),
+                    infer: infer::softmax_data,
+                    meaning: Meaning::Decompose(reductions::softmax_data),
+                    derivative: Derivative::Parts,
+                };
+                /// Gradient of [`Op::LogSoftmax`], from its result.
+                LogSoftmaxBackwardData = Row {
+                    name: "_log_softmax_backward_data",
+                    schema: Schema::Text("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"),
+                    infer: infer::softmax_data,
+                    meaning: Meaning::Decompose(reductions::log_softmax_data),
+                    derivative: Derivative::Parts,
+                };
                 /// Normalization over the trailing dims, with optional weight and bias.
                 LayerNorm = Row {
                     name: "layer_norm",
                     schema: Schema::Text("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor"),
                     infer: infer::layer_norm,
                     meaning: Meaning::Decompose(decompose::layer_norm),
-                    derivative: Derivative::Parts,
+                    derivative: Derivative::Formula(reductions::layer_norm),
                 };
                 /// The same elements under another shape.
                 View = Row {
@@ -450,6 +539,22 @@ macro_rules! for_each_op {
                     infer: infer::view,
                     meaning: Meaning::View(view::slice),
                     derivative: Derivative::Formula(views::slice),
+                };
+                /// Gradient of [`Op::Select`]: zeros of the given sizes, and the gradient at the index.
+                SelectBackward = Row {
+                    name: "select_backward",
+                    schema: Schema::Text("select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"),
+                    infer: |call| infer::part_of(call, view::select),
+                    meaning: Meaning::Decompose(views::select_zeros),
+                    derivative: Derivative::Formula(views::select_twice),
+                };
+                /// Gradient of [`Op::Slice`]: zeros of the given sizes, and the gradient in the slice.
+                SliceBackward = Row {
+                    name: "slice_backward",
+                    schema: Schema::Text("slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"),
+                    infer: |call| infer::part_of(call, view::slice),
+                    meaning: Meaning::Decompose(views::slice_zeros),
+                    derivative: Derivative::Formula(views::slice_twice),
                 };
                 /// Matrix product of 2-d tensors of one dtype.
                 Mm = Row {
@@ -655,7 +760,7 @@ fn product<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
 }
 
 /// A number argument in the computation type of `like`.
-fn number<'r>(like: Sym<'r>, attr: &Attr) -> Sym<'r> {
+pub(super) fn number<'r>(like: Sym<'r>, attr: &Attr) -> Sym<'r> {
     let scalar = attr.scalar().unwrap_or(Scalar::Int(0));
     like.lit(match (like.ty(), scalar) {
         // Through no narrower type: an i64 argument keeps all its bits.

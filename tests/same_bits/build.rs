@@ -229,7 +229,16 @@ impl Builder {
         match op {
             Op::Add | Op::Sub if self.random.percent(75) => smallvec![Attr::int(1)],
             Op::Add | Op::Sub | Op::MaskedFill => smallvec![Attr::Scalar(self.scalar())],
-            Op::Gelu => smallvec![Attr::Str(self.random.pick(&["none", "tanh"]).into())],
+            Op::Gelu | Op::GeluBackward => smallvec![Attr::Str(self.random.pick(&["none", "tanh"]).into())],
+            Op::ThresholdBackward => smallvec![Attr::Scalar(self.scalar())],
+            Op::LeakyReluBackward => smallvec![Attr::Scalar(self.scalar()), Attr::bool(self.random.percent(50))],
+            Op::HardtanhBackward | Op::SoftplusBackward => {
+                smallvec![Attr::Scalar(self.scalar()), Attr::Scalar(self.scalar())]
+            }
+            Op::EluBackward => {
+                let [alpha, scale, input_scale] = [(); 3].map(|()| Attr::Scalar(self.scalar()));
+                smallvec![alpha, scale, input_scale, Attr::bool(self.random.percent(50))]
+            }
             Op::Clamp => {
                 let mut bound = || if self.random.percent(25) { Attr::None } else { Attr::Scalar(self.scalar()) };
                 smallvec![bound(), bound()]
@@ -312,6 +321,34 @@ impl Builder {
                 let x = self.find_float(|_| true)?;
                 let dim = self.dim(self.graph[x].ty.rank());
                 self.call(op, &[x], smallvec![dim, Attr::bool(false)])
+            }
+            Op::SoftmaxBackwardData | Op::LogSoftmaxBackwardData => {
+                let grad = self.find_float(|_| true)?;
+                let ty = self.graph[grad].ty.clone();
+                let output = self.find_float(|other| other.sizes == ty.sizes)?;
+                let dim = self.dim(ty.rank());
+                self.call(op, &[grad, output], smallvec![dim, Attr::DType(ty.dtype)])
+            }
+            Op::SelectBackward => {
+                let grad = self.find(|_| true)?;
+                let mut sizes: Vec<i64> = self.graph[grad].ty.sizes.iter().map(|&size| size as i64).collect();
+                let dim = self.random.below(sizes.len() + 1);
+                let size = 1 + self.random.below(4);
+                sizes.insert(dim, size as i64);
+                let index = self.random.below(2 * size) as i64 - size as i64;
+                self.call(op, &[grad], smallvec![Attr::ints(&sizes), Attr::int(dim as i64), Attr::int(index)])
+            }
+            Op::SliceBackward => {
+                let grad = self.find(|ty| ty.rank() > 0)?;
+                let mut sizes: Vec<i64> = self.graph[grad].ty.sizes.iter().map(|&size| size as i64).collect();
+                let dim = self.random.below(sizes.len());
+                let [start, rest, step] = [3, 3, 3].map(|most| self.random.below(most) as i64);
+                let step = step + 1;
+                let end = start + (sizes[dim] - 1) * step + i64::from(sizes[dim] > 0);
+                let end = end.max(start);
+                sizes[dim] = end + rest;
+                let numbers = [dim as i64, start, end, step].map(Attr::int);
+                self.call(op, &[grad], std::iter::once(Attr::ints(&sizes)).chain(numbers).collect())
             }
             Op::Logsumexp => {
                 let x = self.find(|_| true)?;

@@ -31,6 +31,22 @@ impl Builder {
         Builder::default()
     }
 
+    /// Adds to a graph what `build` makes of some of its nodes: a decomposition written over expressions.
+    ///
+    /// # Errors
+    /// The first refusal of inference; the graph then has nodes that nobody uses.
+    pub fn extend(
+        graph: &mut Graph,
+        args: &[NodeId],
+        build: impl for<'g> FnOnce(&[Expr<'g>]) -> Expr<'g>,
+    ) -> Result<NodeId> {
+        let builder = Builder { graph: RefCell::new(std::mem::take(graph)), error: RefCell::default() };
+        let args: SmallVec<[Expr<'_>; 4]> = args.iter().map(|&node| builder.expr(node)).collect();
+        let node = build(&args).node;
+        *graph = builder.graph.take();
+        builder.error.take().map_or(Ok(node), Err)
+    }
+
     /// The next input.
     pub fn input(&self, ty: TensorType) -> Expr<'_> {
         Expr { builder: self, node: self.graph.borrow_mut().input(ty) }

@@ -3,10 +3,10 @@
 use super::expr::{Builder, Expr};
 use super::takes_gradient;
 use crate::ir::attr::Attr;
-use crate::ir::dtype::DType;
 use crate::ir::graph::{Node, NodeId};
 use crate::ir::op::Meaning;
 use crate::ir::ops::Op;
+use crate::ir::shape::numel;
 use smallvec::SmallVec;
 
 /// The derivative of an op.
@@ -51,12 +51,24 @@ impl<'g> Backward<'g, '_> {
         self.grad.builder()
     }
 
-    /// The same with every operand but masks in the dtype that the op computes in.
-    fn computed(&self) -> Backward<'g, '_> {
+    /// The same with every operand but a mask in the dtype that `op` computes in.
+    fn computed(&self, op: Op) -> Backward<'g, '_> {
         let dtype = self.grad.dtype().widened();
-        let convert = |arg: &Expr<'g>| if arg.dtype() == DType::Bool { *arg } else { arg.to(dtype) };
+        let mask = match op.row().meaning {
+            Meaning::Body(rule, _) => rule.mask(),
+            Meaning::Decompose(_)
+            | Meaning::Fold(_)
+            | Meaning::View(_)
+            | Meaning::Window(_)
+            | Meaning::Product
+            | Meaning::Gather(_)
+            | Meaning::Concat
+            | Meaning::Fill
+            | Meaning::Range => None,
+        };
+        let convert = |(index, arg): (usize, &Expr<'g>)| if mask == Some(index) { *arg } else { arg.to(dtype) };
         Backward {
-            args: self.args.iter().map(convert).collect(),
+            args: self.args.iter().enumerate().map(convert).collect(),
             attrs: self.attrs,
             result: self.result.to(dtype),
             grad: self.grad.to(dtype),
@@ -70,13 +82,17 @@ pub(super) fn gradients<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
     let raw = match op.row().derivative {
         Derivative::None => Gradients::new(),
         Derivative::Zero => call.args.iter().map(|arg| Some(arg.zeros())).collect(),
-        Derivative::Pointwise(formula) => formula(&call.computed()),
+        Derivative::Pointwise(formula) => formula(&call.computed(op)),
         Derivative::Formula(formula) => formula(call),
         Derivative::Parts => through_parts(op, call),
     };
     let fitted = raw.into_iter().zip(&call.args).zip(call.needs).map(|((gradient, arg), &need)| {
         let gradient = gradient.filter(|_| need)?;
         let sizes = arg.sizes();
+        if numel(&sizes) == 0 {
+            // Nothing flows to no elements; a mean of none would divide by 0 on the way.
+            return Some(arg.zeros());
+        }
         Some(gradient.sum_to(&sizes).expand(&sizes).to(arg.dtype()))
     });
     fitted.collect()

@@ -13,6 +13,7 @@
 //!
 //! Deliberately absent: tensors, a tape, accumulation over calls. Those are matters of dispatch.
 
+pub mod activations;
 pub mod expr;
 mod formula;
 pub mod pointwise;

@@ -48,29 +48,6 @@ pub fn clamp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(inside.then(call.grad, 0.0))]
 }
 
-/// The slope of `x Φ(x)` is `Φ(x) + x φ(x)`, that of `x σ(2u)` is `σ(2u) + x σ(2u) (1 - σ(2u)) 2u'`.
-pub fn gelu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
-    let x = call.args[0];
-    let slope = if call.attrs[0].word() == "tanh" {
-        let scale = 2.0 * (2.0 / PI).sqrt();
-        let square = x.square();
-        let s = ((square * 0.044715 + 1.0) * x * scale).sigmoid();
-        s * ((1.0 - s) * x * ((square * (3.0 * 0.044715) + 1.0) * scale) + 1.0)
-    } else {
-        let below = ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5;
-        let density = (x.square() * -0.5).exp() * (0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
-        below + x * density
-    };
-    smallvec![Some(call.grad * slope)]
-}
-
-/// The slope of `x σ(x)`.
-pub fn silu_slope(x: Expr<'_>) -> Expr<'_> {
-    let s = x.sigmoid();
-    s * (x * (1.0 - s) + 1.0)
-}
-
 /// Of `y = a / b`.
 pub fn quotient<'g>(b: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
     let first = grad / b;

@@ -3,10 +3,13 @@
 //! Whatever has the sizes of the result is first brought to those it had before reduced dims were dropped; then it
 //! broadcasts against the operand. 16-bit floats are computed in f32.
 
-use super::expr::Expr;
+use super::expr::{Builder, Expr};
 use super::formula::{Backward, Gradients};
+use crate::error::Result;
 use crate::ir::attr::Attr;
+use crate::ir::graph::{Graph, NodeId};
 use crate::ir::infer::reduced_dims;
+use crate::ir::ops::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::{SmallVec, smallvec};
 
@@ -85,26 +88,29 @@ pub fn extremum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// Of a variance: `2 (x - mean) / (n - correction)`.
 pub fn var<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let reduced = spread(call);
+    let reduced = Reduced::of(call);
     let grad = reduced.grad;
     smallvec![Some(variance(call, &reduced, grad))]
 }
 
 /// Of a standard deviation `y`: that of the variance over `2 y`; 0 where nothing varies.
 pub fn std<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let reduced = spread(call);
-    let grad = (reduced.grad / (reduced.y * 2.0)).masked_fill(reduced.y.eq(0.0), 0.0);
+    let reduced = Reduced::of(call);
+    let flat = reduced.y.eq(0.0);
+    // Divided by 1 there, so that no NaN comes back through the quotient.
+    let grad = (reduced.grad / (reduced.y * 2.0).masked_fill(flat, 1.0)).masked_fill(flat, 0.0);
     smallvec![Some(variance(call, &reduced, grad))]
-}
-
-fn spread<'g>(call: &Backward<'g, '_>) -> Reduced<'g> {
-    Reduced::of(call)
 }
 
 fn variance<'g>(call: &Backward<'g, '_>, reduced: &Reduced<'g>, grad: Expr<'g>) -> Expr<'g> {
     let correction = call.attrs[1].scalar().unwrap_or(Scalar::Int(1));
     let count = call.builder().extent(reduced.count);
-    let freedom = if correction.as_f64() == 0.0 { count } else { (count - correction).relu() };
+    let freedom = match correction.as_f64() {
+        0.0 => count,
+        // Whole corrections stay whole, so that the count keeps all its digits.
+        value if value.fract() == 0.0 => (count - Scalar::Int(correction.as_i64())).relu(),
+        _ => (count - correction).relu(),
+    };
     grad * ((reduced.x - reduced.mean()) * 2.0 / freedom)
 }
 
@@ -114,17 +120,63 @@ pub fn logsumexp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(grad * (x - y).exp())]
 }
 
-/// Of a softmax `y` along a dim: `(g - sum(g y)) y`.
+/// Of [`Op::Softmax`], from its result.
 pub fn softmax<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let (y, grad) = (call.result.wide(), call.grad.wide());
-    let product = grad * y;
-    smallvec![Some(product - along(product, &call.attrs[0]) * y)]
+    smallvec![Some(by_data(Op::SoftmaxBackwardData, call))]
 }
 
-/// Of a log-softmax `y` along a dim: `g - exp(y) sum(g)`.
+/// Of [`Op::LogSoftmax`], from its result.
 pub fn log_softmax<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let (y, grad) = (call.result.wide(), call.grad.wide());
-    smallvec![Some(grad - y.exp() * along(grad, &call.attrs[0]))]
+    smallvec![Some(by_data(Op::LogSoftmaxBackwardData, call))]
+}
+
+fn by_data<'g>(op: Op, call: &Backward<'g, '_>) -> Expr<'g> {
+    let attrs = smallvec![call.attrs[0].clone(), Attr::DType(call.args[0].dtype())];
+    call.grad.call(op, &[call.result], attrs)
+}
+
+/// The decomposition of [`Op::SoftmaxBackwardData`], `(g - sum(g y)) y`.
+pub fn softmax_data(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    Builder::extend(graph, args, |args| {
+        let (grad, y) = (args[0].wide(), args[1].wide());
+        let product = grad * y;
+        stored(product - along(product, &attrs[0]) * y, args[0], attrs)
+    })
+}
+
+/// The decomposition of [`Op::LogSoftmaxBackwardData`], `g - exp(y) sum(g)`.
+pub fn log_softmax_data(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    Builder::extend(graph, args, |args| {
+        let (grad, y) = (args[0].wide(), args[1].wide());
+        stored(grad - y.exp() * along(grad, &attrs[0]), args[0], attrs)
+    })
+}
+
+fn stored<'g>(value: Expr<'g>, grad: Expr<'g>, attrs: &[Attr]) -> Expr<'g> {
+    value.to(attrs[1].dtype().unwrap_or(grad.dtype())).contiguous()
+}
+
+/// Of a normalization over the trailing dims: of `y = z w + b` with `z = (x - mean) r`, where `r` is the reciprocal of
+/// the deviation, it is `r (h - mean(h) - z mean(h z))` with `h = g w` for `x`, `g z` for `w`, and `g` for `b`.
+pub fn layer_norm<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let x = call.args[0].wide();
+    let rank = x.rank();
+    let dims: SmallVec<[usize; 6]> = (rank - call.attrs[0].list().len()..rank).collect();
+    let sizes = x.sizes();
+    let count = call.builder().extent(dims.iter().map(|&dim| sizes[dim]).product());
+    let mean = |value: Expr<'g>| value.sum(&dims, true) / count;
+    let centred = x - mean(x);
+    let eps = call.attrs[3].scalar().map_or(1e-5, Scalar::as_f64);
+    let scale = (mean(centred.square()) + eps).rsqrt();
+    let normal = centred * scale;
+    let grad = call.grad.wide();
+    let has_weight = call.attrs[1].is_true();
+    let inner = if has_weight { grad * call.args[1].wide() } else { grad };
+    let first = scale * (inner - mean(inner) - normal * mean(inner * normal));
+    let mut gradients: Gradients<'g> = smallvec![Some(first)];
+    gradients.extend(has_weight.then(|| Some(grad * normal)));
+    gradients.extend(call.attrs[2].is_true().then_some(Some(grad)));
+    gradients
 }
 
 fn along<'g>(x: Expr<'g>, dim: &Attr) -> Expr<'g> {

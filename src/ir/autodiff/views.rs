@@ -1,8 +1,10 @@
 //! Gradients of rows that move elements: each element's gradient goes back where the element came from.
 
-use super::expr::Expr;
+use super::expr::{Builder, Expr, ints};
 use super::formula::{Backward, Gradients};
+use crate::error::Result;
 use crate::ir::attr::Attr;
+use crate::ir::graph::{Graph, NodeId};
 use crate::ir::ops::Op;
 use crate::ir::shape::{Sizes, normalize_dim};
 use smallvec::{SmallVec, smallvec};
@@ -43,30 +45,63 @@ pub fn expand<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad)]
 }
 
-/// Of one index of a dim: zeros around it.
+/// Of one index of a dim: [`Op::SelectBackward`].
 pub fn select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let sizes = call.args[0].sizes();
-    let dim = index(call.attrs[0].as_int().unwrap_or(0), sizes.len());
-    let at = call.attrs[1].as_int().unwrap_or(0);
-    let at = if at < 0 { at + sizes[dim] as i64 } else { at } as usize;
-    smallvec![Some(among_zeros(call.grad.unsqueeze(dim), dim, at, sizes[dim]))]
+    let attrs = [&[ints(&call.args[0].sizes())], call.attrs].concat();
+    smallvec![Some(call.grad.call(Op::SelectBackward, &[], attrs.into()))]
 }
 
-/// Of every `step`-th element: zeros between and around them.
+/// The decomposition of [`Op::SelectBackward`]: zeros around it.
+pub fn select_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let sizes = sizes_of(&attrs[0]);
+    let dim = index(attrs[1].as_int().unwrap_or(0), sizes.len());
+    let at = attrs[2].as_int().unwrap_or(0);
+    let at = if at < 0 { at + sizes[dim] as i64 } else { at } as usize;
+    Builder::extend(graph, args, |args| among_zeros(args[0].unsqueeze(dim), dim, at, sizes[dim]).contiguous())
+}
+
+/// Of [`Op::SelectBackward`]: the index again.
+pub fn select_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad.call(Op::Select, &[], call.attrs[1..].into()))]
+}
+
+/// Of every `step`-th element: [`Op::SliceBackward`].
 pub fn slice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let sizes = call.args[0].sizes();
     let dim = index(call.attrs[0].as_int().unwrap_or(0), sizes.len());
-    let size = sizes[dim];
-    let start = call.attrs[1].as_int().unwrap_or(0);
-    let start = (if start < 0 { start.saturating_add(size as i64) } else { start }).clamp(0, size as i64) as usize;
-    let step = call.attrs[3].as_int().unwrap_or(1).max(1) as usize;
-    let count = call.grad.sizes()[dim];
-    if count == 0 {
-        return smallvec![Some(call.args[0].zeros())];
-    }
-    let spaced = spaced(call.grad, dim, step);
-    let spaced = if step == 1 { spaced } else { part(spaced, dim, 0, (count - 1) * step + 1) };
-    smallvec![Some(among_zeros(spaced, dim, start, size))]
+    let bound = |attr: &Attr, default: usize| Attr::int(attr.as_int().unwrap_or(default as i64));
+    let attrs = smallvec![
+        ints(&sizes),
+        Attr::int(dim as i64),
+        bound(&call.attrs[1], 0),
+        bound(&call.attrs[2], sizes[dim]),
+        bound(&call.attrs[3], 1)
+    ];
+    smallvec![Some(call.grad.call(Op::SliceBackward, &[], attrs))]
+}
+
+/// The decomposition of [`Op::SliceBackward`]: zeros between and around the elements.
+pub fn slice_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let sizes = sizes_of(&attrs[0]);
+    let dim = index(attrs[1].as_int().unwrap_or(0), sizes.len());
+    let size = sizes[dim] as i64;
+    let start = attrs[2].as_int().unwrap_or(0);
+    let start = (if start < 0 { start.saturating_add(size) } else { start }).clamp(0, size) as usize;
+    let step = attrs[4].as_int().unwrap_or(1).max(1) as usize;
+    Builder::extend(graph, args, |args| {
+        let count = args[0].sizes()[dim];
+        if count == 0 {
+            return zeros(args[0], &sizes);
+        }
+        let spaced = spaced(args[0], dim, step);
+        let spaced = if step == 1 { spaced } else { part(spaced, dim, 0, (count - 1) * step + 1) };
+        among_zeros(spaced, dim, start, sizes[dim]).contiguous()
+    })
+}
+
+/// Of [`Op::SliceBackward`]: the slice again.
+pub fn slice_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad.call(Op::Slice, &[], call.attrs[1..].into()))]
 }
 
 /// Of a diagonal: in a column of its own, repeated along rows, and 0 but where row and column meet.
@@ -185,6 +220,11 @@ pub fn tril<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 /// Of a triangle: the same triangle.
 pub fn triu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::Triu, &[], call.attrs.into()))]
+}
+
+/// Sizes that inference has accepted.
+fn sizes_of(attr: &Attr) -> Sizes {
+    attr.list().iter().map(|&size| size as usize).collect()
 }
 
 /// A dim that inference has accepted.
