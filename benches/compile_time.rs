@@ -66,7 +66,7 @@ fn chain(x: &[Tensor], n_ops: usize, with_funcs: bool, sample: usize) -> Result<
 
 fn traced(inputs: &[Tensor], function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
     let (_, captured) = trace(Mode::Abstract, inputs, function, Vec::clone)?;
-    captured.map(|(graph, _)| graph).map_err(|reason| Error::argument("trace", reason.to_string()))
+    captured.map(|trace| trace.graph).map_err(|reason| Error::argument("trace", reason.to_string()))
 }
 
 fn kernels(n_ops: usize, with_funcs: bool, n_samples: usize) -> Result<()> {

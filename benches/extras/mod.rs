@@ -140,7 +140,7 @@ fn overhead(effort: Effort, n: usize) -> Result<String> {
     let [a, b, c] = &inputs[..] else { unreachable!("three inputs") };
     function.call((a, b, c))?;
     let (_, captured) = trace(Mode::Abstract, &inputs, eager, Vec::clone)?;
-    let (graph, _) = captured.map_err(|reason| Error::argument("trace", reason.to_string()))?;
+    let graph = captured.map_err(|reason| Error::argument("trace", reason.to_string()))?.graph;
     let built = pipeline::build(graph, &Options::default(), None)?;
     let arrays: Vec<&Array> = inputs.iter().map(Tensor::array).collect();
     let launch = built.executable.launches().next().expect("the function has one kernel");

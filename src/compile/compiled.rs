@@ -11,7 +11,8 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::Tensor;
-use crate::dispatch::keys::tracer::{self, Captured, Lifted, Mode};
+use crate::dispatch::autograd::is_grad_enabled;
+use crate::dispatch::keys::tracer::{self, Captured, Lifted, Mode, Trace};
 use crate::dispatch::modes;
 use crate::dispatch::{Function, Inputs, Outputs};
 use crate::eager::Array;
@@ -59,9 +60,18 @@ struct Cell {
     building: Mutex<()>,
 }
 
+/// A graph that runs in the place of the function.
+struct Program {
+    built: Built,
+    /// What it takes besides the inputs.
+    lifted: Vec<Lifted>,
+    /// The inputs, lifted ones included, that its last results are copied to.
+    written: Vec<usize>,
+}
+
 enum Entry {
-    /// A graph, and what it takes besides the inputs.
-    Graph(Box<Built>, Vec<Lifted>),
+    /// A graph.
+    Graph(Box<Program>),
     /// The function runs eagerly, because.
     Eager(Reason),
 }
@@ -99,6 +109,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if tracer::is_tracing()
             || modes::is_active()
             || debug::forces_eager()
+            || (is_grad_enabled() && inputs.iter().any(Tensor::requires_grad))
             || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu || !input.has_data())
         {
             return guarded(|| self.function.apply(&inputs));
@@ -168,16 +179,18 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     fn entry(&self, captured: Captured) -> Entry {
         let tier = self.options.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name));
-        let built = captured.and_then(|(graph, lifted)| {
+        let program = captured.and_then(|Trace { graph, lifted, written, .. }| {
             let built = guarded(|| pipeline::build(graph, &self.options.fusion, tier));
-            built.map(|built| (built, lifted)).map_err(|error| Reason::TraceFailed(error.to_string()))
+            built
+                .map(|built| Program { built, lifted, written })
+                .map_err(|error| Reason::TraceFailed(error.to_string()))
         });
-        match built {
-            Ok((built, lifted)) => {
+        match program {
+            Ok(program) => {
                 if debug::explains() {
-                    debug::print(&Explain::of(&built).to_string());
+                    debug::print(&Explain::of(&program.built).to_string());
                 }
-                Entry::Graph(Box::new(built), lifted)
+                Entry::Graph(Box::new(program))
             }
             Err(reason) => {
                 if debug::explains() {
@@ -191,12 +204,17 @@ impl<A, F: Function<A>> Compiled<F, A> {
     fn run(&self, entry: &Entry, inputs: &[Tensor]) -> Result<F::Output> {
         match entry {
             Entry::Eager(_) => guarded(|| self.function.apply(inputs)),
-            Entry::Graph(built, lifted) => {
-                let lifted = lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
-                let lifted = lifted.iter().map(Cow::as_ref);
-                let arrays: SmallVec<[&Array; 8]> = inputs.iter().chain(lifted).map(Tensor::array).collect();
-                let results = guarded(|| built.executable.run(&arrays))?;
-                let tensors = results.into_iter().map(Tensor::from_array).collect();
+            Entry::Graph(program) => {
+                let lifted =
+                    program.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
+                let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
+                let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
+                let results = guarded(|| program.built.executable.run(&arrays))?;
+                let mut tensors: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
+                let values = tensors.split_off(tensors.len() - program.written.len());
+                for (&input, value) in program.written.iter().zip(&values) {
+                    all[input].copy_(value)?;
+                }
                 F::Output::from_tensors(tensors)
                     .ok_or_else(|| Error::Internal { message: "a trace has other outputs than its function".into() })
             }
@@ -208,7 +226,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = cells.by_guard.values().max_by_key(|(_, used)| *used);
         match latest.and_then(|(cell, _)| cell.entry.get()) {
-            Some(Entry::Graph(built, _)) => Explain::of(built),
+            Some(Entry::Graph(program)) => Explain::of(&program.built),
             Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
             None => Explain::eager(Reason::NotCaptured("the function has not been called yet".into())),
         }

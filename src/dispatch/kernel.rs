@@ -31,7 +31,7 @@ pub struct Kernel {
 }
 
 /// A kernel of a row of the op table: tensors and other arguments apart, as [`super::register::call`] takes them.
-pub(super) type RowFn = fn(Op, &[&Tensor], &Attrs) -> Result<Tensor>;
+pub(super) type RowFn = fn(Op, KeySet, &[&Tensor], &Attrs) -> Result<Tensor>;
 
 enum Body {
     /// Never set: an error to call.
@@ -66,10 +66,10 @@ impl Kernel {
 
     /// A kernel of a row of the op table. A call from a method reaches it without values on a stack.
     pub(super) fn of_row(op: Op, function: RowFn) -> Kernel {
-        let boxed = move |_: &Operator, _: KeySet, stack: &mut Stack| {
+        let boxed = move |_: &Operator, keys: KeySet, stack: &mut Stack| {
             let (tensors, attrs) = unpack(op, stack)?;
             let tensors: SmallVec<[&Tensor; 4]> = tensors.iter().collect();
-            let result = function(op, &tensors, &attrs)?;
+            let result = function(op, keys, &tensors, &attrs)?;
             stack.clear();
             stack.push(Value::Tensor(result));
             Ok(())

@@ -5,6 +5,7 @@
 //! here knows how a kernel computes.
 
 mod alias;
+pub mod autograd;
 mod call;
 mod composite;
 mod composites;
@@ -23,6 +24,7 @@ mod library;
 mod local;
 mod methods;
 pub mod modes;
+mod mutation;
 pub mod nn;
 mod operator;
 mod operators;
@@ -35,6 +37,7 @@ mod signature;
 mod table;
 mod tensor;
 mod value;
+mod view_chain;
 mod views;
 pub mod vmap;
 

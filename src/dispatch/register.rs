@@ -10,6 +10,7 @@ use super::key::DispatchKey;
 use super::keys;
 use super::keyset::KeySet;
 use super::library::Library;
+use super::mutation;
 use super::operator::Operator;
 use super::schema::{OperatorName, Schema, Type};
 use super::tensor::Tensor;
@@ -81,6 +82,8 @@ fn register() -> Result<Operators> {
     let mut cpu = Library::impl_block("aten", DispatchKey::CPU)?;
     let mut meta = Library::impl_block("aten", DispatchKey::Meta)?;
     let mut batched = Library::impl_block("aten", DispatchKey::FuncTorchBatched)?;
+    let mut autograd = Library::impl_block("aten", DispatchKey::Autograd)?;
+    let mut views = Library::impl_block("aten", DispatchKey::ADInplaceOrView)?;
     let mut undefined = Library::fragment("aten")?;
     let mut by_op = Vec::with_capacity(Op::ALL.len());
     for &op in Op::ALL {
@@ -90,6 +93,10 @@ fn register() -> Result<Operators> {
         cpu.impl_(&name, Kernel::of_row(op, keys::cpu::kernel).named("cpu"))?;
         meta.impl_(&name, Kernel::of_row(op, keys::meta::kernel).named("meta"))?;
         batched.impl_(&name, Kernel::of_row(op, keys::batched::kernel).named("batched"))?;
+        autograd.impl_(&name, Kernel::of_row(op, keys::autograd::kernel).named("autograd"))?;
+        if op.is_view() {
+            views.impl_(&name, Kernel::of_row(op, keys::inplace_or_view::view_kernel).named("view"))?;
+        }
         if !schema.arguments.iter().any(|argument| argument.ty.holds_tensors()) {
             // A factory has no tensor to take a backend from.
             let kernel = Kernel::of_row(op, keys::cpu::kernel).named("factory");
@@ -97,8 +104,9 @@ fn register() -> Result<Operators> {
         }
         by_op.push(Dispatcher::global().lookup(&name)?);
     }
-    fallbacks.extend([tracer, modes, mapped, definitions, cpu, meta, batched, undefined]);
+    fallbacks.extend([tracer, modes, mapped, definitions, cpu, meta, batched, autograd, views, undefined]);
     composites::register(&mut fallbacks)?;
+    mutation::register(&mut fallbacks, &by_op)?;
     keys::autocast::register(&mut fallbacks)?;
     let by_name = Op::ALL.iter().zip(&by_op).map(|(&op, operator)| (operator.name().clone(), op)).collect();
     Ok(Operators { by_op, by_name, _libraries: fallbacks })
@@ -110,13 +118,22 @@ fn register() -> Result<Operators> {
 pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let operator = operator(op)?;
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
+    run(op, operator, keys, tensors, attrs)
+}
+
+/// As [`call`], by the kernel that `keys` lead to; tensors and thread-local sets are not asked.
+pub(super) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    run(op, operator(op)?, keys, tensors, attrs)
+}
+
+fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     match operator.kernel(keys).and_then(Kernel::row) {
-        Some(kernel) => kernel(op, tensors, &Attrs::from(attrs)),
-        None => call_boxed(op, operator, tensors, attrs),
+        Some(kernel) => kernel(op, keys, tensors, &Attrs::from(attrs)),
+        None => run_boxed(op, operator, keys, tensors, attrs),
     }
 }
 
-fn call_boxed(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+fn run_boxed(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
     let mut stack = Stack::new();
     let (mut tensors, mut attrs) = (tensors.iter(), attrs.iter());
@@ -127,7 +144,7 @@ fn call_boxed(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) 
             value_of(attrs.next().unwrap_or(&Attr::None), &argument.ty)
         });
     }
-    operator.call_boxed(&mut stack)?;
+    operator.redispatch_boxed(keys, &mut stack)?;
     match stack.pop() {
         Some(Value::Tensor(tensor)) => Ok(tensor),
         Some(_) | None => Err(Error::argument(op.name(), "the kernel left no tensor")),
@@ -159,11 +176,7 @@ fn value_of(attr: &Attr, ty: &Type) -> Value {
         (Type::Int | Type::SymInt, Attr::Scalar(scalar)) => Value::Int(scalar.as_i64()),
         (Type::Float, Attr::Scalar(scalar)) => Value::Float(scalar.as_f64()),
         (Type::Bool, Attr::Scalar(scalar)) => Value::Bool(scalar.as_bool()),
-        (Type::MemoryFormat, Attr::Str(word)) => Value::MemoryFormat(match &**word {
-            "channels_last" => MemoryFormat::ChannelsLast,
-            "channels_last_3d" => MemoryFormat::ChannelsLast3d,
-            _ => MemoryFormat::Contiguous,
-        }),
+        (Type::MemoryFormat, Attr::Str(_)) => Value::MemoryFormat(MemoryFormat::Contiguous),
         (_, Attr::Scalar(scalar)) => Value::Scalar(*scalar),
         (_, Attr::Ints(values)) => Value::IntList(values.iter().copied().collect()),
         (_, Attr::DType(dtype)) => Value::DType(*dtype),
@@ -203,7 +216,8 @@ fn attr_of(op: Op, value: &Value) -> Result<Attr> {
         Value::BoolList(values) => Attr::Ints(values.iter().map(|&value| value as i64).collect()),
         Value::DType(dtype) => Attr::DType(*dtype),
         Value::Str(word) => Attr::Str(word.as_ref().into()),
-        Value::MemoryFormat(format) => format.attr(),
+        Value::MemoryFormat(MemoryFormat::Contiguous) => Attr::Str("contiguous".into()),
+        Value::MemoryFormat(MemoryFormat::Preserve) => Attr::None,
         Value::Tensor(_)
         | Value::TensorList(_)
         | Value::OptionalTensorList(_)
@@ -211,6 +225,7 @@ fn attr_of(op: Op, value: &Value) -> Result<Attr> {
         | Value::ScalarList(_)
         | Value::Device(_)
         | Value::Layout(_)
+        | Value::MemoryFormat(_)
         | Value::Object(_) => {
             return Err(Error::argument(
                 op.name(),

@@ -1,19 +1,24 @@
 //! The tensor: a cheap handle to shared bytes.
 //!
 //! A handle knows dtype, sizes, strides, offset, device and dispatch keys; cloning it shares everything. Views share
-//! the storage. Nothing writes to a storage that is shared, so handles may be used from any thread.
+//! the storage, whose lock makes readers and writers take turns, so handles may be used from any thread. What autograd
+//! knows of a tensor hangs on the handle too, and is made when it is first needed.
 
+use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
+use super::autograd::{Meta, is_inference_mode};
 use super::key::DispatchKey;
 use super::keyset::KeySet;
+use super::view_chain::ViewStep;
 use crate::device::{Device, DeviceKind, Storage};
-use crate::eager::Array;
+use crate::eager::{Argument, Array};
 use crate::error::{Error, Result};
 use crate::ir::shape::{Layout, checked_numel};
 use crate::ir::{DType, Scalar, TensorType};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// An n-dimensional array of one dtype.
 #[derive(Clone)]
@@ -30,14 +35,51 @@ struct Inner {
     device: Device,
     /// What a wrapper stands for; see [`Tensor::wrapper`].
     payload: Option<Arc<dyn Any + Send + Sync>>,
+    /// The tensor it is a view of, if that matters to autograd.
+    view: Option<Box<ViewOf>>,
+    /// Counts writes, unless the storage does.
+    version: Option<Arc<AtomicU64>>,
+    /// What autograd knows of it.
+    autograd: OnceLock<Box<Meta>>,
+}
+
+/// What a view knows of where it comes from.
+#[derive(Clone)]
+pub(super) struct ViewOf {
+    /// The tensor that is a view of nothing.
+    pub(super) base: Tensor,
+    /// How to get from there to here.
+    pub(super) chain: SmallVec<[ViewStep; 1]>,
+    /// The version of the elements when the view was made.
+    pub(super) made_at: u64,
+    /// Whether gradients flow from the view to the base.
+    pub(super) is_differentiable: bool,
+    /// Whether it was made while gradients were recorded; writing through one that was not is refused later on.
+    pub(super) made_with_grad: bool,
+}
+
+/// A handle that does not keep its tensor alive.
+#[derive(Clone)]
+pub(super) struct WeakTensor(Weak<Inner>);
+
+impl WeakTensor {
+    pub(super) fn upgrade(&self) -> Option<Tensor> {
+        self.0.upgrade().map(Tensor)
+    }
+}
+
+impl Inner {
+    fn new(array: Array, keys: KeySet, device: Device) -> Inner {
+        let (id, autograd) = (next_id(), OnceLock::new());
+        Inner { array, keys, number: None, id, device, payload: None, view: None, version: None, autograd }
+    }
 }
 
 impl Tensor {
     /// A tensor over an array.
     pub fn from_array(array: Array) -> Tensor {
         let device = array.device();
-        let keys = device_keys(device);
-        Tensor(Arc::new(Inner { array, keys, number: None, id: next_id(), device, payload: None }))
+        Tensor(Arc::new(Inner::new(array, device_keys(device), device)))
     }
 
     /// A 0-dim tensor that stands for a plain number: in promotion it is the weakest operand, and a trace records
@@ -49,8 +91,7 @@ impl Tensor {
         let storage = Arc::new(Storage::copy_of(Device::CPU, bytes)?);
         let array = Array { storage, dtype: value.dtype(), layout: Layout::default() };
         let device = Device::CPU;
-        let (keys, number) = (device_keys(device), Some(value));
-        Ok(Tensor(Arc::new(Inner { array, keys, number, id: next_id(), device, payload: None })))
+        Ok(Tensor(Arc::new(Inner { number: Some(value), ..Inner::new(array, device_keys(device), device) })))
     }
 
     /// A row-major tensor over bytes that are copied.
@@ -73,8 +114,7 @@ impl Tensor {
     /// are traced. Reading it is an error.
     pub(crate) fn abstracted(ty: &TensorType, device: Device, number: Option<Scalar>) -> Result<Tensor> {
         let array = Array::new(Device::META, ty)?;
-        let keys = device_keys(device);
-        Ok(Tensor(Arc::new(Inner { array, keys, number, id: next_id(), device, payload: None })))
+        Ok(Tensor(Arc::new(Inner { number, ..Inner::new(array, device_keys(device), device) })))
     }
 
     /// A tensor of type `ty` without bytes whose calls go to the kernels of `keys`, which find in `payload` what it
@@ -89,7 +129,7 @@ impl Tensor {
         payload: Arc<dyn Any + Send + Sync>,
     ) -> Result<Tensor> {
         let array = Array::new(Device::META, ty)?;
-        Ok(Tensor(Arc::new(Inner { array, keys, number: None, id: next_id(), device, payload: Some(payload) })))
+        Ok(Tensor(Arc::new(Inner { payload: Some(payload), ..Inner::new(array, keys, device) })))
     }
 
     /// What a wrapper stands for, if it is a wrapper of that kind.
@@ -97,11 +137,84 @@ impl Tensor {
         self.0.payload.as_deref()?.downcast_ref()
     }
 
-    /// Another handle of the same elements; a trace tells the two apart.
+    /// Whether it is no wrapper.
+    pub(super) fn payload_is_none(&self) -> bool {
+        self.0.payload.is_none()
+    }
+
+    /// A tensor over an array with the dispatch keys of this one, as a view has them.
+    pub(super) fn view_with(&self, array: Array) -> Tensor {
+        let Inner { keys, device, version, .. } = &*self.0;
+        Tensor(Arc::new(Inner { version: version.clone(), ..Inner::new(array, *keys, *device) }))
+    }
+
+    /// Another handle of the same elements, without history; a trace tells the two apart, writes count for both.
     pub(crate) fn fresh_handle(&self) -> Tensor {
-        let Inner { array, keys, number, id: _, device, payload } = &*self.0;
-        let (array, payload) = (array.clone(), payload.clone());
-        Tensor(Arc::new(Inner { array, keys: *keys, number: *number, id: next_id(), device: *device, payload }))
+        self.derived(|_| {})
+    }
+
+    /// Another handle that a trace takes for the same tensor, without history.
+    pub(super) fn snapshot(&self) -> Tensor {
+        self.derived(|inner| inner.id = self.0.id)
+    }
+
+    /// The same elements as a tensor that writes are counted apart for, without history.
+    pub(super) fn with_own_version(&self) -> Tensor {
+        self.derived(|inner| inner.version = Some(Arc::default()))
+    }
+
+    /// The same tensor marked as a view.
+    pub(super) fn marked_as_view(mut self, view: ViewOf) -> Tensor {
+        let view = Some(Box::new(view));
+        match Arc::get_mut(&mut self.0) {
+            Some(inner) => {
+                inner.view = view;
+                self
+            }
+            None => self.derived(|inner| inner.view = view),
+        }
+    }
+
+    /// The tensor as an operand of a kernel.
+    pub(super) fn as_argument(&self) -> Argument<'_> {
+        Argument { array: &self.0.array, number: self.0.number.is_some() }
+    }
+
+    fn derived(&self, change: impl FnOnce(&mut Inner)) -> Tensor {
+        let Inner { array, keys, number, device, version, payload, .. } = &*self.0;
+        let fresh = Inner::new(array.clone(), *keys, *device);
+        let mut inner = Inner { number: *number, version: version.clone(), payload: payload.clone(), ..fresh };
+        change(&mut inner);
+        Tensor(Arc::new(inner))
+    }
+
+    pub(super) fn downgrade(&self) -> WeakTensor {
+        WeakTensor(Arc::downgrade(&self.0))
+    }
+
+    /// What autograd knows of it, if anything.
+    #[inline]
+    pub(super) fn autograd(&self) -> Option<&Meta> {
+        self.0.autograd.get().map(|meta| &**meta)
+    }
+
+    /// What autograd knows of it, made if there is nothing yet.
+    pub(super) fn autograd_or_new(&self) -> &Meta {
+        self.0.autograd.get_or_init(Box::default)
+    }
+
+    /// Where it comes from, if it is a view that autograd tracks.
+    pub(super) fn view_of(&self) -> Option<&ViewOf> {
+        self.0.view.as_deref()
+    }
+
+    /// How often it or a tensor that shares its elements was written to.
+    pub fn version(&self) -> u64 {
+        self.version_counter().load(Ordering::Acquire)
+    }
+
+    pub(super) fn version_counter(&self) -> &AtomicU64 {
+        self.0.version.as_deref().unwrap_or_else(|| self.0.array.storage().version())
     }
 
     /// Whether it has bytes to read.
@@ -201,7 +314,8 @@ fn next_id() -> u64 {
     id
 }
 
-/// The keys of a dense tensor on a device, with the keys of autograd and mixed precision that ride along.
+/// The keys of a dense tensor on a device, with the keys of autograd and mixed precision that ride along; those of
+/// autograd stay away in inference mode.
 fn device_keys(device: Device) -> KeySet {
     use DispatchKey as K;
     let keys: &[DispatchKey] = match device.kind {
@@ -212,5 +326,6 @@ fn device_keys(device: Device) -> KeySet {
             &[K::PrivateUse1, K::AutogradPrivateUse1, K::ADInplaceOrView, K::AutocastPrivateUse1]
         }
     };
-    KeySet::from_keys(keys)
+    let all = KeySet::from_keys(keys);
+    if is_inference_mode() { all - AUTOGRAD_AND_INPLACE_KEYS } else { all }
 }

@@ -6,10 +6,12 @@
 
 mod array;
 pub mod executable;
+mod graphs;
 mod product;
 
 pub use array::Array;
 pub use executable::Executable;
+pub use graphs::{graph_id, run_graph};
 
 use crate::codegen::tier::Tier;
 use crate::device::DeviceKind;
@@ -31,6 +33,13 @@ pub struct Argument<'a> {
     pub array: &'a Array,
     /// Whether it stands for a plain number.
     pub number: bool,
+}
+
+impl Argument<'_> {
+    /// Its type.
+    pub fn ty(&self) -> TensorType {
+        TensorType { number: self.number, ..self.array.ty() }
+    }
 }
 
 /// Most calls a thread remembers.
@@ -162,10 +171,7 @@ impl Known {
 /// The executable of a one-op graph, on the vm: it runs at once, without machine code.
 fn build(op: Op, arguments: &[Argument<'_>], attrs: &Attrs, target: Option<&Array>) -> Result<Executable> {
     let mut graph = Graph::new();
-    let inputs: SmallVec<[_; 4]> = arguments
-        .iter()
-        .map(|argument| graph.input(TensorType { number: argument.number, ..argument.array.ty() }))
-        .collect();
+    let inputs: SmallVec<[_; 4]> = arguments.iter().map(|argument| graph.input(argument.ty())).collect();
     let mut output = graph.add(op, &inputs, attrs.clone())?;
     if let Some(target) = target {
         let is_kernel = matches!(op.row().meaning, Meaning::Body(..));

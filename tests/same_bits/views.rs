@@ -95,7 +95,7 @@ impl Builder {
         let (mut sizes, mut strides, mut left) = (Vec::new(), Vec::new(), reach.max(1) - 1);
         for _ in 0..self.random.below(4) {
             let stride = self.random.below(left.min(9) + 1);
-            let most = if stride == 0 { 3 } else { left / stride };
+            let most = left.checked_div(stride).unwrap_or(3);
             let size = if reach == 0 { 0 } else { 1 + self.random.below(most.min(5) + 1).min(most) };
             left -= stride * size.max(1) - stride;
             sizes.push(size as i64);

@@ -175,7 +175,7 @@ pub(in crate::dispatch) fn move_dim(tensor: &Tensor, from: usize, to: usize) -> 
 }
 
 /// The kernel of every row of the op table at this key.
-pub(in crate::dispatch) fn kernel(op: Op, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
     let operands = Operands::of(op.name(), tensors)?;
     // Asked of one slice, so that errors speak of what the caller sees.
     let result = op.infer(&operands.types(), attrs)?;

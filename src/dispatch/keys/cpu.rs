@@ -1,14 +1,16 @@
 //! The CPU key: every op of the table runs its eager kernel.
 
-use crate::device::DeviceKind;
+use super::{meta, tracer};
+use crate::device::{Device, DeviceKind};
 use crate::dispatch::Tensor;
+use crate::dispatch::keyset::KeySet;
 use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
 use crate::ir::{Attrs, Op};
 use smallvec::SmallVec;
 
-/// The CPU kernel of every op of the table.
-pub fn kernel(op: Op, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+/// The CPU kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
+pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
     if let Some(tensor) = tensors.iter().find(|tensor| tensor.device().kind != DeviceKind::Cpu) {
         return Err(Error::Device {
             op: op.name().into(),
@@ -16,7 +18,10 @@ pub fn kernel(op: Op, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
             hint: "move the operands to one device".into(),
         });
     }
-    let arguments: SmallVec<[Argument<'_>; 4]> =
-        tensors.iter().map(|tensor| Argument { array: tensor.array(), number: tensor.as_number().is_some() }).collect();
-    eager::run(op, &arguments, attrs).map(Tensor::from_array)
+    if tensors.iter().any(|tensor| !tensor.has_data()) && tracer::is_recording() {
+        return meta::shape_of(op, tensors, attrs, Device::CPU);
+    }
+    let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
+    let result = eager::run(op, &arguments, attrs)?;
+    Ok(if op.is_view() { tensors[0].view_with(result) } else { Tensor::from_array(result) })
 }

@@ -2,8 +2,12 @@
 //!
 //! While a thread traces, the key is included for all its calls. A call of an op of the table becomes a node; a
 //! composite operator is passed through, so that its parts are recorded. Tensors that the function was not given
-//! become inputs of the graph (*lifted*). A *real* trace also runs each call below this key and hands its value on; an
-//! *abstract* one answers with shapes alone, so nothing runs twice.
+//! become inputs of the graph (*lifted*). A *real* trace also runs each call below this key and hands its value on; in
+//! an *abstract* one the values have shapes alone, so nothing runs twice.
+//!
+//! A graph has no writes. `copy_` gives the tensor that was written to a new node (*functionalization*), turned around
+//! through the view it was written through; other views of that tensor are recorded anew when they are next used. An
+//! input that was written to becomes an output, to be copied back once at the end.
 
 use crate::device::{Device, Generator, GeneratorState, n_settings};
 use crate::dispatch::Tensor;
@@ -11,11 +15,14 @@ use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keys::batched;
 use crate::dispatch::keyset::KeySet;
 use crate::dispatch::local::{exclude, include, local_key_sets};
+use crate::dispatch::mutation::copy_operator;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
+use crate::dispatch::view_chain;
 use crate::error::{Error, Reason, Result};
-use crate::ir::{Attrs, DType, Graph, NodeId, Op, TensorType};
+use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
+use smallvec::smallvec;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,10 +41,15 @@ struct Recording {
     mode: Mode,
     graph: Graph,
     /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
-    nodes: HashMap<u64, NodeId>,
+    nodes: HashMap<u64, Known>,
+    /// The tensors behind the inputs of the graph, in order.
+    inputs: Vec<Tensor>,
+    /// Where the inputs that were not given to the function come from; they are the last.
     lifted: Vec<Lifted>,
     /// How often this thread had set generators when the recording began.
     n_settings: u64,
+    /// Inputs that were written to, by position, in the order of their first write.
+    written: Vec<usize>,
     broken: Option<Reason>,
 }
 
@@ -67,9 +79,26 @@ impl Lifted {
     }
 }
 
-/// The calls a function made, or why they are not all there. Inputs are those it was given, then those it was not,
-/// which are listed.
-pub type Captured = Result<(Graph, Vec<Lifted>), Reason>;
+/// What a tensor was when it was last seen.
+#[derive(Clone, Copy)]
+struct Known {
+    node: NodeId,
+    version: u64,
+}
+
+/// A trace: the calls a function made.
+pub struct Trace {
+    /// The calls. Inputs are those the function was given, then the lifted ones; outputs are the function's, then the
+    /// values of inputs that it wrote to.
+    pub graph: Graph,
+    /// What the function used without being given it.
+    pub lifted: Vec<Lifted>,
+    /// The inputs to which the last outputs are to be copied.
+    pub written: Vec<usize>,
+}
+
+/// The calls a function made, or why they are not all there.
+pub type Captured = Result<Trace, Reason>;
 
 thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
@@ -78,6 +107,11 @@ thread_local! {
 /// Whether this thread is tracing.
 pub fn is_tracing() -> bool {
     local_key_sets().included.has(DispatchKey::Tracer) && !local_key_sets().excluded.has(DispatchKey::Tracer)
+}
+
+/// Whether a recording is in progress on this thread, also while its key is excluded.
+pub(in crate::dispatch) fn is_recording() -> bool {
+    RECORDING.with_borrow(Option::is_some)
 }
 
 /// Ends the recording when it goes out of scope, also by a panic.
@@ -103,8 +137,10 @@ pub fn trace<R>(
         mode,
         graph: Graph::new(),
         nodes: HashMap::new(),
+        inputs: Vec::new(),
         lifted: Vec::new(),
         n_settings: n_settings(),
+        written: Vec::new(),
         broken: None,
     };
     // Fresh handles, so that a tensor given twice is two inputs.
@@ -114,8 +150,7 @@ pub fn trace<R>(
     });
     let handles = handles.collect::<Result<Vec<Tensor>>>()?;
     for handle in &handles {
-        let node = recording.graph.input(handle.ty());
-        recording.name(handle, node);
+        recording.add_input(handle);
     }
     RECORDING.set(Some(recording));
     let session = Session;
@@ -133,47 +168,125 @@ fn finish(outputs: &[Tensor]) -> Captured {
     RECORDING.with_borrow_mut(|recording| {
         let mut recording =
             recording.take().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
+        let mut nodes = outputs.iter().map(|tensor| recording.node(tensor)).collect::<Result<Vec<_>>>();
+        if let Ok(nodes) = &mut nodes {
+            let written = recording.written.iter().map(|&input| recording.nodes[&recording.inputs[input].id()].node);
+            nodes.extend(written);
+        }
         if let Some(reason) = recording.broken {
             return Err(reason);
         }
         if recording.n_settings != n_settings() {
             return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
         }
-        let outputs = outputs.iter().map(|tensor| recording.node(tensor)).collect();
-        recording.graph.set_outputs(outputs);
-        Ok((recording.graph, recording.lifted))
+        recording.graph.set_outputs(nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?);
+        Ok(Trace { graph: recording.graph, lifted: recording.lifted, written: recording.written })
     })
 }
 
 impl Recording {
     fn name(&mut self, tensor: &Tensor, node: NodeId) {
-        self.nodes.insert(tensor.id(), node);
+        self.nodes.insert(tensor.id(), Known { node, version: tensor.version() });
     }
 
-    /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for.
-    fn node(&mut self, tensor: &Tensor) -> NodeId {
-        if let Some(&node) = self.nodes.get(&tensor.id()) {
-            return node;
+    fn add_input(&mut self, tensor: &Tensor) -> NodeId {
+        let node = self.graph.input(tensor.ty());
+        // A write to either would have to be seen by the other, whose node does not know.
+        let is_alias = |index: &usize| self.inputs[*index].is_alias_of(tensor) && tensor.numel() > 0;
+        if self.written.iter().any(is_alias) {
+            self.give_up(Reason::NotCaptured("an input that was written to has another input as alias".into()));
         }
-        let node = match tensor.as_number() {
-            Some(number) => self.graph.number(number),
-            None => {
-                if !tensor.has_data() {
-                    self.broken
-                        .get_or_insert(Reason::NotCaptured("a tensor without data from outside the function".into()));
-                }
-                self.lifted.push(Lifted::Tensor(tensor.clone()));
-                self.graph.input(tensor.ty())
-            }
-        };
+        self.inputs.push(tensor.clone());
         self.name(tensor, node);
         node
     }
 
+    fn give_up(&mut self, reason: Reason) {
+        self.broken.get_or_insert(reason);
+    }
+
+    /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for. A view whose base
+    /// was written to since is recorded anew.
+    fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
+        let known = self.nodes.get(&tensor.id()).copied();
+        if let Some(known) = known.filter(|known| known.version == tensor.version()) {
+            return Ok(known.node);
+        }
+        if let Some(number) = tensor.as_number() {
+            let node = self.graph.number(number);
+            self.name(tensor, node);
+            return Ok(node);
+        }
+        match (tensor.view_of(), known) {
+            (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
+                let base = self.node(&view.base)?;
+                let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
+                self.name(tensor, node);
+                Ok(node)
+            }
+            (_, Some(known)) => {
+                self.give_up(Reason::NotCaptured("a tensor was written to by something that is not traced".into()));
+                Ok(known.node)
+            }
+            (_, None) => {
+                if !tensor.has_data() {
+                    self.give_up(Reason::NotCaptured("a tensor without data from outside the function".into()));
+                }
+                self.lifted.push(Lifted::Tensor(tensor.clone()));
+                Ok(self.add_input(tensor))
+            }
+        }
+    }
+
     fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
-        let args: Vec<NodeId> = tensors.iter().map(|tensor| self.node(tensor)).collect();
+        let args = tensors.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
         self.graph.add(op, &args, attrs)
     }
+
+    /// The value that `target` has after `source` is copied into it, and the base it is a view of with its new value.
+    fn write(&mut self, target: &Tensor, source: &Tensor) -> Result<Vec<(Tensor, NodeId)>> {
+        let mut value = self.node(source)?;
+        self.node(target)?;
+        let ty = target.ty();
+        if self.graph[value].ty.sizes != ty.sizes {
+            let sizes = ty.sizes.iter().map(|&size| size as i64).collect();
+            value = self.graph.add(Op::Expand, &[value], smallvec![Attr::Ints(sizes), Attr::bool(false)])?;
+        }
+        let is_number = self.graph[value].ty.number;
+        if self.graph[value].ty.dtype != ty.dtype || is_number {
+            value = self.graph.add(Op::ToCopy, &[value], smallvec![Attr::DType(ty.dtype)])?;
+        }
+        let mut written = vec![(target.clone(), value)];
+        let (mut view, mut value) = (target.clone(), value);
+        while let Some(of) = view.view_of() {
+            if self.is_input(&view) {
+                break;
+            }
+            let base = self.node(&of.base)?;
+            value = view_chain::write_back(&mut self.graph, &base, &of.chain, &value)?;
+            let base = of.base.clone();
+            written.push((base.clone(), value));
+            view = base;
+        }
+        if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
+            let aliased = |(other, input): (usize, &Tensor)| other != position && input.is_alias_of(&view);
+            if view.numel() > 0 && self.inputs.iter().enumerate().any(aliased) {
+                self.give_up(Reason::NotCaptured("an input that is written to has another input as alias".into()));
+            }
+            if !self.written.contains(&position) {
+                self.written.push(position);
+            }
+        }
+        Ok(written)
+    }
+
+    fn is_input(&self, tensor: &Tensor) -> bool {
+        self.inputs.iter().any(|input| input.id() == tensor.id())
+    }
+}
+
+fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
+    RECORDING.with_borrow_mut(|recording| recording.as_mut().map(work))
 }
 
 /// Draws from a generator: the key of random ops, an i64 tensor of seed and first counter.
@@ -191,8 +304,7 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     if mode.is_some() {
         with_recording(|recording| {
             recording.lifted.push(Lifted::Draw { generator: generator.clone(), n_counters });
-            let node = recording.graph.input(key.ty());
-            recording.name(&key, node);
+            recording.add_input(&key);
         });
     }
     Ok(key)
@@ -202,41 +314,50 @@ fn key(start: GeneratorState) -> Result<Tensor> {
     Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }
 
-fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
-    RECORDING.with_borrow_mut(|recording| recording.as_mut().map(work))
-}
-
 /// The Tracer kernel of every operator.
 pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::Tracer);
+    if copy_operator().is_ok_and(|copy| copy.name() == operator.name()) {
+        return write(operator, below, stack);
+    }
     let Some(op) = op_of(operator) else {
         return pass(operator, below, stack);
     };
     let (tensors, attrs) = unpack(op, stack)?;
-    let node =
-        match with_recording(|recording| Ok::<_, Error>((recording.record(op, &tensors, attrs)?, recording.mode))) {
-            Some(recorded) => recorded?,
-            None => return operator.redispatch_boxed(below, stack),
-        };
-    let result = match node {
-        (_, Mode::Real) => {
-            let _below = exclude(DispatchKey::Tracer);
-            operator.redispatch_boxed(below, stack)?;
-            stack.first().and_then(|value| value.tensors().next().cloned())
-        }
-        (node, Mode::Abstract) => {
-            let ty = with_recording(|recording| recording.graph[node].ty.clone());
-            let device = tensors
-                .iter()
-                .find(|tensor| tensor.as_number().is_none())
-                .map_or(crate::device::Device::CPU, Tensor::device);
-            ty.map(|ty: TensorType| Tensor::abstracted(&ty, device, None)).transpose()?
-        }
+    let recorded = with_recording(|recording| Ok::<_, Error>((recording.record(op, &tensors, attrs)?, recording.mode)));
+    let Some((node, mode)) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
+    let made_of_nothing = tensors.iter().all(|tensor| tensor.as_number().is_some());
+    let result = if mode == Mode::Abstract && made_of_nothing {
+        let ty = with_recording(|recording| recording.graph[node].ty.clone());
+        ty.map(|ty: TensorType| Tensor::abstracted(&ty, Device::CPU, None)).transpose()?
+    } else {
+        let _below = exclude(DispatchKey::Tracer);
+        operator.redispatch_boxed(below, stack)?;
+        stack.first().and_then(|value| value.tensors().next().cloned())
     };
     let result = result.ok_or_else(|| Error::argument(op.name(), "the kernel left no tensor"))?;
-    with_recording(|recording| recording.name(&result, node.0));
+    with_recording(|recording| recording.name(&result, node));
     stack.clear();
     stack.push(Value::Tensor(result));
+    Ok(())
+}
+
+/// `copy_`: done below, for real or on shapes, and recorded as new values of what it writes to.
+fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
+    let (Some(Value::Tensor(target)), Some(Value::Tensor(source))) = (stack.first().cloned(), stack.get(1).cloned())
+    else {
+        return operator.redispatch_boxed(below, stack);
+    };
+    let written = with_recording(|recording| recording.write(&target, &source)).transpose()?;
+    {
+        let _below = exclude(DispatchKey::Tracer);
+        operator.redispatch_boxed(below, stack)?;
+    }
+    with_recording(|recording| {
+        for (tensor, node) in written.into_iter().flatten() {
+            recording.name(&tensor, node);
+        }
+    });
     Ok(())
 }
 

@@ -6,8 +6,10 @@ mod decompose;
 mod eliminate;
 mod fold;
 mod simplify;
+mod split;
 
 pub use decompose::decompose;
 pub use eliminate::{drop_unused, eliminate_common, eliminate_dead};
 pub use fold::fold_constants;
 pub use simplify::{RULES, Rewrite, simplify};
+pub use split::{Halves, Kept, split};

@@ -1,0 +1,45 @@
+//! The end of the way back: a leaf, which adds up its gradients.
+
+use super::hook;
+use super::node::{Backward, BackwardCall};
+use crate::dispatch::register::call;
+use crate::dispatch::tensor::Tensor;
+use crate::error::Result;
+use crate::ir::{Attr, Op};
+use std::sync::Arc;
+
+/// Adds gradients to a leaf.
+pub(super) struct Accumulate {
+    leaf: Tensor,
+}
+
+impl Accumulate {
+    pub(super) fn new(leaf: &Tensor) -> Accumulate {
+        Accumulate { leaf: leaf.clone() }
+    }
+}
+
+impl Backward for Accumulate {
+    fn name(&self) -> String {
+        "AccumulateGrad".into()
+    }
+
+    fn apply(&self, gradients: Vec<Option<Tensor>>, _: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        let (Some(Some(gradient)), Some(meta)) = (gradients.into_iter().next(), self.leaf.autograd()) else {
+            return Ok(Vec::new());
+        };
+        let hooks = meta.state().hooks.clone();
+        let gradient = hook::run(hooks, gradient)?;
+        let before = meta.state().grad.clone();
+        let sum = match before {
+            Some(before) => before.add(&gradient)?,
+            // What others know too must not be written through later on.
+            None if Arc::strong_count(gradient.array().storage()) > 1 && gradient.has_data() => {
+                call(Op::Clone, &[&gradient], &[Attr::Str("contiguous".into())])?
+            }
+            None => gradient,
+        };
+        meta.state().grad = Some(sum);
+        Ok(Vec::new())
+    }
+}

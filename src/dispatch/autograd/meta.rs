@@ -1,0 +1,90 @@
+//! What autograd knows of a tensor: whether it requires gradients, where it comes from, and its gradient.
+//!
+//! A *leaf* requires gradients because the user said so; its gradients are added up in it by an accumulating node.
+//! Any other tensor requires them because a recorded call made it. A view of a tensor that was written to comes from
+//! whatever that tensor comes from now, so its edge is looked up anew when the version has moved.
+
+use super::accumulate::Accumulate;
+use super::hook::Hook;
+use super::node::{Edge, Node, ResultType};
+use super::views;
+use crate::dispatch::tensor::Tensor;
+use crate::error::Result;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// What autograd knows of one tensor.
+#[derive(Default)]
+pub(in crate::dispatch) struct Meta {
+    requires_grad: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// The part under a lock.
+#[derive(Default)]
+pub(in crate::dispatch) struct State {
+    /// The gradient added up so far.
+    pub(super) grad: Option<Tensor>,
+    /// The recorded call that made the tensor.
+    pub(super) edge: Option<Edge>,
+    /// The version of the tensor that `edge` is right for.
+    pub(super) version: u64,
+    /// The node that adds up gradients in a leaf, while anything refers to it.
+    accumulator: Option<Weak<Node>>,
+    /// Hooks of a leaf.
+    pub(super) hooks: Vec<Hook>,
+    /// Whether a tensor that is no leaf keeps its gradient.
+    pub(super) retains: bool,
+}
+
+impl Meta {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub(super) fn requires_grad(&self) -> bool {
+        self.requires_grad.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_requires_grad(&self, requires: bool) {
+        self.requires_grad.store(requires, Ordering::Release);
+    }
+
+    /// The version that the edge is right for.
+    pub(super) fn known_version(&self) -> u64 {
+        self.state().version
+    }
+
+    /// The recorded call that made the tensor.
+    pub(super) fn edge(&self) -> Option<Edge> {
+        self.state().edge.clone()
+    }
+
+    /// Says which recorded call made the tensor, whose version is now `version`.
+    pub(in crate::dispatch) fn set_edge(&self, edge: Edge, version: u64) {
+        let mut state = self.state();
+        (state.edge, state.version) = (Some(edge), version);
+        drop(state);
+        self.set_requires_grad(true);
+    }
+}
+
+/// Where the gradient of a tensor flows to; `None` if it requires none.
+pub(in crate::dispatch) fn gradient_edge(tensor: &Tensor) -> Result<Option<Edge>> {
+    views::refresh(tensor)?;
+    let Some(meta) = tensor.autograd().filter(|meta| meta.requires_grad()) else { return Ok(None) };
+    let mut state = meta.state();
+    if let Some(edge) = &state.edge {
+        return Ok(Some(edge.clone()));
+    }
+    let node = match state.accumulator.as_ref().and_then(Weak::upgrade) {
+        Some(node) => node,
+        None => {
+            let node = Node::last(Box::new(Accumulate::new(tensor)), ResultType::of(tensor));
+            state.accumulator = Some(Arc::downgrade(&node));
+            node
+        }
+    };
+    Ok(Some(Edge { node, output: 0 }))
+}

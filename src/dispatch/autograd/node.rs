@@ -1,0 +1,132 @@
+//! The tape: one node per recorded call, with an edge to the node that made each operand.
+//!
+//! A node is kept alive by the tensors that came out of its call and by the nodes behind it. Edges point backwards
+//! only, so there are no circles, and a long tape is let go of without deep recursion.
+
+use super::hook::Hook;
+use crate::device::Device;
+use crate::dispatch::tensor::Tensor;
+use crate::error::Result;
+use crate::ir::TensorType;
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a recorded call does on the way back.
+pub(in crate::dispatch) trait Backward: Send + Sync {
+    /// Its name in error messages: `MulBackward`.
+    fn name(&self) -> String;
+
+    /// Gradients of the operands from those of the results. `needed` says which are wanted; others may be `None`.
+    fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>>;
+
+    /// Lets go of saved values: nobody will ask again.
+    fn release(&self) {}
+}
+
+/// How a node is asked for gradients.
+pub(in crate::dispatch) struct BackwardCall<'a> {
+    /// The node.
+    pub(in crate::dispatch) node: &'a Arc<Node>,
+    /// Which operands want a gradient.
+    pub(in crate::dispatch) needs: &'a [bool],
+}
+
+/// Where a gradient flows to: result number `output` of the call that `node` recorded.
+#[derive(Clone)]
+pub(in crate::dispatch) struct Edge {
+    pub(in crate::dispatch) node: Arc<Node>,
+    pub(in crate::dispatch) output: usize,
+}
+
+/// Type and device of a result, which its gradient has to match.
+#[derive(Debug, Clone)]
+pub(in crate::dispatch) struct ResultType {
+    pub(in crate::dispatch) ty: TensorType,
+    pub(in crate::dispatch) device: Device,
+}
+
+impl ResultType {
+    pub(in crate::dispatch) fn of(tensor: &Tensor) -> ResultType {
+        ResultType { ty: TensorType { number: false, ..tensor.ty() }, device: tensor.device() }
+    }
+}
+
+/// A recorded call.
+pub(in crate::dispatch) struct Node {
+    /// Later calls have greater numbers, so descending order is a legal order on the way back.
+    pub(in crate::dispatch) sequence: u64,
+    pub(in crate::dispatch) function: Box<dyn Backward>,
+    pub(in crate::dispatch) next: SmallVec<[Option<Edge>; 2]>,
+    pub(in crate::dispatch) results: SmallVec<[ResultType; 1]>,
+    hooks: Mutex<Vec<(usize, Hook)>>,
+}
+
+impl Node {
+    /// A node of this call.
+    pub(in crate::dispatch) fn new(
+        function: Box<dyn Backward>,
+        next: SmallVec<[Option<Edge>; 2]>,
+        results: SmallVec<[ResultType; 1]>,
+    ) -> Arc<Node> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let sequence = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Node { sequence, function, next, results, hooks: Mutex::default() })
+    }
+
+    /// A node that comes behind all others, for gradients that end in a leaf.
+    pub(super) fn last(function: Box<dyn Backward>, result: ResultType) -> Arc<Node> {
+        let results = SmallVec::from_iter([result]);
+        Arc::new(Node { sequence: 0, function, next: SmallVec::new(), results, hooks: Mutex::default() })
+    }
+
+    /// The hooks on gradients of its results, by result.
+    pub(super) fn hooks(&self) -> MutexGuard<'_, Vec<(usize, Hook)>> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut waiting: Vec<Edge> = self.next.drain(..).flatten().collect();
+        while let Some(edge) = waiting.pop() {
+            if let Some(mut node) = Arc::into_inner(edge.node) {
+                waiting.extend(node.next.drain(..).flatten());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.function.name(), self.sequence)
+    }
+}
+
+/// The call that made a tensor, as autograd recorded it: what `grad_fn` shows.
+#[derive(Clone)]
+pub struct GradFn(pub(in crate::dispatch) Edge);
+
+impl GradFn {
+    /// What the recorded call does on the way back: `MulBackward`.
+    pub fn name(&self) -> String {
+        self.0.node.function.name()
+    }
+
+    /// The recorded calls that made its operands; `None` where no gradient flows.
+    pub fn next_functions(&self) -> Vec<Option<GradFn>> {
+        self.0.node.next.iter().map(|edge| edge.clone().map(GradFn)).collect()
+    }
+
+    /// Whether both are the same recorded call.
+    pub fn is_same(&self, other: &GradFn) -> bool {
+        Arc::ptr_eq(&self.0.node, &other.0.node)
+    }
+}
+
+impl fmt::Debug for GradFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0.node, f)
+    }
+}

@@ -1,0 +1,74 @@
+//! Values that a recorded call keeps for the way back.
+//!
+//! A saved value shares its elements with the tensor, so it remembers how often that had been written to: if it has
+//! been since, the way back would compute with other numbers and is refused. A call's own result is saved without its
+//! history, which would be a circle.
+
+use super::meta::gradient_edge;
+use super::mode::is_grad_enabled;
+use super::node::{Edge, Node};
+use crate::dispatch::key::DispatchKey;
+use crate::dispatch::tensor::Tensor;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+
+/// A saved operand or result.
+pub(super) struct Saved {
+    value: Tensor,
+    edge: Option<Edge>,
+    /// It is this result of the call that saved it.
+    own_result: Option<usize>,
+    version: u64,
+}
+
+impl Saved {
+    /// Saves an operand.
+    pub(super) fn operand(tensor: &Tensor) -> Result<Saved> {
+        Saved::new(tensor, gradient_edge(tensor)?, None)
+    }
+
+    /// Saves a result of the call itself, before it has its history.
+    pub(super) fn result(tensor: &Tensor, output: usize) -> Result<Saved> {
+        Saved::new(tensor, None, Some(output))
+    }
+
+    fn new(tensor: &Tensor, edge: Option<Edge>, own_result: Option<usize>) -> Result<Saved> {
+        let wrapped = !tensor.key_set().has(DispatchKey::ADInplaceOrView);
+        if wrapped && tensor.as_number().is_none() {
+            let what = "an inference tensor cannot be saved for backward; clone it outside inference mode first";
+            return Err(Error::argument("autograd", what));
+        }
+        Ok(Saved { value: tensor.snapshot(), edge, own_result, version: tensor.version() })
+    }
+
+    /// The value, with its history if the way back is recorded.
+    pub(super) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
+        let found = self.value.version();
+        if found != self.version {
+            let ty = self.value.ty();
+            let made_by = match (&self.edge, self.own_result) {
+                (_, Some(output)) => format!("output {output} of {}", node.function.name()),
+                (Some(edge), None) => format!("output {} of {}", edge.output, edge.node.function.name()),
+                (None, None) => "a tensor without history".into(),
+            };
+            let what = format!(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: {ty}, \
+                 which is {made_by}, is at version {found}; expected version {} instead; clone it before writing",
+                self.version
+            );
+            return Err(Error::argument(node.function.name(), what));
+        }
+        let value = self.value.snapshot();
+        if !is_grad_enabled() {
+            return Ok(value);
+        }
+        let edge = match self.own_result {
+            Some(output) => Some(Edge { node: node.clone(), output }),
+            None => self.edge.clone(),
+        };
+        if let Some(edge) = edge {
+            value.autograd_or_new().set_edge(edge, value.version());
+        }
+        Ok(value)
+    }
+}

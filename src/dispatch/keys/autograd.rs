@@ -1,0 +1,53 @@
+//! The Autograd keys: calls whose operands require gradients are recorded on a tape.
+//!
+//! The call itself goes on below; its result gets a node of the tape whose edges lead to the operands. Calls that
+//! nobody wants gradients of pass through after one look at the operands.
+
+use crate::dispatch::Tensor;
+use crate::dispatch::alias::AUTOGRAD_KEYS;
+use crate::dispatch::autograd::{Edge, check_write, gradient_edge, is_grad_enabled, rebase, record};
+use crate::dispatch::keyset::KeySet;
+use crate::dispatch::local::below_autograd;
+use crate::dispatch::mutation::copy_operator;
+use crate::dispatch::register::redispatch;
+use crate::error::Result;
+use crate::ir::{Attrs, DType, Op};
+use smallvec::SmallVec;
+
+/// The Autograd kernel of every op of the table.
+pub(in crate::dispatch) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+    let below = keys - AUTOGRAD_KEYS;
+    if !is_grad_enabled() || !tensors.iter().any(|tensor| tensor.requires_grad()) {
+        return redispatch(op, below, tensors, attrs);
+    }
+    let result = {
+        let _below = below_autograd();
+        redispatch(op, below, tensors, attrs)?
+    };
+    if op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
+        return Ok(result);
+    }
+    let edges: SmallVec<[Option<Edge>; 2]> =
+        tensors.iter().map(|tensor| gradient_edge(tensor)).collect::<Result<_>>()?;
+    record(op, attrs, tensors, edges, &result)?;
+    Ok(result)
+}
+
+/// The kernel of `copy_`: the one op that writes.
+pub(in crate::dispatch) fn copy_kernel(keys: KeySet, target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
+    let below = keys - AUTOGRAD_KEYS;
+    let involved = is_grad_enabled() && (source.requires_grad() || target.requires_grad());
+    check_write("copy_", target, source.requires_grad())?;
+    let before = match (involved, target.view_of()) {
+        (true, Some(view)) if view.is_differentiable => gradient_edge(&view.base)?,
+        _ => None,
+    };
+    let result = {
+        let _below = below_autograd();
+        copy_operator()?.redispatch(below, (target, source, async_))?
+    };
+    if involved {
+        rebase(target, source, before)?;
+    }
+    Ok(result)
+}

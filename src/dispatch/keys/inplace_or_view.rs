@@ -1,0 +1,39 @@
+//! The ADInplaceOrView key: views know their base, and writes are counted.
+//!
+//! All aliases of a storage count their writes together, so that a value saved for backward, and a view whose base
+//! has changed, can tell.
+
+use crate::dispatch::Tensor;
+use crate::dispatch::autograd::is_grad_enabled;
+use crate::dispatch::key::DispatchKey;
+use crate::dispatch::keyset::KeySet;
+use crate::dispatch::mutation::copy_operator;
+use crate::dispatch::register::redispatch;
+use crate::dispatch::tensor::ViewOf;
+use crate::dispatch::view_chain::ViewStep;
+use crate::error::Result;
+use crate::ir::{Attrs, Op};
+use smallvec::SmallVec;
+use std::sync::atomic::Ordering;
+
+/// The kernel of every view of the table.
+pub(in crate::dispatch) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+    let result = redispatch(op, keys - KeySet::of(DispatchKey::ADInplaceOrView), tensors, attrs)?;
+    let step = ViewStep::new(op, attrs);
+    let (base, mut chain) = match tensors[0].view_of() {
+        // A detached tensor is the base of its views as far as gradients go.
+        Some(view) if view.is_differentiable => (view.base.clone(), view.chain.clone()),
+        Some(_) | None => (tensors[0].clone(), SmallVec::new()),
+    };
+    chain.push(step);
+    let (made_at, is_differentiable) = (result.version(), op != Op::Detach);
+    Ok(result.marked_as_view(ViewOf { base, chain, made_at, is_differentiable, made_with_grad: is_grad_enabled() }))
+}
+
+/// The kernel of `copy_`.
+pub(in crate::dispatch) fn copy_kernel(keys: KeySet, target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
+    let below = keys - KeySet::of(DispatchKey::ADInplaceOrView);
+    let result: Tensor = copy_operator()?.redispatch(below, (target, source, async_))?;
+    target.version_counter().fetch_add(1, Ordering::AcqRel);
+    Ok(result)
+}

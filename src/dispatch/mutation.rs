@@ -1,0 +1,343 @@
+//! Writing: `copy_`, and the in-place and `out` forms of other operators.
+//!
+//! `copy_` is the one operator that writes. The in-place form of an operator is its functional form followed by
+//! `copy_`, so gradients, traces and versions need to know about `copy_` alone; where none of them is concerned, the
+//! kernel of the functional form writes straight to the target. A target keeps its shape, strides and dtype.
+
+use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
+use super::autograd::{is_grad_enabled, is_inference_mode};
+use super::key::DispatchKey;
+use super::keys;
+use super::keyset::KeySet;
+use super::library::Library;
+use super::operator::Operator;
+use super::operators::Operand;
+use super::schema::{AliasInfo, OperatorName, Parameter, Schema, Type};
+use super::tensor::Tensor;
+use super::value::{Stack, Value};
+use super::{Dispatcher, kernel::Kernel};
+use crate::eager;
+use crate::error::{Error, Result};
+use crate::ir::{Attr, Attrs, DType, Meaning, Op, Scalar, TensorType};
+use smallvec::SmallVec;
+use std::collections::HashSet;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+const COPY: &str = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)";
+
+static COPY_OPERATOR: OnceLock<Operator> = OnceLock::new();
+
+/// The operator `copy_`.
+pub(super) fn copy_operator() -> Result<&'static Operator> {
+    super::load()?;
+    COPY_OPERATOR.get().ok_or_else(|| Error::Internal { message: "copy_ is not registered".into() })
+}
+
+/// Registers `copy_`, and the in-place and `out` forms of every element-wise operator.
+pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Result<()> {
+    let mut definitions = Library::fragment("aten")?;
+    definitions.def(COPY)?;
+    for (key, kernel) in [
+        (DispatchKey::CPU, Kernel::typed(copy_cpu)),
+        (DispatchKey::Meta, Kernel::typed(copy_meta)),
+        (DispatchKey::ADInplaceOrView, Kernel::typed(keys::inplace_or_view::copy_kernel)),
+        (DispatchKey::Autograd, Kernel::typed(keys::autograd::copy_kernel)),
+    ] {
+        definitions.impl_for("aten::copy_", key, kernel)?;
+    }
+    COPY_OPERATOR.get_or_init(|| Dispatcher::global().lookup("aten::copy_").expect("it was defined above"));
+    let rows: HashSet<OperatorName> = by_op
+        .iter()
+        .zip(Op::ALL)
+        .filter(|(_, op)| matches!(op.row().meaning, Meaning::Body(..)))
+        .map(|(operator, _)| operator.name().clone())
+        .collect();
+    for name in Dispatcher::global().operator_names() {
+        let Some(functional) = Dispatcher::global().find(&name) else { continue };
+        if let Some(schema) = functional.schema().filter(|schema| is_elementwise(schema, &rows)) {
+            derive(&mut definitions, &functional, schema)?;
+        }
+    }
+    libraries.push(definitions);
+    Ok(())
+}
+
+/// Overloads of element-wise composites, which exist beside the overload of a row.
+const COMPOSITE_OVERLOADS: [&str; 5] = ["Scalar", "Tensor_mode", "Scalar_mode", "Tensor_Scalar", "decimals"];
+
+/// Whether the operator's result may take the place of its first operand.
+fn is_elementwise(schema: &Schema, rows: &HashSet<OperatorName>) -> bool {
+    let takes_self = schema.arguments.first().is_some_and(|first| first.ty == Type::Tensor && first.name == "self");
+    let gives_one = matches!(&schema.returns[..], [one] if one.ty == Type::Tensor && one.alias.is_none());
+    let is_ours = schema.name.name.starts_with("aten::") && !schema.name.name.starts_with("aten::_");
+    let by_name = rows.contains(&schema.name) || COMPOSITE_OVERLOADS.contains(&&*schema.name.overload);
+    takes_self && gives_one && is_ours && by_name
+}
+
+/// Names of in-place forms that do not follow from the functional form: functional overload, in-place overload.
+const INPLACE_OVERLOADS: [(&str, &str, &str); 3] = [
+    ("aten::pow", "Tensor_Tensor", "Tensor"),
+    ("aten::pow", "Tensor_Scalar", "Scalar"),
+    ("aten::floor_divide", "", "Tensor"),
+];
+
+/// Defines `x_` and `x.out` for a functional operator `x`.
+fn derive(library: &mut Library, functional: &Operator, schema: &Schema) -> Result<()> {
+    let OperatorName { name, overload } = &schema.name;
+    let written = Some(AliasInfo { before: vec!["a".into()], is_write: true, after: Vec::new() });
+    let mut returned = schema.returns.clone();
+    returned[0].alias = written.clone();
+
+    let other = INPLACE_OVERLOADS.iter().find(|(op, of, _)| op == name && of == overload);
+    let mut in_place = Schema { returns: returned.clone(), ..schema.clone() };
+    in_place.name = OperatorName {
+        name: format!("{name}_"),
+        overload: other.map_or_else(|| overload.clone(), |(_, _, overload)| (*overload).into()),
+    };
+    in_place.arguments[0].alias = written.clone();
+    define(
+        library,
+        &in_place,
+        Kernel::boxed({
+            let functional = functional.clone();
+            move |_, _, stack| run_in_place(&functional, stack)
+        }),
+    )?;
+
+    let mut out = Schema { returns: returned, ..schema.clone() };
+    out.name = OperatorName { name: name.clone(), overload: out_overload(overload) };
+    out.arguments.push(Parameter {
+        name: "out".into(),
+        ty: Type::Tensor,
+        alias: written,
+        default: None,
+        kwarg_only: true,
+    });
+    define(
+        library,
+        &out,
+        Kernel::boxed({
+            let functional = functional.clone();
+            move |_, _, stack| run_out(&functional, stack)
+        }),
+    )
+}
+
+fn out_overload(overload: &str) -> String {
+    match overload {
+        "" | "Tensor" => "out".into(),
+        "Tensor_mode" => "out_mode".into(),
+        other => format!("{other}_out"),
+    }
+}
+
+/// Defines an operator with a decomposition, unless one of that name is there already.
+fn define(library: &mut Library, schema: &Schema, kernel: Kernel) -> Result<()> {
+    if Dispatcher::global().find(&schema.name).is_none() {
+        library.def_kernel(&schema.to_string(), kernel.named("mutation"))?;
+    }
+    Ok(())
+}
+
+fn run_in_place(functional: &Operator, stack: &mut Stack) -> Result<()> {
+    let name = functional.name().to_string();
+    let Some(Value::Tensor(target)) = stack.first().cloned() else {
+        return Err(Error::argument(name, "the first argument is to be written to, so it must be a tensor"));
+    };
+    check_target(&name, &target)?;
+    functional.call_boxed(stack)?;
+    let result = stack.pop().and_then(|value| value.tensors().next().cloned());
+    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
+    write(&name, &target, &result)?;
+    stack.clear();
+    stack.push(Value::Tensor(target));
+    Ok(())
+}
+
+fn run_out(functional: &Operator, stack: &mut Stack) -> Result<()> {
+    let name = functional.name().to_string();
+    let Some(Value::Tensor(out)) = stack.pop() else {
+        return Err(Error::argument(name, "out must be a tensor"));
+    };
+    let recorded = is_grad_enabled() && stack.iter().flat_map(Value::tensors).chain([&out]).any(Tensor::requires_grad);
+    if recorded {
+        return Err(Error::argument(
+            name,
+            "functions with out=... arguments don't support automatic differentiation, but one of the arguments \
+             requires grad; call the form without out",
+        ));
+    }
+    check_target(&name, &out)?;
+    functional.call_boxed(stack)?;
+    let result = stack.pop().and_then(|value| value.tensors().next().cloned());
+    let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
+    write(&name, &out, &result)?;
+    stack.clear();
+    stack.push(Value::Tensor(out));
+    Ok(())
+}
+
+/// Stores a result in a target of its shape.
+fn write(op: &str, target: &Tensor, result: &Tensor) -> Result<()> {
+    check_result(op, target, result.sizes(), result.dtype())?;
+    target.copy_(result)
+}
+
+/// Whether a result of these sizes and dtype can take the place of the target's elements.
+fn check_result(op: &str, target: &Tensor, sizes: &[usize], dtype: DType) -> Result<()> {
+    if dtype.category() > target.dtype().category() {
+        let expected = format!("one that can be stored as {}", target.dtype());
+        let hint = format!("result type {dtype} can't be cast to the desired output type {}", target.dtype());
+        return Err(Error::dtype(op, dtype, expected, hint));
+    }
+    if sizes != target.sizes() {
+        let what = format!("output with shape {:?} doesn't match the broadcast shape {sizes:?}", target.sizes());
+        return Err(Error::shape(op, what, "a target keeps its shape; use the form that returns a new tensor"));
+    }
+    Ok(())
+}
+
+/// Whether the target may be written to, whatever the value.
+fn check_target(op: &str, target: &Tensor) -> Result<()> {
+    if target.is_inference() && !is_inference_mode() && target.payload_is_none() {
+        let what = "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first";
+        return Err(Error::argument(op, what));
+    }
+    let repeats = target.sizes().iter().zip(target.strides()).any(|(&size, &stride)| size > 1 && stride == 0);
+    if repeats && target.numel() > 0 {
+        let what = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
+                    location";
+        return Err(Error::shape(op, what, "clone() the tensor before performing the operation"));
+    }
+    Ok(())
+}
+
+fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
+    check_target("copy_", target)?;
+    let layout = source.array().layout.expand("copy_", target.sizes())?;
+    if target.has_data() && !source.has_data() {
+        return Err(Error::Device {
+            op: "copy_".into(),
+            what: "Cannot copy out of meta tensor; no data!".into(),
+            hint: "meta tensors have shapes only".into(),
+        });
+    }
+    if target.has_data() || !keys::tracer::is_recording() {
+        let source = source.array().with_layout(layout);
+        let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
+        eager::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;
+    }
+    Ok(target.clone())
+}
+
+fn copy_meta(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
+    if !target.has_data() {
+        source.array().layout.expand("copy_", target.sizes())?;
+        return Ok(target.clone());
+    }
+    copy_cpu(target, source, async_)
+}
+
+/// Whether a call on these tensors is nobody's business but the CPU kernel's.
+fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
+    const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
+    let keys = tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
+    let unseen = (operator.call_key_set(keys) - UNSEEN) == KeySet::of(DispatchKey::CPU);
+    unseen
+        && tensors.iter().all(|tensor| tensor.has_data())
+        && !(is_grad_enabled() && (tensors.iter().any(|tensor| tensor.requires_grad()) || concerns_base(tensors[0])))
+}
+
+/// Whether a write to the target would concern the history of its base.
+fn concerns_base(target: &Tensor) -> bool {
+    target.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad())
+}
+
+/// Calls an element-wise op and stores the result in its first operand.
+pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
+    let (operator, target) = (super::register::operator(op)?, tensors[0]);
+    check_target(op.name(), target)?;
+    if !is_plain(operator, tensors) {
+        let result = super::register::call(op, tensors, attrs)?;
+        return write(op.name(), target, &result);
+    }
+    let types: SmallVec<[TensorType; 4]> = tensors.iter().map(|tensor| tensor.ty()).collect();
+    let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
+    let result = op.infer(&types, attrs)?;
+    check_result(op.name(), target, &result.sizes, result.dtype)?;
+    let arguments: SmallVec<[eager::Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
+    eager::run_into(op, &arguments, &Attrs::from(attrs), target.array())?;
+    if target.key_set().has(DispatchKey::ADInplaceOrView) {
+        target.version_counter().fetch_add(1, Ordering::AcqRel);
+    }
+    Ok(())
+}
+
+impl Tensor {
+    /// Overwrites its elements with those of `source`, broadcast to its sizes and converted to its dtype; views of the
+    /// same elements see it.
+    ///
+    /// # Errors
+    /// If the sizes do not broadcast, several elements of the target are one (clone it first), or gradients are recorded
+    /// and it is a leaf that requires them.
+    pub fn copy_(&self, source: &Tensor) -> Result<()> {
+        copy_operator()?.call::<_, Tensor>((self, source, false)).map(|_| ())
+    }
+
+    /// Overwrites every element with a number; see [`Tensor::copy_`].
+    ///
+    /// # Errors
+    /// As [`Tensor::copy_`].
+    pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
+        self.copy_(&Tensor::full(&[], value, self.dtype())?)
+    }
+
+    /// Overwrites every element with zero; see [`Tensor::copy_`].
+    ///
+    /// # Errors
+    /// As [`Tensor::copy_`].
+    pub fn zero_(&self) -> Result<()> {
+        self.fill_(0)
+    }
+
+    /// `self += other`, in place. Sizes and dtype stay.
+    ///
+    /// # Errors
+    /// As [`Tensor::add`] and [`Tensor::copy_`], or if the result does not fit sizes or dtype.
+    pub fn add_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
+        call_in_place(Op::Add, &[self, &*other.into().tensor()?], &[Attr::int(1)])
+    }
+
+    /// `self += alpha * other`, in place; see [`Tensor::add_`].
+    ///
+    /// # Errors
+    /// As [`Tensor::add_`].
+    pub fn add_scaled_<'a>(&self, other: impl Into<Operand<'a>>, alpha: impl Into<Scalar>) -> Result<()> {
+        call_in_place(Op::Add, &[self, &*other.into().tensor()?], &[Attr::Scalar(alpha.into())])
+    }
+
+    /// `self -= other`, in place; see [`Tensor::add_`].
+    ///
+    /// # Errors
+    /// As [`Tensor::add_`].
+    pub fn sub_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
+        call_in_place(Op::Sub, &[self, &*other.into().tensor()?], &[Attr::int(1)])
+    }
+
+    /// `self *= other`, in place; see [`Tensor::add_`].
+    ///
+    /// # Errors
+    /// As [`Tensor::add_`].
+    pub fn mul_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
+        call_in_place(Op::Mul, &[self, &*other.into().tensor()?], &[])
+    }
+
+    /// `self /= other`, in place; see [`Tensor::add_`].
+    ///
+    /// # Errors
+    /// As [`Tensor::add_`].
+    pub fn div_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
+        call_in_place(Op::Div, &[self, &*other.into().tensor()?], &[])
+    }
+}

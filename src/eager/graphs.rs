@@ -1,0 +1,79 @@
+//! Small graphs that eager code runs again and again, such as what a call does on the way back.
+//!
+//! A graph is known by a number of its owner's. Its executable is remembered per thread for the operand types it was
+//! run with, whose strides may be others than those the graph was made with.
+
+use super::{Argument, Array, CAPACITY, Executable};
+use crate::codegen::tier::Tier;
+use crate::error::Result;
+use crate::fusion::{Options, plan};
+use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
+use crate::ir::{Attr, Attrs, Graph, NodeKind, Op, SideTable, TensorType};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+type Types = SmallVec<[TensorType; 4]>;
+
+thread_local! {
+    /// Executables by graph and operand types; forgotten all at once when there are too many.
+    static KNOWN: RefCell<FxHashMap<(u64, Types), Arc<Executable>>> = RefCell::new(FxHashMap::default());
+}
+
+/// A number for a graph, never given twice.
+pub fn graph_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Runs the graph known as `id`, whose inputs have the dtypes and sizes of `arguments`.
+///
+/// # Errors
+/// Out of memory, or an index outside its dimension.
+pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<SmallVec<[Array; 2]>> {
+    let types: Types = arguments.iter().map(Argument::ty).collect();
+    let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
+    let key = (id, types);
+    if let Some(executable) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
+        return executable.run(&arrays);
+    }
+    let Ok(own) = with_inputs(graph, &key.1) else {
+        // A view inside cannot express these strides.
+        let dense: Vec<Array> = arrays.iter().map(|&array| dense(array)).collect::<Result<_>>()?;
+        let again: SmallVec<[Argument<'_>; 4]> =
+            dense.iter().zip(arguments).map(|(array, old)| Argument { array, number: old.number }).collect();
+        return run_graph(id, graph, &again);
+    };
+    let own = eliminate_dead(&eliminate_common(&decompose(&own)?));
+    let executable = Arc::new(Executable::build(&own, &plan(&own, &Options::default()), Some(Tier::Vm))?);
+    KNOWN.with_borrow_mut(|known| {
+        if known.len() >= CAPACITY {
+            known.clear();
+        }
+        known.insert(key, executable.clone());
+    });
+    executable.run(&arrays)
+}
+
+/// The graph on inputs of other strides.
+fn with_inputs(graph: &Graph, types: &[TensorType]) -> Result<Graph> {
+    let mut out = Graph::new();
+    let mut moved = SideTable::new();
+    for (_, node) in graph.nodes() {
+        let args: SmallVec<[_; 4]> = node.args.iter().map(|&arg| moved[arg]).collect();
+        moved.push(match node.kind {
+            NodeKind::Input(index) => out.input(types[index as usize].clone()),
+            NodeKind::Op(op) => out.add(op, &args, node.attrs.clone())?,
+            NodeKind::Number(_) | NodeKind::Extent(_) => out.copy(node, &args),
+        });
+    }
+    out.set_outputs(graph.outputs().iter().map(|&output| moved[output]).collect());
+    Ok(out)
+}
+
+fn dense(array: &Array) -> Result<Array> {
+    let attrs = Attrs::from_iter([Attr::Str("contiguous".into())]);
+    super::run(Op::Clone, &[Argument { array, number: false }], &attrs)
+}

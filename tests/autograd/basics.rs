@@ -1,0 +1,138 @@
+//! The tape without writes.
+
+use super::{gradient, leaf, refused, values};
+use opfuse::autograd::{self, GradOptions, backward, enable_grad, grad, gradcheck, inference_mode, no_grad};
+use opfuse::{DType, Tensor};
+
+#[test]
+fn gradients_flow_to_leaves_and_add_up() -> opfuse::Result<()> {
+    let (x, w) = (leaf(&[1.0, 2.0, 3.0], &[3]), leaf(&[2.0], &[1]));
+    let y = (&x * &w)?.exp()?.sum((), false)?;
+    assert!(y.requires_grad() && !y.is_leaf() && x.is_leaf() && x.grad_fn().is_none());
+    y.backward()?;
+    let e: Vec<f64> = [1.0f64, 2.0, 3.0].iter().map(|x| (2.0 * x).exp()).collect();
+    let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs());
+    assert!(close(&gradient(&x), &e.iter().map(|e| 2.0 * e).collect::<Vec<_>>()));
+    assert!(close(&gradient(&w), &[e[0] + 2.0 * e[1] + 3.0 * e[2]]));
+    let once = gradient(&x);
+    (&x * 1.0)?.sum((), false)?.backward()?;
+    assert_eq!(gradient(&x), once.iter().map(|g| g + 1.0).collect::<Vec<_>>());
+    x.set_grad(None)?;
+    assert!(x.grad().is_none());
+    Ok(())
+}
+
+/// Lines 123 and 100 (guards).
+#[test]
+fn grad_mode_nests() -> opfuse::Result<()> {
+    let x = leaf(&[1.0], &[1]);
+    {
+        let _off = no_grad();
+        assert!(!autograd::is_grad_enabled() && !(&x * 2.0)?.requires_grad());
+        {
+            let _on = enable_grad();
+            assert!(autograd::is_grad_enabled() && (&x * 2.0)?.requires_grad());
+        }
+        assert!(!autograd::is_grad_enabled());
+    }
+    {
+        let _inference = inference_mode();
+        assert!(!autograd::is_grad_enabled());
+    }
+    assert!(autograd::is_grad_enabled());
+    Ok(())
+}
+
+/// Line 124.
+#[test]
+fn the_way_back_is_refused_with_a_reason() -> opfuse::Result<()> {
+    let x = leaf(&[1.0, 2.0], &[2]);
+    let y = (&x * &x)?;
+    refused(y.backward(), "grad can be implicitly created only for scalar outputs");
+    y.backward_with(&Tensor::ones(&[2], DType::F64)?)?;
+    refused(y.backward_with(&Tensor::ones(&[2], DType::F64)?), "Trying to backward through the graph a second time");
+    refused(Tensor::ones(&[], DType::F64)?.backward(), "does not require grad and does not have a grad_fn");
+    let z = (&x * &x)?.sum((), false)?;
+    let twice = GradOptions { retain_graph: true, ..GradOptions::default() };
+    backward(&[&z], &[], twice)?;
+    backward(&[&z], &[], GradOptions::default())?;
+    assert_eq!(gradient(&x), [2.0 * 3.0, 4.0 * 3.0]);
+    Ok(())
+}
+
+/// Line 126.
+#[test]
+fn only_floats_require_gradients() -> opfuse::Result<()> {
+    let whole = Tensor::from_slice(&[1i64], &[1])?;
+    refused(whole.set_requires_grad(true), "only Tensors of floating point dtype can require gradients");
+    let y = (&leaf(&[1.0], &[1]) * 2.0)?;
+    refused(y.set_requires_grad(false), "you can only change requires_grad flags of leaf variables");
+    Ok(())
+}
+
+#[test]
+fn grad_leaves_leaves_alone() -> opfuse::Result<()> {
+    let (x, w, unused) = (leaf(&[3.0], &[1]), leaf(&[5.0], &[1]), leaf(&[1.0], &[1]));
+    let y = (&x * &w)?;
+    let options = GradOptions { retain_graph: true, ..GradOptions::default() };
+    let found = grad(&[&y], &[&w], &[], options)?;
+    assert_eq!(found[0].as_ref().map(values), Some(vec![3.0]));
+    assert!(x.grad().is_none() && w.grad().is_none());
+    refused(grad(&[&y], &[&unused], &[], options), "appears to not have been used in the graph");
+    let allowed = GradOptions { allow_unused: true, ..options };
+    assert!(grad(&[&y], &[&unused, &x], &[], allowed)?[0].is_none());
+    // An inner value may be asked for too.
+    let (inner, x) = ((&x * 2.0)?, x);
+    let z = (&inner * &inner)?;
+    assert_eq!(
+        grad(&[&z], &[&inner, &x], &[], options)?.iter().flatten().map(values).collect::<Vec<_>>(),
+        [[12.0], [24.0]]
+    );
+    Ok(())
+}
+
+#[test]
+fn higher_derivatives() -> opfuse::Result<()> {
+    let x = leaf(&[2.0], &[1]);
+    let options = GradOptions { create_graph: true, ..GradOptions::default() };
+    let mut value = ((&x * &x)? * &x)?;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        value = grad(&[&value], &[&x], &[], options)?.remove(0).expect("x was used");
+        seen.push(values(&value)[0]);
+    }
+    assert_eq!(seen, [12.0, 12.0, 6.0]);
+    Ok(())
+}
+
+#[test]
+fn composites_differentiate_through_their_parts() -> opfuse::Result<()> {
+    let x = leaf(&(0..12).map(|i| (i as f64 * 0.37).sin()).collect::<Vec<_>>(), &[3, 4]);
+    let w = leaf(&(0..8).map(|i| (i as f64 * 0.73).cos()).collect::<Vec<_>>(), &[4, 2]);
+    let mlp = |inputs: &[Tensor]| inputs[0].matmul(&inputs[1])?.tanh()?.softmax(1)?.log()?.mean((), false);
+    gradcheck(mlp, &[&x, &w], 1e-8, 1e-6)?;
+    let norm = |inputs: &[Tensor]| inputs[0].layer_norm([4], None, None, 1e-5)?.transpose(0, 1)?.var([0], 1, false);
+    gradcheck(norm, &[&x], 1e-7, 1e-5)
+}
+
+#[test]
+fn detach_cuts_and_views_carry() -> opfuse::Result<()> {
+    let x = leaf(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
+    assert!(!x.detach()?.requires_grad());
+    let picked = x.transpose(0, 1)?.select(0, 1)?;
+    (&picked * 3.0)?.sum((), false)?.backward()?;
+    assert_eq!(gradient(&x), [0.0, 3.0, 0.0, 3.0]);
+    Ok(())
+}
+
+#[test]
+fn a_long_tape_is_let_go_without_deep_recursion() -> opfuse::Result<()> {
+    let x = leaf(&[1.0], &[1]);
+    let mut y = x.clone();
+    for _ in 0..50_000 {
+        y = (&y + 0.0)?;
+    }
+    y.backward()?;
+    assert_eq!(gradient(&x), [1.0]);
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Hooks, and functions with a derivative of the user's own.
+
+use super::{gradient, leaf, refused, values};
+use opfuse::autograd::{Context, Function, GradOptions, apply, grad};
+use opfuse::{Result, Tensor};
+use std::sync::{Arc, Mutex};
+
+/// Cubes, with a derivative that says how often it was asked.
+struct Cube(Arc<Mutex<u32>>);
+
+impl Function for Cube {
+    fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        context.save(&inputs[0]);
+        Ok(vec![((&inputs[0] * &inputs[0])? * &inputs[0])?])
+    }
+
+    fn backward(&self, saved: &[Tensor], gradients: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        *self.0.lock().expect("nobody panics") += 1;
+        Ok(vec![Some((((&saved[0] * &saved[0])? * 3.0)? * &gradients[0])?)])
+    }
+}
+
+#[test]
+fn a_function_of_the_users_own() -> Result<()> {
+    let (x, asked) = (leaf(&[2.0], &[1]), Arc::new(Mutex::new(0)));
+    let y = apply(Cube(asked.clone()), &[&x])?.remove(0);
+    assert_eq!(y.grad_fn().map(|call| call.name()).as_deref(), Some("CubeBackward"));
+    let options = GradOptions { create_graph: true, ..GradOptions::default() };
+    let first = grad(&[&y], &[&x], &[], options)?.remove(0).expect("x was used");
+    let second = grad(&[&first], &[&x], &[], options)?.remove(0).expect("x was used");
+    assert_eq!((values(&first), values(&second), *asked.lock().expect("nobody panics")), (vec![12.0], vec![12.0], 1));
+    Ok(())
+}
+
+#[test]
+fn hooks_see_and_change_gradients() -> Result<()> {
+    let x = leaf(&[1.0], &[1]);
+    let inner = (&x * 2.0)?;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let id = inner.register_hook(move |gradient| {
+        log.lock().expect("nobody panics").push(gradient.to_vec::<f64>()?[0]);
+        Ok(Some((gradient * 10.0)?))
+    })?;
+    inner.retain_grad()?;
+    (&inner * 3.0)?.backward()?;
+    assert_eq!((gradient(&x), gradient(&inner)), (vec![60.0], vec![30.0]));
+    assert_eq!(*seen.lock().expect("nobody panics"), [3.0]);
+    assert!(inner.remove_hook(id) && !inner.remove_hook(id));
+    let leaf_hook = x.register_hook(|gradient| Ok(Some((gradient * 0.5)?)))?;
+    x.set_grad(None)?;
+    (&x * 4.0)?.backward()?;
+    assert_eq!(gradient(&x), [2.0]);
+    assert!(x.remove_hook(leaf_hook));
+    refused(Tensor::from_slice(&[1.0], &[1])?.register_hook(|_| Ok(None)), "doesn't require gradient");
+    Ok(())
+}
+
+/// A way back that fails half-way leaves everything usable.
+#[test]
+fn an_error_on_the_way_back() -> Result<()> {
+    let x = leaf(&[1.0], &[1]);
+    let inner = (&x * 2.0)?;
+    let id = inner.register_hook(|_| Err(opfuse::Error::argument("hook", "not today")))?;
+    refused((&inner * 3.0)?.backward(), "not today");
+    assert!(x.grad().is_none() && opfuse::autograd::is_grad_enabled());
+    inner.remove_hook(id);
+    (&inner * 3.0)?.backward()?;
+    assert_eq!(gradient(&x), [6.0]);
+    Ok(())
+}
