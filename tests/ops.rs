@@ -5,6 +5,8 @@
 mod build;
 #[path = "same_bits/check.rs"]
 mod check;
+#[path = "same_bits/moves.rs"]
+mod moves;
 #[path = "same_bits/random.rs"]
 mod random;
 #[path = "same_bits/values.rs"]

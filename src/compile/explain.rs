@@ -76,7 +76,7 @@ impl Explain {
     /// The report of a built graph.
     pub fn of(built: &Built) -> Explain {
         let graph = &built.graph;
-        let computed = |node: NodeId| matches!(role(graph, node), Role::Loop | Role::Product | Role::Concat);
+        let computed = |node: NodeId| matches!(role(graph, node), Role::Loop | Role::Product | Role::Parts);
         let single: Vec<NodeId> = graph.nodes().map(|(id, _)| id).filter(|&id| computed(id)).collect();
         let kernels = kernels(built);
         Explain {
@@ -124,12 +124,12 @@ fn kernels(built: &Built) -> Vec<KernelReport> {
             StepKind::Alias => continue,
             StepKind::Product => 0,
             StepKind::Kernel(_) => 1,
-            StepKind::Concat => graph[step.nodes[0]].args.len(),
+            StepKind::Parts => graph[step.nodes[0]].args.len(),
         };
         let kind = match step.kind {
             StepKind::Kernel(_) | StepKind::Alias => "kernel",
             StepKind::Product => "product",
-            StepKind::Concat => "concat",
+            StepKind::Parts => "parts",
         };
         let mut report = KernelReport {
             kind,

@@ -14,7 +14,8 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
-use crate::fusion::region::{Region, place_concat};
+use crate::fusion::parts::place_parts;
+use crate::fusion::region::Region;
 use crate::fusion::{Plan, StepKind};
 use crate::ir::{Attrs, Graph, Meaning, NodeId, Op, SideTable, TensorType};
 use smallvec::SmallVec;
@@ -227,6 +228,7 @@ pub fn view(op: Op, attrs: &Attrs, array: &Array) -> Result<Array> {
         | Meaning::Product
         | Meaning::Gather(_)
         | Meaning::Concat
+        | Meaning::Overlay
         | Meaning::Fill
         | Meaning::Range => Err(Error::invalid("plan", format!("{} is no view", op.name()))),
     }
@@ -288,11 +290,11 @@ impl Builder<'_> {
                     }
                     self.launch(index, region, &step.nodes)?;
                 }
-                StepKind::Concat => {
+                StepKind::Parts => {
                     let node = step.nodes[0];
                     let slot = self.slot(node);
                     self.actions.push(Action::Allocate(slot, graph[node].ty.clone()));
-                    for region in place_concat(graph, node) {
+                    for region in place_parts(graph, node) {
                         self.launch(index, &region, &step.nodes)?;
                     }
                 }

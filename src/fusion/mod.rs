@@ -8,6 +8,7 @@ pub mod dominators;
 pub mod group_records;
 pub mod index_map;
 pub mod partition;
+pub mod parts;
 pub mod pattern_graph;
 pub mod plan;
 pub mod region;

@@ -19,8 +19,8 @@ pub enum StepKind {
     Alias,
     /// Multiplies matrices.
     Product,
-    /// Puts operands side by side.
-    Concat,
+    /// Copies operands to their places, one after the other.
+    Parts,
 }
 
 /// One step of a plan.
@@ -92,7 +92,7 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
         (Role::Product, Role::Product) => return Reason::TwoAnchors,
         (Role::Product, _) => return Reason::EpilogueOfAnchor,
         (_, Role::Product) => return Reason::PrologueOfAnchor,
-        (Role::Concat, _) | (_, Role::Concat) => return Reason::MovesElements,
+        (Role::Parts, _) | (_, Role::Parts) => return Reason::MovesElements,
         (
             Role::Input | Role::Inline | Role::Loop | Role::View,
             Role::Input | Role::Inline | Role::Loop | Role::View,
@@ -137,7 +137,7 @@ fn in_order(mut units: Units<'_>) -> Vec<Step> {
                 UnitKind::Kernel(region) => StepKind::Kernel(region),
                 UnitKind::Alias => StepKind::Alias,
                 UnitKind::Product => StepKind::Product,
-                UnitKind::Concat => StepKind::Concat,
+                UnitKind::Parts => StepKind::Parts,
             };
             Step { kind, nodes: unit.nodes, outputs: unit.outputs }
         })
@@ -158,7 +158,7 @@ impl Plan {
                 StepKind::Kernel(_) => "kernel",
                 StepKind::Alias => "view",
                 StepKind::Product => "product",
-                StepKind::Concat => "concat",
+                StepKind::Parts => "parts",
             };
             let nodes: Vec<String> = step.nodes.iter().map(|&id| format!("{id} = {}", NodeText(&graph[id]))).collect();
             let outputs: Vec<String> = step.outputs.iter().map(NodeId::to_string).collect();

@@ -95,35 +95,6 @@ pub fn place(
     Ok(region)
 }
 
-/// One region per operand of a concatenation: each copies its operand into its part of the result.
-pub fn place_concat(graph: &Graph, node: NodeId) -> Vec<Region> {
-    let ty = &graph[node].ty;
-    let dim =
-        normalize_dim("cat", graph[node].attrs[0].as_int().unwrap_or(0), ty.rank()).expect("the graph is verified");
-    let mut start = 0;
-    let mut regions = Vec::new();
-    for &arg in &graph[node].args {
-        let operand = &graph[arg].ty;
-        let loops: Vec<usize> = (0..operand.rank()).filter(|&dim| operand.sizes[dim] != 1).collect();
-        let mut map: IndexMap = SmallVec::from_elem(Coordinate::default(), operand.rank());
-        for (index, &dim) in loops.iter().enumerate() {
-            map[dim] = Coordinate::along(index);
-        }
-        let (from, base) = strides(&map, operand, loops.len());
-        let (to, _) = strides(&map, ty, loops.len());
-        regions.push(Region {
-            rows: loops.iter().map(|&dim| operand.sizes[dim]).collect(),
-            inner: Sizes::new(),
-            values: vec![Value::Load(0)],
-            loads: vec![Walk { node: arg, strides: from, base, gather: None }],
-            outputs: vec![(0, Walk { node, strides: to, base: start * ty.strides[dim], gather: None })],
-            is_full: vec![true],
-        });
-        start += operand.sizes[dim];
-    }
-    regions
-}
-
 struct Placer<'a> {
     graph: &'a Graph,
     contains: &'a dyn Fn(NodeId) -> bool,
@@ -255,7 +226,7 @@ impl Placer<'_> {
             }
             Meaning::Gather(kind) => self.gather(node, op, *kind, map),
             Meaning::Product => Err(Reason::TwoAnchors),
-            Meaning::Concat | Meaning::Window(_) | Meaning::Decompose(_) => Err(Reason::OpaqueOp),
+            Meaning::Concat | Meaning::Overlay | Meaning::Window(_) | Meaning::Decompose(_) => Err(Reason::OpaqueOp),
         }
     }
 

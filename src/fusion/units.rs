@@ -1,10 +1,11 @@
 //! Units: the pieces a graph is cut into while it is planned.
 //!
-//! A unit is one kernel, one view of memory, one matrix product or one concatenation. Plain numbers, fills and ranges
+//! A unit is one kernel, one view of memory, one matrix product or one value written part by part. Plain numbers, fills and ranges
 //! belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its source is computed
 //! there and all its users are there too; otherwise it is a view of memory, which costs nothing.
 
 use super::partition::{Decision, Options, partition};
+use super::parts::filled_with;
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
 use super::region::{MAX_OPERANDS, Region, place};
 use crate::error::Reason;
@@ -24,8 +25,8 @@ pub enum Role {
     View,
     /// A matrix product.
     Product,
-    /// Operands side by side.
-    Concat,
+    /// Operands copied to their places, one after the other.
+    Parts,
 }
 
 /// The role of a node of a decomposed graph.
@@ -43,7 +44,7 @@ fn op_role(op: Op) -> Role {
         Meaning::Body(..) | Meaning::Fold(_) | Meaning::Gather(_) => Role::Loop,
         Meaning::View(_) | Meaning::Window(_) => Role::View,
         Meaning::Product => Role::Product,
-        Meaning::Concat => Role::Concat,
+        Meaning::Concat | Meaning::Overlay => Role::Parts,
         Meaning::Decompose(_) => unreachable!("{} is decomposed before planning", op.name()),
     }
 }
@@ -57,8 +58,8 @@ pub enum UnitKind {
     Alias,
     /// A matrix product.
     Product,
-    /// A concatenation.
-    Concat,
+    /// A value written part by part.
+    Parts,
 }
 
 /// A piece of the graph.
@@ -173,7 +174,7 @@ impl<'g> Units<'g> {
                 let is_member = match role(self.graph, node) {
                     Role::View => inside[node],
                     Role::Loop => true,
-                    Role::Input | Role::Inline | Role::Product | Role::Concat => false,
+                    Role::Input | Role::Inline | Role::Product | Role::Parts => false,
                 };
                 let level = self.level(node, is_member, &levels);
                 levels.insert(node, level);
@@ -188,7 +189,7 @@ impl<'g> Units<'g> {
                         members[level].push(node);
                     }
                     Role::Product => self.add_single(node, UnitKind::Product),
-                    Role::Concat => self.add_single(node, UnitKind::Concat),
+                    Role::Parts => self.add_single(node, UnitKind::Parts),
                 }
             }
             for members in members.into_iter().filter(|members| !members.is_empty()) {
@@ -212,7 +213,12 @@ impl<'g> Units<'g> {
 
     /// Whether a number, fill or range must lie in memory: someone other than a kernel reads it.
     fn is_read_from_memory(&self, node: NodeId) -> bool {
-        let by_kernel = |user: &NodeId| role(self.graph, *user) == Role::Loop && !self.is_gathered_from(*user, node);
+        let is_fill = filled_with(self.graph, node).is_some();
+        let by_kernel = |user: &NodeId| match role(self.graph, *user) {
+            Role::Loop => !self.is_gathered_from(*user, node),
+            Role::Parts => is_fill,
+            Role::Input | Role::Inline | Role::View | Role::Product => false,
+        };
         self.is_output[node] || !self.users[node].iter().all(by_kernel)
     }
 

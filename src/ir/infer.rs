@@ -396,6 +396,24 @@ pub fn cat(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
+/// One tensor over another: the window must lie inside the first, no two of its elements at one place.
+pub fn overlay(call: &Call<'_>) -> Result<TensorType> {
+    let (under, over) = (call.args[0], call.args[1]);
+    let refuse = |what: String| Err(Error::shape(call.name(), what, "stay inside the first operand, one place each"));
+    let strides = call.attrs[0].list();
+    let offset = call.attrs[1].as_int().unwrap_or(0);
+    if strides.len() != over.rank() || offset < 0 || strides.iter().any(|&stride| stride < 0) {
+        return refuse(format!("strides {:?} and offset {offset} do not fit {} dims", &strides[..], over.rank()));
+    }
+    let strides = strides.iter().map(|&stride| stride as usize).collect();
+    let window = Layout { sizes: over.sizes.clone(), strides, offset: offset as usize };
+    if window.extent() > under.numel() || !window.is_injective() {
+        let (sizes, strides) = (&window.sizes[..], &window.strides[..]);
+        return refuse(format!("a window of sizes {sizes:?}, strides {strides:?}, offset {offset} on {under}"));
+    }
+    Ok(TensorType::contiguous(under.dtype, &under.sizes))
+}
+
 /// Triangles: at least two dims, type kept.
 pub fn triangle(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];

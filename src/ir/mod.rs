@@ -10,6 +10,7 @@ pub mod dot;
 mod dtype;
 pub mod graph;
 pub mod infer;
+pub mod moves;
 pub mod op;
 pub mod ops;
 pub mod passes;

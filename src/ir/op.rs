@@ -97,6 +97,9 @@ pub enum GatherKind {
     Rows,
 }
 
+/// From the layout of the operand to that of a view of it.
+pub type ViewRule = fn(&Layout, &[Attr]) -> Result<Layout>;
+
 /// From layout and dtype of the operand to those of a window of its memory.
 pub type WindowRule = fn(&Layout, DType, &[Attr]) -> Result<(Layout, DType)>;
 
@@ -112,7 +115,7 @@ pub enum Meaning {
     /// A reduction over the dims of argument 0, `keepdim` in argument 1.
     Fold(Combine),
     /// The same elements under another layout.
-    View(fn(&Layout, &[Attr]) -> Result<Layout>),
+    View(ViewRule),
     /// The operand's memory under another layout, and perhaps another dtype. What the elements are depends on how the
     /// operand lies in memory, so the operand is never computed inside a kernel.
     Window(WindowRule),
@@ -122,6 +125,8 @@ pub enum Meaning {
     Gather(GatherKind),
     /// Operands side by side.
     Concat,
+    /// Operand 0, row-major, with operand 1 put over a window of it.
+    Overlay,
     /// Every element is the argument `fill_value`.
     Fill,
     /// `start + i * step`.
@@ -184,7 +189,9 @@ impl Op {
             }
             Meaning::Fold(_) => Pattern::Reduce,
             Meaning::Product => Pattern::OutEwise,
-            Meaning::View(_) | Meaning::Gather(_) | Meaning::Concat | Meaning::Range => Pattern::Injective,
+            Meaning::View(_) | Meaning::Gather(_) | Meaning::Concat | Meaning::Overlay | Meaning::Range => {
+                Pattern::Injective
+            }
             Meaning::Window(_) => Pattern::Opaque,
             // Never seen by the fuser: decomposition comes first.
             Meaning::Decompose(_) => Pattern::Opaque,

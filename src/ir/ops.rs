@@ -28,6 +28,7 @@ use super::attr::Attr;
 use super::autodiff::{Derivative, activations, pointwise, products, reductions, views};
 use super::decompose;
 use super::infer;
+use super::moves;
 use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
 use super::scalar::{Lit, Prim, Scalar, Sym, Ty};
 use super::slopes;
@@ -619,6 +620,63 @@ macro_rules! for_each_op {
                     infer: infer::cat,
                     meaning: Meaning::Concat,
                     derivative: Derivative::Formula(views::cat),
+                };
+                /// `self`, row-major, with the elements of `src` put at `offset` and `stride` of its memory.
+                Overlay = Row {
+                    name: "_overlay",
+                    schema: Schema::Text("_overlay(Tensor self, Tensor src, int[] stride, int offset) -> Tensor"),
+                    infer: infer::overlay,
+                    meaning: Meaning::Overlay,
+                    derivative: None,
+                };
+                /// Room around a tensor, filled with a value; negative numbers cut off. Pairs of (before, behind) count
+                /// from the last dim.
+                ConstantPadNd = Row {
+                    name: "constant_pad_nd",
+                    schema: Schema::Text("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"),
+                    infer: moves::padded,
+                    meaning: Meaning::Decompose(moves::constant_pad_nd),
+                    derivative: None,
+                };
+                /// A copy with one index of a dim replaced.
+                SelectScatter = Row {
+                    name: "select_scatter",
+                    schema: Schema::Text("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"),
+                    infer: moves::select_replaced,
+                    meaning: Meaning::Decompose(moves::select_scatter),
+                    derivative: None,
+                };
+                /// A copy with every `step`-th element of a stretch of a dim replaced.
+                SliceScatter = Row {
+                    name: "slice_scatter",
+                    schema: Schema::Text("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"),
+                    infer: moves::slice_replaced,
+                    meaning: Meaning::Decompose(moves::slice_scatter),
+                    derivative: None,
+                };
+                /// A copy with a diagonal replaced.
+                DiagonalScatter = Row {
+                    name: "diagonal_scatter",
+                    schema: Schema::Text("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"),
+                    infer: moves::diagonal_replaced,
+                    meaning: Meaning::Decompose(moves::diagonal_scatter),
+                    derivative: None,
+                };
+                /// Elements in reverse order along dims.
+                Flip = Row {
+                    name: "flip",
+                    schema: Schema::Text("flip(Tensor self, int[] dims) -> Tensor"),
+                    infer: moves::flipped,
+                    meaning: Meaning::Decompose(moves::flip),
+                    derivative: None,
+                };
+                /// The tensor so many times along each dim; dims that it lacks come in front.
+                Repeat = Row {
+                    name: "repeat",
+                    schema: Schema::Text("repeat(Tensor self, SymInt[] repeats) -> Tensor"),
+                    infer: moves::repeated,
+                    meaning: Meaning::Decompose(moves::repeat),
+                    derivative: None,
                 };
                 /// The lower triangle of the last two dims, up to `diagonal`; the rest is 0.
                 Tril = Row {

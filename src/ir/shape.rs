@@ -163,6 +163,21 @@ impl Layout {
             + self.sizes.iter().zip(&self.strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
     }
 
+    /// Whether no two elements lie at one place, as far as strides alone can tell: each stride reaches past all that
+    /// smaller ones cover.
+    pub fn is_injective(&self) -> bool {
+        let mut dims: SmallVec<[(usize, usize); 6]> =
+            self.strides.iter().copied().zip(self.sizes.iter().copied()).filter(|&(_, size)| size != 1).collect();
+        dims.sort_unstable();
+        let mut covered = 0usize;
+        self.numel() == 0
+            || dims.iter().all(|&(stride, size)| {
+                let apart = stride > covered;
+                covered = covered.saturating_add(stride.saturating_mul(size - 1));
+                apart
+            })
+    }
+
     /// Dimensions in the order of `dims`, which must be a permutation.
     pub fn permute(&self, dims: &[usize]) -> Layout {
         Layout {

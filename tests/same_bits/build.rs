@@ -177,6 +177,7 @@ impl Builder {
             }
             Meaning::Gather(kind) => self.propose_gather(op, kind),
             Meaning::Concat => self.propose_concat(),
+            Meaning::Overlay => self.propose_overlay(op),
             Meaning::Fill => {
                 let sizes: Vec<i64> = self.part_of_shape().iter().map(|&size| size as i64).collect();
                 let (value, dtype) = (self.scalar(), self.maybe_dtype(60));
@@ -312,6 +313,10 @@ impl Builder {
                 self.call(op, &[term, a, b], attrs)
             }
             Op::LayerNorm => self.propose_layer_norm(),
+            Op::ConstantPadNd | Op::Flip | Op::Repeat => self.propose_move(op),
+            Op::SelectScatter => self.propose_part(op, Op::Select),
+            Op::SliceScatter => self.propose_part(op, Op::Slice),
+            Op::DiagonalScatter => self.propose_part(op, Op::Diagonal),
             Op::Tril | Op::Triu => {
                 let x = self.find(|ty| ty.rank() >= 2)?;
                 let diagonal = self.random.below(7) as i64 - 3;

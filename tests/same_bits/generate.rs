@@ -74,7 +74,7 @@ fn choose_op(builder: &mut Builder) -> Op {
         Meaning::View(_) | Meaning::Window(_) => (69..86).contains(&class),
         Meaning::Product => (86..88).contains(&class),
         Meaning::Gather(_) => (88..93).contains(&class),
-        Meaning::Concat => (93..95).contains(&class),
+        Meaning::Concat | Meaning::Overlay => (93..95).contains(&class),
         Meaning::Fill => (95..98).contains(&class),
         Meaning::Range => class >= 98,
     };

@@ -6,6 +6,7 @@
 mod build;
 mod check;
 mod generate;
+mod moves;
 mod once_wrong;
 mod random;
 mod shrink;

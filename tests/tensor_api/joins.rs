@@ -61,3 +61,40 @@ fn factories() {
     check_error(Tensor::eye(usize::MAX, DType::F32), &["too many elements"]);
     check_error(counting(&[2]).tril(0), &["tril", "[2]"]);
 }
+
+#[test]
+fn padded_and_replaced() -> Result<()> {
+    let x = counting(&[2, 3]);
+    check(x.constant_pad_nd([1, 2], 4), &[2, 6], &[4f32, 0., 1., 2., 4., 4., 4., 3., 4., 5., 4., 4.]);
+    check(x.constant_pad_nd([-1, 0, 0, 1], 0.5), &[3, 2], &[1f32, 2., 4., 5., 0.5, 0.5]);
+    check(x.constant_pad_nd([0, 0, -1, 1], -1), &[2, 3], &[3f32, 4., 5., -1., -1., -1.]);
+    check(x.constant_pad_nd((), 1), &[2, 3], &[0f32, 1., 2., 3., 4., 5.]);
+    check(x.constant_pad_nd([-1, -2], 1), &[2, 0], &[] as &[f32]);
+    check(tensor(&[7u8], &[1]).constant_pad_nd([1, 1], 2.9), &[3], &[2u8, 7, 2]);
+    check(x.select_scatter(&tensor(&[9i64, 8], &[2]), 1, -1), &[2, 3], &[0f32, 1., 9., 3., 4., 8.]);
+    check(x.slice_scatter(&counting(&[2, 2]), 1, None, None, 2), &[2, 3], &[0f32, 1., 1., 2., 4., 3.]);
+    check(x.diagonal_scatter(&tensor(&[7f32, 8.], &[2]), 1, 0, 1), &[2, 3], &[0f32, 7., 2., 3., 4., 8.]);
+    check_error(x.constant_pad_nd([-3, -4], 0), &["constant_pad_nd", "negative"]);
+    check_error(x.constant_pad_nd([1], 0), &["constant_pad_nd", "pair"]);
+    check_error(x.constant_pad_nd([i64::MAX, 1], 0), &["constant_pad_nd", "too"]);
+    check_error(x.select_scatter(&x, 0, 0), &["select_scatter", "src size = [2, 3]", "slice size = [3]"]);
+    Ok(())
+}
+
+#[test]
+fn reversed_and_repeated() -> Result<()> {
+    let x = counting(&[2, 3]);
+    check(x.flip([1]), &[2, 3], &[2f32, 1., 0., 5., 4., 3.]);
+    check(x.flip([0, -1]), &[2, 3], &[5f32, 4., 3., 2., 1., 0.]);
+    check(x.flip(()), &[2, 3], &[0f32, 1., 2., 3., 4., 5.]);
+    check(
+        x.repeat([2, 1, 2]).and_then(|y| y.select(0, 1)),
+        &[2, 6],
+        &[0f32, 1., 2., 0., 1., 2., 3., 4., 5., 3., 4., 5.],
+    );
+    check(x.repeat([0, 1]), &[0, 3], &[] as &[f32]);
+    check_error(x.flip([0, -2]), &["flip", "multiple times"]);
+    check_error(x.repeat([2]), &["repeat", "can not be smaller"]);
+    check_error(x.repeat([1, -1]), &["repeat", "negative"]);
+    Ok(())
+}

@@ -23,7 +23,7 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
                 debug_assert_eq!(out[id].ty.dtype, node.ty.dtype, "{:?} decomposes into another dtype", node.op());
                 id
             }
-            Some(Meaning::Concat) => {
+            Some(Meaning::Concat | Meaning::Overlay) => {
                 let args = converted(&mut out, args, node.ty.dtype)?;
                 out.copy(node, &args)
             }
@@ -44,7 +44,7 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
     Ok(out)
 }
 
-/// The operands in the dtype of the result: a concatenation moves bytes and converts nothing.
+/// The operands in the dtype of the result: what is written part by part is moved and not converted.
 fn converted(graph: &mut Graph, args: Vec<NodeId>, dtype: DType) -> Result<Vec<NodeId>> {
     let convert = |arg: NodeId| {
         if graph[arg].ty.dtype == dtype {

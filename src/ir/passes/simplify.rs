@@ -67,6 +67,7 @@ pub static RULES: &[Rewrite] = &[
             | Meaning::Product
             | Meaning::Gather(_)
             | Meaning::Concat
+            | Meaning::Overlay
             | Meaning::Fill
             | Meaning::Range => None,
         },

@@ -1,0 +1,222 @@
+//! Rows that copy elements to other places: padding, writing over a part, reversing, repeating.
+//!
+//! Results are row-major. What lies where is said by the layout rules of the views: a part of a tensor is the view of
+//! that part, asked for on a row-major layout, and [`Op::Overlay`] writes there.
+
+use super::attr::{Attr, Attrs};
+use super::graph::{Graph, NodeId};
+use super::op::{Call, ViewRule};
+use super::ops::Op;
+use super::scalar::Scalar;
+use super::shape::{Layout, Sizes, checked_numel, contiguous_strides, normalize_dim};
+use super::types::TensorType;
+use super::{DType, view};
+use crate::error::{Error, Result};
+use smallvec::{SmallVec, smallvec};
+
+/// Where a padded tensor lands.
+struct Padding {
+    /// Sizes of the result.
+    sizes: Sizes,
+    /// Per dim of the operand, the first element that is kept and one past the last.
+    kept: SmallVec<[(usize, usize); 6]>,
+    /// Where the kept elements begin in the result.
+    starts: Sizes,
+}
+
+fn padding(ty: &TensorType, pad: &[i64]) -> Result<Padding> {
+    let rank = ty.rank();
+    let refuse = |what: String, hint: &str| Err(Error::shape("constant_pad_nd", what, hint));
+    if !pad.len().is_multiple_of(2) || pad.len() > 2 * rank {
+        let what = format!("a pad list of {} numbers is given for {rank} dims", pad.len());
+        return refuse(what, "pass one pair (before, behind) per dim, the last dim first");
+    }
+    let mut out = Padding { sizes: ty.sizes.clone(), kept: SmallVec::new(), starts: Sizes::new() };
+    for (dim, &size) in ty.sizes.iter().enumerate() {
+        let pair = 2 * (rank - 1 - dim);
+        let (before, behind) = pad.get(pair..pair + 2).map_or((0, 0), |pair| (pair[0], pair[1]));
+        let cut = |count: i64| usize::try_from(count.min(0).unsigned_abs()).unwrap_or(usize::MAX);
+        let room = |count: i64| count.max(0) as usize;
+        let Some(left) = size.checked_sub(cut(before)).and_then(|left| left.checked_sub(cut(behind))) else {
+            let what = format!("the input size {size}, plus negative padding {before} and {behind}, is negative");
+            return refuse(what, "cut off no more than there is");
+        };
+        let Some(padded) = left.checked_add(room(before)).and_then(|size| size.checked_add(room(behind))) else {
+            return refuse(
+                format!("padding {before} and {behind} is too large"),
+                "its bytes must fit the address space",
+            );
+        };
+        out.sizes[dim] = padded;
+        out.kept.push((cut(before), cut(before) + left));
+        out.starts.push(room(before));
+    }
+    checked_numel("constant_pad_nd", &out.sizes, ty.dtype.size())?;
+    Ok(out)
+}
+
+/// Padding: type kept, every padded dim grows or shrinks.
+pub fn padded(call: &Call<'_>) -> Result<TensorType> {
+    let padding = padding(call.args[0], &call.attrs[0].list())?;
+    Ok(TensorType::contiguous(call.args[0].dtype, &padding.sizes))
+}
+
+/// The kept elements over a fill.
+pub fn constant_pad_nd(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let ty = graph[args[0]].ty.clone();
+    let padding = padding(&ty, &attrs[0].list())?;
+    let mut kept = args[0];
+    for (dim, &(start, end)) in padding.kept.iter().enumerate() {
+        if (start, end) != (0, ty.sizes[dim]) {
+            let bounds = [start, end].map(|bound| Attr::int(bound as i64));
+            let [start, end] = bounds;
+            kept = graph.add(Op::Slice, &[kept], smallvec![Attr::int(dim as i64), start, end, Attr::int(1)])?;
+        }
+    }
+    if graph[kept].ty.sizes == padding.sizes {
+        return graph.add(Op::Clone, &[kept], smallvec![Attr::Str("contiguous".into())]);
+    }
+    let fill = full(graph, &padding.sizes, attrs[1].scalar().unwrap_or(Scalar::Int(0)), ty.dtype)?;
+    let strides = contiguous_strides(&padding.sizes);
+    let offset = strides.iter().zip(&padding.starts).map(|(stride, start)| stride * start).sum();
+    overlay(graph, fill, kept, &Layout { sizes: graph[kept].ty.sizes.clone(), strides, offset })
+}
+
+fn full(graph: &mut Graph, sizes: &[usize], value: Scalar, dtype: DType) -> Result<NodeId> {
+    let sizes = sizes.iter().map(|&size| size as i64).collect();
+    graph.add(Op::Full, &[], smallvec![Attr::Ints(sizes), Attr::Scalar(value), Attr::DType(dtype)])
+}
+
+/// `over`, converted, written over the part of `under`, taken row-major, that `layout` names.
+fn overlay(graph: &mut Graph, under: NodeId, over: NodeId, layout: &Layout) -> Result<NodeId> {
+    let dtype = graph[under].ty.dtype;
+    let over = if graph[over].ty.dtype == dtype {
+        over
+    } else {
+        graph.add(Op::ToCopy, &[over], smallvec![Attr::DType(dtype)])?
+    };
+    let strides = layout.strides.iter().map(|&stride| stride as i64).collect();
+    // A part without elements begins nowhere.
+    let offset = if layout.numel() == 0 { 0 } else { layout.offset };
+    graph.add(Op::Overlay, &[under, over], smallvec![Attr::Ints(strides), Attr::int(offset as i64)])
+}
+
+/// A copy with a part replaced: type kept, the part and its replacement of equal sizes.
+fn replaced(call: &Call<'_>, rule: ViewRule) -> Result<TensorType> {
+    let (under, over) = (call.args[0], call.args[1]);
+    let part = rule(&Layout::contiguous(&under.sizes), call.attrs)?;
+    if part.sizes != over.sizes {
+        let what = format!(
+            "expected src to have a size equal to the slice of self: src size = {:?}, slice size = {:?}",
+            &over.sizes[..],
+            &part.sizes[..]
+        );
+        return Err(Error::shape(call.name(), what, "expand or slice src to fit"));
+    }
+    Ok(TensorType::contiguous(under.dtype, &under.sizes))
+}
+
+fn replace(graph: &mut Graph, args: &[NodeId], attrs: &[Attr], rule: ViewRule) -> Result<NodeId> {
+    let part = rule(&Layout::contiguous(&graph[args[0]].ty.sizes), attrs)?;
+    overlay(graph, args[0], args[1], &part)
+}
+
+macro_rules! replacing {
+    ($($(#[$doc:meta])* $infer:ident, $(#[$parts_doc:meta])* $parts:ident, $rule:path;)*) => {$(
+        $(#[$doc])*
+        pub fn $infer(call: &Call<'_>) -> Result<TensorType> {
+            replaced(call, $rule)
+        }
+
+        $(#[$parts_doc])*
+        pub fn $parts(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+            replace(graph, args, attrs, $rule)
+        }
+    )*};
+}
+
+replacing! {
+    /// One index of a dim replaced.
+    select_replaced, /// Written over that index.
+    select_scatter, view::select;
+    /// A stretch of a dim replaced.
+    slice_replaced, /// Written over that stretch.
+    slice_scatter, view::slice;
+    /// A diagonal replaced.
+    diagonal_replaced, /// Written over that diagonal.
+    diagonal_scatter, view::diagonal;
+}
+
+/// The dims that `flip` names, each once.
+fn flipped_dims(ty: &TensorType, attrs: &[Attr]) -> Result<SmallVec<[usize; 6]>> {
+    let mut dims: SmallVec<[usize; 6]> = SmallVec::new();
+    for &dim in &attrs[0].list() {
+        let dim = normalize_dim("flip", dim, ty.rank())?;
+        if dims.contains(&dim) {
+            let what = format!("dim {dim} appears multiple times in the list of dims");
+            return Err(Error::shape("flip", what, "name each dim once"));
+        }
+        dims.push(dim);
+    }
+    Ok(dims)
+}
+
+/// Reversing: type kept.
+pub fn flipped(call: &Call<'_>) -> Result<TensorType> {
+    flipped_dims(call.args[0], call.attrs)?;
+    Ok(TensorType::contiguous(call.args[0].dtype, &call.args[0].sizes))
+}
+
+/// Each dim picked from its end to its start.
+pub fn flip(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let ty = graph[args[0]].ty.clone();
+    let dims = flipped_dims(&ty, attrs)?;
+    let mut x = args[0];
+    for dim in dims.into_iter().filter(|&dim| ty.sizes.get(dim).is_some_and(|&size| size > 1)) {
+        let last = ty.sizes[dim] as i64 - 1;
+        let backwards = smallvec![Attr::int(last), Attr::int(-1), Attr::int(-1), Attr::DType(DType::I64)];
+        let index = graph.add(Op::Arange, &[], backwards)?;
+        x = graph.add(Op::IndexSelect, &[x, index], smallvec![Attr::int(dim as i64)])?;
+    }
+    if x == args[0] { graph.add(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())]) } else { Ok(x) }
+}
+
+/// The sizes of the operand, with ones in front, and how often each is repeated.
+fn repeats(ty: &TensorType, attrs: &[Attr]) -> Result<(Sizes, Sizes)> {
+    let list = attrs[0].list();
+    let refuse = |what: &str, hint: &str| Err(Error::shape("repeat", format!("{what}: {:?}", &list[..]), hint));
+    let Some(lead) = list.len().checked_sub(ty.rank()) else {
+        let what = "number of dimensions of repeat dims can not be smaller than number of dimensions of tensor";
+        return refuse(what, "pass one count per dim; counts of new dims come first");
+    };
+    if list.iter().any(|&count| count < 0) {
+        return refuse("repeat counts cannot be negative", "pass 0 for no elements");
+    }
+    let mut sizes: Sizes = SmallVec::from_elem(1, lead);
+    sizes.extend_from_slice(&ty.sizes);
+    let counts: Sizes = list.iter().map(|&count| count as usize).collect();
+    let spread: Sizes = counts.iter().chain(&sizes).copied().collect();
+    checked_numel("repeat", &spread, ty.dtype.size())?;
+    Ok((sizes, counts))
+}
+
+/// Repeating: type kept, sizes multiplied.
+pub fn repeated(call: &Call<'_>) -> Result<TensorType> {
+    let (sizes, counts) = repeats(call.args[0], call.attrs)?;
+    let sizes: Sizes = sizes.iter().zip(&counts).map(|(size, count)| size * count).collect();
+    Ok(TensorType::contiguous(call.args[0].dtype, &sizes))
+}
+
+/// A new dim before each, expanded and merged.
+pub fn repeat(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let (sizes, counts) = repeats(&graph[args[0]].ty, attrs)?;
+    let ints = |sizes: &mut dyn Iterator<Item = usize>| Attr::Ints(sizes.map(|size| size as i64).collect());
+    let lone = ints(&mut sizes.iter().flat_map(|&size| [1, size]));
+    let spread = ints(&mut sizes.iter().zip(&counts).flat_map(|(&size, &count)| [count, size]));
+    let merged = ints(&mut sizes.iter().zip(&counts).map(|(size, count)| size * count));
+    let x = graph.add(Op::View, args, smallvec![lone])?;
+    let x = graph.add(Op::Expand, &[x], smallvec![spread, Attr::bool(false)])?;
+    let copy: Attrs = smallvec![Attr::Str("contiguous".into())];
+    let x = graph.add(Op::Clone, &[x], copy)?;
+    graph.add(Op::View, &[x], smallvec![merged])
+}
