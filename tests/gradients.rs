@@ -8,6 +8,8 @@
 mod build;
 #[path = "same_bits/check.rs"]
 mod check;
+#[path = "same_bits/moves.rs"]
+mod moves;
 #[path = "same_bits/random.rs"]
 mod random;
 #[allow(dead_code, reason = "slopes are taken at ordinary numbers only")]

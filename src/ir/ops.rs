@@ -627,7 +627,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_overlay(Tensor self, Tensor src, int[] stride, int offset) -> Tensor"),
                     infer: infer::overlay,
                     meaning: Meaning::Overlay,
-                    derivative: None,
+                    derivative: Derivative::Formula(views::overlay),
                 };
                 /// Room around a tensor, filled with a value; negative numbers cut off. Pairs of (before, behind) count
                 /// from the last dim.
@@ -636,7 +636,15 @@ macro_rules! for_each_op {
                     schema: Schema::Text("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"),
                     infer: moves::padded,
                     meaning: Meaning::Decompose(moves::constant_pad_nd),
-                    derivative: None,
+                    derivative: Derivative::Parts,
+                };
+                /// Elements of a row-major tensor, counted in its order: those at `offset` and `stride`.
+                Part = Row {
+                    name: "_part",
+                    schema: Schema::Text("_part(Tensor(a) self, int[] size, int[] stride, int offset) -> Tensor(a)"),
+                    infer: infer::view,
+                    meaning: Meaning::View(view::part),
+                    derivative: Derivative::Formula(views::part_of),
                 };
                 /// A copy with one index of a dim replaced.
                 SelectScatter = Row {
@@ -644,7 +652,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"),
                     infer: moves::select_replaced,
                     meaning: Meaning::Decompose(moves::select_scatter),
-                    derivative: None,
+                    derivative: Derivative::Parts,
                 };
                 /// A copy with every `step`-th element of a stretch of a dim replaced.
                 SliceScatter = Row {
@@ -652,7 +660,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"),
                     infer: moves::slice_replaced,
                     meaning: Meaning::Decompose(moves::slice_scatter),
-                    derivative: None,
+                    derivative: Derivative::Parts,
                 };
                 /// A copy with a diagonal replaced.
                 DiagonalScatter = Row {
@@ -660,7 +668,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"),
                     infer: moves::diagonal_replaced,
                     meaning: Meaning::Decompose(moves::diagonal_scatter),
-                    derivative: None,
+                    derivative: Derivative::Parts,
                 };
                 /// Elements in reverse order along dims.
                 Flip = Row {
@@ -668,7 +676,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("flip(Tensor self, int[] dims) -> Tensor"),
                     infer: moves::flipped,
                     meaning: Meaning::Decompose(moves::flip),
-                    derivative: None,
+                    derivative: Derivative::Formula(views::flip),
                 };
                 /// The tensor so many times along each dim; dims that it lacks come in front.
                 Repeat = Row {
@@ -676,7 +684,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("repeat(Tensor self, SymInt[] repeats) -> Tensor"),
                     infer: moves::repeated,
                     meaning: Meaning::Decompose(moves::repeat),
-                    derivative: None,
+                    derivative: Derivative::Parts,
                 };
                 /// The lower triangle of the last two dims, up to `diagonal`; the rest is 0.
                 Tril = Row {

@@ -139,6 +139,19 @@ pub fn unfold(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     Ok(out)
 }
 
+/// `_part(size, stride, offset)`: as `as_strided`, but of a row-major input and counted from its first element, so that
+/// it depends on elements alone and not on where they lie.
+pub fn part(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
+    let (mut part, _) = as_strided(input, DType::Bool, attrs)?;
+    if !input.is_contiguous() || part.extent() > input.numel() {
+        let (sizes, strides) = (&part.sizes[..], &part.strides[..]);
+        let what = format!("sizes {sizes:?}, strides {strides:?} and offset {} of {:?}", part.offset, &input.sizes[..]);
+        return Err(Error::shape("_part", what, "the input must be row-major, and the part inside it"));
+    }
+    part.offset += input.offset;
+    Ok(part)
+}
+
 /// `as_strided(size, stride, storage_offset)`: no offset means that of the input.
 pub fn as_strided(input: &Layout, dtype: DType, attrs: &[Attr]) -> Result<(Layout, DType)> {
     let (sizes, strides) = (attrs[0].list(), attrs[1].list());

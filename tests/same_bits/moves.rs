@@ -37,9 +37,25 @@ impl Builder {
         self.call(op, &[x, over], attrs)
     }
 
-    /// A window of a value replaced by another: a permuted box.
+    /// A window of a value replaced by another.
     pub(crate) fn propose_overlay(&mut self, op: Op) -> Option<NodeId> {
         let x = self.find(|ty| ty.numel() > 0)?;
+        let (window, steps, offset) = self.strided_box(x);
+        let dtype = self.graph[x].ty.dtype;
+        let over = self.strided_input(dtype, &window, Fill::Normal);
+        self.call(op, &[x, over], smallvec![Attr::ints(&steps), Attr::int(offset)])
+    }
+
+    /// A window of a row-major value.
+    pub(crate) fn propose_strided_part(&mut self) -> Option<NodeId> {
+        let x = self.find(|ty| ty.numel() > 0 && ty.is_contiguous())?;
+        let (window, steps, offset) = self.strided_box(x);
+        let window: Vec<i64> = window.iter().map(|&size| size as i64).collect();
+        self.call(Op::Part, &[x], smallvec![Attr::ints(&window), Attr::ints(&steps), Attr::int(offset)])
+    }
+
+    /// A box with permuted dims inside a value taken row-major: sizes, strides, offset.
+    fn strided_box(&mut self, x: NodeId) -> (Vec<usize>, Vec<i64>, i64) {
         let sizes = self.graph[x].ty.sizes.clone();
         let strides = TensorType::contiguous(self.graph[x].ty.dtype, &sizes).strides;
         let (mut window, mut steps, mut offset) = (Vec::new(), Vec::new(), 0);
@@ -50,9 +66,7 @@ impl Builder {
             steps.push((strides[dim] * step) as i64);
             offset += first * strides[dim];
         }
-        let dtype = self.graph[x].ty.dtype;
-        let over = self.strided_input(dtype, &window, Fill::Normal);
-        self.call(op, &[x, over], smallvec![Attr::ints(&steps), Attr::int(offset as i64)])
+        (window, steps, offset as i64)
     }
 
     /// Something of the sizes of `part`: found, or new.

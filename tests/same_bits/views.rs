@@ -49,6 +49,7 @@ impl Builder {
                 let size = sizes[dim].max(1);
                 smallvec![Attr::int(dim as i64), Attr::int(self.random.below(2 * size) as i64 - size as i64)]
             }
+            Op::Part => return self.propose_strided_part(),
             Op::Alias | Op::Detach => Attrs::new(),
             Op::UnsafeView => smallvec![Attr::ints(&self.regrouped(&sizes))],
             Op::Diagonal => {

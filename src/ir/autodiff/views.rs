@@ -212,6 +212,27 @@ pub fn cat<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     call.args.iter().map(own).collect()
 }
 
+/// Of one tensor over another: to the upper one its window, to the lower one what is beside it.
+pub fn overlay<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let grad = call.grad.contiguous();
+    let over = call.args[1].sizes();
+    let blank = zeros(grad, &over);
+    let beside = grad.call(Op::Overlay, &[blank], call.attrs.into());
+    let window = smallvec![ints(&over), call.attrs[0].clone(), call.attrs[1].clone()];
+    smallvec![Some(beside), Some(grad.call(Op::Part, &[], window))]
+}
+
+/// Of a part of a row-major tensor: put back among zeros.
+pub fn part_of<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let attrs = smallvec![call.attrs[1].clone(), call.attrs[2].clone()];
+    smallvec![Some(call.args[0].zeros().call(Op::Overlay, &[call.grad], attrs))]
+}
+
+/// Of elements in reverse order: reversed again.
+pub fn flip<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad.call(Op::Flip, &[], call.attrs.into()))]
+}
+
 /// Of a triangle: the same triangle.
 pub fn tril<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::Tril, &[], call.attrs.into()))]
