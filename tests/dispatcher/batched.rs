@@ -60,7 +60,7 @@ fn mapped_calls_equal_one_call_per_slice() {
     check(3, &[2, 4], &[2], |x, y| x.argmax(1, false)?.to_dtype(DType::F32)?.add(y)?.add(x.argmin(None, false)?));
     check(3, &[], &[2], |x, y| x.sum([0], false)?.add(y)?.prod(0, true));
     check(2, &[3, 4], &[4], |x, y| x.softmax(-1)?.mul(y)?.log_softmax(0));
-    check(2, &[3, 4], &[4], |x, y| x.layer_norm(&[4], Some(y), Some(y), 1e-5));
+    check(2, &[3, 4], &[4], |x, y| x.layer_norm([4], Some(y), Some(y), 1e-5));
     check(2, &[3, 4], &[4], |x, y| x.var([0], 1, false)?.add(y)?.logsumexp([0], false)?.add(x.std((), 0, false)?));
     check(2, &[3, 4], &[4, 5], |x, y| x.mm(y));
     check(2, &[3, 4], &[4, 5], |x, y| y.t()?.mm(&x.t()?));
@@ -80,8 +80,11 @@ fn mapped_calls_equal_one_call_per_slice() {
     check(3, &[3, 4], &[3], |x, y| x.diagonal(1, 0, -1)?.add(y));
     check(3, &[7], &[3, 2], |x, y| x.unfold(0, 2, 2)?.mul(y)?.unfold(-1, 2, 1)?.sum([-1], false));
     check(3, &[], &[1], |x, y| x.unfold(0, 1, 1)?.add(y));
-    check(3, &[2, 4], &[], |x, y| x.as_strided(&[3], &[2], None)?.add(y)?.detach());
+    check(3, &[2, 4], &[], |x, y| x.as_strided([3], [2], None)?.add(y)?.detach());
     check(3, &[2, 4], &[], |x, y| x.contiguous()?.view_dtype(DType::I16)?.to_dtype(DType::F32)?.add(y));
+    check(3, &[2, 4], &[4], |x, y| x.constant_pad_nd([1, -1, 1, 0], 2)?.select_scatter(y, 0, 1)?.flip([0, -1]));
+    check(2, &[4], &[2, 2], |x, y| y.slice_scatter(&x.slice(0, 1, 3, 1)?.unsqueeze(0)?, 0, 1, None, 1));
+    check(2, &[3], &[2, 3, 3], |x, y| y.diagonal_scatter(&x.expand([2, 3])?, 0, 1, 2)?.repeat([1, 2, 1]));
     assert_eq!(slow_calls(), slow, "every call had a rule");
 }
 

@@ -63,6 +63,7 @@ impl<'g> Backward<'g, '_> {
             | Meaning::Product
             | Meaning::Gather(_)
             | Meaning::Concat
+            | Meaning::Overlay
             | Meaning::Fill
             | Meaning::Range => None,
         };

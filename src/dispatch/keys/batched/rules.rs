@@ -42,6 +42,7 @@ pub(super) fn apply(
         Meaning::Product => Some(operands.list[0].value.matmul(&operands.list[1].value)?),
         Meaning::Gather(kind) => Some(gathers::gather(*kind, operands, attrs, result)?),
         Meaning::Concat => Some(concat(op, operands, attrs)?),
+        Meaning::Overlay => Some(overlay(op, operands, attrs)?),
         // They have no tensor that could be mapped.
         Meaning::Fill | Meaning::Range => None,
     };
@@ -77,6 +78,8 @@ pub(super) fn pad(value: &Tensor, n: usize) -> Result<Tensor> {
 struct DimArgument {
     attr: usize,
     is_list: bool,
+    /// Whether an empty list names every dim; a list without a usual length names those that it names.
+    empty_is_all: bool,
 }
 
 /// The arguments called `dim`, `dims`, `dim0`, …, by their place among the attributes.
@@ -88,7 +91,8 @@ fn dim_arguments(op: Op) -> Result<SmallVec<[DimArgument; 2]>> {
         // A tensor that may be absent leaves its presence among the attributes.
         let is_attr = !ty.holds_tensors() || matches!(argument.ty, Type::Optional(_));
         if argument.name.trim_end_matches(char::is_numeric).trim_end_matches('s') == "dim" {
-            found.push(DimArgument { attr, is_list: matches!(ty, Type::List(..)) });
+            let empty_is_all = !matches!(argument.ty, Type::List(_, None));
+            found.push(DimArgument { attr, is_list: matches!(ty, Type::List(..)), empty_is_all });
         }
         attr += is_attr as usize;
     }
@@ -110,13 +114,13 @@ fn along_dims(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -
     // A dim to work along, for slices that have none.
     let mut value = if rank == 0 { operand.value.unsqueeze(1)? } else { operand.value.clone() };
     let mut attrs = attrs.clone();
-    for DimArgument { attr, is_list } in arguments {
+    for DimArgument { attr, is_list, empty_is_all } in arguments {
         attrs[attr] = match &attrs[attr] {
             Attr::Scalar(dim) => Attr::int(shifted(op, dim.as_i64(), rank)?),
             Attr::Ints(dims) if !dims.is_empty() => {
                 Attr::Ints(dims.iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<_>>()?)
             }
-            // All of them.
+            Attr::Ints(_) if !empty_is_all => Attr::ints(&[]),
             Attr::Ints(_) => Attr::Ints((1..value.dim() as i64).collect()),
             Attr::None if is_list => Attr::Ints((1..value.dim() as i64).collect()),
             Attr::None if matches!(op.row().meaning, Meaning::Fold(_)) => {
@@ -148,6 +152,14 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
         });
     }
     Ok(values[output].clone())
+}
+
+/// The window of every slice, one slice behind the other.
+fn overlay(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
+    let values = operands.list.iter().map(|operand| operand.spread(operands.level.size));
+    let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+    let strides = std::iter::once(operands.list[0].ty.numel() as i64).chain(attrs[0].list()).collect();
+    call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::Ints(strides), attrs[1].clone()])
 }
 
 fn concat(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {

@@ -24,6 +24,8 @@ enum Rule {
     Matrix,
     /// Sizes and strides are given.
     Memory,
+    /// Sizes and strides are given, counted in the order of elements.
+    Part,
     /// No argument speaks of dims.
     Same,
 }
@@ -43,6 +45,7 @@ const RULES: &[(Op, Rule)] = &[
     (Op::Select, Rule::Dims(&[0])),
     (Op::Slice, Rule::Dims(&[0])),
     (Op::AsStrided, Rule::Memory),
+    (Op::Part, Rule::Part),
     (Op::ViewDtype, Rule::Same),
     (Op::Alias, Rule::Same),
     (Op::Detach, Rule::Same),
@@ -73,7 +76,7 @@ pub(super) fn view(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTy
         Rule::NewDim => value.unsqueeze(shifted(op, attrs[0].as_int().unwrap_or(0), rank + 1)?),
         Rule::Squeeze => {
             let named = attrs[0].list().iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<Vec<_>>>()?;
-            let is_named = |dim: &usize| named.is_empty() || named.contains(&(*dim as i64));
+            let is_named = |dim: &usize| named.contains(&(*dim as i64));
             let dims = (1..=rank).filter(|dim| value.sizes()[*dim] == 1 && is_named(dim));
             let dims: Vec<i64> = dims.map(|dim| dim as i64).collect();
             // An empty list would name the mapped dim too.
@@ -87,6 +90,13 @@ pub(super) fn view(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTy
                 attrs[attr] = Attr::Ints(std::iter::once(first).chain(behind).collect());
             }
             call(op, &[value], &attrs)
+        }
+        Rule::Part => {
+            for (attr, first) in [(0, operands.level.size), (1, operand.ty.numel())] {
+                let behind = attrs[attr].list();
+                attrs[attr] = Attr::Ints(std::iter::once(first as i64).chain(behind).collect());
+            }
+            call(op, &[&value.contiguous()?], &attrs)
         }
         Rule::Same => call(op, &[value], &attrs),
     };
