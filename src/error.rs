@@ -56,7 +56,17 @@ pub enum Error {
         /// The value found.
         got: i64,
     },
-    /// A dtype that the operator does not take.
+    /// Indices, or a dimension, that select nothing of a tensor.
+    #[error("{op}: {what}; {hint}")]
+    Index {
+        /// The operator that was called.
+        op: String,
+        /// What does not hold, with the shapes.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A dtype that does not fit the other operands.
     #[error("{op}: found dtype {found} but expected {expected}; {hint}")]
     DType {
         /// The operator that was called.
@@ -78,12 +88,12 @@ pub enum Error {
         /// What to do about it.
         hint: String,
     },
-    /// An operator has no kernel for the call's dispatch key.
+    /// An operator has no kernel for the call's dispatch key, or none for its dtype.
     #[error("{op}: {what}")]
     NotImplemented {
         /// The operator that was called.
         op: String,
-        /// Which key was looked up and which are available.
+        /// Which key was looked up and which are available, or which dtype was found and which are taken.
         what: String,
     },
     /// A call's arguments do not fit the operator's schema.
@@ -157,6 +167,19 @@ impl Error {
     /// An [`Error::DType`] from its parts.
     pub fn dtype(op: impl Into<String>, found: DType, expected: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::DType { op: op.into(), found, expected: expected.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::Index`] from its parts.
+    pub fn index(op: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Index { op: op.into(), what: what.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::NotImplemented`] for a dtype that the operator does not take, whatever the other operands are.
+    pub fn unsupported(op: impl Into<String>, found: DType, expected: &str, hint: &str) -> Self {
+        Error::NotImplemented {
+            op: op.into(),
+            what: format!("not implemented for {found}, only for {expected}; {hint}"),
+        }
     }
 
     /// An [`Error::Invalid`] from its parts.

@@ -7,7 +7,7 @@ use super::keys::tracer;
 use super::tensor::Tensor;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::ir::{DType, Layout};
+use crate::ir::{DType, Layout, Scalar};
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::fmt;
@@ -118,6 +118,25 @@ impl Tensor {
                 Err(Error::shape("item", what, "select one element first, or use to_vec"))
             }
         }
+    }
+
+    /// The only element as a number.
+    ///
+    /// # Errors
+    /// As [`Tensor::item`].
+    pub fn to_scalar(&self) -> Result<Scalar> {
+        Ok(match self.dtype() {
+            DType::Bool => Scalar::Bool(self.item::<bool>()?),
+            DType::U8 => Scalar::Int(self.item::<u8>()?.into()),
+            DType::I8 => Scalar::Int(self.item::<i8>()?.into()),
+            DType::I16 => Scalar::Int(self.item::<i16>()?.into()),
+            DType::I32 => Scalar::Int(self.item::<i32>()?.into()),
+            DType::I64 => Scalar::Int(self.item::<i64>()?),
+            DType::F16 => Scalar::Float(self.item::<f16>()?.into()),
+            DType::BF16 => Scalar::Float(self.item::<bf16>()?.into()),
+            DType::F32 => Scalar::Float(self.item::<f32>()?.into()),
+            DType::F64 => Scalar::Float(self.item::<f64>()?),
+        })
     }
 
     fn read<T: Element>(&self, what: &str) -> Result<Vec<T>> {

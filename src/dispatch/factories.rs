@@ -3,13 +3,14 @@
 //! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Random numbers are
 //! deliberately absent: a compiled function must give the bits of the eager one.
 
+use super::keys::tracer::{is_tracing, on_read};
 use super::register::call;
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind};
 use crate::eager::Array;
 use crate::error::{Error, Result};
-use crate::ir::shape::checked_numel;
-use crate::ir::{Attr, DType, Op, Scalar, TensorType};
+use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
+use crate::ir::{Attr, DType, Op, Scalar, Sizes, Strides, TensorType};
 
 impl Tensor {
     /// All zeros, or false.
@@ -69,8 +70,7 @@ impl Tensor {
     /// # Errors
     /// If there are too many elements or no memory.
     pub fn empty(sizes: &[usize], dtype: DType) -> Result<Tensor> {
-        checked_numel("empty", sizes, dtype.size())?;
-        Array::new(Device::CPU, &TensorType::contiguous(dtype, sizes)).map(Tensor::from_array)
+        blank(Device::CPU, "empty", sizes, contiguous_strides(sizes), dtype)
     }
 
     /// The `n` by `n` matrix with ones on the diagonal.
@@ -108,11 +108,12 @@ impl Tensor {
     }
 }
 
-fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: Option<DType>) -> Result<Tensor> {
+/// A range on the CPU.
+pub(super) fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: Option<DType>) -> Result<Tensor> {
     call(Op::Arange, &[], &[Attr::Scalar(start), Attr::Scalar(end), Attr::Scalar(step), dtype_attr(dtype)])
 }
 
-/// A filled tensor on a device.
+/// A filled row-major tensor on a device.
 pub(super) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Option<DType>) -> Result<Tensor> {
     match device.kind {
         DeviceKind::Cpu => Tensor::full(sizes, value, dtype),
@@ -120,12 +121,83 @@ pub(super) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Opt
             let sizes = sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
             Tensor::meta(&Op::Full.infer(&[], &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])?)
         }
-        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Err(Error::Device {
-            op: "full".into(),
-            what: format!("nothing is filled on {device}"),
-            hint: "fill on the cpu".into(),
-        }),
+        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Err(no_factory("full", device)),
     }
+}
+
+/// A filled tensor with the strides of a dense one.
+pub(super) fn full_strided(
+    device: Device,
+    sizes: &[usize],
+    strides: &[usize],
+    value: Scalar,
+    dtype: DType,
+) -> Result<Tensor> {
+    if is_contiguous(sizes, strides) {
+        return full_on(device, sizes, value, Some(dtype));
+    }
+    // Filled in the order of memory, then seen in the order of sizes.
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|&dim| std::cmp::Reverse((strides[dim], sizes[dim])));
+    let in_memory: Vec<usize> = order.iter().map(|&dim| sizes[dim]).collect();
+    let mut places = vec![0i64; sizes.len()];
+    for (place, &dim) in order.iter().enumerate() {
+        places[dim] = place as i64;
+    }
+    full_on(device, &in_memory, value, Some(dtype))?.permute(places)
+}
+
+/// A tensor whose contents are undefined; zeros in a trace.
+pub(super) fn blank(device: Device, op: &str, sizes: &[usize], strides: Strides, dtype: DType) -> Result<Tensor> {
+    checked_numel(op, sizes, dtype.size())?;
+    match device.kind {
+        DeviceKind::Cpu if is_tracing() && is_dense(sizes, &strides) => {
+            full_strided(device, sizes, &strides, Scalar::Int(0), dtype)
+        }
+        DeviceKind::Cpu | DeviceKind::Meta => {
+            let ty = TensorType { dtype, sizes: Sizes::from_slice(sizes), strides, number: false };
+            Array::new(device, &ty).map(Tensor::from_array)
+        }
+        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Err(no_factory(op, device)),
+    }
+}
+
+/// Whether elements have neither gaps nor neighbours in common.
+fn is_dense(sizes: &[usize], strides: &[usize]) -> bool {
+    let mut order: Vec<usize> = (0..sizes.len()).filter(|&dim| sizes[dim] != 1).collect();
+    order.sort_by_key(|&dim| strides[dim]);
+    let mut step = 1;
+    order.into_iter().all(|dim| {
+        let fits = strides[dim] == step;
+        step = step.saturating_mul(sizes[dim].max(1));
+        fits
+    })
+}
+
+impl Tensor {
+    /// The same elements on another device: the very same tensor if it is there. On the meta device only the type is
+    /// left of it.
+    ///
+    /// # Errors
+    /// If it is on the meta device and has no elements to take along, or nothing can be moved between the two.
+    pub fn to_device(&self, device: Device) -> Result<Tensor> {
+        if self.device() == device {
+            return Ok(self.clone());
+        }
+        match device.kind {
+            DeviceKind::Meta => Tensor::meta(&TensorType { number: false, ..self.ty() }),
+            DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
+                on_read(self, "to")?;
+                let what = format!("nothing can be moved from {} to {device}", self.device());
+                Err(Error::Device { op: "to".into(), what, hint: "make the tensor where it is needed".into() })
+            }
+        }
+    }
+}
+
+fn no_factory(op: &str, device: Device) -> Error {
+    let what = format!("nothing can be made on {device}");
+    Error::Device { op: op.into(), what, hint: "make it on the cpu".into() }
 }
 
 fn dtype_attr(dtype: Option<DType>) -> Attr {

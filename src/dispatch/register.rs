@@ -176,7 +176,11 @@ fn value_of(attr: &Attr, ty: &Type) -> Value {
         (Type::Int | Type::SymInt, Attr::Scalar(scalar)) => Value::Int(scalar.as_i64()),
         (Type::Float, Attr::Scalar(scalar)) => Value::Float(scalar.as_f64()),
         (Type::Bool, Attr::Scalar(scalar)) => Value::Bool(scalar.as_bool()),
-        (Type::MemoryFormat, Attr::Str(_)) => Value::MemoryFormat(MemoryFormat::Contiguous),
+        (Type::MemoryFormat, Attr::Str(word)) => Value::MemoryFormat(match &**word {
+            "channels_last" => MemoryFormat::ChannelsLast,
+            "channels_last_3d" => MemoryFormat::ChannelsLast3d,
+            _ => MemoryFormat::Contiguous,
+        }),
         (_, Attr::Scalar(scalar)) => Value::Scalar(*scalar),
         (_, Attr::Ints(values)) => Value::IntList(values.iter().copied().collect()),
         (_, Attr::DType(dtype)) => Value::DType(*dtype),
@@ -216,8 +220,7 @@ fn attr_of(op: Op, value: &Value) -> Result<Attr> {
         Value::BoolList(values) => Attr::Ints(values.iter().map(|&value| value as i64).collect()),
         Value::DType(dtype) => Attr::DType(*dtype),
         Value::Str(word) => Attr::Str(word.as_ref().into()),
-        Value::MemoryFormat(MemoryFormat::Contiguous) => Attr::Str("contiguous".into()),
-        Value::MemoryFormat(MemoryFormat::Preserve) => Attr::None,
+        Value::MemoryFormat(format) => format.attr(),
         Value::Tensor(_)
         | Value::TensorList(_)
         | Value::OptionalTensorList(_)
@@ -225,7 +228,6 @@ fn attr_of(op: Op, value: &Value) -> Result<Attr> {
         | Value::ScalarList(_)
         | Value::Device(_)
         | Value::Layout(_)
-        | Value::MemoryFormat(_)
         | Value::Object(_) => {
             return Err(Error::argument(
                 op.name(),

@@ -7,7 +7,7 @@ use super::keyset::KeySet;
 use super::schema::Type;
 use super::tensor::Tensor;
 use crate::device::Device;
-use crate::ir::{DType, Scalar};
+use crate::ir::{Attr, DType, Scalar};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
@@ -94,6 +94,16 @@ impl TensorLayout {
 }
 
 impl MemoryFormat {
+    /// As an argument of the op table.
+    pub(super) fn attr(self) -> Attr {
+        match self {
+            MemoryFormat::Preserve => Attr::None,
+            MemoryFormat::Contiguous => Attr::Str("contiguous".into()),
+            MemoryFormat::ChannelsLast => Attr::Str("channels_last".into()),
+            MemoryFormat::ChannelsLast3d => Attr::Str("channels_last_3d".into()),
+        }
+    }
+
     /// The format of that name in schemas.
     pub fn from_name(name: &str) -> Option<MemoryFormat> {
         Some(match name {

@@ -42,7 +42,7 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
         DType::I16 => fill(&mut out, &wrapping(a, b, shape, i16::wrapping_mul, i16::wrapping_add)),
         DType::I32 => fill(&mut out, &wrapping(a, b, shape, i32::wrapping_mul, i32::wrapping_add)),
         DType::I64 => fill(&mut out, &wrapping(a, b, shape, i64::wrapping_mul, i64::wrapping_add)),
-        DType::Bool => return Err(Error::dtype("mm", DType::Bool, "a number", "convert first")),
+        DType::Bool => return Err(Error::unsupported("mm", DType::Bool, "a number", "convert first")),
     }
     Ok(out)
 }

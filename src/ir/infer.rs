@@ -58,15 +58,35 @@ pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
         return Err(Error::argument("clamp", "at least one of min and max must be given"));
     }
     if call.args[0].dtype == DType::Bool {
-        return Err(Error::dtype("clamp", DType::Bool, "a number", "convert first"));
+        return Err(Error::unsupported("clamp", DType::Bool, "a number", "convert first"));
     }
     pointwise(call)
 }
 
-/// As [`pointwise`], row-major on request.
+/// As [`pointwise`], in the order of memory that the first argument asks for.
 pub fn clone(call: &Call<'_>) -> Result<TensorType> {
-    let dense = pointwise(call)?;
-    Ok(if call.attrs[0].word() == "contiguous" { TensorType::contiguous(dense.dtype, &dense.sizes) } else { dense })
+    ordered(call, call.attrs[0].word())
+}
+
+/// As [`clone`]; a dtype comes first.
+pub fn to_copy(call: &Call<'_>) -> Result<TensorType> {
+    ordered(call, call.attrs.get(1).map_or("", Attr::word))
+}
+
+/// A dense result in a named order of memory; no name keeps that of the operand.
+fn ordered(call: &Call<'_>, format: &str) -> Result<TensorType> {
+    let kept = pointwise(call)?;
+    let order: &[usize] = match format {
+        "contiguous" => return Ok(TensorType::contiguous(kept.dtype, &kept.sizes)),
+        "channels_last" => &[0, 2, 3, 1],
+        "channels_last_3d" => &[0, 2, 3, 4, 1],
+        _ => return Ok(kept),
+    };
+    if order.len() != kept.rank() {
+        let what = format!("the shape {:?} has no {format} order", &kept.sizes[..]);
+        return Err(Error::shape(call.name(), what, format!("it needs {} dims", order.len())));
+    }
+    Ok(TensorType { strides: shape::strides_in_order(&kept.sizes, order), ..kept })
 }
 
 /// The dims a reduction runs over: its first argument, or all.
@@ -104,7 +124,7 @@ pub fn sum(call: &Call<'_>) -> Result<TensorType> {
 pub fn mean(call: &Call<'_>) -> Result<TensorType> {
     let dtype = call.attrs[2].dtype().unwrap_or(call.args[0].dtype);
     if !dtype.is_float() {
-        return Err(Error::dtype("mean", dtype, "a floating dtype", "pass a floating dtype, or convert first"));
+        return Err(Error::unsupported("mean", dtype, "a floating dtype", "pass a floating dtype, or convert first"));
     }
     reduced(call, dtype)
 }
@@ -133,7 +153,7 @@ pub fn extremum(call: &Call<'_>) -> Result<TensorType> {
 /// Index of an extremum: i64; bools are refused.
 pub fn arg_extremum(call: &Call<'_>) -> Result<TensorType> {
     if call.args[0].dtype == DType::Bool {
-        return Err(Error::dtype(call.name(), DType::Bool, "a number", "convert first"));
+        return Err(Error::unsupported(call.name(), DType::Bool, "a number", "convert first"));
     }
     non_empty(call)?;
     reduced(call, DType::I64)
@@ -149,7 +169,7 @@ fn need_float(op: &str, dtype: DType) -> Result<()> {
     if dtype.is_float() {
         return Ok(());
     }
-    Err(Error::dtype(op, dtype, "a floating dtype", "convert with to_dtype(DType::F32) first"))
+    Err(Error::unsupported(op, dtype, "a floating dtype", "convert with to_dtype(DType::F32) first"))
 }
 
 /// Variance: floats; dim, correction, keepdim.
@@ -261,7 +281,7 @@ fn product_dtype(call: &Call<'_>, a: &TensorType, b: &TensorType) -> Result<DTyp
         ));
     }
     if a.dtype == DType::Bool {
-        return Err(Error::dtype(call.name(), DType::Bool, "a number", "convert first"));
+        return Err(Error::unsupported(call.name(), DType::Bool, "a number", "convert first"));
     }
     Ok(a.dtype)
 }
@@ -444,7 +464,7 @@ pub fn arange(call: &Call<'_>) -> Result<TensorType> {
     let whole = [start, end, step].iter().all(|value| !value.dtype().is_float());
     let dtype = call.attrs[3].dtype().unwrap_or(if whole { DType::I64 } else { DType::DEFAULT_FLOAT });
     if dtype == DType::Bool {
-        return Err(Error::dtype("arange", dtype, "a number", "compare a range to make bools"));
+        return Err(Error::unsupported("arange", dtype, "a number", "compare a range to make bools"));
     }
     let invalid = |what: String| Err(Error::shape("arange", what, "end must be reached from start in steps of step"));
     if step.as_f64() == 0.0 || !(start.as_f64().is_finite() && end.as_f64().is_finite() && step.as_f64().is_finite()) {

@@ -288,7 +288,7 @@ impl Rule {
                 .ok_or_else(|| Error::argument(op, "needs at least one tensor"))
         };
         let refuse = |found: DType, expected: &str, hint: &str| -> Result<Compute> {
-            Err(Error::dtype(op, found, expected, hint))
+            Err(Error::unsupported(op, found, expected, hint))
         };
         let need_bool = |index: usize| match args[index].dtype {
             DType::Bool => Ok(()),

@@ -261,15 +261,15 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::PromoteNumbers, |x, attrs| clamp(x[0], attrs)),
                     derivative: Derivative::Pointwise(pointwise::clamp),
                 };
-                /// A copy in another dtype.
+                /// A copy in another dtype and order of memory. Where it is stored is the affair of `aten::_to_copy`.
                 ToCopy = Row {
                     name: "_to_copy",
-                    schema: Schema::Text("_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor"),
-                    infer: infer::pointwise,
+                    schema: Schema::Text("_convert(Tensor self, *, ScalarType? dtype=None, MemoryFormat? memory_format=None) -> Tensor"),
+                    infer: infer::to_copy,
                     meaning: Meaning::Body(Rule::Cast, |x, _| x[0]),
                     derivative: Derivative::Formula(pointwise::same),
                 };
-                /// A copy; row-major when `memory_format` is `contiguous`.
+                /// A copy, in the order of memory that is asked for.
                 Clone = Row {
                     name: "clone",
                     schema: Schema::Text("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
@@ -705,7 +705,7 @@ macro_rules! for_each_op {
                 /// A tensor of one value.
                 Full = Row {
                     name: "full",
-                    schema: Schema::Text("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None) -> Tensor"),
+                    schema: Schema::Text("_full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::full,
                     meaning: Meaning::Fill,
                     derivative: Derivative::None,
@@ -713,7 +713,7 @@ macro_rules! for_each_op {
                 /// `start`, `start + step`, … below `end`.
                 Arange = Row {
                     name: "arange",
-                    schema: Schema::Text("arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None) -> Tensor"),
+                    schema: Schema::Text("_arange(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::arange,
                     meaning: Meaning::Range,
                     derivative: Derivative::None,

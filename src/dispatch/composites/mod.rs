@@ -7,6 +7,7 @@
 
 mod batch_norm;
 mod classification;
+mod conversions;
 mod factories;
 mod joins;
 mod losses;
@@ -18,7 +19,7 @@ mod views;
 
 use super::library::Library;
 use super::tensor::Tensor;
-use super::value::{MemoryFormat, TensorLayout};
+use super::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::DType;
 
@@ -29,6 +30,7 @@ type Area = fn(&mut Library) -> Result<()>;
 const AREAS: &[Area] = &[
     batch_norm::register,
     classification::register,
+    conversions::register,
     factories::register,
     joins::register,
     losses::register,
@@ -67,19 +69,18 @@ fn count(op: &str, number: i64) -> Result<usize> {
     })
 }
 
-/// Refuses what results are not stored like: sparse, pinned, channels last.
-fn check_storage(
-    op: &str,
-    layout: Option<TensorLayout>,
-    pin_memory: Option<bool>,
-    format: Option<MemoryFormat>,
-) -> Result<()> {
+/// Sizes and strides as counts.
+fn counts(op: &str, numbers: &[i64]) -> Result<Vec<usize>> {
+    numbers.iter().map(|&number| count(op, number)).collect()
+}
+
+/// Refuses what results are not stored like: sparse, pinned.
+fn check_storage(op: &str, layout: Option<TensorLayout>, pin_memory: Option<bool>) -> Result<()> {
     let refuse = |what: &str| Err(Error::argument(op, format!("{what} is not supported; leave the argument out")));
-    match (layout, pin_memory, format) {
-        (Some(TensorLayout::Sparse | TensorLayout::SparseCsr), _, _) => refuse("a sparse layout"),
-        (_, Some(true), _) => refuse("pinned memory"),
-        (_, _, Some(MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d)) => refuse("a channels-last format"),
-        (_, _, _) => Ok(()),
+    match (layout, pin_memory) {
+        (Some(TensorLayout::Sparse | TensorLayout::SparseCsr), _) => refuse("a sparse layout"),
+        (_, Some(true)) => refuse("pinned memory"),
+        (_, _) => Ok(()),
     }
 }
 

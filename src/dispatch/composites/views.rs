@@ -1,11 +1,9 @@
-//! Views of tensors, and conversions that may be views, under their ATen schemas.
+//! Views of tensors under their ATen schemas.
 
-use super::{check_storage, count};
+use super::count;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
-use crate::dispatch::value::MemoryFormat;
 use crate::error::Result;
-use crate::ir::DType;
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -20,16 +18,7 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", Tensor::unbind)?
         .def_kernel("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", narrow)?
         .def_kernel("squeeze(Tensor(a) self) -> Tensor(a)", |x: &Tensor| x.squeeze(()))?
-        .def_kernel("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", squeeze)?
-        .def_kernel(
-            "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
-            contiguous,
-        )?
-        .def_kernel(
-            "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? \
-             memory_format=None) -> Tensor(a)",
-            to_dtype,
-        )?;
+        .def_kernel("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", squeeze)?;
     Ok(())
 }
 
@@ -57,14 +46,4 @@ fn narrow(x: &Tensor, dim: i64, start: i64, length: i64) -> Result<Tensor> {
 
 fn squeeze(x: &Tensor, dim: i64) -> Result<Tensor> {
     x.squeeze(dim)
-}
-
-fn contiguous(x: &Tensor, format: MemoryFormat) -> Result<Tensor> {
-    check_storage("contiguous", None, None, Some(format))?;
-    x.contiguous()
-}
-
-fn to_dtype(x: &Tensor, dtype: DType, _: bool, copy: bool, format: Option<MemoryFormat>) -> Result<Tensor> {
-    check_storage("to", None, None, format)?;
-    if copy && x.dtype() == dtype { x.copy() } else { x.to_dtype(dtype) }
 }
