@@ -4,23 +4,20 @@
 //! graph. Inputs of other types are traced abstractly: shapes alone. What cannot be captured runs eagerly, with a
 //! reason. Executables are kept per input types in a bounded cache, the one used longest ago going first.
 
+use super::capture::{self, Capture};
 use super::explain::Explain;
 use super::guard::Guard;
-use super::pipeline::{self, Built};
+use super::program::Program;
 use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::Tensor;
-use crate::dispatch::autograd::is_grad_enabled;
-use crate::dispatch::keys::tracer::{self, Captured, Lifted, Mode, Trace};
+use crate::dispatch::keys::tracer;
 use crate::dispatch::modes;
 use crate::dispatch::{Function, Inputs, Outputs};
-use crate::eager::Array;
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Options;
 use indexmap::IndexMap;
-use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,15 +55,6 @@ struct Cells {
 struct Cell {
     entry: OnceLock<Entry>,
     building: Mutex<()>,
-}
-
-/// A graph that runs in the place of the function.
-struct Program {
-    built: Built,
-    /// What it takes besides the inputs.
-    lifted: Vec<Lifted>,
-    /// The inputs, lifted ones included, that its last results are copied to.
-    written: Vec<usize>,
 }
 
 enum Entry {
@@ -109,7 +97,6 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if tracer::is_tracing()
             || modes::is_active()
             || debug::forces_eager()
-            || (is_grad_enabled() && inputs.iter().any(Tensor::requires_grad))
             || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu || !input.has_data())
         {
             return guarded(|| self.function.apply(&inputs));
@@ -123,7 +110,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             return self.run(entry, &inputs);
         }
         if first {
-            let (output, entry) = self.capture_real(&inputs)?;
+            let (output, entry) = self.capture_first(&inputs)?;
             let _ = cell.entry.set(entry);
             return Ok(output);
         }
@@ -158,32 +145,34 @@ impl<A, F: Function<A>> Compiled<F, A> {
         (cell, first)
     }
 
-    /// Runs the function for real while recording it.
-    fn capture_real(&self, inputs: &[Tensor]) -> Result<(F::Output, Entry)> {
-        let apply = |handles: &[Tensor]| self.function.apply(handles);
-        let (output, captured) = guarded(|| tracer::trace(Mode::Real, inputs, apply, F::Output::tensors))?;
-        if output.tensors().is_empty() {
-            return Err(Error::argument("compile", "the function returned no tensors; return at least one"));
+    /// Calls the function for real, and captures it on the way or right after.
+    fn capture_first(&self, inputs: &[Tensor]) -> Result<(F::Output, Entry)> {
+        if capture::wants_gradients(inputs) {
+            let output = guarded(|| self.function.apply(inputs))?;
+            return Ok((output, self.capture_abstract(inputs)));
         }
-        Ok((output, self.entry(captured)))
+        let (output, captured) = guarded(|| capture::real(&self.function, inputs))?;
+        // Gradients flow to something that the function was not given: they are traced with it.
+        let entry = match capture::wants_gradients(&output.tensors()) {
+            true => self.capture_abstract(inputs),
+            false => self.entry(captured),
+        };
+        Ok((output, entry))
     }
 
     /// Records the function on shapes alone.
     fn capture_abstract(&self, inputs: &[Tensor]) -> Entry {
-        let apply = |handles: &[Tensor]| self.function.apply(handles);
-        match guarded(|| tracer::trace(Mode::Abstract, inputs, apply, F::Output::tensors)) {
-            Ok((_, captured)) => self.entry(captured),
+        match guarded(|| capture::on_shapes(&self.function, inputs)) {
+            Ok(captured) => self.entry(captured),
             Err(error) => Entry::Eager(Reason::TraceFailed(error.to_string())),
         }
     }
 
-    fn entry(&self, captured: Captured) -> Entry {
+    fn entry(&self, captured: Capture) -> Entry {
         let tier = self.options.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name));
-        let program = captured.and_then(|Trace { graph, lifted, written, .. }| {
-            let built = guarded(|| pipeline::build(graph, &self.options.fusion, tier));
-            built
-                .map(|built| Program { built, lifted, written })
-                .map_err(|error| Reason::TraceFailed(error.to_string()))
+        let program = captured.and_then(|(trace, joint)| {
+            let program = guarded(|| Program::build(trace, joint, &self.options.fusion, tier));
+            program.map_err(|error| Reason::TraceFailed(error.to_string()))
         });
         match program {
             Ok(program) => {
@@ -204,20 +193,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
     fn run(&self, entry: &Entry, inputs: &[Tensor]) -> Result<F::Output> {
         match entry {
             Entry::Eager(_) => guarded(|| self.function.apply(inputs)),
-            Entry::Graph(program) => {
-                let lifted =
-                    program.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
-                let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
-                let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
-                let results = guarded(|| program.built.executable.run(&arrays))?;
-                let mut tensors: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
-                let values = tensors.split_off(tensors.len() - program.written.len());
-                for (&input, value) in program.written.iter().zip(&values) {
-                    all[input].copy_(value)?;
-                }
-                F::Output::from_tensors(tensors)
-                    .ok_or_else(|| Error::Internal { message: "a trace has other outputs than its function".into() })
-            }
+            Entry::Graph(program) => F::Output::from_tensors(guarded(|| program.run(inputs))?)
+                .ok_or_else(|| Error::Internal { message: "a trace has other outputs than its function".into() }),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Guards: what an executable takes for granted of its inputs.
 //!
 //! Graphs are concrete in sizes and strides, so an executable serves inputs of exactly the types it was traced with.
-//! Mixed precision decides what a trace holds, so its state is part of the guard.
+//! Mixed precision and grad mode decide what a trace holds, so they are part of the guard.
 //! Another size is traced abstractly, planned in microseconds, and finds its kernels in the cache.
 
 use crate::device::Device;
+use crate::dispatch::autograd::is_grad_enabled;
 use crate::dispatch::{AutocastState, Tensor};
 use crate::ir::{DType, Sizes, Strides};
 use smallvec::SmallVec;
@@ -17,6 +18,8 @@ struct InputGuard {
     strides: Strides,
     device: Device,
     number: bool,
+    /// Whether gradients are recorded and flow to it.
+    requires_grad: bool,
 }
 
 /// What is known of all inputs and of the thread's state; equal guards share an executable.
@@ -24,12 +27,17 @@ struct InputGuard {
 pub struct Guard {
     inputs: SmallVec<[InputGuard; 4]>,
     autocast: AutocastState,
+    grad_mode: bool,
 }
 
 impl Guard {
     /// The guard that these inputs satisfy.
     pub fn of(inputs: &[Tensor]) -> Guard {
-        Guard { inputs: inputs.iter().map(InputGuard::of).collect(), autocast: AutocastState::current() }
+        Guard {
+            inputs: inputs.iter().map(InputGuard::of).collect(),
+            autocast: AutocastState::current(),
+            grad_mode: is_grad_enabled(),
+        }
     }
 
     /// Whether inputs satisfy it.
@@ -37,6 +45,7 @@ impl Guard {
         self.inputs.len() == inputs.len()
             && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
             && self.autocast == AutocastState::current()
+            && self.grad_mode == is_grad_enabled()
     }
 
     /// What is different about `inputs`, in words; `None` if nothing is.
@@ -59,6 +68,9 @@ impl Guard {
                 () if guard.strides != found.strides => {
                     format!("input {index} has strides {:?}, not {:?}", &found.strides[..], &guard.strides[..])
                 }
+                () if guard.requires_grad != found.requires_grad => {
+                    format!("input {index} requires gradients now, or did before")
+                }
                 () => format!("input {index} is a number where a tensor was, or the other way round"),
             })
         };
@@ -77,6 +89,7 @@ impl InputGuard {
             strides: input.strides().into(),
             device: input.device(),
             number: input.as_number().is_some(),
+            requires_grad: is_grad_enabled() && input.requires_grad(),
         }
     }
 
@@ -86,5 +99,6 @@ impl InputGuard {
             && self.strides[..] == *input.strides()
             && self.device == input.device()
             && self.number == input.as_number().is_some()
+            && self.requires_grad == (is_grad_enabled() && input.requires_grad())
     }
 }

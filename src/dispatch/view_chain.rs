@@ -107,6 +107,9 @@ fn turned_around<V: Values>(values: &mut V, base: &V::Value, step: &ViewStep, va
             }
             values.call(Op::Permute, &[value], &[Attr::Ints(inverse)])
         }
+        Op::Select => values.call(Op::SelectScatter, &[base, value], &step.attrs),
+        Op::Slice => values.call(Op::SliceScatter, &[base, value], &step.attrs),
+        Op::Diagonal => values.call(Op::DiagonalScatter, &[base, value], &step.attrs),
         other => Err(Error::argument(
             other.name(),
             "its result cannot be written through here: several of its elements may be one element of the tensor; \

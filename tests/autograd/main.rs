@@ -3,6 +3,7 @@
 //! Numbers in comments (`line 112`) are those of the dispatcher's conformance list.
 
 mod basics;
+mod compiled;
 mod functions;
 mod writes;
 

@@ -149,3 +149,17 @@ fn threads_write_to_aliases() -> Result<()> {
     assert_eq!(x.to_vec::<i64>()?, [800; 4096]);
     Ok(())
 }
+/// Line 117.
+#[test]
+fn a_write_through_a_view_gives_the_base_a_new_history() -> Result<()> {
+    let x = leaf(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
+    let y = (&x * 1.0)?;
+    let row = y.select(0, 0)?;
+    let before = row.grad_fn().expect("it comes from y");
+    row.mul_(2.0)?;
+    assert_eq!(y.grad_fn().map(|call| call.name()).as_deref(), Some("CopySlices"));
+    assert!(!row.grad_fn().expect("it comes from y").is_same(&before));
+    (y.sum((), false)? + row.sum((), false)?)?.backward()?;
+    assert_eq!((values(&y), gradient(&x)), (vec![2.0, 4.0, 3.0, 4.0], vec![4.0, 4.0, 1.0, 1.0]));
+    Ok(())
+}

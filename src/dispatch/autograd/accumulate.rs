@@ -2,6 +2,7 @@
 
 use super::hook;
 use super::node::{Backward, BackwardCall};
+use crate::dispatch::keys::tracer;
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::error::Result;
@@ -30,11 +31,12 @@ impl Backward for Accumulate {
         };
         let hooks = meta.state().hooks.clone();
         let gradient = hook::run(hooks, gradient)?;
+        tracer::on_gradient(&self.leaf, false);
         let before = meta.state().grad.clone();
         let sum = match before {
             Some(before) => before.add(&gradient)?,
             // What others know too must not be written through later on.
-            None if Arc::strong_count(gradient.array().storage()) > 1 && gradient.has_data() => {
+            None if Arc::strong_count(gradient.array().storage()) > 1 && !tracer::is_tracing() => {
                 call(Op::Clone, &[&gradient], &[Attr::Str("contiguous".into())])?
             }
             None => gradient,

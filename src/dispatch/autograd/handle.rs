@@ -5,6 +5,7 @@ use super::meta::gradient_edge;
 use super::node::GradFn;
 use super::{GradOptions, backward, mode};
 use crate::dispatch::key::DispatchKey;
+use crate::dispatch::keys::tracer;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -73,8 +74,14 @@ impl Tensor {
             let what = format!("the gradient is {}, the tensor {}", gradient.ty(), self.ty());
             return Err(Error::shape("set_grad", what, "a gradient has the shape and dtype of its tensor"));
         }
+        tracer::on_gradient(self, true);
         self.autograd_or_new().state().grad = gradient.cloned();
         Ok(())
+    }
+
+    /// Forgets the gradient, without a word to a trace.
+    pub(in crate::dispatch) fn forget_grad(&self) {
+        self.autograd_or_new().state().grad = None;
     }
 
     /// Adds its gradients to the leaves it was made from; it has one element.

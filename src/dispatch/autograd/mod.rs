@@ -18,6 +18,7 @@ mod hook;
 mod meta;
 mod mode;
 mod node;
+mod program;
 mod row;
 mod saved;
 mod views;
@@ -32,6 +33,7 @@ pub use mode::{
 };
 pub(super) use node::Edge;
 pub use node::GradFn;
+pub(crate) use program::{GradientProgram, record_program};
 pub(super) use row::record;
 pub(super) use views::{check_write, rebase};
 

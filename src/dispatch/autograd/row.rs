@@ -150,7 +150,8 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
 }
 
 /// The results of a graph on tensors, called op by op.
-fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+/// The results of a graph on tensors, called op by op.
+pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let mut values: SideTable<Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
         values.push(match node.kind {

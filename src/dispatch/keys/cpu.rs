@@ -18,7 +18,7 @@ pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs:
             hint: "move the operands to one device".into(),
         });
     }
-    if tensors.iter().any(|tensor| !tensor.has_data()) && tracer::is_recording() {
+    if tensors.iter().any(|tensor| !tensor.has_data()) && tracer::is_abstract() {
         return meta::shape_of(op, tensors, attrs, Device::CPU);
     }
     let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();

@@ -50,6 +50,8 @@ struct Recording {
     n_settings: u64,
     /// Inputs that were written to, by position, in the order of their first write.
     written: Vec<usize>,
+    /// Leaves whose gradients changed.
+    gradients: Vec<LeafGradient>,
     broken: Option<Reason>,
 }
 
@@ -64,17 +66,20 @@ pub enum Lifted {
         /// How many of them.
         n_counters: u64,
     },
+    /// Something that is handed in with each call, like the gradient of a result; see [`declare_input`].
+    Declared,
 }
 
 impl Lifted {
     /// The tensor for one call.
     ///
     /// # Errors
-    /// If there is no memory for a key.
+    /// If there is no memory for a key, or it is for the caller to hand in.
     pub fn tensor(&self) -> Result<Cow<'_, Tensor>> {
         match self {
             Lifted::Tensor(tensor) => Ok(Cow::Borrowed(tensor)),
             Lifted::Draw { generator, n_counters } => key(generator.draw(*n_counters)).map(Cow::Owned),
+            Lifted::Declared => Err(Error::Internal { message: "a declared input was not handed in".into() }),
         }
     }
 }
@@ -86,15 +91,52 @@ struct Known {
     version: u64,
 }
 
+/// A leaf whose gradient changed while its function was traced. Meanwhile it holds what the function added.
+struct LeafGradient {
+    leaf: Tensor,
+    /// What it held before.
+    before: Option<Tensor>,
+    /// Whether that was forgotten rather than added to.
+    replaced: bool,
+}
+
+/// What a function did to the gradient of a leaf among its inputs.
+#[derive(Debug, Clone, Copy)]
+pub struct GradientChange {
+    /// Which input.
+    pub input: usize,
+    /// Which output of the graph is added; `None` if the gradient was only forgotten.
+    pub output: Option<usize>,
+    /// Whether the gradient from before was forgotten.
+    pub replaced: bool,
+}
+
+impl GradientChange {
+    /// Does the same to `leaf`.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn apply(self, leaf: &Tensor, value: Option<&Tensor>) -> Result<()> {
+        let before = leaf.grad().filter(|_| !self.replaced);
+        match (before, value) {
+            (Some(before), Some(value)) => leaf.set_grad(Some(&before.add(value)?)),
+            (Some(_), None) => Ok(()),
+            (None, value) => leaf.set_grad(value),
+        }
+    }
+}
+
 /// A trace: the calls a function made.
 pub struct Trace {
     /// The calls. Inputs are those the function was given, then the lifted ones; outputs are the function's, then the
-    /// values of inputs that it wrote to.
+    /// values of inputs that it wrote to, then what it added to gradients.
     pub graph: Graph,
     /// What the function used without being given it.
     pub lifted: Vec<Lifted>,
-    /// The inputs to which the last outputs are to be copied.
+    /// The inputs to which the outputs behind the function's are to be copied.
     pub written: Vec<usize>,
+    /// What the function did to gradients of inputs.
+    pub gradients: Vec<GradientChange>,
 }
 
 /// The calls a function made, or why they are not all there.
@@ -104,14 +146,57 @@ thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
 }
 
+/// A new input of the trace in progress, on shapes alone: something that is handed in with each call.
+///
+/// # Errors
+/// If no trace is in progress.
+pub(crate) fn declare_input(ty: &TensorType, device: Device) -> Result<Tensor> {
+    let input = Tensor::abstracted(ty, device, None)?;
+    let declared = with_recording(|recording| {
+        recording.lifted.push(Lifted::Declared);
+        recording.add_input(&input);
+    });
+    declared.map(|()| input).ok_or_else(|| Error::Internal { message: "an input was declared outside a trace".into() })
+}
+
+/// The tensors that the trace in progress uses without having been given them, by their place among all that is lifted.
+pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
+    let tensors = |recording: &mut Recording| {
+        let tensor = |(index, lifted): (usize, &Lifted)| match lifted {
+            Lifted::Tensor(tensor) => Some((index, tensor.clone())),
+            Lifted::Draw { .. } | Lifted::Declared => None,
+        };
+        recording.lifted.iter().enumerate().filter_map(tensor).collect()
+    };
+    with_recording(tensors).unwrap_or_default()
+}
+
+/// Called before the gradient of a leaf is added to, or forgotten: a trace starts from nothing.
+pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, replaced: bool) {
+    let is_new =
+        |recording: &mut Recording| match recording.gradients.iter_mut().find(|change| change.leaf.id() == leaf.id()) {
+            Some(change) => {
+                change.replaced |= replaced;
+                false
+            }
+            None => {
+                recording.gradients.push(LeafGradient { leaf: leaf.clone(), before: leaf.grad(), replaced });
+                true
+            }
+        };
+    if is_tracing() && with_recording(is_new) == Some(true) {
+        leaf.forget_grad();
+    }
+}
+
+/// Whether values have shapes alone on this thread now.
+pub(in crate::dispatch) fn is_abstract() -> bool {
+    with_recording(|recording| recording.mode == Mode::Abstract).unwrap_or(false)
+}
+
 /// Whether this thread is tracing.
 pub fn is_tracing() -> bool {
     local_key_sets().included.has(DispatchKey::Tracer) && !local_key_sets().excluded.has(DispatchKey::Tracer)
-}
-
-/// Whether a recording is in progress on this thread, also while its key is excluded.
-pub(in crate::dispatch) fn is_recording() -> bool {
-    RECORDING.with_borrow(Option::is_some)
 }
 
 /// Ends the recording when it goes out of scope, also by a panic.
@@ -119,7 +204,11 @@ struct Session;
 
 impl Drop for Session {
     fn drop(&mut self) {
-        RECORDING.set(None);
+        let Some(recording) = RECORDING.take() else { return };
+        for LeafGradient { leaf, before, .. } in &recording.gradients {
+            // The gradient from before fits its leaf.
+            let _ = leaf.set_grad(before.as_ref());
+        }
     }
 }
 
@@ -141,6 +230,7 @@ pub fn trace<R>(
         lifted: Vec::new(),
         n_settings: n_settings(),
         written: Vec::new(),
+        gradients: Vec::new(),
         broken: None,
     };
     // Fresh handles, so that a tensor given twice is two inputs.
@@ -160,31 +250,58 @@ pub fn trace<R>(
     };
     let tensors = outputs(&result);
     let graph = finish(&tensors);
+    let changes = with_recording(|recording| std::mem::take(&mut recording.gradients)).unwrap_or_default();
     drop(session);
+    for LeafGradient { leaf, before, replaced } in changes {
+        let added = leaf.grad();
+        leaf.set_grad(before.as_ref())?;
+        if mode == Mode::Real {
+            GradientChange { input: 0, output: None, replaced }.apply(&leaf, added.as_ref())?;
+        }
+    }
     Ok((result, graph))
 }
 
 fn finish(outputs: &[Tensor]) -> Captured {
     RECORDING.with_borrow_mut(|recording| {
-        let mut recording =
-            recording.take().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
-        let mut nodes = outputs.iter().map(|tensor| recording.node(tensor)).collect::<Result<Vec<_>>>();
-        if let Ok(nodes) = &mut nodes {
-            let written = recording.written.iter().map(|&input| recording.nodes[&recording.inputs[input].id()].node);
-            nodes.extend(written);
-        }
-        if let Some(reason) = recording.broken {
+        let recording =
+            recording.as_mut().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
+        let outputs = recording.end(outputs);
+        if let Some(reason) = recording.broken.take() {
             return Err(reason);
         }
         if recording.n_settings != n_settings() {
             return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
         }
-        recording.graph.set_outputs(nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?);
-        Ok(Trace { graph: recording.graph, lifted: recording.lifted, written: recording.written })
+        let (outputs, gradients) = outputs.map_err(|error| Reason::TraceFailed(error.to_string()))?;
+        recording.graph.set_outputs(outputs);
+        Ok(Trace {
+            graph: std::mem::take(&mut recording.graph),
+            lifted: std::mem::take(&mut recording.lifted),
+            written: std::mem::take(&mut recording.written),
+            gradients,
+        })
     })
 }
 
 impl Recording {
+    /// The outputs of the whole trace, and what was done to gradients.
+    fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
+        let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
+        nodes.extend(self.written.iter().map(|&input| self.nodes[&self.inputs[input].id()].node));
+        let mut changes = Vec::new();
+        let touched: Vec<(Tensor, bool)> =
+            self.gradients.iter().map(|change| (change.leaf.clone(), change.replaced)).collect();
+        for (leaf, replaced) in touched {
+            let value = leaf.grad().map(|value| self.node(&value)).transpose()?;
+            if let Some(input) = self.inputs.iter().position(|input| input.id() == leaf.id()) {
+                nodes.extend(value);
+                changes.push(GradientChange { input, output: value.map(|_| nodes.len() - 1), replaced });
+            }
+        }
+        Ok((nodes, changes))
+    }
+
     fn name(&mut self, tensor: &Tensor, node: NodeId) {
         self.nodes.insert(tensor.id(), Known { node, version: tensor.version() });
     }

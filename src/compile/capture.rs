@@ -1,0 +1,92 @@
+//! Capturing: from a call of a function to its trace.
+//!
+//! Where gradients are recorded, the way back is traced in one go with the function: the trace asks for the gradients of
+//! the outputs with respect to every input that requires them, from cotangents that are declared as inputs.
+
+use super::program::Joint;
+use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
+use crate::dispatch::keys::tracer::{self, Captured, Mode};
+use crate::dispatch::{Function, Outputs, Tensor};
+use crate::error::{Error, Reason, Result};
+use crate::ir::TensorType;
+
+/// A trace, and where in it the gradients are.
+pub(super) type Capture = Result<(tracer::Trace, Joint), Reason>;
+
+/// Whether gradients are recorded and flow to one of these tensors.
+pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
+    is_grad_enabled() && tensors.into_iter().any(Tensor::requires_grad)
+}
+
+/// Runs the function for real while recording it.
+///
+/// # Errors
+/// What the function returns.
+pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &[Tensor]) -> Result<(F::Output, Capture)> {
+    let apply = |handles: &[Tensor]| function.apply(handles);
+    let (output, captured) = tracer::trace(Mode::Real, inputs, apply, F::Output::tensors)?;
+    let n_outputs = output.tensors().len();
+    if n_outputs == 0 {
+        return Err(Error::argument("compile", "the function returned no tensors; return at least one"));
+    }
+    Ok((output, captured.map(|trace| (trace, Joint::without_gradients(n_outputs)))))
+}
+
+/// Records the function, and its gradients if they are wanted, on shapes alone.
+pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &[Tensor]) -> Result<Capture> {
+    let traced = |handles: &[Tensor]| {
+        for (handle, input) in
+            handles.iter().zip(inputs).filter(|(_, input)| is_grad_enabled() && input.requires_grad())
+        {
+            debug_assert_eq!(handle.sizes(), input.sizes());
+            handle.set_requires_grad(true)?;
+        }
+        let outputs = function.apply(handles)?.tensors();
+        let (gradients, joint) = gradients(handles, &outputs)?;
+        Ok((outputs, gradients, joint))
+    };
+    let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
+    let ((_, _, joint), captured): (_, Captured) = tracer::trace(Mode::Abstract, inputs, traced, all)?;
+    Ok(captured.map(|trace| (trace, joint)))
+}
+
+/// The gradients of `outputs` with respect to everything that requires them.
+fn gradients(handles: &[Tensor], outputs: &[Tensor]) -> Result<(Vec<Tensor>, Joint)> {
+    if handles.iter().any(|handle| handle.grad_fn().is_some()) {
+        return Err(Error::argument("compile", "an input is written to while gradients are recorded"));
+    }
+    let wants = |output: &Tensor| is_grad_enabled() && output.requires_grad();
+    let differentiable: Vec<usize> = (0..outputs.len()).filter(|&index| wants(&outputs[index])).collect();
+    if differentiable.is_empty() {
+        return Ok((Vec::new(), Joint::without_gradients(outputs.len())));
+    }
+    let lifted = tracer::lifted_tensors();
+    let operands: Vec<(usize, &Tensor)> = handles
+        .iter()
+        .enumerate()
+        .chain(lifted.iter().map(|(index, tensor)| (handles.len() + *index, tensor)))
+        .filter(|(_, tensor)| tensor.requires_grad())
+        .collect();
+    let roots: Vec<&Tensor> = differentiable.iter().map(|&index| &outputs[index]).collect();
+    let declare =
+        |root: &&Tensor| tracer::declare_input(&TensorType::contiguous(root.dtype(), root.sizes()), root.device());
+    let cotangents = roots.iter().map(declare).collect::<Result<Vec<_>>>()?;
+    let cotangents: Vec<Option<&Tensor>> = cotangents.iter().map(Some).collect();
+    let wanted: Vec<&Tensor> = operands.iter().map(|(_, tensor)| *tensor).collect();
+    let options = GradOptions { allow_unused: true, ..GradOptions::default() };
+    let found = grad(&roots, &wanted, &cotangents, options)?;
+    let mut gradients = Vec::new();
+    let mut places = Vec::new();
+    for ((position, _), gradient) in operands.iter().zip(found) {
+        places.push((*position, gradient.as_ref().map(|_| gradients.len())));
+        gradients.extend(gradient);
+    }
+    let joint = Joint { differentiable, n_outputs: outputs.len(), operands: places, n_gradients: gradients.len() };
+    Ok((gradients, joint))
+}
+
+impl Joint {
+    fn without_gradients(n_outputs: usize) -> Joint {
+        Joint { differentiable: Vec::new(), n_outputs, operands: Vec::new(), n_gradients: 0 }
+    }
+}

@@ -1,0 +1,146 @@
+//! Programs: what runs in the place of a captured function.
+//!
+//! A program is an executable and what it takes and gives besides the function's own inputs and outputs: lifted tensors,
+//! random keys, values to copy back, gradients to add, and, where gradients are recorded, the values its way back reads.
+//! The way back is compiled too; see [`Gradients`].
+
+use super::pipeline::{self, Built};
+use crate::codegen::tier::Tier;
+use crate::dispatch::Tensor;
+use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
+use crate::dispatch::keys::tracer::{GradientChange, Lifted, Trace};
+use crate::eager::Array;
+use crate::error::{Error, Result};
+use crate::fusion::Options;
+use crate::ir::Graph;
+use crate::ir::passes::{Kept, split};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// What a trace is besides its graph: which outputs belong to gradients.
+pub(super) struct Joint {
+    /// The function's outputs that require gradients, by position.
+    pub(super) differentiable: Vec<usize>,
+    /// The function's outputs, all of them.
+    pub(super) n_outputs: usize,
+    /// For every input that gradients flow to, its position and which gradient of the trace is its own, if any.
+    pub(super) operands: Vec<(usize, Option<usize>)>,
+    /// How many gradients there are; they are the outputs behind the function's.
+    pub(super) n_gradients: usize,
+}
+
+/// A graph that runs in the place of a function.
+pub(super) struct Program {
+    pub(super) built: Built,
+    lifted: Vec<Lifted>,
+    written: Vec<usize>,
+    changes: Vec<GradientChange>,
+    n_outputs: usize,
+    gradients: Option<Arc<Gradients>>,
+}
+
+/// The way back of a program.
+struct Gradients {
+    backward: Built,
+    joint: Graph,
+    kept: Vec<Kept>,
+    differentiable: Vec<usize>,
+    /// Which gradient belongs to which input of the program.
+    places: Vec<Option<usize>>,
+    /// The same as outputs of the joint graph.
+    joint_places: Vec<Option<usize>>,
+}
+
+impl Program {
+    /// Builds the program of a trace; `joint` says where in it the gradients are.
+    ///
+    /// # Errors
+    /// A graph that breaks an invariant, or one whose halves cannot be told apart.
+    pub(super) fn build(trace: Trace, joint: Joint, options: &Options, tier: Option<Tier>) -> Result<Program> {
+        let Trace { graph, mut lifted, written, mut gradients } = trace;
+        let n_given = graph.inputs().len() - lifted.len();
+        if joint.n_gradients == 0 {
+            let built = pipeline::build(graph, options, tier)?;
+            let n_outputs = joint.n_outputs;
+            return Ok(Program { built, lifted, written, changes: gradients, n_outputs, gradients: None });
+        }
+        let n_kept_back = lifted.iter().rev().take_while(|lifted| matches!(lifted, Lifted::Declared)).count();
+        if n_kept_back != joint.differentiable.len() {
+            return Err(Error::invalid("trace", "the way back reads a tensor that the function did not"));
+        }
+        lifted.truncate(lifted.len() - n_kept_back);
+        let n_inputs = n_given + lifted.len();
+        let cotangents: Vec<usize> = (n_inputs..n_inputs + n_kept_back).collect();
+        let outputs = joint.n_outputs..joint.n_outputs + joint.n_gradients;
+        let halves = split(&graph, &cotangents, outputs)?;
+        for change in &mut gradients {
+            change.output = change.output.map(|output| output - joint.n_gradients);
+        }
+        let mut places = vec![None; n_inputs];
+        for &(operand, gradient) in &joint.operands {
+            places[operand] = gradient;
+        }
+        let joint_places = places.iter().map(|place| place.map(|at| at + joint.n_outputs)).collect();
+        let backward = pipeline::build(halves.backward, options, tier)?;
+        let differentiable = joint.differentiable;
+        let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, places, joint_places };
+        Ok(Program {
+            built: pipeline::build(halves.forward, options, tier)?,
+            lifted,
+            written,
+            changes: gradients,
+            n_outputs: joint.n_outputs,
+            gradients: Some(Arc::new(own)),
+        })
+    }
+
+    /// The function's outputs.
+    ///
+    /// # Errors
+    /// Out of memory, an index outside its dimension, or a target that cannot be written to.
+    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let lifted = self.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
+        let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
+        let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
+        let results = self.built.executable.run(&arrays)?;
+        let mut results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
+        if let Some(gradients) = &self.gradients {
+            let kept = gradients.kept.iter().map(|kept| match *kept {
+                Kept::Input(index) => all[index].clone(),
+                Kept::Output(index) => results[index].clone(),
+            });
+            let kept: Vec<Tensor> = kept.collect();
+            let outputs: SmallVec<[&Tensor; 2]> = gradients.differentiable.iter().map(|&at| &results[at]).collect();
+            record_program(gradients.clone(), &all, &kept, &outputs)?;
+        }
+        // Writes whose values have a history are not captured.
+        let _unrecorded = no_grad();
+        for (&input, value) in self.written.iter().zip(&results[self.n_outputs..]) {
+            all[input].copy_(value)?;
+        }
+        for change in &self.changes {
+            change.apply(all[change.input], change.output.map(|output| &results[output]))?;
+        }
+        results.truncate(self.n_outputs);
+        Ok(results)
+    }
+}
+
+impl GradientProgram for Gradients {
+    fn run(&self, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        let dense = cotangents.iter().map(Tensor::contiguous).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
+        let arrays: SmallVec<[&Array; 8]> = kept.iter().chain(&dense).map(Tensor::array).collect();
+        let results = self.backward.executable.run(&arrays)?;
+        let results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
+        Ok(self.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
+    }
+
+    fn joint(&self) -> &Graph {
+        &self.joint
+    }
+
+    fn gradients(&self) -> &[Option<usize>] {
+        &self.joint_places
+    }
+}

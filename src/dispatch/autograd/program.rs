@@ -1,0 +1,79 @@
+//! Recorded calls of programs: compiled functions whose way back is compiled too.
+
+use super::engine::with_zeros;
+use super::meta::gradient_edge;
+use super::mode::is_grad_enabled;
+use super::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use super::row::{freed, replay};
+use super::saved::Saved;
+use crate::dispatch::tensor::Tensor;
+use crate::error::Result;
+use crate::ir::Graph;
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The way back of a compiled function.
+pub(crate) trait GradientProgram: Send + Sync {
+    /// Gradients of the operands from what was kept and the cotangents of the differentiable results, row-major.
+    fn run(&self, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
+
+    /// The graph of function and gradients, to be called op by op when the way back is recorded. Its inputs are the
+    /// operands, then the cotangents.
+    fn joint(&self) -> &Graph;
+
+    /// Which outputs of [`GradientProgram::joint`] are the gradients of the operands.
+    fn gradients(&self) -> &[Option<usize>];
+}
+
+struct ProgramBackward {
+    program: Arc<dyn GradientProgram>,
+    saved: Mutex<Option<(Vec<Saved>, Vec<Saved>)>>,
+}
+
+/// Records a program that was run on `operands`, kept `kept`, and gave the differentiable results `results`.
+pub(crate) fn record_program(
+    program: Arc<dyn GradientProgram>,
+    operands: &[&Tensor],
+    kept: &[Tensor],
+    results: &[&Tensor],
+) -> Result<()> {
+    let edges =
+        operands.iter().map(|operand| gradient_edge(operand)).collect::<Result<SmallVec<[Option<Edge>; 2]>>>()?;
+    if edges.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let operands = operands.iter().map(|operand| Saved::operand(operand)).collect::<Result<_>>()?;
+    let kept = kept.iter().map(Saved::operand).collect::<Result<_>>()?;
+    let function = ProgramBackward { program, saved: Mutex::new(Some((operands, kept))) };
+    let node = Node::new(Box::new(function), edges, results.iter().map(|result| ResultType::of(result)).collect());
+    for (output, result) in results.iter().enumerate() {
+        result.autograd_or_new().set_edge(Edge { node: node.clone(), output }, result.version());
+    }
+    Ok(())
+}
+
+impl Backward for ProgramBackward {
+    fn name(&self) -> String {
+        "CompiledBackward".into()
+    }
+
+    fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        let unpack = |saved: &[Saved]| saved.iter().map(|saved| saved.unpack(call.node)).collect::<Result<Vec<_>>>();
+        let (mut operands, kept) = {
+            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+            let (operands, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
+            (unpack(operands)?, unpack(kept)?)
+        };
+        let cotangents = with_zeros(call.node, gradients)?;
+        if !is_grad_enabled() {
+            return self.program.run(&kept, &cotangents);
+        }
+        operands.extend(cotangents);
+        let results = replay(self.program.joint(), &operands)?;
+        Ok(self.program.gradients().iter().map(|place| place.map(|at| results[at].clone())).collect())
+    }
+
+    fn release(&self) {
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
