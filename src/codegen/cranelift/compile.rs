@@ -61,6 +61,9 @@ fn with_function<R>(
     if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
         return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
     }
+    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.needs_divisor())) {
+        return Err(Reason::TierCannot("it has no check for zero divisors".into()));
+    }
     let flat = Flat::new(kernel, classes);
     let straight = !kernel.has_folds() && flat.nodes.len() >= LONG_BODY;
     let isa = host::isa(if straight { Registers::SinglePass } else { Registers::Backtracking })?;

@@ -122,7 +122,7 @@ impl<'k> Nodes<'k> {
                 What::Load(slot) => usize::from(!self.is_in_place(slot, node.level)),
                 What::Gather(_) => 2,
                 What::Lit(_) | What::Fold(_) | What::Fused => 0,
-                What::Prim(Prim::Div | Prim::Sqrt, _) => 4,
+                What::Prim(Prim::Div | Prim::Sqrt | Prim::Quot | Prim::Rem, _) => 4,
                 What::Prim(..) => 1,
                 What::Pair(_) => 2,
                 What::Func(_) => 16,

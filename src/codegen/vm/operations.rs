@@ -28,8 +28,10 @@ pub(super) trait Bitwise: Element {
     fn not(self) -> Self;
 }
 
-/// Shifts of integers, amounts modulo the width.
-pub(super) trait Shift: Element {
+/// What prims do on integers only: shifts, amounts modulo the width, and division, by zero giving 0.
+pub(super) trait Whole: Element {
+    fn quot(self, o: Self) -> Self;
+    fn rem(self, o: Self) -> Self;
     fn shl(self, o: Self) -> Self;
     fn shr(self, o: Self) -> Self;
     fn shru(self, o: Self) -> Self;
@@ -64,7 +66,15 @@ macro_rules! integers {
                 self.wrapping_abs()
             }
         }
-        impl Shift for $int {
+        impl Whole for $int {
+            #[inline(always)]
+            fn quot(self, o: $int) -> $int {
+                if o == 0 { 0 } else { self.wrapping_div(o) }
+            }
+            #[inline(always)]
+            fn rem(self, o: $int) -> $int {
+                if o == 0 { 0 } else { self.wrapping_rem(o) }
+            }
             #[inline(always)]
             fn shl(self, o: $int) -> $int {
                 self.wrapping_shl(o as u32)
@@ -304,9 +314,11 @@ binary! {
     And<Bitwise> |a, b| -> T { a.and(b) }
     Or<Bitwise> |a, b| -> T { a.or(b) }
     Xor<Bitwise> |a, b| -> T { a.xor(b) }
-    Shl<Shift> |a, b| -> T { a.shl(b) }
-    Shr<Shift> |a, b| -> T { a.shr(b) }
-    ShrU<Shift> |a, b| -> T { a.shru(b) }
+    Shl<Whole> |a, b| -> T { a.shl(b) }
+    Shr<Whole> |a, b| -> T { a.shr(b) }
+    ShrU<Whole> |a, b| -> T { a.shru(b) }
+    Quot<Whole> |a, b| -> T { a.quot(b) }
+    Rem<Whole> |a, b| -> T { a.rem(b) }
 }
 
 /// `a * b + c`, rounded once.

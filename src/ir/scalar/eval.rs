@@ -135,6 +135,8 @@ fn bools(op: Prim, args: &[Lit]) -> Lit {
         | Prim::Shl
         | Prim::Shr
         | Prim::ShrU
+        | Prim::Quot
+        | Prim::Rem
         | Prim::Select
         | Prim::Bitcast
         | Prim::Canon
@@ -168,6 +170,20 @@ macro_rules! ints {
                 Prim::Shl => a.wrapping_shl(b as u32),
                 Prim::Shr => a.wrapping_shr(b as u32),
                 Prim::ShrU => (a as $unsigned).wrapping_shr(b as u32) as $ty,
+                Prim::Quot => {
+                    if b == 0 {
+                        0
+                    } else {
+                        a.wrapping_div(b)
+                    }
+                }
+                Prim::Rem => {
+                    if b == 0 {
+                        0
+                    } else {
+                        a.wrapping_rem(b)
+                    }
+                }
                 Prim::WrapU8 => a as u8 as $ty,
                 Prim::WrapI8 => a as i8 as $ty,
                 Prim::WrapI16 => a as i16 as $ty,
@@ -230,6 +246,8 @@ macro_rules! floats {
                 | Prim::Shl
                 | Prim::Shr
                 | Prim::ShrU
+                | Prim::Quot
+                | Prim::Rem
                 | Prim::Select
                 | Prim::Bitcast
                 | Prim::WrapU8
