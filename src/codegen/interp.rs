@@ -79,7 +79,7 @@ impl Row<'_> {
         match inst.kind {
             Kind::Lit(lit) => lit,
             Kind::Prim(prim) => {
-                if prim.needs_divisor() && args[1].bits == 0 {
+                if prim.needs_divisor(inst.ty) && args[1].bits == 0 {
                     self.faults.record_zero_divisor();
                 }
                 eval::prim(prim, &args)

@@ -41,7 +41,7 @@ fn loads(b: &mut Builder, tys: &[Ty]) -> Vec<Reg> {
 #[test]
 fn every_prim_of_every_type() {
     let mut n_kernels = 0;
-    for prim in Prim::all().filter(|prim| !prim.needs_divisor()) {
+    for prim in Prim::all().filter(|prim| !prim.is_by_element()) {
         for ty in Ty::ALL {
             let mut tys = vec![ty; prim.arity()];
             if prim == Prim::Select {

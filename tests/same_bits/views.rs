@@ -1,7 +1,7 @@
 //! Proposals of views.
 
 use super::build::Builder;
-use opfuse::ir::{Attr, Attrs, DType, Layout, NodeId, Op};
+use opfuse::ir::{Attr, Attrs, DType, Layout, NodeId, NodeKind, Op};
 use smallvec::smallvec;
 
 impl Builder {
@@ -89,6 +89,10 @@ impl Builder {
             let dtype = self.random.pick(&DType::ALL);
             // Any bit pattern is a value of every dtype but bool.
             let dtype = if dtype == DType::Bool { DType::U8 } else { dtype };
+            // A view may start where no wider element does; the graph does not know where it starts.
+            let starts =
+                matches!(self.graph[x].kind, NodeKind::Input(_)) || dtype.size() <= self.graph[x].ty.dtype.size();
+            let x = if starts { x } else { self.call(Op::Clone, &[x], smallvec![Attr::None])? };
             return self.call(op, &[x], smallvec![Attr::DType(dtype)]);
         }
         let ty = self.graph[x].ty.clone();

@@ -123,6 +123,7 @@ impl<'k> Nodes<'k> {
                 What::Gather(_) => 2,
                 What::Lit(_) | What::Fold(_) | What::Fused => 0,
                 What::Prim(Prim::Div | Prim::Sqrt | Prim::Quot | Prim::Rem, _) => 4,
+                What::Prim(Prim::IntPow, _) => 16,
                 What::Prim(..) => 1,
                 What::Pair(_) => 2,
                 What::Func(_) => 16,

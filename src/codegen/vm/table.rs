@@ -97,7 +97,8 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
         Prim::Shr => typed!(map2, Shr: integers),
         Prim::ShrU => typed!(map2, ShrU: integers),
         Prim::Quot => typed!(map2, Quot: integers),
-        Prim::Rem => typed!(map2, Rem: integers),
+        Prim::Rem => typed!(map2, Rem: numbers),
+        Prim::IntPow => typed!(map2, IntPow: integers),
         Prim::Select => typed!(map3, Select: all),
         // The same bits as another type: a tile does not know its type.
         Prim::Bitcast => copy(isa, ty.size()),
@@ -150,6 +151,7 @@ fn canoned(isa: Isa, prim: Prim, ty: Ty) -> Routine {
             | Prim::ShrU
             | Prim::Quot
             | Prim::Rem
+            | Prim::IntPow
             | Prim::Select
             | Prim::Bitcast
             | Prim::Canon
@@ -225,6 +227,7 @@ pub(super) fn func(isa: Isa, func: Func, ty: Ty) -> Routine {
         Func::Erfinv => typed!(map1, Erfinv),
         Func::Lgamma => typed!(map1, Lgamma),
         Func::Digamma => typed!(map1, Digamma),
+        Func::Trigamma => typed!(map1, Trigamma),
     }
 }
 

@@ -31,7 +31,7 @@ fn constant(graph: &Graph, id: NodeId) -> Option<Scalar> {
     let args: Vec<Lit> = node.args.iter().map(|&arg| number(graph, arg)).collect::<Option<_>>()?;
     let body = op.body(&graph.arg_types(id), &node.attrs).ok()?;
     // A zero divisor is an error when the graph runs.
-    if body.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.needs_divisor())) {
+    if body.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.needs_divisor(inst.ty))) {
         return None;
     }
     let value = eval::body(&body, &args)[0];
