@@ -46,10 +46,12 @@ fn propose(op: Op, seed: u64, shape: &[usize]) -> Option<Call> {
     let mut builder = Builder::new(seed);
     builder.limit = 64;
     builder.shape = shape.to_vec();
-    let fill = builder.random.pick(&[Fill::Normal, Fill::Positive]);
+    let fill = builder.random.pick(&[Fill::Normal, Fill::Positive, Fill::Unit, Fill::AboveOne]);
     builder.strided_input(DType::F64, shape, fill);
     let part = builder.part_of_shape();
-    builder.strided_input(DType::F64, &part, Fill::Normal);
+    // One element outside of an op's domain and the whole loss is no number.
+    let other = if matches!(fill, Fill::Unit | Fill::AboveOne) { fill } else { Fill::Normal };
+    builder.strided_input(DType::F64, &part, other);
     let output = (0..40).find_map(|_| {
         let id = builder.propose(op)?;
         let (graph, node) = (&builder.graph, &builder.graph[id]);

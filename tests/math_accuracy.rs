@@ -11,7 +11,7 @@ use opfuse::ir::scalar::math;
 use std::f64::consts::{FRAC_PI_2, PI};
 
 /// The largest errors that `math.rs` promises, in ulp of 32 and 64 bits.
-const BOUNDS: [(Func, f64, f64); 23] = [
+const BOUNDS: [(Func, f64, f64); 24] = [
     (Func::Exp, 1.0, 1.0),
     (Func::Exp2, 1.0, 1.0),
     (Func::Expm1, 1.6, 1.8),
@@ -35,6 +35,7 @@ const BOUNDS: [(Func, f64, f64); 23] = [
     (Func::Erfinv, 3.25, 2.0),
     (Func::Lgamma, 5.0, 4.75),
     (Func::Digamma, 5.0, 3.0),
+    (Func::Trigamma, 9.0, 9.0),
 ];
 
 /// The value in 64 bits that a function of 32 bits should round.
@@ -64,6 +65,7 @@ fn reference(func: Func, args: &[f64]) -> f64 {
         Func::Erfinv => math::erfinv64(x),
         Func::Lgamma => math::lgamma64(x),
         Func::Digamma => math::digamma64(x),
+        Func::Trigamma => math::trigamma64(x),
     }
 }
 
@@ -76,6 +78,7 @@ fn measure(func: Func, x: f64, want: f64) -> f64 {
             let positive = math::digamma64(-x);
             want.abs().max(positive.abs()).max((want - positive).abs()).max(1.0)
         }
+        Func::Trigamma if x < 0.0 => want.abs().max(math::trigamma64(-x)),
         _ => want,
     }
 }
@@ -290,7 +293,7 @@ fn special_cases() {
     const INF: f64 = f64::INFINITY;
     const NAN: f64 = f64::NAN;
     // x, then f(x); a NaN stands for any.
-    let cases: [(Func, &[(f64, f64)]); 21] = [
+    let cases: [(Func, &[(f64, f64)]); 22] = [
         (Func::Exp, &[(0.0, 1.0), (-0.0, 1.0), (INF, INF), (-INF, 0.0), (1e4, INF), (-1e4, 0.0), (NAN, NAN)]),
         (Func::Exp2, &[(0.0, 1.0), (3.0, 8.0), (-20.0, 9.5367431640625e-7), (INF, INF), (-INF, 0.0), (NAN, NAN)]),
         (Func::Expm1, &[(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1.0), (1e4, INF), (1e-40, 1e-40), (NAN, NAN)]),
@@ -324,6 +327,7 @@ fn special_cases() {
             ],
         ),
         (Func::Digamma, &[(0.0, -INF), (-0.0, INF), (-3.0, NAN), (-1e30, NAN), (INF, INF), (-INF, NAN), (NAN, NAN)]),
+        (Func::Trigamma, &[(0.0, INF), (-0.0, INF), (-3.0, INF), (INF, 0.0), (NAN, NAN)]),
         (Func::Rsqrt, &[(0.0, INF), (-0.0, -INF), (4.0, 0.5), (INF, 0.0), (-1.0, NAN), (NAN, NAN)]),
     ];
     for (func, cases) in cases {

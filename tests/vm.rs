@@ -371,7 +371,7 @@ impl Case {
         let operands: Vec<&[u8]> = self.operands.iter().map(Buffer::bytes).collect();
         let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
         interp::run(&self.kernel, &self.geometry, &operands, &mut slices, &faults);
-        (outputs, faults.out_of_range().is_some())
+        (outputs, faults.out_of_range().is_some() || faults.has_zero_divisor())
     }
 
     /// Runs a way of launching on fresh outputs.
@@ -380,7 +380,7 @@ impl Case {
         let operands: Vec<*const u8> = self.operands.iter().map(|buffer| buffer.bytes().as_ptr()).collect();
         let writable: Vec<*mut u8> = outputs.iter_mut().map(|buffer| buffer.bytes_mut().as_mut_ptr()).collect();
         run(Pointers { operands: &operands, outputs: &writable }, &faults);
-        (outputs, faults.out_of_range().is_some())
+        (outputs, faults.out_of_range().is_some() || faults.has_zero_divisor())
     }
 }
 

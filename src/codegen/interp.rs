@@ -78,7 +78,12 @@ impl Row<'_> {
         let args: Vec<Lit> = inst.args.iter().map(|&reg| self.arg(reg, index)).collect();
         match inst.kind {
             Kind::Lit(lit) => lit,
-            Kind::Prim(prim) => eval::prim(prim, &args),
+            Kind::Prim(prim) => {
+                if prim.needs_divisor(inst.ty) && args[1].bits == 0 {
+                    self.faults.record_zero_divisor();
+                }
+                eval::prim(prim, &args)
+            }
             Kind::Func(func) => eval::func(func, &args),
             Kind::Load(slot) => self.read(slot, address(&self.geometry.operands[slot as usize], self.row, at)),
             Kind::Gather(slot) => {

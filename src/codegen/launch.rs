@@ -26,18 +26,29 @@ pub struct Part {
 pub struct Faults {
     out_of_range: AtomicBool,
     index: AtomicI64,
+    zero_divisor: AtomicBool,
 }
 
 impl Faults {
     /// No fault so far.
     pub const fn new() -> Faults {
-        Faults { out_of_range: AtomicBool::new(false), index: AtomicI64::new(0) }
+        Faults { out_of_range: AtomicBool::new(false), index: AtomicI64::new(0), zero_divisor: AtomicBool::new(false) }
     }
 
     /// Records an index outside its dimension.
     pub fn record(&self, index: i64) {
         self.index.store(index, Ordering::Relaxed);
         self.out_of_range.store(true, Ordering::Release);
+    }
+
+    /// Records a division of integers by zero.
+    pub fn record_zero_divisor(&self) {
+        self.zero_divisor.store(true, Ordering::Release);
+    }
+
+    /// Whether integers were divided by zero.
+    pub fn has_zero_divisor(&self) -> bool {
+        self.zero_divisor.load(Ordering::Acquire)
     }
 
     /// An index that was outside its dimension, if any was.

@@ -117,6 +117,15 @@ impl Builder<'_> {
 
     /// A prim, evaluated now if its operands are literals.
     fn prim(&mut self, prim: Prim, args: &[Reg]) -> Reg {
+        let divides = prim.needs_divisor(self.kernel.inst(args[0]).ty);
+        if divides && matches!(self.kernel.inst(args[1]).kind, Kind::Lit(lit) if lit.bits == 0) {
+            // A fault of the launch, not of its compilation: the zero is one that is only known there.
+            let none = smallvec![0; self.region.rows.len()];
+            let zero = self.iota(none, smallvec![0; self.region.inner.len()]);
+            let zero = self.converted(zero, self.kernel.inst(args[0]).ty);
+            let level = self.kernel.inst(zero).level;
+            return self.emit(Kind::Prim(prim), &[args[0], zero], self.kernel.inst(args[0]).ty, level);
+        }
         self.call(Kind::Prim(prim), args, |lits| eval::prim(prim, lits), |tys| prim.result(tys))
     }
 

@@ -124,6 +124,10 @@ impl Cut {
             }
         }
         match faults.out_of_range() {
+            None if faults.has_zero_divisor() => Err(Error::argument(
+                "division",
+                "ZeroDivisionError: an integer is divided by zero; convert to floats, or keep zeros out of the divisor",
+            )),
             None => Ok(()),
             Some(index) => Err(out_of_range(geometry, index)),
         }

@@ -88,6 +88,87 @@ impl Tensor {
         call(Op::Sub, &[self, &*other.into().tensor()?], &[Attr::Scalar(alpha.into())])
     }
 
+    /// Each element raised to a power, a number or a tensor that is broadcast. Dtypes are promoted; a negative power of an
+    /// integer is the whole part of the quotient if the exponent is a tensor.
+    ///
+    /// # Errors
+    /// For bools, for integers with a negative number, or if the sizes do not broadcast.
+    pub fn pow<'a>(&self, exponent: impl Into<Operand<'a>>) -> Result<Tensor> {
+        match exponent.into() {
+            Operand::Number(exponent) => call(Op::PowScalar, &[self], &[Attr::Scalar(exponent)]),
+            exponent => call(Op::Pow, &[self, &*exponent.tensor()?], &[]),
+        }
+    }
+
+    /// The quotient rounded as the word says: `floor` or `trunc`. Sizes are broadcast, dtypes promoted; integers are
+    /// divided as integers.
+    ///
+    /// # Errors
+    /// If the word is another one, for bools, or if the sizes do not broadcast; dividing an integer by zero.
+    pub fn div_rounded<'a>(&self, other: impl Into<Operand<'a>>, rounding_mode: &str) -> Result<Tensor> {
+        call(Op::DivMode, &[self, &*other.into().tensor()?], &[Attr::Str(rounding_mode.into())])
+    }
+
+    /// Between `self` and `end` by `weight`, a number or a tensor. Sizes are broadcast.
+    ///
+    /// # Errors
+    /// If the dtypes are not one and the same floating one, or the sizes do not broadcast.
+    pub fn lerp<'a>(&self, end: &Tensor, weight: impl Into<Operand<'a>>) -> Result<Tensor> {
+        match weight.into() {
+            Operand::Number(weight) => call(Op::LerpScalar, &[self, end], &[Attr::Scalar(weight)]),
+            weight => call(Op::Lerp, &[self, end, &*weight.tensor()?], &[]),
+        }
+    }
+
+    /// `self + value * a * b`. Sizes are broadcast, dtypes promoted.
+    ///
+    /// # Errors
+    /// For bools, a fractional `value` of integers, or if the sizes do not broadcast.
+    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::Addcmul, &[self, a, b], &[Attr::Scalar(value.into())])
+    }
+
+    /// `self + value * a / b`. Sizes are broadcast, dtypes promoted.
+    ///
+    /// # Errors
+    /// If the promoted dtype is not floating or the sizes do not broadcast.
+    pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::Addcdiv, &[self, a, b], &[Attr::Scalar(value.into())])
+    }
+
+    /// 0 below 0, 1 above, and the element of `values` at 0. Sizes are broadcast, the dtype is kept.
+    ///
+    /// # Errors
+    /// If the dtypes differ or the sizes do not broadcast.
+    pub fn heaviside(&self, values: &Tensor) -> Result<Tensor> {
+        call(Op::Heaviside, &[self, values], &[])
+    }
+
+    /// `log(x / (1 - x))`, of elements kept `eps` away from 0 and 1 if it is given. Sizes are kept, integers are raised to
+    /// the default float.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn logit(&self, eps: Option<f64>) -> Result<Tensor> {
+        call(Op::Logit, &[self], &[eps.map_or(Attr::None, Attr::float)])
+    }
+
+    /// The nearest multiple of `10^-decimals`, ties to even. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// For bools.
+    pub fn round_decimals(&self, decimals: i64) -> Result<Tensor> {
+        call(Op::RoundDecimals, &[self], &[Attr::int(decimals)])
+    }
+
+    /// One number everywhere, in the dtype, sizes and memory order of `self`.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn fill(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        call(Op::FillScalar, &[self], &[Attr::Scalar(value.into())])
+    }
+
     /// Gaussian error linear unit, `x Φ(x)`, by the error function. Sizes and dtype are kept.
     ///
     /// # Errors

@@ -44,6 +44,87 @@ pub fn scaled(call: &Call<'_>) -> Result<TensorType> {
     }
 }
 
+/// As [`pointwise`], row-major.
+pub fn row_major(call: &Call<'_>) -> Result<TensorType> {
+    let dense = pointwise(call)?;
+    Ok(TensorType::contiguous(dense.dtype, &dense.sizes))
+}
+
+/// As [`pointwise`], for operands that must have one and the same dtype.
+pub fn one_dtype(call: &Call<'_>) -> Result<TensorType> {
+    let dtype = call.args[0].dtype;
+    match call.args.iter().find(|arg| arg.dtype != dtype) {
+        Some(other) => Err(Error::dtype(
+            call.name(),
+            other.dtype,
+            dtype.name(),
+            "operands are not promoted here; convert one side",
+        )),
+        None => pointwise(call),
+    }
+}
+
+/// As [`pointwise`], checking how the quotient is rounded.
+pub fn division(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].word() {
+        "" | "trunc" | "floor" => pointwise(call),
+        other => {
+            let what = format!("rounding_mode is {other:?}; use none, \"trunc\" or \"floor\"");
+            Err(Error::argument("div", what))
+        }
+    }
+}
+
+/// As [`pointwise`]: integers have no negative powers, and bools have none.
+pub fn power_of_number(call: &Call<'_>) -> Result<TensorType> {
+    let result = pointwise(call)?;
+    let exponent = call.attrs[0].scalar().unwrap_or(Scalar::Int(1));
+    if result.dtype == DType::Bool {
+        return Err(Error::unsupported("pow", DType::Bool, "a number", "convert first"));
+    }
+    if !result.dtype.is_float() && exponent.as_i64() < 0 {
+        let what = format!("Integers to negative integer powers are not allowed: the exponent is {exponent}");
+        return Err(Error::argument("pow", format!("{what}; convert to a floating dtype first")));
+    }
+    Ok(result)
+}
+
+/// As [`pointwise`], for orders whose factorial is not far from what f32 holds.
+pub fn polygamma(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].as_int() {
+        Some(0..=30) => pointwise(call),
+        order => Err(Error::argument("polygamma", format!("order {order:?} is not supported; use 0 to 30"))),
+    }
+}
+
+/// As [`pointwise`], with bounds that unsigned integers have.
+pub fn hardtanh(call: &Call<'_>) -> Result<TensorType> {
+    let is_negative = |attr: &Attr| attr.scalar().is_some_and(|bound| bound.as_f64() < 0.0);
+    if call.args[0].dtype == DType::U8 && call.attrs.iter().any(is_negative) {
+        return Err(Error::argument("hardtanh", "u8 elements cannot have negative limits; convert first"));
+    }
+    pointwise(call)
+}
+
+/// As [`pointwise`], with a distance that is not negative.
+pub fn softshrink(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].scalar() {
+        Some(lambda) if lambda.as_f64() < 0.0 => {
+            Err(Error::argument("softshrink", format!("lambd is {lambda}; it must not be negative")))
+        }
+        Some(_) | None => pointwise(call),
+    }
+}
+
+/// As [`pointwise`], with a value that is one element.
+pub fn fill(call: &Call<'_>) -> Result<TensorType> {
+    if call.args[1].rank() != 0 {
+        let what = format!("the value has shape {:?}", &call.args[1].sizes[..]);
+        return Err(Error::shape("fill", what, "it must be a 0-dim tensor"));
+    }
+    pointwise(call)
+}
+
 /// As [`pointwise`], checking the name of the approximation.
 pub fn gelu(call: &Call<'_>) -> Result<TensorType> {
     match call.attrs[0].word() {

@@ -5,6 +5,7 @@
 
 pub mod attr;
 pub mod autodiff;
+mod bodies;
 pub mod decompose;
 pub mod dot;
 mod dtype;

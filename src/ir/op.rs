@@ -48,6 +48,8 @@ pub enum Rule {
     PromoteNumbers,
     /// As `Promote`, but bool is refused.
     PromoteNum,
+    /// As `Promote`, but bools are counted: they become i64.
+    PromoteCounting,
     /// As `Promote`, and integers and bools are raised to the default float.
     PromoteFloat,
     /// As `Promote`, but integers and bools are refused.
@@ -56,6 +58,10 @@ pub enum Rule {
     Compare,
     /// As `Promote`, but floats are refused.
     Integral,
+    /// As `Promote`, but floats and bools are refused.
+    Whole,
+    /// As `PromoteFloat`, or as `PromoteNum` where a word argument says how the quotient is rounded.
+    Division,
     /// Each operand in its own dtype; the result is bool.
     Predicate,
     /// A bool condition, then operands that are promoted.
@@ -64,6 +70,8 @@ pub enum Rule {
     Masked,
     /// The dtype argument decides.
     Cast,
+    /// The dtype of the first operand, to which the others are converted.
+    Destination,
 }
 
 /// How a reduction combines.
@@ -271,12 +279,16 @@ impl Rule {
             Rule::Promote
             | Rule::PromoteNumbers
             | Rule::PromoteNum
+            | Rule::PromoteCounting
             | Rule::PromoteFloat
             | Rule::FloatOnly
             | Rule::Compare
             | Rule::Integral
+            | Rule::Whole
+            | Rule::Division
             | Rule::Predicate
-            | Rule::Cast => None,
+            | Rule::Cast
+            | Rule::Destination => None,
         }
     }
 
@@ -297,16 +309,29 @@ impl Rule {
             found => Err(Error::dtype(op, found, "bool", "compare first to make a condition")),
         };
         let plain = |dtype: DType| Ok(Compute { operands: Some(dtype), mask: None, result: dtype });
+        let numbers = |dtype: DType| match dtype {
+            DType::Bool => refuse(DType::Bool, "a number", "use logical ops on bools, or convert first"),
+            dtype => plain(dtype),
+        };
         match self {
             Rule::Promote | Rule::PromoteNumbers => plain(promoted(None)?),
-            Rule::PromoteNum => match promoted(None)? {
-                DType::Bool => refuse(DType::Bool, "a number", "use logical ops on bools, or convert first"),
+            Rule::PromoteNum => numbers(promoted(None)?),
+            Rule::PromoteCounting => match promoted(None)? {
+                DType::Bool => plain(DType::I64),
                 dtype => plain(dtype),
             },
-            Rule::PromoteFloat => {
+            Rule::Division if attrs.iter().any(|attr| !attr.word().is_empty()) => numbers(promoted(None)?),
+            Rule::PromoteFloat | Rule::Division => {
                 let dtype = promoted(None)?;
                 plain(if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT })
             }
+            Rule::Whole => match promoted(None)? {
+                found if found.is_float() || found == DType::Bool => {
+                    refuse(found, "an integer dtype", "bits are moved in integers only; convert first")
+                }
+                dtype => plain(dtype),
+            },
+            Rule::Destination => plain(args[0].dtype),
             Rule::FloatOnly => match promoted(None)? {
                 dtype if dtype.is_float() => plain(dtype),
                 found => refuse(found, "a floating dtype", "convert with to_dtype(DType::F32) first"),

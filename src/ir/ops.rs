@@ -26,13 +26,14 @@
 
 use super::attr::Attr;
 use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, views};
+use super::bodies::*;
 use super::decompose;
 use super::indexing;
 use super::infer;
 use super::moves;
 use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
 use super::routine::{self, Routine, Scan, Write};
-use super::scalar::{Lit, Prim, Scalar, Sym, Ty};
+use super::scalar::Prim;
 use super::slopes;
 use super::view;
 use smallvec::smallvec;
@@ -47,7 +48,7 @@ macro_rules! for_each_op {
                 Abs abs PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y| x.sign());
                 /// The number with its sign flipped.
                 Neg neg PromoteNum |x| -x; (|x, y, g| -g);
-                /// −1, 0 or 1 by sign; NaN stays NaN.
+                /// −1, 0 or 1 by sign; 0 for NaN.
                 Sign sign Promote |x| sign(x); zero;
                 /// `e` to the power of each element.
                 Exp exp PromoteFloat |x| x.exp(); (|x, y| y);
@@ -70,23 +71,67 @@ macro_rules! for_each_op {
                 /// One over each element.
                 Reciprocal reciprocal PromoteFloat |x| 1.0 / x; (|x, y| -y.square());
                 /// Each element times itself.
-                Square square PromoteNum |x| x * x; (|x, y| x * 2.0);
+                Square square PromoteCounting |x| x * x; (|x, y| x * 2.0);
                 /// Sine of radians.
                 Sin sin PromoteFloat |x| x.sin(); (|x, y| x.cos());
                 /// Cosine of radians.
                 Cos cos PromoteFloat |x| x.cos(); (|x, y| -x.sin());
                 /// Tangent of radians.
                 Tan tan PromoteFloat |x| x.tan(); (|x, y| y.square() + 1.0);
+                /// Inverse sine; NaN outside of −1 to 1.
+                Asin asin PromoteFloat |x| x.asin(); (|x, y| (1.0 - x.square()).rsqrt());
+                /// Inverse cosine; NaN outside of −1 to 1.
+                Acos acos PromoteFloat |x| x.acos(); (|x, y| -(1.0 - x.square()).rsqrt());
+                /// Inverse tangent.
+                Atan atan PromoteFloat |x| x.atan(); (|x, y, g| g / (x.square() + 1.0));
+                /// Hyperbolic sine.
+                Sinh sinh PromoteFloat |x| sinh(x); (|x, y| x.cosh());
+                /// Hyperbolic cosine.
+                Cosh cosh PromoteFloat |x| cosh(x); (|x, y| x.sinh());
                 /// Hyperbolic tangent.
                 Tanh tanh PromoteFloat |x| x.tanh(); (|x, y, g| activations::by_row(Op::TanhBackward, y, &[], g));
+                /// Inverse hyperbolic sine.
+                Asinh asinh PromoteFloat |x| asinh(x); (|x, y| (x.square() + 1.0).rsqrt());
+                /// Inverse hyperbolic cosine; NaN below 1.
+                Acosh acosh PromoteFloat |x| acosh(x); (|x, y| (x.square() - 1.0).rsqrt());
+                /// Inverse hyperbolic tangent; NaN outside of −1 to 1.
+                Atanh atanh PromoteFloat |x| atanh(x); (|x, y, g| g / (1.0 - x.square()));
+                /// `sin(πx) / (πx)`, 1 at 0.
+                Sinc sinc PromoteFloat |x| sinc(x); (|x, y, g| pointwise::sinc(x, g));
                 /// Error function.
                 Erf erf PromoteFloat |x| x.erf(); (|x, y| (-x.square()).exp() * std::f64::consts::FRAC_2_SQRT_PI);
+                /// Complement of the error function, `1 - erf(x)`, exact where that is small.
+                Erfc erfc PromoteFloat |x| x.erfc(); (|x, y| (-x.square()).exp() * -std::f64::consts::FRAC_2_SQRT_PI);
+                /// Inverse of the error function; NaN outside of −1 to 1.
+                Erfinv erfinv PromoteFloat |x| x.erfinv(); (|x, y| y.square().exp() * (1.0 / std::f64::consts::FRAC_2_SQRT_PI));
+                /// Logarithm of the absolute value of the gamma function.
+                Lgamma lgamma PromoteFloat |x| x.lgamma(); (|x, y| x.digamma());
+                /// Derivative of the logarithm of the gamma function.
+                Digamma digamma PromoteFloat |x| x.digamma(); (|x, y| x.polygamma(1));
+                /// Radians of degrees.
+                Deg2rad deg2rad PromoteFloat |x| x * (std::f64::consts::PI / 180.0); (|x, y, g| g * (std::f64::consts::PI / 180.0));
+                /// Degrees of radians.
+                Rad2deg rad2deg PromoteFloat |x| x * (180.0 / std::f64::consts::PI); (|x, y, g| g * (180.0 / std::f64::consts::PI));
                 /// Logistic function, `1 / (1 + exp(-x))`.
                 Sigmoid sigmoid PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, &[], g));
                 /// `x * sigmoid(x)`.
                 Silu silu FloatOnly |x| x * x.sigmoid(); (|x, y, g| activations::by_row(Op::SiluBackward, x, &[], g));
                 /// The element where positive, else 0; NaN stays NaN.
                 Relu relu PromoteNum |x| relu(x); (|x, y, g| activations::above(y, 0.0, g));
+                /// The element limited to 0 to 6.
+                Relu6 relu6 PromoteNum |x| least(x.num(6.0), greatest(x.num(0.0), x)); (|x, y, g| activations::by_row(Op::HardtanhBackward, x, &[Attr::float(0.0), Attr::float(6.0)], g));
+                /// `x * tanh(log(1 + exp(x)))`.
+                Mish mish FloatOnly |x| mish(x); (|x, y| pointwise::mish_slope(x));
+                /// [`Op::Elu`] with the two constants that keep mean and variance of activations.
+                Selu selu FloatOnly |x| elu(x, SELU.0, SELU.1, 1.0); (|x, y| x.gt(0.0).then(SELU.1, x.exp() * (SELU.0 * SELU.1)));
+                /// `x + 3` limited to 0 to 6, over 6: a piecewise linear logistic function.
+                Hardsigmoid hardsigmoid FloatOnly |x| upto_6_from_minus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g / 6.0, 0.0));
+                /// `x` times [`Op::Hardsigmoid`].
+                Hardswish hardswish FloatOnly |x| x * upto_6_from_minus_3(x) / 6.0; (|x, y, g| pointwise::hardswish(x, g));
+                /// Logarithm of the logistic function.
+                LogSigmoid log_sigmoid FloatOnly |x| log_sigmoid(x); (|x, y| (-x).sigmoid());
+                /// What the whole part leaves.
+                Frac frac FloatOnly |x| x - x.prim(Prim::Trunc, &[]); (|x, y, g| g);
                 /// Greatest whole number not above.
                 Floor floor PromoteNum |x| whole(x, Prim::Floor); zero;
                 /// Least whole number not below.
@@ -99,6 +144,12 @@ macro_rules! for_each_op {
                 Isnan isnan Predicate |x| x.is_nan(); none;
                 /// Whether the element is infinite.
                 Isinf isinf Predicate |x| isinf(x); none;
+                /// Whether the element is positive infinity.
+                Isposinf isposinf Predicate |x| is_infinity(x, f64::INFINITY); none;
+                /// Whether the element is negative infinity.
+                Isneginf isneginf Predicate |x| is_infinity(x, f64::NEG_INFINITY); none;
+                /// Whether the sign bit is set, which −0 and some NaN have too; for integers, whether they are negative.
+                Signbit signbit Predicate |x| signbit(x); none;
                 /// Whether the element is neither infinite nor NaN.
                 Isfinite isfinite Predicate |x| !(isinf(x) | x.is_nan()); none;
                 /// Whether the element is zero or false.
@@ -115,8 +166,32 @@ macro_rules! for_each_op {
                 Maximum maximum "" Promote |a, b| greatest(a, b); (|a, b, y, g| [pointwise::chosen(b, a, g), pointwise::chosen(a, b, g)]);
                 /// Lesser of two elements; NaN propagates.
                 Minimum minimum "" Promote |a, b| least(a, b); (|a, b, y, g| [pointwise::chosen(a, b, g), pointwise::chosen(b, a, g)]);
-                /// Each element raised to a power, floats.
-                Pow pow "Tensor_Tensor" FloatOnly |a, b| a.pow(b); (|a, b, y, g| pointwise::power(a, b, y, g));
+                /// Greater of two elements; a NaN loses against a number.
+                Fmax fmax "" Promote |a, b| greatest_number(a, b); (|a, b, y, g| pointwise::chosen_number(b, a, a, b, g));
+                /// Lesser of two elements; a NaN loses against a number.
+                Fmin fmin "" Promote |a, b| least_number(a, b); (|a, b, y, g| pointwise::chosen_number(a, b, a, b, g));
+                /// Quotient rounded down; integers are divided as integers.
+                FloorDivide floor_divide "" PromoteNum |a, b| floor_divide(a, b); zero;
+                /// Remainder of the quotient rounded down: it has the sign of the divisor.
+                Remainder remainder "Tensor" PromoteNum |a, b| remainder(a, b); (|a, b, y, g| [g, -(g * a.floor_divide(b))]);
+                /// Remainder of the quotient rounded toward 0: it has the sign of the dividend, and is exact.
+                Fmod fmod "Tensor" PromoteNum |a, b| fmod(a, b); (|a, b, y, g| [g, -(g * (a / b).trunc())]);
+                /// Angle of the point `(other, self)`, from −π to π.
+                Atan2 atan2 "" PromoteFloat |a, b| a.atan2(b); (|a, b, y, g| pointwise::atan2(a, b, g));
+                /// `sqrt(self² + other²)` without overflow on the way.
+                Hypot hypot "" FloatOnly |a, b| hypot(a, b); (|a, b, y| [a / y, b / y]);
+                /// The magnitude of one with the sign of the other.
+                Copysign copysign "Tensor" PromoteFloat |a, b| with_sign(a, b); (|a, b, y, g| [a.eq(0.0).then(0.0, g * (y / a)), b.zeros()]);
+                /// `log(exp(self) + exp(other))` without overflow on the way.
+                Logaddexp logaddexp "" FloatOnly |a, b| logaddexp(a, b); (|a, b, y, g| [g / ((b - a).exp() + 1.0), g / ((a - b).exp() + 1.0)]);
+                /// `log2(2^self + 2^other)` without overflow on the way.
+                Logaddexp2 logaddexp2 "" FloatOnly |a, b| logaddexp2(a, b); (|a, b, y, g| [g / ((b - a).exp2() + 1.0), g / ((a - b).exp2() + 1.0)]);
+                /// `self * log(other)`, 0 where `self` is 0.
+                Xlogy xlogy "Tensor" PromoteFloat |a, b| xlogy(a, b); (|a, b, y, g| pointwise::xlogy(a, b, g));
+                /// Bits moved to higher places; an amount that is negative or too large leaves 0.
+                BitwiseLeftShift bitwise_left_shift "Tensor" Whole |a, b| shift_left(a, b); none;
+                /// Bits moved to lower places, keeping the sign; an amount that is negative or too large leaves the sign.
+                BitwiseRightShift bitwise_right_shift "Tensor" Whole |a, b| shift_right(a, b); none;
                 /// Whether the elements are equal.
                 Eq eq "Tensor" Compare |a, b| a.prim(Prim::Eq, &[b]); none;
                 /// Whether the elements differ; a NaN differs from everything.
@@ -158,6 +233,166 @@ macro_rules! for_each_op {
                     infer: infer::scaled,
                     meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| x[0] - scaled(x[1], &attrs[0])),
                     derivative: Derivative::Pointwise(pointwise::sub),
+                };
+                /// A quotient, rounded toward 0 or down if `rounding_mode` is `trunc` or `floor`.
+                DivMode = Row {
+                    name: "div_mode",
+                    schema: Schema::Text("div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"),
+                    infer: infer::division,
+                    meaning: Meaning::Body(Rule::Division, |x, attrs| divide(x[0], x[1], &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::division),
+                };
+                /// Each element raised to a power. For integers a negative exponent gives the whole part of the quotient.
+                Pow = Row {
+                    name: "pow",
+                    schema: Schema::Text("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::PromoteNum, |x, _| power(x[0], x[1])),
+                    derivative: Derivative::Pointwise(pointwise::power),
+                };
+                /// Each element raised to one power.
+                PowScalar = Row {
+                    name: "pow_scalar",
+                    schema: Schema::Text("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
+                    infer: infer::power_of_number,
+                    meaning: Meaning::Body(Rule::PromoteNumbers, |x, attrs| power_of_number(x[0], &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::power_of_number),
+                };
+                /// Between `self` and `end` by one weight.
+                LerpScalar = Row {
+                    name: "lerp_scalar",
+                    schema: Schema::Text("lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"),
+                    infer: infer::one_dtype,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| lerp(x[0], x[1], number(x[0], &attrs[0]))),
+                    derivative: Derivative::Pointwise(pointwise::lerp_scalar),
+                };
+                /// Between `self` and `end` by a weight each.
+                Lerp = Row {
+                    name: "lerp",
+                    schema: Schema::Text("lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"),
+                    infer: infer::one_dtype,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, _| lerp(x[0], x[1], x[2])),
+                    derivative: Derivative::Pointwise(pointwise::lerp),
+                };
+                /// `self + value * tensor1 * tensor2`.
+                Addcmul = Row {
+                    name: "addcmul",
+                    schema: Schema::Text("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
+                    infer: infer::scaled,
+                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| addcmul(x, &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::addcmul),
+                };
+                /// `self + value * tensor1 / tensor2`, floats.
+                Addcdiv = Row {
+                    name: "addcdiv",
+                    schema: Schema::Text("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| addcdiv(x, &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::addcdiv),
+                };
+                /// 0 below 0, 1 above, and the element of `values` at 0.
+                Heaviside = Row {
+                    name: "heaviside",
+                    schema: Schema::Text("heaviside(Tensor self, Tensor values) -> Tensor"),
+                    infer: infer::one_dtype,
+                    meaning: Meaning::Body(Rule::Promote, |x, _| heaviside(x[0], x[1])),
+                    derivative: Derivative::None,
+                };
+                /// The derivative of order `n` of the digamma function.
+                Polygamma = Row {
+                    name: "polygamma",
+                    schema: Schema::Text("polygamma(int n, Tensor self) -> Tensor"),
+                    infer: infer::polygamma,
+                    meaning: Meaning::Body(Rule::PromoteFloat, |x, attrs| polygamma(x[0], &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::polygamma),
+                };
+                /// `log(x / (1 - x))`, of elements kept `eps` away from 0 and 1 if it is given.
+                Logit = Row {
+                    name: "logit",
+                    schema: Schema::Text("logit(Tensor self, float? eps=None) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::PromoteFloat, |x, attrs| logit(x[0], &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::logit),
+                };
+                /// The nearest multiple of a power of ten, ties to even.
+                RoundDecimals = Row {
+                    name: "round_decimals",
+                    schema: Schema::Text("round.decimals(Tensor self, *, int decimals) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| round_decimals(x[0], &attrs[0])),
+                    derivative: Derivative::Zero,
+                };
+                /// The element where positive, else the element times a slope.
+                LeakyRelu = Row {
+                    name: "leaky_relu",
+                    schema: Schema::Text("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| leaky_relu(x[0], &attrs[0])),
+                    derivative: Derivative::Pointwise(|call| activations::from_operand(call, Op::LeakyReluBackward)),
+                };
+                /// `scale * x` where positive, else `scale * alpha * (exp(input_scale * x) - 1)`.
+                Elu = Row {
+                    name: "elu",
+                    schema: Schema::Text("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| elu(x[0], float(&attrs[0]), float(&attrs[1]), float(&attrs[2]))),
+                    derivative: Derivative::Pointwise(|call| activations::from_operand(call, Op::EluBackward)),
+                };
+                /// Elements limited to a range, whose bounds are converted to their dtype.
+                Hardtanh = Row {
+                    name: "hardtanh",
+                    schema: Schema::Text("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"),
+                    infer: infer::hardtanh,
+                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| clamp(x[0], attrs)),
+                    derivative: Derivative::Pointwise(|call| activations::plain(call, Op::HardtanhBackward)),
+                };
+                /// `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x` is above the threshold.
+                Softplus = Row {
+                    name: "softplus",
+                    schema: Schema::Text("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| softplus(x[0], &attrs[0], &attrs[1])),
+                    derivative: Derivative::Pointwise(|call| activations::plain(call, Op::SoftplusBackward)),
+                };
+                /// The element brought closer to 0 by `lambd`, 0 within it.
+                Softshrink = Row {
+                    name: "softshrink",
+                    schema: Schema::Text("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
+                    infer: infer::softshrink,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| softshrink(x[0], &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::shrink),
+                };
+                /// The element, 0 within `lambd`.
+                Hardshrink = Row {
+                    name: "hardshrink",
+                    schema: Schema::Text("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| hardshrink(x[0], &attrs[0])),
+                    derivative: Derivative::Pointwise(pointwise::shrink),
+                };
+                /// The element where it is above the threshold, else the value.
+                Threshold = Row {
+                    name: "threshold",
+                    schema: Schema::Text("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| threshold(x[0], &attrs[0], &attrs[1])),
+                    derivative: Derivative::Pointwise(activations::threshold),
+                };
+                /// One number everywhere, in the dtype and layout of `self`.
+                FillScalar = Row {
+                    name: "fill_scalar",
+                    schema: Schema::Text("fill.Scalar(Tensor self, Scalar value) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::Promote, |x, attrs| number(x[0], &attrs[0])),
+                    derivative: Derivative::Zero,
+                };
+                /// The element of a 0-dim tensor everywhere, in the dtype and layout of `self`.
+                Fill = Row {
+                    name: "fill",
+                    schema: Schema::Text("fill.Tensor(Tensor self, Tensor value) -> Tensor"),
+                    infer: infer::fill,
+                    meaning: Meaning::Body(Rule::Destination, |x, _| x[1]),
+                    derivative: Derivative::Pointwise(pointwise::fill),
                 };
                 /// Gaussian error linear unit, by erf or by its tanh approximation.
                 Gelu = Row {
@@ -251,7 +486,7 @@ macro_rules! for_each_op {
                 MaskedFill = Row {
                     name: "masked_fill",
                     schema: Schema::Text("masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
-                    infer: infer::pointwise,
+                    infer: infer::row_major,
                     meaning: Meaning::Body(Rule::Masked, |x, attrs| x[1].then(number(x[0], &attrs[0]), x[0])),
                     derivative: Derivative::Pointwise(pointwise::masked_fill),
                 };
@@ -900,97 +1135,5 @@ impl Op {
     /// The op of that name.
     pub fn from_name(name: &str) -> Option<Op> {
         Op::ALL.iter().copied().find(|op| op.name() == name)
-    }
-}
-
-fn truth(x: Sym<'_>) -> Sym<'_> {
-    x.to(Ty::Bool)
-}
-
-fn sum<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
-    if a.ty() == Ty::Bool { a | b } else { a + b }
-}
-
-fn product<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
-    if a.ty() == Ty::Bool { a & b } else { a * b }
-}
-
-/// A number argument in the computation type of `like`.
-pub(super) fn number<'r>(like: Sym<'r>, attr: &Attr) -> Sym<'r> {
-    let scalar = attr.scalar().unwrap_or(Scalar::Int(0));
-    like.lit(match (like.ty(), scalar) {
-        // Through no narrower type: an i64 argument keeps all its bits.
-        (Ty::I64, Scalar::Int(value)) => Lit::i64(value),
-        (ty, scalar) => Lit::number(ty, scalar.as_f64()),
-    })
-}
-
-fn scaled<'r>(x: Sym<'r>, alpha: &Attr) -> Sym<'r> {
-    if matches!(alpha, Attr::None | Attr::Scalar(Scalar::Int(1))) { x } else { product(x, number(x, alpha)) }
-}
-
-fn less<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
-    if a.ty() == Ty::Bool { !a & b } else { a.prim(Prim::Lt, &[b]) }
-}
-
-fn at_most<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
-    if a.ty() == Ty::Bool { !a | b } else { a.prim(Prim::Le, &[b]) }
-}
-
-/// The raw maximum gives its second operand when one is NaN, so only a NaN in the first needs care.
-fn greatest<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
-    match a.ty() {
-        Ty::Bool => a | b,
-        Ty::I32 | Ty::I64 => a.prim(Prim::Max, &[b]),
-        Ty::F32 | Ty::F64 => a.is_nan().then(a, a.prim(Prim::Max, &[b])),
-    }
-}
-
-fn least<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
-    match a.ty() {
-        Ty::Bool => a & b,
-        Ty::I32 | Ty::I64 => a.prim(Prim::Min, &[b]),
-        Ty::F32 | Ty::F64 => a.is_nan().then(a, a.prim(Prim::Min, &[b])),
-    }
-}
-
-fn sign(x: Sym<'_>) -> Sym<'_> {
-    if x.ty() == Ty::Bool {
-        return x;
-    }
-    let zero = x.num(0.0);
-    let positive = zero.prim(Prim::Lt, &[x]);
-    let negative = x.prim(Prim::Lt, &[zero]);
-    // The last arm keeps NaN, and the sign of zero is dropped by adding 0.
-    positive.then(x.num(1.0), negative.then(x.num(-1.0), x + zero))
-}
-
-fn relu(x: Sym<'_>) -> Sym<'_> {
-    x.num(0.0).prim(Prim::Max, &[x])
-}
-
-fn isinf(x: Sym<'_>) -> Sym<'_> {
-    if x.ty().is_float() { x.prim(Prim::Abs, &[]).prim(Prim::Eq, &[x.num(f64::INFINITY)]) } else { x.is_nan() }
-}
-
-fn whole(x: Sym<'_>, prim: Prim) -> Sym<'_> {
-    if x.ty().is_float() { x.prim(prim, &[]) } else { x }
-}
-
-fn clamp<'r>(x: Sym<'r>, bounds: &[Attr]) -> Sym<'r> {
-    // With the element as second operand a NaN stays; a NaN bound gives NaN as the reference does.
-    let low = if bounds[0] == Attr::None { x } else { greatest(number(x, &bounds[0]), x) };
-    if bounds[1] == Attr::None { low } else { least(number(x, &bounds[1]), low) }
-}
-
-/// `x Φ(x)`, or `x σ(2u)` with `u = sqrt(2/π)(x + 0.044715 x³)` (Hendrycks & Gimpel 2016), since
-/// `(1 + tanh u) / 2 = σ(2u)` has no cancellation for negative `x`.
-fn gelu<'r>(x: Sym<'r>, approximate: &Attr) -> Sym<'r> {
-    if approximate.word() == "tanh" {
-        let cube = x * x * x;
-        let u = (x + cube * 0.044715) * (2.0 * (2.0 / std::f64::consts::PI).sqrt());
-        x * u.sigmoid()
-    } else {
-        x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
     }
 }

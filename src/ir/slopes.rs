@@ -5,7 +5,7 @@
 //! operands the choice is PyTorch's.
 
 use super::attr::Attr;
-use super::ops::number;
+use super::bodies::number;
 use super::scalar::{Prim, Scalar, Sym};
 
 /// 0 where the operand is at most the threshold, else `g`.

@@ -41,7 +41,7 @@ fn random_kernel(random: &mut Random, folds: bool) -> Kernel {
         b.load(dtype, if iota { Source::Iota } else { Source::Memory }, level);
     }
     b.load(DType::F32, Source::Memory, Level::Full);
-    let prims: Vec<Prim> = Prim::all().collect();
+    let prims: Vec<Prim> = Prim::all().filter(|prim| !prim.is_by_element()).collect();
     for _ in 0..1 + random.below(14) {
         if folds && random.below(5) == 0 {
             random_fold(random, &mut b);

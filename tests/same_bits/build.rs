@@ -224,7 +224,20 @@ impl Builder {
             args.push(arg);
         }
         let attrs = self.pointwise_attrs(op);
+        if matches!(op, Op::FloorDivide | Op::Remainder | Op::Fmod | Op::DivMode) {
+            args[1] = self.divisor(op, &args, &attrs)?;
+        }
         self.call(op, &args, attrs)
+    }
+
+    /// The second operand, or one without zeros where integers are divided.
+    fn divisor(&mut self, op: Op, args: &[NodeId], attrs: &Attrs) -> Option<NodeId> {
+        let tys: Vec<&TensorType> = args.iter().map(|&arg| &self.graph[arg].ty).collect();
+        if op.infer(&tys, attrs).ok()?.dtype.is_float() {
+            return Some(args[1]);
+        }
+        let one = self.graph.number(Scalar::Int(1));
+        self.plain(Op::BitwiseOr, &[args[1], one])
     }
 
     fn pointwise_attrs(&mut self, op: Op) -> Attrs {
@@ -246,6 +259,22 @@ impl Builder {
                 smallvec![bound(), bound()]
             }
             Op::ToCopy => smallvec![self.maybe_dtype(95)],
+            Op::DivMode => match self.random.pick(&["", "trunc", "floor"]) {
+                "" => smallvec![Attr::None],
+                rounding => smallvec![Attr::Str(rounding.into())],
+            },
+            Op::PowScalar if self.random.percent(60) => {
+                smallvec![Attr::float(self.random.pick(&[0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0, 2.5]))]
+            }
+            Op::Polygamma => smallvec![Attr::int(self.random.below(4) as i64)],
+            Op::Logit => smallvec![if self.random.percent(50) { Attr::None } else { Attr::float(0.125) }],
+            Op::RoundDecimals => smallvec![Attr::int(self.random.below(7) as i64 - 3)],
+            Op::Elu => (0..3).map(|_| Attr::Scalar(self.scalar())).collect(),
+            Op::Hardtanh | Op::Softplus | Op::Threshold => (0..2).map(|_| Attr::Scalar(self.scalar())).collect(),
+            Op::PowScalar | Op::LerpScalar | Op::Addcmul | Op::Addcdiv | Op::LeakyRelu => {
+                smallvec![Attr::Scalar(self.scalar())]
+            }
+            Op::Softshrink | Op::Hardshrink | Op::FillScalar => smallvec![Attr::Scalar(self.scalar())],
             Op::Clone => smallvec![if self.random.percent(50) { Attr::None } else { Attr::Str("contiguous".into()) }],
             _ => Attrs::new(),
         }

@@ -20,6 +20,12 @@ pub(crate) enum Fill {
     Wild,
     /// Numbers above 0 and not large: what logarithms and roots are for.
     Positive,
+    /// Numbers between −1 and 1: what inverse sines are for.
+    #[allow(dead_code, reason = "for slopes")]
+    Unit,
+    /// Numbers above 1: what inverse hyperbolic cosines are for.
+    #[allow(dead_code, reason = "for slopes")]
+    AboveOne,
     /// Indices of a dimension of that size.
     Index(usize),
 }
@@ -44,6 +50,8 @@ fn element(random: &mut Random, dtype: DType, fill: Fill) -> u64 {
         Fill::Normal => random.normal() * 2.0,
         Fill::Whole => random.below(9) as f64 - 4.0,
         Fill::Positive => random.unit().abs() * 4.0 + 0.01,
+        Fill::Unit => random.unit() * 0.95,
+        Fill::AboveOne => random.unit().abs() * 3.0 + 1.05,
         Fill::Index(size) => random.below(size.max(1)) as f64,
         Fill::Wild if random.percent(60) => random.normal() * 4.0,
         Fill::Wild => return wild(random, dtype),

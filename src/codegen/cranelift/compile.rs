@@ -61,6 +61,11 @@ fn with_function<R>(
     if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
         return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
     }
+    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.is_by_element())) {
+        return Err(Reason::TierCannot(
+            "it has no check for zero divisors, no exact remainder and no integer power".into(),
+        ));
+    }
     let flat = Flat::new(kernel, classes);
     let straight = !kernel.has_folds() && flat.nodes.len() >= LONG_BODY;
     let isa = host::isa(if straight { Registers::SinglePass } else { Registers::Backtracking })?;

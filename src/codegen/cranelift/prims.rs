@@ -37,6 +37,7 @@ impl<'f> Emit<'_, 'f> {
             Prim::Lt => self.compare(FloatCC::LessThan, IntCC::SignedLessThan, ty, a, second()),
             Prim::Le => self.compare(FloatCC::LessThanOrEqual, IntCC::SignedLessThanOrEqual, ty, a, second()),
             Prim::Shl | Prim::Shr | Prim::ShrU => self.shift(prim, args),
+            Prim::Quot | Prim::Rem | Prim::IntPow => unreachable!("kernels with these are declined before"),
             Prim::Fma => {
                 let mut c = args[2].val.parts();
                 a.zip(second(), |a, b| self.b.ins().fma(a, b, c.next().expect("a part per operand part")))

@@ -331,6 +331,11 @@ impl Builder<'_> {
             }
             What::Prim(prim, finish) => {
                 let typed = if prim == Prim::Select { 1 } else { 0 };
+                let divides = prim.needs_divisor(node.ty);
+                if divides && !matches!(nodes.nodes[node.args[1]].what, What::Lit(lit) if lit.bits != 0) {
+                    let finder = table::zero_finder(node.ty);
+                    steps.push(Step::CheckDivisor { finder, src: self.of(node.args[1]) });
+                }
                 table::prim(self.isa, prim, finish, nodes.nodes[node.args[typed]].ty)
             }
             What::Pair(pair) => pairs::pair(self.isa, pair, node.ty).expect("pairs have routines"),

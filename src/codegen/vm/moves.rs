@@ -18,6 +18,9 @@ pub(super) type Writer = unsafe fn(dst: *mut u8, stride: usize, src: Place, n: u
 /// Reads elements at indices; returns one that was outside.
 pub(super) type Gatherer = unsafe fn(&Gather) -> Option<i64>;
 
+/// Whether one of `n` integers at a place is zero.
+pub(super) type ZeroFinder = unsafe fn(Place, usize) -> bool;
+
 /// The arguments of a [`Gatherer`].
 ///
 /// Sound if `dst` has room for `n` elements, `index` holds `n`, and the element of every lane at every index below
@@ -339,6 +342,14 @@ pub(super) unsafe fn iota_at(gather: &Gather) -> Option<i64> {
         unsafe { gather.dst.cast::<i64>().add(lane).write(value) };
     }
     outside
+}
+
+/// # Safety
+/// The place holds `n` elements, or a block that stands for all.
+pub(super) unsafe fn has_zero<T: Copy + Default + PartialEq>(place: Place, n: usize) -> bool {
+    let n = if place.step == 0 { n.min(1) } else { n };
+    // SAFETY: the caller vouches for the elements.
+    (0..n).any(|lane| unsafe { place.ptr.cast::<T>().add(lane).read() } == T::default())
 }
 
 /// # Safety

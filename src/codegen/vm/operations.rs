@@ -6,6 +6,7 @@
 
 use super::routine::{Binary, Ternary, Unary};
 use crate::codegen::fold::Element;
+use crate::ir::scalar::eval::int_pow;
 use crate::ir::scalar::half_bits::{narrow_bf16, narrow_f16, round_bf16, round_f16, widen_bf16, widen_f16};
 use crate::ir::scalar::math;
 use crate::ir::scalar::number::Float;
@@ -18,6 +19,7 @@ pub(super) trait Native: Element {
     fn mul(self, o: Self) -> Self;
     fn neg(self) -> Self;
     fn abs(self) -> Self;
+    fn rem(self, o: Self) -> Self;
 }
 
 /// What prims do on integers; bools are bytes and take part in the logic.
@@ -28,8 +30,10 @@ pub(super) trait Bitwise: Element {
     fn not(self) -> Self;
 }
 
-/// Shifts of integers, amounts modulo the width.
-pub(super) trait Shift: Element {
+/// What prims do on integers only: shifts, amounts modulo the width, division, by zero giving 0, and powers.
+pub(super) trait Whole: Element {
+    fn quot(self, o: Self) -> Self;
+    fn pow(self, o: Self) -> Self;
     fn shl(self, o: Self) -> Self;
     fn shr(self, o: Self) -> Self;
     fn shru(self, o: Self) -> Self;
@@ -63,8 +67,20 @@ macro_rules! integers {
             fn abs(self) -> $int {
                 self.wrapping_abs()
             }
+            #[inline(always)]
+            fn rem(self, o: $int) -> $int {
+                if o == 0 { 0 } else { self.wrapping_rem(o) }
+            }
         }
-        impl Shift for $int {
+        impl Whole for $int {
+            #[inline(always)]
+            fn quot(self, o: $int) -> $int {
+                if o == 0 { 0 } else { self.wrapping_div(o) }
+            }
+            #[inline(always)]
+            fn pow(self, o: $int) -> $int {
+                int_pow(self as i64, o as i64) as $int
+            }
             #[inline(always)]
             fn shl(self, o: $int) -> $int {
                 self.wrapping_shl(o as u32)
@@ -104,6 +120,10 @@ macro_rules! floats {
             #[inline(always)]
             fn abs(self) -> $float {
                 $float::abs(self)
+            }
+            #[inline(always)]
+            fn rem(self, o: $float) -> $float {
+                self % o
             }
         }
         impl Canonical for $float {
@@ -304,9 +324,12 @@ binary! {
     And<Bitwise> |a, b| -> T { a.and(b) }
     Or<Bitwise> |a, b| -> T { a.or(b) }
     Xor<Bitwise> |a, b| -> T { a.xor(b) }
-    Shl<Shift> |a, b| -> T { a.shl(b) }
-    Shr<Shift> |a, b| -> T { a.shr(b) }
-    ShrU<Shift> |a, b| -> T { a.shru(b) }
+    Shl<Whole> |a, b| -> T { a.shl(b) }
+    Shr<Whole> |a, b| -> T { a.shr(b) }
+    ShrU<Whole> |a, b| -> T { a.shru(b) }
+    Quot<Whole> |a, b| -> T { a.quot(b) }
+    Rem<Native> |a, b| -> T { a.rem(b) }
+    IntPow<Whole> |a, b| -> T { a.pow(b) }
 }
 
 /// `a * b + c`, rounded once.
@@ -416,6 +439,7 @@ funcs! {
     Erfinv erfinv32 erfinv64;
     Lgamma lgamma32 lgamma64;
     Digamma digamma32 digamma64;
+    Trigamma trigamma32 trigamma64;
 }
 
 /// Functions of angles; a block without a huge one is spared their reduction.

@@ -4,7 +4,7 @@
 //! operand or output that the tile walks over. Nothing here depends on sizes; scratch is laid out per launch.
 
 use super::folds::FoldRoutines;
-use super::moves::{Gatherer, Reader, Writer};
+use super::moves::{Gatherer, Reader, Writer, ZeroFinder};
 use super::routine::Routine;
 use crate::codegen::kernel::Level;
 use crate::ir::Combine;
@@ -64,6 +64,8 @@ pub(super) enum Step {
     Row { read: RowRead, dst: PlaceId, index: PlaceId, access: AccessId, level: Level, size: u8 },
     /// Reads an element per lane at an index per lane.
     Gather { gatherer: Gatherer, dst: PlaceId, index: PlaceId, access: AccessId, level: Level },
+    /// Records a fault if a divisor is zero.
+    CheckDivisor { finder: ZeroFinder, src: PlaceId },
     /// Lets a place be the output's memory.
     Direct { place: PlaceId, access: AccessId },
     /// Runs a routine into contiguous output memory.

@@ -83,6 +83,12 @@ impl Machine<'_> {
                     self.faults.record(outside);
                 }
             }
+            Step::CheckDivisor { finder, src } => {
+                // SAFETY: see `run_steps`.
+                if unsafe { finder(self.place(src), self.n) } {
+                    self.faults.record_zero_divisor();
+                }
+            }
             Step::Direct { place, access } => {
                 self.scratch.places[place as usize].place.ptr = self.scratch.here[access as usize];
             }

@@ -1,7 +1,7 @@
 //! Which routine a prim or func on given types is.
 
 use super::isa::Isa;
-use super::moves;
+use super::moves::{self, ZeroFinder, has_zero};
 use super::operations as op;
 use super::routine::{Binary, Routine, Ternary, Unary, map1, map2, map3};
 use crate::ir::scalar::{Func, Prim, Ty};
@@ -96,6 +96,9 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
         Prim::Shl => typed!(map2, Shl: integers),
         Prim::Shr => typed!(map2, Shr: integers),
         Prim::ShrU => typed!(map2, ShrU: integers),
+        Prim::Quot => typed!(map2, Quot: integers),
+        Prim::Rem => typed!(map2, Rem: numbers),
+        Prim::IntPow => typed!(map2, IntPow: integers),
         Prim::Select => typed!(map3, Select: all),
         // The same bits as another type: a tile does not know its type.
         Prim::Bitcast => copy(isa, ty.size()),
@@ -146,6 +149,9 @@ fn canoned(isa: Isa, prim: Prim, ty: Ty) -> Routine {
             | Prim::Shl
             | Prim::Shr
             | Prim::ShrU
+            | Prim::Quot
+            | Prim::Rem
+            | Prim::IntPow
             | Prim::Select
             | Prim::Bitcast
             | Prim::Canon
@@ -221,6 +227,16 @@ pub(super) fn func(isa: Isa, func: Func, ty: Ty) -> Routine {
         Func::Erfinv => typed!(map1, Erfinv),
         Func::Lgamma => typed!(map1, Lgamma),
         Func::Digamma => typed!(map1, Digamma),
+        Func::Trigamma => typed!(map1, Trigamma),
+    }
+}
+
+/// What finds a zero among integers of type `ty`.
+pub(super) fn zero_finder(ty: Ty) -> ZeroFinder {
+    match ty {
+        Ty::I32 => has_zero::<i32>,
+        Ty::I64 => has_zero::<i64>,
+        Ty::Bool | Ty::F32 | Ty::F64 => unreachable!("integers are divided; kernels are verified"),
     }
 }
 

@@ -5,6 +5,7 @@
 //! functions directly. Arguments that say where and how to store a result are taken if they ask for what is done
 //! anyway, and refused otherwise.
 
+mod activations;
 mod batch_norm;
 mod classification;
 mod conversions;
@@ -14,6 +15,7 @@ mod joins;
 mod losses;
 mod normalization;
 mod numbers;
+mod pointwise;
 mod products;
 mod reductions;
 mod scatters;
@@ -31,6 +33,7 @@ type Area = fn(&mut Library) -> Result<()>;
 
 /// Every file of this folder that registers operators.
 const AREAS: &[Area] = &[
+    activations::register,
     batch_norm::register,
     classification::register,
     conversions::register,
@@ -40,6 +43,7 @@ const AREAS: &[Area] = &[
     losses::register,
     normalization::register,
     numbers::register,
+    pointwise::register,
     products::register,
     reductions::register,
     scatters::register,

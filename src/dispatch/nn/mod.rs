@@ -5,6 +5,7 @@
 //! `x.cross_entropy(&target, &CrossEntropy { label_smoothing: 0.1, ..Default::default() })`. Layers that own their
 //! parameters are deliberately absent: a layer is a function of tensors.
 
+mod activations;
 mod losses;
 mod normalization;
 

@@ -26,6 +26,24 @@ pub fn gelu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(by_row(Op::GeluBackward, call.args[0], call.attrs, call.grad))]
 }
 
+/// Of an activation whose backward row takes the same arguments, and then whether it is given the result, which it is
+/// not.
+pub fn from_operand<'g>(call: &Backward<'g, '_>, op: Op) -> Gradients<'g> {
+    let mut attrs = Attrs::from(call.attrs);
+    attrs.push(Attr::bool(false));
+    smallvec![Some(by_row(op, call.args[0], &attrs, call.grad))]
+}
+
+/// Of an activation whose backward row takes the same arguments.
+pub fn plain<'g>(call: &Backward<'g, '_>, op: Op) -> Gradients<'g> {
+    smallvec![Some(by_row(op, call.args[0], call.attrs, call.grad))]
+}
+
+/// Of [`Op::Threshold`], whose backward row takes the threshold alone.
+pub fn threshold<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(by_row(Op::ThresholdBackward, call.args[0], &call.attrs[..1], call.grad))]
+}
+
 /// Of a backward row whose activation is made of straight lines.
 pub fn straight<'g>(call: &Backward<'g, '_>, op: Op) -> Gradients<'g> {
     smallvec![Some(by_row(op, call.args[1], call.attrs, call.grad)), Some(call.args[1].zeros())]

@@ -225,6 +225,21 @@ impl<'g> Expr<'g> {
         self.builder.make(|graph| graph.add(op, &args, attrs))
     }
 
+    /// Raised to a power.
+    pub fn pow(self, exponent: impl Term<'g>) -> Expr<'g> {
+        self.call(Op::Pow, &[exponent.expr(self)], Attrs::new())
+    }
+
+    /// Raised to one power.
+    pub fn pow_scalar(self, exponent: f64) -> Expr<'g> {
+        self.call(Op::PowScalar, &[], smallvec![Attr::float(exponent)])
+    }
+
+    /// Derivative of so high an order of the logarithm of the gamma function's derivative.
+    pub fn polygamma(self, order: i64) -> Expr<'g> {
+        self.call(Op::Polygamma, &[], smallvec![Attr::int(order)])
+    }
+
     /// Where this holds `yes`, else `no`.
     pub fn then(self, yes: impl Term<'g>, no: impl Term<'g>) -> Expr<'g> {
         self.call(Op::Where, &[yes.expr(self), no.expr(self)], Attrs::new())

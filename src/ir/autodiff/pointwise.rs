@@ -54,11 +54,131 @@ pub fn quotient<'g>(b: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
     [first, -(first * y)]
 }
 
+/// Of a quotient that may be rounded, which is flat then.
+pub fn division<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    if call.attrs[0].word().is_empty() {
+        return quotient(call.args[1], call.result, call.grad).map(Some).into_iter().collect();
+    }
+    call.args.iter().map(|arg| Some(arg.zeros())).collect()
+}
+
 /// Of `y = a ^ b`. A power of 0 is constant, and so is 0 to any power that is not negative.
-pub fn power<'g>(a: Expr<'g>, b: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
+pub fn power<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (a, b, y, grad) = (call.args[0], call.args[1], call.result, call.grad);
     let base = b.eq(0.0).then(0.0, grad * (b * a.pow(b - 1.0)));
     let flat = a.eq(0.0).logical_and(b.ge(0.0));
-    [base, flat.then(0.0, grad * (y * a.log()))]
+    smallvec![Some(base), Some(flat.then(0.0, grad * (y * a.log())))]
+}
+
+/// Of a power with a number for exponent.
+pub fn power_of_number<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (x, exponent) = (call.args[0], number(&call.attrs[0]));
+    if exponent == 0.0 {
+        return smallvec![Some(x.zeros())];
+    }
+    smallvec![Some(call.grad * (x.pow_scalar(exponent - 1.0) * exponent))]
+}
+
+/// A number argument.
+fn number(attr: &Attr) -> f64 {
+    attr.scalar().map_or(0.0, Scalar::as_f64)
+}
+
+/// Of the angle of a point.
+pub fn atan2<'g>(y: Expr<'g>, x: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
+    let scaled = grad / (x.square() + y.square());
+    [scaled * x, -(scaled * y)]
+}
+
+/// Of `x ln y`.
+pub fn xlogy<'g>(x: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
+    let flat = x.eq(0.0).logical_and(y.le(0.0));
+    [flat.then(0.0, grad * y.log()), grad * x / y]
+}
+
+/// Of `sin(πx) / (πx)`; flat at 0.
+pub fn sinc<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
+    let angle = x * std::f64::consts::PI;
+    let slope = (angle * angle.cos() - angle.sin()) / (angle * x);
+    x.eq(0.0).then(0.0, grad * slope)
+}
+
+/// The slope of `x tanh(ln(1 + e^x))`.
+pub fn mish_slope(x: Expr<'_>) -> Expr<'_> {
+    let t = (-(-x).log_sigmoid()).tanh();
+    t + x * x.sigmoid() * (1.0 - t.square())
+}
+
+/// Of `x` times a piecewise linear logistic function.
+pub fn hardswish<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
+    let between = x.le(3.0).then(grad * (x / 3.0 + 0.5), grad);
+    x.lt(-3.0).then(0.0, between)
+}
+
+/// To the ends by weight.
+pub fn lerp_scalar<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let weight = number(&call.attrs[0]);
+    smallvec![Some(call.grad * (1.0 - weight)), Some(call.grad * weight)]
+}
+
+/// To the ends by weight, and to the weight by the way between them.
+pub fn lerp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (start, end, weight, grad) = (call.args[0], call.args[1], call.args[2], call.grad);
+    smallvec![Some(grad * (1.0 - weight)), Some(grad * weight), Some(grad * (end - start))]
+}
+
+/// Of `x + value a b`.
+pub fn addcmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let scaled = call.grad.scaled(&call.attrs[0]);
+    smallvec![Some(call.grad), Some(scaled * call.args[2]), Some(scaled * call.args[1])]
+}
+
+/// Of `x + value a / b`.
+pub fn addcdiv<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (above, below) = (call.args[1], call.args[2]);
+    let scaled = call.grad.scaled(&call.attrs[0]);
+    smallvec![Some(call.grad), Some(scaled / below), Some(-(scaled * (above / below.square())))]
+}
+
+/// Of a derivative of `ψ`: that of the next order.
+pub fn polygamma<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let next = call.attrs[0].as_int().unwrap_or(0) + 1;
+    smallvec![Some(call.grad * call.args[0].polygamma(next))]
+}
+
+/// Of `ln(x / (1 - x))`: flat where `x` was held, no number outside of 0 to 1 if it was not.
+pub fn logit<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (x, grad) = (call.args[0], call.grad);
+    let (low, outside) = call.attrs[0].scalar().map_or((0.0, f64::NAN), |eps| (eps.as_f64(), 0.0));
+    let inside = x.ge(low).logical_and(x.le(1.0 - low));
+    smallvec![Some(inside.then(grad / (x * (1.0 - x)), outside))]
+}
+
+/// To the elements outside of the distance.
+pub fn shrink<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (x, lambda) = (call.args[0], number(&call.attrs[0]));
+    let within = x.ge(-lambda).logical_and(x.le(lambda));
+    smallvec![Some(within.then(0.0, call.grad))]
+}
+
+/// To the value; nothing of what was filled is left.
+pub fn fill<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.args[0].zeros()), Some(call.grad)]
+}
+
+/// Of an extreme that no NaN wins: as [`chosen`], and all to the other operand where one is no number. The first two
+/// operands are in the order that [`chosen`] takes them for the first share.
+pub fn chosen_number<'g>(
+    lesser: Expr<'g>,
+    greater: Expr<'g>,
+    a: Expr<'g>,
+    b: Expr<'g>,
+    grad: Expr<'g>,
+) -> [Expr<'g>; 2] {
+    let (a_is_nan, b_is_nan) = (a.isnan(), b.isnan());
+    let first = b_is_nan.then(grad, chosen(lesser, greater, grad));
+    let second = a_is_nan.then(grad, chosen(greater, lesser, grad));
+    [a_is_nan.logical_and(b_is_nan.logical_not()).then(0.0, first), b_is_nan.then(0.0, second)]
 }
 
 /// The share of the greater of two operands, `greater` being it: all, or half on a tie.

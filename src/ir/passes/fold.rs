@@ -5,6 +5,7 @@ use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, NodeId, NodeKind};
 use crate::ir::op::Meaning;
 use crate::ir::ops::Op;
+use crate::ir::scalar::body::Kind;
 use crate::ir::scalar::{Lit, Scalar, Ty, eval};
 use smallvec::smallvec;
 
@@ -29,6 +30,10 @@ fn constant(graph: &Graph, id: NodeId) -> Option<Scalar> {
     }
     let args: Vec<Lit> = node.args.iter().map(|&arg| number(graph, arg)).collect::<Option<_>>()?;
     let body = op.body(&graph.arg_types(id), &node.attrs).ok()?;
+    // A zero divisor is an error when the graph runs.
+    if body.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.needs_divisor(inst.ty))) {
+        return None;
+    }
     let value = eval::body(&body, &args)[0];
     Some(match value.ty {
         Ty::Bool => Scalar::Bool(value.as_bool()),

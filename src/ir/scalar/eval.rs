@@ -86,6 +86,27 @@ pub fn body(body: &Body, args: &[Lit]) -> Vec<Lit> {
     body.results.iter().map(|&reg| values[reg.index()]).collect()
 }
 
+/// A power that wraps; a negative exponent gives the whole part of the quotient.
+pub fn int_pow(base: i64, exponent: i64) -> i64 {
+    if exponent < 0 {
+        return match base {
+            1 => 1,
+            -1 if exponent % 2 == 0 => 1,
+            -1 => -1,
+            _ => 0,
+        };
+    }
+    let (mut power, mut square, mut rest) = (1_i64, base, exponent);
+    while rest > 0 {
+        if rest % 2 == 1 {
+            power = power.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        rest /= 2;
+    }
+    power
+}
+
 /// `bits`, or those of the canonical NaN if they are a NaN: a magnitude above infinity's.
 fn canonical<B: Copy + PartialOrd + std::ops::Shl<u32, Output = B> + std::ops::Shr<u32, Output = B>>(
     bits: B,
@@ -135,6 +156,9 @@ fn bools(op: Prim, args: &[Lit]) -> Lit {
         | Prim::Shl
         | Prim::Shr
         | Prim::ShrU
+        | Prim::Quot
+        | Prim::Rem
+        | Prim::IntPow
         | Prim::Select
         | Prim::Bitcast
         | Prim::Canon
@@ -168,6 +192,21 @@ macro_rules! ints {
                 Prim::Shl => a.wrapping_shl(b as u32),
                 Prim::Shr => a.wrapping_shr(b as u32),
                 Prim::ShrU => (a as $unsigned).wrapping_shr(b as u32) as $ty,
+                Prim::Quot => {
+                    if b == 0 {
+                        0
+                    } else {
+                        a.wrapping_div(b)
+                    }
+                }
+                Prim::Rem => {
+                    if b == 0 {
+                        0
+                    } else {
+                        a.wrapping_rem(b)
+                    }
+                }
+                Prim::IntPow => int_pow(a as i64, b as i64) as $ty,
                 Prim::WrapU8 => a as u8 as $ty,
                 Prim::WrapI8 => a as i8 as $ty,
                 Prim::WrapI16 => a as i16 as $ty,
@@ -203,6 +242,7 @@ macro_rules! floats {
                 Prim::Sub => a - b,
                 Prim::Mul => a * b,
                 Prim::Div => a / b,
+                Prim::Rem => a % b,
                 Prim::Fma => a.mul_add(b, args[2].$get()),
                 Prim::Neg => -a,
                 Prim::Abs => Float::abs(a),
@@ -230,6 +270,8 @@ macro_rules! floats {
                 | Prim::Shl
                 | Prim::Shr
                 | Prim::ShrU
+                | Prim::Quot
+                | Prim::IntPow
                 | Prim::Select
                 | Prim::Bitcast
                 | Prim::WrapU8

@@ -52,11 +52,13 @@ pub enum Func {
     Lgamma,
     /// Derivative of the logarithm of the gamma function.
     Digamma,
+    /// Derivative of that.
+    Trigamma,
 }
 
 impl Func {
     /// Every function, in declaration order.
-    pub const ALL: [Func; 23] = [
+    pub const ALL: [Func; 24] = [
         Func::Exp,
         Func::Exp2,
         Func::Expm1,
@@ -80,6 +82,7 @@ impl Func {
         Func::Erfinv,
         Func::Lgamma,
         Func::Digamma,
+        Func::Trigamma,
     ];
 
     /// The short name: `exp`, `log1p`, …
@@ -108,6 +111,7 @@ impl Func {
             Func::Erfinv => "erfinv",
             Func::Lgamma => "lgamma",
             Func::Digamma => "digamma",
+            Func::Trigamma => "trigamma",
         }
     }
 
@@ -140,7 +144,8 @@ impl Func {
             | Func::Erfc
             | Func::Erfinv
             | Func::Lgamma
-            | Func::Digamma => 1,
+            | Func::Digamma
+            | Func::Trigamma => 1,
         }
     }
 
@@ -172,6 +177,7 @@ impl Func {
             Func::Erfinv => math::erfinv32(args[0]),
             Func::Lgamma => math::lgamma32(args[0]),
             Func::Digamma => math::digamma32(args[0]),
+            Func::Trigamma => math::trigamma32(args[0]),
         }
     }
 
@@ -203,6 +209,7 @@ impl Func {
             Func::Erfinv => math::erfinv64(args[0]),
             Func::Lgamma => math::lgamma64(args[0]),
             Func::Digamma => math::digamma64(args[0]),
+            Func::Trigamma => math::trigamma64(args[0]),
         }
     }
 }

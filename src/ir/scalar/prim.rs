@@ -383,6 +383,13 @@ prims! {
     Shr "shr" 2,
     /// Integer shifted right, zeros in.
     ShrU "shru" 2,
+    /// Quotient of integers, fraction cut off; wraps. A zero divisor gives 0 and is a fault of the launch.
+    Quot "quot" 2,
+    /// What that quotient leaves of the dividend, exactly, with its sign; floats as well. A zero divisor of integers
+    /// gives 0 and is a fault of the launch.
+    Rem "rem" 2,
+    /// Power of integers; wraps. A negative exponent gives the whole part of the quotient: 0, 1 or −1.
+    IntPow "ipow" 2,
     /// `if mask { yes } else { no }` of a bool and two values.
     Select "select" 3,
     /// The same bits as the integer or float of that width.
@@ -428,13 +435,24 @@ impl Prim {
             Prim::Lt | Prim::Le => ok(number, Ty::Bool),
             Prim::Eq | Prim::Ne => ok(true, Ty::Bool),
             Prim::And | Prim::Or | Prim::Xor | Prim::Not => ok(!a.is_float(), a),
-            Prim::Shl | Prim::Shr | Prim::ShrU => ok(matches!(a, Ty::I32 | Ty::I64), a),
+            Prim::Shl | Prim::Shr | Prim::ShrU | Prim::Quot | Prim::IntPow => ok(matches!(a, Ty::I32 | Ty::I64), a),
+            Prim::Rem => ok(number, a),
             Prim::Select => (a == Ty::Bool && args[1] == args[2]).then_some(args[1]),
             Prim::Bitcast => ok(number, a.bitcast()),
             Prim::RoundF16 | Prim::RoundBF16 => ok(a == Ty::F32, a),
             Prim::WrapU8 | Prim::WrapI8 | Prim::WrapI16 => ok(a == Ty::I32, a),
             Prim::Convert(to) => Some(to),
         }
+    }
+
+    /// Whether it divides integers, being given operands of this type, so that the second must not be zero.
+    pub const fn needs_divisor(self, ty: Ty) -> bool {
+        matches!(self, Prim::Quot | Prim::Rem) && matches!(ty, Ty::I32 | Ty::I64)
+    }
+
+    /// Whether it is a loop or a call on every machine, for each element by itself.
+    pub const fn is_by_element(self) -> bool {
+        matches!(self, Prim::Quot | Prim::Rem | Prim::IntPow)
     }
 
     /// Whether only the NaN-ness of an operand, never its sign or payload, can reach the result's bits once the
@@ -445,7 +463,8 @@ impl Prim {
             Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::Fma | Prim::Neg | Prim::Abs | Prim::Sqrt => true,
             Prim::Floor | Prim::Ceil | Prim::Trunc | Prim::RoundEven | Prim::Canon => true,
             Prim::Lt | Prim::Le | Prim::Eq | Prim::Ne | Prim::And | Prim::Or | Prim::Xor | Prim::Not => true,
-            Prim::Shl | Prim::Shr | Prim::ShrU | Prim::RoundF16 | Prim::RoundBF16 => true,
+            Prim::Shl | Prim::Shr | Prim::ShrU | Prim::Quot | Prim::Rem | Prim::IntPow => true,
+            Prim::RoundF16 | Prim::RoundBF16 => true,
             Prim::WrapU8 | Prim::WrapI8 | Prim::WrapI16 | Prim::Convert(_) => true,
         }
     }

@@ -1,6 +1,6 @@
-//! The logarithm of the gamma function and its derivative: `lgamma`, `digamma`.
+//! The logarithm of the gamma function and its derivatives: `lgamma`, `digamma`, `trigamma`.
 //!
-//! Both are Stirling's series from [`FAR`] on, a polynomial on an interval of length one that recurrences lead to,
+//! They are Stirling's series from [`FAR`] on, a polynomial on an interval of length one that recurrences lead to,
 //! and the reflection formulas for negative arguments. Near the zeros of `lgamma` on the negative axis, and near those
 //! of `digamma` there, the two sides of the reflection cancel: errors are then small beside the terms, not beside the
 //! result.
@@ -116,4 +116,39 @@ pub(super) fn digamma<W: SpecialWidth, F: Float>(x: F) -> F {
     // A pole whose sign is that of the side one comes from.
     let pole = x.neg().to_bits().and(c(-0.0).to_bits()).or(c(f64::INFINITY).to_bits()).to_float_bits();
     F::select(x.eq(zero), pole, value)
+}
+
+/// `ψ'(x)`.
+///
+/// `ψ'(a) = ψ'(a + 1) + 1/a²` leads up to 8 (DLMF 5.15.5), where all terms are positive, the reciprocals being summed as
+/// one fraction; the asymptotic series (DLMF 5.15.8) from there on; `ψ'(-a) = π²/sin² πa - ψ'(a) + 1/a²` (DLMF 5.15.6).
+#[inline(always)]
+pub(super) fn trigamma<W: SpecialWidth, F: Float>(x: F) -> F {
+    let c = |value: f64| x.constant(value);
+    let (zero, one) = (c(0.0), c(1.0));
+    let a = x.abs();
+    let is_near = a.lt(c(FAR));
+    // The first term is added last: it is the one that may overflow, or be put back.
+    let (mut above, mut below) = (zero, one);
+    for step in 1..FAR as usize {
+        let term = a.add(c(step as f64));
+        let square = term.mul(term);
+        above = above.fma(square, below);
+        below = below.mul(square);
+    }
+    let raised = F::select(is_near, a.add(c(FAR)), a);
+    let inverse = one.div(raised);
+    let square = inverse.mul(inverse);
+    // 1/z + 1/(2z²) + (1/z³) t(1/z²).
+    let far = inverse.fma(square.mul(horner(square, W::TRIGAMMA_FAR)).add(inverse.mul(c(0.5))), inverse);
+    let beyond_first = F::select(is_near, far.add(above.div(below)), far);
+    let first = one.div(a.mul(a));
+    let positive = F::select(is_near, beyond_first.add(first), far);
+
+    let (sin, _) = sin_cos_of_pi::<W, F>(a);
+    let ratio = c(W::PI.0).div(sin);
+    // Below 8 the first term is taken off and put back.
+    let beside = F::select(is_near, beyond_first, positive.sub(first));
+    let reflected = F::select(sin.eq(zero), c(f64::INFINITY), ratio.mul(ratio).sub(beside));
+    F::select(x.lt(zero), reflected, positive)
 }

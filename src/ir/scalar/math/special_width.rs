@@ -46,6 +46,8 @@ pub(super) trait SpecialWidth: Width {
     const DIGAMMA: &'static [f64];
     /// `x² (ln x - 1/(2x) - ψ(x))` in `1/x²` for `x >= 8`.
     const DIGAMMA_FAR: &'static [f64];
+    /// `x³ (ψ'(x) - 1/x - 1/(2x²))` in `1/x²` for `x >= 8`.
+    const TRIGAMMA_FAR: &'static [f64];
 }
 
 impl SpecialWidth for Single {
@@ -138,6 +140,7 @@ impl SpecialWidth for Single {
         0.010902588,
     ];
     const DIGAMMA_FAR: &'static [f64] = &[0.083333336, -0.008332783, 0.0038735883];
+    const TRIGAMMA_FAR: &'static [f64] = &[0.16666666, -0.033328976, 0.023057932];
 }
 
 impl SpecialWidth for Double {
@@ -370,5 +373,15 @@ impl SpecialWidth for Double {
         0.007571689620283902,
         -0.020697987372370493,
         0.06362150587634356,
+    ];
+    const TRIGAMMA_FAR: &'static [f64] = &[
+        0.16666666666666666,
+        -0.03333333333330476,
+        0.023809523770911365,
+        -0.03333331335581846,
+        0.07575246348177586,
+        -0.2523946862734603,
+        1.1093601965597248,
+        -4.575304142113963,
     ];
 }
