@@ -17,6 +17,8 @@ mod random;
 mod values;
 #[path = "same_bits/views.rs"]
 mod views;
+#[path = "same_bits/windows.rs"]
+mod windows;
 
 use build::{Builder, Case};
 use check::{Effort, elements, failure, reference};

@@ -12,6 +12,7 @@ mod random;
 mod shrink;
 mod values;
 mod views;
+mod windows;
 mod workload;
 
 use build::Case;

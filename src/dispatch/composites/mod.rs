@@ -5,14 +5,23 @@
 //! functions directly. Arguments that say where and how to store a result are taken if they ask for what is done
 //! anyway, and refused otherwise.
 
+mod adaptive;
+mod attention;
 mod batch_norm;
 mod classification;
 mod conversions;
+mod convolution;
+mod einsum;
 mod factories;
+mod gates;
 mod joins;
 mod losses;
 mod normalization;
+mod norms;
 mod numbers;
+mod padding;
+mod pixels;
+mod pooling;
 mod products;
 mod reductions;
 mod views;
@@ -28,14 +37,23 @@ type Area = fn(&mut Library) -> Result<()>;
 
 /// Every file of this folder that registers operators.
 const AREAS: &[Area] = &[
+    adaptive::register,
+    attention::register,
     batch_norm::register,
     classification::register,
     conversions::register,
+    convolution::register,
+    einsum::register,
     factories::register,
+    gates::register,
     joins::register,
     losses::register,
     normalization::register,
+    norms::register,
     numbers::register,
+    padding::register,
+    pixels::register,
+    pooling::register,
     products::register,
     reductions::register,
     views::register,
