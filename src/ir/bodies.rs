@@ -511,3 +511,8 @@ fn natural_power(x: Sym<'_>, exponent: usize) -> Sym<'_> {
         odd => natural_power(x * x, odd / 2) * x,
     }
 }
+
+pub(super) fn binary_cross_entropy<'r>(x: Sym<'r>, target: Sym<'r>) -> Sym<'r> {
+    let [yes, no] = [x.log(), (-x).log1p()].map(|log| greatest(x.num(-100.0), log));
+    (target - 1.0) * no - target * yes
+}

@@ -6,6 +6,7 @@
 pub mod attr;
 pub mod autodiff;
 mod bodies;
+pub mod convolution;
 pub mod decompose;
 pub mod dot;
 mod dtype;
@@ -18,6 +19,7 @@ pub mod ops;
 pub mod passes;
 pub mod pattern;
 pub mod philox;
+pub mod pooling;
 pub mod routine;
 pub mod scalar;
 pub mod shape;
@@ -26,6 +28,7 @@ pub mod text;
 mod types;
 pub mod verify;
 pub mod view;
+pub mod windows;
 
 pub use attr::{Attr, Attrs};
 pub use dtype::{Category, DType, PromoteOperand, PromoteRank, promote_all};

@@ -6,16 +6,25 @@
 //! anyway, and refused otherwise.
 
 mod activations;
+mod adaptive;
+mod attention;
 mod batch_norm;
 mod classification;
 mod conversions;
+mod convolution;
+mod einsum;
 mod factories;
+mod gates;
 mod indexing;
 mod joins;
 mod losses;
 mod normalization;
+mod norms;
 mod numbers;
+mod padding;
+mod pixels;
 mod pointwise;
+mod pooling;
 mod products;
 mod reductions;
 mod scatters;
@@ -34,16 +43,25 @@ type Area = fn(&mut Library) -> Result<()>;
 /// Every file of this folder that registers operators.
 const AREAS: &[Area] = &[
     activations::register,
+    adaptive::register,
+    attention::register,
     batch_norm::register,
     classification::register,
     conversions::register,
+    convolution::register,
+    einsum::register,
     factories::register,
     indexing::register,
+    gates::register,
     joins::register,
     losses::register,
     normalization::register,
+    norms::register,
     numbers::register,
     pointwise::register,
+    padding::register,
+    pixels::register,
+    pooling::register,
     products::register,
     reductions::register,
     scatters::register,

@@ -6,8 +6,16 @@
 //! parameters are deliberately absent: a layer is a function of tensors.
 
 mod activations;
+mod convolution;
+mod images;
 mod losses;
 mod normalization;
+mod pooling;
+mod similarity;
 
+pub use convolution::{ConvTranspose, Convolution, Padding};
+pub use images::Border;
 pub use losses::{CrossEntropy, Reduction};
 pub use normalization::BatchNorm;
+pub use pooling::{AvgPool, MaxPool};
+pub use similarity::{Attention, einsum};
