@@ -94,10 +94,11 @@ fn variance(graph: &mut Graph, x: NodeId, dims: &Attr, correction: &Attr) -> Res
     let freedom = match correction.scalar().unwrap_or(Scalar::Int(1)) {
         correction if correction.as_f64() == 0.0 => n,
         correction => {
-            // Whole corrections stay whole, so that the count keeps all its digits.
+            // Whole corrections stay whole, so that the count keeps all its digits; others are taken off in the dtype of
+            // the operand.
             let whole = correction.as_f64().fract() == 0.0;
-            let correction = if whole { Scalar::Int(correction.as_i64()) } else { correction };
-            let correction = graph.number(correction);
+            let n = if whole { n } else { cast(graph, n, graph[x].ty.dtype)? };
+            let correction = graph.number(if whole { Scalar::Int(correction.as_i64()) } else { correction });
             let left = binary(graph, Op::Sub, n, correction)?;
             unary(graph, Op::Relu, left)?
         }

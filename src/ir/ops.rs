@@ -47,7 +47,7 @@ macro_rules! for_each_op {
         $callback! {
             unary {
                 /// Absolute value; the smallest integer stays itself.
-                Abs abs PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y| x.sign());
+                Abs abs PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y, g| pointwise::abs(x, g));
                 /// The number with its sign flipped.
                 Neg neg PromoteNum |x| -x; (|x, y, g| -g);
                 /// −1, 0 or 1 by sign; 0 for NaN.

@@ -54,20 +54,7 @@ impl<'g> Backward<'g, '_> {
     /// The same with every operand but a mask in the dtype that `op` computes in.
     fn computed(&self, op: Op) -> Backward<'g, '_> {
         let dtype = self.grad.dtype().widened();
-        let mask = match op.row().meaning {
-            Meaning::Body(rule, _) => rule.mask(),
-            Meaning::Decompose(_)
-            | Meaning::Fold(_)
-            | Meaning::View(_)
-            | Meaning::Window(_)
-            | Meaning::Product
-            | Meaning::Gather(_)
-            | Meaning::Concat
-            | Meaning::Overlay
-            | Meaning::Fill
-            | Meaning::Range
-            | Meaning::Routine(_) => None,
-        };
+        let mask = if let Meaning::Body(rule, _) = op.row().meaning { rule.mask() } else { None };
         let convert = |(index, arg): (usize, &Expr<'g>)| if mask == Some(index) { *arg } else { arg.to(dtype) };
         Backward {
             args: self.args.iter().enumerate().map(convert).collect(),

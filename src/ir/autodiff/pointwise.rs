@@ -48,6 +48,11 @@ pub fn clamp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(inside.then(call.grad, 0.0))]
 }
 
+/// Of a magnitude: with the sign of `x`, and 0 where it has none.
+pub fn abs<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
+    x.gt(0.0).then(grad, x.lt(0.0).then(-grad, 0.0))
+}
+
 /// Of `y = a / b`.
 pub fn quotient<'g>(b: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
     let first = grad / b;

@@ -76,14 +76,15 @@ pub fn prod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(n_zeros.eq(0.0).then(none, one))]
 }
 
-/// Of an extremum: to all elements that are it, in equal shares.
+/// Of an extremum: to all elements that are it, in equal shares. A NaN is equal to none of them, and all get a NaN.
 pub fn extremum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Reduced { x, y, grad, dims, .. } = Reduced::of(call);
     let chosen = x.eq(y);
     if dims.is_empty() {
         return smallvec![Some(grad)];
     }
-    smallvec![Some(chosen.then(grad / chosen.sum(&dims, true), 0.0))]
+    let count = chosen.sum(&dims, true);
+    smallvec![Some(chosen.then(grad / count, count.eq(0.0).then(f64::NAN, 0.0)))]
 }
 
 /// Of a variance: `2 (x - mean) / (n - correction)`.
@@ -109,7 +110,7 @@ fn variance<'g>(call: &Backward<'g, '_>, reduced: &Reduced<'g>, grad: Expr<'g>) 
         0.0 => count,
         // Whole corrections stay whole, so that the count keeps all its digits.
         value if value.fract() == 0.0 => (count - Scalar::Int(correction.as_i64())).relu(),
-        _ => (count - correction).relu(),
+        _ => (count.to(reduced.x.dtype()) - correction).relu(),
     };
     grad * ((reduced.x - reduced.mean()) * 2.0 / freedom)
 }

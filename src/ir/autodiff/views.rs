@@ -5,8 +5,10 @@ use super::formula::{Backward, Gradients};
 use crate::error::Result;
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, NodeId};
+use crate::ir::op::ViewRule;
 use crate::ir::ops::Op;
-use crate::ir::shape::{Sizes, normalize_dim};
+use crate::ir::shape::{Layout, Sizes, normalize_dim};
+use crate::ir::view;
 use smallvec::{SmallVec, smallvec};
 
 /// Of a view that keeps the order of elements: the operand's sizes again.
@@ -53,11 +55,7 @@ pub fn select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// The decomposition of [`Op::SelectBackward`]: zeros around it.
 pub fn select_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let sizes = sizes_of(&attrs[0]);
-    let dim = index(attrs[1].as_int().unwrap_or(0), sizes.len());
-    let at = attrs[2].as_int().unwrap_or(0);
-    let at = if at < 0 { at + sizes[dim] as i64 } else { at } as usize;
-    Builder::extend(graph, args, |args| among_zeros(args[0].unsqueeze(dim), dim, at, sizes[dim]).contiguous())
+    among_zeros(graph, args, attrs, view::select)
 }
 
 /// Of [`Op::SelectBackward`]: the index again.
@@ -82,21 +80,24 @@ pub fn slice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// The decomposition of [`Op::SliceBackward`]: zeros between and around the elements.
 pub fn slice_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let sizes = sizes_of(&attrs[0]);
-    let dim = index(attrs[1].as_int().unwrap_or(0), sizes.len());
-    let size = sizes[dim] as i64;
-    let start = attrs[2].as_int().unwrap_or(0);
-    let start = (if start < 0 { start.saturating_add(size) } else { start }).clamp(0, size) as usize;
-    let step = attrs[4].as_int().unwrap_or(1).max(1) as usize;
-    Builder::extend(graph, args, |args| {
-        let count = args[0].sizes()[dim];
-        if count == 0 {
-            return zeros(args[0], &sizes);
-        }
-        let spaced = spaced(args[0], dim, step);
-        let spaced = if step == 1 { spaced } else { part(spaced, dim, 0, (count - 1) * step + 1) };
-        among_zeros(spaced, dim, start, sizes[dim]).contiguous()
-    })
+    among_zeros(graph, args, attrs, view::slice)
+}
+
+/// The gradient of a view, at the view of zeros that have the sizes in the first argument.
+fn among_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr], rule: ViewRule) -> Result<NodeId> {
+    let sizes: Sizes = attrs[0].list().iter().map(|&size| size as usize).collect();
+    let layout = rule(&Layout::contiguous(&sizes), &attrs[1..])?;
+    Builder::extend(graph, args, |args| put(args[0], &sizes, &layout))
+}
+
+/// Zeros of some sizes, with `x` at a layout in them.
+fn put<'g>(x: Expr<'g>, sizes: &[usize], layout: &Layout) -> Expr<'g> {
+    let zeros = zeros(x, sizes);
+    if layout.numel() == 0 {
+        return zeros;
+    }
+    let attrs = smallvec![ints(&layout.strides), Attr::int(layout.offset as i64)];
+    zeros.call(Op::Overlay, &[x], attrs)
 }
 
 /// Of [`Op::SliceBackward`]: the slice again.
@@ -104,27 +105,11 @@ pub fn slice_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::Slice, &[], call.attrs[1..].into()))]
 }
 
-/// Of a diagonal: in a column of its own, repeated along rows, and 0 but where row and column meet.
+/// Of a diagonal: zeros around it.
 pub fn diagonal<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let sizes = call.args[0].sizes();
-    let rank = sizes.len();
-    let [offset, dim1, dim2] = [0, 1, 2].map(|place: usize| call.attrs[place].as_int().unwrap_or(0));
-    let (dim1, dim2) = (index(dim1, rank), index(dim2, rank));
-    let (rows, columns) = (sizes[dim1], sizes[dim2]);
-    if call.grad.sizes()[rank - 2] == 0 {
-        return smallvec![Some(call.args[0].zeros())];
-    }
-    let column = among_zeros(call.grad, rank - 2, (-offset).max(0) as usize, rows).unsqueeze(rank - 1);
-    let row_numbers = call.builder().range(offset, rows).unsqueeze(1);
-    let spread = row_numbers.eq(call.builder().range(0, columns)).then(column, 0.0);
-    // The two dims are last; they go back where they were.
-    let rest = (0..rank).filter(|&dim| dim != dim1 && dim != dim2);
-    let places: SmallVec<[usize; 6]> = rest.chain([dim1, dim2]).collect();
-    let mut back: SmallVec<[usize; 6]> = SmallVec::from_elem(0, rank);
-    for (place, &dim) in places.iter().enumerate() {
-        back[dim] = place;
-    }
-    smallvec![Some(spread.permute(&back))]
+    let at = view::diagonal(&Layout::contiguous(&sizes), call.attrs).expect("inference has accepted the view");
+    smallvec![Some(put(call.grad, &sizes, &at))]
 }
 
 /// Of windows of a dim: the sum of what each element got. Windows are cut into pieces of one step, so that piece `k`
@@ -135,40 +120,15 @@ pub fn unfold<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
         // At most one window of at most one element.
         return smallvec![Some(call.grad.sum(&[0], false))];
     }
-    let rank = sizes.len();
-    let [dim, size, step] = [0, 1, 2].map(|place: usize| call.attrs[place].as_int().unwrap_or(0));
-    let (dim, size, step) = (index(dim, rank), size as usize, step as usize);
-    let n_windows = call.grad.sizes()[dim];
-    // The elements of a window directly behind the number of the window.
-    let mut order: SmallVec<[usize; 6]> = (0..rank).collect();
-    order.insert(dim + 1, rank);
-    let windows = call.grad.permute(&order);
-    let mut sum: Option<Expr<'g>> = None;
-    for start in (0..size).step_by(step) {
-        let length = step.min(size - start);
-        let mut piece = among_zeros(part(windows, dim + 1, start, start + length), dim + 1, 0, step);
-        let mut joined = sizes.clone();
-        joined[dim] = n_windows * step;
-        piece = piece.reshape(&joined);
-        // Of the last window, what reaches beyond its end is 0.
-        let end = (n_windows - 1) * step + length;
-        piece = among_zeros(part(piece, dim, 0, end), dim, start, sizes[dim]);
-        sum = Some(sum.map_or(piece, |sum| sum + piece));
-    }
+    let [size, step] = [1, 2].map(|place: usize| call.attrs[place].as_int().unwrap_or(1) as usize);
+    let windows = view::unfold(&Layout::contiguous(&sizes), call.attrs).expect("inference has accepted the view");
+    let last = sizes.len();
+    let piece = |start: usize| {
+        let end = size.min(start + step);
+        put(part(call.grad, last, start, end), &sizes, &windows.slice(last, start, end, 1))
+    };
+    let sum = (0..size).step_by(step).map(piece).reduce(|sum, piece| sum + piece);
     smallvec![Some(sum.unwrap_or_else(|| call.args[0].zeros()))]
-}
-
-/// Each element of a dim followed by `step - 1` zeros.
-fn spaced<'g>(x: Expr<'g>, dim: usize, step: usize) -> Expr<'g> {
-    if step == 1 {
-        return x;
-    }
-    let own = x.sizes();
-    let mut gap = own.clone();
-    gap.insert(dim + 1, step - 1);
-    let mut joined = own;
-    joined[dim] *= step;
-    join(&[x.unsqueeze(dim + 1), zeros(x, &gap)], dim + 1).reshape(&joined)
 }
 
 /// Elements `start..end` of a dim.
@@ -177,27 +137,8 @@ fn part<'g>(x: Expr<'g>, dim: usize, start: usize, end: usize) -> Expr<'g> {
     x.call(Op::Slice, &[], smallvec![dim, start, end, Attr::int(1)])
 }
 
-/// `x` from index `at` of a dim of `size`, zeros elsewhere.
-fn among_zeros<'g>(x: Expr<'g>, dim: usize, at: usize, size: usize) -> Expr<'g> {
-    let own = x.sizes();
-    let pad = |count: usize| {
-        let mut sizes: Sizes = own.clone();
-        sizes[dim] = count;
-        (count > 0).then(|| zeros(x, &sizes))
-    };
-    let parts: SmallVec<[Expr<'g>; 3]> = [pad(at), Some(x), pad(size - at - own[dim])].into_iter().flatten().collect();
-    join(&parts, dim)
-}
-
 fn zeros<'g>(like: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
     like.builder().full(sizes, 0, like.dtype())
-}
-
-fn join<'g>(parts: &[Expr<'g>], dim: usize) -> Expr<'g> {
-    match parts {
-        [only] => *only,
-        parts => parts[0].call(Op::Cat, &parts[1..], smallvec![Attr::int(dim as i64)]),
-    }
 }
 
 /// Of tensors side by side: to each its part.
@@ -241,11 +182,6 @@ pub fn tril<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 /// Of a triangle: the same triangle.
 pub fn triu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::Triu, &[], call.attrs.into()))]
-}
-
-/// Sizes that inference has accepted.
-fn sizes_of(attr: &Attr) -> Sizes {
-    attr.list().iter().map(|&size| size as usize).collect()
 }
 
 /// A dim that inference has accepted.
