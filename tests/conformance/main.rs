@@ -40,6 +40,12 @@ fn dispatch_tables() {
 }
 
 #[test]
+fn golden_mapped() {
+    let failures = golden::mapped::run(&folder("OPFUSE_GOLDEN", "golden")).expect("readable data");
+    assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
 fn golden() {
     let own = std::env::var_os("OPFUSE_GOLDEN").is_none();
     if let Err(complaint) = golden::run(&folder("OPFUSE_GOLDEN", "golden"), own) {

@@ -2,6 +2,7 @@
 
 use crate::assert_error;
 use opfuse::device::DeviceKind;
+use opfuse::dispatch::nn::Reduction;
 use opfuse::dispatch::{AutocastState, autocast, autocast_on, no_autocast, no_autocast_on};
 use opfuse::{DType, Result, Tensor, cat, compile, stack};
 
@@ -31,6 +32,7 @@ fn n138_products_are_lowered_and_the_rest_promotes() {
     assert_eq!(dtype(stack(&[&low, &x], 0)), DType::F32);
     assert_eq!(dtype(wide.matmul(&wide)), DType::F64);
     assert_eq!(dtype(low.prod(0, false)), DType::F32);
+    assert_eq!(dtype(low.mse_loss(&low, Reduction::Mean)), DType::F32);
     // On the CPU these keep their dtype.
     assert_eq!(dtype(low.exp()), DType::BF16);
     assert_eq!(dtype(low.sum([0], false)), DType::BF16);

@@ -6,10 +6,17 @@
 mod autocast;
 mod batched;
 mod calls;
+mod coverage;
+mod iterator;
 mod keys;
+mod matmul;
+mod meta;
 mod modes;
+mod promotion;
 mod registration;
 mod schemas;
+mod table;
+mod views;
 
 use opfuse::dispatch::{
     self, DispatchKey as K, Dispatcher, Kernel, KeySet, Library, Operator, Source, Stack, Value, expand,

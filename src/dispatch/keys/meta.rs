@@ -5,19 +5,12 @@ use crate::dispatch::Tensor;
 use crate::dispatch::keyset::KeySet;
 use crate::eager::executable::view;
 use crate::error::{Error, Result};
-use crate::ir::{Attrs, Op, TensorType};
+use crate::ir::{Attrs, Meaning, Op, TensorType};
 use smallvec::SmallVec;
 
 /// The Meta kernel of every op of the table: its row's inference.
 pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
-    let stray = tensors.iter().find(|tensor| tensor.device().kind != DeviceKind::Meta && tensor.as_number().is_none());
-    if let Some(tensor) = stray {
-        return Err(Error::Device {
-            op: op.name().into(),
-            what: format!("expected all tensors on meta, but found one on {}", tensor.device()),
-            hint: "move the operands to one device".into(),
-        });
-    }
+    check_devices(op, tensors)?;
     shape_of(op, tensors, attrs, Device::META)
 }
 
@@ -29,4 +22,21 @@ pub(super) fn shape_of(op: Op, tensors: &[&Tensor], attrs: &Attrs, device: Devic
     let types: SmallVec<[TensorType; 4]> = tensors.iter().map(|tensor| tensor.ty()).collect();
     let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
     Tensor::abstracted(&op.infer(&types, attrs)?, device, None)
+}
+
+/// All operands are on meta, or stand for a number; a pointwise op takes one 0-dim tensor of the CPU as a number, too.
+fn check_devices(op: Op, tensors: &[&Tensor]) -> Result<()> {
+    let is_stray = |tensor: &&&Tensor| tensor.device().kind != DeviceKind::Meta && tensor.as_number().is_none();
+    let mut strays = tensors.iter().filter(is_stray);
+    let is_pointwise = matches!(op.row().meaning, Meaning::Body(..));
+    let is_scalar = |tensor: &Tensor| is_pointwise && tensor.dim() == 0 && tensor.device().kind == DeviceKind::Cpu;
+    let Some(first) = strays.next() else { return Ok(()) };
+    let refused = if is_scalar(first) { strays.next() } else { Some(first) };
+    let Some(tensor) = refused else { return Ok(()) };
+    let and = if is_scalar(first) { "or one 0-dim tensor on the cpu, " } else { "" };
+    Err(Error::Device {
+        op: op.name().into(),
+        what: format!("expected all tensors on meta, {and}but found one on {}", tensor.device()),
+        hint: "move the operands to one device".into(),
+    })
 }

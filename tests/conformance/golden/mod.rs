@@ -12,6 +12,7 @@ mod call;
 mod case;
 mod compare;
 mod compiled;
+pub(crate) mod mapped;
 mod report;
 mod tensors;
 

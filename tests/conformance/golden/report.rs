@@ -46,7 +46,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: &Tally) {
+    pub(crate) fn add(&mut self, other: &Tally) {
         self.done += other.done;
         for (reason, count) in &other.others {
             self.add_others(reason, *count);

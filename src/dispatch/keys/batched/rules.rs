@@ -31,7 +31,10 @@ pub(super) fn apply(
     result: &TensorType,
 ) -> Result<Applied> {
     let physical = match &op.row().meaning {
-        Meaning::Body(rule, _) => Some(pointwise(op, *rule, operands, attrs)?),
+        Meaning::Body(rule, _) => Some(match channels_last(attrs) {
+            Some((attr, order)) => in_order(op, operands, attrs, attr, order)?,
+            None => pointwise(op, *rule, operands, attrs)?,
+        }),
         Meaning::Fold(_) => along_dims(op, operands, attrs, result)?,
         Meaning::Decompose(parts) => match along_dims(op, operands, attrs, result)? {
             Some(physical) => Some(physical),
@@ -68,6 +71,24 @@ fn pointwise(op: Op, rule: Rule, operands: &Operands, attrs: &Attrs) -> Result<T
     };
     let values = operands.list.iter().enumerate().map(aligned).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), attrs)
+}
+
+/// Which attribute asks for channels last, and the physical dims as they then lie in memory.
+fn channels_last(attrs: &Attrs) -> Option<(usize, &'static [i64])> {
+    attrs.iter().enumerate().find_map(|(index, attr)| match attr.word() {
+        "channels_last" => Some((index, &[0, 1, 3, 4, 2][..])),
+        "channels_last_3d" => Some((index, &[0, 1, 3, 4, 5, 2][..])),
+        _ => None,
+    })
+}
+
+/// A copy whose dims lie in memory in another order: row-major with the dims in that order, seen in the old one.
+fn in_order(op: Op, operands: &Operands, attrs: &Attrs, attr: usize, order: &[i64]) -> Result<Tensor> {
+    let mut attrs = attrs.clone();
+    attrs[attr] = Attr::Str("contiguous".into());
+    let mut back = vec![0; order.len()];
+    order.iter().zip(0..).for_each(|(&dim, at)| back[dim as usize] = at);
+    call(op, &[&operands.list[0].value.permute(order)?], &attrs)?.permute(back)
 }
 
 /// `n` dims of size 1 behind the first.

@@ -18,7 +18,7 @@ enum Rule {
     Dims(&'static [usize]),
     /// The first argument is a dim of the result.
     NewDim,
-    /// The dims of size 1 among those named.
+    /// Dims of size 1 go away: so they do in a view of the result's sizes.
     Squeeze,
     /// The two dims of a matrix are swapped.
     Matrix,
@@ -74,14 +74,7 @@ pub(super) fn view(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTy
             if rank == 0 { view.view(&sizes()[..]) } else { Ok(view) }
         }
         Rule::NewDim => value.unsqueeze(shifted(op, attrs[0].as_int().unwrap_or(0), rank + 1)?),
-        Rule::Squeeze => {
-            let named = attrs[0].list().iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<Vec<_>>>()?;
-            let is_named = |dim: &usize| named.contains(&(*dim as i64));
-            let dims = (1..=rank).filter(|dim| value.sizes()[*dim] == 1 && is_named(dim));
-            let dims: Vec<i64> = dims.map(|dim| dim as i64).collect();
-            // An empty list would name the mapped dim too.
-            if dims.is_empty() { Ok(value.clone()) } else { value.squeeze(dims) }
-        }
+        Rule::Squeeze => value.view(&sizes()[..]),
         Rule::Matrix if rank < 2 => Ok(value.clone()),
         Rule::Matrix => value.transpose(1, 2),
         Rule::Memory => {
