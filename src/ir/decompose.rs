@@ -94,9 +94,12 @@ fn variance(graph: &mut Graph, x: NodeId, dims: &Attr, correction: &Attr) -> Res
     let freedom = match correction.scalar().unwrap_or(Scalar::Int(1)) {
         correction if correction.as_f64() == 0.0 => n,
         correction => {
-            // Whole corrections stay whole, so that the count keeps all its digits.
+            // A whole correction stays whole, so that the count keeps all its digits; with a broken one it is as wide
+            // as the sum.
             let whole = correction.as_f64().fract() == 0.0;
-            let correction = if whole { Scalar::Int(correction.as_i64()) } else { correction };
+            let dtype = graph[x].ty.dtype;
+            let (n, correction) =
+                if whole { (n, Scalar::Int(correction.as_i64())) } else { (cast(graph, n, dtype)?, correction) };
             let correction = graph.number(correction);
             let left = binary(graph, Op::Sub, n, correction)?;
             unary(graph, Op::Relu, left)?
@@ -224,24 +227,32 @@ pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<
     cast(graph, y, out).and_then(|node| dense(graph, node))
 }
 
-/// `beta * term + alpha * (a @ b)`; factors of 1 are left out, and a `beta` of 0 ignores the term.
+/// `beta * term + alpha * (a @ b)`; factors of 1 are left out, and a `beta` of 0 ignores the term. Whole dtypes cut
+/// the factors off.
 pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[1]].ty.dtype;
     let op = if graph[args[1]].ty.rank() == 2 { Op::Mm } else { Op::Bmm };
-    let product = graph.add(op, &args[1..3], Attrs::new())?;
-    let scaled = |graph: &mut Graph, x: NodeId, factor: &Attr| match factor.scalar() {
-        Some(value) if value.as_f64() != 1.0 => {
-            let factor = graph.number(value);
-            binary(graph, Op::Mul, x, factor)
-        }
-        Some(_) | None => Ok(x),
+    let factor = |attr: &Attr| match attr.scalar().unwrap_or(Scalar::Int(1)) {
+        value if out.is_float() => value,
+        value => Scalar::Int(value.as_i64()),
     };
-    let product = scaled(graph, product, &attrs[1])?;
-    if attrs[0].scalar().is_some_and(|beta| beta.as_f64() == 0.0) {
-        return Ok(product);
+    let scaled = |graph: &mut Graph, x: NodeId, factor: Scalar| {
+        if factor.as_f64() == 1.0 {
+            return Ok(x);
+        }
+        let factor = graph.number(factor);
+        binary(graph, Op::Mul, x, factor)
+    };
+    let (left, right) = (widened(graph, args[1])?, widened(graph, args[2])?);
+    let product = graph.add(op, &[left, right], Attrs::new())?;
+    let mut result = scaled(graph, product, factor(&attrs[1]))?;
+    let beta = factor(&attrs[0]);
+    if beta.as_f64() != 0.0 {
+        let term = widened(graph, args[0])?;
+        let term = scaled(graph, term, beta)?;
+        result = binary(graph, Op::Add, result, term)?;
     }
-    let term = scaled(graph, args[0], &attrs[0])?;
-    let sum = binary(graph, Op::Add, product, term)?;
-    dense(graph, sum)
+    cast(graph, result, out).and_then(|node| dense(graph, node))
 }
 
 /// `where(column - row compared with diagonal, x, 0)`.

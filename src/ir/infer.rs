@@ -63,6 +63,12 @@ pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
     pointwise(call)
 }
 
+/// As [`pointwise`], row-major.
+pub fn masked(call: &Call<'_>) -> Result<TensorType> {
+    let TensorType { dtype, sizes, .. } = pointwise(call)?;
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
 /// As [`pointwise`], in the order of memory that the first argument asks for.
 pub fn clone(call: &Call<'_>) -> Result<TensorType> {
     ordered(call, call.attrs[0].word())
@@ -310,7 +316,7 @@ pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
     product(call, call.args[0], call.args[1], 3)
 }
 
-/// Matrix product plus a term that broadcasts to it; factors must not raise the dtype.
+/// Matrix product plus a term that broadcasts to it.
 pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     let rank = if call.name() == "addmm" { 2 } else { 3 };
     let out = product(call, call.args[1], call.args[2], rank)?;
@@ -326,11 +332,6 @@ pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     if broadcast(call.name(), &term.sizes, &out.sizes)? != out.sizes {
         let what = format!("the term {:?} is larger than the product {:?}", &term.sizes[..], &out.sizes[..]);
         return Err(Error::shape(call.name(), what, "it may only be repeated"));
-    }
-    let is_float = |attr: &Attr| matches!(attr, Attr::Scalar(Scalar::Float(_)));
-    if !out.dtype.is_float() && call.attrs.iter().any(is_float) {
-        let what = format!("beta and alpha must be whole numbers for {} operands", out.dtype);
-        return Err(Error::argument(call.name(), what));
     }
     Ok(out)
 }
@@ -392,19 +393,29 @@ pub fn embedding(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(table.dtype, &sizes))
 }
 
+/// Whether the operand of a concatenation goes with any shape: 1-dim without elements.
+pub fn joins_anything(ty: &TensorType) -> bool {
+    ty.sizes.as_slice() == [0]
+}
+
 /// Operands side by side: promoted dtype, other dims equal.
 pub fn cat(call: &Call<'_>) -> Result<TensorType> {
-    let Some(first) = call.args.first() else {
+    let Some(any) = call.args.first() else {
         return Err(Error::argument("cat", "expected a non-empty list of tensors"));
     };
-    let dtype = super::dtype::promote_all(call.args.iter().map(|arg| arg.promote_operand())).unwrap_or(first.dtype);
+    let dtype = super::dtype::promote_all(call.args.iter().map(|arg| arg.promote_operand())).unwrap_or(any.dtype);
+    let first = call.args.iter().find(|arg| !joins_anything(arg)).unwrap_or(any);
     let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), first.rank())?;
-    if first.rank() == 0 {
-        return Err(Error::shape("cat", "0-dim tensors cannot be joined", "use stack"));
+    if let Some(arg) = call.args.iter().find(|arg| arg.rank() == 0) {
+        let what = format!("0-dim tensors like that of type {} cannot be joined", arg.dtype);
+        return Err(Error::shape("cat", what, "use stack"));
     }
     let mut sizes = first.sizes.clone();
     sizes[dim] = 0;
     for arg in call.args {
+        if joins_anything(arg) {
+            continue;
+        }
         let fits = arg.rank() == first.rank() && (0..first.rank()).all(|d| d == dim || arg.sizes[d] == first.sizes[d]);
         if !fits {
             let what = format!("shapes {:?} and {:?} differ outside dim {dim}", &first.sizes[..], &arg.sizes[..]);

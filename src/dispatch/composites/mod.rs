@@ -6,6 +6,7 @@
 //! anyway, and refused otherwise.
 
 mod batch_norm;
+mod choices;
 mod classification;
 mod conversions;
 mod factories;
@@ -29,6 +30,7 @@ type Area = fn(&mut Library) -> Result<()>;
 /// Every file of this folder that registers operators.
 const AREAS: &[Area] = &[
     batch_norm::register,
+    choices::register,
     classification::register,
     conversions::register,
     factories::register,

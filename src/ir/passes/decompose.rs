@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::ir::graph::{Graph, NodeId, SideTable};
+use crate::ir::infer::joins_anything;
 use crate::ir::op::Meaning;
 use crate::ir::{Attr, DType, Op};
 use smallvec::smallvec;
@@ -23,7 +24,13 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
                 debug_assert_eq!(out[id].ty.dtype, node.ty.dtype, "{:?} decomposes into another dtype", node.op());
                 id
             }
-            Some(Meaning::Concat | Meaning::Overlay) => {
+            Some(Meaning::Concat) => {
+                // An operand that goes with any shape adds nothing; its neighbours need not look at it.
+                let rest: Vec<NodeId> = args.iter().copied().filter(|&arg| !joins_anything(&out[arg].ty)).collect();
+                let args = converted(&mut out, if rest.is_empty() { args } else { rest }, node.ty.dtype)?;
+                out.copy(node, &args)
+            }
+            Some(Meaning::Overlay) => {
                 let args = converted(&mut out, args, node.ty.dtype)?;
                 out.copy(node, &args)
             }
