@@ -6,7 +6,8 @@ use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op, Scalar};
 
-/// Tensors side by side along `dim`. All other sizes must be equal; dtypes are promoted.
+/// Tensors side by side along `dim`. All other sizes must be equal; dtypes are promoted. A 1-dim tensor without
+/// elements goes with any shape.
 ///
 /// # Errors
 /// If there are no tensors, they are 0-dim, other sizes differ, or the dim is out of range.

@@ -114,11 +114,11 @@ impl Tensor {
         MATMUL.call((self, other))
     }
 
-    /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`; a weight
-    /// of `(in)` has one output, without a dim.
+    /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`; with a
+    /// weight of `(in)` and a bias of `(1)` or `()` it gives `(…)`.
     ///
     /// # Errors
-    /// If the weight has other dims, sizes or dtypes do not fit, or for bools.
+    /// If the weight has neither 1 nor 2 dims, sizes or dtypes do not fit, or for bools.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         static LINEAR: Composite = Composite::new("aten::linear");
         LINEAR.call((self, weight, bias))
@@ -182,19 +182,31 @@ pub(super) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
 }
 
 pub(super) fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    if !matches!(weight.dim(), 1 | 2) || input.sizes().last() != weight.sizes().last() {
-        return Err(mismatch("linear", input, weight, "a (…, in) input and a (out, in) weight are needed"));
+    let (outer, inner) = match *weight.sizes() {
+        [inner] => (None, inner),
+        [outer, inner] => (Some(outer), inner),
+        _ => return Err(mismatch("linear", input, weight, "a (out, in) or (in) weight is needed")),
+    };
+    if input.sizes().last() != Some(&inner) {
+        return Err(mismatch("linear", input, weight, "a (…, in) input and a (out, in) or (in) weight are needed"));
     }
-    let product = input.matmul(&weight.t()?)?;
-    let Some(bias) = bias else { return Ok(product) };
-    if bias.sizes() != &weight.sizes()[..weight.dim() - 1] {
-        return Err(mismatch("linear", bias, weight, "a (out) bias and a (out, in) weight are needed"));
+    let weight = weight.t()?;
+    let Some(bias) = bias else { return input.matmul(&weight) };
+    if bias.dim() > 0 && bias.sizes() != [outer.unwrap_or(1)] {
+        return Err(mismatch("linear", bias, &weight, "a (out) bias and a (out, in) weight are needed"));
     }
     if bias.dtype() != weight.dtype() {
         let hint = "convert the bias to the weight's dtype";
         return Err(Error::dtype("linear", bias.dtype(), weight.dtype().name(), hint));
     }
-    product.add(bias)
+    match outer {
+        Some(outer) if input.dim() >= 2 && folds(input) => {
+            let (rows, inner) = rows_of(input);
+            let sum = bias.addmm(&input.view(&[rows, inner][..])?, &weight)?;
+            sum.view(&[&input.sizes()[..input.dim() - 1], &[outer]].concat()[..])
+        }
+        Some(_) | None => input.matmul(&weight)?.add(bias),
+    }
 }
 
 /// Whether all dims but the last join into one without a copy.

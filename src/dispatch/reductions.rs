@@ -7,7 +7,7 @@ use super::dims::Dims;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::error::Result;
-use crate::ir::{Attr, Op, Scalar};
+use crate::ir::{Attr, DType, Op, Scalar};
 
 impl Tensor {
     fn fold(&self, op: Op, dims: Attr, keepdim: bool) -> Result<Tensor> {
@@ -97,17 +97,22 @@ impl Tensor {
     /// Greatest element along one dim and the index of the first such.
     ///
     /// # Errors
-    /// If there is nothing to reduce, the dim is out of range, or for bools.
+    /// If there is nothing to reduce, or the dim is out of range.
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        self.extremum(self.argmax(dim, true)?, dim, keepdim)
+        self.extremum(self.numbers()?.argmax(dim, true)?, dim, keepdim)
     }
 
     /// Least element along one dim and the index of the first such.
     ///
     /// # Errors
-    /// If there is nothing to reduce, the dim is out of range, or for bools.
+    /// If there is nothing to reduce, or the dim is out of range.
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        self.extremum(self.argmin(dim, true)?, dim, keepdim)
+        self.extremum(self.numbers()?.argmin(dim, true)?, dim, keepdim)
+    }
+
+    /// As numbers, which bools are not: false is less than true.
+    fn numbers(&self) -> Result<Tensor> {
+        if self.dtype() == DType::Bool { self.to_dtype(DType::U8) } else { Ok(self.clone()) }
     }
 
     fn extremum(&self, indices: Tensor, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {

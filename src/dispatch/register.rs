@@ -97,8 +97,9 @@ fn register() -> Result<Operators> {
         if op.is_view() {
             views.impl_(&name, Kernel::of_row(op, keys::inplace_or_view::view_kernel).named("view"))?;
         }
-        if !schema.arguments.iter().any(|argument| argument.ty.holds_tensors()) {
-            // A factory has no tensor to take a backend from.
+        let needs_tensor = |ty: &Type| ty.holds_tensors() && !matches!(ty, Type::List(..));
+        if !schema.arguments.iter().any(|argument| needs_tensor(&argument.ty)) {
+            // A factory has no tensor to take a backend from, nor has an empty list.
             let kernel = Kernel::of_row(op, keys::cpu::kernel).named("factory");
             undefined.impl_for(&name, DispatchKey::CompositeExplicitAutograd, kernel)?;
         }

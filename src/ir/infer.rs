@@ -467,19 +467,29 @@ pub fn embedding(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(table.dtype, &sizes))
 }
 
+/// Whether the operand of a concatenation goes with any shape: 1-dim without elements.
+pub fn joins_anything(ty: &TensorType) -> bool {
+    ty.sizes.as_slice() == [0]
+}
+
 /// Operands side by side: promoted dtype, other dims equal.
 pub fn cat(call: &Call<'_>) -> Result<TensorType> {
-    let Some(first) = call.args.first() else {
+    let Some(any) = call.args.first() else {
         return Err(Error::argument("cat", "expected a non-empty list of tensors"));
     };
-    let dtype = super::dtype::promote_all(call.args.iter().map(|arg| arg.promote_operand())).unwrap_or(first.dtype);
+    let dtype = super::dtype::promote_all(call.args.iter().map(|arg| arg.promote_operand())).unwrap_or(any.dtype);
+    let first = call.args.iter().find(|arg| !joins_anything(arg)).unwrap_or(any);
     let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), first.rank())?;
-    if first.rank() == 0 {
-        return Err(Error::shape("cat", "0-dim tensors cannot be joined", "use stack"));
+    if let Some(arg) = call.args.iter().find(|arg| arg.rank() == 0) {
+        let what = format!("0-dim tensors like that of type {} cannot be joined", arg.dtype);
+        return Err(Error::shape("cat", what, "use stack"));
     }
     let mut sizes = first.sizes.clone();
     sizes[dim] = 0;
     for arg in call.args {
+        if joins_anything(arg) {
+            continue;
+        }
         let fits = arg.rank() == first.rank() && (0..first.rank()).all(|d| d == dim || arg.sizes[d] == first.sizes[d]);
         if !fits {
             let what = format!("shapes {:?} and {:?} differ outside dim {dim}", &first.sizes[..], &arg.sizes[..]);

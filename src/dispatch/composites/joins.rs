@@ -10,6 +10,9 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .def_kernel("stack(Tensor[] tensors, int dim=0) -> Tensor", |tensors: &[Tensor], dim: i64| {
             stack(&tensors.iter().collect::<Vec<_>>(), dim)
         })?
+        .def_kernel("concatenate(Tensor[] tensors, int dim=0) -> Tensor", |tensors: &[Tensor], dim: i64| {
+            cat(&tensors.iter().collect::<Vec<_>>(), dim)
+        })?
         .def_kernel("concat(Tensor[] tensors, int dim=0) -> Tensor", |tensors: &[Tensor], dim: i64| {
             cat(&tensors.iter().collect::<Vec<_>>(), dim)
         })?;

@@ -9,6 +9,7 @@ mod activations;
 mod adaptive;
 mod attention;
 mod batch_norm;
+mod choices;
 mod classification;
 mod conversions;
 mod convolution;
@@ -46,6 +47,7 @@ const AREAS: &[Area] = &[
     adaptive::register,
     attention::register,
     batch_norm::register,
+    choices::register,
     classification::register,
     conversions::register,
     convolution::register,

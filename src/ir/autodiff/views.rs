@@ -5,6 +5,7 @@ use super::formula::{Backward, Gradients};
 use crate::error::Result;
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, NodeId};
+use crate::ir::infer::joins_anything;
 use crate::ir::op::ViewRule;
 use crate::ir::ops::Op;
 use crate::ir::shape::{Layout, Sizes, normalize_dim};
@@ -146,6 +147,10 @@ pub fn cat<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dim = index(call.attrs[0].as_int().unwrap_or(0), call.grad.rank());
     let mut start = 0;
     let own = |arg: &Expr<'g>| {
+        if joins_anything(&arg.ty()) && call.grad.rank() != 1 {
+            // It lies nowhere in the result.
+            return Some(zeros(*arg, &arg.sizes()));
+        }
         let (from, size) = (start, arg.sizes()[dim]);
         start += size;
         Some(part(call.grad, dim, from, from + size))

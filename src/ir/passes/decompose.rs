@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::ir::graph::{Graph, NodeId, SideTable};
 use crate::ir::indexing;
+use crate::ir::infer::joins_anything;
 use crate::ir::op::{GatherKind, Meaning};
 use crate::ir::{Attr, DType, Op};
 use smallvec::smallvec;
@@ -38,7 +39,15 @@ fn once(graph: &Graph) -> Result<Graph> {
                 debug_assert_eq!(out[id].ty.dtype, node.ty.dtype, "{:?} decomposes into another dtype", node.op());
                 id
             }
-            Some(Meaning::Concat | Meaning::Overlay) => {
+            Some(Meaning::Concat) => {
+                // An operand that goes with any shape adds nothing; its neighbours need not look at it.
+                let rest: Vec<NodeId> = args.iter().copied().filter(|&arg| !joins_anything(&out[arg].ty)).collect();
+                let args = if rest.is_empty() { args } else { rest };
+                let args = args.into_iter().map(|arg| converted(&mut out, arg, node.ty.dtype));
+                let args = args.collect::<Result<Vec<NodeId>>>()?;
+                out.copy(node, &args)
+            }
+            Some(Meaning::Overlay) => {
                 let args = args.into_iter().map(|arg| converted(&mut out, arg, node.ty.dtype));
                 let args = args.collect::<Result<Vec<NodeId>>>()?;
                 out.copy(node, &args)
