@@ -12,6 +12,8 @@ mod check;
 mod moves;
 #[path = "same_bits/random.rs"]
 mod random;
+#[path = "same_bits/routines.rs"]
+mod routines;
 #[allow(dead_code, reason = "slopes are taken at ordinary numbers only")]
 #[path = "same_bits/values.rs"]
 mod values;

@@ -9,6 +9,8 @@ mod check;
 mod moves;
 #[path = "same_bits/random.rs"]
 mod random;
+#[path = "same_bits/routines.rs"]
+mod routines;
 #[path = "same_bits/values.rs"]
 mod values;
 #[path = "same_bits/views.rs"]

@@ -76,7 +76,8 @@ impl Explain {
     /// The report of a built graph.
     pub fn of(built: &Built) -> Explain {
         let graph = &built.graph;
-        let computed = |node: NodeId| matches!(role(graph, node), Role::Loop | Role::Product | Role::Parts);
+        let computed =
+            |node: NodeId| matches!(role(graph, node), Role::Loop | Role::Product | Role::Parts | Role::Routine);
         let single: Vec<NodeId> = graph.nodes().map(|(id, _)| id).filter(|&id| computed(id)).collect();
         let kernels = kernels(built);
         Explain {
@@ -122,7 +123,7 @@ fn kernels(built: &Built) -> Vec<KernelReport> {
         let ops = step.nodes.iter().filter_map(|&node| graph[node].op()).map(|op| op.name().to_string()).collect();
         let n_launches = match step.kind {
             StepKind::Alias => continue,
-            StepKind::Product => 0,
+            StepKind::Product | StepKind::Routine => 0,
             StepKind::Kernel(_) => 1,
             StepKind::Parts => graph[step.nodes[0]].args.len(),
         };
@@ -130,6 +131,7 @@ fn kernels(built: &Built) -> Vec<KernelReport> {
             StepKind::Kernel(_) | StepKind::Alias => "kernel",
             StepKind::Product => "product",
             StepKind::Parts => "parts",
+            StepKind::Routine => "routine",
         };
         let mut report = KernelReport {
             kind,

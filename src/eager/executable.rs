@@ -6,6 +6,7 @@
 
 use super::array::Array;
 use super::product::product;
+use super::routine::{self, Operands};
 use crate::codegen::Pointers;
 use crate::codegen::cache::{self, Entry};
 use crate::codegen::lower::{Lowered, lower};
@@ -84,6 +85,12 @@ enum Action {
         to: Slot,
         ty: TensorType,
     },
+    Routine {
+        op: Op,
+        attrs: Attrs,
+        args: SmallVec<[Slot; 3]>,
+        to: Slot,
+    },
     /// The value is not needed any more.
     Release(Slot),
 }
@@ -112,7 +119,11 @@ impl Executable {
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.actions.iter().filter_map(|action| match action {
             Action::Launch(launch) => Some(&**launch),
-            Action::Allocate(..) | Action::Alias { .. } | Action::Product { .. } | Action::Release(_) => None,
+            Action::Allocate(..)
+            | Action::Alias { .. }
+            | Action::Product { .. }
+            | Action::Routine { .. }
+            | Action::Release(_) => None,
         })
     }
 
@@ -153,6 +164,9 @@ impl Executable {
     /// Whether it is one kernel that reads every element of an operand at the place where it writes it, so that the
     /// output may lie where an input lies.
     pub fn works_in_place(&self) -> bool {
+        if self.actions.iter().any(|action| matches!(action, Action::Product { .. } | Action::Routine { .. })) {
+            return false;
+        }
         let mut launches = self.launches();
         match (launches.next(), launches.next()) {
             (Some(launch), None) => launch.gathers.is_none() && !launch.lowered.kernel.has_folds(),
@@ -196,6 +210,14 @@ impl Executable {
                 Action::Product { left, right, to, ty } => {
                     slots[*to] = Held::Own(product(slots[*left].array(), slots[*right].array(), ty)?);
                 }
+                Action::Routine { op, attrs, args, to } => {
+                    let inputs: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
+                    #[allow(unsafe_code, reason = "a routine writes memory that others will share")]
+                    // SAFETY: inputs are kept from being written while this runs, values of this run are known to
+                    // it alone, and the memory of the result was taken for this step and belongs to no operand.
+                    let operands = unsafe { Operands::new(&inputs, slots[*to].array()) };
+                    routine::run(*op, attrs, operands)?;
+                }
                 Action::Release(slot) => slots[*slot] = Held::Nothing,
             }
         }
@@ -230,7 +252,8 @@ pub fn view(op: Op, attrs: &Attrs, array: &Array) -> Result<Array> {
         | Meaning::Concat
         | Meaning::Overlay
         | Meaning::Fill
-        | Meaning::Range => Err(Error::invalid("plan", format!("{} is no view", op.name()))),
+        | Meaning::Range
+        | Meaning::Routine(_) => Err(Error::invalid("plan", format!("{} is no view", op.name()))),
     }
 }
 
@@ -252,6 +275,10 @@ impl Launch {
         // knows them yet, or are locked for writing.
         let result = unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) };
         result.map_err(|error| match (error, self.gathers) {
+            // ATen has another class of error for `gather` than for its kin.
+            (Error::OutOfRange { what, low, high, got, .. }, Some(Op::Gather)) => {
+                Error::argument("gather", format!("{what} {got} is out of bounds: it must be in {low}..={high}"))
+            }
             (Error::OutOfRange { what, low, high, got, .. }, Some(op)) => {
                 Error::OutOfRange { op: op.name().into(), what, low, high, got }
             }
@@ -309,6 +336,14 @@ impl Builder<'_> {
                     let [left, right, to] = [node.args[0], node.args[1], step.nodes[0]].map(|node| self.slot(node));
                     self.actions.push(Action::Product { left, right, to, ty: node.ty.clone() });
                 }
+                StepKind::Routine => {
+                    let node = &graph[step.nodes[0]];
+                    let op = node.op().ok_or_else(|| Error::invalid("plan", "a routine has no op"))?;
+                    let args = node.args.iter().map(|&arg| self.slot(arg)).collect();
+                    let to = self.slot(step.nodes[0]);
+                    self.actions.push(Action::Allocate(to, node.ty.clone()));
+                    self.actions.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
+                }
             }
         }
         let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
@@ -363,6 +398,7 @@ fn with_releases(actions: Vec<Action>, n_slots: usize, outputs: &[Slot]) -> Vec<
             Action::Launch(launch) => launch.operands.iter().flatten().chain(&launch.outputs).copied().collect(),
             Action::Alias { from, to, .. } => SmallVec::from_slice(&[*from, *to]),
             Action::Product { left, right, to, .. } => SmallVec::from_slice(&[*left, *right, *to]),
+            Action::Routine { args, to, .. } => args.iter().chain([to]).copied().collect(),
             Action::Allocate(..) | Action::Release(_) => SmallVec::new(),
         };
         for slot in used {

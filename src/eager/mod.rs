@@ -8,6 +8,7 @@ mod array;
 pub mod executable;
 mod graphs;
 mod product;
+mod routine;
 
 pub use array::Array;
 pub use executable::Executable;

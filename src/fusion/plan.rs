@@ -21,6 +21,8 @@ pub enum StepKind {
     Product,
     /// Copies operands to their places, one after the other.
     Parts,
+    /// Runs a procedure on whole arrays.
+    Routine,
 }
 
 /// One step of a plan.
@@ -89,6 +91,7 @@ fn behind_views(graph: &Graph, mut node: NodeId) -> NodeId {
 
 fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeId, consumer: NodeId) -> Reason {
     match (role(graph, producer), role(graph, consumer)) {
+        (Role::Routine, _) | (_, Role::Routine) => return Reason::OpaqueOp,
         (Role::Product, Role::Product) => return Reason::TwoAnchors,
         (Role::Product, _) => return Reason::EpilogueOfAnchor,
         (_, Role::Product) => return Reason::PrologueOfAnchor,
@@ -138,6 +141,7 @@ fn in_order(mut units: Units<'_>) -> Vec<Step> {
                 UnitKind::Alias => StepKind::Alias,
                 UnitKind::Product => StepKind::Product,
                 UnitKind::Parts => StepKind::Parts,
+                UnitKind::Routine => StepKind::Routine,
             };
             Step { kind, nodes: unit.nodes, outputs: unit.outputs }
         })
@@ -159,6 +163,7 @@ impl Plan {
                 StepKind::Alias => "view",
                 StepKind::Product => "product",
                 StepKind::Parts => "parts",
+                StepKind::Routine => "routine",
             };
             let nodes: Vec<String> = step.nodes.iter().map(|&id| format!("{id} = {}", NodeText(&graph[id]))).collect();
             let outputs: Vec<String> = step.outputs.iter().map(NodeId::to_string).collect();

@@ -226,7 +226,9 @@ impl Placer<'_> {
             }
             Meaning::Gather(kind) => self.gather(node, op, *kind, map),
             Meaning::Product => Err(Reason::TwoAnchors),
-            Meaning::Concat | Meaning::Overlay | Meaning::Window(_) | Meaning::Decompose(_) => Err(Reason::OpaqueOp),
+            Meaning::Concat | Meaning::Overlay | Meaning::Window(_) | Meaning::Decompose(_) | Meaning::Routine(_) => {
+                Err(Reason::OpaqueOp)
+            }
         }
     }
 

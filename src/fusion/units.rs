@@ -1,8 +1,8 @@
 //! Units: the pieces a graph is cut into while it is planned.
 //!
-//! A unit is one kernel, one view of memory, one matrix product or one value written part by part. Plain numbers, fills and ranges
-//! belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its source is computed
-//! there and all its users are there too; otherwise it is a view of memory, which costs nothing.
+//! A unit is one kernel, one view of memory, one matrix product, one value written part by part or one routine. Plain
+//! numbers, fills and ranges belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its
+//! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
 
 use super::partition::{Decision, Options, partition};
 use super::parts::filled_with;
@@ -27,6 +27,8 @@ pub enum Role {
     Product,
     /// Operands copied to their places, one after the other.
     Parts,
+    /// A procedure on whole arrays.
+    Routine,
 }
 
 /// The role of a node of a decomposed graph.
@@ -45,6 +47,7 @@ fn op_role(op: Op) -> Role {
         Meaning::View(_) | Meaning::Window(_) => Role::View,
         Meaning::Product => Role::Product,
         Meaning::Concat | Meaning::Overlay => Role::Parts,
+        Meaning::Routine(_) => Role::Routine,
         Meaning::Decompose(_) => unreachable!("{} is decomposed before planning", op.name()),
     }
 }
@@ -60,6 +63,8 @@ pub enum UnitKind {
     Product,
     /// A value written part by part.
     Parts,
+    /// A procedure on whole arrays.
+    Routine,
 }
 
 /// A piece of the graph.
@@ -174,7 +179,7 @@ impl<'g> Units<'g> {
                 let is_member = match role(self.graph, node) {
                     Role::View => inside[node],
                     Role::Loop => true,
-                    Role::Input | Role::Inline | Role::Product | Role::Parts => false,
+                    Role::Input | Role::Inline | Role::Product | Role::Parts | Role::Routine => false,
                 };
                 let level = self.level(node, is_member, &levels);
                 levels.insert(node, level);
@@ -190,6 +195,7 @@ impl<'g> Units<'g> {
                     }
                     Role::Product => self.add_single(node, UnitKind::Product),
                     Role::Parts => self.add_single(node, UnitKind::Parts),
+                    Role::Routine => self.add_single(node, UnitKind::Routine),
                 }
             }
             for members in members.into_iter().filter(|members| !members.is_empty()) {
@@ -217,7 +223,7 @@ impl<'g> Units<'g> {
         let by_kernel = |user: &NodeId| match role(self.graph, *user) {
             Role::Loop => !self.is_gathered_from(*user, node),
             Role::Parts => is_fill,
-            Role::Input | Role::Inline | Role::View | Role::Product => false,
+            Role::Input | Role::Inline | Role::View | Role::Product | Role::Routine => false,
         };
         self.is_output[node] || !self.users[node].iter().all(by_kernel)
     }

@@ -335,7 +335,7 @@ pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     Ok(out)
 }
 
-fn need_index(op: &str, index: &TensorType) -> Result<()> {
+pub(super) fn need_index(op: &str, index: &TensorType) -> Result<()> {
     if matches!(index.dtype, DType::I64 | DType::I32) {
         return Ok(());
     }
@@ -349,33 +349,32 @@ pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
     let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
     if index.rank() > 1 {
         let what = format!("index has shape {:?}", &index.sizes[..]);
-        return Err(Error::shape(call.name(), what, "it must be 1-d; embedding and gather take more dims"));
+        return Err(Error::index(call.name(), what, "it must be 1-d; embedding and gather take more dims"));
     }
     let mut sizes = input.sizes.clone();
     if !sizes.is_empty() {
         sizes[dim] = index.numel();
     } else if index.numel() != 1 {
         let what = format!("index of a 0-dim tensor has shape {:?}", &index.sizes[..]);
-        return Err(Error::shape(call.name(), what, "it must hold one index"));
+        return Err(Error::index(call.name(), what, "it must hold one index"));
     }
     Ok(TensorType::contiguous(input.dtype, &sizes))
 }
 
-/// One index per result element: the index's shape, which may not exceed the input's in the other dims.
+/// One index per result element: the index's shape, which may not exceed the input's in the other dims. An index
+/// without elements may have any shape and dtype.
 pub fn gather(call: &Call<'_>) -> Result<TensorType> {
     let (input, index) = (call.args[0], call.args[1]);
-    need_index(call.name(), index)?;
     let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
-    let fits = input.rank() == index.rank()
-        && (0..input.rank()).all(|other| other == dim || index.sizes[other] <= input.sizes[other]);
-    if !fits {
-        let what = format!(
-            "index shape {:?} does not fit input shape {:?} along dim {dim}",
-            &index.sizes[..],
-            &input.sizes[..]
-        );
-        return Err(Error::shape(call.name(), what, "ranks must be equal, and other dims at most the input's"));
+    if index.numel() > 0 {
+        need_index(call.name(), index)?;
+        if !super::routine::fits(&index.sizes, &input.sizes, Some(dim)) {
+            let shapes = (&index.sizes[..], &input.sizes[..]);
+            let what = format!("index shape {:?} does not fit input shape {:?} along dim {dim}", shapes.0, shapes.1);
+            return Err(Error::shape(call.name(), what, "ranks must be equal, and other dims at most the input's"));
+        }
     }
+    shape::checked_numel(call.name(), &index.sizes, input.dtype.size())?;
     Ok(TensorType::contiguous(input.dtype, &index.sizes))
 }
 

@@ -8,6 +8,7 @@ use super::dtype::DType;
 use super::graph::{Graph, NodeId};
 use super::ops::Op;
 use super::pattern::Pattern;
+use super::routine::Routine;
 use super::scalar::{Body, Recorder, Sym};
 use super::shape::Layout;
 use super::types::TensorType;
@@ -131,6 +132,8 @@ pub enum Meaning {
     Fill,
     /// `start + i * step`.
     Range,
+    /// A procedure on whole arrays.
+    Routine(Routine),
 }
 
 /// One call of an op, for inference: operand types and arguments.
@@ -192,9 +195,8 @@ impl Op {
             Meaning::View(_) | Meaning::Gather(_) | Meaning::Concat | Meaning::Overlay | Meaning::Range => {
                 Pattern::Injective
             }
-            Meaning::Window(_) => Pattern::Opaque,
-            // Never seen by the fuser: decomposition comes first.
-            Meaning::Decompose(_) => Pattern::Opaque,
+            // A decomposition is never seen by the fuser: it comes first.
+            Meaning::Window(_) | Meaning::Decompose(_) | Meaning::Routine(_) => Pattern::Opaque,
         }
     }
 

@@ -25,11 +25,13 @@
 //! methods of the regular rows), and in `dispatch::register` (every row becomes an operator).
 
 use super::attr::Attr;
-use super::autodiff::{Derivative, activations, pointwise, products, reductions, views};
+use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, views};
 use super::decompose;
+use super::indexing;
 use super::infer;
 use super::moves;
 use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
+use super::routine::{self, Routine, Scan, Write};
 use super::scalar::{Lit, Prim, Scalar, Sym, Ty};
 use super::slopes;
 use super::view;
@@ -595,7 +597,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("index_select(Tensor self, int dim, Tensor index) -> Tensor"),
                     infer: infer::index_select,
                     meaning: Meaning::Gather(GatherKind::Select),
-                    derivative: Derivative::None,
+                    derivative: Derivative::Formula(scatters::index_select),
                 };
                 /// One element along a dim for every element of the index.
                 Gather = Row {
@@ -603,7 +605,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"),
                     infer: infer::gather,
                     meaning: Meaning::Gather(GatherKind::Elementwise),
-                    derivative: Derivative::None,
+                    derivative: Derivative::Formula(scatters::gather),
                 };
                 /// Rows of a table chosen by an index tensor of any shape.
                 Embedding = Row {
@@ -611,6 +613,94 @@ macro_rules! for_each_op {
                     schema: Schema::Text("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"),
                     infer: infer::embedding,
                     meaning: Meaning::Gather(GatherKind::Rows),
+                    derivative: Derivative::Formula(scatters::embedding),
+                };
+                /// Running sums along a dim; integers and bools add up in i64.
+                Cumsum = Row {
+                    name: "cumsum",
+                    schema: Schema::Text("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: routine::scan,
+                    meaning: Meaning::Routine(Routine::Scan(Scan::Sum)),
+                    derivative: Derivative::Formula(scans::cumsum),
+                };
+                /// Running products along a dim; integers and bools multiply in i64.
+                Cumprod = Row {
+                    name: "cumprod",
+                    schema: Schema::Text("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
+                    infer: routine::scan,
+                    meaning: Meaning::Routine(Routine::Scan(Scan::Prod)),
+                    derivative: Derivative::Formula(scans::cumprod),
+                };
+                /// `y[i] = factor[i] * y[i - 1] + term[i]` along a dim, 0 coming before the first; from the end if `reverse`.
+                Recurrence = Row {
+                    name: "_recurrence",
+                    schema: Schema::Text("_recurrence(Tensor factor, Tensor term, int dim, bool reverse=False) -> Tensor"),
+                    infer: routine::recurrence,
+                    meaning: Meaning::Routine(Routine::Recurrence),
+                    derivative: Derivative::Formula(scans::recurrence),
+                };
+                /// Where along a dim the greatest element so far is, the last of equal ones; a NaN is greater than any number.
+                CummaxIndices = Row {
+                    name: "_cummax_indices",
+                    schema: Schema::Text("_cummax_indices(Tensor self, int dim) -> Tensor"),
+                    infer: routine::running_places,
+                    meaning: Meaning::Routine(Routine::Scan(Scan::ArgMax)),
+                    derivative: Derivative::None,
+                };
+                /// Where along a dim the least element so far is, the last of equal ones; a NaN is less than any number.
+                CumminIndices = Row {
+                    name: "_cummin_indices",
+                    schema: Schema::Text("_cummin_indices(Tensor self, int dim) -> Tensor"),
+                    infer: routine::running_places,
+                    meaning: Meaning::Routine(Routine::Scan(Scan::ArgMin)),
+                    derivative: Derivative::None,
+                };
+                /// Places of the elements along a dim in the order of their values, a NaN last; equal ones stay in their order.
+                Argsort = Row {
+                    name: "argsort",
+                    schema: Schema::Text("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"),
+                    infer: routine::argsort,
+                    meaning: Meaning::Routine(Routine::Argsort),
+                    derivative: Derivative::None,
+                };
+                /// A copy with the elements of `src` written where the index says along a dim; the last of several stays.
+                Scatter = Row {
+                    name: "scatter",
+                    schema: Schema::Text("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
+                    infer: routine::scatter,
+                    meaning: Meaning::Routine(Routine::Scatter(Write::Overwrite)),
+                    derivative: Derivative::Formula(scatters::scatter),
+                };
+                /// A copy with the elements of `src` added where the index says along a dim.
+                ScatterAdd = Row {
+                    name: "scatter_add",
+                    schema: Schema::Text("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
+                    infer: routine::scatter,
+                    meaning: Meaning::Routine(Routine::Scatter(Write::Add)),
+                    derivative: Derivative::Formula(scatters::scatter_add),
+                };
+                /// A copy with the elements of `src` reduced into the places that the index names along a dim.
+                ScatterReduce = Row {
+                    name: "scatter_reduce",
+                    schema: Schema::Text("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"),
+                    infer: routine::scatter,
+                    meaning: Meaning::Routine(Routine::Scatter(Write::Reduce)),
+                    derivative: Derivative::Formula(scatters::scatter_reduce),
+                };
+                /// Gradient of [`Op::Embedding`] by its table: the gradient of each row added up.
+                EmbeddingDenseBackward = Row {
+                    name: "embedding_dense_backward",
+                    schema: Schema::Text("embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"),
+                    infer: indexing::embedding_dense_backward_type,
+                    meaning: Meaning::Decompose(indexing::embedding_dense_backward),
+                    derivative: Derivative::Parts,
+                };
+                /// One index tensor per dim as one index into the dims joined; negative ones count from the end if `wrap`.
+                FlatIndex = Row {
+                    name: "_flat_index",
+                    schema: Schema::Text("_flat_index(Tensor[] indices, int[] sizes, bool wrap=True) -> Tensor"),
+                    infer: routine::flat_index,
+                    meaning: Meaning::Routine(Routine::FlatIndex),
                     derivative: Derivative::None,
                 };
                 /// Tensors side by side along a dim.

@@ -154,7 +154,7 @@ impl Builder {
         Some(if late { found[found.len() - 1 - self.random.below(near)] } else { self.random.pick(&found) })
     }
 
-    fn find_float(&mut self, fits: impl Fn(&TensorType) -> bool) -> Option<NodeId> {
+    pub(crate) fn find_float(&mut self, fits: impl Fn(&TensorType) -> bool) -> Option<NodeId> {
         if let Some(found) = self.find(|ty| ty.dtype.is_float() && fits(ty)) {
             return Some(found);
         }
@@ -184,6 +184,7 @@ impl Builder {
                 self.call(op, &[], smallvec![Attr::ints(&sizes), Attr::Scalar(value), dtype])
             }
             Meaning::Range => self.propose_range(op),
+            Meaning::Routine(routine) => self.propose_routine(op, routine),
         }
     }
 
@@ -250,7 +251,7 @@ impl Builder {
         }
     }
 
-    fn maybe_dtype(&mut self, share: usize) -> Attr {
+    pub(crate) fn maybe_dtype(&mut self, share: usize) -> Attr {
         if self.random.percent(share) { Attr::DType(self.random.pick(&DType::ALL)) } else { Attr::None }
     }
 
@@ -270,7 +271,7 @@ impl Builder {
         Attr::Ints(order[..n_dims.min(order.len())].iter().map(|&dim| signed(dim, random)).collect())
     }
 
-    fn dim(&mut self, rank: usize) -> Attr {
+    pub(crate) fn dim(&mut self, rank: usize) -> Attr {
         let rank = rank.max(1) as i64;
         Attr::int(self.random.below(2 * rank as usize) as i64 - rank)
     }
@@ -317,6 +318,7 @@ impl Builder {
             Op::SelectScatter => self.propose_part(op, Op::Select),
             Op::SliceScatter => self.propose_part(op, Op::Slice),
             Op::DiagonalScatter => self.propose_part(op, Op::Diagonal),
+            Op::EmbeddingDenseBackward => self.propose_embedding_backward(),
             Op::Tril | Op::Triu => {
                 let x = self.find(|ty| ty.rank() >= 2)?;
                 let diagonal = self.random.below(7) as i64 - 3;
@@ -470,7 +472,7 @@ impl Builder {
     }
 
     /// Indices below `size`: given from outside, or computed and clamped.
-    fn index(&mut self, sizes: &[usize], size: usize) -> Option<NodeId> {
+    pub(crate) fn index(&mut self, sizes: &[usize], size: usize) -> Option<NodeId> {
         let dtype = self.random.pick(&[DType::I64, DType::I64, DType::I32]);
         let found = self.find(|ty| ty.sizes[..] == *sizes && ty.dtype != DType::Bool);
         match found {

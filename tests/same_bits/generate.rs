@@ -69,14 +69,15 @@ fn choose_op(builder: &mut Builder) -> Op {
     let class = builder.random.below(100);
     let wanted = |op: &Op| match op.row().meaning {
         Meaning::Body(..) => class < 46,
-        Meaning::Fold(_) => (46..58).contains(&class),
-        Meaning::Decompose(_) => (58..69).contains(&class),
-        Meaning::View(_) | Meaning::Window(_) => (69..86).contains(&class),
-        Meaning::Product => (86..88).contains(&class),
-        Meaning::Gather(_) => (88..93).contains(&class),
-        Meaning::Concat | Meaning::Overlay => (93..95).contains(&class),
-        Meaning::Fill => (95..98).contains(&class),
-        Meaning::Range => class >= 98,
+        Meaning::Fold(_) => (46..57).contains(&class),
+        Meaning::Decompose(_) => (57..66).contains(&class),
+        Meaning::View(_) | Meaning::Window(_) => (66..82).contains(&class),
+        Meaning::Product => (82..84).contains(&class),
+        Meaning::Gather(_) => (84..89).contains(&class),
+        Meaning::Concat | Meaning::Overlay => (89..91).contains(&class),
+        Meaning::Fill => (91..93).contains(&class),
+        Meaning::Range => (93..95).contains(&class),
+        Meaning::Routine(_) => class >= 95,
     };
     let ops: Vec<Op> = Op::ALL.iter().copied().filter(wanted).collect();
     builder.random.pick(&ops)

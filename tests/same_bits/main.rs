@@ -9,6 +9,7 @@ mod generate;
 mod moves;
 mod once_wrong;
 mod random;
+mod routines;
 mod shrink;
 mod values;
 mod views;

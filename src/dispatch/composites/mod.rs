@@ -9,12 +9,15 @@ mod batch_norm;
 mod classification;
 mod conversions;
 mod factories;
+mod indexing;
 mod joins;
 mod losses;
 mod normalization;
 mod numbers;
 mod products;
 mod reductions;
+mod scatters;
+mod sorting;
 mod views;
 
 use super::library::Library;
@@ -32,12 +35,15 @@ const AREAS: &[Area] = &[
     classification::register,
     conversions::register,
     factories::register,
+    indexing::register,
     joins::register,
     losses::register,
     normalization::register,
     numbers::register,
     products::register,
     reductions::register,
+    scatters::register,
+    sorting::register,
     views::register,
 ];
 

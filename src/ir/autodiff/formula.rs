@@ -65,7 +65,8 @@ impl<'g> Backward<'g, '_> {
             | Meaning::Concat
             | Meaning::Overlay
             | Meaning::Fill
-            | Meaning::Range => None,
+            | Meaning::Range
+            | Meaning::Routine(_) => None,
         };
         let convert = |(index, arg): (usize, &Expr<'g>)| if mask == Some(index) { *arg } else { arg.to(dtype) };
         Backward {

@@ -19,6 +19,8 @@ mod formula;
 pub mod pointwise;
 pub mod products;
 pub mod reductions;
+pub mod scans;
+pub mod scatters;
 pub mod views;
 
 pub use expr::{Builder, Expr, Term};

@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::ir::graph::{Graph, NodeId, SideTable};
-use crate::ir::op::Meaning;
+use crate::ir::indexing;
+use crate::ir::op::{GatherKind, Meaning};
 use crate::ir::{Attr, DType, Op};
 use smallvec::smallvec;
 
@@ -24,7 +25,16 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
                 id
             }
             Some(Meaning::Concat | Meaning::Overlay) => {
-                let args = converted(&mut out, args, node.ty.dtype)?;
+                let args = args.into_iter().map(|arg| converted(&mut out, arg, node.ty.dtype));
+                let args = args.collect::<Result<Vec<NodeId>>>()?;
+                out.copy(node, &args)
+            }
+            Some(Meaning::Gather(GatherKind::Elementwise)) => indexing::gather(&mut out, node, &args)?,
+            Some(Meaning::Routine(routine)) => {
+                let mut args = args;
+                if let Some(index) = routine.converted() {
+                    args[index] = converted(&mut out, args[index], node.ty.dtype)?;
+                }
                 out.copy(node, &args)
             }
             Some(
@@ -44,14 +54,8 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
     Ok(out)
 }
 
-/// The operands in the dtype of the result: what is written part by part is moved and not converted.
-fn converted(graph: &mut Graph, args: Vec<NodeId>, dtype: DType) -> Result<Vec<NodeId>> {
-    let convert = |arg: NodeId| {
-        if graph[arg].ty.dtype == dtype {
-            Ok(arg)
-        } else {
-            graph.add(Op::ToCopy, &[arg], smallvec![Attr::DType(dtype)])
-        }
-    };
-    args.into_iter().map(convert).collect()
+/// An operand in the dtype of the result: what is written part by part is moved and not converted,
+/// and neither does a routine convert.
+fn converted(graph: &mut Graph, arg: NodeId, dtype: DType) -> Result<NodeId> {
+    if graph[arg].ty.dtype == dtype { Ok(arg) } else { graph.add(Op::ToCopy, &[arg], smallvec![Attr::DType(dtype)]) }
 }

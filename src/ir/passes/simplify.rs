@@ -69,7 +69,8 @@ pub static RULES: &[Rewrite] = &[
             | Meaning::Concat
             | Meaning::Overlay
             | Meaning::Fill
-            | Meaning::Range => None,
+            | Meaning::Range
+            | Meaning::Routine(_) => None,
         },
     },
 ];

@@ -52,7 +52,7 @@ pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
 /// The class of an error.
 pub(crate) fn class(error: &Error) -> ErrorClass {
     match error {
-        Error::OutOfRange { .. } => ErrorClass::Index,
+        Error::OutOfRange { .. } | Error::Index { .. } => ErrorClass::Index,
         Error::NotImplemented { .. } => ErrorClass::NotImplemented,
         _ => ErrorClass::Other,
     }

@@ -41,6 +41,7 @@ pub(super) fn apply(
         // The batched product broadcasts the dims in front.
         Meaning::Product => Some(operands.list[0].value.matmul(&operands.list[1].value)?),
         Meaning::Gather(kind) => Some(gathers::gather(*kind, operands, attrs, result)?),
+        Meaning::Routine(_) => Some(routine(op, operands, attrs, result)?),
         Meaning::Concat => Some(concat(op, operands, attrs)?),
         Meaning::Overlay => Some(overlay(op, operands, attrs)?),
         // They have no tensor that could be mapped.
@@ -168,4 +169,21 @@ fn concat(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
     let values = operands.list.iter().map(|operand| operand.spread(operands.level.size));
     let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::int(dim)])
+}
+
+/// A procedure on whole arrays treats every line along its dim alike.
+fn routine(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
+    let spread = |operand: &Operand| {
+        let value = operand.spread(operands.level.size)?;
+        // A dim to work along, for slices that have none.
+        if operand.ty.rank() == 0 { value.unsqueeze(1) } else { Ok(value) }
+    };
+    let values = operands.list.iter().map(spread).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+    let rank = operands.list[0].ty.rank();
+    let mut attrs = attrs.clone();
+    for DimArgument { attr, .. } in dim_arguments(op)? {
+        attrs[attr] = Attr::int(shifted(op, attrs[attr].as_int().unwrap_or(0), rank)?);
+    }
+    let physical = call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &attrs)?;
+    physical.reshape(&physical_sizes(operands.level.size, &result.sizes)[..])
 }

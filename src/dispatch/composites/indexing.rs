@@ -1,0 +1,102 @@
+//! Elements by index tensors and masks, under their ATen schemas.
+
+use super::count;
+use crate::dispatch::indexing::repeated_places;
+use crate::dispatch::library::Library;
+use crate::dispatch::tensor::Tensor;
+use crate::error::{Error, Result};
+use crate::ir::Scalar;
+
+pub(super) fn register(library: &mut Library) -> Result<()> {
+    by_index(library)?;
+    by_value(library)
+}
+
+fn by_index(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Tensor::index)?
+        .def_kernel(
+            "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+            Tensor::index_put,
+        )?
+        .def_kernel("take(Tensor self, Tensor index) -> Tensor", Tensor::take)?
+        .def_kernel("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", Tensor::put)?
+        .def_kernel(
+            "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+            |x: &Tensor, indices: &Tensor, dim: Option<i64>| x.take_along_dim(indices, dim),
+        )?
+        .def_kernel(
+            "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+            |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, alpha: Scalar| {
+                x.index_add_scaled(dim, index, source, alpha)
+            },
+        )?
+        .def_kernel("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Tensor::index_copy)?
+        .def_kernel(
+            "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| x.index_fill(dim, index, value),
+        )?
+        .def_kernel(
+            "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
+            Tensor::index_fill_with,
+        )?;
+    Ok(())
+}
+
+fn by_value(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("nonzero(Tensor self) -> Tensor", Tensor::nonzero)?
+        .def_kernel("argwhere(Tensor self) -> Tensor", Tensor::nonzero)?
+        .def_kernel("where(Tensor condition) -> Tensor[]", |x: &Tensor| x.nonzero()?.unbind(1))?
+        .def_kernel("masked_select(Tensor self, Tensor mask) -> Tensor", Tensor::masked_select)?
+        .def_kernel("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", Tensor::masked_scatter)?
+        .def_kernel("one_hot(Tensor self, int num_classes=-1) -> Tensor", one_hot)?
+        .def_kernel(
+            "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> \
+             Tensor",
+            |x: &Tensor, repeats: i64, dim: Option<i64>, size: Option<i64>| {
+                let repeated = x.repeat_interleave(count("repeat_interleave", repeats)?, dim)?;
+                of_size(repeated, dim, size)
+            },
+        )?
+        .def_kernel(
+            "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) \
+             -> Tensor",
+            |x: &Tensor, repeats: &Tensor, dim: Option<i64>, size: Option<i64>| {
+                of_size(x.repeat_interleave_each(repeats, dim)?, dim, size)
+            },
+        )?
+        .def_kernel(
+            "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
+            |repeats: &Tensor, size: Option<i64>| of_size(repeated_places(repeats)?, None, size),
+        )?
+        .def_kernel("count_nonzero(Tensor self, int? dim=None) -> Tensor", |x: &Tensor, dim: Option<i64>| {
+            dim.map_or_else(|| x.count_nonzero(()), |dim| x.count_nonzero(dim))
+        })?
+        .def_kernel("count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", |x: &Tensor, dims: &[i64]| {
+            x.count_nonzero(dims)
+        })?
+        .def_kernel(
+            "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+            |x: &Tensor, dim: Option<i64>, keepdim: bool| {
+                let dims: Vec<i64> = dim.into_iter().collect();
+                Ok((x.amin(&dims, keepdim)?, x.amax(&dims, keepdim)?))
+            },
+        )?;
+    Ok(())
+}
+
+fn one_hot(x: &Tensor, n_classes: i64) -> Result<Tensor> {
+    x.one_hot(if n_classes == -1 { None } else { Some(count("one_hot", n_classes)?) })
+}
+
+/// The result, if it has the size that was foretold.
+fn of_size(x: Tensor, dim: Option<i64>, size: Option<i64>) -> Result<Tensor> {
+    let Some(size) = size else { return Ok(x) };
+    let dim = dim.unwrap_or(0).rem_euclid(x.dim().max(1) as i64) as usize;
+    if x.sizes()[dim] as i64 == size {
+        return Ok(x);
+    }
+    let what = format!("output_size is {size}, but the repeats add up to {}", x.sizes()[dim]);
+    Err(Error::argument("repeat_interleave", what))
+}

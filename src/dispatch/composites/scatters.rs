@@ -1,0 +1,26 @@
+//! Writes by index that are made of others, under their ATen schemas.
+
+use crate::dispatch::library::Library;
+use crate::dispatch::scatters::scatter_reduced;
+use crate::dispatch::tensor::Tensor;
+use crate::error::Result;
+use crate::ir::Scalar;
+
+pub(super) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| x.scatter_value(dim, index, value),
+        )?
+        .def_kernel(
+            "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+            scatter_reduced,
+        )?
+        .def_kernel(
+            "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar, reduce: &str| {
+                scatter_reduced(x, dim, index, &x.repeated(value, index)?, reduce)
+            },
+        )?;
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Writes to elements by index: methods that give a changed copy.
+//!
+//! `index` says for every element of a source where along `dim` it goes; it has the rank of both and is in no other
+//! dim larger. Indices are not negative here. Results are row-major.
+
+use super::factories::full_on;
+use super::register::call;
+use super::tensor::Tensor;
+use crate::error::{Error, Result};
+use crate::ir::{Attr, Op, Scalar};
+
+impl Tensor {
+    /// A copy where, for `dim` 0, `out[index[i, j], j] = source[i, j]`. Of several writes to one place the last stays.
+    ///
+    /// # Errors
+    /// If an index or the dim is out of range, the shapes do not fit, or the dtypes of `self` and `source` differ.
+    pub fn scatter(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        call(Op::Scatter, &[self, index, source], &[Attr::int(dim)])
+    }
+
+    /// As [`Tensor::scatter`], the source being one number, converted to the dtype of `self`.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`].
+    pub fn scatter_value(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        self.scatter(dim, index, &self.repeated(value.into(), index)?)
+    }
+
+    /// `value` in the dtype of `self`, as many times as there are indices.
+    pub(super) fn repeated(&self, value: Scalar, index: &Tensor) -> Result<Tensor> {
+        full_on(self.device(), &[], value, Some(self.dtype()))?.expand(index.sizes())
+    }
+
+    /// A copy where, for `dim` 0, `source[i, j]` was added to `out[index[i, j], j]`, in row-major order of the source.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`].
+    pub fn scatter_add(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        call(Op::ScatterAdd, &[self, index, source], &[Attr::int(dim)])
+    }
+
+    /// A copy where every place that an index names holds the `sum`, `prod`, `mean`, `amax` or `amin` of what goes
+    /// there, and of what was there if `include_self`.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`], and for another word.
+    pub fn scatter_reduce(
+        &self,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+        reduce: &str,
+        include_self: bool,
+    ) -> Result<Tensor> {
+        let attrs = [Attr::int(dim), Attr::Str(reduce.into()), Attr::bool(include_self)];
+        call(Op::ScatterReduce, &[self, index, source], &attrs)
+    }
+}
+
+/// `scatter` that adds or multiplies, by the word.
+pub(super) fn scatter_reduced(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, reduce: &str) -> Result<Tensor> {
+    match reduce {
+        "add" => x.scatter_add(dim, index, source),
+        "multiply" => x.scatter_reduce(dim, index, source, "prod", true),
+        other => Err(Error::argument("scatter", format!("reduce is {other:?}; use \"add\" or \"multiply\""))),
+    }
+}

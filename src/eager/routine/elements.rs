@@ -1,0 +1,119 @@
+#![allow(unsafe_code, reason = "a routine reads and writes memory that tensors share")]
+//! The operands of a routine as slices.
+//!
+//! Whoever makes [`Operands`] vouches for the memory, once; from then on the borrow checker does. A slice starts at
+//! the first element of an array and ends at the last that its strides reach, so walks start at 0.
+
+use crate::eager::Array;
+use bytemuck::AnyBitPattern;
+use std::marker::PhantomData;
+
+/// What a routine reads.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    arrays: &'a [&'a Array],
+}
+
+/// What a routine writes.
+pub(super) struct Output<'a> {
+    array: &'a Array,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+/// The operands of one run of a routine.
+pub(in crate::eager) struct Operands<'a> {
+    pub(super) inputs: Inputs<'a>,
+    pub(super) output: Output<'a>,
+}
+
+impl<'a> Operands<'a> {
+    /// The operands of a run.
+    ///
+    /// # Safety
+    /// While the value lives nobody writes to the memory of the inputs, and nobody else uses that of the output, which
+    /// is not that of an input. All have bytes.
+    pub(in crate::eager) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
+        Operands { inputs: Inputs { arrays: inputs }, output: Output { array: output, memory: PhantomData } }
+    }
+}
+
+impl<'a> Inputs<'a> {
+    /// The array of an operand, for its type and layout.
+    pub(super) fn array(self, index: usize) -> &'a Array {
+        self.arrays[index]
+    }
+
+    /// How many operands there are.
+    pub(super) fn len(self) -> usize {
+        self.arrays.len()
+    }
+
+    /// The elements of an operand.
+    pub(super) fn elements<T: AnyBitPattern>(self, index: usize) -> &'a [T] {
+        let array = self.arrays[index];
+        // SAFETY: `reach` elements from the first on are inside the array's storage, which the array keeps alive and
+        // which nobody writes to, see `Operands::new`.
+        unsafe { std::slice::from_raw_parts(first::<T>(array), reach(array)) }
+    }
+}
+
+impl Output<'_> {
+    /// The array, for its type and layout.
+    pub(super) fn array(&self) -> &Array {
+        self.array
+    }
+
+    /// The elements.
+    pub(super) fn elements<T: AnyBitPattern>(&mut self) -> &mut [T] {
+        // SAFETY: as for inputs, and nobody else uses the memory, see `Operands::new`; the value itself is borrowed
+        // for as long as the slice lives.
+        unsafe { std::slice::from_raw_parts_mut(first::<T>(self.array), reach(self.array)) }
+    }
+}
+
+fn first<T: AnyBitPattern>(array: &Array) -> *mut T {
+    assert_eq!(size_of::<T>(), array.dtype().size(), "elements are read as what they are");
+    let first = array.ptr().cast::<T>();
+    assert!(first.is_aligned(), "storages are aligned for every element");
+    first
+}
+
+/// One past the last element that the layout reaches, counted from its first.
+fn reach(array: &Array) -> usize {
+    let layout = array.layout();
+    layout.extent().saturating_sub(layout.offset)
+}
+
+/// A truth value of a tensor. Whatever is not 0 is true.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Truth(u8);
+
+// SAFETY: every byte is one.
+unsafe impl bytemuck::Zeroable for Truth {}
+// SAFETY: as above; it is a byte and nothing else.
+unsafe impl AnyBitPattern for Truth {}
+
+impl Truth {
+    /// The value as an element.
+    pub(super) const fn new(value: bool) -> Truth {
+        Truth(value as u8)
+    }
+
+    /// The value.
+    pub(super) const fn get(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl PartialEq for Truth {
+    fn eq(&self, other: &Truth) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl PartialOrd for Truth {
+    fn partial_cmp(&self, other: &Truth) -> Option<std::cmp::Ordering> {
+        self.get().partial_cmp(&other.get())
+    }
+}

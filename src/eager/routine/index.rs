@@ -1,0 +1,33 @@
+//! Index tensors of several dims as one.
+
+use super::elements::Operands;
+use super::scatter::Index;
+use super::walk::Walk;
+use crate::error::{Error, Result};
+use crate::ir::{Attr, Op};
+
+/// `i0 * (s1 * s2 …) + i1 * (s2 …) + …` for sizes `s`, each index checked against its size; on request a
+/// negative one counts from the end.
+pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
+    let (sizes, wraps) = (attrs[0].list(), attrs[1].is_true());
+    let to = operands.output.elements::<i64>();
+    to.fill(0);
+    for operand in 0..operands.inputs.len() {
+        let layout = operands.inputs.array(operand).layout();
+        let (index, size) = (Index::of(operands.inputs, operand), sizes[operand]);
+        let low = if wraps { -size } else { 0 };
+        let mut to = to.iter_mut();
+        Walk::new(&layout.sizes, [&layout.strides]).try_each(|[at]| {
+            let got = index.at(at);
+            if got < low || got >= size {
+                let what = format!("index of dimension {operand} with size {size} is");
+                return Err(Error::OutOfRange { op: op.name().into(), what, low, high: size - 1, got });
+            }
+            if let Some(to) = to.next() {
+                *to = *to * size + if got < 0 { got + size } else { got };
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! How does a procedure on whole arrays run now?
+//!
+//! One file per kind: scans, sorts, writes by index, indices. Operands may have any strides and offsets;
+//! results are dense and row-major in new memory. What is computed depends on the operands alone, never on threads:
+//! scans and writes go in row-major order, sorts are stable. Nothing here knows graphs or tensors.
+
+mod elements;
+mod index;
+mod number;
+mod scan;
+mod scatter;
+mod sort;
+mod walk;
+
+pub(super) use elements::Operands;
+
+use super::Array;
+use crate::error::{Error, Result};
+use crate::ir::shape::normalize_dim;
+use crate::ir::{Attr, Meaning, Op, Routine};
+
+/// Runs the routine of an op on operands that its inference has seen.
+///
+/// # Errors
+/// An index outside its dimension.
+pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> {
+    let Meaning::Routine(routine) = &op.row().meaning else {
+        return Err(Error::invalid("plan", format!("{} is no routine", op.name())));
+    };
+    match routine {
+        Routine::Scan(kind) => scan::run(op, *kind, attrs, operands),
+        Routine::Recurrence => scan::recurrence(op, attrs, operands),
+        Routine::Argsort => sort::run(op, attrs, operands),
+        Routine::Scatter(write) => scatter::run(op, *write, attrs, operands),
+        Routine::FlatIndex => index::run(op, attrs, operands),
+    }
+}
+
+/// The dim that an argument names.
+fn dim(op: Op, attr: &Attr, default: i64, array: &Array) -> Result<usize> {
+    normalize_dim(op.name(), attr.as_int().unwrap_or(default), array.layout().rank())
+}

@@ -1,0 +1,251 @@
+//! What a routine does with elements: the arithmetic of every dtype.
+//!
+//! 16-bit floats are widened to f32 and rounded once when they are stored. Integers wrap; truth values add by or and
+//! multiply by and. A NaN that arithmetic made is stored as the canonical one, like everywhere else.
+
+use super::elements::Truth;
+use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
+use bytemuck::AnyBitPattern;
+use half::{bf16, f16};
+
+/// A number that can be computed with.
+pub(super) trait Number: Copy + PartialOrd + Send + Sync {
+    /// Identity of the sum.
+    const ZERO: Self;
+    /// Identity of the product.
+    const ONE: Self;
+    /// Not greater than any number.
+    const LEAST: Self;
+    /// Not less than any number.
+    const GREATEST: Self;
+    /// The sum.
+    fn plus(self, other: Self) -> Self;
+    /// The product.
+    fn times(self, other: Self) -> Self;
+    /// The quotient, rounded down for integers.
+    fn over(self, count: usize) -> Self;
+    /// Whether it is no number.
+    fn is_nan(self) -> bool;
+    /// The number, or the one NaN that arithmetic makes.
+    fn canonical(self) -> Self;
+}
+
+/// An element of a tensor.
+pub(super) trait Element: AnyBitPattern + Send + Sync {
+    /// What it is added to and multiplied with.
+    type Wide: Number;
+    /// What runs along with a scan; wider for f32, so that long sums stay exact.
+    type Running: Number;
+    /// The element as a number.
+    fn widen(self) -> Self::Wide;
+    /// The element that a number is stored as.
+    fn narrow(wide: Self::Wide) -> Self;
+    /// The element as a number of a scan.
+    fn run(self) -> Self::Running;
+    /// The element that a number of a scan is stored as.
+    fn settle(running: Self::Running) -> Self;
+    /// Runs `work` on the elements as numbers and stores what it leaves there.
+    fn with_wide<R>(elements: &mut [Self], work: impl FnOnce(&mut [Self::Wide]) -> R) -> R {
+        let mut wide: Vec<Self::Wide> = elements.iter().map(|element| element.widen()).collect();
+        let result = work(&mut wide);
+        elements.iter_mut().zip(wide).for_each(|(element, wide)| *element = Self::narrow(wide));
+        result
+    }
+}
+
+macro_rules! floats {
+    ($($ty:ident running $running:ident),*) => {$(
+        impl Number for $ty {
+            const ZERO: $ty = 0.0;
+            const ONE: $ty = 1.0;
+            const LEAST: $ty = $ty::NEG_INFINITY;
+            const GREATEST: $ty = $ty::INFINITY;
+            fn plus(self, other: $ty) -> $ty {
+                self + other
+            }
+            fn times(self, other: $ty) -> $ty {
+                self * other
+            }
+            fn over(self, count: usize) -> $ty {
+                self / count as $ty
+            }
+            fn is_nan(self) -> bool {
+                $ty::is_nan(self)
+            }
+            fn canonical(self) -> $ty {
+                if self.is_nan() { $ty::NAN } else { self }
+            }
+        }
+
+        impl Element for $ty {
+            type Wide = $ty;
+            type Running = $running;
+            fn widen(self) -> $ty {
+                self
+            }
+            fn narrow(wide: $ty) -> $ty {
+                wide
+            }
+            fn run(self) -> $running {
+                self.into()
+            }
+            fn settle(running: $running) -> $ty {
+                (running as $ty).canonical()
+            }
+            fn with_wide<R>(elements: &mut [$ty], work: impl FnOnce(&mut [$ty]) -> R) -> R {
+                work(elements)
+            }
+        }
+    )*};
+}
+
+floats!(f32 running f64, f64 running f64);
+
+macro_rules! halves {
+    ($($ty:ident $widen:ident $round:ident),*) => {$(
+        impl Element for $ty {
+            type Wide = f32;
+            type Running = f32;
+            fn widen(self) -> f32 {
+                $widen(self.to_bits())
+            }
+            fn narrow(wide: f32) -> $ty {
+                $ty::from_bits($round(wide))
+            }
+            fn run(self) -> f32 {
+                self.widen()
+            }
+            fn settle(running: f32) -> $ty {
+                $ty::narrow(running.canonical())
+            }
+        }
+    )*};
+}
+
+halves!(f16 widen_f16 round_f16, bf16 widen_bf16 round_bf16);
+
+macro_rules! itself {
+    ($($ty:ident),*) => {$(
+        impl Element for $ty {
+            type Wide = $ty;
+            type Running = $ty;
+            fn widen(self) -> $ty {
+                self
+            }
+            fn narrow(wide: $ty) -> $ty {
+                wide
+            }
+            fn run(self) -> $ty {
+                self
+            }
+            fn settle(running: $ty) -> $ty {
+                running
+            }
+            fn with_wide<R>(elements: &mut [$ty], work: impl FnOnce(&mut [$ty]) -> R) -> R {
+                work(elements)
+            }
+        }
+    )*};
+}
+
+itself!(u8, i8, i16, i32, i64, Truth);
+
+macro_rules! integers {
+    ($($ty:ident),*) => {$(
+        impl Number for $ty {
+            const ZERO: $ty = 0;
+            const ONE: $ty = 1;
+            const LEAST: $ty = $ty::MIN;
+            const GREATEST: $ty = $ty::MAX;
+            fn plus(self, other: $ty) -> $ty {
+                self.wrapping_add(other)
+            }
+            fn times(self, other: $ty) -> $ty {
+                self.wrapping_mul(other)
+            }
+            fn over(self, count: usize) -> $ty {
+                // The quotient of a number of fewer bits by a count of them has no more bits.
+                (self as i128).div_euclid(count as i128) as $ty
+            }
+            fn is_nan(self) -> bool {
+                false
+            }
+            fn canonical(self) -> $ty {
+                self
+            }
+        }
+    )*};
+}
+
+integers!(u8, i8, i16, i32, i64);
+
+impl Number for Truth {
+    const ZERO: Truth = Truth::new(false);
+    const ONE: Truth = Truth::new(true);
+    const LEAST: Truth = Truth::new(false);
+    const GREATEST: Truth = Truth::new(true);
+    fn plus(self, other: Truth) -> Truth {
+        Truth::new(self.get() | other.get())
+    }
+    fn times(self, other: Truth) -> Truth {
+        Truth::new(self.get() & other.get())
+    }
+    fn over(self, _: usize) -> Truth {
+        self
+    }
+    fn is_nan(self) -> bool {
+        false
+    }
+    fn canonical(self) -> Truth {
+        Truth::new(self.get())
+    }
+}
+
+/// Runs a body with `$T` as the element type of a dtype.
+macro_rules! with_element {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            DType::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            DType::I16 => {
+                type $T = i16;
+                $body
+            }
+            DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            DType::Bool => {
+                type $T = super::elements::Truth;
+                $body
+            }
+        }
+    };
+}
+pub(super) use with_element;

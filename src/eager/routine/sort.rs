@@ -1,0 +1,102 @@
+//! Sorts: the places of elements in the order of their values.
+//!
+//! Every element becomes a whole number with the same order, so one sort of plain numbers serves all dtypes. Among
+//! floats −0.0 equals 0.0 and a NaN is greater than any number, as great as any other NaN. Lines are sorted in parallel
+//! if there is enough to do; each is sorted on its own, so the cut changes nothing.
+
+use super::elements::{Operands, Truth};
+use super::number::with_element;
+use super::walk::Walk;
+use crate::device::pool;
+use crate::error::Result;
+use crate::ir::{Attr, DType, Op};
+use bytemuck::AnyBitPattern;
+use half::{bf16, f16};
+use std::sync::{Mutex, PoisonError};
+
+/// Elements from which a second thread pays.
+const WORTH_A_THREAD: usize = 1 << 14;
+
+/// An element with an order.
+trait Ordered: AnyBitPattern + Send + Sync {
+    /// A number that is less for a lesser element and equal for an equal one.
+    fn rank(self) -> u64;
+}
+
+macro_rules! ordered_floats {
+    ($($ty:ident as $bits:ident),*) => {$(
+        impl Ordered for $ty {
+            fn rank(self) -> u64 {
+                const SIGN: $bits = 1 << ($bits::BITS - 1);
+                if self.is_nan() {
+                    return $bits::MAX.into();
+                }
+                let bits = if self == $ty::from_bits(SIGN) { 0 } else { self.to_bits() };
+                // Below zero the greater bits are the lesser number.
+                (if bits & SIGN == 0 { bits | SIGN } else { !bits }).into()
+            }
+        }
+    )*};
+}
+
+ordered_floats!(f16 as u16, bf16 as u16, f32 as u32, f64 as u64);
+
+macro_rules! ordered_integers {
+    ($($ty:ident),*) => {$(
+        impl Ordered for $ty {
+            fn rank(self) -> u64 {
+                // Flipping the sign moves the negative numbers below the others.
+                (self as i64) as u64 ^ (1 << 63)
+            }
+        }
+    )*};
+}
+
+ordered_integers!(u8, i8, i16, i32, i64);
+
+impl Ordered for Truth {
+    fn rank(self) -> u64 {
+        self.get().into()
+    }
+}
+
+pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
+    let (input, output) = (operands.inputs.array(0), operands.output.array());
+    let dim = super::dim(op, &attrs[1], -1, input)?;
+    // The largest first: the other way round, but equal ones in their order all the same.
+    let flip = if attrs[2].is_true() { u64::MAX } else { 0 };
+    let (walk, line) = Walk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
+    let n_elements = input.layout().numel();
+    with_element!(input.dtype(), T => {
+        let from = operands.inputs.elements::<T>(0);
+        let to = operands.output.elements::<i64>();
+        let keyed = |at: usize, pairs: &mut Vec<(u64, i64)>| {
+            pairs.clear();
+            pairs.extend((0..line.len).zip(0i64..).map(|(i, place)| (from[at + i * line.steps[0]].rank() ^ flip, place)));
+            pairs.sort_unstable();
+        };
+        if line.steps[1] == 1 && n_elements >= 2 * WORTH_A_THREAD {
+            let mut starts = Vec::with_capacity(n_elements / line.len.max(1));
+            walk.each(|[at, _]| starts.push(at));
+            let rows: Vec<(usize, Mutex<&mut [i64]>)> =
+                starts.into_iter().zip(to.chunks_exact_mut(line.len).map(Mutex::new)).collect();
+            pool::parallel_for(rows.len(), n_elements / WORTH_A_THREAD, |range| {
+                let mut pairs = Vec::with_capacity(line.len);
+                for (at, row) in &rows[range] {
+                    keyed(*at, &mut pairs);
+                    let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
+                    row.iter_mut().zip(&pairs).for_each(|(to, &(_, place))| *to = place);
+                }
+            });
+        } else {
+            let mut pairs = Vec::with_capacity(line.len);
+            walk.each(|[at, out]| {
+                keyed(at, &mut pairs);
+                for (i, &(_, place)) in pairs.iter().enumerate() {
+                    to[out + i * line.steps[1]] = place;
+                }
+            });
+        }
+    });
+    Ok(())
+}

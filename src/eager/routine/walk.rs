@@ -1,0 +1,71 @@
+//! Walks over several arrays at once.
+//!
+//! A walk visits the places of one shape in row-major order and tells where each lies in `N` arrays, given their
+//! strides. A 0-dim shape has one place; a shape with a size of 0 has none.
+
+use crate::ir::Sizes;
+use smallvec::SmallVec;
+
+/// A shape with the strides of `N` arrays.
+pub(super) struct Walk<const N: usize> {
+    dims: SmallVec<[(usize, [usize; N]); 6]>,
+}
+
+/// The dim that a routine works along: its size, and the steps along it.
+pub(super) struct Line<const N: usize> {
+    /// How many elements.
+    pub(super) len: usize,
+    /// From one to the next, in each array.
+    pub(super) steps: [usize; N],
+}
+
+impl<const N: usize> Walk<N> {
+    /// A walk over `sizes`.
+    pub(super) fn new(sizes: &[usize], strides: [&[usize]; N]) -> Walk<N> {
+        let step = |dim: usize| strides.map(|strides| strides[dim]);
+        Walk { dims: sizes.iter().enumerate().map(|(dim, &size)| (size, step(dim))).collect() }
+    }
+
+    /// A walk over all dims but one, and that one. A 0-dim shape is one line of one element.
+    pub(super) fn lines(sizes: &[usize], dim: usize, strides: [&[usize]; N]) -> (Walk<N>, Line<N>) {
+        let mut walk = Walk::new(sizes, strides);
+        let (len, steps) = if sizes.is_empty() { (1, [1; N]) } else { walk.dims.remove(dim) };
+        (walk, Line { len, steps })
+    }
+
+    /// Calls `visit` with the places in each array, until it fails.
+    pub(super) fn try_each<E>(&self, mut visit: impl FnMut([usize; N]) -> Result<(), E>) -> Result<(), E> {
+        if self.dims.iter().any(|(size, _)| *size == 0) {
+            return Ok(());
+        }
+        let mut index: Sizes = self.dims.iter().map(|_| 0).collect();
+        let mut at = [0; N];
+        loop {
+            visit(at)?;
+            let mut dim = self.dims.len();
+            loop {
+                let Some(before) = dim.checked_sub(1) else { return Ok(()) };
+                dim = before;
+                let (size, steps) = &self.dims[dim];
+                index[dim] += 1;
+                if index[dim] < *size {
+                    at.iter_mut().zip(steps).for_each(|(at, step)| *at += step);
+                    break;
+                }
+                at.iter_mut().zip(steps).for_each(|(at, step)| *at -= step * (size - 1));
+                index[dim] = 0;
+            }
+        }
+    }
+
+    /// Calls `visit` with the places in each array.
+    pub(super) fn each(&self, mut visit: impl FnMut([usize; N])) {
+        let done: Result<(), std::convert::Infallible> = self.try_each(|at| {
+            visit(at);
+            Ok(())
+        });
+        match done {
+            Ok(()) => {}
+        }
+    }
+}

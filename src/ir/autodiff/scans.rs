@@ -1,0 +1,78 @@
+//! Gradients of scans.
+//!
+//! All of them are linear recurrences that run the other way, so none divides: zeros among the factors of a product
+//! are nothing special, and every order of derivative has the same form.
+
+use super::expr::Expr;
+use super::formula::{Backward, Gradients};
+use crate::ir::attr::Attr;
+use crate::ir::ops::Op;
+use crate::ir::shape::normalize_dim;
+use smallvec::smallvec;
+
+/// Of running sums: sums from the other end.
+pub fn cumsum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let grad = call.grad;
+    let ones = call.builder().full(&[], 1, grad.dtype()).expand(&grad.sizes());
+    smallvec![Some(run(ones, grad, dim_of(call), true))]
+}
+
+/// Of running products. Element `k` is a factor of all products from the `k`-th on: what came before it, times
+/// `s[k] = g[k] + x[k + 1] s[k + 1]`.
+pub fn cumprod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let dim = dim_of(call);
+    let (x, grad) = (call.args[0].to(call.grad.dtype()).wide(), call.grad.wide());
+    let before = shifted(x, dim, 1.0, Towards::End);
+    let before = before.call(Op::Cumprod, &[], smallvec![Attr::int(dim as i64), Attr::None]);
+    let rest = run(shifted(x, dim, 0.0, Towards::Start), grad, dim, true);
+    smallvec![Some(before * rest)]
+}
+
+/// Of `y[i] = a[i] y[i - 1] + b[i]`: `r[i] = g[i] + a[i + 1] r[i + 1]` for the terms, `r[i] y[i - 1]` for the factors;
+/// the other way round if it runs from the end.
+pub fn recurrence<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let dim = dim_of(call);
+    let reverse = call.attrs[1].is_true();
+    let (to_start, to_end) = if reverse { (Towards::End, Towards::Start) } else { (Towards::Start, Towards::End) };
+    let (factor, grad, y) = (call.args[0].wide(), call.grad.wide(), call.result.wide());
+    let term = run(shifted(factor, dim, 0.0, to_start), grad, dim, !reverse);
+    smallvec![Some(term * shifted(y, dim, 0.0, to_end)), Some(term)]
+}
+
+fn dim_of(call: &Backward<'_, '_>) -> usize {
+    normalize_dim("dim", call.attrs[0].as_int().unwrap_or(0), call.args[0].rank()).unwrap_or(0)
+}
+
+/// `y[i] = factor[i] y[i - 1] + term[i]`, or from the end.
+fn run<'g>(factor: Expr<'g>, term: Expr<'g>, dim: usize, reverse: bool) -> Expr<'g> {
+    factor.call(Op::Recurrence, &[term], smallvec![Attr::int(dim as i64), Attr::bool(reverse)])
+}
+
+/// Which way elements move.
+#[derive(Clone, Copy)]
+enum Towards {
+    Start,
+    End,
+}
+
+/// Every element of a dim moved by one place; `fill` moves in.
+fn shifted<'g>(x: Expr<'g>, dim: usize, fill: f64, towards: Towards) -> Expr<'g> {
+    let mut sizes = x.sizes();
+    let Some(size) = sizes.get(dim).copied() else {
+        return x.builder().full(&[], fill, x.dtype());
+    };
+    if size == 0 {
+        return x;
+    }
+    sizes[dim] = 1;
+    let new = x.builder().full(&sizes, fill, x.dtype());
+    let part = |start: usize| {
+        let [dim, start, end] = [dim, start, start + size - 1].map(|number| Attr::int(number as i64));
+        x.call(Op::Slice, &[], smallvec![dim, start, end, Attr::int(1)])
+    };
+    let dim = smallvec![Attr::int(dim as i64)];
+    match towards {
+        Towards::Start => part(1).call(Op::Cat, &[new], dim),
+        Towards::End => new.call(Op::Cat, &[part(0)], dim),
+    }
+}

@@ -1,0 +1,158 @@
+//! Gradients of reads and writes by index: what is read is added up where it came from, and what is written gets the
+//! gradient of the place where it went.
+//!
+//! Of several writes to one place that replace each other, the last has all of the gradient. Where a product is differentiated, zeros are handled by products of the other
+//! factors, up to first derivatives at places with two zeros.
+
+use super::expr::Expr;
+use super::formula::{Backward, Gradients};
+use crate::ir::attr::{Attr, Attrs};
+use crate::ir::ops::Op;
+use crate::ir::shape::normalize_dim;
+use smallvec::smallvec;
+
+/// Of slices chosen by an index vector: each slice added where it came from.
+pub fn index_select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (x, index) = (call.args[0], call.args[1]);
+    if x.rank() == 0 {
+        return smallvec![Some(call.grad)];
+    }
+    let dim = normalize_dim("dim", call.attrs[0].as_int().unwrap_or(0), x.rank()).unwrap_or(0);
+    let mut sizes = x.sizes();
+    sizes.fill(1);
+    sizes[dim] = index.ty().numel();
+    let index = index.reshape(&sizes).expand(&call.grad.sizes());
+    smallvec![Some(add_at(call.args[0].zeros(), &call.attrs[0], index, call.grad))]
+}
+
+/// Of one element per index: added where it came from.
+pub fn gather<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(add_at(call.args[0].zeros(), &call.attrs[0], call.args[1], call.grad))]
+}
+
+/// Of rows of a table.
+pub fn embedding<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let n_rows = Attr::int(call.args[0].sizes()[0] as i64);
+    let attrs = smallvec![n_rows, call.attrs[0].clone(), call.attrs[1].clone()];
+    smallvec![Some(call.grad.call(Op::EmbeddingDenseBackward, &[call.args[1]], attrs))]
+}
+
+/// Of writes that replace: nothing to what was replaced.
+pub fn scatter<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let index = call.args[1];
+    // The number of the write that stayed, at every place that was written to.
+    let number = call.builder().range(0, index.ty().numel()).reshape(&index.sizes());
+    let places = call.builder().full(&call.grad.sizes(), 0, number.dtype());
+    let stayed = places.call(Op::Scatter, &[index, number], call.attrs.into());
+    let gradient = taken(call, stayed).eq(number).then(taken(call, call.grad), 0.0);
+    smallvec![Some(without(call, call.grad)), None, Some(to_source(call, gradient))]
+}
+
+/// Of writes that add.
+pub fn scatter_add<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad), None, Some(to_source(call, taken(call, call.grad)))]
+}
+
+/// Of writes that reduce, by the word.
+pub fn scatter_reduce<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let with_self = call.attrs[2].is_true();
+    let wide = call.grad.dtype().widened();
+    let (grad, index) = (call.grad.to(wide), call.args[1]);
+    let (into, result) = (call.args[0].to(wide), call.result.to(wide));
+    // The part of the source that the index names.
+    let source = inside(call.args[2].to(wide), index);
+    let (to_self, to_source_part) = match call.attrs[1].word() {
+        "prod" => product(call, grad, into, source),
+        "mean" => {
+            let start = call.builder().full(&into.sizes(), with_self as i64, wide);
+            let ones = call.builder().full(&[], 1, wide).expand(&index.sizes());
+            let count = add_at(start, &call.attrs[0], index, ones);
+            let share = grad / count.call(Op::Clamp, &[], smallvec![Attr::int(1), Attr::None]);
+            (share, taken(call, share))
+        }
+        "amax" | "amin" => {
+            let is_self = into.eq(result);
+            let is_source = source.eq(taken(call, result));
+            let own = is_self.to(wide);
+            let own = if with_self { own } else { without(call, own) };
+            let hits = add_at(own, &call.attrs[0], index, is_source.to(wide));
+            let share = grad / hits;
+            (is_self.then(share, 0.0), is_source.then(taken(call, share), 0.0))
+        }
+        _ => (grad, taken(call, grad)),
+    };
+    let to_self = if with_self { to_self } else { without(call, to_self) };
+    smallvec![Some(to_self), None, Some(to_source(call, to_source_part))]
+}
+
+/// The gradient of a product by a factor is the product of the others: the result over the factor, or the product
+/// with the factor left out where the factor is the only 0.
+fn product<'g>(call: &Backward<'g, '_>, grad: Expr<'g>, into: Expr<'g>, source: Expr<'g>) -> (Expr<'g>, Expr<'g>) {
+    let index = call.args[1];
+    let (dim, with_self) = (&call.attrs[0], call.attrs[2].clone());
+    let reduced = |into: Expr<'g>, source: Expr<'g>| {
+        let attrs: Attrs = smallvec![dim.clone(), Attr::Str("prod".into()), with_self.clone()];
+        into.call(Op::ScatterReduce, &[index, source], attrs)
+    };
+    let result = reduced(into, source);
+    let self_is_zero = into.eq(0.0);
+    let without_self = into.masked_fill(self_is_zero, 1.0);
+    let to_self = grad * (reduced(without_self, source) / without_self);
+    let source_is_zero = source.eq(0.0);
+    let zeros = add_at(into.zeros(), dim, index, source_is_zero.to(into.dtype()));
+    let only_zero = source_is_zero.logical_and(taken(call, zeros).eq(1.0));
+    let without_source = source.masked_fill(source_is_zero, 1.0);
+    let others = taken(call, grad * reduced(into, without_source));
+    let to_source = only_zero.then(others, taken(call, grad * result) / without_source);
+    (to_self, to_source)
+}
+
+/// `to` with `what` added where the index says.
+fn add_at<'g>(to: Expr<'g>, dim: &Attr, index: Expr<'g>, what: Expr<'g>) -> Expr<'g> {
+    to.call(Op::ScatterAdd, &[index, what], smallvec![dim.clone()])
+}
+
+/// What lies where the index of a scatter says.
+fn taken<'g>(call: &Backward<'g, '_>, from: Expr<'g>) -> Expr<'g> {
+    from.call(Op::Gather, &[call.args[1]], smallvec![call.attrs[0].clone(), Attr::bool(false)])
+}
+
+/// 0 where the index of a scatter says.
+fn without<'g>(call: &Backward<'g, '_>, from: Expr<'g>) -> Expr<'g> {
+    let index = call.args[1];
+    let zero = call.builder().full(&[], 0, from.dtype()).expand(&index.sizes());
+    from.call(Op::Scatter, &[index, zero], smallvec![call.attrs[0].clone()])
+}
+
+/// The part of a source that an index names: the first elements of every dim.
+fn inside<'g>(source: Expr<'g>, index: Expr<'g>) -> Expr<'g> {
+    let sizes = index.sizes();
+    let mut part = source;
+    for (dim, (&size, &own)) in sizes.iter().zip(&source.sizes()).enumerate() {
+        if size < own {
+            let [dim, size] = [dim, size].map(|number| Attr::int(number as i64));
+            part = part.call(Op::Slice, &[], smallvec![dim, Attr::int(0), size, Attr::int(1)]);
+        }
+    }
+    part.reshape(&sizes)
+}
+
+/// Zeros behind a gradient of the part of a source that the index names.
+fn to_source<'g>(call: &Backward<'g, '_>, part: Expr<'g>) -> Expr<'g> {
+    let sizes = call.args[2].sizes();
+    if part.rank() != sizes.len() {
+        return if part.ty().numel() == 0 { call.args[2].zeros() } else { part.reshape(&sizes) };
+    }
+    let mut out = part;
+    for (dim, &size) in sizes.iter().enumerate() {
+        let mut larger = out.sizes();
+        let own = larger[dim];
+        if own < size {
+            larger[dim] = size;
+            let zeros = call.builder().full(&larger, 0, out.dtype());
+            let [dim, own] = [dim, own].map(|number| Attr::int(number as i64));
+            out = zeros.call(Op::SliceScatter, &[out], smallvec![dim, Attr::int(0), own, Attr::int(1)]);
+        }
+    }
+    out
+}

@@ -1,0 +1,80 @@
+//! Proposals of routines: scans, sorts, writes by index and indices.
+
+use super::build::Builder;
+use super::values::Fill;
+use opfuse::ir::routine::{Routine, Scan};
+use opfuse::ir::{Attr, NodeId, Op};
+use smallvec::smallvec;
+
+impl Builder {
+    /// A call of a routine on some value.
+    pub(crate) fn propose_routine(&mut self, op: Op, routine: Routine) -> Option<NodeId> {
+        let x = self.find(|_| true)?;
+        let ty = self.graph[x].ty.clone();
+        let dim = self.dim(ty.rank());
+        match routine {
+            Routine::Scan(Scan::Sum | Scan::Prod) => {
+                let dtype = self.maybe_dtype(25);
+                self.call(op, &[x], smallvec![dim, dtype])
+            }
+            Routine::Scan(Scan::ArgMax | Scan::ArgMin) => self.call(op, &[x], smallvec![dim]),
+            Routine::Recurrence => {
+                let term = self.find_float(|_| true)?;
+                let ty = self.graph[term].ty.clone();
+                let dim = self.dim(ty.rank());
+                let factor = match self.find(|other| other.dtype == ty.dtype && other.sizes == ty.sizes) {
+                    Some(factor) => factor,
+                    None => self.strided_input(ty.dtype, &ty.sizes, Fill::Normal),
+                };
+                let reverse = Attr::bool(self.random.percent(50));
+                self.call(op, &[factor, term], smallvec![dim, reverse])
+            }
+            Routine::Argsort => {
+                let descending = Attr::bool(self.random.percent(50));
+                self.call(op, &[x], smallvec![Attr::bool(true), dim, descending])
+            }
+            Routine::Scatter(_) => {
+                let along = dim.as_int()?.rem_euclid(ty.rank().max(1) as i64) as usize;
+                let size = ty.sizes.get(along).copied().unwrap_or(1);
+                let mut sizes: Vec<usize> = ty.sizes.iter().map(|&size| self.random.below(size + 1)).collect();
+                if let Some(along) = sizes.get_mut(along) {
+                    *along = if size == 0 { 0 } else { self.random.below(7) };
+                }
+                let index = self.index(&sizes, size)?;
+                let larger: Vec<usize> = sizes.iter().map(|&size| size + self.random.below(2)).collect();
+                let source = match self.find(|other| other.dtype == ty.dtype && other.sizes[..] == sizes[..]) {
+                    Some(source) => source,
+                    None => self.strided_input(ty.dtype, &larger, Fill::Normal),
+                };
+                let word = self.random.pick(&["sum", "prod", "mean", "amax", "amin"]);
+                let with_self = Attr::bool(self.random.percent(50));
+                let attrs = if op == Op::ScatterReduce {
+                    smallvec![dim, Attr::Str(word.into()), with_self]
+                } else {
+                    smallvec![dim]
+                };
+                self.call(op, &[x, index, source], attrs)
+            }
+            Routine::FlatIndex => {
+                let sizes: Vec<i64> = (0..1 + self.random.below(3)).map(|_| 1 + self.random.below(5) as i64).collect();
+                let shape = self.part_of_shape();
+                let indices = sizes.iter().map(|&size| self.index(&shape, size as usize));
+                let indices = indices.collect::<Option<Vec<NodeId>>>()?;
+                let wrap = Attr::bool(self.random.percent(50));
+                self.call(op, &indices, smallvec![Attr::ints(&sizes), wrap])
+            }
+        }
+    }
+
+    /// The gradient of a lookup in a table.
+    pub(crate) fn propose_embedding_backward(&mut self) -> Option<NodeId> {
+        let grad = self.find_float(|ty| ty.rank() > 0)?;
+        let sizes = self.graph[grad].ty.sizes.to_vec();
+        let n_rows = 1 + self.random.below(5);
+        let index = self.index(&sizes[..sizes.len() - 1], n_rows)?;
+        let padding = self.random.below(n_rows + 1) as i64 - 1;
+        let by_count = Attr::bool(self.random.percent(50));
+        let attrs = smallvec![Attr::int(n_rows as i64), Attr::int(padding), by_count];
+        self.call(Op::EmbeddingDenseBackward, &[grad, index], attrs)
+    }
+}
