@@ -1,7 +1,7 @@
 //! Tensors from nothing but sizes and numbers.
 //!
-//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Random numbers are
-//! deliberately absent: a compiled function must give the bits of the eager one.
+//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Random ones are in
+//! `random.rs`.
 
 use super::keys::tracer::{is_tracing, on_read};
 use super::register::call;

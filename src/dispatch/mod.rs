@@ -30,6 +30,7 @@ pub mod nn;
 mod operator;
 mod operators;
 mod products;
+mod random;
 mod reductions;
 pub mod register;
 mod scatters;

@@ -17,6 +17,7 @@ pub mod ops;
 pub mod passes;
 pub mod pattern;
 pub mod philox;
+pub mod random;
 pub mod routine;
 pub mod scalar;
 pub mod shape;

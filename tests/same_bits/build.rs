@@ -246,6 +246,12 @@ impl Builder {
                 smallvec![bound(), bound()]
             }
             Op::ToCopy => smallvec![self.maybe_dtype(95)],
+            Op::NativeDropoutBackward => smallvec![Attr::float(self.random.pick(&[0.0, 1.0, 1.25, 2.0]))],
+            Op::RandomScale => {
+                let (low, high) =
+                    self.random.pick(&[(0, 6), (-3, 4), (i64::MIN, i64::MAX), (0, 1 << 32), (-5, 1 << 40), (7, 8)]);
+                smallvec![Attr::int(low), Attr::int(high)]
+            }
             Op::Clone => smallvec![if self.random.percent(50) { Attr::None } else { Attr::Str("contiguous".into()) }],
             _ => Attrs::new(),
         }
@@ -319,6 +325,7 @@ impl Builder {
             Op::SliceScatter => self.propose_part(op, Op::Slice),
             Op::DiagonalScatter => self.propose_part(op, Op::Diagonal),
             Op::EmbeddingDenseBackward => self.propose_embedding_backward(),
+            Op::RandomUniform | Op::RandomNormal | Op::RandomBernoulli | Op::RandomRange => self.propose_random(op),
             Op::Tril | Op::Triu => {
                 let x = self.find(|ty| ty.rank() >= 2)?;
                 let diagonal = self.random.below(7) as i64 - 3;

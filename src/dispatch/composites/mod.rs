@@ -15,6 +15,7 @@ mod losses;
 mod normalization;
 mod numbers;
 mod products;
+mod random;
 mod reductions;
 mod scatters;
 mod sorting;
@@ -41,6 +42,7 @@ const AREAS: &[Area] = &[
     normalization::register,
     numbers::register,
     products::register,
+    random::register,
     reductions::register,
     scatters::register,
     sorting::register,
