@@ -6,12 +6,13 @@
 //! [`Generator`] from that one. Elements are numbered in the order of their memory: row-major, or as the model lies
 //! for the `_like` forms.
 
+use super::factories::laid_out;
 use super::keys::tracer;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind, Generator};
 use crate::error::{Error, Result};
-use crate::ir::shape::{checked_numel, contiguous_strides, elementwise_strides};
+use crate::ir::shape::{checked_numel, elementwise_strides};
 use crate::ir::{Attr, DType, Op, TensorType, random};
 use smallvec::SmallVec;
 
@@ -28,16 +29,15 @@ impl Draw<'_> {
 
     /// The key of a draw of `n` numbers of `words` words each. Nothing is drawn on the meta device.
     fn key(self, op: &str, n: usize, words: usize, dtype: DType) -> Result<Tensor> {
-        let fail = |what: String, hint: &str| Err(Error::Device { op: op.into(), what, hint: hint.into() });
         if let Some(generator) = self.generator
             && generator.device().kind != self.device.kind
         {
             let (expected, found) = (self.device.kind, generator.device().kind);
             let what = format!("expected a '{expected}' device type for generator but found '{found}'");
-            return fail(what, "make a generator for that device");
+            return Err(Error::Device { op: op.into(), what, hint: "make a generator for that device".into() });
         }
         match self.device.kind {
-            DeviceKind::Cpu => {
+            DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
                 let n_counters = random::n_counters(n, words, dtype);
                 match self.generator {
                     Some(generator) => tracer::draw(generator, n_counters),
@@ -45,9 +45,6 @@ impl Draw<'_> {
                 }
             }
             DeviceKind::Meta => Tensor::meta(&TensorType::contiguous(DType::I64, &[2])),
-            DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
-                fail(format!("no random numbers are made on {}", self.device), "make them on the cpu and copy them")
-            }
         }
     }
 
@@ -60,7 +57,12 @@ impl Draw<'_> {
         let mut attrs: SmallVec<[Attr; 4]> = SmallVec::new();
         attrs.push(Attr::Ints(sizes.iter().map(|&size| size as i64).collect()));
         attrs.extend(rest.iter().cloned());
-        call(op, &[&key], &attrs)
+        let numbers = call(op, &[&key], &attrs)?;
+        match self.device.kind {
+            DeviceKind::Cpu | DeviceKind::Meta => Ok(numbers),
+            // The same numbers, made on the host.
+            DeviceKind::Cuda | DeviceKind::PrivateUse1 => numbers.to_device(self.device),
+        }
     }
 
     pub(super) fn uniform(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
@@ -126,18 +128,9 @@ impl Draw<'_> {
 }
 
 /// A tensor with the sizes of `model` whose memory is ordered as an element-wise result of it would be.
-pub(super) fn like(model: &Tensor, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
+fn like(model: &Tensor, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
     let sizes = model.sizes();
-    let strides = elementwise_strides(sizes, &[(sizes, model.strides())]);
-    if strides == contiguous_strides(sizes) {
-        return make(sizes);
-    }
-    let mut order: Vec<usize> = (0..sizes.len()).collect();
-    order.sort_by_key(|&dim| std::cmp::Reverse(strides[dim]));
-    let made = make(&order.iter().map(|&dim| sizes[dim]).collect::<Vec<_>>())?;
-    let mut places = vec![0; order.len()];
-    order.iter().zip(0i64..).for_each(|(&dim, place)| places[dim] = place);
-    made.permute(&places)
+    laid_out(sizes, &elementwise_strides(sizes, &[(sizes, model.strides())]), make)
 }
 
 fn need_float(op: &str, dtype: DType) -> Result<()> {

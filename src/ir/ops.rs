@@ -710,7 +710,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_random_bits(Tensor key, SymInt[] size, ScalarType dtype) -> Tensor"),
                     infer: random::bits,
                     meaning: Meaning::Routine(Routine::Bits),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Uniform numbers in [0, 1).
                 RandomUniform = Row {
@@ -718,7 +718,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_random_uniform(Tensor key, SymInt[] size, ScalarType? dtype=None) -> Tensor"),
                     infer: random::float,
                     meaning: Meaning::Decompose(random::uniform),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Numbers of the standard normal distribution.
                 RandomNormal = Row {
@@ -726,7 +726,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_random_normal(Tensor key, SymInt[] size, ScalarType? dtype=None) -> Tensor"),
                     infer: random::float,
                     meaning: Meaning::Decompose(random::normal),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Truth values that are true with probability `p`, to within 2^-33.
                 RandomBernoulli = Row {
@@ -734,7 +734,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_random_bernoulli(Tensor key, SymInt[] size, float p) -> Tensor"),
                     infer: random::bernoulli,
                     meaning: Meaning::Decompose(random::chance),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// Whole numbers from `low` up to but without `high`.
                 RandomRange = Row {
@@ -742,7 +742,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_random_range(Tensor key, SymInt[] size, int low, int high) -> Tensor"),
                     infer: random::range,
                     meaning: Meaning::Decompose(random::scaled),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// 64-bit words as whole numbers from `low` up to but without `high`.
                 RandomScale = Row {
@@ -750,7 +750,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("_random_scale(Tensor self, int low, int high) -> Tensor"),
                     infer: random::scale_words,
                     meaning: Meaning::Body(Rule::Integral, |x, attrs| random::scale(x[0], attrs)),
-                    derivative: None,
+                    derivative: Derivative::None,
                 };
                 /// The gradient of a dropout: kept elements times `scale`, zero elsewhere.
                 NativeDropoutBackward = Row {
@@ -758,7 +758,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"),
                     infer: infer::pointwise,
                     meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| x[0] * x[1] * number(x[0], &attrs[0])),
-                    derivative: None,
+                    derivative: Derivative::Formula(pointwise::dropout),
                 };
                 /// Tensors side by side along a dim.
                 Cat = Row {

@@ -1,9 +1,11 @@
 //! Random tensors and dropout under their ATen schemas.
 
-use super::{check_storage, count};
+use super::factories::strides_like;
+use super::{check_storage, count, counts};
 use crate::device::{Device, Generator};
+use crate::dispatch::factories::laid_out;
 use crate::dispatch::library::Library;
-use crate::dispatch::random::{Draw, like};
+use crate::dispatch::random::Draw;
 use crate::dispatch::tensor::Tensor;
 use crate::dispatch::value::{MemoryFormat, TensorLayout};
 use crate::error::Result;
@@ -43,7 +45,7 @@ fn factories(library: &mut Library) -> Result<()> {
                           layout: Option<TensorLayout>,
                           device: Option<Device>,
                           pin_memory: Option<bool>| {
-            check_storage(name, layout, pin_memory, None)?;
+            check_storage(name, layout, pin_memory)?;
             let draw = Draw { generator, device: place(generator, device) };
             numbers(draw, &counts(name, sizes)?, dtype.unwrap_or(DType::DEFAULT_FLOAT))
         };
@@ -54,10 +56,10 @@ fn factories(library: &mut Library) -> Result<()> {
                           device: Option<Device>,
                           pin_memory: Option<bool>,
                           format: Option<MemoryFormat>| {
-            check_storage(name, layout, pin_memory, format)?;
+            check_storage(name, layout, pin_memory)?;
             let draw = Draw { generator, device: device.unwrap_or(model.device()) };
             let make = |sizes: &[usize]| numbers(draw, sizes, dtype.unwrap_or(model.dtype()));
-            if format == Some(MemoryFormat::Contiguous) { make(model.sizes()) } else { like(model, make) }
+            laid_out(model.sizes(), &strides_like(model, format)?, make)
         };
         library
             .def_kernel(
@@ -160,10 +162,6 @@ fn place(generator: Option<&Generator>, device: Option<Device>) -> Device {
     device.or(generator.map(Generator::device)).unwrap_or(Device::CPU)
 }
 
-fn counts(op: &str, sizes: &[i64]) -> Result<Vec<usize>> {
-    sizes.iter().map(|&size| count(op, size)).collect()
-}
-
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
 fn randint(
     low: i64,
@@ -175,7 +173,7 @@ fn randint(
     device: Option<Device>,
     pin_memory: Option<bool>,
 ) -> Result<Tensor> {
-    check_storage("randint", layout, pin_memory, None)?;
+    check_storage("randint", layout, pin_memory)?;
     let draw = Draw { generator, device: place(generator, device) };
     draw.integers(low, high, &counts("randint", sizes)?, dtype.unwrap_or(DType::I64))
 }
@@ -188,7 +186,7 @@ fn randperm(
     device: Option<Device>,
     pin_memory: Option<bool>,
 ) -> Result<Tensor> {
-    check_storage("randperm", layout, pin_memory, None)?;
+    check_storage("randperm", layout, pin_memory)?;
     let draw = Draw { generator, device: place(generator, device) };
     draw.permutation(count("randperm", n)?, dtype.unwrap_or(DType::I64))
 }
@@ -199,5 +197,6 @@ fn bernoulli(x: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
 
 fn bernoulli_p(x: &Tensor, p: f64, generator: Option<&Generator>) -> Result<Tensor> {
     let draw = Draw { generator, device: x.device() };
-    like(x, |sizes| draw.bernoulli(sizes, p))?.to_dtype(x.dtype())
+    let make = |sizes: &[usize]| draw.bernoulli(sizes, p);
+    laid_out(x.sizes(), &strides_like(x, None)?, make)?.to_dtype(x.dtype())
 }
