@@ -7,6 +7,7 @@
 //! for the `_like` forms.
 
 use super::factories::laid_out;
+use super::keys::batched::drawing_levels;
 use super::keys::tracer;
 use super::register::call;
 use super::tensor::Tensor;
@@ -48,21 +49,25 @@ impl Draw<'_> {
         }
     }
 
-    /// Calls a random op of the table for the public op `name`.
+    /// Calls a random op of the table for the public op `name`. Inside `vmap` every slice gets numbers of its own where
+    /// that is wanted: those of a dim more, which is mapped.
     fn call(self, name: &str, op: Op, sizes: &[usize], words: DType, rest: &[Attr]) -> Result<Tensor> {
+        let levels = drawing_levels(name)?;
+        let sizes: SmallVec<[usize; 6]> = levels.iter().map(|level| level.size()).chain(sizes.iter().copied()).collect();
         // Also checked before the sizes become signed numbers; a normal number takes two words.
-        let n = checked_numel(name, sizes, 16)?;
+        let n = checked_numel(name, &sizes, 16)?;
         let per_number = if op == Op::RandomNormal { 2 } else { 1 };
         let key = self.key(name, n, per_number, words)?;
         let mut attrs: SmallVec<[Attr; 4]> = SmallVec::new();
         attrs.push(Attr::Ints(sizes.iter().map(|&size| size as i64).collect()));
         attrs.extend(rest.iter().cloned());
         let numbers = call(op, &[&key], &attrs)?;
-        match self.device.kind {
-            DeviceKind::Cpu | DeviceKind::Meta => Ok(numbers),
+        let numbers = match self.device.kind {
+            DeviceKind::Cpu | DeviceKind::Meta => numbers,
             // The same numbers, made on the host.
-            DeviceKind::Cuda | DeviceKind::PrivateUse1 => numbers.to_device(self.device),
-        }
+            DeviceKind::Cuda | DeviceKind::PrivateUse1 => numbers.to_device(self.device)?,
+        };
+        levels.iter().try_fold(numbers, |numbers, level| level.map(&numbers))
     }
 
     pub(super) fn uniform(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {

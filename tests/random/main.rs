@@ -2,6 +2,7 @@
 
 mod distributions;
 mod dropout;
+mod mapped;
 mod schemas;
 mod stream;
 
