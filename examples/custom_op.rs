@@ -18,7 +18,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use opfuse::autograd::{self, Context, Function};
-use opfuse::dispatch::{Dispatcher, DispatchKey, Library, below_autograd};
+use opfuse::dispatch::{DispatchKey, Dispatcher, Library, below_autograd};
 use opfuse::ir::TensorType;
 use opfuse::{DType, Error, Result, Tensor, compile};
 

@@ -32,6 +32,7 @@ mod operator;
 mod operators;
 mod products;
 mod random;
+mod random_fills;
 mod reductions;
 pub mod register;
 mod scatters;

@@ -53,7 +53,8 @@ impl Draw<'_> {
     /// that is wanted: those of a dim more, which is mapped.
     fn call(self, name: &str, op: Op, sizes: &[usize], words: DType, rest: &[Attr]) -> Result<Tensor> {
         let levels = drawing_levels(name)?;
-        let sizes: SmallVec<[usize; 6]> = levels.iter().map(|level| level.size()).chain(sizes.iter().copied()).collect();
+        let sizes: SmallVec<[usize; 6]> =
+            levels.iter().map(|level| level.size()).chain(sizes.iter().copied()).collect();
         // Also checked before the sizes become signed numbers; a normal number takes two words.
         let n = checked_numel(name, &sizes, 16)?;
         let per_number = if op == Op::RandomNormal { 2 } else { 1 };
@@ -133,12 +134,12 @@ impl Draw<'_> {
 }
 
 /// A tensor with the sizes of `model` whose memory is ordered as an element-wise result of it would be.
-fn like(model: &Tensor, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
+pub(super) fn like(model: &Tensor, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
     let sizes = model.sizes();
     laid_out(sizes, &elementwise_strides(sizes, &[(sizes, model.strides())]), make)
 }
 
-fn need_float(op: &str, dtype: DType) -> Result<()> {
+pub(super) fn need_float(op: &str, dtype: DType) -> Result<()> {
     if dtype.is_float() {
         return Ok(());
     }
@@ -146,7 +147,7 @@ fn need_float(op: &str, dtype: DType) -> Result<()> {
 }
 
 /// The least and greatest whole number up to which a dtype holds all of them.
-fn whole_numbers(dtype: DType) -> (i64, i64) {
+pub(super) fn whole_numbers(dtype: DType) -> (i64, i64) {
     let float = |digits: u32| (-(1 << digits), 1 << digits);
     match dtype {
         DType::Bool => (0, 1),

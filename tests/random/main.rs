@@ -2,6 +2,7 @@
 
 mod distributions;
 mod dropout;
+mod fills;
 mod mapped;
 mod schemas;
 mod stream;

@@ -6,6 +6,7 @@ use crate::device::{Device, Generator};
 use crate::dispatch::factories::laid_out;
 use crate::dispatch::library::Library;
 use crate::dispatch::random::Draw;
+use crate::dispatch::random_fills;
 use crate::dispatch::tensor::Tensor;
 use crate::dispatch::value::{MemoryFormat, TensorLayout};
 use crate::error::Result;
@@ -16,6 +17,7 @@ const GENERATOR: &str = "*, Generator? generator=None";
 pub(super) fn register(library: &mut Library) -> Result<()> {
     factories(library)?;
     integers(library)?;
+    fills(library)?;
     library
         .def_kernel(&format!("bernoulli(Tensor self, {GENERATOR}) -> Tensor"), bernoulli)?
         .def_kernel(&format!("bernoulli.p(Tensor self, float p, {GENERATOR}) -> Tensor"), bernoulli_p)?
@@ -154,6 +156,53 @@ fn integers(library: &mut Library) -> Result<()> {
              pin_memory: Option<bool>| randperm(n, None, dtype, layout, device, pin_memory),
         )?
         .def_kernel(&format!("randperm.generator(SymInt n, *, Generator? generator, {long}) -> Tensor"), randperm)?;
+    Ok(())
+}
+
+/// Numbers written into a tensor.
+fn fills(library: &mut Library) -> Result<()> {
+    let write = |rest: &str| format!("{rest}, {GENERATOR}) -> Tensor(a!)");
+    library
+        .def_kernel(
+            &write("uniform_(Tensor(a!) self, float from=0, float to=1"),
+            |x: &Tensor, from: f64, to: f64, generator: Option<&Generator>| {
+                random_fills::uniform(x, from, to, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("normal_(Tensor(a!) self, float mean=0, float std=1"),
+            |x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>| {
+                random_fills::normal(x, mean, std, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("bernoulli_.float(Tensor(a!) self, float p=0.5"),
+            |x: &Tensor, p: f64, generator: Option<&Generator>| {
+                random_fills::bernoulli(x, p, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("bernoulli_.Tensor(Tensor(a!) self, Tensor p"),
+            |x: &Tensor, p: &Tensor, generator: Option<&Generator>| {
+                random_fills::bernoulli_of(x, p, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("random_.from(Tensor(a!) self, int from, int? to"),
+            |x: &Tensor, from: i64, to: Option<i64>, generator: Option<&Generator>| {
+                let to = to.unwrap_or(random_fills::end_of(x.dtype()));
+                random_fills::integers(x, from, to, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            &write("random_.to(Tensor(a!) self, int to"),
+            |x: &Tensor, to: i64, generator: Option<&Generator>| {
+                random_fills::integers(x, 0, to, generator).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(&write("random_(Tensor(a!) self"), |x: &Tensor, generator: Option<&Generator>| {
+            random_fills::integers(x, 0, random_fills::end_of(x.dtype()), generator).map(|()| x.clone())
+        })?;
     Ok(())
 }
 
