@@ -69,6 +69,8 @@ fn arguments(op: Op) -> Attrs {
         Op::Softshrink | Op::Hardshrink => smallvec![Attr::float(0.75)],
         Op::Threshold => smallvec![Attr::float(0.5), Attr::float(-7.0)],
         Op::FillScalar => smallvec![Attr::float(7.5)],
+        Op::NativeDropoutBackward => smallvec![Attr::float(1.25)],
+        Op::RandomScale => smallvec![Attr::int(-3), Attr::int(8)],
         _ => Attrs::new(),
     }
 }
@@ -267,6 +269,7 @@ fn formula(op: Op, x: &[f64]) -> Option<f64> {
         }
         Op::Clamp | Op::Hardtanh => limited(a, -1.25, 2.0),
         Op::ToCopy | Op::Clone => a,
+        Op::NativeDropoutBackward => a * b * 1.25,
         _ => return None,
     })
 }
@@ -349,10 +352,11 @@ fn bitwise_ops_work_on_bits() {
         (integers(pairs.iter().map(|pair| pair.0).collect()), integers(pairs.iter().map(|pair| pair.1).collect()));
     for (op, _) in pointwise().filter(|(_, rule)| is_of_bits(*rule)) {
         let both = [Argument { array: &a, number: false }, Argument { array: &b, number: false }];
-        let result = eager::run(op, &both[..n_tensors(op)], &Attrs::new()).expect("integers are taken");
+        let result = eager::run(op, &both[..n_tensors(op)], &arguments(op)).expect("integers are taken");
         for (&(a, b), got) in pairs.iter().zip(elements(&result)) {
             let expected = match op {
                 Op::BitwiseNot => !a,
+                Op::RandomScale => -3 + (u128::from(a as u64) * 11 >> 64) as i64,
                 Op::BitwiseAnd => a & b,
                 Op::BitwiseOr => a | b,
                 Op::BitwiseXor => a ^ b,

@@ -151,6 +151,17 @@ impl Storage {
         work(unsafe { self.bytes() })
     }
 
+    /// Runs `work` on the bytes, which nobody else uses meanwhile; none on the meta device.
+    ///
+    /// # Errors
+    /// If a slice of the bytes is [`Borrowed`].
+    pub fn write<T>(&self, work: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
+        let _guard = self.exclusive()?;
+        // SAFETY: the block is valid for as many bytes, the lock keeps all others out while `work` runs, and the slice
+        // cannot leave it.
+        Ok(work(unsafe { std::slice::from_raw_parts_mut(self.block.raw(), self.present()) }))
+    }
+
     /// The bytes; none on the meta device.
     ///
     /// # Safety

@@ -1,14 +1,14 @@
 //! Tensors from nothing but sizes and numbers.
 //!
-//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Random numbers are
-//! deliberately absent: a compiled function must give the bits of the eager one.
+//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Random ones are in
+//! `random.rs`.
 
-use super::keys::tracer::{is_tracing, on_read};
+use super::keys::tracer::is_tracing;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind};
 use crate::eager::Array;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
 use crate::ir::{Attr, DType, Op, Scalar, Sizes, Strides, TensorType};
 
@@ -121,7 +121,7 @@ pub(super) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Opt
             let sizes = sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
             Tensor::meta(&Op::Full.infer(&[], &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])?)
         }
-        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Err(no_factory("full", device)),
+        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Tensor::full(sizes, value, dtype)?.to_device(device),
     }
 }
 
@@ -133,10 +133,18 @@ pub(super) fn full_strided(
     value: Scalar,
     dtype: DType,
 ) -> Result<Tensor> {
+    laid_out(sizes, strides, |sizes| full_on(device, sizes, value, Some(dtype)))
+}
+
+/// A tensor that `make` makes row-major in the order of memory that strides have, seen in the order of the sizes.
+pub(super) fn laid_out(
+    sizes: &[usize],
+    strides: &[usize],
+    make: impl FnOnce(&[usize]) -> Result<Tensor>,
+) -> Result<Tensor> {
     if is_contiguous(sizes, strides) {
-        return full_on(device, sizes, value, Some(dtype));
+        return make(sizes);
     }
-    // Filled in the order of memory, then seen in the order of sizes.
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|&dim| std::cmp::Reverse((strides[dim], sizes[dim])));
     let in_memory: Vec<usize> = order.iter().map(|&dim| sizes[dim]).collect();
@@ -144,7 +152,7 @@ pub(super) fn full_strided(
     for (place, &dim) in order.iter().enumerate() {
         places[dim] = place as i64;
     }
-    full_on(device, &in_memory, value, Some(dtype))?.permute(places)
+    make(&in_memory)?.permute(places)
 }
 
 /// A tensor whose contents are undefined; zeros in a trace.
@@ -154,11 +162,10 @@ pub(super) fn blank(device: Device, op: &str, sizes: &[usize], strides: Strides,
         DeviceKind::Cpu if is_tracing() && is_dense(sizes, &strides) => {
             full_strided(device, sizes, &strides, Scalar::Int(0), dtype)
         }
-        DeviceKind::Cpu | DeviceKind::Meta => {
+        DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
             let ty = TensorType { dtype, sizes: Sizes::from_slice(sizes), strides, number: false };
             Array::new(device, &ty).map(Tensor::from_array)
         }
-        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Err(no_factory(op, device)),
     }
 }
 
@@ -172,32 +179,6 @@ fn is_dense(sizes: &[usize], strides: &[usize]) -> bool {
         step = step.saturating_mul(sizes[dim].max(1));
         fits
     })
-}
-
-impl Tensor {
-    /// The same elements on another device: the very same tensor if it is there. On the meta device only the type is
-    /// left of it.
-    ///
-    /// # Errors
-    /// If it is on the meta device and has no elements to take along, or nothing can be moved between the two.
-    pub fn to_device(&self, device: Device) -> Result<Tensor> {
-        if self.device() == device {
-            return Ok(self.clone());
-        }
-        match device.kind {
-            DeviceKind::Meta => Tensor::meta(&TensorType { number: false, ..self.ty() }),
-            DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
-                on_read(self, "to")?;
-                let what = format!("nothing can be moved from {} to {device}", self.device());
-                Err(Error::Device { op: "to".into(), what, hint: "make the tensor where it is needed".into() })
-            }
-        }
-    }
-}
-
-fn no_factory(op: &str, device: Device) -> Error {
-    let what = format!("nothing can be made on {device}");
-    Error::Device { op: op.into(), what, hint: "make it on the cpu".into() }
 }
 
 fn dtype_attr(dtype: Option<DType>) -> Attr {

@@ -8,7 +8,7 @@ use super::keyset::KeySet;
 use super::schema::Type;
 use super::tensor::Tensor;
 use super::value::{MemoryFormat, Stack, TensorLayout, Value, key_set_of};
-use crate::device::Device;
+use crate::device::{Device, Generator};
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
 use smallvec::smallvec;
@@ -133,6 +133,12 @@ arguments! {
     'a, &'a [Option<Tensor>] => &'static [Option<Tensor>], Type::Tensor.optional().list(),
         |value| if let Value::OptionalTensorList(tensors) = value { Some(tensors) } else { None },
         |argument| Value::OptionalTensorList(argument.to_vec()), |argument| key_set_of(argument.iter().flatten());
+    'a, &'a Generator => &'static Generator, Type::Generator,
+        |value| if let Value::Object(object) = value { object.downcast_ref::<Generator>() } else { None },
+        |argument| Value::from(argument), |_unused| KeySet::EMPTY;
+    'a, Option<&'a Generator> => Option<&'static Generator>, Type::Generator.optional(),
+        |value| if let Value::None = value { Some(None) } else { <&Generator>::from_value(value).map(Some) },
+        |argument| argument.map_or(Value::None, Value::from), |_unused| KeySet::EMPTY;
 }
 
 plain_arguments! {

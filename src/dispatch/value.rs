@@ -6,7 +6,7 @@
 use super::keyset::KeySet;
 use super::schema::Type;
 use super::tensor::Tensor;
-use crate::device::Device;
+use crate::device::{Device, Generator};
 use crate::ir::{Attr, DType, Scalar};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -113,6 +113,12 @@ impl MemoryFormat {
             "channels_last_3d" => MemoryFormat::ChannelsLast3d,
             _ => return None,
         })
+    }
+}
+
+impl From<&Generator> for Value {
+    fn from(generator: &Generator) -> Value {
+        Value::Object(Arc::new(generator.clone()))
     }
 }
 

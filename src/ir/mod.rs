@@ -20,6 +20,7 @@ pub mod passes;
 pub mod pattern;
 pub mod philox;
 pub mod pooling;
+pub mod random;
 pub mod routine;
 pub mod scalar;
 pub mod shape;

@@ -34,6 +34,7 @@ use super::infer;
 use super::moves;
 use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
 use super::pooling;
+use super::random;
 use super::routine::{self, Routine, Scan, Write};
 use super::scalar::Prim;
 use super::slopes;
@@ -947,6 +948,62 @@ macro_rules! for_each_op {
                     infer: routine::flat_index,
                     meaning: Meaning::Routine(Routine::FlatIndex),
                     derivative: Derivative::None,
+                };
+                /// Random words of 32 or 64 bits from a key: a seed and a first counter.
+                RandomBits = Row {
+                    name: "_random_bits",
+                    schema: Schema::Text("_random_bits(Tensor key, SymInt[] size, ScalarType dtype) -> Tensor"),
+                    infer: random::bits,
+                    meaning: Meaning::Routine(Routine::Bits),
+                    derivative: Derivative::None,
+                };
+                /// Uniform numbers in [0, 1).
+                RandomUniform = Row {
+                    name: "_random_uniform",
+                    schema: Schema::Text("_random_uniform(Tensor key, SymInt[] size, ScalarType? dtype=None) -> Tensor"),
+                    infer: random::float,
+                    meaning: Meaning::Decompose(random::uniform),
+                    derivative: Derivative::None,
+                };
+                /// Numbers of the standard normal distribution.
+                RandomNormal = Row {
+                    name: "_random_normal",
+                    schema: Schema::Text("_random_normal(Tensor key, SymInt[] size, ScalarType? dtype=None) -> Tensor"),
+                    infer: random::float,
+                    meaning: Meaning::Decompose(random::normal),
+                    derivative: Derivative::None,
+                };
+                /// Truth values that are true with probability `p`, to within 2^-33.
+                RandomBernoulli = Row {
+                    name: "_random_bernoulli",
+                    schema: Schema::Text("_random_bernoulli(Tensor key, SymInt[] size, float p) -> Tensor"),
+                    infer: random::bernoulli,
+                    meaning: Meaning::Decompose(random::chance),
+                    derivative: Derivative::None,
+                };
+                /// Whole numbers from `low` up to but without `high`.
+                RandomRange = Row {
+                    name: "_random_range",
+                    schema: Schema::Text("_random_range(Tensor key, SymInt[] size, int low, int high) -> Tensor"),
+                    infer: random::range,
+                    meaning: Meaning::Decompose(random::scaled),
+                    derivative: Derivative::None,
+                };
+                /// 64-bit words as whole numbers from `low` up to but without `high`.
+                RandomScale = Row {
+                    name: "_random_scale",
+                    schema: Schema::Text("_random_scale(Tensor self, int low, int high) -> Tensor"),
+                    infer: random::scale_words,
+                    meaning: Meaning::Body(Rule::Integral, |x, attrs| random::scale(x[0], attrs)),
+                    derivative: Derivative::None,
+                };
+                /// The gradient of a dropout: kept elements times `scale`, zero elsewhere.
+                NativeDropoutBackward = Row {
+                    name: "native_dropout_backward",
+                    schema: Schema::Text("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| x[0] * x[1] * number(x[0], &attrs[0])),
+                    derivative: Derivative::Formula(pointwise::dropout),
                 };
                 /// Tensors side by side along a dim.
                 Cat = Row {

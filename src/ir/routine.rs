@@ -1,6 +1,6 @@
 //! Routines: procedures on whole arrays that are no loop over elements, and the types of their results.
 //!
-//! Scans, sorts and writes to places that an index names. A routine is never fused: it is a step of its own, and eager
+//! Scans, sorts, writes to places that an index names, and random words. A routine is never fused: it is a step of its own, and eager
 //! calls and compiled graphs run the same code, so their bits agree. Its operands are those of the row, except that a
 //! graph converts the one that [`Routine::converted`] names before the routine sees it. Results are dense and
 //! row-major. How a routine computes is not said here.
@@ -26,6 +26,8 @@ pub enum Routine {
     /// Index tensors, one per dim, as one index into the dims joined, checked; negative ones count from the end if
     /// argument 1 holds.
     FlatIndex,
+    /// Random words of operand 0, the key; see [`super::philox`].
+    Bits,
 }
 
 /// What a scan keeps.
@@ -62,7 +64,8 @@ impl Routine {
             | Routine::Recurrence
             | Routine::Argsort
             | Routine::Scatter(_)
-            | Routine::FlatIndex => None,
+            | Routine::FlatIndex
+            | Routine::Bits => None,
         }
     }
 }

@@ -275,6 +275,12 @@ impl Builder {
                 smallvec![Attr::Scalar(self.scalar())]
             }
             Op::Softshrink | Op::Hardshrink | Op::FillScalar => smallvec![Attr::Scalar(self.scalar())],
+            Op::NativeDropoutBackward => smallvec![Attr::float(self.random.pick(&[0.0, 1.0, 1.25, 2.0]))],
+            Op::RandomScale => {
+                let (low, high) =
+                    self.random.pick(&[(0, 6), (-3, 4), (i64::MIN, i64::MAX), (0, 1 << 32), (-5, 1 << 40), (7, 8)]);
+                smallvec![Attr::int(low), Attr::int(high)]
+            }
             Op::Clone => smallvec![if self.random.percent(50) { Attr::None } else { Attr::Str("contiguous".into()) }],
             _ => Attrs::new(),
         }
@@ -349,6 +355,7 @@ impl Builder {
             Op::DiagonalScatter => self.propose_part(op, Op::Diagonal),
             Op::EmbeddingDenseBackward => self.propose_embedding_backward(),
             Op::Convolution | Op::ConvolutionWeight | Op::MaxPoolIndex => self.propose_windows(op),
+            Op::RandomUniform | Op::RandomNormal | Op::RandomBernoulli | Op::RandomRange => self.propose_random(op),
             Op::Tril | Op::Triu => {
                 let x = self.find(|ty| ty.rank() >= 2)?;
                 let diagonal = self.random.below(7) as i64 - 3;

@@ -1,9 +1,9 @@
-//! Proposals of routines: scans, sorts, writes by index and indices.
+//! Proposals of routines: scans, sorts, writes by index, indices and random words; and of random ops.
 
 use super::build::Builder;
 use super::values::Fill;
 use opfuse::ir::routine::{Routine, Scan};
-use opfuse::ir::{Attr, NodeId, Op};
+use opfuse::ir::{Attr, Attrs, DType, NodeId, Op};
 use smallvec::smallvec;
 
 impl Builder {
@@ -63,6 +63,7 @@ impl Builder {
                 let wrap = Attr::bool(self.random.percent(50));
                 self.call(op, &indices, smallvec![Attr::ints(&sizes), wrap])
             }
+            Routine::Bits => self.propose_random(op),
         }
     }
 
@@ -76,5 +77,22 @@ impl Builder {
         let by_count = Attr::bool(self.random.percent(50));
         let attrs = smallvec![Attr::int(n_rows as i64), Attr::int(padding), by_count];
         self.call(Op::EmbeddingDenseBackward, &[grad, index], attrs)
+    }
+
+    /// A call of a random op, on a key.
+    pub(crate) fn propose_random(&mut self, op: Op) -> Option<NodeId> {
+        let key = match self.find(|ty| ty.dtype == DType::I64 && ty.sizes[..] == [2]) {
+            Some(key) => key,
+            None => self.strided_input(DType::I64, &[2], Fill::Normal),
+        };
+        let sizes: Vec<i64> = self.part_of_shape().iter().map(|&size| size as i64).collect();
+        let mut attrs: Attrs = smallvec![Attr::ints(&sizes)];
+        match op {
+            Op::RandomBits => attrs.push(Attr::DType(self.random.pick(&[DType::I32, DType::I64]))),
+            Op::RandomBernoulli => attrs.push(Attr::float(self.random.pick(&[0.0, 1e-9, 0.1, 0.5, 0.9, 1.0]))),
+            Op::RandomRange => attrs.extend([Attr::int(-3), Attr::int(self.random.pick(&[-2, 4, 1 << 40, i64::MAX]))]),
+            _ => attrs.push(self.maybe_dtype(70)),
+        }
+        self.call(op, &[key], attrs)
     }
 }

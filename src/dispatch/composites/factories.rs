@@ -218,7 +218,7 @@ fn full_like(
 }
 
 /// The strides of a dense tensor like `x` in an order of memory; that of `x` unless one is given.
-fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Strides> {
+pub(super) fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Strides> {
     Ok(Op::Clone.infer(&[&x.ty()], &[format.unwrap_or(MemoryFormat::Preserve).attr()])?.strides)
 }
 

@@ -27,6 +27,7 @@ mod pixels;
 mod pointwise;
 mod pooling;
 mod products;
+mod random;
 mod reductions;
 mod scatters;
 mod sorting;
@@ -65,6 +66,7 @@ const AREAS: &[Area] = &[
     pixels::register,
     pooling::register,
     products::register,
+    random::register,
     reductions::register,
     scatters::register,
     sorting::register,

@@ -80,6 +80,34 @@ pub fn innermost() -> Option<(usize, Randomness)> {
     LEVELS.with_borrow(|levels| levels.last().map(|level| (level.size, level.randomness)))
 }
 
+/// The levels of this thread whose slices get random numbers of their own, outermost first.
+///
+/// # Errors
+/// If one refuses random operators.
+pub(in crate::dispatch) fn drawing_levels(op: &str) -> Result<SmallVec<[Level; 2]>> {
+    LEVELS.with_borrow(|levels| {
+        if levels.iter().any(|level| level.randomness == Randomness::Error) {
+            let what = "a random operator was called inside vmap, which was not told what it should do; choose \
+                        Randomness::Different, numbers for every slice, or Randomness::Same";
+            return Err(Error::argument(op, what));
+        }
+        let different = |level: &&Level| level.randomness == Randomness::Different;
+        Ok(levels.iter().filter(different).copied().collect())
+    })
+}
+
+impl Level {
+    /// How many slices there are.
+    pub(in crate::dispatch) fn size(self) -> usize {
+        self.size
+    }
+
+    /// `tensor` with its first dim mapped.
+    pub(in crate::dispatch) fn map(self, tensor: &Tensor) -> Result<Tensor> {
+        wrap(tensor, 0, self)
+    }
+}
+
 impl Session {
     /// `tensor` with its dim `dim` mapped.
     pub(in crate::dispatch) fn map(&self, tensor: &Tensor, dim: usize) -> Result<Tensor> {

@@ -1,12 +1,13 @@
 //! How does a procedure on whole arrays run now?
 //!
-//! One file per kind: scans, sorts, writes by index, indices. Operands may have any strides and offsets;
+//! One file per kind: scans, sorts, writes by index, indices, random words. Operands may have any strides and offsets;
 //! results are dense and row-major in new memory. What is computed depends on the operands alone, never on threads:
 //! scans and writes go in row-major order, sorts are stable. Nothing here knows graphs or tensors.
 
 mod elements;
 mod index;
 mod number;
+mod random;
 mod scan;
 mod scatter;
 mod sort;
@@ -33,6 +34,7 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
         Routine::Argsort => sort::run(op, attrs, operands),
         Routine::Scatter(write) => scatter::run(op, *write, attrs, operands),
         Routine::FlatIndex => index::run(op, attrs, operands),
+        Routine::Bits => random::run(operands),
     }
 }
 

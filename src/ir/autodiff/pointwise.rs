@@ -6,6 +6,7 @@
 use super::expr::Expr;
 use super::formula::{Backward, Gradients};
 use crate::ir::attr::Attr;
+use crate::ir::ops::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::smallvec;
 
@@ -22,6 +23,11 @@ pub fn sub<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 /// What passes unchanged: copies and conversions.
 pub fn same<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad)]
+}
+
+/// To the elements that were kept, scaled alike.
+pub fn dropout<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    smallvec![Some(call.grad.call(Op::NativeDropoutBackward, &[call.args[1]], call.attrs.into()))]
 }
 
 /// To whichever side was taken.

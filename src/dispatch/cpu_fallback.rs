@@ -1,0 +1,141 @@
+//! Running on the CPU what a backend has no kernel for.
+//!
+//! A backend registers [`cpu_fallback`] as the boxed fallback of its key. The call's tensors are copied to the CPU, the
+//! operator's CPU kernel runs, and what it gives or writes is copied back. Tensors that share memory share it on the
+//! CPU too, so a write through one is seen by the others. Views cannot be made this way, since a copy is no view: a
+//! backend registers kernels for them, which need only lay out the same storage anew.
+
+use super::key::DispatchKey;
+use super::keyset::KeySet;
+use super::operator::Operator;
+use super::tensor::Tensor;
+use super::transfer::copy_storage;
+use super::value::{Stack, Value};
+use crate::device::{Device, DeviceKind, Storage};
+use crate::eager::Array;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+
+/// Runs an operator on the CPU and brings the results to the device of its first tensor that is elsewhere.
+///
+/// # Errors
+/// If the operator gives a view or has no CPU kernel, if the host cannot reach the memory of the device, and what the
+/// CPU kernel refuses.
+pub fn cpu_fallback(operator: &Operator, _: KeySet, stack: &mut Stack) -> Result<()> {
+    let name = || operator.name().to_string();
+    let schema = operator.schema().ok_or_else(|| Error::argument(name(), "has no schema"))?;
+    let elsewhere = |tensor: &&Tensor| tensor.device().kind != DeviceKind::Cpu;
+    let Some(device) = stack.iter().flat_map(Value::tensors).find(elsewhere).map(Tensor::device) else {
+        return operator.redispatch_boxed(KeySet::of(DispatchKey::CPU), stack);
+    };
+    if let Some(view) = schema.returns.iter().find(|value| value.alias.as_ref().is_some_and(|alias| !alias.is_write)) {
+        let what = format!("a {} that shares memory of {device} cannot be made on the cpu", view.ty);
+        let hint = format!("register a kernel of {} for {}", operator.name(), device.kind);
+        return Err(Error::Device { op: name(), what, hint });
+    }
+    let mut host = Host { device, copies: Vec::new() };
+    let mut written: Vec<Tensor> = Vec::new();
+    for (argument, value) in schema.arguments.iter().zip(stack.iter_mut()) {
+        if argument.alias.as_ref().is_some_and(|alias| alias.is_write) {
+            written.extend(value.tensors().cloned());
+        }
+        host.bring_in(value)?;
+    }
+    operator.redispatch_boxed(KeySet::of(DispatchKey::CPU), stack)?;
+    for tensor in &written {
+        host.write_back(tensor)?;
+    }
+    // Results that are arguments written to come in the order of those.
+    let mut written = written.into_iter();
+    for (value, result) in schema.returns.iter().zip(stack.iter_mut()) {
+        let is_written = value.alias.as_ref().is_some_and(|alias| alias.is_write);
+        match if is_written { written.next() } else { None } {
+            Some(tensor) => *result = Value::Tensor(tensor),
+            None => host.bring_out(result)?,
+        }
+    }
+    Ok(())
+}
+
+/// The CPU's copies of storages of a device during one call.
+struct Host {
+    device: Device,
+    copies: Vec<(Arc<Storage>, Arc<Storage>)>,
+}
+
+impl Host {
+    /// The value with all tensors on the CPU.
+    fn bring_in(&mut self, value: &mut Value) -> Result<()> {
+        match value {
+            Value::Device(device) if device.kind == self.device.kind => *device = Device::CPU,
+            value => map(value, |tensor| self.on_host(tensor))?,
+        }
+        Ok(())
+    }
+
+    fn on_host(&mut self, tensor: &Tensor) -> Result<Tensor> {
+        if tensor.device().kind == DeviceKind::Cpu {
+            return Ok(tensor.clone());
+        }
+        let array = tensor.array();
+        let storage = array.storage();
+        let known = self.copies.iter().find(|(original, _)| Arc::ptr_eq(original, storage));
+        let copy = match known {
+            Some((_, copy)) => copy.clone(),
+            None => {
+                let copy = Arc::new(copy_storage(storage, Device::CPU)?);
+                self.copies.push((storage.clone(), copy.clone()));
+                copy
+            }
+        };
+        Array::from_storage(copy, array.dtype(), array.layout().clone()).map(Tensor::from_array)
+    }
+
+    /// The value with all tensors on the device.
+    fn bring_out(&self, value: &mut Value) -> Result<()> {
+        map(value, |tensor| {
+            let array = tensor.array();
+            let storage = Arc::new(copy_storage(array.storage(), self.device)?);
+            Array::from_storage(storage, array.dtype(), array.layout().clone()).map(Tensor::from_array)
+        })
+    }
+
+    /// Copies what the CPU wrote to the memory of a tensor on the device.
+    fn write_back(&self, tensor: &Tensor) -> Result<()> {
+        let storage = tensor.array().storage();
+        let Some((_, copy)) = self.copies.iter().find(|(original, _)| Arc::ptr_eq(original, storage)) else {
+            return Ok(());
+        };
+        copy.read(|from| storage.write(|to| to.copy_from_slice(from)))
+    }
+}
+
+/// Replaces every tensor of a value but plain numbers.
+fn map(value: &mut Value, mut work: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<()> {
+    let mut replace = |tensor: &mut Tensor| -> Result<()> {
+        if tensor.as_number().is_none() {
+            *tensor = work(tensor)?;
+        }
+        Ok(())
+    };
+    match value {
+        Value::Tensor(tensor) => replace(tensor),
+        Value::TensorList(tensors) => tensors.iter_mut().try_for_each(replace),
+        Value::OptionalTensorList(tensors) => tensors.iter_mut().flatten().try_for_each(replace),
+        Value::None
+        | Value::Int(_)
+        | Value::Float(_)
+        | Value::Bool(_)
+        | Value::Str(_)
+        | Value::IntList(_)
+        | Value::FloatList(_)
+        | Value::BoolList(_)
+        | Value::Scalar(_)
+        | Value::ScalarList(_)
+        | Value::DType(_)
+        | Value::Device(_)
+        | Value::Layout(_)
+        | Value::MemoryFormat(_)
+        | Value::Object(_) => Ok(()),
+    }
+}

@@ -1,0 +1,43 @@
+//! Random words.
+
+use super::elements::Operands;
+use crate::device::pool;
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use crate::ir::philox::{fill32, fill64};
+use std::sync::{Mutex, PoisonError};
+
+/// Words that are worth a task of their own: about 50 µs of work.
+const TASK: usize = 1 << 16;
+
+/// Fills the result with the words of the draw that operand 0 is the key of.
+pub(super) fn run(mut operands: Operands<'_>) -> Result<()> {
+    let stride = operands.inputs.array(0).layout().strides[0];
+    let key = operands.inputs.elements::<i64>(0);
+    let (seed, first) = (key[0] as u64, key[stride] as u64);
+    match operands.output.array().dtype() {
+        DType::I32 => fill(operands.output.elements::<u32>(), |start, part| fill32(seed, first, start, part)),
+        DType::I64 => fill(operands.output.elements::<u64>(), |start, part| fill64(seed, first, start, part)),
+        found @ (DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::F16
+        | DType::BF16
+        | DType::F32
+        | DType::F64) => return Err(Error::invalid("plan", format!("random words of dtype {found}"))),
+    }
+    Ok(())
+}
+
+/// Runs `work` on parts of `words`, each with the place of its first; any part is the same wherever it is made.
+fn fill<T: Send>(words: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
+    let threads = (words.len() / TASK).clamp(1, pool::num_threads());
+    if threads == 1 {
+        return work(0, words);
+    }
+    let parts: Vec<Mutex<&mut [T]>> = words.chunks_mut(TASK).map(Mutex::new).collect();
+    pool::run(parts.len(), threads, &|task| {
+        work(task * TASK, &mut parts[task].lock().unwrap_or_else(PoisonError::into_inner));
+    });
+}

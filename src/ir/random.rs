@@ -1,0 +1,201 @@
+//! Random ops: types of their results, and how numbers are made of random words.
+//!
+//! Every random op is a pure function of a *key*, an i64 tensor of a seed and a first counter. One routine makes words
+//! of it ([`super::philox`] says which); the rest is ordinary arithmetic on those words, which fuses with what comes
+//! after it and has the same bits on every tier and device. Element `i` of a result, in row-major order, is made of
+//! word `i` of the draw alone, a normal number of words `i` and `n + i` of a draw for `2 n`.
+
+use super::attr::{Attr, Attrs};
+use super::dtype::DType;
+use super::graph::{Graph, NodeId};
+use super::op::Call;
+use super::ops::Op;
+use super::philox;
+use super::scalar::{Lit, Prim, Scalar, Sym};
+use super::shape::{self, Sizes};
+use super::types::TensorType;
+use crate::error::{Error, Result};
+use smallvec::smallvec;
+
+/// The word that numbers of a dtype are made of: 64 bits for f64 and i64, else 32.
+pub const fn word(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 | DType::I64 => DType::I64,
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::F16 | DType::BF16 | DType::F32 => {
+            DType::I32
+        }
+    }
+}
+
+/// How many counters a draw of `n` numbers takes, each made of `words` words that suit `dtype`.
+pub fn n_counters(n: usize, words: usize, dtype: DType) -> u64 {
+    philox::n_counters(n.saturating_mul(words), word(dtype).size())
+}
+
+/// Random bits of a uniform number: as many as the dtype holds below 1, so that no result rounds to 1.
+const fn uniform_bits(dtype: DType) -> u32 {
+    match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F64 => 53,
+        DType::F32 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => 24,
+    }
+}
+
+fn key(call: &Call<'_>) -> Result<()> {
+    let key = call.args[0];
+    if key.dtype == DType::I64 && key.sizes[..] == [2] {
+        return Ok(());
+    }
+    Err(Error::argument(call.name(), format!("the key is {key}, not i64[2]: a seed and a counter")))
+}
+
+fn sized(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
+    key(call)?;
+    let sizes = call.attrs[0].list();
+    if let Some(bad) = sizes.iter().find(|size| **size < 0) {
+        return Err(Error::shape(call.name(), format!("size {bad} is negative"), "sizes count elements"));
+    }
+    let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
+    shape::checked_numel(call.name(), &sizes, dtype.size().max(8) * 2)?;
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// Words: i32 or i64, all bits random.
+pub fn bits(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[1].dtype() {
+        Some(dtype @ (DType::I32 | DType::I64)) => sized(call, dtype),
+        Some(found) => Err(Error::dtype(call.name(), found, "i32 or i64", "words have 32 or 64 bits")),
+        None => Err(Error::argument(call.name(), "needs a dtype: i32 or i64")),
+    }
+}
+
+/// Uniform and normal numbers: a floating dtype, that of argument 1.
+pub fn float(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[1].dtype().unwrap_or(DType::DEFAULT_FLOAT) {
+        dtype if dtype.is_float() => sized(call, dtype),
+        found => Err(Error::dtype(call.name(), found, "a floating dtype", "use randint for whole numbers")),
+    }
+}
+
+/// Truth values, true with the probability in argument 1.
+pub fn bernoulli(call: &Call<'_>) -> Result<TensorType> {
+    let p = call.attrs[1].scalar().map_or(f64::NAN, Scalar::as_f64);
+    if !(0.0..=1.0).contains(&p) {
+        return Err(Error::argument(call.name(), format!("p is {p}; a probability is between 0 and 1")));
+    }
+    sized(call, DType::Bool)
+}
+
+/// Whole numbers from argument 1 up to but without argument 2.
+pub fn range(call: &Call<'_>) -> Result<TensorType> {
+    let (low, high) = (call.attrs[1].as_int().unwrap_or(0), call.attrs[2].as_int().unwrap_or(0));
+    if low >= high {
+        let what = format!("the range from {low} up to {high} is empty");
+        return Err(Error::argument(call.name(), format!("{what}; the lower bound must be less than the upper one")));
+    }
+    sized(call, DType::I64)
+}
+
+/// 64-bit words, and the range of the results.
+pub fn scale_words(call: &Call<'_>) -> Result<TensorType> {
+    match call.args[0].dtype {
+        DType::I64 => super::infer::pointwise(call),
+        found => Err(Error::dtype(call.name(), found, "i64", "words have 64 bits")),
+    }
+}
+
+fn words(graph: &mut Graph, key: NodeId, sizes: &Attr, dtype: DType) -> Result<NodeId> {
+    graph.add(Op::RandomBits, &[key], smallvec![sizes.clone(), Attr::DType(dtype)])
+}
+
+/// The low bits of words as floats in [0, 1).
+fn unit(graph: &mut Graph, words: NodeId, bits: u32) -> Result<NodeId> {
+    let float = if graph[words].ty.dtype == DType::I64 { DType::F64 } else { DType::F32 };
+    let mask = graph.number(Scalar::Int((1 << bits) - 1));
+    let low = graph.add(Op::BitwiseAnd, &[words, mask], Attrs::new())?;
+    let whole = graph.add(Op::ToCopy, &[low], smallvec![Attr::DType(float)])?;
+    let scale = graph.number(Scalar::Float((-f64::from(bits)).exp2()));
+    graph.add(Op::Mul, &[whole, scale], Attrs::new())
+}
+
+fn cast(graph: &mut Graph, x: NodeId, dtype: DType) -> Result<NodeId> {
+    if graph[x].ty.dtype == dtype { Ok(x) } else { graph.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]) }
+}
+
+/// The low bits of each word, times a power of two.
+pub fn uniform(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let dtype = attrs[1].dtype().unwrap_or(DType::DEFAULT_FLOAT);
+    let words = words(graph, args[0], &attrs[0], word(dtype))?;
+    let unit = unit(graph, words, uniform_bits(dtype))?;
+    cast(graph, unit, dtype)
+}
+
+/// `√(-2 ln u) cos(2 π v)` with `u` in (0, 1] and `v` in [0, 1) (Box and Muller 1958). `u` keeps all bits but the
+/// sign's, so that the tails reach 6.5 and 9.3 standard deviations.
+pub fn normal(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let dtype = attrs[1].dtype().unwrap_or(DType::DEFAULT_FLOAT);
+    let (word, float) = (word(dtype), if dtype == DType::F64 { DType::F64 } else { DType::F32 });
+    let mut sizes = attrs[0].list();
+    sizes.insert(0, 2);
+    let words = words(graph, args[0], &Attr::Ints(sizes), word)?;
+    let half =
+        |graph: &mut Graph, index: i64| graph.add(Op::Select, &[words], smallvec![Attr::int(0), Attr::int(index)]);
+    let binary = |graph: &mut Graph, op: Op, x: NodeId, number: f64| {
+        let number = graph.number(Scalar::Float(number));
+        let attrs = if op == Op::Add { smallvec![Attr::int(1)] } else { Attrs::new() };
+        graph.add(op, &[x, number], attrs)
+    };
+
+    let bits = 8 * word.size() as u32 - 1;
+    let (u, mask) = (half(graph, 0)?, graph.number(Scalar::Int(i64::MAX >> (63 - bits))));
+    let u = graph.add(Op::BitwiseAnd, &[u, mask], Attrs::new())?;
+    let u = cast(graph, u, float)?;
+    let u = binary(graph, Op::Add, u, 1.0)?;
+    let u = binary(graph, Op::Mul, u, (-f64::from(bits)).exp2())?;
+    let log = graph.add(Op::Log, &[u], Attrs::new())?;
+    let square = binary(graph, Op::Mul, log, -2.0)?;
+    let radius = graph.add(Op::Sqrt, &[square], Attrs::new())?;
+
+    let v = half(graph, 1)?;
+    let v = unit(graph, v, uniform_bits(float))?;
+    let angle = binary(graph, Op::Mul, v, std::f64::consts::TAU)?;
+    let cos = graph.add(Op::Cos, &[angle], Attrs::new())?;
+    let z = graph.add(Op::Mul, &[radius, cos], Attrs::new())?;
+    cast(graph, z, dtype)
+}
+
+/// Whether each word, as a signed number, is among the least `p · 2^32`.
+pub fn chance(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let words = words(graph, args[0], &attrs[0], DType::I32)?;
+    let p = attrs[1].scalar().map_or(0.0, Scalar::as_f64);
+    let n_true = (p * 32f64.exp2()).round() as i64;
+    // As an i64 the bound may lie one above all words.
+    let bound = graph.number(Scalar::Int(n_true + i64::from(i32::MIN)));
+    if n_true < 1 << 32 {
+        return graph.add(Op::Lt, &[words, bound], Attrs::new());
+    }
+    graph.add(Op::Eq, &[words, words], Attrs::new())
+}
+
+/// The upper half of the product of each word, unsigned, and the length of the range, plus its start.
+pub fn scaled(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let words = words(graph, args[0], &attrs[0], DType::I64)?;
+    graph.add(Op::RandomScale, &[words], smallvec![attrs[1].clone(), attrs[2].clone()])
+}
+
+/// `low + (x · (high - low) >> 64)` of unsigned 64-bit `x`, by halves of 32 bits.
+pub fn scale<'r>(x: Sym<'r>, attrs: &[Attr]) -> Sym<'r> {
+    let (low, high) = (attrs[0].as_int().unwrap_or(0), attrs[1].as_int().unwrap_or(0));
+    let length = (high as u64).wrapping_sub(low as u64);
+    let number = |value: u64| x.lit(Lit::i64(value as i64));
+    let mask = number(u64::from(u32::MAX));
+    let upper = |value: Sym<'r>| value.prim(Prim::ShrU, &[number(32)]);
+    let lower = |value: Sym<'r>| value.prim(Prim::And, &[mask]);
+    let (x_low, x_high) = (lower(x), upper(x));
+    let (length_low, length_high) = (number(length & u64::from(u32::MAX)), number(length >> 32));
+    // None of these sums overflows: (2^32 - 1)² + 2 (2^32 - 1) < 2^64.
+    let first = x_high * length_low + upper(x_low * length_low);
+    let second = x_low * length_high + lower(first);
+    x_high * length_high + upper(first) + upper(second) + number(low as u64)
+}
