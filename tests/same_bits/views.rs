@@ -1,7 +1,7 @@
 //! Proposals of views.
 
 use super::build::Builder;
-use opfuse::ir::{Attr, Attrs, DType, Layout, NodeId, NodeKind, Op};
+use opfuse::ir::{Attr, Attrs, DType, Layout, NodeId, Op};
 use smallvec::smallvec;
 
 impl Builder {
