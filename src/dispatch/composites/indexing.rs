@@ -69,19 +69,6 @@ fn by_value(library: &mut Library) -> Result<()> {
         .def_kernel(
             "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
             |repeats: &Tensor, size: Option<i64>| of_size(repeated_places(repeats)?, None, size),
-        )?
-        .def_kernel("count_nonzero(Tensor self, int? dim=None) -> Tensor", |x: &Tensor, dim: Option<i64>| {
-            dim.map_or_else(|| x.count_nonzero(()), |dim| x.count_nonzero(dim))
-        })?
-        .def_kernel("count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", |x: &Tensor, dims: &[i64]| {
-            x.count_nonzero(dims)
-        })?
-        .def_kernel(
-            "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-            |x: &Tensor, dim: Option<i64>, keepdim: bool| {
-                let dims: Vec<i64> = dim.into_iter().collect();
-                Ok((x.amin(&dims, keepdim)?, x.amax(&dims, keepdim)?))
-            },
         )?;
     Ok(())
 }

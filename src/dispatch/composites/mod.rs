@@ -15,7 +15,6 @@ mod conversions;
 mod convolution;
 mod einsum;
 mod factories;
-mod gates;
 mod indexing;
 mod joins;
 mod losses;
@@ -55,7 +54,6 @@ const AREAS: &[Area] = &[
     einsum::register,
     factories::register,
     indexing::register,
-    gates::register,
     joins::register,
     losses::register,
     normalization::register,
