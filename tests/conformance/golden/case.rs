@@ -103,7 +103,6 @@ pub(crate) struct After {
 }
 
 /// Upstream gradients, and the gradients of all floating tensor arguments.
-#[expect(dead_code, reason = "not compared before the library has autograd")]
 pub(crate) struct Grads {
     /// Output index and key.
     pub(crate) cotangents: Vec<(usize, String)>,
@@ -111,7 +110,6 @@ pub(crate) struct Grads {
     pub(crate) inputs: Vec<(String, Option<Gradient>)>,
 }
 
-#[expect(dead_code, reason = "not compared before the library has autograd")]
 pub(crate) struct Gradient {
     pub(crate) dtype: DType,
     pub(crate) sizes: Vec<usize>,

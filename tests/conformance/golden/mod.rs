@@ -2,7 +2,7 @@
 //!
 //! `tests/golden` holds, per operator, calls with their arguments and what the reference gave: `SCHEMA.md` there
 //! describes the format. Each case is called through the boxed dispatcher and compared whole: values, dtypes, sizes,
-//! strides, aliasing, storage after a write, class of an error. Then it is called as a compiled function, which must give
+//! strides, aliasing, storage after a write, class of an error, gradients. Then it is called as a compiled function, which must give
 //! the bits of the eager call on every tier.
 //!
 //! `OPFUSE_GOLDEN` names another folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators,
@@ -12,6 +12,7 @@ mod call;
 mod case;
 mod compare;
 mod compiled;
+mod gradients;
 pub(crate) mod mapped;
 mod report;
 mod tensors;
@@ -146,8 +147,13 @@ fn check(case: &Case, store: &Store<'_>, report: &mut OpReport) -> Verdict {
             differences
         }
     };
-    if case.grads.is_some() || case.no_gradient {
-        report.gradients.not_done("no autograd");
+    match &case.grads {
+        Some(grads) => {
+            report.gradients.done += 1;
+            differences.extend(gradients::check(case, grads, &operator, store));
+        }
+        None if case.no_gradient => report.gradients.not_done("the reference refuses"),
+        None => {}
     }
     for (tier, tally) in &mut report.compiled {
         differences.extend(compiled::check(case, &operator, store, (&outcome, &arguments), *tier, tally));
