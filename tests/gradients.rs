@@ -43,12 +43,21 @@ struct Call {
 
 const SHAPES: [&[usize]; 10] = [&[], &[1], &[0], &[4], &[2, 3], &[1, 3], &[3, 0], &[3, 3], &[2, 1, 3], &[2, 3, 2]];
 
+/// Where an op gives numbers.
+fn domain(op: Op) -> &'static [Fill] {
+    match op {
+        Op::Asin | Op::Acos | Op::Atanh | Op::Erfinv | Op::Logit => &[Fill::Unit],
+        Op::Acosh => &[Fill::AboveOne],
+        _ => &[Fill::Normal, Fill::Positive],
+    }
+}
+
 /// A call of `op` on f64 operands and whatever else it takes.
 fn propose(op: Op, seed: u64, shape: &[usize]) -> Option<Call> {
     let mut builder = Builder::new(seed);
     builder.limit = 64;
     builder.shape = shape.to_vec();
-    let fill = builder.random.pick(&[Fill::Normal, Fill::Positive, Fill::Unit, Fill::AboveOne]);
+    let fill = builder.random.pick(domain(op));
     builder.strided_input(DType::F64, shape, fill);
     let part = builder.part_of_shape();
     // One element outside of an op's domain and the whole loss is no number.

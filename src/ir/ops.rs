@@ -186,9 +186,9 @@ macro_rules! for_each_op {
                 /// The magnitude of one with the sign of the other.
                 Copysign copysign "Tensor" PromoteFloat |a, b| with_sign(a, b); (|a, b, y, g| [a.eq(0.0).then(0.0, g * (y / a)), b.zeros()]);
                 /// `log(exp(self) + exp(other))` without overflow on the way.
-                Logaddexp logaddexp "" FloatOnly |a, b| logaddexp(a, b); (|a, b, y, g| [g / ((b - a).exp() + 1.0), g / ((a - b).exp() + 1.0)]);
+                Logaddexp logaddexp "" FloatOnly |a, b| logaddexp(a, b); (|a, b, y| [(a - b).sigmoid(), (b - a).sigmoid()]);
                 /// `log2(2^self + 2^other)` without overflow on the way.
-                Logaddexp2 logaddexp2 "" FloatOnly |a, b| logaddexp2(a, b); (|a, b, y, g| [g / ((b - a).exp2() + 1.0), g / ((a - b).exp2() + 1.0)]);
+                Logaddexp2 logaddexp2 "" FloatOnly |a, b| logaddexp2(a, b); (|a, b, y| [((a - b) * std::f64::consts::LN_2).sigmoid(), ((b - a) * std::f64::consts::LN_2).sigmoid()]);
                 /// `self * log(other)`, 0 where `self` is 0.
                 Xlogy xlogy "Tensor" PromoteFloat |a, b| xlogy(a, b); (|a, b, y, g| pointwise::xlogy(a, b, g));
                 /// Bits moved to higher places; an amount that is negative or too large leaves 0.
