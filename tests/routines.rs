@@ -2,7 +2,7 @@
 //!
 //! Elements are small whole numbers, which every dtype holds exactly, so that results are compared for equality.
 
-use opfuse::dispatch::stack;
+use opfuse::dispatch::{Dispatcher, Value, stack};
 use opfuse::{DType, Error, Result, Tensor, compile};
 use std::ops::Range;
 
@@ -480,6 +480,27 @@ fn slices_by_an_index_vector() {
     check_values(scalar.index_fill(0, &whole(&[0]), 1), &[], &[1.0f32]);
     check_values(scalar.gather(0, &whole(&[0, 0])), &[2], &[3.0f32, 3.0]);
     check_values(scalar.scatter_add(0, &whole(&[0, 0]), &x.reshape([-1]).expect("six")), &[], &[6.0f32]);
+}
+
+#[test]
+fn writes_by_index_happen_in_place() {
+    let x = Tensor::zeros(&[2, 3], DType::F32).expect("memory is there");
+    let row = x.select(0, 1).expect("there are two");
+    let ones = Tensor::ones(&[2], DType::F32).expect("memory is there");
+    row.index_add_(0, &whole(&[2, 2]), &ones).expect("it fits");
+    x.index_put_(&[None, Some(whole(&[0]))], &Tensor::scalar(5.0f32).expect("memory is there"), false)
+        .expect("it fits");
+    row.scatter_(0, &whole(&[1]), &ones).expect("it fits");
+    row.index_fill_(0, &whole(&[-3]), 7).expect("it fits");
+    check_values(Ok(x.clone()), &[2, 3], &[5.0f32, 0.0, 0.0, 7.0, 1.0, 2.0]);
+    let call = |name: &str, arguments: Vec<Value>| {
+        let operator = Dispatcher::global().lookup(name).expect("it is registered");
+        operator.invoke(arguments, Vec::new()).expect("the call is legal")
+    };
+    call("aten::cumsum_", vec![Value::Tensor(row.clone()), Value::Int(0)]);
+    let indices = Value::OptionalTensorList(vec![Some(whole(&[0]))]);
+    call("aten::index_put_", vec![Value::Tensor(x.clone()), indices, Value::Tensor(row.clone()), Value::Bool(true)]);
+    check_values(Ok(x), &[2, 3], &[12.0f32, 8.0, 10.0, 7.0, 8.0, 10.0]);
 }
 
 #[test]

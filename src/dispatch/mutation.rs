@@ -34,7 +34,7 @@ pub(super) fn copy_operator() -> Result<&'static Operator> {
     COPY_OPERATOR.get().ok_or_else(|| Error::Internal { message: "copy_ is not registered".into() })
 }
 
-/// Registers `copy_`, and the in-place and `out` forms of every element-wise operator.
+/// Registers `copy_`, and the in-place and `out` forms of every element-wise operator and of those that write by index.
 pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Result<()> {
     let mut definitions = Library::fragment("aten")?;
     definitions.def(COPY)?;
@@ -55,7 +55,7 @@ pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Resu
         .collect();
     for name in Dispatcher::global().operator_names() {
         let Some(functional) = Dispatcher::global().find(&name) else { continue };
-        if let Some(schema) = functional.schema().filter(|schema| is_elementwise(schema, &rows)) {
+        if let Some(schema) = functional.schema().filter(|schema| has_written_forms(schema, &rows)) {
             derive(&mut definitions, &functional, schema)?;
         }
     }
@@ -66,12 +66,29 @@ pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Resu
 /// Overloads of element-wise composites, which exist beside the overload of a row.
 const COMPOSITE_OVERLOADS: [&str; 5] = ["Scalar", "Tensor_mode", "Scalar_mode", "Tensor_Scalar", "decimals"];
 
+/// Operators that are not element-wise and keep the shape of their first operand: all their overloads are written.
+const SHAPE_KEEPERS: [&str; 11] = [
+    "aten::cumsum",
+    "aten::cumprod",
+    "aten::scatter",
+    "aten::scatter_add",
+    "aten::scatter_reduce",
+    "aten::index_put",
+    "aten::index_add",
+    "aten::index_copy",
+    "aten::index_fill",
+    "aten::masked_scatter",
+    "aten::put",
+];
+
 /// Whether the operator's result may take the place of its first operand.
-fn is_elementwise(schema: &Schema, rows: &HashSet<OperatorName>) -> bool {
+fn has_written_forms(schema: &Schema, rows: &HashSet<OperatorName>) -> bool {
     let takes_self = schema.arguments.first().is_some_and(|first| first.ty == Type::Tensor && first.name == "self");
     let gives_one = matches!(&schema.returns[..], [one] if one.ty == Type::Tensor && one.alias.is_none());
     let is_ours = schema.name.name.starts_with("aten::") && !schema.name.name.starts_with("aten::_");
-    let by_name = rows.contains(&schema.name) || COMPOSITE_OVERLOADS.contains(&&*schema.name.overload);
+    let by_name = rows.contains(&schema.name)
+        || COMPOSITE_OVERLOADS.contains(&&*schema.name.overload)
+        || SHAPE_KEEPERS.contains(&&*schema.name.name);
     takes_self && gives_one && is_ours && by_name
 }
 

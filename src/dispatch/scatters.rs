@@ -57,6 +57,65 @@ impl Tensor {
     }
 }
 
+/// The same, in place: views of the same elements see it. A target keeps its dtype.
+impl Tensor {
+    /// [`Tensor::scatter`] in place.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter`] and [`Tensor::copy_`].
+    pub fn scatter_(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<()> {
+        self.copy_(&self.scatter(dim, index, source)?)
+    }
+
+    /// [`Tensor::scatter_add`] in place.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter_add`] and [`Tensor::copy_`].
+    pub fn scatter_add_(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<()> {
+        self.copy_(&self.scatter_add(dim, index, source)?)
+    }
+
+    /// [`Tensor::index_put`] in place.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_put`] and [`Tensor::copy_`].
+    pub fn index_put_(&self, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<()> {
+        self.copy_(&self.index_put(indices, values, accumulate)?)
+    }
+
+    /// [`Tensor::index_add`] in place.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_add`] and [`Tensor::copy_`].
+    pub fn index_add_(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<()> {
+        self.copy_(&self.index_add(dim, index, source)?)
+    }
+
+    /// [`Tensor::index_copy`] in place.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_copy`] and [`Tensor::copy_`].
+    pub fn index_copy_(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<()> {
+        self.copy_(&self.index_copy(dim, index, source)?)
+    }
+
+    /// [`Tensor::index_fill`] in place.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_fill`] and [`Tensor::copy_`].
+    pub fn index_fill_(&self, dim: i64, index: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+        self.copy_(&self.index_fill(dim, index, value)?)
+    }
+
+    /// [`Tensor::masked_scatter`] in place; `self` is not broadcast.
+    ///
+    /// # Errors
+    /// As [`Tensor::masked_scatter`] and [`Tensor::copy_`].
+    pub fn masked_scatter_(&self, mask: &Tensor, source: &Tensor) -> Result<()> {
+        self.copy_(&self.masked_scatter(mask, source)?)
+    }
+}
+
 /// `scatter` that adds or multiplies, by the word.
 pub(super) fn scatter_reduced(x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, reduce: &str) -> Result<Tensor> {
     match reduce {
