@@ -1,9 +1,11 @@
 //! Tensors joined, padded, written over, reversed and repeated. Everything here copies.
 
 use super::dims::Dims;
+use super::factories::full_on;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
+use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Op, Scalar};
 
 /// Tensors side by side along `dim`. All other sizes must be equal; dtypes are promoted. A 1-dim tensor without
@@ -27,7 +29,11 @@ pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
         return Err(Error::argument("stack", "expected a non-empty list of tensors"));
     };
     if let Some(other) = tensors.iter().find(|tensor| tensor.sizes() != first.sizes()) {
-        let what = format!("shapes {:?} and {:?} differ", first.sizes(), other.sizes());
+        let what = format!(
+            "stack expects each tensor to be equal size, but got {:?} beside {:?}",
+            first.sizes(),
+            other.sizes()
+        );
         return Err(Error::shape("stack", what, "all must have one shape; cat joins along a dim"));
     }
     let lifted = tensors.iter().map(|tensor| tensor.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
@@ -100,5 +106,113 @@ impl Tensor {
     /// If there are fewer counts than dims, or a count is negative.
     pub fn repeat(&self, repeats: impl Into<Dims>) -> Result<Tensor> {
         call(Op::Repeat, &[self], &[Attr::ints(repeats.into().as_slice())])
+    }
+}
+
+/// Elements rearranged.
+impl Tensor {
+    /// As [`Tensor::repeat`]; missing counts, which are those of the first dims, are 1.
+    ///
+    /// # Errors
+    /// If a count is negative.
+    pub fn tile(&self, counts: impl Into<Dims>) -> Result<Tensor> {
+        let counts = counts.into();
+        let missing = self.dim().saturating_sub(counts.as_slice().len());
+        self.repeat([&vec![1; missing], counts.as_slice()].concat())
+    }
+
+    /// Elements moved on by `shifts[i]` places along `dims[i]`, those at the end back to the start. Without dims (`()`)
+    /// and with one shift, the tensor is rolled as if it had one dim. A copy.
+    ///
+    /// # Errors
+    /// If there are no shifts, or not one per dim, or a dim is out of range.
+    pub fn roll(&self, shifts: impl Into<Dims>, dims: impl Into<Dims>) -> Result<Tensor> {
+        let (shifts, dims) = (shifts.into(), dims.into());
+        match (shifts.as_slice(), dims.as_slice()) {
+            (&[shift], []) => self.flatten(0, -1)?.roll(shift, 0)?.reshape(self.sizes()),
+            (shifts, dims) if shifts.len() != dims.len() || shifts.is_empty() => {
+                let what = format!("shifts and dimensions must align. shifts: {shifts:?}, dims: {dims:?}");
+                Err(Error::shape("roll", what, "give one shift per dim"))
+            }
+            (shifts, dims) => {
+                let mut rolled = self.clone();
+                for (&shift, &dim) in shifts.iter().zip(dims) {
+                    rolled = rolled.rolled(shift, dim)?;
+                }
+                if rolled.is_same(self) { self.copy() } else { Ok(rolled) }
+            }
+        }
+    }
+
+    fn rolled(&self, shift: i64, dim: i64) -> Result<Tensor> {
+        let at = normalize_dim("roll", dim, self.dim())?;
+        let Some(&size) = self.sizes().get(at) else {
+            return Err(Error::index("roll", "a 0-dim tensor has no dims", "leave dims out"));
+        };
+        if self.numel() == 0 {
+            return Ok(self.clone());
+        }
+        let start = (-shift).rem_euclid(size as i64);
+        cat(&[&self.slice(dim, start, None, 1)?, &self.slice(dim, 0, start, 1)?], dim)
+    }
+
+    /// Turned by `n` right angles in the plane of two dims, from the first toward the second. A copy.
+    ///
+    /// # Errors
+    /// If `dims` are not two different dims of the tensor.
+    pub fn rot90(&self, n: i64, dims: impl Into<Dims>) -> Result<Tensor> {
+        let dims = dims.into();
+        let &[first, second] = dims.as_slice() else {
+            let what = format!("expected total rotation dims == 2, but got dims = {:?}", dims.as_slice());
+            return Err(Error::shape("rot90", what, "name two dims"));
+        };
+        if normalize_dim("rot90", first, self.dim())? == normalize_dim("rot90", second, self.dim())? {
+            let what = format!("expected rotation dims to be different, but got dim0 = {first} and dim1 = {second}");
+            return Err(Error::shape("rot90", what, "name two dims"));
+        }
+        match n.rem_euclid(4) {
+            0 => self.copy(),
+            1 => self.flip(second)?.transpose(first, second),
+            2 => self.flip([first, second]),
+            _ => self.flip(first)?.transpose(first, second),
+        }
+    }
+
+    /// Of a vector, the matrix with it on diagonal number `diagonal`; of a matrix, a copy of that diagonal.
+    ///
+    /// # Errors
+    /// If there are no dims or more than two.
+    pub fn diag(&self, diagonal: i64) -> Result<Tensor> {
+        match self.dim() {
+            1 => self.diag_embed(diagonal, 0, 1),
+            2 => call(Op::Clone, &[&self.diagonal(diagonal, 0, 1)?], &[Attr::Str("contiguous".into())]),
+            rank => {
+                let what = format!("diag(): Supports 1D or 2D tensors. Got {rank}D");
+                Err(Error::shape("diag", what, "use diag_embed or diagonal for batches"))
+            }
+        }
+    }
+
+    /// The last dim as diagonal number `offset` of the new dims `dim1` and `dim2`, zeros beside it.
+    ///
+    /// # Errors
+    /// If there are no dims, a new dim is out of range, or both are the same.
+    pub fn diag_embed(&self, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+        let rank = self.dim() + 1;
+        let (dim1, dim2) = (normalize_dim("diag_embed", dim1, rank)?, normalize_dim("diag_embed", dim2, rank)?);
+        let Some((&last, batch)) = self.sizes().split_last() else {
+            return Err(Error::index("diag_embed", "a 0-dim tensor has no dims", "unsqueeze it first"));
+        };
+        if dim1 == dim2 {
+            let what = format!("diagonal dimensions cannot be identical {dim1}, {dim2}");
+            return Err(Error::shape("diag_embed", what, "name two dims"));
+        }
+        let shift = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX);
+        let side = last.saturating_add(shift);
+        let mut sizes = batch.to_vec();
+        sizes.insert(dim1.min(dim2), side);
+        sizes.insert(dim1.max(dim2), side);
+        let zeros = full_on(self.device(), &sizes, Scalar::Int(0), Some(self.dtype()))?;
+        zeros.diagonal_scatter(self, offset, dim1 as i64, dim2 as i64)
     }
 }

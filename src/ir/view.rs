@@ -230,7 +230,7 @@ pub fn unsqueeze(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 /// `select(dim, index)`.
 pub fn select(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     if input.rank() == 0 {
-        return Err(Error::shape("select", "a 0-dim tensor has no dim to select from", "index a tensor with dims"));
+        return Err(Error::index("select", "select() cannot be applied to a 0-dim tensor", "index a tensor with dims"));
     }
     let dim = normalize_dim("select", attrs[0].as_int().unwrap_or(0), input.rank())?;
     let (size, got) = (input.sizes[dim] as i64, attrs[1].as_int().unwrap_or(0));
@@ -243,13 +243,17 @@ pub fn select(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 /// `slice(dim, start, end, step)`; bounds are clamped.
 pub fn slice(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     if input.rank() == 0 {
-        return Err(Error::shape("slice", "a 0-dim tensor has no dim to slice", "slice a tensor with dims"));
+        return Err(Error::shape("slice", "slice() cannot be applied to a 0-dim tensor", "slice a tensor with dims"));
     }
     let dim = normalize_dim("slice", attrs[0].as_int().unwrap_or(0), input.rank())?;
     let size = input.sizes[dim] as i64;
     let step = attrs[3].as_int().unwrap_or(1);
     if step <= 0 {
-        return Err(Error::shape("slice", format!("step is {step}"), "it must be positive; use flip to go backwards"));
+        return Err(Error::shape(
+            "slice",
+            format!("slice step must be positive, not {step}"),
+            "it must be positive; use flip to go backwards",
+        ));
     }
     let bound = |attr: &Attr, default: i64| {
         let value = attr.as_int().unwrap_or(default);

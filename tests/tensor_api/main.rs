@@ -6,6 +6,7 @@ mod operators;
 mod pointwise;
 mod products;
 mod reductions;
+mod reshaping;
 mod views;
 
 use half::{bf16, f16};

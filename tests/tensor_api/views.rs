@@ -54,7 +54,7 @@ fn pieces() {
     let columns = x.unbind(1).expect("legal");
     assert_eq!(columns.len(), 2);
     check(Ok(columns[1].clone()), &[5], &[1f32, 3., 5., 7., 9.]);
-    check_error(x.split(0, 0), &["split", "0 elements"]);
+    check_error(x.split(0, 0), &["split", "dimension size of 5"]);
     check_error(x.chunk(0, 0), &["chunk"]);
     check_error(counting(&[]).unbind(0), &["unbind", "0-dim"]);
 }
@@ -77,7 +77,7 @@ fn illegal_views() {
     check_error(x.slice(0, None, None, 0), &["slice", "step"]);
     check_error(x.narrow(1, 2, 2), &["narrow", "length"]);
     check_error(x.narrow(1, 4, 0), &["narrow", "start"]);
-    check_error(x.flatten(1, 0), &["flatten", "comes after"]);
+    check_error(x.flatten(1, 0), &["flatten", "cannot come after"]);
     check_error(x.unflatten(1, [2, 2]), &["unflatten"]);
     check_error(x.unflatten(1, []), &["unflatten"]);
     check_error(x.flatten(i64::MIN, i64::MAX), &["flatten", "out of range"]);
