@@ -19,6 +19,8 @@ mod routines;
 mod values;
 #[path = "same_bits/views.rs"]
 mod views;
+#[path = "same_bits/windows.rs"]
+mod windows;
 
 use build::{Builder, Case};
 use check::{Effort, elements, failure, reference};

@@ -15,6 +15,8 @@ mod routines;
 mod values;
 #[path = "same_bits/views.rs"]
 mod views;
+#[path = "same_bits/windows.rs"]
+mod windows;
 
 use build::{Builder, n_tensors};
 use check::{Effort, elements, failure};
@@ -146,6 +148,10 @@ fn formula(op: Op, x: &[f64]) -> Option<f64> {
         Op::Sub => a - 0.5 * b,
         Op::Gelu => a * 0.5 * (1.0 + erf(a / SQRT_2)),
         Op::GeluBackward => a * (0.5 * (1.0 + erf(b / SQRT_2)) + b * (b * b * -0.5).exp() / (2.0 * PI).sqrt()),
+        Op::BinaryCrossEntropy => {
+            let log = |log: f64| if log.is_nan() { log } else { log.max(-100.0) };
+            (b - 1.0) * log((-a).ln_1p()) - b * log(a.ln())
+        }
         Op::SiluBackward => a * sigmoid(b) * (1.0 + b * (1.0 - sigmoid(b))),
         Op::SigmoidBackward => a * (1.0 - b) * b,
         Op::TanhBackward => a * (1.0 - b * b),

@@ -114,10 +114,11 @@ impl Tensor {
         MATMUL.call((self, other))
     }
 
-    /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`.
+    /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`; a weight
+    /// of `(in)` has one output, without a dim.
     ///
     /// # Errors
-    /// If the weight is not 2-dim, sizes or dtypes do not fit, or for bools.
+    /// If the weight has other dims, sizes or dtypes do not fit, or for bools.
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         static LINEAR: Composite = Composite::new("aten::linear");
         LINEAR.call((self, weight, bias))
@@ -147,6 +148,15 @@ pub(super) fn outer(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     left.unsqueeze(1)?.mul(right)
 }
 
+/// `beta * term + alpha * (matrix @ vector)`.
+pub(super) fn addmv(term: &Tensor, matrix: &Tensor, vector: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    if matrix.dim() != 2 || vector.dim() != 1 || matrix.sizes()[1] != vector.numel() || term.dim() > 1 {
+        return Err(mismatch("addmv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
+    }
+    let column = if term.dim() == 0 { term.clone() } else { term.unsqueeze(1)? };
+    column.addmm_scaled(matrix, &vector.unsqueeze(1)?, beta, alpha)?.squeeze(1)
+}
+
 pub(super) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let inner = match (left.sizes(), right.sizes()) {
         (&[.., k], &[n] | &[.., n, _]) => (k, n),
@@ -172,12 +182,12 @@ pub(super) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
 }
 
 pub(super) fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    if weight.dim() != 2 || input.sizes().last() != Some(&weight.sizes()[1]) {
+    if !matches!(weight.dim(), 1 | 2) || input.sizes().last() != weight.sizes().last() {
         return Err(mismatch("linear", input, weight, "a (…, in) input and a (out, in) weight are needed"));
     }
     let product = input.matmul(&weight.t()?)?;
     let Some(bias) = bias else { return Ok(product) };
-    if bias.sizes() != &weight.sizes()[..1] {
+    if bias.sizes() != &weight.sizes()[..weight.dim() - 1] {
         return Err(mismatch("linear", bias, weight, "a (out) bias and a (out, in) weight are needed"));
     }
     if bias.dtype() != weight.dtype() {

@@ -224,23 +224,32 @@ pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<
     cast(graph, y, out).and_then(|node| dense(graph, node))
 }
 
-/// `beta * term + alpha * (a @ b)`; factors of 1 are left out, and a `beta` of 0 ignores the term.
+/// `beta * term + alpha * (a @ b)`; factors of 1 are left out, and a `beta` of 0 ignores the term. Factors of whole
+/// operands are cut to whole numbers.
 pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let out = graph[args[1]].ty.dtype;
     let op = if graph[args[1]].ty.rank() == 2 { Op::Mm } else { Op::Bmm };
-    let product = graph.add(op, &args[1..3], Attrs::new())?;
-    let scaled = |graph: &mut Graph, x: NodeId, factor: &Attr| match factor.scalar() {
-        Some(value) if value.as_f64() != 1.0 => {
-            let factor = graph.number(value);
-            binary(graph, Op::Mul, x, factor)
-        }
-        Some(_) | None => Ok(x),
+    let (a, b) = (widened(graph, args[1])?, widened(graph, args[2])?);
+    let product = graph.add(op, &[a, b], Attrs::new())?;
+    let factor = |attr: &Attr| {
+        let value = attr.scalar().unwrap_or(Scalar::Int(1));
+        if out.is_float() { value } else { Scalar::Int(value.as_i64()) }
     };
-    let product = scaled(graph, product, &attrs[1])?;
-    if attrs[0].scalar().is_some_and(|beta| beta.as_f64() == 0.0) {
-        return Ok(product);
+    let scaled = |graph: &mut Graph, x: NodeId, factor: Scalar| {
+        if factor.as_f64() == 1.0 {
+            return Ok(x);
+        }
+        let factor = graph.number(factor);
+        binary(graph, Op::Mul, x, factor)
+    };
+    let (beta, alpha) = (factor(&attrs[0]), factor(&attrs[1]));
+    let mut sum = scaled(graph, product, alpha)?;
+    if beta.as_f64() != 0.0 {
+        let term = widened(graph, args[0])?;
+        let term = scaled(graph, term, beta)?;
+        sum = binary(graph, Op::Add, sum, term)?;
     }
-    let term = scaled(graph, args[0], &attrs[0])?;
-    let sum = binary(graph, Op::Add, product, term)?;
+    let sum = cast(graph, sum, out)?;
     dense(graph, sum)
 }
 

@@ -310,7 +310,7 @@ pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
     product(call, call.args[0], call.args[1], 3)
 }
 
-/// Matrix product plus a term that broadcasts to it; factors must not raise the dtype.
+/// Matrix product plus a term that broadcasts to it.
 pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     let rank = if call.name() == "addmm" { 2 } else { 3 };
     let out = product(call, call.args[1], call.args[2], rank)?;
@@ -326,11 +326,6 @@ pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     if broadcast(call.name(), &term.sizes, &out.sizes)? != out.sizes {
         let what = format!("the term {:?} is larger than the product {:?}", &term.sizes[..], &out.sizes[..]);
         return Err(Error::shape(call.name(), what, "it may only be repeated"));
-    }
-    let is_float = |attr: &Attr| matches!(attr, Attr::Scalar(Scalar::Float(_)));
-    if !out.dtype.is_float() && call.attrs.iter().any(is_float) {
-        let what = format!("beta and alpha must be whole numbers for {} operands", out.dtype);
-        return Err(Error::argument(call.name(), what));
     }
     Ok(out)
 }

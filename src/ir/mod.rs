@@ -5,6 +5,7 @@
 
 pub mod attr;
 pub mod autodiff;
+pub mod convolution;
 pub mod decompose;
 pub mod dot;
 mod dtype;
@@ -17,6 +18,7 @@ pub mod ops;
 pub mod passes;
 pub mod pattern;
 pub mod philox;
+pub mod pooling;
 pub mod routine;
 pub mod scalar;
 pub mod shape;
@@ -25,6 +27,7 @@ pub mod text;
 mod types;
 pub mod verify;
 pub mod view;
+pub mod windows;
 
 pub use attr::{Attr, Attrs};
 pub use dtype::{Category, DType, PromoteOperand, PromoteRank, promote_all};

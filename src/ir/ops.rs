@@ -26,11 +26,13 @@
 
 use super::attr::Attr;
 use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, views};
+use super::convolution;
 use super::decompose;
 use super::indexing;
 use super::infer;
 use super::moves;
 use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
+use super::pooling;
 use super::routine::{self, Routine, Scan, Write};
 use super::scalar::{Lit, Prim, Scalar, Sym, Ty};
 use super::slopes;
@@ -166,6 +168,14 @@ macro_rules! for_each_op {
                     infer: infer::gelu,
                     meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| gelu(x[0], &attrs[0])),
                     derivative: Derivative::Pointwise(activations::gelu),
+                };
+                /// `-(t log x + (1 - t) log(1 - x))` of a probability `x` and a target `t`, logarithms not below −100.
+                BinaryCrossEntropy = Row {
+                    name: "_binary_cross_entropy",
+                    schema: Schema::Text("_binary_cross_entropy(Tensor self, Tensor target) -> Tensor"),
+                    infer: infer::pointwise,
+                    meaning: Meaning::Body(Rule::FloatOnly, |x, _| binary_cross_entropy(x[0], x[1])),
+                    derivative: Derivative::Pointwise(pointwise::binary_cross_entropy),
                 };
                 /// Gradient of a threshold: `grad_output` where the element is above it.
                 ThresholdBackward = Row {
@@ -792,6 +802,30 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::triu),
                     derivative: Derivative::Formula(views::triu),
                 };
+                /// Sums over windows, weighted; see [`super::convolution`].
+                Convolution = Row {
+                    name: "convolution",
+                    schema: Schema::Text("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"),
+                    infer: convolution::infer,
+                    meaning: Meaning::Decompose(convolution::decompose),
+                    derivative: Derivative::Formula(convolution::gradients),
+                };
+                /// The gradient of a convolution by its weight.
+                ConvolutionWeight = Row {
+                    name: "_convolution_weight",
+                    schema: Schema::Text("_convolution_weight(Tensor input, Tensor gradient, SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"),
+                    infer: convolution::weight::infer,
+                    meaning: Meaning::Decompose(convolution::weight::decompose),
+                    derivative: Derivative::Formula(convolution::weight::gradients),
+                };
+                /// The place of the greatest element of each window, counted through the dims that have windows.
+                MaxPoolIndex = Row {
+                    name: "_max_pool_index",
+                    schema: Schema::Text("_max_pool_index(Tensor self, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt[] count) -> Tensor"),
+                    infer: pooling::infer,
+                    meaning: Meaning::Decompose(pooling::decompose),
+                    derivative: Derivative::None,
+                };
                 /// A tensor of one value.
                 Full = Row {
                     name: "full",
@@ -981,6 +1015,11 @@ fn clamp<'r>(x: Sym<'r>, bounds: &[Attr]) -> Sym<'r> {
     // With the element as second operand a NaN stays; a NaN bound gives NaN as the reference does.
     let low = if bounds[0] == Attr::None { x } else { greatest(number(x, &bounds[0]), x) };
     if bounds[1] == Attr::None { low } else { least(number(x, &bounds[1]), low) }
+}
+
+fn binary_cross_entropy<'r>(x: Sym<'r>, target: Sym<'r>) -> Sym<'r> {
+    let [yes, no] = [x.log(), (-x).log1p()].map(|log| greatest(x.num(-100.0), log));
+    (target - 1.0) * no - target * yes
 }
 
 /// `x Φ(x)`, or `x σ(2u)` with `u = sqrt(2/π)(x + 0.044715 x³)` (Hendrycks & Gimpel 2016), since

@@ -319,6 +319,7 @@ impl Builder {
             Op::SliceScatter => self.propose_part(op, Op::Slice),
             Op::DiagonalScatter => self.propose_part(op, Op::Diagonal),
             Op::EmbeddingDenseBackward => self.propose_embedding_backward(),
+            Op::Convolution | Op::ConvolutionWeight | Op::MaxPoolIndex => self.propose_windows(op),
             Op::Tril | Op::Triu => {
                 let x = self.find(|ty| ty.rank() >= 2)?;
                 let diagonal = self.random.below(7) as i64 - 3;

@@ -13,6 +13,7 @@ mod routines;
 mod shrink;
 mod values;
 mod views;
+mod windows;
 mod workload;
 
 use build::Case;

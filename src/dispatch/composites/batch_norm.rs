@@ -5,6 +5,7 @@
 
 use super::normalization::{affine, by_channel, check_channels, moments, no_channels, nothing, wanted};
 use super::{need_float, widened};
+use crate::dispatch::autograd::no_grad;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
@@ -149,7 +150,8 @@ fn native_batch_norm(
     normalized(op, x, &Arguments::new(op, (weight, bias), (mean, variance), training, momentum, eps)?)
 }
 
-/// Batch norm with the mean and reciprocal deviation that it found; they are empty if it took the running ones.
+/// Batch norm with the mean and reciprocal deviation that it found, which carry no gradient; they are empty if it took
+/// the running ones.
 fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Three> {
     need_float(op, &[input])?;
     let &[_, channels, ..] = input.sizes() else { return Err(no_channels(op, input)) };
@@ -179,7 +181,7 @@ fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Thr
         follow(running_mean, &mean, arguments.momentum)?;
         follow(running_variance, &unbiased(&variance, per_channel(&x))?, arguments.momentum)?;
     }
-    Ok((y, saved.0, saved.1))
+    Ok((y, saved.0.detach()?, saved.1.detach()?))
 }
 
 /// The variance of a sample of `n` from that of a population; none for `n` of 1.
@@ -187,10 +189,10 @@ fn unbiased(variance: &Tensor, n: usize) -> Result<Tensor> {
     variance.mul(n as f64)?.div(n as f64 - 1.0)
 }
 
-/// Moves a running statistic towards that of the batch, once tensors can be written to.
+/// Moves a running statistic towards that of the batch, in place and out of sight of gradients.
 fn follow(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
-    let _ = (running, batch, momentum);
-    Ok(())
+    let _guard = no_grad();
+    running.copy_(&widened(running)?.mul(1.0 - momentum)?.add(batch.mul(momentum)?)?)
 }
 
 /// Every dim but that of the channels.

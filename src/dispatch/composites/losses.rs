@@ -6,9 +6,10 @@
 
 use super::{need_float, widened};
 use crate::dispatch::library::Library;
+use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::{DType, promote_all};
+use crate::ir::{DType, Op, promote_all};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -143,9 +144,7 @@ fn huber_loss(x: &Tensor, target: &Tensor, reduction: i64, delta: f64) -> Result
 fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64) -> Result<Tensor> {
     same_sizes("binary_cross_entropy", x, target)?;
     elementwise("binary_cross_entropy", x, target, reduction, |x, t| {
-        let no = x.neg()?.log1p()?.clamp_min(-100.0)?;
-        let yes = x.log()?.clamp_min(-100.0)?;
-        weighted(t.sub(1.0)?.mul(no)?.sub(t.mul(yes))?, weight)
+        weighted(call(Op::BinaryCrossEntropy, &[x, t], &[])?, weight)
     })
 }
 

@@ -5,15 +5,24 @@
 //! functions directly. Arguments that say where and how to store a result are taken if they ask for what is done
 //! anyway, and refused otherwise.
 
+mod adaptive;
+mod attention;
 mod batch_norm;
 mod classification;
 mod conversions;
+mod convolution;
+mod einsum;
 mod factories;
+mod gates;
 mod indexing;
 mod joins;
 mod losses;
 mod normalization;
+mod norms;
 mod numbers;
+mod padding;
+mod pixels;
+mod pooling;
 mod products;
 mod reductions;
 mod scatters;
@@ -31,15 +40,24 @@ type Area = fn(&mut Library) -> Result<()>;
 
 /// Every file of this folder that registers operators.
 const AREAS: &[Area] = &[
+    adaptive::register,
+    attention::register,
     batch_norm::register,
     classification::register,
     conversions::register,
+    convolution::register,
+    einsum::register,
     factories::register,
+    gates::register,
     indexing::register,
     joins::register,
     losses::register,
     normalization::register,
+    norms::register,
     numbers::register,
+    padding::register,
+    pixels::register,
+    pooling::register,
     products::register,
     reductions::register,
     scatters::register,

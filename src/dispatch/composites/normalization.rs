@@ -50,7 +50,7 @@ fn native_layer_norm(
     let dims = trailing_dims("native_layer_norm", x, shape)?;
     let (mean, variance) = moments(&widened(x)?, &dims, true)?;
     let rstd = variance.add(eps)?.rsqrt()?;
-    Ok((y, mean.to_dtype(x.dtype())?, rstd.to_dtype(x.dtype())?))
+    Ok((y, mean.to_dtype(x.dtype())?.detach()?, rstd.to_dtype(x.dtype())?.detach()?))
 }
 
 /// The gradients of layer norm by input, weight and bias, from the statistics of its rows. One that is not asked for

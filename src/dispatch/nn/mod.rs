@@ -5,8 +5,16 @@
 //! `x.cross_entropy(&target, &CrossEntropy { label_smoothing: 0.1, ..Default::default() })`. Layers that own their
 //! parameters are deliberately absent: a layer is a function of tensors.
 
+mod convolution;
+mod images;
 mod losses;
 mod normalization;
+mod pooling;
+mod similarity;
 
+pub use convolution::{ConvTranspose, Convolution, Padding};
+pub use images::Border;
 pub use losses::{CrossEntropy, Reduction};
 pub use normalization::BatchNorm;
+pub use pooling::{AvgPool, MaxPool};
+pub use similarity::{Attention, einsum};

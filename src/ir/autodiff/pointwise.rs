@@ -66,3 +66,11 @@ pub fn chosen<'g>(lesser: Expr<'g>, greater: Expr<'g>, grad: Expr<'g>) -> Expr<'
     let share = lesser.eq(greater).then(grad * 0.5, grad);
     greater.lt(lesser).then(0.0, share)
 }
+
+/// Of [`Op::BinaryCrossEntropy`]. The slope by the probability is `(x - t) / (x (1 - x))`, steep but not infinite at
+/// the ends; that by the target knows nothing of the bound on the logarithms.
+pub fn binary_cross_entropy<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (x, target, g) = (call.args[0], call.args[1], call.grad);
+    let spread = ((1.0 - x) * x).maximum(1e-12);
+    smallvec![Some(g * (x - target) / spread), Some(g * ((-x).log1p() - x.log()))]
+}

@@ -12,6 +12,20 @@ use smallvec::smallvec;
 /// # Errors
 /// None on a verified graph; a decomposition that does not type is reported as it is.
 pub fn decompose(graph: &Graph) -> Result<Graph> {
+    let is_composite = |graph: &Graph| {
+        let composite = |op: Op| matches!(op.row().meaning, Meaning::Decompose(_));
+        graph.nodes().any(|(_, node)| node.op().is_some_and(composite))
+    };
+    let mut out = once(graph)?;
+    // A composite op may be made of others.
+    while is_composite(&out) {
+        out = once(&out)?;
+    }
+    Ok(out)
+}
+
+/// Every composite op replaced by what it is made of, which may be composite ops again.
+fn once(graph: &Graph) -> Result<Graph> {
     let mut out = Graph::new();
     let mut moved: SideTable<NodeId> = SideTable::new();
     for (_, node) in graph.nodes() {

@@ -1,0 +1,102 @@
+//! Adaptive pooling: windows as even as the wanted number of them allows.
+//!
+//! Window `i` of `n` over `size` elements is `i * size / n` rounded down to `(i + 1) * size / n` rounded up. If `n`
+//! divides the size, the windows lie side by side and are a view; otherwise each dim is gathered, with what does not
+//! belong to a shorter window masked out.
+
+use super::{need_float, widened};
+use crate::dispatch::library::Library;
+use crate::dispatch::tensor::Tensor;
+use crate::error::{Error, Result};
+use crate::ir::DType;
+
+pub(super) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", |x: &Tensor, sizes: &[i64]| {
+            adaptive("adaptive_avg_pool1d", 1, x, sizes)
+        })?
+        .def_kernel(
+            "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+            |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool2d", 2, x, sizes),
+        )?
+        .def_kernel(
+            "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+            |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool2d", 2, x, sizes),
+        )?
+        .def_kernel(
+            "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+            |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool3d", 3, x, sizes),
+        )?;
+    Ok(())
+}
+
+fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
+    need_float(op, &[x])?;
+    if sizes.len() != n || sizes.iter().any(|&size| size < 0) {
+        return Err(Error::argument(op, format!("output_size is {sizes:?}; pass {n} sizes")));
+    }
+    let first = x.dim().wrapping_sub(n);
+    if (x.dim() != n + 1 && x.dim() != n + 2) || x.sizes()[first..].contains(&0) {
+        let what =
+            format!("expected {}-dim or {}-dim input without empty planes, but got {:?}", n + 1, n + 2, x.sizes());
+        return Err(Error::shape(op, what, "pass channels and the dims to pool over, with or without a batch"));
+    }
+    let mut y = widened(x)?;
+    for (d, &count) in sizes.iter().enumerate() {
+        y = along(&y, first + d, count as usize)?;
+    }
+    let y = y.to_dtype(x.dtype())?;
+    if y.is_alias_of(x) { x.copy() } else { Ok(y) }
+}
+
+/// The windows of a dim.
+struct Windows {
+    /// The element, of the whole dim, of each place of each window: `(count, longest)`.
+    index: Tensor,
+    /// Whether there is none.
+    is_missing: Tensor,
+    /// The elements of each window: `(count, 1)`.
+    lengths: Tensor,
+    longest: usize,
+}
+
+impl Windows {
+    fn new(size: usize, count: usize) -> Result<Windows> {
+        let begin = |window: usize| window * size / count;
+        let end = |window: usize| ((window + 1) * size).div_ceil(count);
+        let longest = (0..count).map(|window| end(window) - begin(window)).max().unwrap_or(1);
+        // In f64, whose quotients of whole numbers are rounded down and up exactly.
+        let numbers = Tensor::arange_of(0, count as i64 + 1, 1, DType::F64)?.mul(size as f64)?.div(count as f64)?;
+        let whole = |x: Result<Tensor>| x?.to_dtype(DType::I64)?.unsqueeze(1);
+        let begins = whole(numbers.narrow(0, 0, count)?.floor())?;
+        let ends = whole(numbers.narrow(0, 1, count)?.ceil())?;
+        let places = begins.add(Tensor::arange(0, longest as i64, 1)?)?;
+        let is_missing = places.ge(&ends)?;
+        Ok(Windows { index: places.clamp_max(size as i64 - 1)?, is_missing, lengths: ends.sub(begins)?, longest })
+    }
+
+    /// A tensor of the windows, shaped to broadcast along `dim` and the one behind it of so many dims.
+    fn at(value: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
+        value.view(&[value.sizes(), &vec![1; rank - dim - 2][..]].concat()[..])
+    }
+}
+
+/// The means of the windows of one dim.
+fn along(x: &Tensor, dim: usize, count: usize) -> Result<Tensor> {
+    let size = x.sizes()[dim];
+    if count == size {
+        return Ok(x.clone());
+    }
+    if count > 0 && size.is_multiple_of(count) {
+        return x.unflatten(dim as i64, [count as i64, (size / count) as i64])?.mean(dim as i64 + 1, false);
+    }
+    if count == 0 {
+        return x.narrow(dim as i64, 0, 0);
+    }
+    let windows = Windows::new(size, count)?;
+    let picked = x.index_select(dim as i64, &windows.index.view(-1)?)?;
+    let picked = picked.unflatten(dim as i64, [count as i64, windows.longest as i64])?;
+    let picked = picked.masked_fill(&Windows::at(&windows.is_missing, dim, picked.dim())?, 0.0)?;
+    let lengths = Windows::at(&windows.lengths, dim, picked.dim())?;
+    picked.sum(dim as i64 + 1, true)?.div(lengths)?.squeeze(dim as i64 + 1)
+}

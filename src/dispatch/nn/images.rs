@@ -1,0 +1,53 @@
+//! What is done to planes of pixels: padding, and channels turned into pixels and back.
+
+use crate::dispatch::composite::Composite;
+use crate::dispatch::dims::Dims;
+use crate::dispatch::tensor::Tensor;
+use crate::error::Result;
+
+/// Where the elements of a border come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Border {
+    /// Back from the edge, which is not repeated itself.
+    Reflect,
+    /// The edge.
+    Replicate,
+    /// On from the other edge.
+    Circular,
+}
+
+/// Padding and pixels.
+impl Tensor {
+    /// With a border around the last one, two or three dims of `(N, C, …)` or `(C, …)`: two counts for each, the last
+    /// dim first. A negative count crops.
+    ///
+    /// # Errors
+    /// If the counts do not fit the rank, or the border is wider than the source allows.
+    pub fn border_pad(&self, pads: impl Into<Dims>, border: Border) -> Result<Tensor> {
+        static PAD: Composite = Composite::new("aten::pad");
+        let mode = match border {
+            Border::Reflect => "reflect",
+            Border::Replicate => "replicate",
+            Border::Circular => "circular",
+        };
+        PAD.call((self, pads.into().as_slice(), mode, None::<f64>))
+    }
+
+    /// `(…, C r², H, W)` as `(…, C, H r, W r)`.
+    ///
+    /// # Errors
+    /// If there are fewer than 3 dims or the channels are not divisible by `factor²`.
+    pub fn pixel_shuffle(&self, factor: i64) -> Result<Tensor> {
+        static PIXEL_SHUFFLE: Composite = Composite::new("aten::pixel_shuffle");
+        PIXEL_SHUFFLE.call((self, factor))
+    }
+
+    /// `(…, C, H r, W r)` as `(…, C r², H, W)`.
+    ///
+    /// # Errors
+    /// If there are fewer than 3 dims or the planes are not divisible by `factor`.
+    pub fn pixel_unshuffle(&self, factor: i64) -> Result<Tensor> {
+        static PIXEL_UNSHUFFLE: Composite = Composite::new("aten::pixel_unshuffle");
+        PIXEL_UNSHUFFLE.call((self, factor))
+    }
+}

@@ -1,0 +1,442 @@
+//! Convolution, its transpose, and the gradient of its weight.
+//!
+//! A convolution is one matrix product per sample and group: the windows of the padded input, copied to columns, times
+//! the weight. The windows are a view, so the copy is one launch, and a kernel of one element copies nothing. A
+//! transposed convolution of stride 1 is a convolution by the reversed weight. Of another stride it is the product of
+//! weight and input, whose columns are then added up where windows overlap: no zero is ever multiplied. A convolution
+//! whose groups have one channel on either side multiplies and adds up its windows in place.
+//!
+//! The two ops are closed under differentiation: the gradient by the input of a convolution is a transposed one and
+//! the other way round, that by the weight is [`Op::ConvolutionWeight`], and the gradients of that are convolutions.
+//! So a backward pass is as fast as the forward pass, and there are derivatives of any order. That is why they are rows
+//! of the op table and not composite operators: the gradient of windows, element by element, would add up every column
+//! into the place that it was copied from.
+//!
+//! 16-bit floats are multiplied and added up in f32 and rounded once. Everything is written for any number of spatial
+//! dims; inputs always have a batch.
+
+use super::attr::{Attr, Attrs};
+use super::autodiff::{Backward, Builder, Expr, Gradients};
+use super::dtype::DType;
+use super::graph::{Graph, NodeId};
+use super::op::Call;
+use super::ops::Op;
+use super::scalar::Scalar;
+use super::shape::{Sizes, checked_numel};
+use super::types::TensorType;
+use super::windows::{Windows, laid_out, padded, part, unfolded};
+use crate::error::{Error, Result};
+use smallvec::{SmallVec, smallvec};
+
+/// One number per spatial dim.
+type PerDim = SmallVec<[usize; 3]>;
+type Around = SmallVec<[(i64, i64); 4]>;
+type AllWindows = SmallVec<[Windows; 3]>;
+
+/// The numbers of a convolution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Geometry {
+    stride: PerDim,
+    padding: PerDim,
+    dilation: PerDim,
+    groups: usize,
+}
+
+impl Geometry {
+    /// From the arguments of that name; a list of one number holds for all `n` dims.
+    fn read(op: &str, n: usize, [stride, padding, dilation, groups]: [&Attr; 4]) -> Result<Geometry> {
+        let groups = groups.as_int().unwrap_or(1);
+        if groups < 1 {
+            return Err(Error::argument(op, format!("groups is {groups}; it must be positive")));
+        }
+        Ok(Geometry {
+            stride: per_dim(op, "stride", stride, n, 1)?,
+            padding: per_dim(op, "padding", padding, n, 0)?,
+            dilation: per_dim(op, "dilation", dilation, n, 1)?,
+            groups: groups as usize,
+        })
+    }
+
+    fn attrs(&self) -> [Attr; 4] {
+        let list = |numbers: &PerDim| Attr::Ints(numbers.iter().map(|&number| number as i64).collect());
+        [list(&self.stride), list(&self.padding), list(&self.dilation), Attr::int(self.groups as i64)]
+    }
+
+    /// The padding on both sides of each dim.
+    fn around(&self) -> Around {
+        self.padding.iter().map(|&pad| (pad as i64, pad as i64)).collect()
+    }
+
+    /// The windows of dim `d`.
+    fn windows(&self, d: usize, count: usize, kernel: usize) -> Windows {
+        Windows { count, stride: self.stride[d], kernel, dilation: self.dilation[d] }
+    }
+}
+
+fn per_dim(op: &str, name: &str, attr: &Attr, n: usize, least: i64) -> Result<PerDim> {
+    let list = attr.list();
+    let fits = (list.len() == n || list.len() == 1) && list.iter().all(|&number| number >= least);
+    if !fits {
+        let what = format!("{name} is {:?}; pass {n} numbers of at least {least}, or one for all dims", &list[..]);
+        return Err(Error::argument(op, what));
+    }
+    let number = |d: usize| list.get(d).or(list.first()).map_or(0, |&number| number as usize);
+    Ok((0..n).map(number).collect())
+}
+
+/// A call of [`Op::Convolution`]: arguments are bias or not, stride, padding, dilation, transposed, output padding,
+/// groups.
+struct Convolution {
+    geometry: Geometry,
+    transposed: bool,
+    output_padding: PerDim,
+}
+
+impl Convolution {
+    fn read(n: usize, attrs: &[Attr]) -> Result<Convolution> {
+        let op = "convolution";
+        Ok(Convolution {
+            geometry: Geometry::read(op, n, [&attrs[1], &attrs[2], &attrs[3], &attrs[6]])?,
+            transposed: attrs[4].is_true(),
+            output_padding: per_dim(op, "output_padding", &attrs[5], n, 0)?,
+        })
+    }
+
+    /// The size of dim `d` of the result; `None` if not even one window fits.
+    fn size(&self, d: usize, input: usize, kernel: usize) -> Option<usize> {
+        let Geometry { stride, padding, dilation, .. } = &self.geometry;
+        let reach = dilation[d].checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
+        let both = padding[d].checked_mul(2)?;
+        if self.transposed {
+            let all = input.checked_sub(1)?.checked_mul(stride[d])?.checked_add(reach)?;
+            return all.checked_add(self.output_padding[d])?.checked_sub(both);
+        }
+        Some(input.checked_add(both)?.checked_sub(reach)? / stride[d] + 1)
+    }
+}
+
+/// The type of a convolution of `(N, C, …)` by a weight of `(out, C / groups, …)`, transposed `(C, out / groups, …)`.
+///
+/// # Errors
+/// If ranks, channels, bias or dtypes do not fit, a number is out of range, or no window fits.
+pub fn infer(call: &Call<'_>) -> Result<TensorType> {
+    let (op, input, weight) = (call.name(), call.args[0], call.args[1]);
+    need_numbers(call)?;
+    let shapes = || format!("input shape {:?} and weight shape {:?}", &input.sizes[..], &weight.sizes[..]);
+    if input.rank() < 3 || weight.rank() != input.rank() {
+        return Err(Error::shape(
+            op,
+            shapes(),
+            "both must have a batch or output dim, channels, and the same dims behind",
+        ));
+    }
+    let n = input.rank() - 2;
+    let convolution = Convolution::read(n, call.attrs)?;
+    let groups = convolution.geometry.groups;
+    let (expected, out) = match convolution.transposed {
+        true => (weight.sizes[0], weight.sizes[1] * groups),
+        false => (weight.sizes[1] * groups, weight.sizes[0]),
+    };
+    if weight.sizes[0] % groups != 0 || input.sizes[1] != expected {
+        let what = format!("given groups={groups}, weight of size {:?}, expected input{:?}", weight.sizes, input.sizes);
+        let what = format!("{what} to have {expected} channels, but got {} channels instead", input.sizes[1]);
+        return Err(Error::shape(op, what, "and dim 0 of the weight must divide evenly into the groups"));
+    }
+    if let Some(bias) = call.args.get(2).filter(|bias| bias.sizes[..] != [out]) {
+        let what = format!("bias has shape {:?} for {out} output channels", &bias.sizes[..]);
+        return Err(Error::shape(op, what, "it must be 1-dim with one element per output channel"));
+    }
+    let mut sizes: Sizes = smallvec![input.sizes[0], out];
+    for d in 0..n {
+        let size = convolution.size(d, input.sizes[2 + d], weight.sizes[2 + d]);
+        let Some(size) = size.filter(|&size| size > 0) else {
+            let what = format!("{}: kernel size can't be greater than the padded input size, and not zero", shapes());
+            return Err(Error::shape(op, what, "pad more, dilate less, or pass a larger input"));
+        };
+        sizes.push(size);
+    }
+    checked_numel(op, &sizes, input.dtype.size())?;
+    Ok(TensorType::contiguous(input.dtype, &sizes))
+}
+
+/// All operands must have one dtype, of numbers.
+fn need_numbers(call: &Call<'_>) -> Result<()> {
+    let dtype = call.args[0].dtype;
+    if dtype == DType::Bool {
+        return Err(Error::dtype(call.name(), dtype, "a number", "convert first"));
+    }
+    match call.args.iter().find(|arg| arg.dtype != dtype) {
+        Some(arg) => {
+            Err(Error::dtype(call.name(), arg.dtype, dtype.name(), "input, weight and bias must have one dtype"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Windows and products.
+///
+/// # Errors
+/// None on a verified graph.
+pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let convolution = Convolution::read(graph[args[0]].ty.rank() - 2, attrs)?;
+    Builder::extend(graph, args, |args| {
+        let (x, weight) = (args[0], args[1]);
+        let dtype = x.dtype();
+        let (x, weight) = (x.wide(), weight.wide());
+        let mut y =
+            if convolution.transposed { transposed(x, weight, &convolution) } else { direct(x, weight, &convolution) };
+        if let Some(&bias) = args.get(2) {
+            let mut sizes: Sizes = smallvec![1; y.rank() - 1];
+            sizes[0] = y.sizes()[1];
+            y = y + laid_out(bias.wide(), &sizes);
+        }
+        y.to(dtype).contiguous()
+    })
+}
+
+fn direct<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<'g> {
+    let geometry = &convolution.geometry;
+    let (sizes, kernel) = (x.sizes(), weight.sizes());
+    let windows = (0..geometry.stride.len()).map(|d| {
+        let count = convolution.size(d, sizes[2 + d], kernel[2 + d]).expect("inference found that a window fits");
+        geometry.windows(d, count, kernel[2 + d])
+    });
+    let windows = unfolded(padded(x, &geometry.around(), Scalar::Int(0)), &windows.collect::<AllWindows>());
+    let groups = geometry.groups;
+    let per_group = kernel[1..].iter().product();
+    product(windows, laid_out(weight, &[groups, kernel[0] / groups, per_group]), kernel.len() - 2)
+}
+
+/// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight:
+/// `(N, groups * M, places…)`.
+fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
+    let (sizes, factors) = (windows.sizes(), weight.sizes());
+    let (samples, channels) = (sizes[0], sizes[1]);
+    let (places, elements) = (&sizes[2..2 + n], &sizes[2 + n..]);
+    let (groups, rows) = (factors[0], factors[1]);
+    let out: Sizes = [&[samples, groups * rows], places].concat().into();
+    if channels == groups && rows == 1 && groups > 1 && elements.iter().product::<usize>() > 1 {
+        // One channel in and out: there is no product to share the columns with. Products round, which a fused
+        // multiply-add does not; so f32 is added up in f64.
+        let (dtype, wide) = (windows.dtype(), if windows.dtype().is_float() { DType::F64 } else { windows.dtype() });
+        let shape: Sizes = [&[groups], &*Sizes::from_elem(1, n), elements].concat().into();
+        let inner: SmallVec<[usize; 6]> = (2 + n..2 + 2 * n).collect();
+        return (windows.to(wide) * laid_out(weight, &shape).to(wide)).sum(&inner, false).to(dtype);
+    }
+    let (n_places, n_elements) = (places.iter().product(), elements.iter().product::<usize>());
+    let order: SmallVec<[usize; 6]> = [0, 1].into_iter().chain(2 + n..2 + 2 * n).chain(2..2 + n).collect();
+    let columns = [samples * groups, channels / groups * n_elements, n_places];
+    let columns = laid_out(windows.permute(&order), &columns);
+    let weight = weight.unsqueeze(0).expand(&[samples, groups, rows, factors[2]]);
+    let weight = laid_out(weight, &[samples * groups, rows, factors[2]]);
+    laid_out(weight.matmul(columns), &out)
+}
+
+fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<'g> {
+    let Geometry { stride, padding, dilation, groups } = &convolution.geometry;
+    let (sizes, kernel, n) = (x.sizes(), weight.sizes(), stride.len());
+    let size = |d: usize| convolution.size(d, sizes[2 + d], kernel[2 + d]).expect("inference found a size");
+    if stride.iter().all(|&stride| stride == 1) {
+        let around = (0..n).map(|d| {
+            let pad = (dilation[d] * (kernel[2 + d] - 1)) as i64 - padding[d] as i64;
+            (pad, pad + convolution.output_padding[d] as i64)
+        });
+        let windows = (0..n).map(|d| convolution.geometry.windows(d, size(d), kernel[2 + d]));
+        let windows =
+            unfolded(padded(x, &around.collect::<Around>(), Scalar::Int(0)), &windows.collect::<AllWindows>());
+        let spatial = (2..2 + n as i64).collect();
+        let reversed = weight.call(Op::Flip, &[], smallvec![Attr::Ints(spatial)]);
+        return product(windows, by_output(reversed, *groups, &kernel[2..]), n);
+    }
+    let (samples, channels) = (sizes[0], sizes[1] / groups);
+    let rows: usize = kernel[1..].iter().product();
+    let n_places: usize = sizes[2..].iter().product();
+    let weight = laid_out(weight, &[1, *groups, channels, rows]).expand(&[samples, *groups, channels, rows]);
+    let weight = laid_out(weight, &[samples * groups, channels, rows]).transposed();
+    let columns = weight.matmul(laid_out(x, &[samples * groups, channels, n_places]));
+    let columns = laid_out(columns, &[&[samples, groups * kernel[1]], &kernel[2..], &sizes[2..]].concat());
+    // Places and elements of each dim side by side.
+    let order = (0..n).flat_map(|d| [2 + n + d, 2 + d]);
+    let mut y = columns.permute(&[0, 1].into_iter().chain(order).collect::<SmallVec<[usize; 8]>>());
+    for d in (0..n).rev() {
+        y = overlapped(y, 2 + 2 * d, stride[d], dilation[d]);
+        let missing = (padding[d] + size(d)).saturating_sub(y.sizes()[2 + 2 * d]);
+        y = padded(y, &around_dim(y.rank(), 2 + 2 * d, (0, missing as i64)), Scalar::Int(0));
+        y = part(y, 2 + 2 * d, padding[d], size(d), 1);
+    }
+    y
+}
+
+/// Padding of one dim among those from it to the last.
+fn around_dim(rank: usize, dim: usize, pads: (i64, i64)) -> Around {
+    let mut around: Around = SmallVec::from_elem((0, 0), rank - dim);
+    around[0] = pads;
+    around
+}
+
+/// Columns added up where they overlap: dim `at` holds places that lie `stride` apart, the next the elements of each,
+/// which lie `dilation` apart. Both become one dim.
+fn overlapped<'g>(columns: Expr<'g>, at: usize, stride: usize, dilation: usize) -> Expr<'g> {
+    let columns = spaced(columns, at + 1, dilation);
+    let (rank, sizes) = (columns.rank(), columns.sizes());
+    // From a single place there is nothing to stride to.
+    let stride = if sizes[at] == 1 { stride.min(sizes[at + 1]) } else { stride };
+    // An element reaches into the places behind by whole strides, and within a place by what is left over.
+    let reach = sizes[at + 1].div_ceil(stride);
+    let mut around = around_dim(rank, at, ((reach - 1) as i64, (reach - 1) as i64));
+    around[1].1 = (reach * stride - sizes[at + 1]) as i64;
+    let columns = padded(columns, &around, Scalar::Int(0));
+    let mut split: Sizes = columns.sizes();
+    split[at + 1] = stride;
+    split.insert(at + 1, reach);
+    let columns = laid_out(columns, &split);
+    let n_places = sizes[at] + reach - 1;
+    let piece = |nth: usize| {
+        let own = part(columns, at, reach - 1 - nth, n_places, 1);
+        own.call(Op::Select, &[], smallvec![Attr::int(at as i64 + 1), Attr::int(nth as i64)])
+    };
+    let sum = (1..reach).fold(piece(0), |sum, nth| sum + piece(nth));
+    let mut joined: Sizes = sum.sizes();
+    joined[at] *= stride;
+    joined.remove(at + 1);
+    laid_out(sum, &joined)
+}
+
+/// The elements of a dim with zeros between them, `step` from one to the next.
+fn spaced<'g>(x: Expr<'g>, dim: usize, step: usize) -> Expr<'g> {
+    let size = x.sizes()[dim];
+    if step == 1 || size <= 1 {
+        return x;
+    }
+    let lifted = x.unsqueeze(dim + 1);
+    let groups = padded(lifted, &around_dim(lifted.rank(), dim + 1, (0, step as i64 - 1)), Scalar::Int(0));
+    let mut joined: Sizes = x.sizes();
+    joined[dim] *= step;
+    part(laid_out(groups, &joined), dim, 0, (size - 1) * step + 1, 1)
+}
+
+/// A `(C, M, taps…)` weight as `(groups, M, C / groups * taps)`.
+fn by_output<'g>(weight: Expr<'g>, groups: usize, taps: &[usize]) -> Expr<'g> {
+    let sizes = weight.sizes();
+    let (channels, rows) = (sizes[0] / groups, sizes[1]);
+    let split = laid_out(weight, &[&[groups, channels, rows], taps].concat());
+    let order: SmallVec<[usize; 6]> = [0, 2, 1].into_iter().chain(3..3 + taps.len()).collect();
+    let n_taps: usize = taps.iter().product();
+    laid_out(split.permute(&order), &[groups, rows, channels * n_taps])
+}
+
+/// The gradients of a convolution by input, weight and bias.
+pub fn gradients<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let (x, weight, g) = (call.args[0], call.args[1], call.grad);
+    let (sizes, kernel) = (x.sizes(), weight.sizes());
+    let Ok(convolution) = Convolution::read(sizes.len() - 2, call.attrs) else { return Gradients::new() };
+    let geometry = &convolution.geometry;
+    let by_input = convolve(g, weight, geometry, !convolution.transposed, &sizes[2..]);
+    let (large, small) = if convolution.transposed { (g, x) } else { (x, g) };
+    let by_weight = weight_gradient(large, small, geometry, &kernel[2..]);
+    let others: SmallVec<[usize; 6]> = (0..g.rank()).filter(|&dim| dim != 1).collect();
+    smallvec![Some(by_input), Some(by_weight), Some(g.sum(&others, false))]
+}
+
+/// A convolution whose result has the sizes `wanted`. Elements that no window reached are 0; a transposed convolution
+/// cannot know that they were there, so the padding of the output tells it.
+fn convolve<'g>(x: Expr<'g>, weight: Expr<'g>, geometry: &Geometry, transposed: bool, wanted: &[usize]) -> Expr<'g> {
+    let n = wanted.len();
+    let (sizes, kernel) = (x.sizes(), weight.sizes());
+    let natural = |d: usize| {
+        let reach = geometry.dilation[d] * (kernel[2 + d] - 1) + 1;
+        (geometry.stride[d] * (sizes[2 + d] - 1) + reach) as i64 - 2 * geometry.padding[d] as i64
+    };
+    let missing = |d: usize| if transposed { wanted[d] as i64 - natural(d) } else { 0 };
+    let missing = Attr::Ints((0..n).map(missing).collect());
+    let [stride, padding, dilation, groups] = geometry.attrs();
+    let attrs: Attrs = smallvec![Attr::bool(false), stride, padding, dilation, Attr::bool(transposed), missing, groups];
+    let y = x.call(Op::Convolution, &[weight], attrs);
+    (0..n).fold(y, |y, d| part(y, 2 + d, 0, wanted[d], 1))
+}
+
+fn weight_gradient<'g>(large: Expr<'g>, small: Expr<'g>, geometry: &Geometry, kernel: &[usize]) -> Expr<'g> {
+    let [stride, padding, dilation, groups] = geometry.attrs();
+    let kernel = Attr::Ints(kernel.iter().map(|&size| size as i64).collect());
+    large.call(Op::ConvolutionWeight, &[small], smallvec![kernel, stride, padding, dilation, groups])
+}
+
+/// The weight gradient: from the large side `(N, C, …)`, which windows are taken of, and the small side `(N, out, …)`,
+/// which has an element per window, to `(out, C / groups, kernel…)`.
+pub mod weight {
+    use super::*;
+
+    fn read(op: &str, n: usize, attrs: &[Attr]) -> Result<(PerDim, Geometry)> {
+        let geometry = Geometry::read(op, n, [&attrs[1], &attrs[2], &attrs[3], &attrs[4]])?;
+        Ok((per_dim(op, "kernel", &attrs[0], n, 1)?, geometry))
+    }
+
+    /// The type of the gradient.
+    ///
+    /// # Errors
+    /// If shapes or dtypes do not fit, or the small side has more elements than there are windows.
+    pub fn infer(call: &Call<'_>) -> Result<TensorType> {
+        let (op, large, small) = (call.name(), call.args[0], call.args[1]);
+        need_numbers(call)?;
+        let fits = large.rank() >= 3 && small.rank() == large.rank() && small.sizes[0] == large.sizes[0];
+        let refuse = || {
+            let what = format!("shapes {:?} and {:?} do not fit", &large.sizes[..], &small.sizes[..]);
+            Err(Error::shape(op, what, "pass an input and the gradient of its convolution"))
+        };
+        if !fits {
+            return refuse();
+        }
+        let n = large.rank() - 2;
+        let (kernel, geometry) = read(op, n, call.attrs)?;
+        let reaches = |d: usize| {
+            let windows = geometry.windows(d, small.sizes[2 + d], kernel[d]);
+            let room = geometry.padding[d].saturating_mul(2).saturating_add(large.sizes[2 + d]);
+            windows.count > 0 && windows.length().is_some_and(|length| length <= room)
+        };
+        let divides = |channels: usize| channels.is_multiple_of(geometry.groups);
+        if !(divides(large.sizes[1]) && divides(small.sizes[1]) && (0..n).all(reaches)) {
+            return refuse();
+        }
+        let sizes: Sizes = [&[small.sizes[1], large.sizes[1] / geometry.groups], &kernel[..]].concat().into();
+        checked_numel(op, &sizes, large.dtype.size())?;
+        Ok(TensorType::contiguous(large.dtype, &sizes))
+    }
+
+    /// One product per group, over samples and windows at once.
+    ///
+    /// # Errors
+    /// None on a verified graph.
+    pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+        let n = graph[args[0]].ty.rank() - 2;
+        let (kernel, geometry) = read("convolution", n, attrs)?;
+        Builder::extend(graph, args, |args| {
+            let (large, small) = (args[0], args[1]);
+            let dtype = large.dtype();
+            let (large, small) = (large.wide(), small.wide());
+            let (sizes, own) = (large.sizes(), small.sizes());
+            let windows: AllWindows = (0..n).map(|d| geometry.windows(d, own[2 + d], kernel[d])).collect();
+            let windows = unfolded(padded(large, &geometry.around(), Scalar::Int(0)), &windows);
+            let (groups, samples) = (geometry.groups, sizes[0]);
+            let n_places = samples * own[2..].iter().product::<usize>();
+            let order: SmallVec<[usize; 6]> =
+                std::iter::once(1).chain(2 + n..2 + 2 * n).chain([0]).chain(2..2 + n).collect();
+            let inner = sizes[1] / groups * kernel.iter().product::<usize>();
+            let columns = laid_out(windows.permute(&order), &[groups, inner, n_places]);
+            let order: SmallVec<[usize; 6]> = [1, 0].into_iter().chain(2..2 + n).collect();
+            let rows = laid_out(small.permute(&order), &[groups, own[1] / groups, n_places]);
+            let product = rows.matmul(columns.transposed());
+            let sizes = [&[own[1], sizes[1] / groups], &kernel[..]].concat();
+            laid_out(product, &sizes).to(dtype).contiguous()
+        })
+    }
+
+    /// The gradients by the large and the small side.
+    pub fn gradients<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+        let (large, small, g) = (call.args[0], call.args[1], call.grad);
+        let n = large.rank() - 2;
+        let Ok((_, geometry)) = read("convolution", n, call.attrs) else { return Gradients::new() };
+        let by_large = convolve(small, g, &geometry, true, &large.sizes()[2..]);
+        let by_small = convolve(large, g, &geometry, false, &small.sizes()[2..]);
+        smallvec![Some(by_large), Some(by_small)]
+    }
+}

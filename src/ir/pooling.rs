@@ -1,0 +1,160 @@
+//! Which element of each window is the greatest.
+//!
+//! The greatest elements themselves, and the gradient, follow by gathering: so a gradient goes to the one element that
+//! was chosen. Windows overlap the border by padding that is never chosen.
+
+use super::attr::Attr;
+use super::autodiff::{Builder, Expr};
+use super::dtype::DType;
+use super::graph::{Graph, NodeId};
+use super::op::Call;
+use super::scalar::Scalar;
+use super::shape::{Sizes, contiguous_strides};
+use super::types::TensorType;
+use super::windows::{padded, part};
+use crate::error::{Error, Result};
+use smallvec::SmallVec;
+
+/// The windows of one dim over the border: window `i` begins at `i * stride - padding`.
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+    count: usize,
+}
+
+/// The arguments are kernel, stride, padding, dilation and the number of windows, for each of the last dims.
+fn read(attrs: &[Attr]) -> SmallVec<[Pool; 3]> {
+    let [kernel, stride, padding, dilation, count] = [0, 1, 2, 3, 4].map(|index: usize| attrs[index].list());
+    let pool = |d: usize| {
+        let number = |list: &[i64]| list.get(d).map_or(0, |&number| number.max(0) as usize);
+        Pool {
+            kernel: number(&kernel),
+            stride: number(&stride),
+            padding: number(&padding),
+            dilation: number(&dilation),
+            count: number(&count),
+        }
+    };
+    (0..kernel.len()).map(pool).collect()
+}
+
+/// The type of the places: i64, one per window.
+///
+/// # Errors
+/// For bools, or if there are more lists than dims, or a window has nothing but padding.
+pub fn infer(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    if input.dtype == DType::Bool {
+        return Err(Error::dtype(call.name(), DType::Bool, "a number", "convert first"));
+    }
+    let pools = read(call.attrs);
+    let Some(first) = input.rank().checked_sub(pools.len()) else {
+        let what = format!("windows over {} dims of shape {:?}", pools.len(), &input.sizes[..]);
+        return Err(Error::shape(call.name(), what, "there must be as many dims"));
+    };
+    let mut sizes: Sizes = input.sizes.clone();
+    for (size, pool) in sizes[first..].iter_mut().zip(&pools) {
+        let reach = pool.dilation.checked_mul(pool.kernel.saturating_sub(1));
+        let last = pool.stride.checked_mul(pool.count.saturating_sub(1));
+        // Windows begin inside or in the padding in front, and reach into the input from there.
+        let meets = match (reach, last, size.checked_add(pool.padding)) {
+            (Some(reach), Some(last), Some(end)) => {
+                pool.padding <= reach && last < end && last.checked_add(reach).is_some()
+            }
+            (_, _, _) => false,
+        };
+        if pool.kernel == 0 || pool.stride == 0 || pool.dilation == 0 || !meets {
+            let what = format!("windows {pool:?} over a dim of {size} elements of shape {:?}", &input.sizes[..]);
+            return Err(Error::shape(call.name(), what, "every window must meet an element"));
+        }
+        *size = pool.count;
+    }
+    Ok(TensorType::contiguous(DType::I64, &sizes))
+}
+
+/// Element after element of all windows at once: one that is greater, or a NaN, is the greatest so far.
+///
+/// # Errors
+/// None on a verified graph.
+pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let pools = read(attrs);
+    Builder::extend(graph, args, |args| greatest(args[0].builder(), args[0], &pools))
+}
+
+fn greatest<'g>(builder: &'g Builder, x: Expr<'g>, pools: &[Pool]) -> Expr<'g> {
+    let first = x.rank() - pools.len();
+    let sizes = x.sizes();
+    let planes = contiguous_strides(&sizes[first..]);
+    let around = pools.iter().zip(&sizes[first..]).map(|(pool, &size)| {
+        let end = (pool.count.max(1) - 1) * pool.stride + pool.dilation * (pool.kernel - 1) + 1;
+        (pool.padding as i64, end.saturating_sub(size + pool.padding) as i64)
+    });
+    let x = padded(x, &around.collect::<SmallVec<[(i64, i64); 3]>>(), lowest(x.dtype()));
+    let mut best: Option<Expr<'g>> = None;
+    let mut chosen = first_places(builder, pools, &planes);
+    let n_elements: usize = pools.iter().map(|pool| pool.kernel).product();
+    for index in 0..n_elements {
+        let (mut element, mut rest, mut place) = (x, index, 0);
+        for (d, pool) in pools.iter().enumerate().rev() {
+            let at = rest % pool.kernel * pool.dilation;
+            rest /= pool.kernel;
+            place += at * planes[d];
+            element = part(element, first + d, at, (pool.count.max(1) - 1) * pool.stride + 1, pool.stride);
+        }
+        let so_far = best.unwrap_or_else(|| builder.number(lowest(x.dtype())));
+        let mut better = element.gt(so_far);
+        if element.dtype().is_float() {
+            better = better.logical_or(element.isnan());
+        }
+        chosen = better.then(builder.number(Scalar::Int(place as i64)), chosen);
+        best = Some(better.then(element, so_far));
+    }
+    let begin = pools.iter().enumerate().map(|(d, pool)| {
+        let along = begins(builder, d, pools) - Scalar::Int(pool.padding as i64);
+        along.mul(Scalar::Int(planes[d] as i64))
+    });
+    begin.fold(chosen, |sum, along| sum + along).contiguous()
+}
+
+/// `stride * i` for the windows of dim `d`, shaped to broadcast to all windows.
+fn begins<'g>(builder: &'g Builder, d: usize, pools: &[Pool]) -> Expr<'g> {
+    let mut sizes: Sizes = Sizes::from_elem(1, pools.len());
+    sizes[d] = pools[d].count;
+    builder.range(0, pools[d].count).mul(Scalar::Int(pools[d].stride as i64)).reshape(&sizes)
+}
+
+/// What is chosen if nothing is greater than the least number: the first element inside, counted from where the window
+/// begins.
+fn first_places<'g>(builder: &'g Builder, pools: &[Pool], planes: &[usize]) -> Expr<'g> {
+    let along = |d: usize| {
+        let pool = &pools[d];
+        let begin = begins(builder, d, pools);
+        let mut place = builder.number(Scalar::Int(0));
+        // The last element that lies before the border decides; the one behind it is the first inside.
+        for element in 0..pool.kernel.saturating_sub(1) {
+            let at = element * pool.dilation;
+            if at < pool.padding {
+                let is_outside = begin.lt(Scalar::Int((pool.padding - at) as i64));
+                let next = Scalar::Int(((element + 1) * pool.dilation * planes[d]) as i64);
+                place = is_outside.then(builder.number(next), place);
+            }
+        }
+        place
+    };
+    (1..pools.len()).fold(along(0), |sum, d| sum + along(d))
+}
+
+/// The number that no number is less than.
+fn lowest(dtype: DType) -> Scalar {
+    match dtype {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Scalar::Float(f64::NEG_INFINITY),
+        DType::I8 => Scalar::Int(i8::MIN.into()),
+        DType::I16 => Scalar::Int(i16::MIN.into()),
+        DType::I32 => Scalar::Int(i32::MIN.into()),
+        DType::I64 => Scalar::Int(i64::MIN),
+        DType::U8 | DType::Bool => Scalar::Int(0),
+    }
+}

@@ -1,0 +1,188 @@
+//! Pooling against loops over windows.
+
+use super::{Numbers, check, check_error, elements, tensor};
+use opfuse::dispatch::nn::{AvgPool, MaxPool};
+use opfuse::{DType, Tensor};
+
+/// The windows of one dim.
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    size: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+    ceil: bool,
+}
+
+impl Pool {
+    fn random(numbers: &mut Numbers, ceil: bool) -> Pool {
+        let (kernel, dilation) = (1 + numbers.below(3), 1 + numbers.below(2));
+        let padding = numbers.below((dilation * (kernel - 1) + 1) / 2 + 1);
+        Pool { size: 1 + numbers.below(7), kernel, stride: 1 + numbers.below(3), padding, dilation, ceil }
+    }
+
+    /// Where windows begin, counted from the first element.
+    fn begins(self) -> Vec<i64> {
+        let Pool { size, kernel, stride, padding, dilation, ceil } = self;
+        let begin = |window: usize| (window * stride) as i64 - padding as i64;
+        let fits = |window: &usize| {
+            let end = begin(*window) + (dilation * (kernel - 1)) as i64;
+            // In ceil mode one more window may reach out, if the one before left elements over and it begins inside.
+            let is_last = ceil && begin(*window) < size as i64 && end - (stride as i64) < (size + padding) as i64 - 1;
+            end < (size + padding) as i64 || is_last
+        };
+        (0..).take_while(fits).map(begin).collect()
+    }
+
+    /// The elements of a window that are inside.
+    fn elements(self, begin: i64) -> impl Iterator<Item = usize> {
+        let inside = move |k: usize| usize::try_from(begin + (k * self.dilation) as i64).ok();
+        (0..self.kernel).filter_map(inside).filter(move |&index| index < self.size)
+    }
+}
+
+fn lists(pools: [Pool; 2], number: fn(&Pool) -> usize) -> [i64; 2] {
+    pools.map(|pool| number(&pool) as i64)
+}
+
+#[test]
+fn the_greatest_of_each_window() {
+    let mut numbers = Numbers(11);
+    for round in 0..200 {
+        let ceil = numbers.below(2) == 1;
+        let pools = [(); 2].map(|()| Pool::random(&mut numbers, ceil));
+        let begins = pools.map(Pool::begins);
+        let (rows, columns) = (pools[0].size, pools[1].size);
+        let mut data: Vec<f64> = (0..2 * rows * columns).map(|_| numbers.number().round()).collect();
+        if round % 3 == 0 {
+            let place = numbers.below(data.len());
+            data[place] = f64::NAN;
+        }
+        if round % 5 == 0 {
+            data.iter_mut().for_each(|value| *value = f64::NEG_INFINITY);
+        }
+        let options = MaxPool {
+            stride: lists(pools, |pool| pool.stride).into(),
+            padding: lists(pools, |pool| pool.padding).into(),
+            dilation: lists(pools, |pool| pool.dilation).into(),
+            ceil_mode: ceil,
+        };
+        let x = tensor(&data, &[2, rows, columns]);
+        let found = x.max_pool2d_with_indices(lists(pools, |pool| pool.kernel), &options);
+        let case = format!("{pools:?}");
+        if begins.iter().any(Vec::is_empty) {
+            check_error(found, &["too small"]);
+            continue;
+        }
+        let misses = |d: usize| begins[d].iter().any(|&begin| pools[d].elements(begin).next().is_none());
+        if misses(0) || misses(1) {
+            check_error(found, &["between the elements"]);
+            continue;
+        }
+        let (mut values, mut places) = (Vec::new(), Vec::new());
+        for plane in data.chunks(rows * columns) {
+            for &top in &begins[0] {
+                for &left in &begins[1] {
+                    let mut best: Option<usize> = None;
+                    for row in pools[0].elements(top) {
+                        for column in pools[1].elements(left) {
+                            let at = row * columns + column;
+                            if best.is_none_or(|best| plane[at] > plane[best] || plane[at].is_nan()) {
+                                best = Some(at);
+                            }
+                        }
+                    }
+                    let best = best.expect("every window meets an element");
+                    values.push(plane[best]);
+                    places.push(best as f64);
+                }
+            }
+        }
+        let sizes = [2, begins[0].len(), begins[1].len()];
+        let (found, indices) = found.unwrap_or_else(|error| panic!("{case}: {error}"));
+        check(Ok(found), &sizes, &values, &case);
+        assert_eq!(indices.dtype(), DType::I64);
+        check(indices.to_dtype(DType::F64), &sizes, &places, &case);
+    }
+}
+
+#[test]
+fn the_mean_of_each_window() {
+    let mut numbers = Numbers(12);
+    for _ in 0..200 {
+        let ceil = numbers.below(2) == 1;
+        let pools = [(); 2].map(|()| {
+            let pool = Pool::random(&mut numbers, ceil);
+            Pool { dilation: 1, padding: pool.padding.min(pool.kernel / 2), ..pool }
+        });
+        let begins = pools.map(Pool::begins);
+        if begins.iter().any(Vec::is_empty) {
+            continue;
+        }
+        let x = numbers.tensor(&[1, 2, pools[0].size, pools[1].size]);
+        let (count_include_pad, divisor) = (numbers.below(2) == 1, [None, Some(3), Some(-2)][numbers.below(3)]);
+        let options = AvgPool {
+            stride: lists(pools, |pool| pool.stride).into(),
+            padding: lists(pools, |pool| pool.padding).into(),
+            ceil_mode: ceil,
+            count_include_pad,
+            divisor,
+        };
+        let mut expected = Vec::new();
+        for plane in elements(&x).chunks(pools[0].size * pools[1].size) {
+            for &top in &begins[0] {
+                for &left in &begins[1] {
+                    let all = || pools[0].elements(top).flat_map(|row| pools[1].elements(left).map(move |c| (row, c)));
+                    let sum: f64 = all().map(|(row, column)| plane[row * pools[1].size + column]).sum();
+                    let reach = |pool: Pool, begin: i64| {
+                        ((begin + pool.kernel as i64).min((pool.size + pool.padding) as i64) - begin) as f64
+                    };
+                    let with_padding = reach(pools[0], top) * reach(pools[1], left);
+                    let own = if count_include_pad { with_padding } else { all().count() as f64 };
+                    expected.push(sum / divisor.map_or(own, |divisor| divisor as f64));
+                }
+            }
+        }
+        let sizes = [1, 2, begins[0].len(), begins[1].len()];
+        let found = x.avg_pool2d(lists(pools, |pool| pool.kernel), &options);
+        check(found, &sizes, &expected, &format!("{pools:?} {options:?}"));
+    }
+}
+
+#[test]
+fn windows_as_even_as_can_be() {
+    let mut numbers = Numbers(13);
+    for (size, count) in [(7, 3), (6, 3), (4, 6), (5, 5), (5, 1), (3, 7), (8, 5)] {
+        let x = numbers.tensor(&[2, 2, size]);
+        let mut expected = Vec::new();
+        for row in elements(&x).chunks(size) {
+            for window in 0..count {
+                let own = &row[window * size / count..((window + 1) * size).div_ceil(count)];
+                expected.push(own.iter().sum::<f64>() / own.len() as f64);
+            }
+        }
+        check(x.adaptive_avg_pool1d(count as i64), &[2, 2, count], &expected, &format!("{size} to {count}"));
+    }
+    let x = numbers.tensor(&[1, 2, 5, 6]);
+    let plane = x.adaptive_avg_pool2d([3, 4]).expect("it fits");
+    let rows = x.transpose(2, 3).and_then(|x| x.reshape([2, 6, 5])).and_then(|x| x.adaptive_avg_pool1d(3));
+    let both = rows.and_then(|x| x.transpose(1, 2)).and_then(|x| x.adaptive_avg_pool1d(4)).expect("it fits");
+    check(plane.reshape([2, 3, 4]), &[2, 3, 4], &elements(&both), "two dims");
+}
+
+#[test]
+fn whole_numbers_and_refusals() {
+    let x = Tensor::from_slice(&[5i64, -4, 2, -9], &[1, 4]).expect("four");
+    let means = x.avg_pool1d(2, &AvgPool::default()).expect("i64 is averaged");
+    assert_eq!(means.to_vec::<i64>().expect("i64"), [0, -3]);
+    let best = x.max_pool1d(3, &MaxPool { stride: 1.into(), ..Default::default() }).expect("i64 has an order");
+    assert_eq!(best.to_vec::<i64>().expect("i64"), [5, 2]);
+    let x = Numbers(1).tensor(&[1, 4, 4]);
+    let wide = MaxPool { padding: 2.into(), ..Default::default() };
+    check_error(x.max_pool2d(2, &wide), &["at most half", "pad=2", "kernel_size=2"]);
+    check_error(x.max_pool2d(5, &MaxPool::default()), &["[1, 4, 4]", "too small"]);
+    check_error(x.avg_pool2d(2, &AvgPool { divisor: Some(0), ..Default::default() }), &["divisor"]);
+    check_error(x.max_pool1d(0, &MaxPool::default()), &["kernel_size"]);
+    check_error(x.select(0, 0).and_then(|x| x.avg_pool2d(2, &AvgPool::default())), &["[4, 4]"]);
+}
