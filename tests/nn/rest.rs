@@ -140,7 +140,7 @@ fn borders() {
     check(x.constant_pad_nd([1, -2, 0, 1], 7), &[2, 3], &[7.0, 0.0, 1.0, 7.0, 7.0, 7.0], "constant");
     check_error(x.border_pad([4, 0], Border::Reflect), &["[4, 0]", "[1, 4]"]);
     check_error(x.border_pad([5, 0], Border::Circular), &["[5, 0]"]);
-    check_error(x.constant_pad_nd([-3, -4], 0), &["[-3, -4]", "[1, 4]"]);
+    check_error(x.constant_pad_nd([-3, -4], 0), &["-3", "-4", "negative"]);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub fn chosen<'g>(lesser: Expr<'g>, greater: Expr<'g>, grad: Expr<'g>) -> Expr<'
     greater.lt(lesser).then(0.0, share)
 }
 
-/// Of [`Op::BinaryCrossEntropy`]. The slope by the probability is `(x - t) / (x (1 - x))`, steep but not infinite at
+/// Of [`Op::BinaryCrossEntropy`](crate::ir::Op::BinaryCrossEntropy). The slope by the probability is `(x - t) / (x (1 - x))`, steep but not infinite at
 /// the ends; that by the target knows nothing of the bound on the logarithms.
 pub fn binary_cross_entropy<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, target, g) = (call.args[0], call.args[1], call.grad);
