@@ -27,6 +27,7 @@ mod products;
 mod reductions;
 mod scatters;
 mod sorting;
+mod upsampling;
 mod views;
 
 use super::library::Library;
@@ -62,6 +63,7 @@ const AREAS: &[Area] = &[
     reductions::register,
     scatters::register,
     sorting::register,
+    upsampling::register,
     views::register,
 ];
 
