@@ -51,9 +51,9 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
         return Err(Error::dtype(call.name(), DType::Bool, "a number", "convert first"));
     }
     let pools = read(call.attrs);
-    let Some(first) = input.rank().checked_sub(pools.len()) else {
+    let Some(first) = input.rank().checked_sub(pools.len()).filter(|_| !pools.is_empty()) else {
         let what = format!("windows over {} dims of shape {:?}", pools.len(), &input.sizes[..]);
-        return Err(Error::shape(call.name(), what, "there must be as many dims"));
+        return Err(Error::shape(call.name(), what, "there must be as many dims, and at least one"));
     };
     let mut sizes: Sizes = input.sizes.clone();
     for (size, pool) in sizes[first..].iter_mut().zip(&pools) {

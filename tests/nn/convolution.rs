@@ -137,7 +137,7 @@ impl Case {
             Value::Bool(self.transposed),
             list(self.output_padding),
             Value::Int(self.groups as i64),
-            Value::BoolList([true; 3].iter().copied().collect()),
+            Value::BoolList(vec![true; 3]),
         ]
         .into_iter()
         .collect();

@@ -18,7 +18,8 @@ struct Pool {
 impl Pool {
     fn random(numbers: &mut Numbers, ceil: bool) -> Pool {
         let (kernel, dilation) = (1 + numbers.below(3), 1 + numbers.below(2));
-        let padding = numbers.below((dilation * (kernel - 1) + 1) / 2 + 1);
+        let reach = dilation * (kernel - 1) + 1;
+        let padding = numbers.below(reach / 2 + 1);
         Pool { size: 1 + numbers.below(7), kernel, stride: 1 + numbers.below(3), padding, dilation, ceil }
     }
 

@@ -1,7 +1,7 @@
 //! Attention, contractions, norms, borders and pixels.
 
 use super::{Numbers, check, check_error, elements, tensor};
-use opfuse::dispatch::nn::{Attention, Border, einsum};
+use opfuse::dispatch::nn::{Attention, Border, Interpolation, einsum};
 use opfuse::{DType, Result, Tensor};
 
 #[test]
@@ -140,7 +140,7 @@ fn borders() {
     check(x.constant_pad_nd([1, -2, 0, 1], 7), &[2, 3], &[7.0, 0.0, 1.0, 7.0, 7.0, 7.0], "constant");
     check_error(x.border_pad([4, 0], Border::Reflect), &["[4, 0]", "[1, 4]"]);
     check_error(x.border_pad([5, 0], Border::Circular), &["[5, 0]"]);
-    check_error(x.constant_pad_nd([-3, -4], 0), &["[-3, -4]", "[1, 4]"]);
+    check_error(x.constant_pad_nd([-3, -4], 0), &["-3", "-4", "negative"]);
 }
 
 #[test]
@@ -161,4 +161,22 @@ fn pixels() {
     check(shuffled.pixel_unshuffle(2), x.sizes(), &data, "unshuffle");
     check_error(x.pixel_shuffle(3), &["8 channels"]);
     check_error(x.pixel_unshuffle(2), &["3 by 2"]);
+}
+
+#[test]
+fn other_sizes() {
+    let x = tensor(&[0.0, 1.0, 4.0, 5.0], &[1, 1, 2, 2]);
+    let row = |shares: [f64; 4], by: f64| shares.map(|share| share + by);
+    let plane = |shares: [f64; 4]| shares.map(|down| row(shares, 4.0 * down)).concat();
+    let cases = [
+        (Interpolation::Nearest, plane([0.0, 0.0, 1.0, 1.0])),
+        (Interpolation::Bilinear, plane([0.0, 0.25, 0.75, 1.0])),
+        (Interpolation::BilinearCorners, plane([0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0])),
+    ];
+    for (interpolation, expected) in cases {
+        check(x.resize2d([4, 4], interpolation), &[1, 1, 4, 4], &expected, &format!("{interpolation:?}"));
+    }
+    check(x.resize2d([1, 2], Interpolation::Nearest), &[1, 1, 1, 2], &[0.0, 1.0], "less");
+    check_error(x.resize2d([0, 4], Interpolation::Nearest), &["[0, 4]"]);
+    check_error(x.to_dtype(DType::I64).and_then(|x| x.resize2d([4, 4], Interpolation::Bilinear)), &["i64"]);
 }

@@ -223,6 +223,10 @@ impl Builder {
             sizes = broadcast("", &sizes, &self.graph[arg].ty.sizes).ok()?.to_vec();
             args.push(arg);
         }
+        if op == Op::BinaryCrossEntropy {
+            // Elsewhere there are no probabilities.
+            args[0] = self.plain(Op::Sigmoid, &[args[0]])?;
+        }
         let attrs = self.pointwise_attrs(op);
         if matches!(op, Op::FloorDivide | Op::Remainder | Op::Fmod | Op::DivMode) {
             args[1] = self.divisor(op, &args, &attrs)?;

@@ -26,7 +26,8 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .def_kernel(
             "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
             |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool3d", 3, x, sizes),
-        )?;
+        )?
+        .def_kernel("_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", backward)?;
     Ok(())
 }
 
@@ -99,4 +100,37 @@ fn along(x: &Tensor, dim: usize, count: usize) -> Result<Tensor> {
     let picked = picked.masked_fill(&Windows::at(&windows.is_missing, dim, picked.dim())?, 0.0)?;
     let lengths = Windows::at(&windows.lengths, dim, picked.dim())?;
     picked.sum(dim as i64 + 1, true)?.div(lengths)?.squeeze(dim as i64 + 1)
+}
+
+/// Every window spreads its share evenly.
+fn backward(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let op = "_adaptive_avg_pool2d_backward";
+    need_float(op, &[gradient, x])?;
+    let fits = matches!(x.dim(), 3 | 4) && gradient.dim() == x.dim();
+    if !fits || gradient.sizes()[..x.dim() - 2] != x.sizes()[..x.dim() - 2] {
+        let what = format!("the gradient has shape {:?} for input {:?}", gradient.sizes(), x.sizes());
+        return Err(Error::shape(op, what, "all but the last two sizes must be equal"));
+    }
+    let mut g = widened(gradient)?;
+    for dim in x.dim() - 2..x.dim() {
+        g = spread(&g, dim, x.sizes()[dim])?;
+    }
+    g.to_dtype(x.dtype())
+}
+
+fn spread(g: &Tensor, dim: usize, size: usize) -> Result<Tensor> {
+    let count = g.sizes()[dim];
+    let windows = Windows::new(size, count)?;
+    let share = g.unsqueeze(dim as i64 + 1)?;
+    let share = share.div(Windows::at(&windows.lengths, dim, share.dim())?)?;
+    let mut sizes = share.sizes().to_vec();
+    sizes[dim + 1] = windows.longest;
+    let share = share.expand(&sizes[..])?;
+    let share = share.masked_fill(&Windows::at(&windows.is_missing, dim, share.dim())?, 0.0)?;
+    let mut joined = g.sizes().to_vec();
+    joined[dim] = count * windows.longest;
+    let mut sizes = g.sizes().to_vec();
+    sizes[dim] = size;
+    let zeros = Tensor::zeros(&sizes, g.dtype())?;
+    zeros.index_add(dim as i64, &windows.index.view(-1)?, &share.reshape(&joined[..])?)
 }

@@ -30,6 +30,7 @@ mod random;
 mod reductions;
 mod scatters;
 mod sorting;
+mod upsampling;
 mod views;
 
 use super::library::Library;
@@ -68,6 +69,7 @@ const AREAS: &[Area] = &[
     reductions::register,
     scatters::register,
     sorting::register,
+    upsampling::register,
     views::register,
 ];
 

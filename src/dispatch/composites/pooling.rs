@@ -16,11 +16,17 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         greatest(library, n)?;
         means(library, n)?;
     }
-    library.def_kernel(
-        "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, \
+    library
+        .def_kernel(
+            "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, \
+             int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+            max_pool_backward,
+        )?
+        .def_kernel(
+            "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, \
              bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
-        avg_pool_backward,
-    )?;
+            avg_pool_backward,
+        )?;
     Ok(())
 }
 
@@ -165,6 +171,31 @@ fn max_pool(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> R
     let places = call(Op::MaxPoolIndex, &[x], &lists.map(|list| Attr::ints(&list)))?;
     let values = planes(x, n)?.gather(-1, &planes(&places, n)?)?.view(places.sizes())?;
     Ok((values, places))
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn max_pool_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    kernel: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil: bool,
+    places: &Tensor,
+) -> Result<Tensor> {
+    let op = "max_pool2d_with_indices_backward";
+    need_float(op, &[gradient, x])?;
+    let pools = pools(op, 2, x, [kernel, stride, padding, dilation], ceil)?;
+    let outer = &x.sizes()[..x.dim() - 2];
+    let counts: Vec<usize> = outer.iter().copied().chain(pools.iter().map(|pool| pool.count as usize)).collect();
+    if gradient.sizes() != counts || places.sizes() != counts {
+        let what = format!("gradient {:?} and indices {:?} of input {:?}", gradient.sizes(), places.sizes(), x.sizes());
+        return Err(Error::shape(op, what, format!("both must have shape {counts:?}")));
+    }
+    let zeros = Tensor::zeros(planes(x, 2)?.sizes(), widened(gradient)?.dtype())?;
+    let sum = zeros.scatter_add(-1, &planes(places, 2)?, &planes(&widened(gradient)?, 2)?)?;
+    sum.view(x.sizes())?.to_dtype(x.dtype())
 }
 
 /// What the sum of a window is divided by.

@@ -1,4 +1,4 @@
-//! What is done to planes of pixels: padding, and channels turned into pixels and back.
+//! What is done to planes of pixels: padding, other sizes, and channels turned into pixels and back.
 
 use crate::dispatch::composite::Composite;
 use crate::dispatch::dims::Dims;
@@ -16,8 +16,34 @@ pub enum Border {
     Circular,
 }
 
+/// How a pixel of a resized plane follows from those around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interpolation {
+    /// It is the nearest one, rounded down.
+    Nearest,
+    /// It lies between four pixels, whose centres are where they were.
+    Bilinear,
+    /// It lies between four pixels; those in the corners stay in the corners.
+    BilinearCorners,
+}
+
 /// Padding and pixels.
 impl Tensor {
+    /// `(N, C, H, W)` with planes of other sizes.
+    ///
+    /// # Errors
+    /// If there are not 4 dims, a size is 0, or the dtype is not floating and something lies between.
+    pub fn resize2d(&self, sizes: [i64; 2], interpolation: Interpolation) -> Result<Tensor> {
+        static NEAREST: Composite = Composite::new("aten::upsample_nearest2d");
+        static BILINEAR: Composite = Composite::new("aten::upsample_bilinear2d");
+        let (sizes, none) = (&sizes[..], None::<f64>);
+        match interpolation {
+            Interpolation::Nearest => NEAREST.call((self, sizes, none, none)),
+            Interpolation::Bilinear => BILINEAR.call((self, sizes, false, none, none)),
+            Interpolation::BilinearCorners => BILINEAR.call((self, sizes, true, none, none)),
+        }
+    }
+
     /// With a border around the last one, two or three dims of `(N, C, …)` or `(C, …)`: two counts for each, the last
     /// dim first. A negative count crops.
     ///

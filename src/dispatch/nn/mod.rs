@@ -14,7 +14,7 @@ mod pooling;
 mod similarity;
 
 pub use convolution::{ConvTranspose, Convolution, Padding};
-pub use images::Border;
+pub use images::{Border, Interpolation};
 pub use losses::{CrossEntropy, Reduction};
 pub use normalization::BatchNorm;
 pub use pooling::{AvgPool, MaxPool};
