@@ -38,6 +38,18 @@ pub(super) fn copy_operator() -> Result<&'static Operator> {
 pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Result<()> {
     let mut definitions = Library::fragment("aten")?;
     definitions.def(COPY)?;
+    definitions
+        .def_kernel("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", |x: &Tensor, value: Scalar| {
+            x.fill_(value).map(|()| x.clone())
+        })?
+        .def_kernel("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", |x: &Tensor, value: &Tensor| {
+            if value.dim() != 0 {
+                let what = format!("fill_ takes a 0-dim value, not one of shape {:?}", value.sizes());
+                return Err(Error::shape("fill_", what, "select one element, or use copy_"));
+            }
+            x.copy_(value).map(|()| x.clone())
+        })?
+        .def_kernel("zero_(Tensor(a!) self) -> Tensor(a!)", |x: &Tensor| x.zero_().map(|()| x.clone()))?;
     for (key, kernel) in [
         (DispatchKey::CPU, Kernel::typed(copy_cpu)),
         (DispatchKey::Meta, Kernel::typed(copy_meta)),

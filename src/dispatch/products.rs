@@ -4,6 +4,7 @@
 //! any rank to one of them, by views where strides allow: batches on one side alone are folded into the rows of a
 //! single `mm`. What is made of several rows is a composite operator, and its method calls that.
 
+use super::autograd::is_grad_enabled;
 use super::composite::Composite;
 use super::register::call;
 use super::tensor::Tensor;
@@ -171,7 +172,13 @@ pub(super) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
         (2, 1) => left.mv(right),
         (1, 2) => left.unsqueeze(0)?.mm(right)?.squeeze(0),
         (2, 2) => left.mm(right),
-        (3.., 1 | 2) if folds(left) => fold(left, right),
+        (3.., 1 | 2) if folds(left) || is_recorded(left, right) => fold(left, right),
+        (3.., 3..)
+            if is_one_matrix(right) && right.dim() <= left.dim() && (folds(left) || is_recorded(left, right)) =>
+        {
+            let batch: Vec<i64> = (0..right.dim() as i64 - 2).collect();
+            fold(left, &right.squeeze(&batch[..])?)
+        }
         (1 | 2, 3..) if folds(&right.transpose(-2, -1)?) => {
             // (a b)' = b' a', and the batches are on the left of that.
             let product = fold(&right.transpose(-2, -1)?, &left.t()?)?;
@@ -215,6 +222,17 @@ fn folds(left: &Tensor) -> bool {
     left.numel() == 0 || left.array().layout.view(&[rows, inner]).is_some()
 }
 
+/// Whether gradients will be asked for. That of a matrix which all batches share is then one product too, summed in one
+/// go, rather than the sum of a rounded product per batch.
+fn is_recorded(left: &Tensor, right: &Tensor) -> bool {
+    is_grad_enabled() && (left.requires_grad() || right.requires_grad())
+}
+
+/// Whether all batches are one.
+fn is_one_matrix(right: &Tensor) -> bool {
+    right.sizes()[..right.dim() - 2].iter().all(|&size| size == 1)
+}
+
 /// The product of all sizes but the last, and the last.
 fn rows_of(left: &Tensor) -> (usize, usize) {
     match left.sizes() {
@@ -227,7 +245,7 @@ fn rows_of(left: &Tensor) -> (usize, usize) {
 fn fold(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     let (rows, inner) = rows_of(left);
     let outer = &left.sizes()[..left.dim() - 1];
-    let matrix = left.view(&[rows, inner][..])?;
+    let matrix = left.reshape(&[rows, inner][..])?;
     if right.dim() == 1 {
         return matrix.mv(right)?.view(outer);
     }

@@ -123,7 +123,7 @@ pub fn mish_slope(x: Expr<'_>) -> Expr<'_> {
 /// Of `x` times a piecewise linear logistic function.
 pub fn hardswish<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
     let between = x.le(3.0).then(grad * (x / 3.0 + 0.5), grad);
-    x.lt(-3.0).then(0.0, between)
+    x.le(-3.0).then(0.0, between)
 }
 
 /// To the ends by weight.

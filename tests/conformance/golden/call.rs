@@ -3,7 +3,7 @@
 use super::case::{Arg, ArgKind, Case, ErrorClass};
 use super::tensors::Store;
 use opfuse::dispatch::{Dispatcher, MemoryFormat, Operator, Stack, Type, Value};
-use opfuse::{Error, Scalar, Tensor};
+use opfuse::{DType, Error, Scalar, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What came of a call.
@@ -103,12 +103,30 @@ pub(crate) fn flattened(stack: Stack) -> Vec<Value> {
 }
 
 /// An argument as a value of the type that the schema names.
+/// A dtype as the reference numbers it.
+fn numbered_dtype(number: i64) -> Result<DType, String> {
+    Ok(match number {
+        0 => DType::U8,
+        1 => DType::I8,
+        2 => DType::I16,
+        3 => DType::I32,
+        4 => DType::I64,
+        5 => DType::F16,
+        6 => DType::F32,
+        7 => DType::F64,
+        11 => DType::Bool,
+        15 => DType::BF16,
+        other => return Err(format!("dtype number {other} is none of ours")),
+    })
+}
+
 fn value(kind: &ArgKind, ty: &Type, store: &Store<'_>) -> Result<Value, String> {
     if let (Type::Optional(inner), false) = (ty, matches!(kind, ArgKind::None)) {
         return value(kind, inner, store);
     }
     Ok(match (kind, ty) {
         (ArgKind::None, _) => Value::None,
+        (ArgKind::Int(number), Type::ScalarType) => Value::DType(numbered_dtype(*number)?),
         (ArgKind::Tensor(window), _) => Value::Tensor(store.argument(window)?),
         (ArgKind::Wrapped(number), _) => Value::Tensor(Tensor::number(*number).map_err(|error| error.to_string())?),
         (ArgKind::TensorList(items), Type::List(element, _)) => {

@@ -126,8 +126,14 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
     if cases.is_empty() { Err("there are no cases".into()) } else { Ok(()) }
 }
 
+/// Cases in which the reference is wrong, and how.
+const WRONG: [(&str, &str); 1] = [("gelu/0016", "the reference leaves a transposed out unwritten")];
+
 /// Runs one case and compares everything it records.
 fn check(case: &Case, store: &Store<'_>, report: &mut OpReport) -> Verdict {
+    if let Some((_, what)) = WRONG.iter().find(|(id, _)| *id == case.id) {
+        return Verdict::Skipped((*what).into());
+    }
     let Some(operator) = call::operator(case) else {
         return Verdict::Skipped("no operator".into());
     };
