@@ -25,7 +25,7 @@
 //! methods of the regular rows), and in `dispatch::register` (every row becomes an operator).
 
 use super::attr::Attr;
-use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, views};
+use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, strided, views};
 use super::bodies::*;
 use super::convolution;
 use super::decompose;
@@ -747,7 +747,7 @@ macro_rules! for_each_op {
                     schema: Schema::Text("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"),
                     infer: infer::window,
                     meaning: Meaning::Window(view::as_strided),
-                    derivative: Derivative::None,
+                    derivative: Derivative::Formula(strided::as_strided),
                 };
                 /// The same bytes as elements of another dtype.
                 ViewDtype = Row {

@@ -10,7 +10,7 @@ use super::ops::Op;
 use super::scalar::Scalar;
 use super::shape::Layout;
 use super::types::TensorType;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 /// The windows of one dim, the first of which begins at its first element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,13 @@ pub fn part<'g>(x: Expr<'g>, dim: usize, start: usize, length: usize, step: usiz
 pub fn padded<'g>(x: Expr<'g>, around: &[(i64, i64)], value: Scalar) -> Expr<'g> {
     if around.iter().all(|&pair| pair == (0, 0)) {
         return x;
+    }
+    if around.iter().any(|&(before, after)| before.min(after) < 0 && before.max(after) > 0) {
+        // Room first: one end may lose more than there was.
+        let part = |of: fn(i64) -> i64| around.iter().map(move |&(before, after)| (of(before), of(after)));
+        let room: SmallVec<[(i64, i64); 4]> = part(|pad| pad.max(0)).collect();
+        let cut: SmallVec<[(i64, i64); 4]> = part(|pad| pad.min(0)).collect();
+        return padded(padded(x, &room, value), &cut, value);
     }
     let pads = around.iter().rev().flat_map(|&(before, after)| [before, after]).collect();
     x.call(Op::ConstantPadNd, &[], smallvec![Attr::Ints(pads), Attr::Scalar(value)])

@@ -222,7 +222,13 @@ impl<'g> Expr<'g> {
     /// The call of `op` with this as first operand.
     pub fn call(self, op: Op, rest: &[Expr<'g>], attrs: Attrs) -> Expr<'g> {
         let args: SmallVec<[NodeId; 4]> = std::iter::once(self.node).chain(rest.iter().map(|arg| arg.node)).collect();
-        self.builder.make(|graph| graph.add(op, &args, attrs))
+        let made = self.builder.graph.borrow_mut().add(op, &args, attrs);
+        // After a refusal the operand stands for the result: it has dims for whoever goes on to count them.
+        let node = made.unwrap_or_else(|error| {
+            self.builder.error.borrow_mut().get_or_insert(error);
+            self.node
+        });
+        Expr { node, ..self }
     }
 
     /// Raised to a power.

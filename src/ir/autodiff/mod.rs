@@ -21,6 +21,7 @@ pub mod products;
 pub mod reductions;
 pub mod scans;
 pub mod scatters;
+pub mod strided;
 pub mod views;
 
 pub use expr::{Builder, Expr, Term};

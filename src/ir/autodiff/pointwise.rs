@@ -199,9 +199,10 @@ pub fn chosen<'g>(lesser: Expr<'g>, greater: Expr<'g>, grad: Expr<'g>) -> Expr<'
 }
 
 /// Of [`Op::BinaryCrossEntropy`]. The slope by the probability is `(x - t) / (x (1 - x))`, steep but not infinite at
-/// the ends; that by the target knows nothing of the bound on the logarithms.
+/// the ends; that by the target is the difference of the logarithms, which are bounded as the op's own are.
 pub fn binary_cross_entropy<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, target, g) = (call.args[0], call.args[1], call.grad);
     let spread = ((1.0 - x) * x).maximum(1e-12);
-    smallvec![Some(g * (x - target) / spread), Some(g * ((-x).log1p() - x.log()))]
+    let bounded = |log: Expr<'g>| log.maximum(-100.0);
+    smallvec![Some(g * (x - target) / spread), Some(g * (bounded((-x).log1p()) - bounded(x.log())))]
 }

@@ -1,0 +1,79 @@
+//! Gradients of windows of memory.
+//!
+//! What was read through a window is added up in a memory of zeros, where it was read; then it is read from there as the
+//! operand lies in it. Places in memory count from the first of operand and window.
+
+use super::expr::{Builder, Expr};
+use super::formula::{Backward, Gradients};
+use crate::ir::attr::Attr;
+use crate::ir::dtype::DType;
+use crate::ir::ops::Op;
+use crate::ir::scalar::Scalar;
+use crate::ir::shape::{Sizes, numel};
+use crate::ir::types::TensorType;
+use smallvec::{SmallVec, smallvec};
+
+/// Of [`Op::AsStrided`]: added up in memory where it was read, and read from there as the operand lies in it. Where
+/// several elements of the operand share memory, each gets an equal share.
+///
+/// The offset argument counts from the operand's first element here: whoever knows where in its memory the operand
+/// begins takes that off before.
+pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let TensorType { sizes, strides, .. } = call.args[0].ty();
+    let offset = call.attrs[2].as_int().unwrap_or(0);
+    let [seen_sizes, seen_strides] = [0, 1].map(|place: usize| counts(&call.attrs[place]));
+    if numel(&seen_sizes) == 0 || numel(&sizes) == 0 {
+        return smallvec![Some(call.args[0].zeros())];
+    }
+    let builder = call.builder();
+    let first = offset.min(0);
+    let (own_start, seen_start) = ((-first) as usize, (offset - first) as usize);
+    let end = |sizes: &[usize], strides: &[usize], start: usize| {
+        start + 1 + sizes.iter().zip(strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
+    };
+    let extent = end(&sizes, &strides, own_start).max(end(&seen_sizes, &seen_strides, seen_start));
+    let down = Attr::int(0);
+    let memory = |dtype: DType| builder.full(&[extent], 0, dtype);
+    let seen = places(builder, &seen_sizes, &seen_strides, seen_start);
+    let own = places(builder, &sizes, &strides, own_start);
+    let mut sum = scatter_add(memory(call.grad.dtype()), &down, seen, call.grad.reshape(&[numel(&seen_sizes)]));
+    if overlaps(&sizes, &strides) {
+        let ones = builder.full(&[numel(&sizes)], 1, DType::I64);
+        let count = scatter_add(memory(DType::I64), &down, own, ones);
+        sum = sum / count.maximum(Scalar::Int(1));
+    }
+    let read = sum.call(Op::IndexSelect, &[own], smallvec![down]);
+    smallvec![Some(read.reshape(&sizes))]
+}
+
+/// Where in memory the elements of a layout lie, in their order.
+fn places<'g>(builder: &'g Builder, sizes: &[usize], strides: &[usize], start: usize) -> Expr<'g> {
+    let mut place = builder.full(&[], start as i64, DType::I64);
+    for (dim, (&size, &stride)) in sizes.iter().zip(strides).enumerate() {
+        let mut along: SmallVec<[usize; 6]> = SmallVec::from_elem(1, sizes.len() - dim);
+        along[0] = size;
+        place = place + builder.range(0, size).mul(Scalar::Int(stride as i64)).reshape(&along);
+    }
+    place.expand(sizes).reshape(&[numel(sizes)])
+}
+
+/// Whether elements may share memory: whether a step along a dim is not beyond all that lies within it.
+fn overlaps(sizes: &[usize], strides: &[usize]) -> bool {
+    let mut dims: SmallVec<[(usize, usize); 6]> = strides.iter().copied().zip(sizes.iter().copied()).collect();
+    dims.retain(|(_, size)| *size > 1);
+    dims.sort_unstable();
+    let mut reach = 0;
+    dims.iter().any(|&(stride, size)| {
+        let within = stride <= reach;
+        reach += (size - 1) * stride;
+        within
+    })
+}
+
+fn counts(attr: &Attr) -> Sizes {
+    attr.list().iter().map(|&count| count.max(0) as usize).collect()
+}
+
+fn scatter_add<'g>(into: Expr<'g>, dim: &Attr, index: Expr<'g>, what: Expr<'g>) -> Expr<'g> {
+    into.call(Op::ScatterAdd, &[index, what], smallvec![dim.clone()])
+}
