@@ -253,8 +253,23 @@ mod tests {
         let random = Tensor::rand_like(&there)?;
         assert_eq!((random.device(), random.sizes()), (DEVICE, there.sizes()));
 
+        // Writes reach the device's memory, and gradients run through the backend's kernels and home again.
+        let written = there.add(&there)?;
+        let part = written.select(0, 1)?;
+        part.mul_(10.0)?;
+        written.add_(&there)?;
+        let expected = [3.0, -6.0, 9.0, 10.5, -5.25, 84.0];
+        assert_eq!(written.to_device(Device::CPU)?.to_vec::<f32>()?, expected);
+        let gradient = |device: Device| -> Result<Vec<f32>> {
+            let leaf = x.copy()?;
+            leaf.set_requires_grad(true)?;
+            model(&leaf.to_device(device)?, &weight.to_device(device)?)?.square()?.sum_all()?.backward()?;
+            leaf.grad().ok_or_else(|| Error::argument("gradient", "the leaf was used"))?.to_vec()
+        };
+        assert_eq!(gradient(DEVICE)?, gradient(Device::CPU)?);
+
         let live = backend.runtime.memory.stats().live_blocks;
-        drop((there, row, result, column, random));
+        drop((there, row, result, column, random, written, part));
         assert!(live > 0 && backend.runtime.memory.stats().live_blocks == 0);
         Ok(())
     }

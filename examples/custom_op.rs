@@ -121,3 +121,48 @@ impl Function for Charbonnier {
         Ok(vec![Some(gradients[0].mul(&saved[0].div(&saved[1])?)?)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opfuse::autograd::{GradOptions, grad};
+    use opfuse::dispatch::Value;
+
+    /// One test, since there is one `mylib`.
+    #[test]
+    fn the_operator_is_like_any_other() -> Result<()> {
+        let _libraries = register()?;
+        let numbers: Vec<f32> = (0..60).map(|i| (i as f32 - 30.0) / 7.0).collect();
+        let x = Tensor::from_vec(numbers.clone(), &[6, 10])?;
+
+        // Eager by the kernel, compiled by the body: the same bits, in one kernel, also of a transposed operand.
+        for x in [x.clone(), x.t()?] {
+            let chain = |x: &Tensor| charbonnier(&x.mul(3.0)?, 0.25)?.add(1.0)?.relu();
+            let fused = compile(chain);
+            assert_eq!(fused.call(&x)?.to_vec::<f32>()?, chain(&x)?.to_vec::<f32>()?);
+            assert!(fused.explain().eager.is_none(), "{}", fused.explain());
+            assert_eq!(fused.explain().kernels_after, 1, "{}", fused.explain());
+        }
+
+        // The derivative, eagerly and as part of a compiled step.
+        let slope = |x: &Tensor| -> Result<Tensor> {
+            let leaf = x.copy()?;
+            leaf.set_requires_grad(true)?;
+            let sum = charbonnier(&leaf, 0.25)?.sum_all()?;
+            let slope = grad(&[&sum], &[&leaf], &[], GradOptions::default())?.remove(0);
+            slope.ok_or_else(|| Error::argument("slope", "x was used"))
+        };
+        let expected: Vec<f32> = numbers.iter().map(|&x| x / (x * x + 0.0625).sqrt()).collect();
+        let close = |found: Vec<f32>| found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6);
+        assert!(close(slope(&x)?.to_vec()?));
+        assert!(close(compile(slope).call(&x)?.to_vec()?));
+
+        // By name, with its default, on meta, and with the wrong dtype.
+        let by_name = Dispatcher::global().lookup(CHARBONNIER)?.invoke(vec![Value::Tensor(x.clone())], vec![])?;
+        assert_eq!(by_name.len(), 1);
+        let meta = charbonnier(&Tensor::meta(&x.ty())?, 1.0)?;
+        assert!(meta.sizes() == x.sizes() && !meta.has_data());
+        assert!(matches!(charbonnier(&x.to_dtype(DType::F64)?, 1.0), Err(Error::DType { .. })));
+        Ok(())
+    }
+}

@@ -356,7 +356,7 @@ fn bitwise_ops_work_on_bits() {
         for (&(a, b), got) in pairs.iter().zip(elements(&result)) {
             let expected = match op {
                 Op::BitwiseNot => !a,
-                Op::RandomScale => -3 + (u128::from(a as u64) * 11 >> 64) as i64,
+                Op::RandomScale => -3 + ((u128::from(a as u64) * 11) >> 64) as i64,
                 Op::BitwiseAnd => a & b,
                 Op::BitwiseOr => a | b,
                 Op::BitwiseXor => a ^ b,

@@ -1,7 +1,8 @@
 //! Tensors from one device to another.
 //!
-//! The bytes go through the host, so the memory of both devices must be within its reach.
+//! The bytes go through the host, so the memory of both devices must be within its reach. A gradient goes the way back.
 
+use super::autograd::{Context, Function, apply, is_grad_enabled};
 use super::keys::tracer::on_read;
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind, Storage};
@@ -23,10 +24,34 @@ impl Tensor {
             return Tensor::meta(&TensorType { number: false, ..self.ty() });
         }
         on_read(self, "to")?;
-        let dense = if self.device().kind == DeviceKind::Cpu { self.copy()? } else { self.clone() };
-        let moved = over(dense.array(), device).map(Tensor::from_array)?;
-        if device.kind == DeviceKind::Cpu { moved.copy() } else { Ok(moved) }
+        if !(is_grad_enabled() && self.requires_grad()) {
+            return moved(self, device);
+        }
+        let results = apply(Transfer { from: self.device(), to: device }, &[self])?;
+        results.into_iter().next().ok_or_else(|| Error::Internal { message: "a transfer has one result".into() })
     }
+}
+
+/// A move that is recorded for gradients.
+struct Transfer {
+    from: Device,
+    to: Device,
+}
+
+impl Function for Transfer {
+    fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        moved(&inputs[0], self.to).map(|result| vec![result])
+    }
+
+    fn backward(&self, _: &[Tensor], gradients: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        gradients[0].to_device(self.from).map(|gradient| vec![Some(gradient)])
+    }
+}
+
+fn moved(x: &Tensor, device: Device) -> Result<Tensor> {
+    let dense = if x.device().kind == DeviceKind::Cpu { x.copy()? } else { x.clone() };
+    let moved = over(dense.array(), device).map(Tensor::from_array)?;
+    if device.kind == DeviceKind::Cpu { moved.copy() } else { Ok(moved) }
 }
 
 /// The array with its storage on a device.

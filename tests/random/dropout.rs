@@ -1,7 +1,8 @@
 //! Dropout: what is kept, what it is scaled by, and the corners.
 
 use super::{numbers, turn};
-use opfuse::{DType, Result, Tensor};
+use opfuse::autograd::{GradOptions, grad};
+use opfuse::{DType, Result, Tensor, compile};
 
 #[test]
 fn kept_elements_are_scaled_and_the_rest_is_zero() -> Result<()> {
@@ -55,5 +56,44 @@ fn dropout_follows_the_layout_of_its_input() -> Result<()> {
     assert_eq!((out.strides(), mask.strides()), (&[1, 7][..], &[1, 7][..]));
     let meta = Tensor::meta(&x.ty())?.dropout(0.5, true)?;
     assert_eq!((meta.sizes(), meta.has_data()), (&[7, 5][..], false));
+    Ok(())
+}
+
+#[test]
+fn gradients_pass_where_elements_were_kept() -> Result<()> {
+    let _turn = turn();
+    let leaf = Tensor::full(&[50], 3.0, DType::F64)?;
+    leaf.set_requires_grad(true)?;
+    let (out, mask) = leaf.native_dropout(0.75, true)?;
+    assert!(out.requires_grad() && !mask.requires_grad());
+    out.mul(&out)?.sum_all()?.backward()?;
+    let gradient = leaf.grad().expect("it was used").to_vec::<f64>()?;
+    let kept: Vec<f64> = mask.to_vec::<bool>()?.into_iter().map(|kept| if kept { 96.0 } else { 0.0 }).collect();
+    assert_eq!(gradient, kept, "twice the element of 12, times the scale of 4");
+    Ok(())
+}
+
+/// The way back multiplies by the very mask of the way there, at every call.
+#[test]
+fn a_compiled_step_draws_one_mask_for_both_ways() -> Result<()> {
+    let _turn = turn();
+    let step = |x: &Tensor| -> Result<(Tensor, Tensor)> {
+        let leaf = x.copy()?;
+        leaf.set_requires_grad(true)?;
+        let out = leaf.dropout(0.5, true)?;
+        let gradient = grad(&[&out.sum_all()?], &[&leaf], &[], GradOptions::default())?.remove(0);
+        Ok((out.detach()?, gradient.expect("it was used")))
+    };
+    let x = Tensor::ones(&[40], DType::F32)?;
+    opfuse::manual_seed(6);
+    let eager = [step(&x)?, step(&x)?, step(&x)?].map(|(out, gradient)| (numbers(&out), numbers(&gradient)));
+    assert!(eager.iter().all(|(out, gradient)| out == gradient) && eager[0] != eager[1]);
+    opfuse::manual_seed(6);
+    let compiled = compile(step);
+    for expected in eager {
+        let (out, gradient) = compiled.call(&x)?;
+        assert_eq!((numbers(&out), numbers(&gradient)), expected);
+    }
+    assert!(compiled.explain().eager.is_none(), "{}", compiled.explain());
     Ok(())
 }
