@@ -88,6 +88,10 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
     let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
     nodes.sort_unstable();
     let (region, outputs) = units.region(&nodes)?;
+    // What is stored per row need not follow from a fold over nothing, and a loop of no turns would never store it.
+    if region.inner.contains(&0) && !region.rows.contains(&0) {
+        return Err(Reason::DifferentRows);
+    }
     if is_too_long(&region) {
         return Err(Reason::RowsTooLong);
     }

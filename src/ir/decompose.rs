@@ -188,7 +188,13 @@ pub fn log_softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result
     cast(graph, result, out).and_then(|node| dense(graph, node))
 }
 
-fn copied(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
+/// A row-major copy; that of a plain number keeps its dtype and is a tensor like any other.
+pub(super) fn copied(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
+    let ty = &graph[x].ty;
+    if ty.number {
+        let dtype = ty.dtype;
+        return graph.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]);
+    }
     graph.add(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())])
 }
 

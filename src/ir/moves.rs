@@ -4,6 +4,7 @@
 //! that part, asked for on a row-major layout, and [`Op::Overlay`] writes there.
 
 use super::attr::{Attr, Attrs};
+use super::decompose::copied;
 use super::graph::{Graph, NodeId};
 use super::op::{Call, ViewRule};
 use super::ops::Op;
@@ -74,7 +75,7 @@ pub fn constant_pad_nd(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Re
         }
     }
     if graph[kept].ty.sizes == padding.sizes {
-        return graph.add(Op::Clone, &[kept], smallvec![Attr::Str("contiguous".into())]);
+        return copied(graph, kept);
     }
     let fill = full(graph, &padding.sizes, attrs[1].scalar().unwrap_or(Scalar::Int(0)), ty.dtype)?;
     let strides = contiguous_strides(&padding.sizes);
@@ -178,7 +179,7 @@ pub fn flip(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId
         let index = graph.add(Op::Arange, &[], backwards)?;
         x = graph.add(Op::IndexSelect, &[x, index], smallvec![Attr::int(dim as i64)])?;
     }
-    if x == args[0] { graph.add(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())]) } else { Ok(x) }
+    if x == args[0] { copied(graph, x) } else { Ok(x) }
 }
 
 /// The sizes of the operand, with ones in front, and how often each is repeated.

@@ -162,6 +162,7 @@ fn as_target(op: &str, error: Error) -> Error {
         Error::OutOfRange { low, high, got, .. } => {
             Error::OutOfRange { op: op.into(), what: "target".into(), low, high, got }
         }
+        Error::Index { what, hint, .. } => Error::index(op, format!("target out of range: {what}"), hint),
         other => other,
     }
 }

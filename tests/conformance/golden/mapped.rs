@@ -132,7 +132,9 @@ fn check(case: &Case, store: &Store<'_>, which: Mapped) -> Result<(), Problem> {
     let in_dims: Vec<Option<i64>> = mapped.iter().map(|&mapped| mapped.then_some(dim)).collect();
     let found = map(&operator, &template, &both, in_dims);
     let found = match found {
-        Err(error) if error.to_string().contains("inside vmap") => return not_done(&format!("refused: {error}")),
+        Err(error) if ["inside vmap", "has no batching rule"].iter().any(|text| error.to_string().contains(text)) => {
+            return not_done(&format!("refused: {error}"));
+        }
         Err(_) if of_data => return not_done("the size of the result depends on data"),
         found => found.map_err(differs)?,
     };

@@ -8,6 +8,7 @@ use crate::dispatch::Tensor;
 use crate::dispatch::register::{call, operator};
 use crate::dispatch::schema::Type;
 use crate::error::Result;
+use crate::ir::infer::joins_anything;
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, NodeKind, Op, Rule, SideTable, TensorType};
 use smallvec::SmallVec;
@@ -185,9 +186,13 @@ fn overlay(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
 }
 
 fn concat(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
-    let rank = operands.list[0].ty.rank();
+    // An operand that goes with any shape adds nothing, and would fit no other once it has a mapped dim.
+    let joined = || operands.list.iter().filter(|operand| !joins_anything(&operand.ty));
+    let list: SmallVec<[&Operand; 4]> =
+        if joined().next().is_some() { joined().collect() } else { operands.list.iter().collect() };
+    let rank = list[0].ty.rank();
     let dim = shifted(op, attrs[0].as_int().unwrap_or(0), rank)?;
-    let values = operands.list.iter().map(|operand| operand.spread(operands.level.size));
+    let values = list.iter().map(|operand| operand.spread(operands.level.size));
     let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::int(dim)])
 }
