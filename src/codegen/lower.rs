@@ -343,6 +343,8 @@ fn without_dead(kernel: &Kernel) -> Kernel {
         live[output.value.index()] = true;
     }
     for (index, inst) in kernel.insts.iter().enumerate().rev() {
+        // A fold stays although nobody reads it: stores were placed for a kernel with folds.
+        live[index] |= matches!(inst.kind, Kind::Fold(_));
         if live[index] {
             for arg in &inst.args {
                 live[arg.index()] = true;

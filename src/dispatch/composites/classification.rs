@@ -162,7 +162,9 @@ fn as_target(op: &str, error: Error) -> Error {
         Error::OutOfRange { low, high, got, .. } => {
             Error::OutOfRange { op: op.into(), what: "target".into(), low, high, got }
         }
-        Error::Index { what, hint, .. } => Error::index(op, format!("target out of range: {what}"), hint),
+        Error::Argument { what, .. } if what.contains("out of bounds") => {
+            Error::index(op, format!("target out of range: {what}"), "targets name classes")
+        }
         other => other,
     }
 }

@@ -110,6 +110,10 @@ fn dim_arguments(op: Op) -> Result<SmallVec<[DimArgument; 2]>> {
     let mut found = SmallVec::new();
     let mut attr = 0;
     for argument in operator(op)?.schema().map_or(&[][..], |schema| &schema.arguments) {
+        // Its sizes would have to change with the dims; its parts know how.
+        if argument.name == "input_sizes" {
+            return Ok(SmallVec::new());
+        }
         let ty = if let Type::Optional(inner) = &argument.ty { inner } else { &argument.ty };
         // A tensor that may be absent leaves its presence among the attributes.
         let is_attr = !ty.holds_tensors() || matches!(argument.ty, Type::Optional(_));
