@@ -22,7 +22,7 @@ fn gradients_flow_to_leaves_and_add_up() -> opfuse::Result<()> {
     Ok(())
 }
 
-/// Lines 123 and 100 (guards).
+// line 123
 #[test]
 fn grad_mode_nests() -> opfuse::Result<()> {
     let x = leaf(&[1.0], &[1]);
@@ -43,7 +43,7 @@ fn grad_mode_nests() -> opfuse::Result<()> {
     Ok(())
 }
 
-/// Line 124.
+// line 124
 #[test]
 fn the_way_back_is_refused_with_a_reason() -> opfuse::Result<()> {
     let x = leaf(&[1.0, 2.0], &[2]);
@@ -60,7 +60,7 @@ fn the_way_back_is_refused_with_a_reason() -> opfuse::Result<()> {
     Ok(())
 }
 
-/// Line 126.
+// line 126
 #[test]
 fn only_floats_require_gradients() -> opfuse::Result<()> {
     let whole = Tensor::from_slice(&[1i64], &[1])?;

@@ -2,6 +2,7 @@
 
 use super::{gradient, leaf, values};
 use opfuse::autograd::{GradOptions, grad, no_grad};
+use opfuse::dispatch::keys::tracer::{Mode, trace};
 use opfuse::{DType, Result, Tensor, compile};
 
 fn model(x: &Tensor, w: &Tensor) -> Result<Tensor> {
@@ -129,6 +130,24 @@ fn a_training_step_is_one_graph() -> Result<()> {
     Ok(())
 }
 
+// line 130
+#[test]
+fn a_write_through_a_view_is_traced_as_values() -> Result<()> {
+    let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0], &[2, 2])?;
+    let function = |x: &[Tensor]| {
+        let y = x[0].copy()?;
+        y.view([-1])?.mul_(2.0)?;
+        Ok(y)
+    };
+    let (_, captured) = trace(Mode::Abstract, &[x], function, |y| vec![y.clone()])?;
+    let graph = captured.map_err(|reason| opfuse::Error::argument("trace", reason.to_string()))?.graph;
+    let ops: Vec<&str> = graph.nodes().filter_map(|(_, node)| node.op()).map(|op| op.name()).collect();
+    // The view is written back as a row-major copy, which is the value itself here and is simplified away.
+    assert_eq!(ops, ["clone", "view", "mul", "clone", "view"], "{graph}");
+    Ok(())
+}
+
+// line 132
 #[test]
 fn writes_come_back_once_at_the_end() -> Result<()> {
     let f = compile(|x: &Tensor| {

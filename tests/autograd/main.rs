@@ -1,6 +1,6 @@
 //! Gradients of eager calls: the tape, writes through views, hooks, functions of the user's own, higher derivatives.
 //!
-//! Numbers in comments (`line 112`) are those of the dispatcher's conformance list.
+//! Numbers in comments (`line 112`, for one) are those of the dispatcher's conformance list.
 
 mod basics;
 mod compiled;

@@ -5,7 +5,7 @@ use opfuse::autograd::{inference_mode, no_grad};
 use opfuse::dispatch::DispatchKey;
 use opfuse::{DType, Result, Tensor};
 
-/// Line 112.
+// line 112
 #[test]
 fn leaves_are_not_written_while_gradients_are_recorded() -> Result<()> {
     let x = leaf(&[1.0, 2.0], &[2]);
@@ -21,7 +21,7 @@ fn leaves_are_not_written_while_gradients_are_recorded() -> Result<()> {
     Ok(())
 }
 
-/// Line 114.
+// line 114
 #[test]
 fn detach_shares_the_version_and_data_does_not() -> Result<()> {
     let x = (&leaf(&[1.0], &[1]) * 1.0)?;
@@ -32,7 +32,7 @@ fn detach_shares_the_version_and_data_does_not() -> Result<()> {
     Ok(())
 }
 
-/// Line 115.
+// line 115
 #[test]
 fn a_saved_value_that_was_written_to_is_noticed() -> Result<()> {
     let x = leaf(&[1.0, 2.0], &[2]);
@@ -50,7 +50,7 @@ fn a_saved_value_that_was_written_to_is_noticed() -> Result<()> {
     Ok(())
 }
 
-/// Line 118.
+// line 118
 #[test]
 fn a_base_without_gradients_gets_them_from_what_is_written() -> Result<()> {
     let (base, value) = (Tensor::zeros(&[2, 2], DType::F64)?, leaf(&[5.0, 6.0], &[2]));
@@ -62,7 +62,7 @@ fn a_base_without_gradients_gets_them_from_what_is_written() -> Result<()> {
     Ok(())
 }
 
-/// Line 120.
+// line 120
 #[test]
 fn views_made_in_no_grad_mode_are_not_written_through() -> Result<()> {
     let y = (&leaf(&[1.0, 2.0], &[2]) * 1.0)?;
@@ -74,7 +74,7 @@ fn views_made_in_no_grad_mode_are_not_written_through() -> Result<()> {
     Ok(())
 }
 
-/// Line 121.
+// line 121
 #[test]
 fn inference_tensors_stay_out_of_autograd() -> Result<()> {
     let made = {
@@ -108,7 +108,7 @@ fn a_write_replaces_the_history() -> Result<()> {
     Ok(())
 }
 
-/// Line 166.
+// line 166
 #[test]
 fn a_target_keeps_its_shape_and_dtype() -> Result<()> {
     let x = Tensor::zeros(&[4], DType::F64)?;
@@ -149,7 +149,7 @@ fn threads_write_to_aliases() -> Result<()> {
     assert_eq!(x.to_vec::<i64>()?, [800; 4096]);
     Ok(())
 }
-/// Line 117.
+// line 117
 #[test]
 fn a_write_through_a_view_gives_the_base_a_new_history() -> Result<()> {
     let x = leaf(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
@@ -161,5 +161,31 @@ fn a_write_through_a_view_gives_the_base_a_new_history() -> Result<()> {
     assert!(!row.grad_fn().expect("it comes from y").is_same(&before));
     (y.sum((), false)? + row.sum((), false)?)?.backward()?;
     assert_eq!((values(&y), gradient(&x)), (vec![2.0, 4.0, 3.0, 4.0], vec![4.0, 4.0, 1.0, 1.0]));
+    Ok(())
+}
+
+// line 127
+#[test]
+fn out_forms_are_not_differentiated() -> Result<()> {
+    let (x, out) = (leaf(&[1.0, 2.0], &[2]), Tensor::zeros(&[2], DType::F64)?);
+    let exp = opfuse::dispatch::Dispatcher::global().lookup("aten::exp.out")?;
+    refused(
+        exp.call::<_, Tensor>((&x, &out)),
+        "functions with out=... arguments don't support automatic differentiation",
+    );
+    let _quiet = no_grad();
+    assert!(exp.call::<_, Tensor>((&x, &out))?.is_alias_of(&out));
+    assert_eq!(values(&out), values(&x.exp()?));
+    Ok(())
+}
+
+// line 144
+#[test]
+fn a_view_of_a_view_has_the_root_as_base() -> Result<()> {
+    let x = Tensor::zeros(&[4, 6], DType::F64)?;
+    let view = x.slice(0, 1, None, 2)?.transpose(0, 1)?.select(0, 4)?;
+    assert!(view.is_view() && view.base().is_some_and(|base| base.is_same(&x)) && view.is_alias_of(&x));
+    assert_eq!((view.sizes(), view.strides(), view.storage_offset()), (&[2usize][..], &[12usize][..], 10));
+    assert!(x.base().is_none());
     Ok(())
 }

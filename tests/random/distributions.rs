@@ -115,7 +115,7 @@ fn permutations() -> Result<()> {
 
 #[test]
 fn truth_values() -> Result<()> {
-    let probabilities = Tensor::from_slice(&[0.0f32, 0.1, 0.5, 0.9, 1.0], &[5, 1])?.expand(&[5, N as i64])?;
+    let probabilities = Tensor::from_slice(&[0.0f32, 0.1, 0.5, 0.9, 1.0], &[5, 1])?.expand([5, N as i64])?;
     for dtype in [DType::F32, DType::F64, DType::F16] {
         let sample = generator(6).bernoulli(&probabilities.to_dtype(dtype)?)?;
         assert_eq!((sample.dtype(), sample.sizes()), (dtype, &[5, N][..]));

@@ -74,7 +74,7 @@ fn refused_fills_write_nothing() -> Result<()> {
     let _turn = turn();
     let x = Tensor::ones(&[3], DType::F32)?;
     let whole = Tensor::ones(&[3], DType::U8)?;
-    let repeated = Tensor::ones(&[1], DType::F32)?.expand(&[3])?;
+    let repeated = Tensor::ones(&[1], DType::F32)?.expand([3])?;
     let leaf = Tensor::ones(&[3], DType::F32)?;
     leaf.set_requires_grad(true)?;
     let cases: [(Result<()>, &str); 8] = [

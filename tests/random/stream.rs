@@ -174,16 +174,16 @@ fn dropout_fuses_with_its_neighbours() -> Result<()> {
 
 #[test]
 fn like_forms_follow_memory() -> Result<()> {
-    let model = Tensor::zeros(&[3, 4, 5], DType::F32)?.permute(&[2, 0, 1])?;
+    let model = Tensor::zeros(&[3, 4, 5], DType::F32)?.permute([2, 0, 1])?;
     let _turn = turn();
     opfuse::manual_seed(2);
     let drawn = model.rand_like()?;
     assert_eq!((drawn.sizes(), drawn.strides()), (model.sizes(), model.strides()));
     let plain = generator(2).rand(&[3, 4, 5], DType::F32)?;
-    assert_eq!(drawn.permute(&[1, 2, 0])?.to_vec::<f32>()?, plain.to_vec::<f32>()?);
+    assert_eq!(drawn.permute([1, 2, 0])?.to_vec::<f32>()?, plain.to_vec::<f32>()?);
     // Gaps are not followed, nor are repeated elements.
     let sliced = Tensor::zeros(&[6, 8], DType::F32)?.slice(1, None, None, 2)?;
     assert_eq!(sliced.randn_like()?.strides(), [4, 1]);
-    assert_eq!(Tensor::zeros(&[3, 1], DType::F32)?.expand(&[3, 4])?.rand_like()?.strides(), [4, 1]);
+    assert_eq!(Tensor::zeros(&[3, 1], DType::F32)?.expand([3, 4])?.rand_like()?.strides(), [4, 1]);
     Ok(())
 }
