@@ -7,7 +7,7 @@
 //!
 //! Which op is called with which arguments follows from what the op means, not from its name; see [`rules`]. An
 //! operator that is no row of the op table runs its decomposition; what has neither runs once per slice, which is
-//! counted with its [`Reason`]. The key lies above autograd, autocast and the tracer: these see physical tensors only.
+//! counted with its [`Reason`](crate::error::Reason). The key lies above autograd, autocast and the tracer: these see physical tensors only.
 
 mod gathers;
 mod rules;
