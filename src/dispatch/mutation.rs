@@ -5,13 +5,15 @@
 //! kernel of the functional form writes straight to the target. A target keeps its shape, strides and dtype.
 
 use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
-use super::autograd::{is_grad_enabled, is_inference_mode};
+use super::autograd::{is_grad_enabled, is_inference_mode, reads_first};
 use super::key::DispatchKey;
 use super::keys;
 use super::keyset::KeySet;
 use super::library::Library;
+use super::modes;
 use super::operator::Operator;
 use super::operators::Operand;
+use super::register::{op_of, unpack};
 use super::schema::{AliasInfo, OperatorName, Parameter, Schema, Type};
 use super::tensor::Tensor;
 use super::value::{Stack, Value};
@@ -55,6 +57,7 @@ pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Resu
         (DispatchKey::Meta, Kernel::typed(copy_meta)),
         (DispatchKey::ADInplaceOrView, Kernel::typed(keys::inplace_or_view::copy_kernel)),
         (DispatchKey::Autograd, Kernel::typed(keys::autograd::copy_kernel)),
+        (DispatchKey::FuncTorchBatched, Kernel::typed(keys::batched::copy_kernel)),
     ] {
         definitions.impl_for("aten::copy_", key, kernel)?;
     }
@@ -175,6 +178,17 @@ fn run_in_place(functional: &Operator, stack: &mut Stack) -> Result<()> {
         return Err(Error::argument(name, "the first argument is to be written to, so it must be a tensor"));
     };
     check_target(&name, &target)?;
+    let recorded = is_grad_enabled() && stack.iter().flat_map(Value::tensors).any(Tensor::requires_grad);
+    let reads = match op_of(functional).filter(|_| recorded) {
+        Some(op) => {
+            let (tensors, attrs) = unpack(op, stack)?;
+            reads_first(op, &attrs, &tensors.iter().collect::<SmallVec<[&Tensor; 4]>>())?
+        }
+        None => recorded,
+    };
+    if reads {
+        stack[0] = Value::Tensor(as_it_was(&target)?);
+    }
     functional.call_boxed(stack)?;
     let result = stack.pop().and_then(|value| value.tensors().next().cloned());
     let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
@@ -182,6 +196,11 @@ fn run_in_place(functional: &Operator, stack: &mut Stack) -> Result<()> {
     stack.clear();
     stack.push(Value::Tensor(target));
     Ok(())
+}
+
+/// The target before it is written to, for a way back that reads it: a copy with its history.
+fn as_it_was(target: &Tensor) -> Result<Tensor> {
+    super::register::call(Op::Clone, &[target], &[Attr::None])
 }
 
 fn run_out(functional: &Operator, stack: &mut Stack) -> Result<()> {
@@ -288,8 +307,17 @@ fn concerns_base(target: &Tensor) -> bool {
 pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let (operator, target) = (super::register::operator(op)?, tensors[0]);
     check_target(op.name(), target)?;
+    if modes::is_active() {
+        // A mode sees the call itself, not only what it is made of.
+        let name = OperatorName { name: format!("{}_", operator.name().name), ..operator.name().clone() };
+        let in_place = Dispatcher::global().find_schema(&name.name, &name.overload)?;
+        return super::register::call_as(op, &in_place, tensors, attrs).map(|_| ());
+    }
     if !is_plain(operator, tensors) {
-        let result = super::register::call(op, tensors, attrs)?;
+        let before = if reads_first(op, &Attrs::from(attrs), tensors)? { Some(as_it_was(target)?) } else { None };
+        let mut tensors: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(tensors);
+        tensors[0] = before.as_ref().unwrap_or(target);
+        let result = super::register::call(op, &tensors, attrs)?;
         return write(op.name(), target, &result);
     }
     let types: SmallVec<[TensorType; 4]> = tensors.iter().map(|tensor| tensor.ty()).collect();

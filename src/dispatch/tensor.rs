@@ -7,6 +7,7 @@
 use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use super::autograd::{Meta, is_inference_mode};
 use super::key::DispatchKey;
+use super::keys::batched::physical;
 use super::keyset::KeySet;
 use super::view_chain::ViewStep;
 use crate::device::{Device, DeviceKind, Storage};
@@ -214,7 +215,11 @@ impl Tensor {
     }
 
     pub(super) fn version_counter(&self) -> &AtomicU64 {
-        self.0.version.as_deref().unwrap_or_else(|| self.0.array.storage().version())
+        match (&self.0.version, physical(self)) {
+            (Some(own), _) => own,
+            (None, Some(physical)) => physical.version_counter(),
+            (None, None) => self.0.array.storage().version(),
+        }
     }
 
     /// Whether it has bytes to read.

@@ -63,6 +63,18 @@ fn n139_scopes_nest() {
 }
 
 #[test]
+fn n139_gradients_of_f32_weights_are_f32() {
+    let (x, w) = (ones(DType::F32), ones(DType::F32));
+    w.set_requires_grad(true).expect("a leaf");
+    let _guard = autocast(DType::BF16).expect("bf16");
+    let product = x.mm(&w).expect("a product");
+    assert_eq!(product.dtype(), DType::BF16);
+    product.sum((), false).and_then(|sum| sum.backward()).expect("a way back");
+    assert_eq!(w.grad().expect("a gradient").dtype(), DType::F32);
+    assert_eq!(w.grad().expect("a gradient").to_vec::<f32>(), Ok(vec![2.0; 4]));
+}
+
+#[test]
 fn only_16_bit_floats_are_lower() {
     assert_error(autocast(DType::F32), &["autocast", "found dtype f32", "bf16 or f16"]);
     assert_error(autocast_on(DeviceKind::Meta, DType::F16), &["meta", "no autocast"]);

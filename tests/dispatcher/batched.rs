@@ -1,6 +1,7 @@
 //! Mapped functions (lines 135, 136).
 
 use crate::assert_error;
+use opfuse::autograd::{self, GradOptions};
 use opfuse::dispatch::vmap::slow_calls;
 use opfuse::dispatch::{DispatchKey as K, Dispatcher, Library, Value};
 use opfuse::{DType, Error, Result, Tensor, cat, compile, embedding, stack, vmap};
@@ -309,4 +310,124 @@ fn mapped_scans_sorts_and_writes_by_index() {
     });
     check(2, &[3, 4], &[4], |x, y| x.masked_scatter(&y.gt(0.3)?, x));
     assert_eq!(slow_calls(), slow, "every op has a rule");
+}
+
+fn gradient(of: &Tensor, by: &Tensor, upstream: Option<&Tensor>, options: GradOptions) -> Result<Tensor> {
+    let found = autograd::grad(&[of], &[by], &[upstream], options)?;
+    found.into_iter().next().flatten().ok_or_else(|| Error::argument("grad", "no gradient"))
+}
+
+/// The same elements as a leaf.
+fn leaf(x: &Tensor) -> Result<Tensor> {
+    let leaf = x.detach()?;
+    leaf.set_requires_grad(true)?;
+    Ok(leaf)
+}
+
+type Mapped<'a> = dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync + 'a;
+
+fn loss(x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    x.matmul(w)?.tanh()?.square()?.sum((), false)
+}
+
+#[test]
+fn gradients_taken_inside_are_those_of_each_slice() {
+    let (xs, w) = (numbers(&[3, 2, 4]), numbers(&[4, 5]));
+    let by_weight = |x: &Tensor, w: &Tensor| {
+        let w = leaf(w)?;
+        gradient(&loss(x, &w)?, &w, None, GradOptions::default())
+    };
+    let by_input = |x: &Tensor, w: &Tensor| {
+        let x = leaf(x)?;
+        gradient(&loss(&x, w)?, &x, None, GradOptions::default())
+    };
+    let twice = |x: &Tensor, w: &Tensor| {
+        let x = leaf(x)?;
+        let recorded = GradOptions { create_graph: true, ..GradOptions::default() };
+        let first = gradient(&loss(&x, w)?, &x, None, recorded)?;
+        gradient(&first.square()?.sum((), false)?, &x, None, GradOptions::default())
+    };
+    let through_views = |x: &Tensor, w: &Tensor| {
+        let x = leaf(x)?;
+        let y = x.t()?.slice(0, 1, None, 2)?.unsqueeze(0)?.softmax(-1)?.sum([0], false)?;
+        gradient(
+            &y.mul(&w.select(1, 0)?.slice(0, 0, 2, 1)?.unsqueeze(1)?)?.sum((), false)?,
+            &x,
+            None,
+            GradOptions::default(),
+        )
+    };
+    let functions: [&Mapped<'_>; 4] = [&by_weight, &by_input, &twice, &through_views];
+    for (index, function) in functions.into_iter().enumerate() {
+        let mapped = vmap(|x: &Tensor, w: &Tensor| function(x, w)).in_dims([Some(0), None]).call((&xs, &w));
+        let slice = |i: i64| function(&xs.select(0, i)?, &w);
+        let expected = (0..3).map(slice).collect::<Result<Vec<_>>>().expect("one slice");
+        let expected = stack(&expected.iter().collect::<Vec<_>>(), 0).expect("slices of one shape");
+        close(&mapped.unwrap_or_else(|error| panic!("function {index}: {error}")), &expected);
+    }
+}
+
+#[test]
+fn gradients_taken_outside_are_those_of_all_slices() {
+    let (x, w) = (leaf(&numbers(&[3, 2, 4])).expect("a leaf"), leaf(&numbers(&[4, 5])).expect("a leaf"));
+    let losses = vmap(|x: &Tensor, w: &Tensor| loss(x, w)).in_dims([Some(0), None]).call((&x, &w)).expect("losses");
+    losses.sum((), false).and_then(|sum| sum.backward()).expect("a way back");
+    let found = (x.grad().expect("a gradient"), w.grad().expect("a gradient"));
+    x.set_grad(None).and_then(|()| w.set_grad(None)).expect("forgotten");
+    loss(&x, &w).and_then(|sum| sum.backward()).expect("a way back");
+    close(&found.0, &x.grad().expect("a gradient"));
+    close(&found.1, &w.grad().expect("a gradient"));
+}
+
+#[test]
+fn a_mapped_way_back_gives_the_jacobian() {
+    let x = leaf(&numbers(&[4])).expect("a leaf");
+    let y = x.softmax(0).expect("a result");
+    let keep = GradOptions { retain_graph: true, ..GradOptions::default() };
+    let rows = vmap(|row: &Tensor| gradient(&y, &x, Some(row), keep)).call(&Tensor::eye(4, DType::F32).expect("eye"));
+    let y = y.detach().expect("values");
+    let outer = y.unsqueeze(1).and_then(|column| column.mul(&y)).expect("products");
+    let expected = Tensor::eye(4, DType::F32).and_then(|eye| eye.mul(&y)?.sub(&outer)).expect("the definition");
+    close(&rows.expect("a jacobian"), &expected);
+}
+
+#[test]
+fn writes_inside_go_to_every_slice() {
+    let (x, y) = (numbers(&[3, 4]), numbers(&[3]));
+    let written = x.copy().expect("a copy");
+    let write = vmap(|x: &Tensor, y: &Tensor| {
+        x.slice(0, 1, 3, 1)?.add_(y)?;
+        x.mul_(2.0)?;
+        Ok(x.clone())
+    });
+    let result = write.in_dims([0, 0]).call((&written, &y)).expect("a write");
+    let mut expected = x.clone();
+    let shift = Tensor::from_slice(&[0.0f32, 1.0, 1.0, 0.0], &[4]).expect("four");
+    expected = expected.add(y.unsqueeze(1).and_then(|y| y.mul(&shift)).expect("a shift")).expect("a sum");
+    expected = expected.mul(2.0).expect("doubled");
+    close(&result, &expected);
+    close(&written, &expected);
+    // One target for all slices cannot hold a value of each.
+    let refused = vmap(|y: &Tensor| x.select(0, 0)?.add_(y).map(|()| y.clone())).call(&y);
+    assert_error(refused, &["copy_", "not mapped", "a value for each slice"]);
+    // The history of what is written is that of each slice.
+    let through = |x: &Tensor, y: &Tensor| {
+        let y = leaf(y)?;
+        let z = x.mul(&y)?;
+        z.slice(0, 0, 2, 1)?.mul_(&y)?;
+        gradient(&z.sum((), false)?, &y, None, GradOptions::default())
+    };
+    let found = vmap(through).in_dims([0, 0]).call((&x, &y)).expect("gradients");
+    let slices = (0..3).map(|i| through(&x.select(0, i)?, &y.select(0, i)?)).collect::<Result<Vec<_>>>();
+    let slices = slices.expect("gradients");
+    close(&found, &stack(&slices.iter().collect::<Vec<_>>(), 0).expect("one shape"));
+    // What was saved for the way back and written to meanwhile is noticed.
+    let stale = vmap(|x: &Tensor| {
+        let x = leaf(x)?;
+        let (y, z) = (x.mul(1.0)?, x.mul(2.0)?);
+        let product = y.mul(&z)?;
+        y.add_(1.0)?;
+        gradient(&product.sum((), false)?, &x, None, GradOptions::default())
+    });
+    assert_error(stale.call(&x), &["modified by an inplace operation"]);
 }

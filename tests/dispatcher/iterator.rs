@@ -4,6 +4,7 @@ use crate::assert_error;
 use half::{bf16, f16};
 use opfuse::codegen::geometry::{Access, Geometry};
 use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
+use opfuse::dispatch::{Dispatcher, Value};
 use opfuse::ir::Combine;
 use opfuse::ir::scalar::{Reg, Ty};
 use opfuse::{DType, Device, Result, Tensor};
@@ -58,6 +59,20 @@ fn n177_repeated_elements_become_dense() {
     let column = numbers(&[3, 1]).expand([3, 4]).expect("a view");
     assert_eq!((row.strides(), column.strides()), (&[0, 1][..], &[1, 0][..]));
     assert_eq!((strides(row.neg()), strides(column.neg())), (vec![4, 1], vec![4, 1]));
+}
+
+#[test]
+fn n178_the_strides_of_a_given_result_stay() {
+    let add = Dispatcher::global().lookup("aten::add.out").expect("an operator");
+    let (a, b) = (numbers(&[3, 4]), numbers(&[4]));
+    for out in [permuted(&[3, 4], &[1, 0]), numbers(&[3, 8]).slice(1, 0, None, 2).expect("a view")] {
+        let strides = out.strides().to_vec();
+        let arguments = vec![Value::Tensor(a.clone()), Value::Tensor(b.clone())];
+        let mut results = add.invoke(arguments, vec![("out", Value::Tensor(out.clone()))]).expect("a sum");
+        let Some(Value::Tensor(result)) = results.pop() else { panic!("no tensor") };
+        assert!(result.is_alias_of(&out) && result.strides() == strides);
+        assert_eq!(out.to_vec::<f32>(), a.add(&b).and_then(|sum| sum.to_vec::<f32>()));
+    }
 }
 
 #[test]

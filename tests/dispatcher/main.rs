@@ -4,6 +4,7 @@
 //! here.
 
 mod autocast;
+mod autograd;
 mod batched;
 mod calls;
 mod coverage;

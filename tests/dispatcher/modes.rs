@@ -122,6 +122,12 @@ fn n141_a_log_lists_calls_with_all_arguments() {
     assert_eq!(log.to_string(), expected);
     assert_eq!(log.names(), ["add", "mul", "sum", "cat"]);
     log.clear();
+    let guard = push_mode(log.clone());
+    x.add_(1).expect("a number");
+    drop(guard);
+    assert_eq!(log.calls()[0].to_string(), "aten::add_.Tensor(self=f32[1], other=1, alpha=1)");
+    assert_eq!((log.names(), log.names_at(1)), (vec!["add_".into()], vec!["add".into(), "copy_".into()]));
+    log.clear();
     assert!(log.calls().is_empty());
 }
 

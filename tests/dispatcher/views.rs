@@ -11,6 +11,19 @@ fn matrix(rows: usize, columns: usize) -> Tensor {
 }
 
 #[test]
+fn n144_a_view_of_a_view_has_the_root_as_base() {
+    let x = matrix(6, 8).copy().expect("a copy");
+    let (inner, outer) = (x.slice(0, 1, None, 2).expect("a view"), x.slice(1, 2, None, 1).expect("a view"));
+    let view = inner.slice(1, 2, None, 3).and_then(|view| view.t()).expect("a view");
+    for view in [&inner, &outer, &view] {
+        assert!(view.base().expect("a base").is_same(&x) && view.is_alias_of(&x));
+    }
+    assert!(x.base().is_none());
+    assert_eq!((view.sizes(), view.strides(), view.storage_offset()), (&[2, 3][..], &[3, 16][..], 10));
+    assert_eq!(view.to_vec::<f32>(), Ok(vec![10.0, 26.0, 42.0, 13.0, 29.0, 45.0]));
+}
+
+#[test]
 fn n145_what_is_there_already_comes_back() {
     let x = matrix(3, 4);
     assert!(x.contiguous().expect("itself").is_same(&x));

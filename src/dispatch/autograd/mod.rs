@@ -34,7 +34,7 @@ pub use mode::{
 pub(super) use node::Edge;
 pub use node::GradFn;
 pub(crate) use program::{GradientProgram, record_program};
-pub(super) use row::record;
+pub(super) use row::{reads_first, record};
 pub(super) use views::{check_write, rebase};
 
 use super::tensor::Tensor;

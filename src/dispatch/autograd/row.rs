@@ -8,10 +8,10 @@
 use super::mode::is_grad_enabled;
 use super::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use super::saved::Saved;
-use crate::dispatch::alias::AUTOGRAD_AND_INPLACE_KEYS;
+use crate::dispatch::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS};
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keyset::KeySet;
-use crate::dispatch::local::local_key_sets;
+use crate::dispatch::local::{exclude, local_key_sets};
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::eager::{self, Array};
@@ -47,7 +47,7 @@ thread_local! {
         RefCell::new(HashMap::default());
 }
 
-fn formula(op: Op, attrs: &Attrs, tensors: &[&Tensor], needs: Needs, result: &Tensor) -> Result<Arc<Formula>> {
+fn formula(op: Op, attrs: &Attrs, tensors: &[&Tensor], needs: Needs, result: &TensorType) -> Result<Arc<Formula>> {
     let types: Types = tensors.iter().map(|tensor| tensor.ty()).collect();
     let mut hasher = FxHasher::default();
     (op, &attrs[..], &types[..], &needs[..]).hash(&mut hasher);
@@ -57,7 +57,7 @@ fn formula(op: Op, attrs: &Attrs, tensors: &[&Tensor], needs: Needs, result: &Te
     if let Some(known) = FORMULAS.with_borrow(|formulas| formulas.get(&hash).filter(is_same).cloned()) {
         return Ok(known);
     }
-    let vjp = vjp(op, &types.iter().collect::<SmallVec<[&TensorType; 4]>>(), attrs, &result.ty(), &needs)?;
+    let vjp = vjp(op, &types.iter().collect::<SmallVec<[&TensorType; 4]>>(), attrs, result, &needs)?;
     let known = Arc::new(Formula { op, attrs: attrs.clone(), types, needs, vjp, id: eager::graph_id() });
     FORMULAS.with_borrow_mut(|formulas| {
         if formulas.len() >= CAPACITY {
@@ -75,6 +75,19 @@ struct RowBackward {
     saved: Mutex<Option<SmallVec<[Option<Saved>; 3]>>>,
 }
 
+/// Whether the way back of a call reads its first operand as it was.
+pub(in crate::dispatch) fn reads_first(op: Op, attrs: &Attrs, tensors: &[&Tensor]) -> Result<bool> {
+    let needs: Needs = tensors.iter().map(|tensor| tensor.requires_grad()).collect();
+    if !is_grad_enabled() || !needs.contains(&true) || !op.is_differentiable() {
+        return Ok(false);
+    }
+    let types: Types = tensors.iter().map(|tensor| tensor.ty()).collect();
+    let refs: SmallVec<[&TensorType; 4]> = types.iter().collect();
+    let result = op.infer(&refs, attrs)?;
+    let formula = formula(op, attrs, tensors, needs, &result)?;
+    Ok(formula.vjp.inputs.iter().any(|input| matches!(input, VjpInput::Arg(0))))
+}
+
 /// Records a call that gave `result`, whose operands have the edges `next`.
 pub(in crate::dispatch) fn record(
     op: Op,
@@ -84,7 +97,7 @@ pub(in crate::dispatch) fn record(
     result: &Tensor,
 ) -> Result<()> {
     let needs: Needs = next.iter().map(Option::is_some).collect();
-    let formula = formula(op, attrs, tensors, needs, result)?;
+    let formula = formula(op, attrs, tensors, needs, &result.ty())?;
     let save = |input: &VjpInput| match *input {
         VjpInput::Arg(index) => Saved::operand(tensors[index]).map(Some),
         VjpInput::Result => Saved::result(result, 0).map(Some),
@@ -152,6 +165,8 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
 /// The results of a graph on tensors, called op by op.
 /// The results of a graph on tensors, called op by op.
 pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    // The way back has the dtypes of the way there, whatever is set by now.
+    let _as_recorded = exclude(AUTOCAST_KEYS);
     let mut values: SideTable<Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
         values.push(match node.kind {

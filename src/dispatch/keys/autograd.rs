@@ -24,28 +24,42 @@ pub(in crate::dispatch) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], att
         let _below = below_autograd();
         redispatch(op, below, tensors, attrs)?
     };
-    if op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
-        return Ok(result);
+    record_call(op, tensors, attrs, &result)?;
+    Ok(result)
+}
+
+/// Records a call that gave `result`, if it has a gradient that somebody wants.
+pub(super) fn record_call(op: Op, tensors: &[&Tensor], attrs: &Attrs, result: &Tensor) -> Result<()> {
+    let is_wanted = is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad());
+    if !is_wanted || op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
+        return Ok(());
     }
     let edges: SmallVec<[Option<Edge>; 2]> =
         tensors.iter().map(|tensor| gradient_edge(tensor)).collect::<Result<_>>()?;
-    record(op, attrs, tensors, edges, &result)?;
-    Ok(result)
+    record(op, attrs, tensors, edges, result)
 }
 
 /// The kernel of `copy_`: the one op that writes.
 pub(in crate::dispatch) fn copy_kernel(keys: KeySet, target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
-    let below = keys - AUTOGRAD_KEYS;
+    recorded_write(target, source, || {
+        let _below = below_autograd();
+        copy_operator()?.redispatch(keys - AUTOGRAD_KEYS, (target, source, async_))
+    })
+}
+
+/// Writes `source` into `target` by `write`, and gives the target the history that it has then.
+pub(super) fn recorded_write(
+    target: &Tensor,
+    source: &Tensor,
+    write: impl FnOnce() -> Result<Tensor>,
+) -> Result<Tensor> {
     let involved = is_grad_enabled() && (source.requires_grad() || target.requires_grad());
     check_write("copy_", target, source.requires_grad())?;
     let before = match (involved, target.view_of()) {
         (true, Some(view)) if view.is_differentiable => gradient_edge(&view.base)?,
         _ => None,
     };
-    let result = {
-        let _below = below_autograd();
-        copy_operator()?.redispatch(below, (target, source, async_))?
-    };
+    let result = write()?;
     if involved {
         rebase(target, source, before)?;
     }

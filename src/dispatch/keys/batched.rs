@@ -7,7 +7,12 @@
 //!
 //! Which op is called with which arguments follows from what the op means, not from its name; see [`rules`]. An
 //! operator that is no row of the op table runs its decomposition; what has neither runs once per slice, which is
-//! counted with its [`Reason`](crate::error::Reason). The key lies above autograd, autocast and the tracer: these see physical tensors only.
+//! counted with its [`Reason`](crate::error::Reason). The key lies above autograd, autocast and the tracer: these see
+//! physical tensors only.
+//!
+//! Gradients are recorded twice where both are wanted: of the physical tensors by autograd, as seen from outside the
+//! `vmap`, and of the mapped ones here, as seen from inside. So a gradient taken inside is one of each slice, also with
+//! respect to a tensor that is not mapped itself.
 
 mod gathers;
 mod rules;
@@ -18,6 +23,7 @@ pub use slices::slow_calls;
 
 use crate::dispatch::Tensor;
 use crate::dispatch::key::DispatchKey;
+use crate::dispatch::keys::{autograd, inplace_or_view};
 use crate::dispatch::keyset::KeySet;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::table::Source;
@@ -127,6 +133,11 @@ impl Drop for Session {
     }
 }
 
+/// What a mapped tensor stands for: a tensor with one dim more.
+pub(in crate::dispatch) fn physical(tensor: &Tensor) -> Option<&Tensor> {
+    tensor.payload::<Mapped>().map(|mapped| &mapped.physical)
+}
+
 fn wrap(physical: &Tensor, dim: usize, level: Level) -> Result<Tensor> {
     let mut ty = TensorType { number: false, ..physical.ty() };
     ty.sizes.remove(dim);
@@ -213,7 +224,30 @@ pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs:
         rules::Applied::NoRule => slices::row(op, &operands, attrs, &result)?,
     };
     debug_assert_eq!(physical.sizes(), &physical_sizes(operands.level.size, &result.sizes)[..], "{}", op.name());
-    wrap(&physical, 0, operands.level)
+    let mut result = wrap(&physical, 0, operands.level)?;
+    if op.is_view() {
+        result = inplace_or_view::marked(op, tensors[0], attrs, result);
+    }
+    autograd::record_call(op, tensors, attrs, &result)?;
+    Ok(result)
+}
+
+/// The kernel of `copy_` at this key.
+pub(in crate::dispatch) fn copy_kernel(_: KeySet, target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
+    let operands = Operands::of("copy_", &[target, source])?;
+    let [into, from] = &operands.list[..] else { unreachable!("there are two operands") };
+    if !into.is_mapped {
+        let what = "a tensor that is not mapped is written to inside vmap, but cannot hold a value for each slice; \
+                    use the form that returns a new tensor, or map the target too";
+        return Err(Error::argument("copy_", what));
+    }
+    // Asked of one slice, so that the error speaks of what the caller sees.
+    source.array().layout.expand("copy_", target.sizes())?;
+    autograd::recorded_write(target, source, || {
+        let n_missing = if from.is_mapped { into.ty.rank() - from.ty.rank() } else { 0 };
+        into.value.copy_(&rules::pad(&from.value, n_missing)?)?;
+        Ok(target.clone())
+    })
 }
 
 /// The kernel at this key of every operator that is no row.

@@ -19,15 +19,20 @@ use std::sync::atomic::Ordering;
 /// The kernel of every view of the table.
 pub(in crate::dispatch) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
     let result = redispatch(op, keys - KeySet::of(DispatchKey::ADInplaceOrView), tensors, attrs)?;
+    Ok(marked(op, tensors[0], attrs, result))
+}
+
+/// `result` as the view of `operand` that a view op made.
+pub(super) fn marked(op: Op, operand: &Tensor, attrs: &Attrs, result: Tensor) -> Tensor {
     let step = ViewStep::new(op, attrs);
-    let (base, mut chain) = match tensors[0].view_of() {
+    let (base, mut chain) = match operand.view_of() {
         // A detached tensor is the base of its views as far as gradients go.
         Some(view) if view.is_differentiable => (view.base.clone(), view.chain.clone()),
-        Some(_) | None => (tensors[0].clone(), SmallVec::new()),
+        Some(_) | None => (operand.clone(), SmallVec::new()),
     };
     chain.push(step);
     let (made_at, is_differentiable) = (result.version(), op != Op::Detach);
-    Ok(result.marked_as_view(ViewOf { base, chain, made_at, is_differentiable, made_with_grad: is_grad_enabled() }))
+    result.marked_as_view(ViewOf { base, chain, made_at, is_differentiable, made_with_grad: is_grad_enabled() })
 }
 
 /// The kernel of `copy_`.

@@ -8,7 +8,6 @@ use crate::dispatch::Tensor;
 use crate::dispatch::register::{call, operator};
 use crate::dispatch::schema::Type;
 use crate::error::Result;
-use crate::ir::infer::joins_anything;
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, NodeKind, Op, Rule, SideTable, TensorType};
 use smallvec::SmallVec;
@@ -46,7 +45,7 @@ pub(super) fn apply(
         Meaning::Product => Some(operands.list[0].value.matmul(&operands.list[1].value)?),
         Meaning::Gather(kind) => Some(gathers::gather(*kind, operands, attrs, result)?),
         Meaning::Routine(_) => Some(routine(op, operands, attrs, result)?),
-        Meaning::Concat => Some(concat(op, operands, attrs)?),
+        Meaning::Concat => Some(concat(op, operands, attrs, result)?),
         Meaning::Overlay => Some(overlay(op, operands, attrs)?),
         // They have no tensor that could be mapped.
         Meaning::Fill | Meaning::Range => None,
@@ -134,7 +133,10 @@ pub(super) fn shifted(op: Op, dim: i64, rank: usize) -> Result<i64> {
 /// An op of one operand that works along dims and treats what else there is alike.
 fn along_dims(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Option<Tensor>> {
     let ([operand], arguments) = (&operands.list[..], dim_arguments(op)?) else { return Ok(None) };
-    if arguments.is_empty() {
+    // A list of anything else, of sizes, say, would have to change too.
+    let is_dims = |at: usize| arguments.iter().any(|argument| argument.attr == at);
+    let has_lists = attrs.iter().enumerate().any(|(at, attr)| matches!(attr, Attr::Ints(_)) && !is_dims(at));
+    if arguments.is_empty() || has_lists {
         return Ok(None);
     }
     let rank = operand.ty.rank();
@@ -189,14 +191,16 @@ fn overlay(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::Ints(strides), attrs[1].clone()])
 }
 
-fn concat(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
-    // An operand that goes with any shape adds nothing, and would fit no other once it has a mapped dim.
-    let joined = || operands.list.iter().filter(|operand| !joins_anything(&operand.ty));
-    let list: SmallVec<[&Operand; 4]> =
-        if joined().next().is_some() { joined().collect() } else { operands.list.iter().collect() };
-    let rank = list[0].ty.rank();
+fn concat(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
+    let (rank, size) = (result.rank(), operands.level.size);
     let dim = shifted(op, attrs[0].as_int().unwrap_or(0), rank)?;
-    let values = list.iter().map(|operand| operand.spread(operands.level.size));
+    let mut nothing = physical_sizes(size, &result.sizes);
+    nothing[dim as usize] = 0;
+    let values = operands.list.iter().map(|operand| match operand.spread(size)? {
+        // An empty vector joins slices of any rank.
+        value if operand.ty.rank() != rank => value.reshape(&nothing[..]),
+        value => Ok(value),
+    });
     let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::int(dim)])
 }

@@ -2,6 +2,7 @@
 
 use super::{Level, Mapped, Operands, physical_sizes, wrap};
 use crate::debug;
+use crate::dispatch::autograd::is_grad_enabled;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{call, operator};
 use crate::dispatch::schema::OperatorName;
@@ -57,6 +58,10 @@ pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut St
             return Err(refusal("the operator writes to an argument and has no batching rule; use one that does not"));
         }
     }
+    let records = is_grad_enabled() && arguments.iter().flat_map(Value::tensors).any(is_recorded);
+    if records {
+        return Err(refusal("the operator has no batching rule, so its gradient inside vmap is not known; detach"));
+    }
     count(operator);
     if operands.level.size == 0 {
         return Err(refusal("there are no slices, and the operator's results are known from running it only"));
@@ -82,6 +87,11 @@ pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut St
     });
     *arguments = stacked.collect::<Result<_>>()?;
     Ok(())
+}
+
+/// Whether gradients of a mapped tensor are taken inside the `vmap`.
+fn is_recorded(tensor: &Tensor) -> bool {
+    tensor.payload::<Mapped>().is_some() && tensor.requires_grad()
 }
 
 fn joined(results: &[Stack], at: usize, level: Level) -> Result<Tensor> {
