@@ -18,7 +18,7 @@ mod report;
 mod tensors;
 
 use call::Outcome;
-use case::{Case, Expected};
+use case::{After, ArgKind, Case, Expected};
 use opfuse::codegen::tier::Tier;
 use report::{OpReport, Report, Tally, Verdict};
 use serde_json::Value as Json;
@@ -91,6 +91,7 @@ fn run_op(folder: &Path, op: &str, tier: &str, tiers: &[Tier]) -> OpReport {
         passed: 0,
         failures: Vec::new(),
         skips: Vec::new(),
+        faults: Vec::new(),
         gradients: Tally::default(),
         compiled: tiers.iter().map(|&tier| (tier, Tally::default())).collect(),
     };
@@ -117,6 +118,7 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
         match verdict.unwrap_or_else(|panic| Verdict::Failed(vec![format!("panicked: {}", call::message(&*panic))])) {
             Verdict::Passed => report.passed += 1,
             Verdict::Skipped(reason) => report.skips.push((case.id, reason)),
+            Verdict::Faulty(fault) => report.faults.push((case.id, fault)),
             Verdict::Failed(differences) => {
                 let Case { id, operator, tag, .. } = &case;
                 report.failures.push(format!("{id} {operator} [{tag}]: {}", differences.join("; ")));
@@ -126,13 +128,23 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
     if cases.is_empty() { Err("there are no cases".into()) } else { Ok(()) }
 }
 
-/// Cases in which the reference is wrong, and how.
-const WRONG: [(&str, &str); 1] = [("gelu/0016", "the reference leaves a transposed out unwritten")];
+/// Operators that leave an out of some layouts as it was in the reference, so that the data is the memory from before.
+const LEFT_UNWRITTEN: [&str; 1] = ["aten::gelu.out"];
+
+/// Whether the data shows that the reference did not write what it was to write; then there is nothing to compare with.
+fn is_unwritten(case: &Case, store: &Store<'_>) -> bool {
+    let Expected::Outputs(_, after) = &case.expected else { return false };
+    let unwritten = |after: &After| {
+        let before = case.args.iter().find(|arg| arg.name == after.name).map(|arg| &arg.kind);
+        matches!(before, Some(ArgKind::Tensor(window)) if store.bytes(&window.key) == store.bytes(&after.key))
+    };
+    LEFT_UNWRITTEN.contains(&case.operator.as_str()) && after.iter().any(unwritten)
+}
 
 /// Runs one case and compares everything it records.
 fn check(case: &Case, store: &Store<'_>, report: &mut OpReport) -> Verdict {
-    if let Some((_, what)) = WRONG.iter().find(|(id, _)| *id == case.id) {
-        return Verdict::Skipped((*what).into());
+    if is_unwritten(case, store) {
+        return Verdict::Faulty("the reference left its out unwritten".into());
     }
     let Some(operator) = call::operator(case) else {
         return Verdict::Skipped("no operator".into());
