@@ -13,6 +13,7 @@ mod case;
 mod compare;
 mod compiled;
 mod gradients;
+mod inventory;
 pub(crate) mod mapped;
 mod report;
 mod tensors;
@@ -39,8 +40,10 @@ pub(crate) fn run(folder: &Path, own: bool) -> Result<(), String> {
     let ops = operators(folder, wanted.as_deref())?;
     let report = Report { ops: run_all(folder, &ops, &tiers()?) };
     report.print(std::env::var("OPFUSE_GOLDEN_LISTED").ok().and_then(|number| number.parse().ok()));
-    let complaints = report.complaints(|op| !own && op.tier != "T1");
-    if complaints.is_empty() { Ok(()) } else { Err(format!("{} complaints", complaints.len())) }
+    let mut complaints = report.complaints(|op| !own && op.tier != "T1");
+    let manifest = json(&folder.join("manifest.json"))?;
+    complaints.extend(inventory::missing(folder, &manifest, &report, wanted.is_none()));
+    if complaints.is_empty() { Ok(()) } else { Err(format!("{} complaints: {}", complaints.len(), complaints[0])) }
 }
 
 /// Names and tiers of the folder's operators.
@@ -92,6 +95,8 @@ fn run_op(folder: &Path, op: &str, tier: &str, tiers: &[Tier]) -> OpReport {
         failures: Vec::new(),
         skips: Vec::new(),
         faults: Vec::new(),
+        with_grads: 0,
+        errors: 0,
         gradients: Tally::default(),
         compiled: tiers.iter().map(|&tier| (tier, Tally::default())).collect(),
     };
@@ -114,6 +119,8 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
                 continue;
             }
         };
+        report.with_grads += usize::from(case.grads.is_some());
+        report.errors += usize::from(matches!(case.expected, Expected::Error(_)));
         let verdict = catch_unwind(AssertUnwindSafe(|| check(&case, &store, report)));
         match verdict.unwrap_or_else(|panic| Verdict::Failed(vec![format!("panicked: {}", call::message(&*panic))])) {
             Verdict::Passed => report.passed += 1,

@@ -25,6 +25,10 @@ pub(crate) struct OpReport {
     pub(crate) skips: Vec<(String, String)>,
     /// Case and what is wrong with its reference.
     pub(crate) faults: Vec<(String, String)>,
+    /// How many cases have gradients.
+    pub(crate) with_grads: usize,
+    /// How many cases expect an error.
+    pub(crate) errors: usize,
     /// Cases whose gradients were compared, and why those of others were not.
     pub(crate) gradients: Tally,
     /// Cases that ran compiled on a tier, and why others did not.
