@@ -220,6 +220,13 @@ fn run_out(functional: &Operator, stack: &mut Stack) -> Result<()> {
     functional.call_boxed(stack)?;
     let result = stack.pop().and_then(|value| value.tensors().next().cloned());
     let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
+    if out.sizes() != result.sizes() {
+        let (found, sizes, dtype) = (out.sizes(), result.sizes(), result.dtype());
+        let what = format!("out has shape {found:?}, but the result has shape {sizes:?}, and a tensor is not resized");
+        let hint =
+            format!("pass an out made by Tensor::empty(&{sizes:?}, DType::{dtype:?}), or call the form without out");
+        return Err(Error::shape(name, what, hint));
+    }
     write(&name, &out, &result)?;
     stack.clear();
     stack.push(Value::Tensor(out));

@@ -128,7 +128,7 @@ macro_rules! for_each_op {
                 /// [`Op::Elu`] with the two constants that keep mean and variance of activations.
                 Selu selu FloatOnly |x| elu(x, SELU.0, SELU.1, 1.0); (|x, y| x.gt(0.0).then(SELU.1, x.exp() * (SELU.0 * SELU.1)));
                 /// `x + 3` limited to 0 to 6, over 6: a piecewise linear logistic function.
-                Hardsigmoid hardsigmoid FloatOnly |x| upto_6_from_minus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g / 6.0, 0.0));
+                Hardsigmoid hardsigmoid FloatOnly |x| upto_6_from_minus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g * pointwise::SIXTH, 0.0));
                 /// `x` times [`Op::Hardsigmoid`].
                 Hardswish hardswish FloatOnly |x| x * upto_6_from_minus_3(x) / 6.0; (|x, y, g| pointwise::hardswish(x, g));
                 /// Logarithm of the logistic function.
@@ -1002,7 +1002,7 @@ macro_rules! for_each_op {
                     name: "native_dropout_backward",
                     schema: Schema::Text("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| x[0] * x[1] * number(x[0], &attrs[0])),
+                    meaning: Meaning::Body(Rule::PromoteFloat, |x, attrs| x[0] * x[1] * number(x[0], &attrs[0])),
                     derivative: Derivative::Formula(pointwise::dropout),
                 };
                 /// Tensors side by side along a dim.

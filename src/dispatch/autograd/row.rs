@@ -10,13 +10,14 @@ use super::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use super::saved::Saved;
 use crate::dispatch::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS};
 use crate::dispatch::key::DispatchKey;
+use crate::dispatch::keys::tracer;
 use crate::dispatch::keyset::KeySet;
 use crate::dispatch::local::{exclude, local_key_sets};
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::eager::{self, Array};
 use crate::error::{Error, Result};
-use crate::ir::autodiff::{Vjp, VjpInput, vjp};
+use crate::ir::autodiff::{Vjp, VjpInput, counted_from, vjp};
 use crate::ir::{Attrs, Graph, NodeKind, Op, Scalar, SideTable, TensorType};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
@@ -48,6 +49,8 @@ thread_local! {
 }
 
 fn formula(op: Op, attrs: &Attrs, tensors: &[&Tensor], needs: Needs, result: &TensorType) -> Result<Arc<Formula>> {
+    let placed = counted_from(op, attrs, || tracer::memory_start(tensors[0]));
+    let attrs = placed.as_ref().unwrap_or(attrs);
     let types: Types = tensors.iter().map(|tensor| tensor.ty()).collect();
     let mut hasher = FxHasher::default();
     (op, &attrs[..], &types[..], &needs[..]).hash(&mut hasher);
@@ -162,7 +165,6 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
     plain && !recorded && inputs.iter().all(Tensor::has_data)
 }
 
-/// The results of a graph on tensors, called op by op.
 /// The results of a graph on tensors, called op by op.
 pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     // The way back has the dtypes of the way there, whatever is set by now.

@@ -495,6 +495,25 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     operator.redispatch_boxed(below, stack)
 }
 
+/// Which element of its memory a tensor begins at, for who makes a value of that.
+///
+/// An input may begin elsewhere in the next call, which no guard sees, so a trace ends where this is asked of one.
+pub(in crate::dispatch) fn memory_start(tensor: &Tensor) -> usize {
+    if let Some(physical) = batched::physical(tensor) {
+        return memory_start(physical);
+    }
+    if is_tracing() {
+        with_recording(|recording| {
+            let n_given = recording.inputs.len() - recording.lifted.len();
+            if recording.inputs[..n_given].iter().any(|input| input.is_alias_of(tensor)) {
+                let what = "the gradient of as_strided depends on where in its memory an input begins";
+                recording.give_up(Reason::NotCaptured(what.into()));
+            }
+        });
+    }
+    tensor.storage_offset()
+}
+
 /// Called before a value is read: a trace cannot follow what the function does with it.
 ///
 /// # Errors
