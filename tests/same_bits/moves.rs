@@ -49,12 +49,7 @@ impl Builder {
     /// A window of a row-major value.
     pub(crate) fn propose_strided_part(&mut self) -> Option<NodeId> {
         let x = self.find(|ty| ty.numel() > 0 && ty.is_contiguous())?;
-        let (mut window, mut steps, offset) = self.strided_box(x);
-        if self.random.percent(30) {
-            // The same elements again.
-            window.push(self.random.below(4));
-            steps.push(0);
-        }
+        let (window, steps, offset) = self.strided_box(x);
         let window: Vec<i64> = window.iter().map(|&size| size as i64).collect();
         self.call(Op::Part, &[x], smallvec![Attr::ints(&window), Attr::ints(&steps), Attr::int(offset)])
     }
