@@ -2,11 +2,14 @@
 
 mod elements;
 mod joins;
+#[cfg(feature = "ndarray")]
+mod nd_views;
 mod operators;
 mod pointwise;
 mod products;
 mod reductions;
 mod reshaping;
+mod subscript;
 mod views;
 
 use half::{bf16, f16};
