@@ -169,3 +169,26 @@ fn a_count_of_elements_is_recorded_but_gives_no_gradient() -> opfuse::Result<()>
     assert!(alone[0].is_none());
     Ok(())
 }
+
+#[test]
+fn nothing_flows_through_what_does_not_vary() -> opfuse::Result<()> {
+    let x = leaf(&[2.0; 3], &[3]);
+    let options = GradOptions { create_graph: true, ..GradOptions::default() };
+    let slope = grad(&[&x.std([0], 1, false)?], &[&x], &[], options)?.remove(0).expect("x was used");
+    assert_eq!(values(&slope), [0.0; 3]);
+    let bend = grad(&[&slope.select(0, 0)?], &[&x], &[], GradOptions::default())?.remove(0).expect("x was used");
+    assert_eq!(values(&bend), [0.0; 3]);
+    Ok(())
+}
+
+#[test]
+fn a_norm_of_negative_order_is_0_beside_a_0() -> opfuse::Result<()> {
+    for (elements, norm, slopes) in [([4.0, 4.0], 2.0, [0.25, 0.25]), ([4.0, 0.0], 0.0, [0.0, 0.0])] {
+        let x = leaf(&elements, &[2]);
+        let found = x.norm(-1.0, (), false)?;
+        assert_eq!(values(&found), [norm], "{elements:?}");
+        found.backward()?;
+        assert_eq!(gradient(&x), slopes, "{elements:?}");
+    }
+    Ok(())
+}

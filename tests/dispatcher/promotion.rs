@@ -39,6 +39,24 @@ fn n160_common_dtypes() {
     }
 }
 
+/// Numbers among the arguments of a call promote as plain numbers do.
+#[test]
+fn n160_numbers_as_arguments() {
+    use DType::*;
+    let half = Some(Scalar::Float(0.5));
+    let whole = Some(Scalar::Int(1));
+    for (dtype, number, result) in
+        [(I32, half, F32), (I32, whole, I32), (U8, whole, U8), (F16, half, F16), (F64, whole, F64)]
+    {
+        let x = of(dtype, &[2]);
+        let found = [x.clamp(number, None), x.clamp(None, number), x.pow(number.expect("a number"))];
+        for found in found {
+            assert_eq!(found.expect("a result").dtype(), result, "{dtype} and {number:?}");
+        }
+    }
+    assert_eq!(of(I64, &[2]).clamp(half, whole).and_then(|x| x.to_vec::<f32>()), Ok(vec![1.0; 2]));
+}
+
 #[test]
 fn n162_integers_divide_into_floats() {
     let (a, b) = (of(DType::I32, &[2]), of(DType::U8, &[2]));
