@@ -18,7 +18,7 @@ use crate::dispatch::tensor::Tensor;
 use crate::eager::{self, Array};
 use crate::error::{Error, Result};
 use crate::ir::autodiff::{Vjp, VjpInput, counted_from, vjp};
-use crate::ir::{Attrs, Graph, NodeKind, Op, Scalar, SideTable, TensorType};
+use crate::ir::{Attrs, Graph, NodeKind, Op, SideTable, TensorType};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -174,7 +174,7 @@ pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         values.push(match node.kind {
             NodeKind::Input(index) => inputs[index as usize].clone(),
             NodeKind::Number(number) => Tensor::number(number)?,
-            NodeKind::Extent(count) => Tensor::number(Scalar::Int(count))?,
+            NodeKind::Extent(count) => tracer::extent(count as usize)?,
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
                 call(op, &args, &node.attrs)?
