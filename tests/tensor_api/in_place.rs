@@ -33,7 +33,7 @@ const OTHERS: &[Unary] = &[
     ("float_power", |x| x.float_power(2.5), "float_power_", |x| x.float_power_(2.5)),
     ("div_rounded", |x| x.div_rounded(0.3, "floor"), "div_rounded_", |x| x.div_rounded_(0.3, "floor")),
     ("lerp", |x| x.lerp(&other(), 0.25), "lerp_", |x| x.lerp_(&other(), 0.25)),
-    ("lerp by tensors", |x| x.lerp(&other(), &other()), "lerp_", |x| x.lerp_(&other(), &other())),
+    ("lerp by tensors", |x| x.lerp(&other(), other()), "lerp_", |x| x.lerp_(&other(), other())),
     ("addcmul", |x| x.addcmul(&other(), &other(), 2), "addcmul_", |x| x.addcmul_(&other(), &other(), 2)),
     ("addcdiv", |x| x.addcdiv(&other(), &other(), 2), "addcdiv_", |x| x.addcdiv_(&other(), &other(), 2)),
     ("heaviside", |x| x.heaviside(&other()), "heaviside_", |x| x.heaviside_(&other())),
@@ -218,7 +218,7 @@ fn other_methods_write() -> Result<()> {
 #[test]
 fn targets_keep_shape_and_dtype() -> Result<()> {
     let x = counting(&[3]);
-    check_error(x.add_(&counting(&[2, 3])), &["shape [3]", "[2, 3]"]);
+    check_error(x.add_(counting(&[2, 3])), &["shape [3]", "[2, 3]"]);
     check_error(x.i(0)?.expand([3])?.exp_(), &["more than one element", "clone()"]);
     check_error(tensor(&[1i32], &[1]).exp_(), &["f32", "i32"]);
     check_error(tensor(&[1i32], &[1]).div_(2), &["f32", "i32"]);
