@@ -208,7 +208,8 @@ impl Tensor {
             |x, call| call(Op::Clamp, &[x], &[Attr::None, Attr::Scalar(max.into())]);
     }
 
-    /// Each element raised to a power, a number or a tensor that is broadcast, in f64 whatever the dtypes.
+    /// Each element raised to a power, a number or a tensor that is broadcast, in f64 whatever the dtypes. Sizes are
+    /// broadcast.
     ///
     /// # Errors
     /// If the sizes do not broadcast.
@@ -231,7 +232,8 @@ impl Tensor {
         OPERATOR.call((self, nan, posinf, neginf))
     }
 
-    /// The same numbers in another dtype: the very same tensor if it has that dtype, else a converted copy.
+    /// The same numbers in another dtype: the very same tensor if it has that dtype, else a converted copy. Sizes and
+    /// order of memory are kept.
     ///
     /// Floats are cut off toward zero on their way to integers, and anything but zero is true.
     ///
@@ -244,7 +246,8 @@ impl Tensor {
         call(Op::ToCopy, &[self], &[Attr::DType(dtype)])
     }
 
-    /// A row-major tensor of the same elements: the very same tensor if it is row-major, else a copy.
+    /// A row-major tensor of the same elements: the very same tensor if it is row-major, else a copy. Sizes and dtype
+    /// are kept.
     ///
     /// # Errors
     /// If there is no memory.
@@ -255,7 +258,8 @@ impl Tensor {
         call(Op::Clone, &[self], &[Attr::Str("contiguous".into())])
     }
 
-    /// A dense copy with its own memory, dimensions in the same order in memory (`clone` only copies the handle).
+    /// A dense copy with its own memory, dimensions in the same order in memory (`clone` only copies the handle). Sizes
+    /// and dtype are kept.
     ///
     /// # Errors
     /// If there is no memory.
@@ -263,7 +267,8 @@ impl Tensor {
         call(Op::Clone, &[self], &[Attr::None])
     }
 
-    /// The lower triangle of the last two dims up to `diagonal` (0 is the main one); the rest is 0.
+    /// The lower triangle of the last two dims up to `diagonal` (0 is the main one); the rest is 0. Sizes and dtype are
+    /// kept.
     ///
     /// # Errors
     /// If there are fewer than two dims.
@@ -271,7 +276,8 @@ impl Tensor {
         call(Op::Tril, &[self], &[Attr::int(diagonal)])
     }
 
-    /// The upper triangle of the last two dims from `diagonal` (0 is the main one); the rest is 0.
+    /// The upper triangle of the last two dims from `diagonal` (0 is the main one); the rest is 0. Sizes and dtype are
+    /// kept.
     ///
     /// # Errors
     /// If there are fewer than two dims.
@@ -290,7 +296,8 @@ impl Tensor {
         call(Op::Softmax, &[self], &[Attr::int(dim), Attr::bool(false)])
     }
 
-    /// The logarithm of [`Tensor::softmax`], computed without it.
+    /// The logarithm of [`Tensor::softmax`], computed without it. Sizes and dtype are kept; 16-bit floats are computed
+    /// in f32.
     ///
     /// # Errors
     /// If the dtype is not floating or the dim is out of range.
@@ -319,7 +326,8 @@ impl Tensor {
 
 /// Elements by index.
 impl Tensor {
-    /// The slices of `dim` that the 1-dim integer tensor `index` names; `dim` gets the size of the index.
+    /// The slices of `dim` that the 1-dim integer tensor `index` names; `dim` gets the size of the index. The dtype is
+    /// kept.
     ///
     /// # Errors
     /// If an index or the dim is out of range, or the index is not a 1-dim integer tensor.
@@ -327,7 +335,7 @@ impl Tensor {
         call(Op::IndexSelect, &[self, index], &[Attr::int(dim)])
     }
 
-    /// Where `dim` is 0: `out[i, j] = self[index[i, j], j]`. The result has the sizes of `index`.
+    /// Where `dim` is 0: `out[i, j] = self[index[i, j], j]`. The result has the sizes of `index`. The dtype is kept.
     ///
     /// # Errors
     /// If an index or the dim is out of range, the index is not an integer tensor of the same rank, or it is larger

@@ -26,6 +26,7 @@ impl Tensor {
     }
 
     /// The greatest element so far along `dim`, and its place, the last one among equals. Sizes and dtype are kept.
+    /// Places are i64.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -55,7 +56,8 @@ impl Tensor {
         call(Op::Argsort, &[self], &[Attr::bool(true), Attr::int(dim), Attr::bool(descending)])
     }
 
-    /// The elements along `dim` in ascending or descending order, and their places. Sizes and dtype are kept.
+    /// The elements along `dim` in ascending or descending order, and their places. Sizes and dtype are kept. Places
+    /// are i64.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -65,6 +67,7 @@ impl Tensor {
     }
 
     /// The `k` greatest elements along `dim` in descending order, or the least in ascending order, and their places.
+    /// Both have size `k` along `dim`; the first has the dtype of `self`, the second is i64.
     ///
     /// # Errors
     /// If the dim is out of range, or has fewer elements.
