@@ -17,6 +17,7 @@ mod element;
 mod factories;
 mod format;
 mod function;
+mod in_place;
 mod indexing;
 mod joins;
 mod kernel;

@@ -3,8 +3,8 @@
 //! Every operator is the method of the same meaning and gives a `Result`, so a chain reads `((&a * &b)? + 1.0)?`. One
 //! side may itself be a `Result<Tensor>`, whose error comes out: `&a + &b * &c` and `&a * &b + &c`. Rust lets nobody
 //! define operators between a `Result` and a number or another `Result`: there the left one needs `?`, and so does one
-//! on the right of a number. A number may stand on either side; comparisons are methods (`x.lt(0.5)?`), because Rust's
-//! give a `bool`.
+//! on the right of a number. Numbers of every type may stand on the right, literals, f64, i64, bool, f16 and bf16 on the
+//! left. Comparisons are methods (`x.lt(0.5)?`), because Rust's give a `bool`.
 
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
@@ -142,19 +142,25 @@ macro_rules! number {
                 Operand::Number(number.into())
             }
         }
-
-        number_first!($number: Add add add, Sub sub sub, Mul mul mul, Div div div, Rem rem remainder;);
     )*};
 }
 
-macro_rules! whole_number {
-    ($($number:ty),*) => {$(
-        number_first!($number: BitAnd bitand bitwise_and, BitOr bitor bitwise_or, BitXor bitxor bitwise_xor;);
-    )*};
+macro_rules! arithmetic_first {
+    ($($number:ty),*) => {
+        number_first!($($number: Add add add, Sub sub sub, Mul mul mul, Div div div, Rem rem remainder;)*);
+    };
+}
+
+macro_rules! bits_first {
+    ($($number:ty),*) => {
+        number_first!($($number: BitAnd bitand bitwise_and, BitOr bitor bitwise_or, BitXor bitxor bitwise_xor;)*);
+    };
 }
 
 number!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
-whole_number!(bool, u8, i8, i16, i32, i64);
+// One type of floats and one of whole numbers: with two, `(2.0 * &x)?.exp()` would leave open which of them 2.0 is.
+arithmetic_first!(bool, i64, f16, bf16, f64);
+bits_first!(bool, i64);
 
 macro_rules! unary {
     ($($Trait:ident $operator:ident $method:ident;)*) => {$(

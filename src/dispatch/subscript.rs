@@ -250,7 +250,20 @@ impl Tensor {
         view.index(&picks)
     }
 
-    /// Writes `value`, a number or a tensor that broadcasts, over the part that [`Tensor::i`] gives.
+    /// Writes `value`, a number or a tensor that broadcasts, over the part that [`Tensor::i`] gives. It is converted to the
+    /// dtype of `self`. Views of the same elements see it.
+    ///
+    /// ```
+    /// # use opfuse::{DType, Result, Tensor};
+    /// # fn main() -> Result<()> {
+    /// let x = Tensor::zeros(&[2, 3], DType::F32)?;
+    /// x.set((0, ..), 1.0)?;
+    /// x.set((.., 2), &Tensor::try_from([5, 6])?)?;
+    /// x.set(x.eq(0)?, -1)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0, 5.0, -1.0, -1.0, 6.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Tensor::i`]; if `value` does not broadcast to the part; as every write.

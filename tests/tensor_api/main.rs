@@ -1,6 +1,7 @@
 //! The methods, operators and factories of tensors, against values computed by hand.
 
 mod elements;
+mod in_place;
 mod joins;
 #[cfg(feature = "ndarray")]
 mod nd_views;

@@ -447,6 +447,9 @@ fn key(start: GeneratorState) -> Result<Tensor> {
 }
 
 /// The Tracer kernel of every operator.
+///
+/// # Errors
+/// If the call cannot be recorded, and what the call below returns.
 pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::Tracer);
     if copy_operator().is_ok_and(|copy| copy.name() == operator.name()) {
