@@ -20,6 +20,8 @@
 //!
 //! The floors, from the ground up: [`error`] and [`debug`], [`ir`], [`device`], [`fusion`], [`codegen`], [`eager`],
 //! [`dispatch`], [`compile`](mod@compile). Each imports only from those before it.
+//!
+//! With the feature `ndarray`, [`Tensor`]s can be looked at as arrays of that crate, and made from them.
 
 pub mod codegen;
 pub mod compile;
@@ -34,6 +36,11 @@ pub mod ir;
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
 pub use device::{Device, Generator, manual_seed};
 pub use dispatch::vmap::{Randomness, Vmap, vmap};
-pub use dispatch::{Element, Tensor, autocast, autograd, cat, embedding, no_autocast, stack};
+pub use dispatch::{Element, Ellipsis, Index, NewAxis, Tensor, autocast, autograd, cat, embedding, no_autocast, stack};
 pub use error::{Error, Reason, Result};
 pub use ir::{DType, Scalar};
+
+/// The examples of the README, so that they are tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -94,6 +94,25 @@ fn a_thousand_batch_sizes_share_their_kernels() -> Result<()> {
     Ok(())
 }
 
+/// Counts that gradients divide by are arguments of kernels as those of the way there are.
+#[test]
+fn gradients_of_a_new_size_find_their_kernels() -> Result<()> {
+    let _turn = CACHE_USERS.lock().expect("no test panics while it holds the turn");
+    let f = compile(|x: &Tensor| x.tanh()?.var([1], 1, false)?.mean((), false));
+    let run = |rows: usize| {
+        let x = ramp(&[rows, 40]);
+        x.set_requires_grad(true)?;
+        f.call(&x)?.backward()
+    };
+    run(2)?;
+    run(3)?;
+    let before = cache::stats().compilations;
+    (4..40).try_for_each(run)?;
+    let compiled_meanwhile = cache::stats().compilations - before;
+    assert!(compiled_meanwhile <= 8, "{compiled_meanwhile} kernels were compiled for sizes alone");
+    Ok(())
+}
+
 #[test]
 fn a_captured_tensor_is_an_input_and_not_a_constant() -> Result<()> {
     let weight = ramp(&[4]);

@@ -311,7 +311,7 @@ fn add_to(sum: &mut Option<Array>, term: Array) {
         None => term,
         Some(sum) => {
             let operands = [&sum, &term].map(|array| Argument { array, number: false });
-            eager::run(Op::Add, &operands, &smallvec![Attr::int(1)]).expect("gradients of one value have one type")
+            eager::run(Op::Add, &operands, &[Attr::int(1)]).expect("gradients of one value have one type")
         }
     });
 }
@@ -457,6 +457,22 @@ fn kinks_zeros_and_infinities() {
         (Op::Amin, along(), &[&[2.0, 1.0, 2.0]], &[INF], &[&[0.0, INF, 0.0]]),
         (Op::Std, spread(), &[&[2.0, 2.0, 2.0]], &[4.0], &[&[0.0, 0.0, 0.0]]),
         (Op::Logsumexp, along(), &[&[2.0, -INF]], &[4.0], &[&[4.0, 0.0]]),
+        (
+            Op::Copysign,
+            plain(),
+            &[&[0.0, -0.0, -2.0], &[-1.0, 1.0, 3.0]],
+            &[3.0, INF, 3.0],
+            &[&[0.0, 0.0, -3.0], &[0.0; 3]],
+        ),
+        (Op::Logit, smallvec![Attr::None], &[&[0.0, 1.0, 0.5]], &[1.0; 3], &[&[INF, INF, 4.0]]),
+        (Op::Logit, smallvec![Attr::float(0.25)], &[&[0.25, 0.75, 0.125]], &[3.0, 3.0, INF], &[&[16.0, 16.0, 0.0]]),
+        (
+            Op::BinaryCrossEntropy,
+            plain(),
+            &[&[0.0, 1.0, 0.5], &[0.0, 1.0, 0.5]],
+            &[2.0; 3],
+            &[&[0.0; 3], &[200.0, -200.0, 0.0]],
+        ),
         (
             Op::ThresholdBackward,
             smallvec![Attr::int(1)],

@@ -8,7 +8,7 @@ use super::pipeline::{self, Built};
 use crate::codegen::tier::Tier;
 use crate::dispatch::Tensor;
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
-use crate::dispatch::keys::tracer::{GradientChange, Lifted, Trace};
+use crate::dispatch::keys::tracer::{GradientChange, Lifted, Trace, change_gradient};
 use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::fusion::Options;
@@ -120,7 +120,8 @@ impl Program {
             all[input].copy_(value)?;
         }
         for change in &self.changes {
-            change.apply(all[change.input], change.output.map(|output| &results[output]))?;
+            let value = change.output.map(|output| &results[output]);
+            change_gradient(all[change.input], value, change.replaced)?;
         }
         results.truncate(self.n_outputs);
         Ok(results)

@@ -20,6 +20,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const DEFAULT_SEED: u64 = 0x6f70_6675_7365;
 
 /// Where random draws come from. Clones are the same generator, and any thread may use it.
+///
+/// ```
+/// # fn main() -> opfuse::Result<()> {
+/// use opfuse::{DType, Device, Generator};
+/// let generator = Generator::new(Device::CPU);
+/// generator.manual_seed(7);
+/// let again = generator.fork();
+/// let first = generator.rand(&[2, 3], DType::F32)?;
+/// assert_eq!(first.to_vec::<f32>()?, again.rand(&[2, 3], DType::F32)?.to_vec::<f32>()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Generator(Arc<Inner>);
 

@@ -34,6 +34,10 @@ impl Operator {
     ///
     /// The types need not be those of the kernel; then the call goes through boxed values and fails if they do not
     /// convert.
+    ///
+    /// # Errors
+    /// If the types do not convert to those of the schema, no kernel is there for the keys, and what the kernel
+    /// returns.
     #[inline]
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         let keys = self.call_key_set(arguments.key_set());
@@ -41,6 +45,9 @@ impl Operator {
     }
 
     /// Calls the kernel that `keys` lead to; arguments, thread-local sets and skipped keys are not looked at.
+    ///
+    /// # Errors
+    /// As [`Operator::call`].
     #[inline]
     pub fn redispatch<'a, A: Args<'a>, R: Returns>(&self, keys: KeySet, arguments: A) -> Result<R> {
         if let Some(kernel) = self.kernel(keys)
@@ -54,6 +61,9 @@ impl Operator {
     /// Calls the operator with the arguments on the stack, which then holds the results and nothing else.
     ///
     /// The values must be of the schema's types; [`Operator::invoke`] checks and converts.
+    ///
+    /// # Errors
+    /// If no kernel is there for the keys, and what the kernel returns; the stack then holds nothing to rely on.
     #[inline]
     pub fn call_boxed(&self, stack: &mut Stack) -> Result<()> {
         let arguments = stack.iter().fold(KeySet::EMPTY, |keys, value| keys | value.key_set());
@@ -61,6 +71,9 @@ impl Operator {
     }
 
     /// As [`Operator::redispatch`], with the arguments on a stack.
+    ///
+    /// # Errors
+    /// As [`Operator::call_boxed`].
     #[inline]
     pub fn redispatch_boxed(&self, keys: KeySet, stack: &mut Stack) -> Result<()> {
         match self.kernel(keys) {
@@ -73,6 +86,10 @@ impl Operator {
     }
 
     /// Checks positional and named arguments against the schema, fills in defaults, calls, and returns the results.
+    ///
+    /// # Errors
+    /// If there is no schema, an argument is missing, unknown, named twice or of another type, and as
+    /// [`Operator::call_boxed`].
     pub fn invoke(&self, positional: Vec<Value>, named: Vec<(&str, Value)>) -> Result<Stack> {
         let Some(schema) = self.schema() else {
             let what = format!("{} has no schema; was def() forgotten?", self.name());
@@ -84,6 +101,9 @@ impl Operator {
     }
 
     /// The operator with exactly the signature that its first typed kernel has; an error if that is another one.
+    ///
+    /// # Errors
+    /// If the first typed kernel has another signature.
     pub fn typed<'a, A: Args<'a>, R: Returns>(&self) -> Result<TypedOperator<A, R>> {
         let accessed = Signature::of::<A::Marker<R>>();
         match self.recorded_signature() {
@@ -123,12 +143,18 @@ impl<'a, A: Args<'a>, R: Returns> TypedOperator<A, R> {
     }
 
     /// Calls the operator.
+    ///
+    /// # Errors
+    /// As [`Operator::call`].
     #[inline]
     pub fn call(&self, arguments: A) -> Result<R> {
         self.op.call(arguments)
     }
 
     /// Calls the kernel that `keys` lead to.
+    ///
+    /// # Errors
+    /// As [`Operator::call`].
     #[inline]
     pub fn redispatch(&self, keys: KeySet, arguments: A) -> Result<R> {
         self.op.redispatch(keys, arguments)
@@ -143,6 +169,9 @@ impl<A, R> fmt::Debug for TypedOperator<A, R> {
 
 impl Kernel {
     /// Calls the kernel as if an operator had chosen it, with typed arguments.
+    ///
+    /// # Errors
+    /// If the types do not convert to those of the kernel, and what it returns.
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, op: &Operator, keys: KeySet, arguments: A) -> Result<R> {
         if let Some(function) = self.function::<A::Function<R>>() {
             return arguments.apply(function, keys);

@@ -85,6 +85,9 @@ impl Dispatcher {
     }
 
     /// The defined operator `namespace::name` with that overload name.
+    ///
+    /// # Errors
+    /// If there is no such operator, or it has kernels only and no schema.
     pub fn find_schema(&self, name: &str, overload: &str) -> Result<Operator> {
         let found = self.find(&OperatorName::new(name, overload));
         match found {
@@ -100,6 +103,9 @@ impl Dispatcher {
     }
 
     /// The defined operator by its full name, such as `aten::add.Tensor`.
+    ///
+    /// # Errors
+    /// If the name is no `namespace::name` with an optional `.overload`, and as [`Dispatcher::find_schema`].
     pub fn lookup(&self, name: &str) -> Result<Operator> {
         let name: OperatorName = name.parse()?;
         self.find_schema(&name.name, &name.overload)
@@ -113,6 +119,9 @@ impl Dispatcher {
     }
 
     /// Defines an operator.
+    ///
+    /// # Errors
+    /// If the operator is defined already, or a kernel that was registered before has another signature.
     #[track_caller]
     pub fn register_def(&self, schema: Schema) -> Result<Registration> {
         let site = Location::caller();
@@ -135,6 +144,10 @@ impl Dispatcher {
     }
 
     /// Registers a kernel for a runtime or alias key of an operator, which need not be defined yet.
+    ///
+    /// # Errors
+    /// If the key is `Undefined` or a functionality without its backend, or the kernel's signature is not that of the
+    /// schema or of the other kernels.
     #[track_caller]
     pub fn register_kernel(&self, name: &OperatorName, key: DispatchKey, kernel: Kernel) -> Result<Registration> {
         let site = Location::caller();
@@ -157,6 +170,9 @@ impl Dispatcher {
     }
 
     /// Registers the kernel of a runtime key for all operators that have none there.
+    ///
+    /// # Errors
+    /// If the key is no runtime key, or has a fallback already.
     #[track_caller]
     pub fn register_fallback(&self, key: DispatchKey, kernel: Kernel) -> Result<Registration> {
         let site = Location::caller();
@@ -182,6 +198,9 @@ impl Dispatcher {
     }
 
     /// Claims a namespace for one block of definitions.
+    ///
+    /// # Errors
+    /// If another block owns it.
     #[track_caller]
     pub fn register_namespace(&self, namespace: &str) -> Result<Registration> {
         let site = Location::caller();
@@ -218,6 +237,9 @@ impl Dispatcher {
     }
 
     /// Recomputes every table from scratch and compares.
+    ///
+    /// # Errors
+    /// The first difference, by operator and key.
     pub fn check_invariants(&self) -> Result<()> {
         let state = self.state();
         state.operators.values().try_for_each(|op| op.check_invariants(&state.fallbacks))

@@ -26,6 +26,9 @@ mod sealed {
 
         /// Appends the elements that the bytes hold.
         fn extend(out: &mut Vec<Self>, bytes: &[u8]);
+
+        /// The bytes as elements, unless they are not aligned or no legal elements.
+        fn from_bytes(bytes: &[u8]) -> Option<&[Self]>;
     }
 }
 
@@ -42,6 +45,10 @@ macro_rules! elements {
 
             fn extend(out: &mut Vec<Self>, bytes: &[u8]) {
                 extend_pods(out, bytes);
+            }
+
+            fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
+                bytemuck::try_cast_slice(bytes).ok()
             }
         }
     )*};
@@ -62,6 +69,16 @@ impl sealed::Bytes for bool {
         // Any other byte than 0 and 1 would be no bool, whoever wrote it.
         out.extend(bytes.iter().map(|&byte| byte != 0));
     }
+
+    fn from_bytes(bytes: &[u8]) -> Option<&[bool]> {
+        bytemuck::checked::try_cast_slice(bytes).ok()
+    }
+}
+
+/// Bytes as elements, unless they are not aligned or no legal elements.
+#[cfg(feature = "ndarray")]
+pub(super) fn elements_of<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    T::from_bytes(bytes)
 }
 
 fn extend_pods<T: Pod>(out: &mut Vec<T>, bytes: &[u8]) {
@@ -184,50 +201,5 @@ fn for_each_run(layout: &Layout, mut visit: impl FnMut(usize, usize)) {
         let Some(dim) = (0..inner).rev().find(|&dim| index[dim] + 1 < layout.sizes[dim]) else { return };
         index[dim] += 1;
         index[dim + 1..].fill(0);
-    }
-}
-
-/// A 1-dim tensor.
-impl<T: Element> TryFrom<&[T]> for Tensor {
-    type Error = Error;
-
-    fn try_from(data: &[T]) -> Result<Tensor> {
-        Tensor::from_slice(data, &[data.len()])
-    }
-}
-
-/// A 1-dim tensor.
-impl<T: Element> TryFrom<Vec<T>> for Tensor {
-    type Error = Error;
-
-    fn try_from(data: Vec<T>) -> Result<Tensor> {
-        Tensor::from_slice(&data, &[data.len()])
-    }
-}
-
-/// A 1-dim tensor.
-impl<T: Element, const N: usize> TryFrom<[T; N]> for Tensor {
-    type Error = Error;
-
-    fn try_from(data: [T; N]) -> Result<Tensor> {
-        Tensor::from_slice(&data, &[N])
-    }
-}
-
-/// A 2-dim tensor, one row per inner array.
-impl<T: Element, const N: usize, const M: usize> TryFrom<[[T; M]; N]> for Tensor {
-    type Error = Error;
-
-    fn try_from(data: [[T; M]; N]) -> Result<Tensor> {
-        Tensor::from_slice(data.as_flattened(), &[N, M])
-    }
-}
-
-/// A 3-dim tensor.
-impl<T: Element, const N: usize, const M: usize, const K: usize> TryFrom<[[[T; K]; M]; N]> for Tensor {
-    type Error = Error;
-
-    fn try_from(data: [[[T; K]; M]; N]) -> Result<Tensor> {
-        Tensor::from_slice(data.as_flattened().as_flattened(), &[N, M, K])
     }
 }

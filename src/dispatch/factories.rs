@@ -13,7 +13,7 @@ use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
 use crate::ir::{Attr, DType, Op, Scalar, Sizes, Strides, TensorType};
 
 impl Tensor {
-    /// All zeros, or false.
+    /// All zeros, or false. Row-major, on the CPU.
     ///
     /// # Errors
     /// If there are too many elements or no memory.
@@ -21,7 +21,7 @@ impl Tensor {
         Tensor::full(sizes, Scalar::Int(0), dtype)
     }
 
-    /// All ones, or true.
+    /// All ones, or true. Row-major, on the CPU.
     ///
     /// # Errors
     /// If there are too many elements or no memory.
@@ -29,7 +29,7 @@ impl Tensor {
         Tensor::full(sizes, Scalar::Int(1), dtype)
     }
 
-    /// Every element is `value`, converted to `dtype`.
+    /// Every element is `value`, converted to `dtype`. Row-major, on the CPU.
     ///
     /// The dtype may be left out (`None`): then it is bool for a truth value, i64 for a whole number and the default
     /// floating dtype for any other.
@@ -44,7 +44,7 @@ impl Tensor {
     }
 
     /// `start`, `start + step`, … up to but without `end`: 1-dim, i64 if all three are whole numbers, else the default
-    /// floating dtype.
+    /// floating dtype. Row-major, on the CPU.
     ///
     /// # Errors
     /// If `step` is zero or leads away from `end`, or a number is not finite.
@@ -65,7 +65,7 @@ impl Tensor {
         arange(start.into(), end.into(), step.into(), Some(dtype))
     }
 
-    /// Elements that are arbitrary but initialised.
+    /// Elements that are arbitrary but initialised. Row-major, on the CPU.
     ///
     /// # Errors
     /// If there are too many elements or no memory.
@@ -73,7 +73,7 @@ impl Tensor {
         blank(Device::CPU, "empty", sizes, contiguous_strides(sizes), dtype)
     }
 
-    /// The `n` by `n` matrix with ones on the diagonal.
+    /// The `n` by `n` matrix with ones on the diagonal. Row-major, on the CPU.
     ///
     /// # Errors
     /// If there are too many elements or no memory.
@@ -83,7 +83,7 @@ impl Tensor {
         line.unsqueeze(1)?.eq(&line)?.to_dtype(dtype)
     }
 
-    /// Zeros of the same sizes, dtype and device.
+    /// Zeros of the same sizes, dtype and device. Row-major.
     ///
     /// # Errors
     /// If there is no memory.
@@ -91,7 +91,7 @@ impl Tensor {
         self.full_like(0)
     }
 
-    /// Ones of the same sizes, dtype and device.
+    /// Ones of the same sizes, dtype and device. Row-major.
     ///
     /// # Errors
     /// If there is no memory.

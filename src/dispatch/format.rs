@@ -1,8 +1,9 @@
 //! Tensors as text, for people.
 //!
-//! `Display` prints the elements in nested brackets, aligned, wrapped at [`LINE`] columns; of more than [`THRESHOLD`]
-//! elements only [`EDGE`] at each end of every dim. `Debug` prints the type and a few elements on one line. A tensor
-//! without data (on the meta device or inside a trace) prints its type. Neither ever fails.
+//! `Display` prints the elements as NumPy does: in nested brackets, aligned, wrapped at [`LINE`] columns; of more than
+//! [`THRESHOLD`] elements only [`EDGE`] at each end of every dim; `[]` if there are none. Truth values are Rust's.
+//! `Debug` prints the type and a few elements on one line. A tensor without data (on the meta device or inside a trace)
+//! prints its type. Neither ever fails.
 
 use super::tensor::Tensor;
 use crate::ir::{DType, Layout, Scalar};
@@ -25,11 +26,17 @@ impl fmt::Display for Tensor {
         if !is_readable(self) {
             return write!(f, "{} on {}", self.ty(), self.device());
         }
+        if self.numel() == 0 {
+            return f.write_str("[]");
+        }
         let edge = if self.numel() > THRESHOLD { EDGE } else { usize::MAX };
         let layout = &self.array().layout;
         let mut shown = Vec::new();
         for_each_shown(layout, 0, layout.offset, edge, &mut |offset| shown.push(element(self, offset)));
-        let text = aligned(self.dtype(), &shown);
+        let text = match &shown[..] {
+            [number] if self.dim() == 0 => vec![lone(self.dtype(), *number)],
+            elements => aligned(self.dtype(), elements),
+        };
         let mut out = String::new();
         nest(&mut out, &layout.sizes, edge, 0, &mut text.into_iter());
         f.write_str(&out)
@@ -58,7 +65,7 @@ fn is_readable(tensor: &Tensor) -> bool {
     tensor.has_data() && array.layout.extent() * array.dtype.size() <= array.storage.read(<[u8]>::len)
 }
 
-/// The element at a storage offset, floats as the f64 with the shortest decimal that reads back as the element.
+/// The element at a storage offset.
 fn element(tensor: &Tensor, offset: usize) -> Scalar {
     let array = tensor.array();
     let width = array.dtype.size();
@@ -73,9 +80,9 @@ fn scalar(dtype: DType, bytes: &[u8]) -> Scalar {
         DType::I16 => Scalar::Int(read::<i16>(bytes).into()),
         DType::I32 => Scalar::Int(read::<i32>(bytes).into()),
         DType::I64 => Scalar::Int(read::<i64>(bytes)),
-        DType::F16 => shortest(read::<f16>(bytes).to_f64(), |x| f16::from_f64(x).to_f64()),
-        DType::BF16 => shortest(read::<bf16>(bytes).to_f64(), |x| bf16::from_f64(x).to_f64()),
-        DType::F32 => shortest(read::<f32>(bytes).into(), |x| (x as f32).into()),
+        DType::F16 => Scalar::Float(read::<f16>(bytes).to_f64()),
+        DType::BF16 => Scalar::Float(read::<bf16>(bytes).to_f64()),
+        DType::F32 => Scalar::Float(read::<f32>(bytes).into()),
         DType::F64 => Scalar::Float(read(bytes)),
     }
 }
@@ -84,13 +91,21 @@ fn read<T: bytemuck::Pod>(bytes: &[u8]) -> T {
     bytemuck::pod_read_unaligned(bytes)
 }
 
-fn shortest(value: f64, narrow: impl Fn(f64) -> f64) -> Scalar {
+/// The shortest decimal that reads back as the element of a floating dtype, as f64.
+fn decimal(dtype: DType, value: f64) -> f64 {
+    let narrow = |x: f64| match dtype {
+        DType::F16 => f16::from_f64(x).to_f64(),
+        DType::BF16 => bf16::from_f64(x).to_f64(),
+        DType::F32 => (x as f32).into(),
+        DType::F64 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => x,
+    };
     let reads_back = |digits: usize| {
         let decimal = format!("{value:.digits$e}").parse::<f64>().ok()?;
         (narrow(decimal) == value).then_some(decimal)
     };
-    // Nine significant digits tell all f32 apart; a NaN or an infinity is itself.
-    Scalar::Float((0..9).find_map(reads_back).unwrap_or(value))
+    // Nine significant digits tell all f32 apart; of an f64 Rust prints the shortest itself. A NaN or an infinity is
+    // itself.
+    if dtype == DType::F64 { value } else { (0..9).find_map(reads_back).unwrap_or(value) }
 }
 
 /// The storage offset of the element that comes at `position` in row-major order.
@@ -115,10 +130,6 @@ fn is_cut(size: usize, edge: usize) -> bool {
 
 fn for_each_shown(layout: &Layout, dim: usize, offset: usize, edge: usize, visit: &mut impl FnMut(usize)) {
     let Some(&size) = layout.sizes.get(dim) else { return visit(offset) };
-    // Dims behind may be empty, which makes this one's length meaningless.
-    if layout.numel() == 0 {
-        return;
-    }
     for index in shown_indices(size, edge) {
         for_each_shown(layout, dim + 1, offset + index * layout.strides[dim], edge, visit);
     }
@@ -127,28 +138,53 @@ fn for_each_shown(layout: &Layout, dim: usize, offset: usize, edge: usize, visit
 /// The elements as texts of one width.
 fn aligned(dtype: DType, elements: &[Scalar]) -> Vec<String> {
     if !dtype.is_float() {
-        let texts: Vec<String> = elements.iter().map(|&element| plain(dtype, element)).collect();
+        let width = if dtype == DType::Bool { "false".len() } else { 0 };
+        let texts: Vec<String> = elements.iter().map(|&element| format!("{:>width$}", plain(dtype, element))).collect();
         return padded(texts.into_iter().map(|text| (text, String::new())).collect());
     }
-    let values = elements.iter().map(|element| element.as_f64());
+    let exact = elements.iter().map(|element| element.as_f64());
+    let values = exact.clone().map(|value| decimal(dtype, value));
     let magnitudes = || values.clone().filter(|value| value.is_finite() && *value != 0.0).map(f64::abs);
     let (least, greatest) = (magnitudes().fold(f64::INFINITY, f64::min), magnitudes().fold(0.0, f64::max));
-    let is_scientific = greatest >= 1e8 || (greatest > 0.0 && (least < 1e-4 || greatest / least > 1000.0));
+    let is_scientific = greatest >= limit(dtype) || (greatest > 0.0 && (least < 1e-4 || greatest / least > 1000.0));
     if !is_scientific {
-        return padded(values.map(fixed).collect());
+        return padded(values.zip(exact).map(|(value, exact)| fixed(value, exact)).collect());
     }
     let digits = values.clone().map(mantissa_digits).max().unwrap_or(0);
-    padded(values.map(|value| scientific(value, digits)).collect())
+    let power_digits = values.clone().map(power_digits).max().unwrap_or(0);
+    // One with fewer digits than its neighbours is continued by its own digits, not by zeros.
+    padded(exact.map(|value| scientific(value, digits, power_digits)).collect())
 }
 
-/// A decimal as what stands before the point and what from there on.
-fn fixed(value: f64) -> (String, String) {
+/// From here on all digits before the point are no longer meant: a decimal would claim to know them.
+fn limit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 | DType::BF16 => 1e3,
+        DType::F32 => 1e6,
+        DType::F64 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => 1e8,
+    }
+}
+
+/// A number without neighbours: a decimal, unless it is very large or very small.
+fn lone(dtype: DType, element: Scalar) -> String {
+    let value = decimal(dtype, element.as_f64());
+    let is_decimal = !dtype.is_float() || value == 0.0 || !value.is_finite() || (1e-4..1e16).contains(&value.abs());
+    if is_decimal {
+        return plain(dtype, element);
+    }
+    let (whole, rest) = scientific(value, mantissa_digits(value), power_digits(value));
+    format!("{whole}{}", rest.strip_prefix(".e").map_or(rest.clone(), |power| format!("e{power}")))
+}
+
+/// A decimal, or the number it stands for if there is no room for all of it, as what stands before the point and what
+/// from there on.
+fn fixed(value: f64, number: f64) -> (String, String) {
     if !value.is_finite() {
         return (special(value), String::new());
     }
-    let exact = format!("{value}");
-    let rounded = format!("{value:.PRECISION$}");
-    let text = if exact.len() <= rounded.len() { exact } else { rounded.trim_end_matches('0').to_string() };
+    let all = format!("{value}");
+    let rounded = format!("{number:.PRECISION$}");
+    let text = if all.len() <= rounded.len() { all } else { rounded.trim_end_matches('0').to_string() };
     match text.split_once('.') {
         Some((whole, fraction)) => (whole.into(), format!(".{fraction}")),
         None => (text, ".".into()),
@@ -157,12 +193,21 @@ fn fixed(value: f64) -> (String, String) {
 
 /// Digits behind the point that the mantissa of a decimal needs.
 fn mantissa_digits(value: f64) -> usize {
-    let exact = format!("{value:e}");
-    let mantissa = exact.split('e').next().unwrap_or_default();
-    mantissa.split_once('.').map_or(0, |(_, fraction)| fraction.len().min(PRECISION))
+    let digits = |text: &str| {
+        let mantissa = text.split('e').next().unwrap_or_default();
+        mantissa.split_once('.').map_or(0, |(_, fraction)| fraction.trim_end_matches('0').len())
+    };
+    let exact = digits(&format!("{value:e}"));
+    if exact <= PRECISION { exact } else { digits(&format!("{value:.PRECISION$e}")) }
 }
 
-fn scientific(value: f64, digits: usize) -> (String, String) {
+/// Digits of the power of ten of a decimal, at least two.
+fn power_digits(value: f64) -> usize {
+    let text = format!("{value:.PRECISION$e}");
+    text.split_once('e').map_or(2, |(_, power)| power.trim_start_matches('-').len().max(2))
+}
+
+fn scientific(value: f64, digits: usize, power_digits: usize) -> (String, String) {
     if !value.is_finite() {
         return (special(value), String::new());
     }
@@ -170,7 +215,7 @@ fn scientific(value: f64, digits: usize) -> (String, String) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let (sign, power) = exponent.strip_prefix('-').map_or(('+', exponent), |power| ('-', power));
-    (whole.into(), format!(".{fraction}e{sign}{power:0>2}"))
+    (whole.into(), format!(".{fraction}e{sign}{power:0>power_digits$}"))
 }
 
 fn special(value: f64) -> String {
@@ -194,7 +239,7 @@ fn padded(parts: Vec<(String, String)>) -> Vec<String> {
 fn plain(dtype: DType, element: Scalar) -> String {
     match (dtype.is_float(), element) {
         (true, element) => {
-            let value = element.as_f64();
+            let value = decimal(dtype, element.as_f64());
             if value.is_nan() { "nan".into() } else { format!("{value:?}") }
         }
         (false, element) => format!("{element}"),
@@ -215,12 +260,11 @@ fn nest(out: &mut String, sizes: &[usize], edge: usize, depth: usize, texts: &mu
         if inner.is_empty() {
             // Room is left for the closing brackets.
             let wraps = column + 1 + item.len() + depth + 1 > LINE && !is_first;
-            out.push_str(match (is_first, wraps) {
-                (true, _) => "",
-                (false, true) => "\n",
-                (false, false) => " ",
-            });
+            out.push_str(if is_first || wraps { "" } else { " " });
             if wraps {
+                let end = out.trim_end().len();
+                out.truncate(end);
+                out.push('\n');
                 out.push_str(&indent);
                 column = depth + 1;
             }

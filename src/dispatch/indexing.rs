@@ -1,8 +1,8 @@
 //! Elements by index tensors: methods that read or replace what indices and masks name.
 //!
 //! Index tensors are i64 or i32. Where nothing else is said, indices must not be negative; [`Tensor::index`],
-//! [`Tensor::index_put`], [`Tensor::index_fill`], [`Tensor::take`] and [`Tensor::take_along_dim`] count negative ones from the end. A mask is a
-//! bool tensor; what it names, and how much, depends on data, so it breaks a trace.
+//! [`Tensor::index_put`], [`Tensor::index_fill`], [`Tensor::take`] and [`Tensor::take_along_dim`] count negative ones
+//! from the end. A mask is a bool tensor; what it names, and how much, depends on data, so it breaks a trace.
 
 use super::factories::full_on;
 use super::keys::tracer;
@@ -126,7 +126,7 @@ fn flat_index(indices: &[&Tensor], sizes: &[i64], wrap: bool) -> Result<Tensor> 
 impl Tensor {
     /// The elements that index tensors, one per dim, name together; a dim without one is taken whole. The indices are
     /// broadcast; their common shape takes the place of the dims, or goes in front if these are not neighbours. A bool
-    /// mask stands for as many dims as it has and for the places where it holds.
+    /// mask stands for as many dims as it has and for the places where it holds. The dtype is kept.
     ///
     /// # Errors
     /// If an index is out of range or of another dtype, there are more than dims, or shapes do not fit.
@@ -138,7 +138,7 @@ impl Tensor {
     }
 
     /// A copy where what [`Tensor::index`] would give is replaced by `values`, which are broadcast, or where they are
-    /// added to it if `accumulate`. Of several writes to one place the last stays.
+    /// added to it if `accumulate`. Of several writes to one place the last stays. Sizes and dtype are kept.
     ///
     /// # Errors
     /// As [`Tensor::index`], and if the dtypes differ or the values do not broadcast.
@@ -170,7 +170,7 @@ impl Tensor {
     }
 
     /// The elements at places of the tensor read in row-major order; the sizes of `index`. Negative places count from
-    /// the end.
+    /// the end. The dtype is kept.
     ///
     /// # Errors
     /// If an index is out of range or not i64.
@@ -183,7 +183,7 @@ impl Tensor {
     }
 
     /// A copy where the elements at places of the tensor read in row-major order are replaced by those of `source`, or
-    /// where these are added if `accumulate`. Negative places count from the end.
+    /// where these are added if `accumulate`. Negative places count from the end. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If an index is out of range or not i64, `source` has another number of elements or another dtype.
@@ -198,7 +198,7 @@ impl Tensor {
     }
 
     /// As [`Tensor::gather`], sizes of `self` and `indices` being broadcast in all dims but `dim`; without a dim both
-    /// are read in row-major order. Negative indices count from the end.
+    /// are read in row-major order. Negative indices count from the end. The dtype is kept.
     ///
     /// # Errors
     /// If an index or the dim is out of range, ranks differ or sizes do not broadcast.
@@ -228,7 +228,8 @@ impl Tensor {
         x.gather(dim, &indices)
     }
 
-    /// A copy with the elements of `source` added to the slices of `dim` that the 1-dim `index` names.
+    /// A copy with the elements of `source` added to the slices of `dim` that the 1-dim `index` names. Sizes and dtype
+    /// are kept.
     ///
     /// # Errors
     /// If an index or the dim is out of range, dtypes differ, or shapes do not fit.
@@ -256,7 +257,8 @@ impl Tensor {
         self.write_slices("index_add", dim, index, &scaled, Tensor::scatter_add)
     }
 
-    /// A copy with the slices of `dim` that the 1-dim `index` names replaced by those of `source`.
+    /// A copy with the slices of `dim` that the 1-dim `index` names replaced by those of `source`. Sizes and dtype are
+    /// kept.
     ///
     /// # Errors
     /// If an index or the dim is out of range, dtypes differ, or shapes do not fit.
@@ -288,7 +290,7 @@ impl Tensor {
     }
 
     /// A copy with the slices of `dim` that the 1-dim `index` names filled with `value`, converted to the dtype of
-    /// `self`. Negative indices count from the end.
+    /// `self`. Negative indices count from the end. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If an index or the dim is out of range, or the index is not a 1-dim integer tensor.
@@ -349,7 +351,7 @@ impl Tensor {
         Tensor::from_slice(&places, &[count, self.dim()])
     }
 
-    /// The elements where `mask` holds, in row-major order; sizes are broadcast.
+    /// The elements where `mask` holds, in row-major order; sizes are broadcast. The dtype is kept.
     ///
     /// # Errors
     /// If the mask is not bool or the sizes do not broadcast; as [`Tensor::nonzero`].
@@ -360,8 +362,8 @@ impl Tensor {
         self.expand(&sizes[..])?.reshape([-1])?.index_select(0, &places)
     }
 
-    /// A copy whose elements where `mask` holds are, in row-major order, the first ones of `source`; sizes of `self` and
-    /// mask are broadcast.
+    /// A copy whose elements where `mask` holds are, in row-major order, the first ones of `source`; sizes of `self`
+    /// and mask are broadcast. The dtype is kept.
     ///
     /// # Errors
     /// If the mask is not bool, sizes do not broadcast, dtypes differ, or `source` has too few elements.
@@ -407,7 +409,8 @@ impl Tensor {
         zeros.scatter_value(-1, &self.unsqueeze(-1)?, 1)
     }
 
-    /// Every element of `dim` repeated, one behind the other; without a dim the elements in row-major order.
+    /// Every element of `dim` repeated, one behind the other; without a dim the elements in row-major order. The dtype
+    /// is kept.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -451,7 +454,7 @@ impl Tensor {
         }
     }
 
-    /// How many elements over dims are not 0; i64.
+    /// How many elements over dims are not 0; i64. The dims go away; no dims (`()`) are all of them.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.

@@ -40,7 +40,8 @@ pub fn stack(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     cat(&lifted.iter().collect::<Vec<_>>(), dim)
 }
 
-/// Rows of the 2-dim `weight` named by the integer tensor `ids`: the sizes of `ids`, then that of a row.
+/// Rows of the 2-dim `weight` named by the integer tensor `ids`: the sizes of `ids`, then that of a row. The dtype is
+/// the weight's.
 ///
 /// # Errors
 /// If the weight is not 2-dim, the ids are not integers, or an id is out of range.
@@ -59,7 +60,8 @@ impl Tensor {
         call(Op::ConstantPadNd, &[self], &[Attr::ints(pad.into().as_slice()), Attr::Scalar(value.into())])
     }
 
-    /// A copy with index `index` of `dim` replaced by `src`, which lacks that dim and is converted.
+    /// A copy with index `index` of `dim` replaced by `src`, which lacks that dim and is converted. Sizes and dtype are
+    /// kept.
     ///
     /// # Errors
     /// If the dim or the index is out of range, or the sizes differ.
@@ -67,7 +69,7 @@ impl Tensor {
         call(Op::SelectScatter, &[self, src], &[Attr::int(dim), Attr::int(index)])
     }
 
-    /// A copy with what [`Tensor::slice`] shows replaced by `src`, which is converted.
+    /// A copy with what [`Tensor::slice`] shows replaced by `src`, which is converted. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If the dim is out of range, the step is not positive, or the sizes differ.
@@ -84,7 +86,7 @@ impl Tensor {
         call(Op::SliceScatter, &[self, src], &attrs)
     }
 
-    /// A copy with what [`Tensor::diagonal`] shows replaced by `src`, which is converted.
+    /// A copy with what [`Tensor::diagonal`] shows replaced by `src`, which is converted. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If a dim is out of range, both are the same, or the sizes differ.
@@ -92,7 +94,7 @@ impl Tensor {
         call(Op::DiagonalScatter, &[self, src], &[Attr::int(offset), Attr::int(dim1), Attr::int(dim2)])
     }
 
-    /// Elements in reverse order along `dims`; `()` reverses nothing. A copy.
+    /// Elements in reverse order along `dims`; `()` reverses nothing. A copy. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -100,7 +102,7 @@ impl Tensor {
         call(Op::Flip, &[self], &[Attr::ints(dims.into().as_slice())])
     }
 
-    /// The tensor `repeats` times along each dim; counts of dims that it lacks come first. A copy.
+    /// The tensor `repeats` times along each dim; counts of dims that it lacks come first. A copy. The dtype is kept.
     ///
     /// # Errors
     /// If there are fewer counts than dims, or a count is negative.
@@ -122,7 +124,7 @@ impl Tensor {
     }
 
     /// Elements moved on by `shifts[i]` places along `dims[i]`, those at the end back to the start. Without dims (`()`)
-    /// and with one shift, the tensor is rolled as if it had one dim. A copy.
+    /// and with one shift, the tensor is rolled as if it had one dim. A copy. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If there are no shifts, or not one per dim, or a dim is out of range.
@@ -156,7 +158,8 @@ impl Tensor {
         cat(&[&self.slice(dim, start, None, 1)?, &self.slice(dim, 0, start, 1)?], dim)
     }
 
-    /// Turned by `n` right angles in the plane of two dims, from the first toward the second. A copy.
+    /// Turned by `n` right angles in the plane of two dims, from the first toward the second. A copy. The dtype is
+    /// kept.
     ///
     /// # Errors
     /// If `dims` are not two different dims of the tensor.
@@ -178,7 +181,8 @@ impl Tensor {
         }
     }
 
-    /// Of a vector, the matrix with it on diagonal number `diagonal`; of a matrix, a copy of that diagonal.
+    /// Of a vector, the matrix with it on diagonal number `diagonal`; of a matrix, a copy of that diagonal. The dtype
+    /// is kept.
     ///
     /// # Errors
     /// If there are no dims or more than two.
@@ -193,7 +197,7 @@ impl Tensor {
         }
     }
 
-    /// The last dim as diagonal number `offset` of the new dims `dim1` and `dim2`, zeros beside it.
+    /// The last dim as diagonal number `offset` of the new dims `dim1` and `dim2`, zeros beside it. The dtype is kept.
     ///
     /// # Errors
     /// If there are no dims, a new dim is out of range, or both are the same.

@@ -158,6 +158,9 @@ impl Kernel {
     }
 
     /// Calls the kernel with the arguments on the stack.
+    ///
+    /// # Errors
+    /// If the kernel stands for none (invalid, fallthrough, ambiguous), and what it returns.
     #[inline]
     pub fn call_boxed(&self, op: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
         match &self.body {

@@ -251,7 +251,9 @@ impl KeySet {
     /// The iterator that goes on at the `functionality`-th functionality (from 0) and the `backend`-th backend.
     ///
     /// The position one past the last functionality is the end; anything beyond it is an error.
-    #[inline]
+    ///
+    /// # Errors
+    /// If the position lies beyond the end.
     pub fn iter_from(self, functionality: usize, backend: usize) -> Result<KeySetIter> {
         if functionality > N_FUNCTIONALITIES as usize || backend >= N_BACKENDS as usize {
             let message = format!(

@@ -13,6 +13,21 @@ use crate::error::{Error, Result};
 use std::panic::Location;
 
 /// A block of registrations.
+///
+/// ```
+/// # fn main() -> opfuse::Result<()> {
+/// use opfuse::Tensor;
+/// use opfuse::dispatch::{Dispatcher, Library};
+/// let mut library = Library::def_block("mine")?;
+/// library.def_kernel("double(Tensor self) -> Tensor", |x: &Tensor| x.add(x))?;
+/// let double = Dispatcher::global().lookup("mine::double")?;
+/// let x = Tensor::try_from([1.0f32, 2.0])?;
+/// assert_eq!(double.call::<_, Tensor>((&x,))?.to_vec::<f32>()?, [2.0, 4.0]);
+/// drop(library);
+/// assert!(Dispatcher::global().lookup("mine::double").is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a library undoes its registrations"]
 pub struct Library {
@@ -33,12 +48,18 @@ enum Kind {
 
 impl Library {
     /// The definition block of a namespace, in the registry of this process; a namespace has one at most.
+    ///
+    /// # Errors
+    /// As [`Library::def_block_in`].
     #[track_caller]
     pub fn def_block(namespace: &str) -> Result<Library> {
         Library::def_block_in(Dispatcher::global(), namespace)
     }
 
     /// The definition block of a namespace; a namespace has one at most.
+    ///
+    /// # Errors
+    /// If another block owns the namespace, or it is no name.
     #[track_caller]
     pub fn def_block_in(dispatcher: &Dispatcher, namespace: &str) -> Result<Library> {
         let mut library = Library::new(dispatcher, Kind::Definitions, namespace)?;
@@ -47,24 +68,36 @@ impl Library {
     }
 
     /// A block that adds definitions to a namespace, in the registry of this process.
+    ///
+    /// # Errors
+    /// As [`Library::fragment_in`].
     #[track_caller]
     pub fn fragment(namespace: &str) -> Result<Library> {
         Library::fragment_in(Dispatcher::global(), namespace)
     }
 
     /// A block that adds definitions to a namespace.
+    ///
+    /// # Errors
+    /// If the namespace is no name.
     #[track_caller]
     pub fn fragment_in(dispatcher: &Dispatcher, namespace: &str) -> Result<Library> {
         Library::new(dispatcher, Kind::Fragment, namespace)
     }
 
     /// A block of kernels for one key, in the registry of this process; namespace `_` stands for all.
+    ///
+    /// # Errors
+    /// As [`Library::impl_block_in`].
     #[track_caller]
     pub fn impl_block(namespace: &str, key: DispatchKey) -> Result<Library> {
         Library::impl_block_in(Dispatcher::global(), namespace, key)
     }
 
     /// A block of kernels for one key; namespace `_` stands for all.
+    ///
+    /// # Errors
+    /// If the namespace is no name.
     #[track_caller]
     pub fn impl_block_in(dispatcher: &Dispatcher, namespace: &str, key: DispatchKey) -> Result<Library> {
         Library::new(dispatcher, Kind::Implementations(key), namespace)
@@ -89,6 +122,10 @@ impl Library {
     }
 
     /// Defines an operator from its schema.
+    ///
+    /// # Errors
+    /// If the text is no schema (the message says where), names another namespace, or the operator is defined already;
+    /// in a block of kernels.
     #[track_caller]
     pub fn def(&mut self, schema: &str) -> Result<&mut Self> {
         let schema = self.parse_schema(schema)?;
@@ -96,6 +133,9 @@ impl Library {
     }
 
     /// Defines an operator whose alias analysis is given.
+    ///
+    /// # Errors
+    /// As [`Library::def`].
     #[track_caller]
     pub fn def_with(&mut self, schema: &str, alias_analysis: AliasAnalysis) -> Result<&mut Self> {
         let schema = Schema { alias_analysis, ..self.parse_schema(schema)? };
@@ -103,6 +143,9 @@ impl Library {
     }
 
     /// Defines an operator and registers its decomposition.
+    ///
+    /// # Errors
+    /// As [`Library::def`], and if the kernel's signature is not that of the schema.
     #[track_caller]
     pub fn def_kernel<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         let schema = self.parse_schema(schema)?;
@@ -115,6 +158,9 @@ impl Library {
     }
 
     /// Defines an operator with the schema that a typed kernel implies, and registers the kernel as decomposition.
+    ///
+    /// # Errors
+    /// As [`Library::def`], and if the kernel is boxed.
     #[track_caller]
     pub fn def_inferred<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         self.check_defines(name)?;
@@ -132,6 +178,10 @@ impl Library {
 
     /// Registers a kernel for the key of the block; in a definition block or fragment, which has none, as
     /// decomposition (`CompositeImplicitAutograd`).
+    ///
+    /// # Errors
+    /// If the name belongs to another namespace, or the kernel's signature is not that of the schema or of the other
+    /// kernels.
     #[track_caller]
     pub fn impl_<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         let key = match self.kind {
@@ -142,6 +192,9 @@ impl Library {
     }
 
     /// Registers a kernel for a key, which must be the block's if that has one.
+    ///
+    /// # Errors
+    /// As [`Library::impl_`], and if the block has another key.
     #[track_caller]
     pub fn impl_for<M>(&mut self, name: &str, key: DispatchKey, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         self.check_key(key)?;
@@ -150,6 +203,9 @@ impl Library {
 
     /// Registers the kernel that all operators without one get for the key of the block, whose namespace must be
     /// `_`.
+    ///
+    /// # Errors
+    /// If the block has no key or a namespace of its own, the kernel is typed, or the key has a fallback already.
     #[track_caller]
     pub fn fallback<M>(&mut self, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         let Kind::Implementations(key) = self.kind else {

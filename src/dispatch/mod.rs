@@ -9,6 +9,7 @@ pub mod autograd;
 mod call;
 mod composite;
 mod composites;
+mod convert;
 mod cpu_fallback;
 mod dims;
 mod dispatcher;
@@ -16,6 +17,7 @@ mod element;
 mod factories;
 mod format;
 mod function;
+mod in_place;
 mod indexing;
 mod joins;
 mod kernel;
@@ -27,6 +29,8 @@ mod local;
 mod methods;
 pub mod modes;
 mod mutation;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 pub mod nn;
 mod operator;
 mod operators;
@@ -42,6 +46,7 @@ mod schema;
 mod schema_parser;
 mod signature;
 mod sorting;
+mod subscript;
 mod table;
 mod tensor;
 mod transfer;
@@ -67,12 +72,15 @@ pub use local::{
     ExcludeGuard, ForceGuard, IncludeGuard, LocalKeySets, below_ad_inplace_or_view, below_autograd, exclude, force,
     include, local_key_sets,
 };
+#[cfg(feature = "ndarray")]
+pub use ndarray::NdView;
 pub use operator::{Operator, Site, SlotInfo};
 pub use operators::Operand;
 pub use register::load;
 pub use reshaping::{Indexing, broadcast_tensors, meshgrid};
 pub use schema::{AliasAnalysis, AliasInfo, Literal, OperatorName, Parameter, Schema, Type};
 pub use signature::{ArgKind, Args, CallArg, ReturnValue, Returns, Signature};
+pub use subscript::{Ellipsis, Index, Indices, NewAxis};
 pub use table::Source;
 pub use tensor::Tensor;
 pub use value::{MemoryFormat, Stack, TensorLayout, Value};

@@ -1,4 +1,4 @@
-//! Writing: `copy_`, and the in-place and `out` forms of other operators.
+//! Writing: `copy_`, and the in-place and `out` forms of other operators. The methods are in `in_place.rs`.
 //!
 //! `copy_` is the one operator that writes. The in-place form of an operator is its functional form followed by
 //! `copy_`, so gradients, traces and versions need to know about `copy_` alone; where none of them is concerned, the
@@ -12,7 +12,6 @@ use super::keyset::KeySet;
 use super::library::Library;
 use super::modes;
 use super::operator::Operator;
-use super::operators::Operand;
 use super::register::{op_of, unpack};
 use super::schema::{AliasInfo, OperatorName, Parameter, Schema, Type};
 use super::tensor::Tensor;
@@ -71,18 +70,26 @@ pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Resu
     for name in Dispatcher::global().operator_names() {
         let Some(functional) = Dispatcher::global().find(&name) else { continue };
         if let Some(schema) = functional.schema().filter(|schema| has_written_forms(schema, &rows)) {
-            derive(&mut definitions, &functional, schema)?;
+            let is_row = rows.contains(&schema.name);
+            derive(&mut definitions, &functional, schema, is_row)?;
         }
     }
     libraries.push(definitions);
     Ok(())
 }
 
-/// Overloads of element-wise composites, which exist beside the overload of a row.
-const COMPOSITE_OVERLOADS: [&str; 5] = ["Scalar", "Tensor_mode", "Scalar_mode", "Tensor_Scalar", "decimals"];
+/// Overloads of element-wise composites that do the same as a row of their name.
+const COMPOSITE_OVERLOADS: [&str; 3] = ["Scalar", "Scalar_mode", "Tensor_Scalar"];
 
-/// Operators that are not element-wise and keep the shape of their first operand: all their overloads are written.
-const SHAPE_KEEPERS: [&str; 11] = [
+/// Operators that are no element-wise rows and keep the shape of their first operand: all their overloads are written.
+const SHAPE_KEEPERS: [&str; 18] = [
+    "aten::clamp",
+    "aten::clamp_min",
+    "aten::clamp_max",
+    "aten::masked_fill",
+    "aten::nan_to_num",
+    "aten::celu",
+    "aten::float_power",
     "aten::cumsum",
     "aten::cumprod",
     "aten::scatter",
@@ -101,32 +108,41 @@ fn has_written_forms(schema: &Schema, rows: &HashSet<OperatorName>) -> bool {
     let takes_self = schema.arguments.first().is_some_and(|first| first.ty == Type::Tensor && first.name == "self");
     let gives_one = matches!(&schema.returns[..], [one] if one.ty == Type::Tensor && one.alias.is_none());
     let is_ours = schema.name.name.starts_with("aten::") && !schema.name.name.starts_with("aten::_");
+    // What chooses an order of memory makes a tensor of its own.
+    let keeps_layout = !schema.arguments.iter().any(|argument| argument.name == "memory_format");
+    let OperatorName { name, overload } = &schema.name;
     let by_name = rows.contains(&schema.name)
-        || COMPOSITE_OVERLOADS.contains(&&*schema.name.overload)
-        || SHAPE_KEEPERS.contains(&&*schema.name.name);
-    takes_self && gives_one && is_ours && by_name
+        || (COMPOSITE_OVERLOADS.contains(&&**overload) && rows.iter().any(|row| row.name == *name))
+        || SHAPE_KEEPERS.contains(&&**name);
+    takes_self && gives_one && is_ours && keeps_layout && by_name
 }
 
 /// Names of in-place forms that do not follow from the functional form: functional overload, in-place overload.
-const INPLACE_OVERLOADS: [(&str, &str, &str); 3] = [
+const INPLACE_OVERLOADS: [(&str, &str, &str); 5] = [
+    ("aten::float_power", "Tensor_Tensor", "Tensor"),
+    ("aten::float_power", "Tensor_Scalar", "Scalar"),
     ("aten::pow", "Tensor_Tensor", "Tensor"),
     ("aten::pow", "Tensor_Scalar", "Scalar"),
     ("aten::floor_divide", "", "Tensor"),
 ];
 
+/// The name of the in-place form of a functional operator.
+fn in_place_name(functional: &OperatorName) -> OperatorName {
+    let OperatorName { name, overload } = functional;
+    let other = INPLACE_OVERLOADS.iter().find(|(op, of, _)| op == name && of == overload);
+    let overload = other.map_or_else(|| overload.clone(), |(_, _, overload)| (*overload).into());
+    OperatorName { name: format!("{name}_"), overload }
+}
+
 /// Defines `x_` and `x.out` for a functional operator `x`.
-fn derive(library: &mut Library, functional: &Operator, schema: &Schema) -> Result<()> {
+fn derive(library: &mut Library, functional: &Operator, schema: &Schema, is_row: bool) -> Result<()> {
     let OperatorName { name, overload } = &schema.name;
     let written = Some(AliasInfo { before: vec!["a".into()], is_write: true, after: Vec::new() });
     let mut returned = schema.returns.clone();
     returned[0].alias = written.clone();
 
-    let other = INPLACE_OVERLOADS.iter().find(|(op, of, _)| op == name && of == overload);
     let mut in_place = Schema { returns: returned.clone(), ..schema.clone() };
-    in_place.name = OperatorName {
-        name: format!("{name}_"),
-        overload: other.map_or_else(|| overload.clone(), |(_, _, overload)| (*overload).into()),
-    };
+    in_place.name = in_place_name(&schema.name);
     in_place.arguments[0].alias = written.clone();
     define(
         library,
@@ -138,7 +154,7 @@ fn derive(library: &mut Library, functional: &Operator, schema: &Schema) -> Resu
     )?;
 
     let mut out = Schema { returns: returned, ..schema.clone() };
-    out.name = OperatorName { name: name.clone(), overload: out_overload(overload) };
+    out.name = OperatorName { name: name.clone(), overload: out_overload(overload, is_row) };
     out.arguments.push(Parameter {
         name: "out".into(),
         ty: Type::Tensor,
@@ -156,9 +172,10 @@ fn derive(library: &mut Library, functional: &Operator, schema: &Schema) -> Resu
     )
 }
 
-fn out_overload(overload: &str) -> String {
+fn out_overload(overload: &str, is_row: bool) -> String {
     match overload {
-        "" | "Tensor" => "out".into(),
+        "" => "out".into(),
+        "Tensor" if is_row => "out".into(),
         "Tensor_mode" => "out_mode".into(),
         other => format!("{other}_out"),
     }
@@ -220,6 +237,13 @@ fn run_out(functional: &Operator, stack: &mut Stack) -> Result<()> {
     functional.call_boxed(stack)?;
     let result = stack.pop().and_then(|value| value.tensors().next().cloned());
     let result = result.ok_or_else(|| Error::argument(&*name, "the kernel left no tensor"))?;
+    if out.sizes() != result.sizes() {
+        let (found, sizes, dtype) = (out.sizes(), result.sizes(), result.dtype());
+        let what = format!("out has shape {found:?}, but the result has shape {sizes:?}, and a tensor is not resized");
+        let hint =
+            format!("pass an out made by Tensor::empty(&{sizes:?}, DType::{dtype:?}), or call the form without out");
+        return Err(Error::shape(name, what, hint));
+    }
     write(&name, &out, &result)?;
     stack.clear();
     stack.push(Value::Tensor(out));
@@ -303,13 +327,13 @@ fn concerns_base(target: &Tensor) -> bool {
     target.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad())
 }
 
-/// Calls an element-wise op and stores the result in its first operand.
+/// Calls an op with an in-place form and stores the result in its first operand.
 pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let (operator, target) = (super::register::operator(op)?, tensors[0]);
     check_target(op.name(), target)?;
     if modes::is_active() {
         // A mode sees the call itself, not only what it is made of.
-        let name = OperatorName { name: format!("{}_", operator.name().name), ..operator.name().clone() };
+        let name = in_place_name(operator.name());
         let in_place = Dispatcher::global().find_schema(&name.name, &name.overload)?;
         return super::register::call_as(op, &in_place, tensors, attrs).map(|_| ());
     }
@@ -330,72 +354,4 @@ pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
         target.version_counter().fetch_add(1, Ordering::AcqRel);
     }
     Ok(())
-}
-
-impl Tensor {
-    /// Overwrites its elements with those of `source`, broadcast to its sizes and converted to its dtype; views of the
-    /// same elements see it.
-    ///
-    /// # Errors
-    /// If the sizes do not broadcast, several elements of the target are one (clone it first), or gradients are recorded
-    /// and it is a leaf that requires them.
-    pub fn copy_(&self, source: &Tensor) -> Result<()> {
-        copy_operator()?.call::<_, Tensor>((self, source, false)).map(|_| ())
-    }
-
-    /// Overwrites every element with a number; see [`Tensor::copy_`].
-    ///
-    /// # Errors
-    /// As [`Tensor::copy_`].
-    pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
-        self.copy_(&Tensor::full(&[], value, self.dtype())?)
-    }
-
-    /// Overwrites every element with zero; see [`Tensor::copy_`].
-    ///
-    /// # Errors
-    /// As [`Tensor::copy_`].
-    pub fn zero_(&self) -> Result<()> {
-        self.fill_(0)
-    }
-
-    /// `self += other`, in place. Sizes and dtype stay.
-    ///
-    /// # Errors
-    /// As [`Tensor::add`] and [`Tensor::copy_`], or if the result does not fit sizes or dtype.
-    pub fn add_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
-        call_in_place(Op::Add, &[self, &*other.into().tensor()?], &[Attr::int(1)])
-    }
-
-    /// `self += alpha * other`, in place; see [`Tensor::add_`].
-    ///
-    /// # Errors
-    /// As [`Tensor::add_`].
-    pub fn add_scaled_<'a>(&self, other: impl Into<Operand<'a>>, alpha: impl Into<Scalar>) -> Result<()> {
-        call_in_place(Op::Add, &[self, &*other.into().tensor()?], &[Attr::Scalar(alpha.into())])
-    }
-
-    /// `self -= other`, in place; see [`Tensor::add_`].
-    ///
-    /// # Errors
-    /// As [`Tensor::add_`].
-    pub fn sub_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
-        call_in_place(Op::Sub, &[self, &*other.into().tensor()?], &[Attr::int(1)])
-    }
-
-    /// `self *= other`, in place; see [`Tensor::add_`].
-    ///
-    /// # Errors
-    /// As [`Tensor::add_`].
-    pub fn mul_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
-        call_in_place(Op::Mul, &[self, &*other.into().tensor()?], &[])
-    }
-
-    /// `self /= other`, in place; see [`Tensor::add_`].
-    ///
-    /// # Errors
-    /// As [`Tensor::add_`].
-    pub fn div_<'a>(&self, other: impl Into<Operand<'a>>) -> Result<()> {
-        call_in_place(Op::Div, &[self, &*other.into().tensor()?], &[])
-    }
 }

@@ -1,14 +1,17 @@
-//! `+ - * /` and unary `-` on tensors.
+//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, numbers and results of calls.
 //!
-//! Every operator is the method of the same meaning and gives a `Result`, so a chain reads `((&a * &b)? + 1.0)?`. The
-//! right side may itself be a `Result<Tensor>`, whose error comes out: `&a + &b * &c`. A `Result` on the left needs
-//! `?`, because Rust lets nobody add operators to it.
+//! Every operator is the method of the same meaning and gives a `Result`, so a chain reads `((&a * &b)? + 1.0)?`. One
+//! side may itself be a `Result<Tensor>`, whose error comes out: `&a + &b * &c` and `&a * &b + &c`. Rust lets nobody
+//! define operators between a `Result` and a number or another `Result`: there the left one needs `?`, and so does one
+//! on the right of a number. Numbers of every type may stand on the right, literals, f64, i64, bool, f16 and bf16 on the
+//! left. Comparisons are methods (`x.lt(0.5)?`), because Rust's give a `bool`.
 
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
+use half::{bf16, f16};
 use std::borrow::Cow;
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 
 /// The other operand of a binary method: a tensor or a plain number.
 ///
@@ -65,11 +68,11 @@ impl From<Scalar> for Operand<'_> {
 }
 
 macro_rules! operator {
-    ($($Trait:ident $method:ident;)*) => {$(
+    ($($Trait:ident $operator:ident $method:ident;)*) => {$(
         impl<'a, R: Into<Operand<'a>>> $Trait<R> for &Tensor {
             type Output = Result<Tensor>;
 
-            fn $method(self, other: R) -> Result<Tensor> {
+            fn $operator(self, other: R) -> Result<Tensor> {
                 Tensor::$method(self, other)
             }
         }
@@ -77,14 +80,60 @@ macro_rules! operator {
         impl<'a, R: Into<Operand<'a>>> $Trait<R> for Tensor {
             type Output = Result<Tensor>;
 
-            fn $method(self, other: R) -> Result<Tensor> {
+            fn $operator(self, other: R) -> Result<Tensor> {
                 Tensor::$method(&self, other)
+            }
+        }
+
+        impl $Trait<&Tensor> for Result<Tensor> {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: &Tensor) -> Result<Tensor> {
+                Tensor::$method(&self?, other)
+            }
+        }
+
+        impl $Trait<Tensor> for Result<Tensor> {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: Tensor) -> Result<Tensor> {
+                Tensor::$method(&self?, &other)
             }
         }
     )*};
 }
 
-operator! { Add add; Sub sub; Mul mul; Div div; }
+operator! {
+    Add add add;
+    Sub sub sub;
+    Mul mul mul;
+    Div div div;
+    Rem rem remainder;
+    BitAnd bitand bitwise_and;
+    BitOr bitor bitwise_or;
+    BitXor bitxor bitwise_xor;
+}
+
+/// Operators with a number on the left.
+macro_rules! number_first {
+    ($($number:ty: $($Trait:ident $operator:ident $method:ident),*;)*) => {$($(
+        impl $Trait<&Tensor> for $number {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: &Tensor) -> Result<Tensor> {
+                Tensor::$method(&Tensor::number(self)?, other)
+            }
+        }
+
+        impl $Trait<Tensor> for $number {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: Tensor) -> Result<Tensor> {
+                Tensor::$method(&Tensor::number(self)?, &other)
+            }
+        }
+    )*)*};
+}
 
 macro_rules! number {
     ($($number:ty),*) => {$(
@@ -93,42 +142,47 @@ macro_rules! number {
                 Operand::Number(number.into())
             }
         }
-
-        number!(@left $number: Add add, Sub sub, Mul mul, Div div);
     )*};
-    (@left $number:ty: $($Trait:ident $method:ident),*) => {$(
-        impl $Trait<&Tensor> for $number {
+}
+
+macro_rules! arithmetic_first {
+    ($($number:ty),*) => {
+        number_first!($($number: Add add add, Sub sub sub, Mul mul mul, Div div div, Rem rem remainder;)*);
+    };
+}
+
+macro_rules! bits_first {
+    ($($number:ty),*) => {
+        number_first!($($number: BitAnd bitand bitwise_and, BitOr bitor bitwise_or, BitXor bitxor bitwise_xor;)*);
+    };
+}
+
+number!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
+// One type of floats and one of whole numbers: with two, `(2.0 * &x)?.exp()` would leave open which of them 2.0 is.
+arithmetic_first!(bool, i64, f16, bf16, f64);
+bits_first!(bool, i64);
+
+macro_rules! unary {
+    ($($Trait:ident $operator:ident $method:ident;)*) => {$(
+        impl $Trait for &Tensor {
             type Output = Result<Tensor>;
 
-            fn $method(self, other: &Tensor) -> Result<Tensor> {
-                Tensor::$method(&Tensor::number(self)?, other)
+            fn $operator(self) -> Result<Tensor> {
+                Tensor::$method(self)
             }
         }
 
-        impl $Trait<Tensor> for $number {
+        impl $Trait for Tensor {
             type Output = Result<Tensor>;
 
-            fn $method(self, other: Tensor) -> Result<Tensor> {
-                Tensor::$method(&Tensor::number(self)?, &other)
+            fn $operator(self) -> Result<Tensor> {
+                Tensor::$method(&self)
             }
         }
     )*};
 }
 
-number!(bool, i32, i64, f32, f64);
-
-impl Neg for &Tensor {
-    type Output = Result<Tensor>;
-
-    fn neg(self) -> Result<Tensor> {
-        Tensor::neg(self)
-    }
-}
-
-impl Neg for Tensor {
-    type Output = Result<Tensor>;
-
-    fn neg(self) -> Result<Tensor> {
-        Tensor::neg(&self)
-    }
+unary! {
+    Neg neg neg;
+    Not not bitwise_not;
 }

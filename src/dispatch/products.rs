@@ -22,7 +22,8 @@ impl Tensor {
         call(Op::Mm, &[self, other], &[])
     }
 
-    /// Matrix products of `(b, m, k)` and `(b, k, n)`: `(b, m, n)`. Nothing is broadcast.
+    /// Matrix products of `(b, m, k)` and `(b, k, n)`: `(b, m, n)`. Nothing is broadcast. Both have one dtype, which
+    /// the result gets.
     ///
     /// # Errors
     /// If an operand is not 3-dim, the batch sizes, inner sizes or dtypes differ, or for bools.
@@ -30,7 +31,7 @@ impl Tensor {
         call(Op::Bmm, &[self, other], &[])
     }
 
-    /// `self + mat1 @ mat2` of matrices; `self` is broadcast to the product.
+    /// `self + mat1 @ mat2` of matrices; `self` is broadcast to the product. All have one dtype, which the result gets.
     ///
     /// # Errors
     /// As [`Tensor::mm`], and if `self` is larger than the product or of another dtype.
@@ -52,7 +53,8 @@ impl Tensor {
         call(Op::Addmm, &[self, mat1, mat2], &[Attr::Scalar(beta.into()), Attr::Scalar(alpha.into())])
     }
 
-    /// `self + batch1 @ batch2` of 3-dim batches; `self` is broadcast to the product.
+    /// `self + batch1 @ batch2` of 3-dim batches; `self` is broadcast to the product. All have one dtype, which the
+    /// result gets.
     ///
     /// # Errors
     /// As [`Tensor::bmm`], and if `self` is larger than the product or of another dtype.
@@ -77,7 +79,7 @@ impl Tensor {
 
 /// Products made of those.
 impl Tensor {
-    /// Inner product of two 1-dim tensors of one size: 0-dim.
+    /// Inner product of two 1-dim tensors of one size: 0-dim. Both have one dtype, which the result gets.
     ///
     /// # Errors
     /// If an operand is not 1-dim, the sizes or dtypes differ, or for bools.
@@ -86,7 +88,7 @@ impl Tensor {
         DOT.call((self, other))
     }
 
-    /// Product of a `(m, k)` matrix and a `(k)` vector: `(m)`.
+    /// Product of a `(m, k)` matrix and a `(k)` vector: `(m)`. Both have one dtype, which the result gets.
     ///
     /// # Errors
     /// If the ranks, inner sizes or dtypes do not fit, or for bools.
@@ -116,7 +118,7 @@ impl Tensor {
     }
 
     /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`; with a
-    /// weight of `(in)` and a bias of `(1)` or `()` it gives `(…)`.
+    /// weight of `(in)` and a bias of `(1)` or `()` it gives `(…)`. All have one dtype, which the result gets.
     ///
     /// # Errors
     /// If the weight has neither 1 nor 2 dims, sizes or dtypes do not fit, or for bools.

@@ -171,7 +171,7 @@ fn check_dropout(p: f64) -> Result<()> {
 }
 
 impl Tensor {
-    /// Uniform numbers in [0, 1) of a floating dtype.
+    /// Uniform numbers in [0, 1) of a floating dtype. Row-major, on the CPU.
     ///
     /// ```
     /// # fn main() -> opfuse::Result<()> {
@@ -190,7 +190,7 @@ impl Tensor {
         Draw::CPU.uniform(sizes, dtype)
     }
 
-    /// Numbers of the standard normal distribution, of a floating dtype.
+    /// Numbers of the standard normal distribution, of a floating dtype. Row-major, on the CPU.
     ///
     /// # Errors
     /// As [`Tensor::rand`].
@@ -198,7 +198,7 @@ impl Tensor {
         Draw::CPU.normal(sizes, dtype)
     }
 
-    /// Whole numbers from `low` up to but without `high`, each as likely as any other: i64.
+    /// Whole numbers from `low` up to but without `high`, each as likely as any other: i64. Row-major, on the CPU.
     ///
     /// # Errors
     /// If the range is empty, there are too many elements, or no memory.
@@ -230,7 +230,8 @@ impl Tensor {
         like(self, |sizes| self.draw().normal(sizes, self.dtype()))
     }
 
-    /// Zeros and ones in the floating dtype of this tensor, whose elements are the probabilities of a one.
+    /// Zeros and ones in the floating dtype of this tensor, whose elements are the probabilities of a one. Sizes are
+    /// kept.
     ///
     /// # Errors
     /// If the dtype is not floating, or there is no memory.
@@ -239,7 +240,7 @@ impl Tensor {
     }
 
     /// While training, elements are zeroed with probability `p` and the others divided by `1 - p`, floats; otherwise
-    /// the tensor itself.
+    /// the tensor itself. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If `p` is no probability or the dtype not floating.
@@ -257,7 +258,7 @@ impl Tensor {
         self.native_dropout_backward(&mask, 1.0 / (1.0 - p))
     }
 
-    /// As [`Tensor::dropout`], with the mask of what is kept: bool.
+    /// As [`Tensor::dropout`], with the mask of what is kept: bool. Both have the sizes of `self`.
     ///
     /// # Errors
     /// As [`Tensor::dropout`].
@@ -276,7 +277,8 @@ impl Tensor {
         Ok((self.native_dropout_backward(&mask, scale)?, mask))
     }
 
-    /// Elements where the mask holds times `scale`, zero elsewhere: the gradient of [`Tensor::native_dropout`].
+    /// Elements where the mask holds times `scale`, zero elsewhere: the gradient of [`Tensor::native_dropout`]. Sizes
+    /// are broadcast, the dtype is that of `self`.
     ///
     /// # Errors
     /// If the dtype is not floating, or the shapes do not broadcast.

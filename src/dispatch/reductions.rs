@@ -14,7 +14,8 @@ impl Tensor {
         call(op, &[self], &[dims, Attr::bool(keepdim), Attr::None])
     }
 
-    /// Sum over dims. Integers and bools add up in i64, floats in their own dtype.
+    /// Sum over dims. Integers and bools add up in i64, floats in their own dtype. The dims go away, or keep size 1 if
+    /// `keepdim`; no dims (`()`) are all of them.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -22,7 +23,7 @@ impl Tensor {
         self.fold(Op::Sum, list(dims), keepdim)
     }
 
-    /// Sum of all elements, 0-dim.
+    /// Sum of all elements, 0-dim. Integers and bools give i64, floats their own dtype.
     ///
     /// # Errors
     /// If there is no memory.
@@ -30,7 +31,8 @@ impl Tensor {
         self.sum((), false)
     }
 
-    /// Mean over dims, in the tensor's dtype.
+    /// Mean over dims, in the tensor's dtype. The dims go away, or keep size 1 if `keepdim`; no dims (`()`) are all of
+    /// them.
     ///
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
@@ -38,7 +40,7 @@ impl Tensor {
         self.fold(Op::Mean, list(dims), keepdim)
     }
 
-    /// Mean of all elements, 0-dim.
+    /// Mean of all elements, 0-dim. The dtype is kept.
     ///
     /// # Errors
     /// If the dtype is not floating.
@@ -46,7 +48,8 @@ impl Tensor {
         self.mean((), false)
     }
 
-    /// Product over one dim. Integers and bools multiply in i64, floats in their own dtype.
+    /// Product over one dim. Integers and bools multiply in i64, floats in their own dtype. The dim goes away, or keeps
+    /// size 1 if `keepdim`.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -54,7 +57,7 @@ impl Tensor {
         self.fold(Op::Prod, Attr::int(dim), keepdim)
     }
 
-    /// Product of all elements, 0-dim.
+    /// Product of all elements, 0-dim. Integers and bools give i64, floats their own dtype.
     ///
     /// # Errors
     /// If there is no memory.
@@ -62,7 +65,8 @@ impl Tensor {
         self.reshape([self.numel() as i64])?.prod(0, false)
     }
 
-    /// Greatest element over dims; a NaN wins. The dtype is kept.
+    /// Greatest element over dims; a NaN wins. The dtype is kept. The dims go away, or keep size 1 if `keepdim`; no
+    /// dims (`()`) are all of them.
     ///
     /// # Errors
     /// If there is nothing to reduce, or a dim is out of range or named twice.
@@ -70,7 +74,8 @@ impl Tensor {
         call(Op::Amax, &[self], &[list(dims), Attr::bool(keepdim)])
     }
 
-    /// Least element over dims; a NaN wins. The dtype is kept.
+    /// Least element over dims; a NaN wins. The dtype is kept. The dims go away, or keep size 1 if `keepdim`; no dims
+    /// (`()`) are all of them.
     ///
     /// # Errors
     /// If there is nothing to reduce, or a dim is out of range or named twice.
@@ -78,7 +83,7 @@ impl Tensor {
         call(Op::Amin, &[self], &[list(dims), Attr::bool(keepdim)])
     }
 
-    /// Greatest of all elements, 0-dim; a NaN wins.
+    /// Greatest of all elements, 0-dim; a NaN wins. The dtype is kept.
     ///
     /// # Errors
     /// If there are no elements.
@@ -86,7 +91,7 @@ impl Tensor {
         self.amax((), false)
     }
 
-    /// Least of all elements, 0-dim; a NaN wins.
+    /// Least of all elements, 0-dim; a NaN wins. The dtype is kept.
     ///
     /// # Errors
     /// If there are no elements.
@@ -94,7 +99,8 @@ impl Tensor {
         self.amin((), false)
     }
 
-    /// Greatest element along one dim and the index of the first such.
+    /// Greatest element along one dim and the index of the first such. Both lack the dim, or keep it with size 1 if
+    /// `keepdim`; the first has the dtype of `self`, the second is i64.
     ///
     /// # Errors
     /// If there is nothing to reduce, or the dim is out of range.
@@ -102,7 +108,8 @@ impl Tensor {
         self.extremum(self.numbers()?.argmax(dim, true)?, dim, keepdim)
     }
 
-    /// Least element along one dim and the index of the first such.
+    /// Least element along one dim and the index of the first such. Both lack the dim, or keep it with size 1 if
+    /// `keepdim`; the first has the dtype of `self`, the second is i64.
     ///
     /// # Errors
     /// If there is nothing to reduce, or the dim is out of range.
@@ -120,7 +127,8 @@ impl Tensor {
         if keepdim { Ok((values, indices)) } else { Ok((values.squeeze(dim)?, indices.squeeze(dim)?)) }
     }
 
-    /// Whether any element over dims is nonzero: bool, or u8 from u8.
+    /// Whether any element over dims is nonzero: bool, or u8 from u8. The dims go away, or keep size 1 if `keepdim`; no
+    /// dims (`()`) are all of them.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -128,7 +136,8 @@ impl Tensor {
         call(Op::Any, &[self], &[list(dims), Attr::bool(keepdim)])
     }
 
-    /// Whether all elements over dims are nonzero: bool, or u8 from u8.
+    /// Whether all elements over dims are nonzero: bool, or u8 from u8. The dims go away, or keep size 1 if `keepdim`;
+    /// no dims (`()`) are all of them.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.
@@ -137,7 +146,7 @@ impl Tensor {
     }
 
     /// Index (i64) of the first greatest element along a dim, or over all elements in row-major order if `dim` is
-    /// `None`; the first NaN wins.
+    /// `None`; the first NaN wins. The dim goes away, or keeps size 1 if `keepdim`.
     ///
     /// # Errors
     /// If there is nothing to reduce, the dim is out of range, or for bools.
@@ -153,8 +162,9 @@ impl Tensor {
         call(Op::Argmin, &[self], &[dim.into().map_or(Attr::None, Attr::int), Attr::bool(keepdim)])
     }
 
-    /// Variance over dims: squared distances from the mean, summed and divided by their number less `correction` (1
-    /// for a sample, 0 for a population).
+    /// Variance over dims: squared distances from the mean, summed and divided by their number less `correction` (1 for
+    /// a sample, 0 for a population). The dims go away, or keep size 1 if `keepdim`; no dims (`()`) are all of them.
+    /// The dtype is kept.
     ///
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
@@ -162,7 +172,8 @@ impl Tensor {
         call(Op::Var, &[self], &[list(dims), Attr::Scalar(correction.into()), Attr::bool(keepdim)])
     }
 
-    /// Standard deviation over dims: the root of [`Tensor::var`].
+    /// Standard deviation over dims: the root of [`Tensor::var`]. The dims go away, or keep size 1 if `keepdim`; no
+    /// dims (`()`) are all of them. The dtype is kept.
     ///
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
@@ -170,7 +181,8 @@ impl Tensor {
         call(Op::Std, &[self], &[list(dims), Attr::Scalar(correction.into()), Attr::bool(keepdim)])
     }
 
-    /// `log(sum(exp(x)))` over dims without overflow. Integers are raised to the default float.
+    /// `log(sum(exp(x)))` over dims without overflow. Integers are raised to the default float. The dims go away, or
+    /// keep size 1 if `keepdim`; no dims (`()`) are all of them.
     ///
     /// # Errors
     /// If a dim is out of range or named twice.

@@ -56,6 +56,9 @@ pub fn load() -> Result<()> {
 }
 
 /// The operator of an op.
+///
+/// # Errors
+/// As [`load`].
 pub fn operator(op: Op) -> Result<&'static Operator> {
     operators().map(|operators| &operators.by_op[op as usize])
 }
@@ -116,6 +119,9 @@ fn register() -> Result<Operators> {
 /// Calls an op: tensors in schema order, absent optional ones left out, and the other arguments in schema order.
 ///
 /// A kernel of a row is reached directly; any other (a trace, a user's kernel) through values on a stack.
+///
+/// # Errors
+/// If inference refuses the operands, no kernel is there for their keys, and what the kernel returns.
 pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let operator = operator(op)?;
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
@@ -196,6 +202,9 @@ fn value_of(attr: &Attr, ty: &Type) -> Value {
 }
 
 /// A boxed call's arguments in the form of the op table; see [`call`].
+///
+/// # Errors
+/// If a value is of a type that no row takes.
 pub fn unpack(op: Op, stack: &Stack) -> Result<(SmallVec<[Tensor; 4]>, Attrs)> {
     let mut tensors = SmallVec::new();
     let mut attrs = Attrs::new();

@@ -249,6 +249,9 @@ impl Schema {
     }
 
     /// Checks positional and named arguments, fills in defaults, and returns the stack in schema order.
+    ///
+    /// # Errors
+    /// If an argument is missing, unknown, given twice or of another type, or there are too many.
     pub fn bind(&self, positional: Vec<Value>, named: Vec<(&str, Value)>) -> Result<Stack> {
         let n_positional = self.arguments.iter().filter(|argument| !argument.kwarg_only).count();
         if positional.len() > n_positional {
@@ -291,6 +294,9 @@ impl Schema {
     }
 
     /// Checks a stack in schema order: number and types of its values.
+    ///
+    /// # Errors
+    /// If the number of values or the type of one is another.
     pub fn check_stack(&self, stack: &Stack) -> Result<()> {
         if stack.len() != self.arguments.len() {
             let (expected, found) = (self.arguments.len(), stack.len());

@@ -3,6 +3,7 @@
 //! Places are i64. A NaN counts as greater than any number. Equal elements stay in their order, so every sort is
 //! stable, asked for or not.
 
+use super::in_place::row_methods;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
@@ -10,23 +11,22 @@ use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Op};
 
 impl Tensor {
-    /// Running sums along `dim`, sizes kept. Integers and bools add up in i64, floats in their own dtype.
-    ///
-    /// # Errors
-    /// If the dim is out of range.
-    pub fn cumsum(&self, dim: i64) -> Result<Tensor> {
-        call(Op::Cumsum, &[self], &[Attr::int(dim), Attr::None])
-    }
+    row_methods! {
+        /// Running sums along `dim`, sizes kept. Integers and bools add up in i64, floats in their own dtype.
+        ///
+        /// # Errors
+        /// If the dim is out of range.
+        cumsum cumsum_(dim: i64) |x, call| call(Op::Cumsum, &[x], &[Attr::int(dim), Attr::None]);
 
-    /// Running products along `dim`, sizes kept. Integers and bools multiply in i64, floats in their own dtype.
-    ///
-    /// # Errors
-    /// If the dim is out of range.
-    pub fn cumprod(&self, dim: i64) -> Result<Tensor> {
-        call(Op::Cumprod, &[self], &[Attr::int(dim), Attr::None])
+        /// Running products along `dim`, sizes kept. Integers and bools multiply in i64, floats in their own dtype.
+        ///
+        /// # Errors
+        /// If the dim is out of range.
+        cumprod cumprod_(dim: i64) |x, call| call(Op::Cumprod, &[x], &[Attr::int(dim), Attr::None]);
     }
 
     /// The greatest element so far along `dim`, and its place, the last one among equals. Sizes and dtype are kept.
+    /// Places are i64.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -56,7 +56,8 @@ impl Tensor {
         call(Op::Argsort, &[self], &[Attr::bool(true), Attr::int(dim), Attr::bool(descending)])
     }
 
-    /// The elements along `dim` in ascending or descending order, and their places. Sizes and dtype are kept.
+    /// The elements along `dim` in ascending or descending order, and their places. Sizes and dtype are kept. Places
+    /// are i64.
     ///
     /// # Errors
     /// If the dim is out of range.
@@ -66,6 +67,7 @@ impl Tensor {
     }
 
     /// The `k` greatest elements along `dim` in descending order, or the least in ascending order, and their places.
+    /// Both have size `k` along `dim`; the first has the dtype of `self`, the second is i64.
     ///
     /// # Errors
     /// If the dim is out of range, or has fewer elements.

@@ -21,7 +21,39 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// An n-dimensional array of one dtype.
+/// An n-dimensional array of one dtype, which any thread may use. A clone is the same tensor.
+///
+/// Elements are of a [`DType`]; sizes, strides and dtype of a tensor never change. Methods give a [`Result`], whose error
+/// names the op, the shapes and dtypes, and what to do. What they return is a new tensor, or a view of the same elements
+/// where the method says so; methods that write to the tensor end in `_` or are called `set`.
+///
+/// - From numbers: [`Tensor::from_slice`], [`Tensor::zeros`], [`Tensor::arange`], [`Tensor::rand`], and `try_from` of
+///   numbers, slices, vectors and nested arrays and vectors of up to four dims. Back: [`Tensor::to_vec`],
+///   [`Tensor::item`], `f32::try_from(&x)`.
+/// - `+ - * / % & | ^` take tensors, references, numbers and, on one side, results of other calls. Sizes are broadcast.
+///   A number raises the category of the dtype (bool, integer, floating) but never the width. On the left it is a
+///   literal, f64, i64, bool, f16 or bf16.
+/// - Parts: [`Tensor::i`] reads and [`Tensor::set`] writes by numbers, ranges, masks and index tensors.
+/// - Text: `{}` prints the elements as NumPy does, `{:?}` the type and a few elements.
+///
+/// ```
+/// use opfuse::{DType, Result, Tensor};
+///
+/// # fn main() -> Result<()> {
+/// let x = Tensor::try_from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+/// assert_eq!((x.dtype(), x.sizes()), (DType::F32, &[2, 3][..]));
+/// let y = ((&x * &x)? + 1.0)?;
+/// assert_eq!(y.i((.., 1..))?.to_vec::<f32>()?, [5.0, 10.0, 26.0, 37.0]);
+/// let centered = (&x - x.mean([1], true))?;
+/// assert_eq!(centered.to_string(), "[[-1.  0.  1.]\n [-1.  0.  1.]]");
+/// x.set((0, ..), 0.0)?;
+/// x.mul_(2)?;
+/// assert_eq!(x.to_vec2::<f32>()?, [[0.0, 0.0, 0.0], [8.0, 10.0, 12.0]]);
+/// let error = x.add(&Tensor::zeros(&[4], DType::F32)?).unwrap_err();
+/// assert!(error.to_string().contains("[2, 3]"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Tensor(Arc<Inner>);
 
@@ -99,6 +131,9 @@ impl Tensor {
 
     /// A 0-dim tensor that stands for a plain number: in promotion it is the weakest operand, and a trace records
     /// the number itself.
+    ///
+    /// # Errors
+    /// If there is no memory.
     pub fn number(value: impl Into<Scalar>) -> Result<Tensor> {
         let value = value.into();
         let lit = value.to_lit(value.dtype());
@@ -121,6 +156,9 @@ impl Tensor {
     }
 
     /// A tensor of type `ty` without bytes, on the meta device.
+    ///
+    /// # Errors
+    /// If the sizes have too many elements.
     pub fn meta(ty: &TensorType) -> Result<Tensor> {
         Array::new(Device::META, ty).map(Tensor::from_array)
     }

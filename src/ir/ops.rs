@@ -4,12 +4,13 @@
 //!
 //! ```text
 //! /// Documentation, which is also that of the method.
-//! Variant method rule |x| body; derivative;
+//! Variant method method_ rule |x| body; derivative;
 //! ```
 //!
 //! and gives the op `method` with the schema that follows from its arity, the promotion rule `Rule::rule`, the scalar
 //! body on promoted operands, and its derivative, which is written over graph expressions
-//! ([`Expr`](super::autodiff::Expr)) that hold the operands and the result `y` in the dtype of the computation:
+//! ([`Expr`](super::autodiff::Expr)) that hold the operands and the result `y` in the dtype of the computation; and the
+//! method's in-place form `method_`, for macros cannot make one name of the other:
 //!
 //! ```text
 //! none                                not differentiable
@@ -48,177 +49,177 @@ macro_rules! for_each_op {
         $callback! {
             unary {
                 /// Absolute value; the smallest integer stays itself.
-                Abs abs PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y, g| pointwise::abs(x, g));
+                Abs abs abs_ PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y, g| pointwise::abs(x, g));
                 /// The number with its sign flipped.
-                Neg neg PromoteNum |x| -x; (|x, y, g| -g);
+                Neg neg neg_ PromoteNum |x| -x; (|x, y, g| -g);
                 /// −1, 0 or 1 by sign; 0 for NaN.
-                Sign sign Promote |x| sign(x); zero;
+                Sign sign sign_ Promote |x| sign(x); zero;
                 /// `e` to the power of each element.
-                Exp exp PromoteFloat |x| x.exp(); (|x, y| y);
+                Exp exp exp_ PromoteFloat |x| x.exp(); (|x, y| y);
                 /// 2 to the power of each element.
-                Exp2 exp2 PromoteFloat |x| x.exp2(); (|x, y| y * std::f64::consts::LN_2);
+                Exp2 exp2 exp2_ PromoteFloat |x| x.exp2(); (|x, y| y * std::f64::consts::LN_2);
                 /// `exp(x) - 1`, exact near 0.
-                Expm1 expm1 PromoteFloat |x| x.expm1(); (|x, y| y + 1.0);
+                Expm1 expm1 expm1_ PromoteFloat |x| x.expm1(); (|x, y| y + 1.0);
                 /// Natural logarithm.
-                Log log PromoteFloat |x| x.log(); (|x, y, g| g / x);
+                Log log log_ PromoteFloat |x| x.log(); (|x, y, g| g / x);
                 /// Logarithm to base 2.
-                Log2 log2 PromoteFloat |x| x.log2(); (|x, y, g| g / (x * std::f64::consts::LN_2));
+                Log2 log2 log2_ PromoteFloat |x| x.log2(); (|x, y, g| g / (x * std::f64::consts::LN_2));
                 /// Logarithm to base 10.
-                Log10 log10 PromoteFloat |x| x.log10(); (|x, y, g| g / (x * std::f64::consts::LN_10));
+                Log10 log10 log10_ PromoteFloat |x| x.log10(); (|x, y, g| g / (x * std::f64::consts::LN_10));
                 /// `log(1 + x)`, exact near 0.
-                Log1p log1p PromoteFloat |x| x.log1p(); (|x, y, g| g / (x + 1.0));
+                Log1p log1p log1p_ PromoteFloat |x| x.log1p(); (|x, y, g| g / (x + 1.0));
                 /// Square root.
-                Sqrt sqrt PromoteFloat |x| x.prim(Prim::Sqrt, &[]); (|x, y, g| g / (y * 2.0));
+                Sqrt sqrt sqrt_ PromoteFloat |x| x.prim(Prim::Sqrt, &[]); (|x, y, g| g / (y * 2.0));
                 /// Reciprocal of the square root.
-                Rsqrt rsqrt PromoteFloat |x| x.rsqrt(); (|x, y| -0.5 * y.square() * y);
+                Rsqrt rsqrt rsqrt_ PromoteFloat |x| x.rsqrt(); (|x, y| -0.5 * y.square() * y);
                 /// One over each element.
-                Reciprocal reciprocal PromoteFloat |x| 1.0 / x; (|x, y| -y.square());
+                Reciprocal reciprocal reciprocal_ PromoteFloat |x| 1.0 / x; (|x, y| -y.square());
                 /// Each element times itself.
-                Square square PromoteCounting |x| x * x; (|x, y| x * 2.0);
+                Square square square_ PromoteCounting |x| x * x; (|x, y| x * 2.0);
                 /// Sine of radians.
-                Sin sin PromoteFloat |x| x.sin(); (|x, y| x.cos());
+                Sin sin sin_ PromoteFloat |x| x.sin(); (|x, y| x.cos());
                 /// Cosine of radians.
-                Cos cos PromoteFloat |x| x.cos(); (|x, y| -x.sin());
+                Cos cos cos_ PromoteFloat |x| x.cos(); (|x, y| -x.sin());
                 /// Tangent of radians.
-                Tan tan PromoteFloat |x| x.tan(); (|x, y| y.square() + 1.0);
+                Tan tan tan_ PromoteFloat |x| x.tan(); (|x, y| y.square() + 1.0);
                 /// Inverse sine; NaN outside of −1 to 1.
-                Asin asin PromoteFloat |x| x.asin(); (|x, y| (1.0 - x.square()).rsqrt());
+                Asin asin asin_ PromoteFloat |x| x.asin(); (|x, y| (1.0 - x.square()).rsqrt());
                 /// Inverse cosine; NaN outside of −1 to 1.
-                Acos acos PromoteFloat |x| x.acos(); (|x, y| -(1.0 - x.square()).rsqrt());
+                Acos acos acos_ PromoteFloat |x| x.acos(); (|x, y| -(1.0 - x.square()).rsqrt());
                 /// Inverse tangent.
-                Atan atan PromoteFloat |x| x.atan(); (|x, y, g| g / (x.square() + 1.0));
+                Atan atan atan_ PromoteFloat |x| x.atan(); (|x, y, g| g / (x.square() + 1.0));
                 /// Hyperbolic sine.
-                Sinh sinh PromoteFloat |x| sinh(x); (|x, y| x.cosh());
+                Sinh sinh sinh_ PromoteFloat |x| sinh(x); (|x, y| x.cosh());
                 /// Hyperbolic cosine.
-                Cosh cosh PromoteFloat |x| cosh(x); (|x, y| x.sinh());
+                Cosh cosh cosh_ PromoteFloat |x| cosh(x); (|x, y| x.sinh());
                 /// Hyperbolic tangent.
-                Tanh tanh PromoteFloat |x| x.tanh(); (|x, y, g| activations::by_row(Op::TanhBackward, y, &[], g));
+                Tanh tanh tanh_ PromoteFloat |x| x.tanh(); (|x, y, g| activations::by_row(Op::TanhBackward, y, &[], g));
                 /// Inverse hyperbolic sine.
-                Asinh asinh PromoteFloat |x| asinh(x); (|x, y| (x.square() + 1.0).rsqrt());
+                Asinh asinh asinh_ PromoteFloat |x| asinh(x); (|x, y| (x.square() + 1.0).rsqrt());
                 /// Inverse hyperbolic cosine; NaN below 1.
-                Acosh acosh PromoteFloat |x| acosh(x); (|x, y| (x.square() - 1.0).rsqrt());
+                Acosh acosh acosh_ PromoteFloat |x| acosh(x); (|x, y| (x.square() - 1.0).rsqrt());
                 /// Inverse hyperbolic tangent; NaN outside of −1 to 1.
-                Atanh atanh PromoteFloat |x| atanh(x); (|x, y, g| g / (1.0 - x.square()));
+                Atanh atanh atanh_ PromoteFloat |x| atanh(x); (|x, y, g| g / (1.0 - x.square()));
                 /// `sin(πx) / (πx)`, 1 at 0.
-                Sinc sinc PromoteFloat |x| sinc(x); (|x, y, g| pointwise::sinc(x, g));
+                Sinc sinc sinc_ PromoteFloat |x| sinc(x); (|x, y, g| pointwise::sinc(x, g));
                 /// Error function.
-                Erf erf PromoteFloat |x| x.erf(); (|x, y| (-x.square()).exp() * std::f64::consts::FRAC_2_SQRT_PI);
+                Erf erf erf_ PromoteFloat |x| x.erf(); (|x, y| (-x.square()).exp() * std::f64::consts::FRAC_2_SQRT_PI);
                 /// Complement of the error function, `1 - erf(x)`, exact where that is small.
-                Erfc erfc PromoteFloat |x| x.erfc(); (|x, y| (-x.square()).exp() * -std::f64::consts::FRAC_2_SQRT_PI);
+                Erfc erfc erfc_ PromoteFloat |x| x.erfc(); (|x, y| (-x.square()).exp() * -std::f64::consts::FRAC_2_SQRT_PI);
                 /// Inverse of the error function; NaN outside of −1 to 1.
-                Erfinv erfinv PromoteFloat |x| x.erfinv(); (|x, y| y.square().exp() * (1.0 / std::f64::consts::FRAC_2_SQRT_PI));
+                Erfinv erfinv erfinv_ PromoteFloat |x| x.erfinv(); (|x, y| y.square().exp() * (1.0 / std::f64::consts::FRAC_2_SQRT_PI));
                 /// Logarithm of the absolute value of the gamma function.
-                Lgamma lgamma PromoteFloat |x| x.lgamma(); (|x, y| x.digamma());
+                Lgamma lgamma lgamma_ PromoteFloat |x| x.lgamma(); (|x, y| x.digamma());
                 /// Derivative of the logarithm of the gamma function.
-                Digamma digamma PromoteFloat |x| x.digamma(); (|x, y| x.polygamma(1));
+                Digamma digamma digamma_ PromoteFloat |x| x.digamma(); (|x, y| x.polygamma(1));
                 /// Radians of degrees.
-                Deg2rad deg2rad PromoteFloat |x| x * (std::f64::consts::PI / 180.0); (|x, y, g| g * (std::f64::consts::PI / 180.0));
+                Deg2rad deg2rad deg2rad_ PromoteFloat |x| x * (std::f64::consts::PI / 180.0); (|x, y, g| g * (std::f64::consts::PI / 180.0));
                 /// Degrees of radians.
-                Rad2deg rad2deg PromoteFloat |x| x * (180.0 / std::f64::consts::PI); (|x, y, g| g * (180.0 / std::f64::consts::PI));
+                Rad2deg rad2deg rad2deg_ PromoteFloat |x| x * (180.0 / std::f64::consts::PI); (|x, y, g| g * (180.0 / std::f64::consts::PI));
                 /// Logistic function, `1 / (1 + exp(-x))`.
-                Sigmoid sigmoid PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, &[], g));
+                Sigmoid sigmoid sigmoid_ PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, &[], g));
                 /// `x * sigmoid(x)`.
-                Silu silu FloatOnly |x| x * x.sigmoid(); (|x, y, g| activations::by_row(Op::SiluBackward, x, &[], g));
+                Silu silu silu_ FloatOnly |x| x * x.sigmoid(); (|x, y, g| activations::by_row(Op::SiluBackward, x, &[], g));
                 /// The element where positive, else 0; NaN stays NaN.
-                Relu relu PromoteNum |x| relu(x); (|x, y, g| activations::above(y, 0.0, g));
+                Relu relu relu_ PromoteNum |x| relu(x); (|x, y, g| activations::above(y, 0.0, g));
                 /// The element limited to 0 to 6.
-                Relu6 relu6 PromoteNum |x| least(x.num(6.0), greatest(x.num(0.0), x)); (|x, y, g| activations::by_row(Op::HardtanhBackward, x, &[Attr::float(0.0), Attr::float(6.0)], g));
+                Relu6 relu6 relu6_ PromoteNum |x| least(x.num(6.0), greatest(x.num(0.0), x)); (|x, y, g| activations::by_row(Op::HardtanhBackward, x, &[Attr::float(0.0), Attr::float(6.0)], g));
                 /// `x * tanh(log(1 + exp(x)))`.
-                Mish mish FloatOnly |x| mish(x); (|x, y| pointwise::mish_slope(x));
+                Mish mish mish_ FloatOnly |x| mish(x); (|x, y| pointwise::mish_slope(x));
                 /// [`Op::Elu`] with the two constants that keep mean and variance of activations.
-                Selu selu FloatOnly |x| elu(x, SELU.0, SELU.1, 1.0); (|x, y| x.gt(0.0).then(SELU.1, x.exp() * (SELU.0 * SELU.1)));
+                Selu selu selu_ FloatOnly |x| elu(x, SELU.0, SELU.1, 1.0); (|x, y| x.gt(0.0).then(SELU.1, x.exp() * (SELU.0 * SELU.1)));
                 /// `x + 3` limited to 0 to 6, over 6: a piecewise linear logistic function.
-                Hardsigmoid hardsigmoid FloatOnly |x| upto_6_from_minus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g / 6.0, 0.0));
+                Hardsigmoid hardsigmoid hardsigmoid_ FloatOnly |x| upto_6_from_minus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g * pointwise::SIXTH, 0.0));
                 /// `x` times [`Op::Hardsigmoid`].
-                Hardswish hardswish FloatOnly |x| x * upto_6_from_minus_3(x) / 6.0; (|x, y, g| pointwise::hardswish(x, g));
+                Hardswish hardswish hardswish_ FloatOnly |x| x * upto_6_from_minus_3(x) / 6.0; (|x, y, g| pointwise::hardswish(x, g));
                 /// Logarithm of the logistic function.
-                LogSigmoid log_sigmoid FloatOnly |x| log_sigmoid(x); (|x, y| (-x).sigmoid());
+                LogSigmoid log_sigmoid log_sigmoid_ FloatOnly |x| log_sigmoid(x); (|x, y| (-x).sigmoid());
                 /// What the whole part leaves.
-                Frac frac FloatOnly |x| x - x.prim(Prim::Trunc, &[]); (|x, y, g| g);
+                Frac frac frac_ FloatOnly |x| x - x.prim(Prim::Trunc, &[]); (|x, y, g| g);
                 /// Greatest whole number not above.
-                Floor floor PromoteNum |x| whole(x, Prim::Floor); zero;
+                Floor floor floor_ PromoteNum |x| whole(x, Prim::Floor); zero;
                 /// Least whole number not below.
-                Ceil ceil PromoteNum |x| whole(x, Prim::Ceil); zero;
+                Ceil ceil ceil_ PromoteNum |x| whole(x, Prim::Ceil); zero;
                 /// Nearest whole number, ties to even.
-                Round round PromoteNum |x| whole(x, Prim::RoundEven); zero;
+                Round round round_ PromoteNum |x| whole(x, Prim::RoundEven); zero;
                 /// Whole part.
-                Trunc trunc PromoteNum |x| whole(x, Prim::Trunc); zero;
+                Trunc trunc trunc_ PromoteNum |x| whole(x, Prim::Trunc); zero;
                 /// Whether the element is a NaN.
-                Isnan isnan Predicate |x| x.is_nan(); none;
+                Isnan isnan isnan_ Predicate |x| x.is_nan(); none;
                 /// Whether the element is infinite.
-                Isinf isinf Predicate |x| isinf(x); none;
+                Isinf isinf isinf_ Predicate |x| isinf(x); none;
                 /// Whether the element is positive infinity.
-                Isposinf isposinf Predicate |x| is_infinity(x, f64::INFINITY); none;
+                Isposinf isposinf isposinf_ Predicate |x| is_infinity(x, f64::INFINITY); none;
                 /// Whether the element is negative infinity.
-                Isneginf isneginf Predicate |x| is_infinity(x, f64::NEG_INFINITY); none;
+                Isneginf isneginf isneginf_ Predicate |x| is_infinity(x, f64::NEG_INFINITY); none;
                 /// Whether the sign bit is set, which −0 and some NaN have too; for integers, whether they are negative.
-                Signbit signbit Predicate |x| signbit(x); none;
+                Signbit signbit signbit_ Predicate |x| signbit(x); none;
                 /// Whether the element is neither infinite nor NaN.
-                Isfinite isfinite Predicate |x| !(isinf(x) | x.is_nan()); none;
+                Isfinite isfinite isfinite_ Predicate |x| !(isinf(x) | x.is_nan()); none;
                 /// Whether the element is zero or false.
-                LogicalNot logical_not Predicate |x| !truth(x); none;
+                LogicalNot logical_not logical_not_ Predicate |x| !truth(x); none;
                 /// Bits complemented; logical for bools.
-                BitwiseNot bitwise_not Integral |x| !x; none;
+                BitwiseNot bitwise_not bitwise_not_ Integral |x| !x; none;
             }
             binary {
                 /// Elementwise product; logical and for bools.
-                Mul mul "Tensor" Promote |a, b| product(a, b); (|a, b, y| [b, a]);
+                Mul mul mul_ "Tensor" Promote |a, b| product(a, b); (|a, b, y| [b, a]);
                 /// True division; integers are raised to the default float.
-                Div div "Tensor" PromoteFloat |a, b| a / b; (|a, b, y, g| pointwise::quotient(b, y, g));
+                Div div div_ "Tensor" PromoteFloat |a, b| a / b; (|a, b, y, g| pointwise::quotient(b, y, g));
                 /// Greater of two elements; NaN propagates.
-                Maximum maximum "" Promote |a, b| greatest(a, b); (|a, b, y, g| [pointwise::chosen(b, a, g), pointwise::chosen(a, b, g)]);
+                Maximum maximum maximum_ "" Promote |a, b| greatest(a, b); (|a, b, y, g| [pointwise::chosen(b, a, g), pointwise::chosen(a, b, g)]);
                 /// Lesser of two elements; NaN propagates.
-                Minimum minimum "" Promote |a, b| least(a, b); (|a, b, y, g| [pointwise::chosen(a, b, g), pointwise::chosen(b, a, g)]);
+                Minimum minimum minimum_ "" Promote |a, b| least(a, b); (|a, b, y, g| [pointwise::chosen(a, b, g), pointwise::chosen(b, a, g)]);
                 /// Greater of two elements; a NaN loses against a number.
-                Fmax fmax "" Promote |a, b| greatest_number(a, b); (|a, b, y, g| pointwise::chosen_number(b, a, a, b, g));
+                Fmax fmax fmax_ "" Promote |a, b| greatest_number(a, b); (|a, b, y, g| pointwise::chosen_number(b, a, a, b, g));
                 /// Lesser of two elements; a NaN loses against a number.
-                Fmin fmin "" Promote |a, b| least_number(a, b); (|a, b, y, g| pointwise::chosen_number(a, b, a, b, g));
+                Fmin fmin fmin_ "" Promote |a, b| least_number(a, b); (|a, b, y, g| pointwise::chosen_number(a, b, a, b, g));
                 /// Quotient rounded down; integers are divided as integers.
-                FloorDivide floor_divide "" PromoteNum |a, b| floor_divide(a, b); zero;
+                FloorDivide floor_divide floor_divide_ "" PromoteNum |a, b| floor_divide(a, b); zero;
                 /// Remainder of the quotient rounded down: it has the sign of the divisor.
-                Remainder remainder "Tensor" PromoteNum |a, b| remainder(a, b); (|a, b, y, g| [g, -(g * a.floor_divide(b))]);
+                Remainder remainder remainder_ "Tensor" PromoteNum |a, b| remainder(a, b); (|a, b, y, g| [g, -(g * a.floor_divide(b))]);
                 /// Remainder of the quotient rounded toward 0: it has the sign of the dividend, and is exact.
-                Fmod fmod "Tensor" PromoteNum |a, b| fmod(a, b); (|a, b, y, g| [g, -(g * (a / b).trunc())]);
+                Fmod fmod fmod_ "Tensor" PromoteNum |a, b| fmod(a, b); (|a, b, y, g| [g, -(g * (a / b).trunc())]);
                 /// Angle of the point `(other, self)`, from −π to π.
-                Atan2 atan2 "" PromoteFloat |a, b| a.atan2(b); (|a, b, y, g| pointwise::atan2(a, b, g));
+                Atan2 atan2 atan2_ "" PromoteFloat |a, b| a.atan2(b); (|a, b, y, g| pointwise::atan2(a, b, g));
                 /// `sqrt(self² + other²)` without overflow on the way.
-                Hypot hypot "" FloatOnly |a, b| hypot(a, b); (|a, b, y| [a / y, b / y]);
+                Hypot hypot hypot_ "" FloatOnly |a, b| hypot(a, b); (|a, b, y| [a / y, b / y]);
                 /// The magnitude of one with the sign of the other.
-                Copysign copysign "Tensor" PromoteFloat |a, b| with_sign(a, b); (|a, b, y, g| [a.eq(0.0).then(0.0, g * (y / a)), b.zeros()]);
+                Copysign copysign copysign_ "Tensor" PromoteFloat |a, b| with_sign(a, b); (|a, b, y, g| [a.eq(0.0).then(0.0, g * (y / a)), b.zeros()]);
                 /// `log(exp(self) + exp(other))` without overflow on the way.
-                Logaddexp logaddexp "" FloatOnly |a, b| logaddexp(a, b); (|a, b, y| [(a - b).sigmoid(), (b - a).sigmoid()]);
+                Logaddexp logaddexp logaddexp_ "" FloatOnly |a, b| logaddexp(a, b); (|a, b, y| [(a - b).sigmoid(), (b - a).sigmoid()]);
                 /// `log2(2^self + 2^other)` without overflow on the way.
-                Logaddexp2 logaddexp2 "" FloatOnly |a, b| logaddexp2(a, b); (|a, b, y| [((a - b) * std::f64::consts::LN_2).sigmoid(), ((b - a) * std::f64::consts::LN_2).sigmoid()]);
+                Logaddexp2 logaddexp2 logaddexp2_ "" FloatOnly |a, b| logaddexp2(a, b); (|a, b, y| [((a - b) * std::f64::consts::LN_2).sigmoid(), ((b - a) * std::f64::consts::LN_2).sigmoid()]);
                 /// `self * log(other)`, 0 where `self` is 0.
-                Xlogy xlogy "Tensor" PromoteFloat |a, b| xlogy(a, b); (|a, b, y, g| pointwise::xlogy(a, b, g));
+                Xlogy xlogy xlogy_ "Tensor" PromoteFloat |a, b| xlogy(a, b); (|a, b, y, g| pointwise::xlogy(a, b, g));
                 /// Bits moved to higher places; an amount that is negative or too large leaves 0.
-                BitwiseLeftShift bitwise_left_shift "Tensor" Whole |a, b| shift_left(a, b); none;
+                BitwiseLeftShift bitwise_left_shift bitwise_left_shift_ "Tensor" Whole |a, b| shift_left(a, b); none;
                 /// Bits moved to lower places, keeping the sign; an amount that is negative or too large leaves the sign.
-                BitwiseRightShift bitwise_right_shift "Tensor" Whole |a, b| shift_right(a, b); none;
+                BitwiseRightShift bitwise_right_shift bitwise_right_shift_ "Tensor" Whole |a, b| shift_right(a, b); none;
                 /// Whether the elements are equal.
-                Eq eq "Tensor" Compare |a, b| a.prim(Prim::Eq, &[b]); none;
+                Eq eq eq_ "Tensor" Compare |a, b| a.prim(Prim::Eq, &[b]); none;
                 /// Whether the elements differ; a NaN differs from everything.
-                Ne ne "Tensor" Compare |a, b| a.prim(Prim::Ne, &[b]); none;
+                Ne ne ne_ "Tensor" Compare |a, b| a.prim(Prim::Ne, &[b]); none;
                 /// `self < other`.
-                Lt lt "Tensor" Compare |a, b| less(a, b); none;
+                Lt lt lt_ "Tensor" Compare |a, b| less(a, b); none;
                 /// `self <= other`.
-                Le le "Tensor" Compare |a, b| at_most(a, b); none;
+                Le le le_ "Tensor" Compare |a, b| at_most(a, b); none;
                 /// `self > other`.
-                Gt gt "Tensor" Compare |a, b| less(b, a); none;
+                Gt gt gt_ "Tensor" Compare |a, b| less(b, a); none;
                 /// `self >= other`.
-                Ge ge "Tensor" Compare |a, b| at_most(b, a); none;
+                Ge ge ge_ "Tensor" Compare |a, b| at_most(b, a); none;
                 /// Whether both are nonzero.
-                LogicalAnd logical_and "" Predicate |a, b| truth(a) & truth(b); none;
+                LogicalAnd logical_and logical_and_ "" Predicate |a, b| truth(a) & truth(b); none;
                 /// Whether either is nonzero.
-                LogicalOr logical_or "" Predicate |a, b| truth(a) | truth(b); none;
+                LogicalOr logical_or logical_or_ "" Predicate |a, b| truth(a) | truth(b); none;
                 /// Whether exactly one is nonzero.
-                LogicalXor logical_xor "" Predicate |a, b| truth(a) ^ truth(b); none;
+                LogicalXor logical_xor logical_xor_ "" Predicate |a, b| truth(a) ^ truth(b); none;
                 /// Bitwise and.
-                BitwiseAnd bitwise_and "Tensor" Integral |a, b| a & b; none;
+                BitwiseAnd bitwise_and bitwise_and_ "Tensor" Integral |a, b| a & b; none;
                 /// Bitwise or.
-                BitwiseOr bitwise_or "Tensor" Integral |a, b| a | b; none;
+                BitwiseOr bitwise_or bitwise_or_ "Tensor" Integral |a, b| a | b; none;
                 /// Bitwise exclusive or.
-                BitwiseXor bitwise_xor "Tensor" Integral |a, b| a ^ b; none;
+                BitwiseXor bitwise_xor bitwise_xor_ "Tensor" Integral |a, b| a ^ b; none;
             }
             other {
                 /// `self + alpha * other`.
@@ -1002,7 +1003,7 @@ macro_rules! for_each_op {
                     name: "native_dropout_backward",
                     schema: Schema::Text("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| x[0] * x[1] * number(x[0], &attrs[0])),
+                    meaning: Meaning::Body(Rule::PromoteFloat, |x, attrs| x[0] * x[1] * number(x[0], &attrs[0])),
                     derivative: Derivative::Formula(pointwise::dropout),
                 };
                 /// Tensors side by side along a dim.
@@ -1141,8 +1142,8 @@ macro_rules! for_each_op {
 
 macro_rules! table {
     (
-        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
-        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
+        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $uwrite:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
+        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $bwrite:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
         other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
     ) => {
         /// An op of the table.

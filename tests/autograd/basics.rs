@@ -2,7 +2,7 @@
 
 use super::{gradient, leaf, refused, values};
 use opfuse::autograd::{self, GradOptions, backward, enable_grad, grad, gradcheck, inference_mode, no_grad};
-use opfuse::{DType, Tensor};
+use opfuse::{DType, Tensor, compile};
 
 #[test]
 fn gradients_flow_to_leaves_and_add_up() -> opfuse::Result<()> {
@@ -134,5 +134,61 @@ fn a_long_tape_is_let_go_without_deep_recursion() -> opfuse::Result<()> {
     }
     y.backward()?;
     assert_eq!(gradient(&x), [1.0]);
+    Ok(())
+}
+
+#[test]
+fn a_window_of_memory_counts_from_where_the_memory_begins() -> opfuse::Result<()> {
+    let window = |x: &Tensor| x.as_strided([2, 2], [1, 1], 3);
+    let compiled = compile(window);
+    // From element 2 on, the window reads the elements 1, 2, 2 and 3; from element 4 on, the first twice is before it.
+    for (start, expected) in [(2, [0.0, 1.0, 2.0, 1.0]), (4, [2.0, 1.0, 0.0, 0.0]), (2, [0.0, 1.0, 2.0, 1.0])] {
+        for is_compiled in [false, true] {
+            let memory = Tensor::from_slice(&[0.0f64; 8], &[8])?;
+            let x = memory.slice(0, start, start + 4, 1)?;
+            x.set_requires_grad(true)?;
+            let y = if is_compiled { compiled.call(&x)? } else { window(&x)? };
+            y.sum((), false)?.backward()?;
+            assert_eq!(gradient(&x), expected, "from {start} on, compiled: {is_compiled}");
+        }
+    }
+    let reason = compiled.explain().eager.expect("an input may begin anywhere");
+    assert!(reason.to_string().contains("as_strided"), "{reason}");
+    Ok(())
+}
+
+#[test]
+fn a_count_of_elements_is_recorded_but_gives_no_gradient() -> opfuse::Result<()> {
+    let x = leaf(&[1.0, 0.0, -2.0], &[3]);
+    let count = x.norm(0.0, (), false)?;
+    assert_eq!((values(&count), count.requires_grad()), (vec![2.0], true));
+    (count + x.sum((), false)?)?.backward()?;
+    assert_eq!(gradient(&x), [1.0; 3]);
+    let alone =
+        grad(&[&x.norm(0.0, (), false)?], &[&x], &[], GradOptions { allow_unused: true, ..GradOptions::default() })?;
+    assert!(alone[0].is_none());
+    Ok(())
+}
+
+#[test]
+fn nothing_flows_through_what_does_not_vary() -> opfuse::Result<()> {
+    let x = leaf(&[2.0; 3], &[3]);
+    let options = GradOptions { create_graph: true, ..GradOptions::default() };
+    let slope = grad(&[&x.std([0], 1, false)?], &[&x], &[], options)?.remove(0).expect("x was used");
+    assert_eq!(values(&slope), [0.0; 3]);
+    let bend = grad(&[&slope.select(0, 0)?], &[&x], &[], GradOptions::default())?.remove(0).expect("x was used");
+    assert_eq!(values(&bend), [0.0; 3]);
+    Ok(())
+}
+
+#[test]
+fn a_norm_of_negative_order_is_0_beside_a_0() -> opfuse::Result<()> {
+    for (elements, norm, slopes) in [([4.0, 4.0], 2.0, [0.25, 0.25]), ([4.0, 0.0], 0.0, [0.0, 0.0])] {
+        let x = leaf(&elements, &[2]);
+        let found = x.norm(-1.0, (), false)?;
+        assert_eq!(values(&found), [norm], "{elements:?}");
+        found.backward()?;
+        assert_eq!(gradient(&x), slopes, "{elements:?}");
+    }
     Ok(())
 }

@@ -174,3 +174,43 @@ fn writes_come_back_once_at_the_end() -> Result<()> {
     assert_eq!((g.call(&whole)?.to_vec::<i64>()?, whole.to_vec::<i64>()?), (vec![6; 4], vec![2; 4]));
     Ok(())
 }
+
+/// What means are divided by follows from the sizes of each call, also in derivatives of any order.
+#[test]
+fn counts_follow_the_sizes_of_the_call() -> Result<()> {
+    let losses: [fn(&Tensor) -> Result<Tensor>; 3] = [
+        |x| x.tanh()?.mean((), false),
+        |x| x.var([0], 1, false)?.sqrt()?.mean((), false),
+        |x| x.layer_norm([x.sizes()[1] as i64], None, None, 1e-5)?.square()?.mul(x)?.mean([1], true)?.sum((), false),
+    ];
+    let options = GradOptions { create_graph: true, ..GradOptions::default() };
+    let slope = |loss: fn(&Tensor) -> Result<Tensor>, x: &Tensor| -> Result<Tensor> {
+        Ok(grad(&[&loss(x)?], &[x], &[], options)?.remove(0).expect("x is used"))
+    };
+    let curve = |loss: fn(&Tensor) -> Result<Tensor>, x: &Tensor| -> Result<Tensor> {
+        let slope = slope(loss, x)?;
+        let root = slope.mul(&slope)?.sum((), false)?;
+        Ok(grad(&[&root], &[x], &[], GradOptions::default())?.remove(0).expect("x is used"))
+    };
+    for loss in losses {
+        let (whole, first) = (compile(loss), compile(|x: &Tensor| slope(loss, x)));
+        let second = compile(|x: &Tensor| {
+            let x = x.detach()?;
+            x.set_requires_grad(true)?;
+            curve(loss, &x)
+        });
+        for rows in [3, 5, 4, 5, 3] {
+            let elements: Vec<f64> = (0..rows * 4).map(|i| (i as f64 * 0.37).sin()).collect();
+            let x = leaf(&elements, &[rows, 4]);
+            let (slope, curve) = (slope(loss, &x)?, curve(loss, &x)?);
+            whole.call(&x)?.backward()?;
+            assert_eq!(bits(&x.grad().expect("it was asked for")), bits(&slope), "{rows} rows");
+            assert_eq!(bits(&first.call(&x)?), bits(&slope), "{rows} rows");
+            assert_eq!(bits(&second.call(&x)?), bits(&curve), "{rows} rows");
+        }
+        for explain in [whole.explain(), first.explain(), second.explain()] {
+            assert!(explain.eager.is_none(), "{explain}");
+        }
+    }
+    Ok(())
+}

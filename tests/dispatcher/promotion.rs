@@ -1,6 +1,7 @@
 //! Promotion, broadcasting, dims and conversions (lines 159 to 171).
 
 use crate::assert_error;
+use opfuse::dispatch::Dispatcher;
 use opfuse::{DType, Error, Result, Scalar, Tensor};
 
 fn of(dtype: DType, sizes: &[usize]) -> Tensor {
@@ -36,6 +37,24 @@ fn n160_common_dtypes() {
         let found = of(dtype, sizes).add(number).expect("a sum").dtype();
         assert_eq!(found, result, "{dtype} and {number:?}");
     }
+}
+
+/// Numbers among the arguments of a call promote as plain numbers do.
+#[test]
+fn n160_numbers_as_arguments() {
+    use DType::*;
+    let half = Some(Scalar::Float(0.5));
+    let whole = Some(Scalar::Int(1));
+    for (dtype, number, result) in
+        [(I32, half, F32), (I32, whole, I32), (U8, whole, U8), (F16, half, F16), (F64, whole, F64)]
+    {
+        let x = of(dtype, &[2]);
+        let found = [x.clamp(number, None), x.clamp(None, number), x.pow(number.expect("a number"))];
+        for found in found {
+            assert_eq!(found.expect("a result").dtype(), result, "{dtype} and {number:?}");
+        }
+    }
+    assert_eq!(of(I64, &[2]).clamp(half, whole).and_then(|x| x.to_vec::<f32>()), Ok(vec![1.0; 2]));
 }
 
 #[test]
@@ -99,4 +118,21 @@ fn n171_conversions() {
     assert_eq!(x.to_dtype(DType::Bool).and_then(|y| y.to_vec::<bool>()), Ok(vec![false, false, true, true, true]));
     let x = Tensor::from_slice(&[300.0_f32], &[1]).expect("one");
     assert_eq!(x.to_dtype(DType::U8).and_then(|y| y.to_vec::<u8>()), Ok(vec![44]));
+}
+
+#[test]
+fn n166_targets_keep_their_shape() {
+    let (small, large) = (of(DType::F32, &[4]), of(DType::F32, &[3, 4]));
+    assert_error(small.add_(&large), &["output with shape [4] doesn't match the broadcast shape [3, 4]"]);
+    let add = Dispatcher::global().lookup("aten::add.out").expect("an operator");
+    for sizes in [&[4][..], &[0], &[4, 3], &[1, 3, 4]] {
+        let out = of(DType::F32, sizes);
+        let result: Result<Tensor> = add.call((&large, &small, Scalar::Int(1), &out));
+        assert_error(result, &["add", &format!("out has shape {sizes:?}"), "Tensor::empty(&[3, 4], DType::F32)"]);
+        assert_eq!((out.sizes(), out.version()), (sizes, 0));
+    }
+    let out = Tensor::empty(&[3, 4], DType::F32).expect("memory");
+    let result: Tensor = add.call((&large, &small, Scalar::Int(1), &out)).expect("a sum");
+    assert!(result.is_same(&out));
+    assert_eq!(out.to_vec::<f32>(), Ok(vec![2.0; 12]));
 }

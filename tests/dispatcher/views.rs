@@ -2,7 +2,8 @@
 
 use crate::assert_error;
 use opfuse::dispatch::modes::{CallLog, push_mode};
-use opfuse::{DType, Tensor};
+use opfuse::dispatch::{Dispatcher, Stack, Value};
+use opfuse::{DType, Error, Result, Tensor};
 use std::sync::Arc;
 
 fn matrix(rows: usize, columns: usize) -> Tensor {
@@ -50,4 +51,63 @@ fn n150_elements_seen_in_another_dtype() {
     assert_error(matrix(2, 3).view_dtype(DType::F64), &["view"]);
     assert_error(x.t().and_then(|x| x.view_dtype(DType::F64)), &["view"]);
     assert_error(x.t().and_then(|x| x.view_dtype(DType::I16)), &["view"]);
+}
+
+/// Calls an operator that writes to `x`, whose other arguments are `rest`.
+fn in_place(name: &str, x: &Tensor, rest: &[Value]) -> Result<Tensor> {
+    opfuse::dispatch::load()?;
+    let mut stack: Stack = std::iter::once(Value::Tensor(x.clone())).chain(rest.iter().cloned()).collect();
+    Dispatcher::global().lookup(&format!("aten::{name}"))?.call_boxed(&mut stack)?;
+    stack[0].tensors().next().cloned().ok_or_else(|| Error::argument(name, "it left no tensor"))
+}
+
+#[test]
+fn n147_sizes_are_not_changed_in_place() {
+    let (x, view) = (matrix(2, 3), matrix(2, 3).t().expect("a view"));
+    let sizes = |sizes: &[i64]| [Value::IntList(sizes.into()), Value::None];
+    let hint = &["[2, 3]", "cannot become [9, 9]", "empty", "as_strided"];
+    assert_error(in_place("resize_", &x, &sizes(&[9, 9])), &[hint, &["resize_"][..]].concat());
+    assert_error(in_place("resize_as_", &x, &[Value::Tensor(matrix(9, 9)), Value::None]), hint);
+    assert_error(in_place("set_.source_Tensor", &x, &[Value::Tensor(matrix(9, 9))]), &["set_", "[9, 9]", "copy_"]);
+    assert_error(in_place("resize_", &x, &sizes(&[-1])), &["resize_"]);
+    assert!(in_place("resize_", &x, &sizes(&[2, 3])).expect("no change").is_same(&x));
+    assert!(in_place("set_.source_Tensor", &x, &[Value::Tensor(x.clone())]).expect("no change").is_same(&x));
+    assert_eq!((x.sizes(), view.sizes(), x.version()), (&[2, 3][..], &[3, 2][..], 0));
+    x.set_requires_grad(true).expect("a leaf");
+    assert_error(in_place("resize_", &x, &sizes(&[2, 3])), &["cannot resize variables that require grad"]);
+}
+
+#[test]
+fn n148_views_in_place_give_only_what_is_there() {
+    let x = matrix(2, 3);
+    let ints = |numbers: &[i64]| Value::IntList(numbers.into());
+    let changes: &[(&str, &[Value], &str)] = &[
+        ("t_", &[], "[3, 2]"),
+        ("transpose_", &[Value::Int(0), Value::Int(-1)], "[3, 2]"),
+        ("swapaxes_", &[Value::Int(0), Value::Int(1)], "[3, 2]"),
+        ("swapdims_", &[Value::Int(0), Value::Int(1)], "[3, 2]"),
+        ("unsqueeze_", &[Value::Int(0)], "[1, 2, 3]"),
+        ("as_strided_", &[ints(&[3]), ints(&[1]), Value::None], "[3]"),
+    ];
+    for (name, rest, becomes) in changes {
+        let view = name.trim_end_matches('_');
+        let what = format!("cannot become {becomes} in place");
+        assert_error(
+            in_place(name, &x, rest),
+            &[&format!("{name}: "), &what, &format!("go on with what {view} returns")],
+        );
+    }
+    let keeps: &[(&str, &[Value])] = &[
+        ("transpose_", &[Value::Int(1), Value::Int(-1)]),
+        ("squeeze_", &[]),
+        ("squeeze_.dim", &[Value::Int(0)]),
+        ("squeeze_.dims", &[ints(&[0, 1])]),
+        ("as_strided_", &[ints(&[2, 3]), ints(&[3, 1]), Value::None]),
+    ];
+    for (name, rest) in keeps {
+        assert!(in_place(name, &x, rest).unwrap_or_else(|error| panic!("{name}: {error}")).is_same(&x));
+    }
+    assert_error(in_place("squeeze_", &matrix(1, 3), &[]), &["squeeze_", "[1, 3]", "cannot become [3]"]);
+    assert!(matches!(in_place("transpose_", &x, &[Value::Int(0), Value::Int(2)]), Err(Error::OutOfRange { .. })));
+    assert_eq!((x.sizes(), x.version()), (&[2, 3][..], 0));
 }

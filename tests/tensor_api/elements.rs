@@ -46,6 +46,37 @@ fn conversions_from_arrays() {
     check(Tensor::try_from([[[true], [false]]]), &[1, 2, 1], &[true, false]);
     check(Tensor::try_from(vec![7u8]), &[1], &[7u8]);
     check(Tensor::try_from(&[7i64, 8][..]), &[2], &[7i64, 8]);
+    check(Tensor::try_from(&[7i64, 8]), &[2], &[7i64, 8]);
+    check(Tensor::try_from(&vec![7i64, 8]), &[2], &[7i64, 8]);
+    check(Tensor::try_from([[[[1u8, 2]], [[3, 4]]]]), &[1, 2, 1, 2], &[1u8, 2, 3, 4]);
+    check(Tensor::try_from(vec![vec![1f32, 2.], vec![3., 4.]]), &[2, 2], &[1f32, 2., 3., 4.]);
+    check(Tensor::try_from(vec![vec![vec![1i8], vec![2]]; 2]), &[2, 2, 1], &[1i8, 2, 1, 2]);
+    check(Tensor::try_from(vec![vec![vec![vec![true, false]; 1]; 2]; 1]), &[1, 2, 1, 2], &[true, false, true, false]);
+    check(Tensor::try_from(Vec::<Vec<f32>>::new()), &[0, 0], &[] as &[f32]);
+    check(Tensor::try_from(vec![Vec::<i16>::new(); 3]), &[3, 0], &[] as &[i16]);
+    check(Tensor::try_from(2.5f64), &[], &[2.5f64]);
+    check(Tensor::try_from(bf16::ONE), &[], &[bf16::ONE]);
+    check_error(Tensor::try_from(vec![vec![1f32, 2.], vec![3.]]), &["vector 0 has 2", "vector 1 has 1"]);
+    check_error(Tensor::try_from(vec![vec![vec![1f32]], vec![vec![2.], vec![3.]]]), &["vector 1 has 2"]);
+    check_error(Tensor::try_from(vec![vec![vec![1f32]], vec![vec![2., 3.]]]), &["one length"]);
+}
+
+#[test]
+fn conversions_to_vectors_and_numbers() -> Result<()> {
+    let x = counting(&[2, 1, 2]);
+    assert_eq!(Vec::<f32>::try_from(&x)?, [0., 1., 2., 3.]);
+    assert_eq!(x.to_vec3::<f32>()?, [[[0., 1.]], [[2., 3.]]]);
+    assert_eq!(x.squeeze(1)?.t()?.to_vec2::<f32>()?, [[0., 2.], [1., 3.]]);
+    assert_eq!(Vec::<Vec<f32>>::try_from(x.select(0, 1)?)?, [[2., 3.]]);
+    assert_eq!(Vec::<Vec<Vec<f32>>>::try_from(&x)?, x.to_vec3()?);
+    assert_eq!(counting(&[2, 0]).to_vec2::<f32>()?, [[], []] as [[f32; 0]; 2]);
+    assert_eq!(f32::try_from(&x.i((1, 0, 1))?)?, 3.0);
+    assert_eq!(i64::try_from(Tensor::scalar(-7i64)?)?, -7);
+    check_error(f64::try_from(&Tensor::scalar(1f32)?), &["item", "f32", "f64"]);
+    check_error(f32::try_from(&x), &["item", "4 elements"]);
+    check_error(x.to_vec2::<f32>(), &["to_vec2", "[2, 1, 2]", "2 dims"]);
+    check_error(Vec::<Vec<i64>>::try_from(counting(&[1, 1])), &["f32", "i64"]);
+    Ok(())
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! The methods, operators and factories of tensors, against values computed by hand.
 
 mod elements;
+mod in_place;
 mod joins;
+#[cfg(feature = "ndarray")]
+mod nd_views;
 mod operators;
 mod pointwise;
 mod products;
 mod reductions;
 mod reshaping;
+mod subscript;
 mod views;
 
 use half::{bf16, f16};

@@ -83,3 +83,37 @@ fn irregular_pointwise_rows() {
     check_error(x.where_(1, 2), &["where", "bool"]);
     check_error(x.masked_fill(&x, 1), &["masked_fill", "bool"]);
 }
+
+#[test]
+fn operators_on_every_number() -> Result<()> {
+    let whole = tensor(&[7i32, -7, 12], &[3]);
+    check(&whole % 5, &[3], &[2i32, 3, 2]);
+    check(&whole & 6u8, &[3], &[6i32, 0, 4]);
+    check(&whole | 1i8, &[3], &[7i32, -7, 13]);
+    check(3 ^ &whole, &[3], &[4i32, -6, 15]);
+    check(100i64 % &whole, &[3], &[2i32, -5, 4]);
+    check(!&whole, &[3], &[-8i32, 6, -13]);
+    let mask = whole.gt(0)?;
+    check(!&mask, &[3], &[false, true, false]);
+    check(&mask & true, &[3], &[true, false, true]);
+    check(mask.clone() ^ whole.gt(10), &[3], &[true, false, false]);
+    let x = tensor(&[1f32, -2.], &[2]);
+    check(f16::from_f32(0.5) * &x, &[2], &[0.5f32, -1.]);
+    check(&x - bf16::ONE, &[2], &[0f32, -3.]);
+    check(1 - &x, &[2], &[0f32, 3.]);
+    check(2 / x.clone(), &[2], &[2f32, -1.]);
+    check((&x % 1.5)?.neg(), &[2], &[-1f32, -1.]);
+    check((&x * &x).and_then(|y| (y + 1.0)? * &x), &[2], &[2f32, -10.]);
+    check(&x * &x + &x, &[2], &[2f32, 2.]);
+    check(&x - &x * &x - x.clone(), &[2], &[-1f32, -4.]);
+    // What a literal on the left is, is known at once.
+    let doubled = (2.0 * &x)?;
+    check(doubled.abs(), &[2], &[2f32, 4.]);
+    check((1 + &x)?.abs(), &[2], &[2f32, 1.]);
+    check((&x * 2f32)? - 1i16, &[2], &[1f32, -5.]);
+    check(2.0 * (&x + 1)? / &x, &[2], &[4f32, 1.]);
+    check_error(&x * counting(&[3]) + &x, &["mul", "2", "3"]);
+    check_error(&x & 1, &["bitwise_and", "f32"]);
+    check_error(&x % counting(&[3]), &["remainder", "2", "3"]);
+    Ok(())
+}

@@ -129,3 +129,33 @@ fn illegal_windows_of_memory() -> Result<()> {
     check_error(counting(&[2, 3]).view_dtype(DType::F64), &["view", "self.size(-1) must be divisible by 2"]);
     Ok(())
 }
+
+/// The gradient of `counting([2, 3])` when the windows of views of it are weighed by 1, 2, 3, … and summed up.
+#[track_caller]
+fn check_window_gradient(window: impl Fn(&Tensor) -> Result<Tensor>, expected: &[f32]) {
+    let run = || -> Result<Option<Tensor>> {
+        let leaf = counting(&[2, 3]);
+        leaf.set_requires_grad(true)?;
+        let seen = window(&leaf)?;
+        let weights = Tensor::arange_of(1, seen.numel() as i64 + 1, 1, DType::F32)?.view(seen.sizes())?;
+        (seen * weights)?.sum_all()?.backward()?;
+        Ok(leaf.grad())
+    };
+    let found = run().expect("the window is legal").expect("the leaf has a gradient");
+    check(Ok(found), &[2, 3], expected);
+}
+
+#[test]
+fn gradients_of_windows_of_memory() {
+    // Windows that overlap, of a transposed view.
+    check_window_gradient(|x| x.t()?.as_strided([3, 2], [1, 1], 1), &[0., 1., 5., 9., 6., 0.]);
+    // Offsets count from the storage, not from the view.
+    check_window_gradient(|x| x.slice(1, 1, None, 1)?.as_strided([2], [3], 2), &[0., 0., 1., 0., 0., 2.]);
+    check_window_gradient(|x| x.slice(1, 1, None, 1)?.as_strided([2], [3], None), &[0., 1., 0., 0., 2., 0.]);
+    // What lies outside the view gets nothing.
+    check_window_gradient(|x| x.slice(1, 1, None, 1)?.as_strided([3], [1], 0), &[0., 2., 3., 0., 0., 0.]);
+    check_window_gradient(|x| x.select(0, 0)?.expand([2, 3])?.as_strided([3], [1], 0), &[1., 2., 3., 0., 0., 0.]);
+    check_window_gradient(|x| x.as_strided([2, 0], [1, 1], None), &[0.; 6]);
+    check_window_gradient(|x| x.unfold(1, 2, 1)?.select(0, 1), &[0., 0., 0., 1., 5., 4.]);
+    check_window_gradient(|x| x.diagonal(1, 0, 1), &[0., 1., 0., 0., 0., 2.]);
+}

@@ -20,7 +20,7 @@ impl Tensor {
         self.autograd().is_some_and(|meta| meta.requires_grad())
     }
 
-    /// Says whether gradients are to flow to it.
+    /// Says whether gradients are to flow to it. Only floating dtypes have gradients.
     ///
     /// # Errors
     /// If the dtype is not floating, if it is an inference tensor, or when switching it off for a tensor that was made
@@ -58,7 +58,7 @@ impl Tensor {
         self.autograd().and_then(super::Meta::edge).map(GradFn)
     }
 
-    /// The gradient that was added up in it.
+    /// The gradient that was added up in it. It has the sizes, dtype and device of the tensor.
     pub fn grad(&self) -> Option<Tensor> {
         self.autograd().and_then(|meta| meta.state().grad.clone())
     }

@@ -58,6 +58,21 @@ pub struct GradOptions {
 /// `grad_outputs` holds one gradient per output, of its shape; `None`, or an empty list, stands for 1 where the output has
 /// one element.
 ///
+/// ```
+/// # fn main() -> opfuse::Result<()> {
+/// use opfuse::Tensor;
+/// use opfuse::autograd::{GradOptions, grad};
+/// let x = Tensor::scalar(3.0f64)?;
+/// x.set_requires_grad(true)?;
+/// let cube = x.pow(3)?;
+/// let options = GradOptions { create_graph: true, ..GradOptions::default() };
+/// let first = grad(&[&cube], &[&x], &[], options)?.remove(0).expect("the cube depends on x");
+/// let second = grad(&[&first], &[&x], &[], GradOptions::default())?.remove(0).expect("and so does its slope");
+/// assert_eq!((first.item::<f64>()?, second.item::<f64>()?), (27.0, 18.0));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// If an output does not require gradients, a gradient is missing or of another shape, an input was not used, or saved
 /// values were freed or written to.

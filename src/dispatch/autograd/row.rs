@@ -10,14 +10,15 @@ use super::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use super::saved::Saved;
 use crate::dispatch::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS};
 use crate::dispatch::key::DispatchKey;
+use crate::dispatch::keys::tracer;
 use crate::dispatch::keyset::KeySet;
 use crate::dispatch::local::{exclude, local_key_sets};
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::eager::{self, Array};
 use crate::error::{Error, Result};
-use crate::ir::autodiff::{Vjp, VjpInput, vjp};
-use crate::ir::{Attr, Attrs, CallKey, Graph, NodeKind, Op, Scalar, SideTable, TensorType};
+use crate::ir::autodiff::{Vjp, VjpInput, counted_from, vjp};
+use crate::ir::{Attr, Attrs, CallKey, Graph, NodeKind, Op, SideTable, TensorType};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
@@ -49,6 +50,8 @@ fn formula(
     needs: &Needs,
     result: impl FnOnce(&[&TensorType], &Attrs) -> Result<TensorType>,
 ) -> Result<Arc<Formula>> {
+    let placed = counted_from(op, attrs, || tracer::memory_start(tensors[0]));
+    let attrs = placed.as_deref().unwrap_or(attrs);
     let mut key = CallKey::default();
     key.call(op, attrs, tensors.len());
     for (tensor, &needed) in tensors.iter().zip(needs) {
@@ -169,7 +172,6 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
 }
 
 /// The results of a graph on tensors, called op by op.
-/// The results of a graph on tensors, called op by op.
 pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     // The way back has the dtypes of the way there, whatever is set by now.
     let _as_recorded = exclude(AUTOCAST_KEYS);
@@ -178,7 +180,7 @@ pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         values.push(match node.kind {
             NodeKind::Input(index) => inputs[index as usize].clone(),
             NodeKind::Number(number) => Tensor::number(number)?,
-            NodeKind::Extent(count) => Tensor::number(Scalar::Int(count))?,
+            NodeKind::Extent(count) => tracer::extent(count as usize)?,
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
                 call(op, &args, &node.attrs)?

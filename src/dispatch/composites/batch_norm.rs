@@ -6,6 +6,7 @@
 use super::normalization::{affine, by_channel, check_channels, moments, no_channels, nothing, wanted};
 use super::{need_float, widened};
 use crate::dispatch::autograd::no_grad;
+use crate::dispatch::keys::tracer::extent;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
@@ -186,7 +187,7 @@ fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Thr
 
 /// The variance of a sample of `n` from that of a population; none for `n` of 1.
 fn unbiased(variance: &Tensor, n: usize) -> Result<Tensor> {
-    variance.mul(n as f64)?.div(n as f64 - 1.0)
+    variance.mul(&extent(n)?)?.div(&extent(n.saturating_sub(1))?)
 }
 
 /// Moves a running statistic towards that of the batch, in place and out of sight of gradients.
@@ -264,9 +265,9 @@ fn gradients(
     let input_gradient = || {
         let g = match statistics {
             Statistics::Saved(..) => {
-                let n = per_channel(&x) as f64;
-                let along = by_channel(&weight_gradient.div(n)?, &x)?;
-                g.sub(by_channel(&bias_gradient.div(n)?, &x)?)?.sub(y.mul(along)?)?
+                let n = extent(per_channel(&x))?;
+                let along = by_channel(&weight_gradient.div(&n)?, &x)?;
+                g.sub(by_channel(&bias_gradient.div(&n)?, &x)?)?.sub(y.mul(along)?)?
             }
             Statistics::Running(..) => g.clone(),
         };

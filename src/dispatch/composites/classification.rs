@@ -5,6 +5,7 @@
 
 use super::losses::Reduction;
 use super::{need_float, wide, widened};
+use crate::dispatch::keys::tracer::extent;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
@@ -224,7 +225,7 @@ fn of_probabilities(
         Reduction::None => losses.sum(class_dim, false)?.neg(),
         Reduction::Sum => losses.sum_all()?.neg(),
         // Not by the weights: a target may name every class.
-        Reduction::Mean => losses.sum_all()?.neg()?.div(x.numel() as f64 / n as f64),
+        Reduction::Mean => losses.sum_all()?.neg()?.div(&extent(x.numel() / n.max(1))?),
     }
 }
 

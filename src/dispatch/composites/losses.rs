@@ -5,6 +5,7 @@
 //! contributes nothing to the Kullback-Leibler divergence and its gradient.
 
 use super::{need_float, widened};
+use crate::dispatch::keys::tracer::extent;
 use crate::dispatch::library::Library;
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
@@ -192,7 +193,7 @@ fn by_distance(
     let slope = slope(&distance)?.mul(widened(gradient)?)?;
     let slope = match Reduction::new(op, reduction)? {
         Reduction::None | Reduction::Sum => slope,
-        Reduction::Mean => slope.div(distance.numel() as f64)?,
+        Reduction::Mean => slope.div(&extent(distance.numel())?)?,
     };
     slope.to_dtype(promoted(x, target))
 }

@@ -21,6 +21,7 @@ mod losses;
 mod normalization;
 mod norms;
 mod numbers;
+mod own_shapes;
 mod padding;
 mod pixels;
 mod pointwise;
@@ -60,6 +61,7 @@ const AREAS: &[Area] = &[
     normalization::register,
     norms::register,
     numbers::register,
+    own_shapes::register,
     pointwise::register,
     padding::register,
     pixels::register,

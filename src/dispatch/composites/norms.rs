@@ -4,10 +4,12 @@
 //! is 0 and not the product of 0 and infinity.
 
 use super::{need_float, widened};
+use crate::dispatch::autograd::{Context, Function, apply};
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar, promote_all, shape::broadcast};
+use smallvec::SmallVec;
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -61,7 +63,8 @@ fn vector_norm(
     let x = widened(&x)?;
     let p = order.as_f64();
     let norm = if p == 0.0 {
-        x.ne(0.0)?.to_dtype(x.dtype())?.sum(dims, keepdim)?
+        let mut counts = apply(Count { dims: dims.into(), keepdim }, &[&x])?;
+        counts.pop().ok_or_else(|| Error::Internal { message: "a count has one result".into() })?
     } else if p == 1.0 {
         x.abs()?.sum(dims, keepdim)?
     } else if p == 2.0 {
@@ -76,6 +79,23 @@ fn vector_norm(
         but_at_zero(&powers.sum(dims, keepdim)?, at_zero(p), |x| x.pow(1.0 / p))?
     };
     norm.to_dtype(out)
+}
+
+/// How many elements are not 0. That is a step function of each: the result is recorded, but no gradient comes back.
+struct Count {
+    dims: SmallVec<[i64; 4]>,
+    keepdim: bool,
+}
+
+impl Function for Count {
+    fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let x = &inputs[0];
+        x.ne(0.0)?.to_dtype(x.dtype())?.sum(&self.dims[..], self.keepdim).map(|count| vec![count])
+    }
+
+    fn backward(&self, _: &[Tensor], _: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![None])
+    }
 }
 
 /// `function(x)`, but `value` without a gradient where `x` is 0.

@@ -23,6 +23,10 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
         .def_kernel(&format!("bernoulli.p(Tensor self, float p, {GENERATOR}) -> Tensor"), bernoulli_p)?
         .def_kernel("dropout(Tensor input, float p, bool train) -> Tensor", Tensor::dropout)?
         .def_kernel(
+            "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+            |x: &Tensor, p: f64, train: bool| x.copy_(&x.dropout(p, train)?).map(|()| x.clone()),
+        )?
+        .def_kernel(
             "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
             |x: &Tensor, p: f64, train: Option<bool>| x.native_dropout(p, train.unwrap_or(true)),
         )?;

@@ -159,6 +159,9 @@ fn handle(op: &Operator, keys: KeySet, node: Rc<Node>, all: Modes, stack: &mut S
 }
 
 /// The kernel of every operator at this key.
+///
+/// # Errors
+/// What the mode returns, or the call below it.
 pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::PythonDispatcher);
     let modes = PUSHED.with_borrow(|pushed| pushed.modes.clone());

@@ -21,7 +21,7 @@ use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
 use crate::dispatch::view_chain;
 use crate::error::{Error, Reason, Result};
-use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
+use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, Scalar, TensorType};
 use smallvec::smallvec;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -111,18 +111,16 @@ pub struct GradientChange {
     pub replaced: bool,
 }
 
-impl GradientChange {
-    /// Does the same to `leaf`.
-    ///
-    /// # Errors
-    /// If there is no memory.
-    pub fn apply(self, leaf: &Tensor, value: Option<&Tensor>) -> Result<()> {
-        let before = leaf.grad().filter(|_| !self.replaced);
-        match (before, value) {
-            (Some(before), Some(value)) => leaf.set_grad(Some(&before.add(value)?)),
-            (Some(_), None) => Ok(()),
-            (None, value) => leaf.set_grad(value),
-        }
+/// Adds `value`, if there is one, to the gradient of `leaf`, or puts it in its place.
+///
+/// # Errors
+/// If there is no memory.
+pub fn change_gradient(leaf: &Tensor, value: Option<&Tensor>, replaced: bool) -> Result<()> {
+    let before = leaf.grad().filter(|_| !replaced);
+    match (before, value) {
+        (Some(before), Some(value)) => leaf.set_grad(Some(&before.add(value)?)),
+        (Some(_), None) => Ok(()),
+        (None, value) => leaf.set_grad(value),
     }
 }
 
@@ -256,7 +254,7 @@ pub fn trace<R>(
         let added = leaf.grad();
         leaf.set_grad(before.as_ref())?;
         if mode == Mode::Real {
-            GradientChange { input: 0, output: None, replaced }.apply(&leaf, added.as_ref())?;
+            change_gradient(&leaf, added.as_ref(), replaced)?;
         }
     }
     Ok((result, graph))
@@ -427,11 +425,31 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     Ok(key)
 }
 
+/// A count that follows from sizes, as a plain number.
+///
+/// A trace records that it is one, so that kernels take it as an argument and other sizes find the same kernels.
+///
+/// # Errors
+/// If there is no memory.
+pub(in crate::dispatch) fn extent(count: usize) -> Result<Tensor> {
+    let number = Tensor::number(Scalar::Int(count as i64))?;
+    if is_tracing() {
+        with_recording(|recording| {
+            let node = recording.graph.extent(count);
+            recording.name(&number, node);
+        });
+    }
+    Ok(number)
+}
+
 fn key(start: GeneratorState) -> Result<Tensor> {
     Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }
 
 /// The Tracer kernel of every operator.
+///
+/// # Errors
+/// If the call cannot be recorded, and what the call below returns.
 pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::Tracer);
     if copy_operator().is_ok_and(|copy| copy.name() == operator.name()) {
@@ -493,6 +511,25 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
         }
     }
     operator.redispatch_boxed(below, stack)
+}
+
+/// Which element of its memory a tensor begins at, for who makes a value of that.
+///
+/// An input may begin elsewhere in the next call, which no guard sees, so a trace ends where this is asked of one.
+pub(in crate::dispatch) fn memory_start(tensor: &Tensor) -> usize {
+    if let Some(physical) = batched::physical(tensor) {
+        return memory_start(physical);
+    }
+    if is_tracing() {
+        with_recording(|recording| {
+            let n_given = recording.inputs.len() - recording.lifted.len();
+            if recording.inputs[..n_given].iter().any(|input| input.is_alias_of(tensor)) {
+                let what = "the gradient of as_strided depends on where in its memory an input begins";
+                recording.give_up(Reason::NotCaptured(what.into()));
+            }
+        });
+    }
+    tensor.storage_offset()
 }
 
 /// Called before a value is read: a trace cannot follow what the function does with it.

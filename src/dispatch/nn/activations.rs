@@ -1,7 +1,7 @@
 //! Activations with arguments. Those without are methods that the op table writes.
 
 use crate::dispatch::composite::Composite;
-use crate::dispatch::register::call;
+use crate::dispatch::in_place::row_methods;
 use crate::dispatch::tensor::Tensor;
 use crate::error::Result;
 use crate::ir::{Attr, Op, Scalar};
@@ -12,20 +12,20 @@ static GLU: Composite = Composite::new("aten::glu");
 
 /// Element by element: activations with arguments.
 impl Tensor {
-    /// The element where positive, else the element times `slope`. Sizes and dtype are kept.
-    ///
-    /// # Errors
-    /// If the dtype is not floating.
-    pub fn leaky_relu(&self, slope: impl Into<Scalar>) -> Result<Tensor> {
-        call(Op::LeakyRelu, &[self], &[Attr::Scalar(slope.into())])
-    }
+    row_methods! {
+        /// The element where positive, else the element times `slope`. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// If the dtype is not floating.
+        leaky_relu leaky_relu_(slope: impl Into<Scalar>)
+            |x, call| call(Op::LeakyRelu, &[x], &[Attr::Scalar(slope.into())]);
 
-    /// The element where positive, else `alpha * (exp(x) - 1)`. Sizes and dtype are kept.
-    ///
-    /// # Errors
-    /// If the dtype is not floating.
-    pub fn elu(&self, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        call(Op::Elu, &[self], &[Attr::Scalar(alpha.into()), Attr::int(1), Attr::int(1)])
+        /// The element where positive, else `alpha * (exp(x) - 1)`. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// If the dtype is not floating.
+        elu elu_(alpha: impl Into<Scalar>)
+            |x, call| call(Op::Elu, &[x], &[Attr::Scalar(alpha.into()), Attr::int(1), Attr::int(1)]);
     }
 
     /// The element where positive, else `alpha * (exp(x / alpha) - 1)`. Sizes and dtype are kept.
@@ -45,45 +45,42 @@ impl Tensor {
         PRELU.call((self, weight))
     }
 
-    /// Elements limited to `min..=max`, which are converted to their dtype. Sizes and dtype are kept.
-    ///
-    /// # Errors
-    /// For bools, and for u8 with a negative bound.
-    pub fn hardtanh(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
-        call(Op::Hardtanh, &[self], &[Attr::Scalar(min.into()), Attr::Scalar(max.into())])
-    }
+    row_methods! {
+        /// Elements limited to `min..=max`, which are converted to their dtype. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// For bools, and for u8 with a negative bound.
+        hardtanh hardtanh_(min: impl Into<Scalar>, max: impl Into<Scalar>)
+            |x, call| call(Op::Hardtanh, &[x], &[Attr::Scalar(min.into()), Attr::Scalar(max.into())]);
 
-    /// `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x` is above `threshold`. Sizes and dtype
-    /// are kept.
-    ///
-    /// # Errors
-    /// If the dtype is not floating.
-    pub fn softplus(&self, beta: impl Into<Scalar>, threshold: impl Into<Scalar>) -> Result<Tensor> {
-        call(Op::Softplus, &[self], &[Attr::Scalar(beta.into()), Attr::Scalar(threshold.into())])
-    }
+        /// `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x` is above `threshold`. Sizes and
+        /// dtype are kept.
+        ///
+        /// # Errors
+        /// If the dtype is not floating.
+        softplus softplus_(beta: impl Into<Scalar>, threshold: impl Into<Scalar>)
+            |x, call| call(Op::Softplus, &[x], &[Attr::Scalar(beta.into()), Attr::Scalar(threshold.into())]);
 
-    /// The element brought closer to 0 by `lambda`, 0 within it. Sizes and dtype are kept.
-    ///
-    /// # Errors
-    /// If the dtype is not floating or `lambda` is negative.
-    pub fn softshrink(&self, lambda: impl Into<Scalar>) -> Result<Tensor> {
-        call(Op::Softshrink, &[self], &[Attr::Scalar(lambda.into())])
-    }
+        /// The element brought closer to 0 by `lambda`, 0 within it. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// If the dtype is not floating or `lambda` is negative.
+        softshrink softshrink_(lambda: impl Into<Scalar>)
+            |x, call| call(Op::Softshrink, &[x], &[Attr::Scalar(lambda.into())]);
 
-    /// The element, 0 within `lambda`. Sizes and dtype are kept.
-    ///
-    /// # Errors
-    /// If the dtype is not floating.
-    pub fn hardshrink(&self, lambda: impl Into<Scalar>) -> Result<Tensor> {
-        call(Op::Hardshrink, &[self], &[Attr::Scalar(lambda.into())])
-    }
+        /// The element, 0 within `lambda`. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// If the dtype is not floating.
+        hardshrink hardshrink_(lambda: impl Into<Scalar>)
+            |x, call| call(Op::Hardshrink, &[x], &[Attr::Scalar(lambda.into())]);
 
-    /// The element where it is above `threshold`, else `value`. Sizes and dtype are kept.
-    ///
-    /// # Errors
-    /// For bools.
-    pub fn threshold(&self, threshold: impl Into<Scalar>, value: impl Into<Scalar>) -> Result<Tensor> {
-        call(Op::Threshold, &[self], &[Attr::Scalar(threshold.into()), Attr::Scalar(value.into())])
+        /// The element where it is above `threshold`, else `value`. Sizes and dtype are kept.
+        ///
+        /// # Errors
+        /// For bools.
+        threshold threshold_(threshold: impl Into<Scalar>, value: impl Into<Scalar>)
+            |x, call| call(Op::Threshold, &[x], &[Attr::Scalar(threshold.into()), Attr::Scalar(value.into())]);
     }
 
     /// The first half of `dim` times the logistic function of the second; `dim` is halved. The dtype is kept.

@@ -90,8 +90,8 @@ fn spread(
 
 /// Convolutions. All operands have one dtype, which the result gets; 16-bit floats are added up in f32.
 impl Tensor {
-    /// Convolution over the last dim: `(N, C, L)` or `(C, L)`, by a weight of `(out, C / groups, k)` and perhaps a
-    /// bias of `(out)`.
+    /// Convolution over the last dim: `(N, C, L)` or `(C, L)`, by a weight of `(out, C / groups, k)` and perhaps a bias
+    /// of `(out)`. All have one dtype, which the result gets.
     ///
     /// # Errors
     /// If shapes, channels or dtypes do not fit, a number is out of range, or no window fits.
@@ -102,7 +102,7 @@ impl Tensor {
     }
 
     /// Convolution over the last two dims: `(N, C, H, W)` or `(C, H, W)`, by a weight of `(out, C / groups, kh, kw)`
-    /// and perhaps a bias of `(out)`.
+    /// and perhaps a bias of `(out)`. All have one dtype, which the result gets.
     ///
     /// # Errors
     /// As [`Tensor::conv1d`].
@@ -123,7 +123,8 @@ impl Tensor {
     }
 
     /// Transposed convolution over the last dim: `(N, C, L)` or `(C, L)`, by a weight of `(C, out / groups, k)` and
-    /// perhaps a bias of `(out)`. It is the gradient of [`Tensor::conv1d`] by its input.
+    /// perhaps a bias of `(out)`. It is the gradient of [`Tensor::conv1d`] by its input. All have one dtype, which the
+    /// result gets.
     ///
     /// # Errors
     /// As [`Tensor::conv1d`], and if the output padding is not below stride or dilation.

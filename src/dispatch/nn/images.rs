@@ -29,7 +29,7 @@ pub enum Interpolation {
 
 /// Padding and pixels.
 impl Tensor {
-    /// `(N, C, H, W)` with planes of other sizes.
+    /// `(N, C, H, W)` with planes of other sizes. The dtype is kept.
     ///
     /// # Errors
     /// If there are not 4 dims, a size is 0, or the dtype is not floating and something lies between.
@@ -45,7 +45,7 @@ impl Tensor {
     }
 
     /// With a border around the last one, two or three dims of `(N, C, …)` or `(C, …)`: two counts for each, the last
-    /// dim first. A negative count crops.
+    /// dim first. A negative count crops. The dtype is kept.
     ///
     /// # Errors
     /// If the counts do not fit the rank, or the border is wider than the source allows.
@@ -59,7 +59,7 @@ impl Tensor {
         PAD.call((self, pads.into().as_slice(), mode, None::<f64>))
     }
 
-    /// `(…, C r², H, W)` as `(…, C, H r, W r)`.
+    /// `(…, C r², H, W)` as `(…, C, H r, W r)`. The dtype is kept.
     ///
     /// # Errors
     /// If there are fewer than 3 dims or the channels are not divisible by `factor²`.
@@ -68,7 +68,7 @@ impl Tensor {
         PIXEL_SHUFFLE.call((self, factor))
     }
 
-    /// `(…, C, H r, W r)` as `(…, C r², H, W)`.
+    /// `(…, C, H r, W r)` as `(…, C r², H, W)`. The dtype is kept.
     ///
     /// # Errors
     /// If there are fewer than 3 dims or the planes are not divisible by `factor`.

@@ -48,7 +48,8 @@ impl Default for CrossEntropy<'_> {
 
 /// Element-wise losses. Sizes are broadcast and dtypes promoted; 16-bit floats are computed in f32.
 impl Tensor {
-    /// Squared distance.
+    /// Squared distance. Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean,
+    /// 0-dim.
     ///
     /// # Errors
     /// If a dtype is not floating or the sizes do not broadcast.
@@ -57,7 +58,8 @@ impl Tensor {
         MSE_LOSS.call((self, target, reduction.number()))
     }
 
-    /// Absolute distance.
+    /// Absolute distance. Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean,
+    /// 0-dim.
     ///
     /// # Errors
     /// If a dtype is not floating or the sizes do not broadcast.
@@ -66,7 +68,8 @@ impl Tensor {
         L1_LOSS.call((self, target, reduction.number()))
     }
 
-    /// `d² / (2 beta)` for distances below `beta`, else `d - beta / 2`.
+    /// `d² / (2 beta)` for distances below `beta`, else `d - beta / 2`. Sizes are broadcast, dtypes promoted;
+    /// `reduction` gives all losses, or their sum or mean, 0-dim.
     ///
     /// # Errors
     /// If `beta` is negative, a dtype is not floating or the sizes do not broadcast.
@@ -75,7 +78,8 @@ impl Tensor {
         SMOOTH_L1_LOSS.call((self, target, reduction.number(), beta))
     }
 
-    /// `d² / 2` for distances up to `delta`, else `delta (d - delta / 2)`.
+    /// `d² / 2` for distances up to `delta`, else `delta (d - delta / 2)`. Sizes are broadcast, dtypes promoted;
+    /// `reduction` gives all losses, or their sum or mean, 0-dim.
     ///
     /// # Errors
     /// If `delta` is not positive, a dtype is not floating or the sizes do not broadcast.
@@ -84,7 +88,8 @@ impl Tensor {
         HUBER_LOSS.call((self, target, reduction.number(), delta))
     }
 
-    /// `-(t log x + (1 - t) log(1 - x))` of probabilities, logarithms not below −100, times `weight` if given.
+    /// `-(t log x + (1 - t) log(1 - x))` of probabilities, logarithms not below −100, times `weight` if given. The
+    /// losses have the sizes of `self`; `reduction` gives all of them, or their sum or mean, 0-dim.
     ///
     /// # Errors
     /// If a dtype is not floating or the sizes of input and target differ.
@@ -99,7 +104,8 @@ impl Tensor {
     }
 
     /// [`Tensor::binary_cross_entropy`] of `sigmoid(self)`, without overflow; `pos_weight` multiplies the part of the
-    /// positive targets.
+    /// positive targets. The losses have the sizes of `self`; `reduction` gives all of them, or their sum or mean,
+    /// 0-dim.
     ///
     /// # Errors
     /// If a dtype is not floating, or the sizes of input and target differ or the weights' do not broadcast.
@@ -117,6 +123,7 @@ impl Tensor {
     /// Kullback-Leibler divergence of log-probabilities from a target distribution, element by element:
     /// `t (log t - x)`, 0 where the target is 0. With `log_target` the target holds logarithms too. The mean is over
     /// all elements.
+    /// Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean, 0-dim.
     ///
     /// # Errors
     /// If a dtype is not floating or the sizes do not broadcast.
@@ -129,7 +136,8 @@ impl Tensor {
 /// Classification losses: class numbers, or one probability per class, along dim 1 (dim 0 of a 1-dim input).
 impl Tensor {
     /// Negative log-likelihood: `-weight[t] * self[t]` of log-probabilities `(N, C, …)` or `(C)` at the class numbers
-    /// `target`, `(N, …)` or 0-dim. `label_smoothing` is not used.
+    /// `target`, `(N, …)` or 0-dim. `label_smoothing` is not used. The losses have the sizes of the batch, `(N, …)` or
+    /// `()`; `reduction` gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
     ///
     /// # Errors
     /// If the input is not floating, the target is not i64 or u8 or does not fit it, a class number is out of range,
@@ -140,8 +148,9 @@ impl Tensor {
         NLL_LOSS.call((self, target, weight, reduction.number(), ignore_index))
     }
 
-    /// Cross entropy of `softmax(self)`, for logits `(N, C, …)` or `(C)`. The target holds class numbers, or, if it
-    /// has the sizes of the input, probabilities.
+    /// Cross entropy of `softmax(self)`, for logits `(N, C, …)` or `(C)`. The target holds class numbers, or, if it has
+    /// the sizes of the input, probabilities. The losses have the sizes of the batch, `(N, …)` or `()`; `reduction`
+    /// gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
     ///
     /// # Errors
     /// As [`Tensor::nll_loss`]; probabilities must be floating, and take no `ignore_index` from 0 up.

@@ -33,7 +33,8 @@ impl Default for BatchNorm<'_> {
 
 /// Normalized by channel, group or trailing dims. Sizes and dtype are kept; 16-bit floats are computed in f32.
 impl Tensor {
-    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each channel (dim 1) over all other dims.
+    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each channel (dim 1) over all other dims. Sizes and
+    /// dtype are kept.
     ///
     /// # Errors
     /// If the dtype is not floating, there is no dim 1, a parameter has not one element per channel, or there are no
@@ -56,8 +57,8 @@ impl Tensor {
         INSTANCE_NORM.call((self, weight, bias, mean, variance, training, momentum, eps, true))
     }
 
-    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each of `groups` groups of neighbouring channels
-    /// (dim 1); weight and bias have one element per channel.
+    /// `(x - mean) / sqrt(variance + eps) * weight + bias` for each of `groups` groups of neighbouring channels (dim
+    /// 1); weight and bias have one element per channel. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If the dtype is not floating, the channels do not divide into the groups, or a parameter has not one element
@@ -68,7 +69,7 @@ impl Tensor {
     }
 
     /// `x / sqrt(mean(x²) + eps) * weight` over the trailing dims, whose sizes are `shape`. If `eps` is `None`, it is
-    /// the distance from 1 to the next number of the dtype that is computed in.
+    /// the distance from 1 to the next number of the dtype that is computed in. Sizes and dtype are kept.
     ///
     /// # Errors
     /// If the dtype is not floating, `shape` is not the end of the sizes, or the weight has another shape.

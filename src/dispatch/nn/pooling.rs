@@ -47,7 +47,7 @@ impl Default for AvgPool {
 
 /// Pooling of `(N, C, …)` or `(C, …)`. The dtype is kept.
 impl Tensor {
-    /// The greatest element of each window of the last dim; a NaN wins.
+    /// The greatest element of each window of the last dim; a NaN wins. `(N, C, L)` or `(C, L)`; the dtype is kept.
     ///
     /// # Errors
     /// For bools, or if ranks or numbers do not fit.
@@ -59,7 +59,8 @@ impl Tensor {
         MAX_POOL.call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
-    /// The greatest element of each window of the last two dims; a NaN wins.
+    /// The greatest element of each window of the last two dims; a NaN wins. `(N, C, H, W)` or `(C, H, W)`; the dtype
+    /// is kept.
     ///
     /// # Errors
     /// For bools, or if ranks or numbers do not fit.
@@ -71,8 +72,8 @@ impl Tensor {
         MAX_POOL.call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
-    /// The greatest element of each window of the last two dims, and its place (i64) in its plane, row-major; the
-    /// first of equal ones, the last NaN.
+    /// The greatest element of each window of the last two dims, and its place (i64) in its plane, row-major; the first
+    /// of equal ones, the last NaN. `(N, C, H, W)` or `(C, H, W)`; the dtype is kept.
     ///
     /// # Errors
     /// For bools, or if ranks or numbers do not fit.
@@ -84,7 +85,7 @@ impl Tensor {
         MAX_POOL.call((self, kernel, stride, padding, dilation, *ceil_mode))
     }
 
-    /// The mean of each window of the last dim. `divisor` is not used.
+    /// The mean of each window of the last dim. `divisor` is not used. `(N, C, L)` or `(C, L)`; the dtype is kept.
     ///
     /// # Errors
     /// If the dtype is neither floating nor i64, or ranks or numbers do not fit.
@@ -96,7 +97,7 @@ impl Tensor {
         AVG_POOL.call((self, kernel, stride, padding, *ceil_mode, *count_include_pad))
     }
 
-    /// The mean of each window of the last two dims.
+    /// The mean of each window of the last two dims. `(N, C, H, W)` or `(C, H, W)`; the dtype is kept.
     ///
     /// # Errors
     /// If the dtype is neither floating nor i64, ranks or numbers do not fit, or the divisor is 0.
@@ -108,7 +109,7 @@ impl Tensor {
         AVG_POOL.call((self, kernel, stride, padding, *ceil_mode, *count_include_pad, *divisor))
     }
 
-    /// The means of so many windows of the last dim, as even as can be.
+    /// The means of so many windows of the last dim, as even as can be. `(N, C, L)` or `(C, L)`; the dtype is kept.
     ///
     /// # Errors
     /// If the dtype is not floating or the rank does not fit.
@@ -117,7 +118,8 @@ impl Tensor {
         ADAPTIVE.call((self, &[size][..]))
     }
 
-    /// The means of so many windows of the last two dims each, as even as can be.
+    /// The means of so many windows of the last two dims each, as even as can be. `(N, C, H, W)` or `(C, H, W)`; the
+    /// dtype is kept.
     ///
     /// # Errors
     /// If the dtype is not floating or the rank does not fit.

@@ -23,7 +23,8 @@ pub struct Attention<'a> {
 /// Norms and attention. 16-bit floats are computed in f32 and rounded once.
 impl Tensor {
     /// `sum(|x|^p)^(1/p)` over dims, all if empty; for 0 the number of elements that are not 0, for infinity the
-    /// greatest magnitude, for minus infinity the least. The gradient where the norm is 0 is 0.
+    /// greatest magnitude, for minus infinity the least. The gradient where the norm is 0 is 0. The dims go away, or
+    /// keep size 1 if `keepdim`. The dtype is kept.
     ///
     /// # Errors
     /// If the dtype is not floating, or a dim is out of range or named twice.
@@ -32,7 +33,8 @@ impl Tensor {
         VECTOR_NORM.call((self, p.into(), Some(dims.into().as_slice()), keepdim, None::<DType>))
     }
 
-    /// The cosine of the angle between two tensors along a dim; sizes are broadcast. Norms count as at least `eps`.
+    /// The cosine of the angle between two tensors along a dim; sizes are broadcast. Norms count as at least `eps`. The
+    /// dim goes away.
     ///
     /// # Errors
     /// If the common dtype is not floating, the sizes do not broadcast, or the dim is out of range.
@@ -42,7 +44,8 @@ impl Tensor {
     }
 
     /// `softmax(self @ key' * scale) @ value`: of a query `(…, L, E)`, keys `(…, S, E)` and values `(…, S, V)`, for
-    /// each position of the query a mean of the values, `(…, L, V)`. What may attend to nothing gets zeros.
+    /// each position of the query a mean of the values, `(…, L, V)`. What may attend to nothing gets zeros. All have
+    /// one dtype, which the result gets.
     ///
     /// # Errors
     /// If dtypes differ or are not floating, shapes do not fit, or both a mask and `is_causal` are given.
@@ -54,7 +57,8 @@ impl Tensor {
 }
 
 /// The sum of products that an equation names: `einsum("bij,bjk->bik", &[&a, &b])`. A label that the result lacks is
-/// summed over, a label that an operand has twice names its diagonal, and `...` stands for any dims.
+/// summed over, a label that an operand has twice names its diagonal, and `...` stands for any dims. All have one dtype,
+/// which the result gets.
 ///
 /// # Errors
 /// If the equation does not fit the tensors, or sizes of one label differ and are not 1.

@@ -163,8 +163,8 @@ impl<'g> Term<'g> for Scalar {
 
 macro_rules! regular_expressions {
     (
-        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
-        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
+        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $uwrite:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
+        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $bwrite:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
         other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
     ) => {
         /// The regular rows of the op table.

@@ -26,6 +26,7 @@ pub mod views;
 
 pub use expr::{Builder, Expr, Term};
 pub use formula::{Backward, Derivative, Formula, Gradients};
+pub use strided::counted_from;
 
 use super::attr::Attr;
 use super::graph::Graph;

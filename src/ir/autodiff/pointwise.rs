@@ -10,6 +10,9 @@ use crate::ir::ops::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::smallvec;
 
+/// The slope of the logistic function made of lines, as PyTorch has it: an f32 also where the arithmetic is in f64.
+pub const SIXTH: f64 = (1.0f32 / 6.0) as f64;
+
 /// `self + alpha * other`.
 pub fn add<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad), Some(call.grad.scaled(&call.attrs[0]))]

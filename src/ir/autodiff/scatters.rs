@@ -1,8 +1,9 @@
 //! Gradients of reads and writes by index: what is read is added up where it came from, and what is written gets the
 //! gradient of the place where it went.
 //!
-//! Of several writes to one place that replace each other, the last has all of the gradient. Where a product is differentiated, zeros are handled by products of the other
-//! factors, up to first derivatives at places with two zeros.
+//! Of several writes to one place that replace each other, the last has all of the gradient. Where a product is
+//! differentiated, zeros are handled by products of the other factors, up to first derivatives at places with two
+//! zeros.
 
 use super::expr::Expr;
 use super::formula::{Backward, Gradients};

@@ -5,7 +5,7 @@
 
 use super::expr::{Builder, Expr};
 use super::formula::{Backward, Gradients};
-use crate::ir::attr::Attr;
+use crate::ir::attr::{Attr, Attrs};
 use crate::ir::dtype::DType;
 use crate::ir::ops::Op;
 use crate::ir::scalar::Scalar;
@@ -16,8 +16,7 @@ use smallvec::{SmallVec, smallvec};
 /// Of [`Op::AsStrided`]: added up in memory where it was read, and read from there as the operand lies in it. Where
 /// several elements of the operand share memory, each gets an equal share.
 ///
-/// The offset argument counts from the operand's first element here: whoever knows where in its memory the operand
-/// begins takes that off before.
+/// The offset argument counts from the operand's first element here; see [`counted_from`].
 pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let TensorType { sizes, strides, .. } = call.args[0].ty();
     let offset = call.attrs[2].as_int().unwrap_or(0);
@@ -44,6 +43,19 @@ pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     }
     let read = sum.call(Op::IndexSelect, &[own], smallvec![down]);
     smallvec![Some(read.reshape(&sizes))]
+}
+
+/// The arguments of a call as its derivative takes them, if they are others: a place in memory counts from the operand's
+/// first element, which is element `start` of its memory. Types do not say where a value begins, so whoever knows the
+/// memory asks this before [`vjp`](super::vjp).
+pub fn counted_from(op: Op, attrs: &[Attr], start: impl FnOnce() -> usize) -> Option<Attrs> {
+    if op != Op::AsStrided {
+        return None;
+    }
+    let offset = attrs[2].as_int()?;
+    let mut counted = Attrs::from(attrs);
+    counted[2] = Attr::int(offset.saturating_sub(start() as i64));
+    Some(counted)
 }
 
 /// Where in memory the elements of a layout lie, in their order.

@@ -7,6 +7,7 @@
 //! every prim but `Canon`, the moves (`Select`, `Bitcast`) and the sign prims is blind to payloads.
 
 use crate::ir::DType;
+use half::{bf16, f16};
 use std::fmt;
 
 /// The type of a scalar inside a body.
@@ -214,7 +215,7 @@ macro_rules! scalar_from {
     )*};
 }
 scalar_from!(bool => Bool(bool), u8 => Int(i64), i8 => Int(i64), i16 => Int(i64), i32 => Int(i64), i64 => Int(i64),
-             f32 => Float(f64), f64 => Float(f64));
+             f16 => Float(f64), bf16 => Float(f64), f32 => Float(f64), f64 => Float(f64));
 
 /// A literal of a scalar type, by its bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

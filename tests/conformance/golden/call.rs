@@ -2,8 +2,9 @@
 
 use super::case::{Arg, ArgKind, Case, ErrorClass};
 use super::tensors::Store;
+use opfuse::device::Generator;
 use opfuse::dispatch::{Dispatcher, MemoryFormat, Operator, Stack, Type, Value};
-use opfuse::{DType, Error, Scalar, Tensor};
+use opfuse::{DType, Device, Error, Scalar, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What came of a call.
@@ -102,7 +103,6 @@ pub(crate) fn flattened(stack: Stack) -> Vec<Value> {
     out
 }
 
-/// An argument as a value of the type that the schema names.
 /// A dtype as the reference numbers it.
 fn numbered_dtype(number: i64) -> Result<DType, String> {
     Ok(match number {
@@ -120,11 +120,16 @@ fn numbered_dtype(number: i64) -> Result<DType, String> {
     })
 }
 
+/// An argument as a value of the type that the schema names.
 fn value(kind: &ArgKind, ty: &Type, store: &Store<'_>) -> Result<Value, String> {
     if let (Type::Optional(inner), false) = (ty, matches!(kind, ArgKind::None)) {
         return value(kind, inner, store);
     }
     Ok(match (kind, ty) {
+        // One of its own in place of the default generator, so that the same call gives the same numbers.
+        (ArgKind::None, Type::Optional(inner)) if **inner == Type::Generator => {
+            Value::from(&Generator::new(Device::CPU))
+        }
         (ArgKind::None, _) => Value::None,
         (ArgKind::Int(number), Type::ScalarType) => Value::DType(numbered_dtype(*number)?),
         (ArgKind::Tensor(window), _) => Value::Tensor(store.argument(window)?),

@@ -11,6 +11,7 @@ use super::report::Tally;
 use super::tensors::{Store, whole_storage};
 use opfuse::codegen::tier::Tier;
 use opfuse::compile::{CompileOptions, compile_with};
+use opfuse::device::{DEFAULT_SEED, Generator};
 use opfuse::dispatch::{Operator, Stack, Value};
 use opfuse::{DType, Error, Tensor};
 
@@ -68,6 +69,7 @@ fn differences(
     }
     compiled.call(&arguments()?).map_err(|error| format!("the first call failed: {error}"))?;
     let inputs = arguments()?;
+    rewind(&template);
     let results = compiled.call(&inputs).map_err(|error| format!("the second call failed: {error}"))?;
     match compiled.explain().eager {
         None => tally.done += 1,
@@ -86,6 +88,15 @@ fn differences(
         lines.extend(difference.err().map(|what| format!("storage of {name} after the call: {what}")));
     }
     Ok(lines)
+}
+
+/// Lets the generators among the arguments start over, as for every eager call.
+fn rewind(template: &Stack) {
+    let generators = template.iter().filter_map(|value| match value {
+        Value::Object(object) => object.downcast_ref::<Generator>(),
+        _ => None,
+    });
+    generators.for_each(|generator| generator.manual_seed(DEFAULT_SEED));
 }
 
 /// Whether the contents of an output are what the arguments say; else they are random or left undefined.

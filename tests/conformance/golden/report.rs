@@ -10,6 +10,8 @@ pub(crate) enum Verdict {
     Failed(Vec<String>),
     /// Why it could not be run.
     Skipped(String),
+    /// What is wrong with the reference.
+    Faulty(String),
 }
 
 /// The cases of one operator.
@@ -21,6 +23,12 @@ pub(crate) struct OpReport {
     pub(crate) failures: Vec<String>,
     /// Case and reason.
     pub(crate) skips: Vec<(String, String)>,
+    /// Case and what is wrong with its reference.
+    pub(crate) faults: Vec<(String, String)>,
+    /// How many cases have gradients.
+    pub(crate) with_grads: usize,
+    /// How many cases expect an error.
+    pub(crate) errors: usize,
     /// Cases whose gradients were compared, and why those of others were not.
     pub(crate) gradients: Tally,
     /// Cases that ran compiled on a tier, and why others did not.
@@ -86,6 +94,9 @@ impl Report {
         for (reason, count) in &reasons.others {
             println!("skipped {count}: {reason}");
         }
+        for (case, fault) in self.ops.iter().flat_map(|op| &op.faults) {
+            println!("not compared {case}: {fault}");
+        }
         let failures: Vec<&String> = self.ops.iter().flat_map(|op| &op.failures).collect();
         for failure in failures.iter().take(listed.unwrap_or(LISTED)) {
             println!("{failure}");
@@ -128,20 +139,23 @@ struct Sums {
     passed: usize,
     failed: usize,
     skipped: usize,
+    faulty: usize,
 }
 
 impl Sums {
     fn of<'a>(ops: impl Iterator<Item = &'a OpReport>) -> Sums {
-        ops.fold(Sums { passed: 0, failed: 0, skipped: 0 }, |sums, op| Sums {
+        ops.fold(Sums { passed: 0, failed: 0, skipped: 0, faulty: 0 }, |sums, op| Sums {
             passed: sums.passed + op.passed,
             failed: sums.failed + op.failures.len(),
             skipped: sums.skipped + op.skips.len(),
+            faulty: sums.faulty + op.faults.len(),
         })
     }
 }
 
 impl fmt::Display for Sums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
+        if self.faulty > 0 { write!(f, ", {} with a faulty reference", self.faulty) } else { Ok(()) }
     }
 }

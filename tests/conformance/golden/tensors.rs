@@ -25,6 +25,11 @@ impl<'a> Store<'a> {
         tensor(dtype_of(view.dtype())?, view.shape().to_vec(), view.data())
     }
 
+    /// The bytes under a key, if there are any.
+    pub(crate) fn bytes(&self, key: &str) -> Option<&[u8]> {
+        self.0.tensor(key).ok().map(|view| view.data())
+    }
+
     /// A tensor argument.
     pub(crate) fn argument(&self, window: &Window) -> Result<Tensor, String> {
         let stored = self.get(&window.key)?;

@@ -5,6 +5,7 @@
 
 use super::{Operand, Operands, gathers, physical_sizes, views};
 use crate::dispatch::Tensor;
+use crate::dispatch::keys::tracer;
 use crate::dispatch::register::{call, operator};
 use crate::dispatch::schema::Type;
 use crate::error::Result;
@@ -173,7 +174,7 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
         values.push(match node.kind {
             NodeKind::Input(index) => tensors[index as usize].clone(),
             NodeKind::Number(number) => Tensor::number(number)?,
-            NodeKind::Extent(count) => Tensor::number(count)?,
+            NodeKind::Extent(count) => tracer::extent(count as usize)?,
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
                 call(op, &args, &node.attrs)?
