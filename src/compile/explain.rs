@@ -121,16 +121,16 @@ fn kernels(built: &Built) -> Vec<KernelReport> {
     let mut reports = Vec::new();
     for step in &built.plan.steps {
         let ops = step.nodes.iter().filter_map(|&node| graph[node].op()).map(|op| op.name().to_string()).collect();
-        let n_launches = match step.kind {
+        let n_launches = match &step.kind {
             StepKind::Alias => continue,
             StepKind::Product | StepKind::Routine => 0,
             StepKind::Kernel(_) => 1,
-            StepKind::Parts => graph[step.nodes[0]].args.len(),
+            StepKind::Parts(regions) => regions.len(),
         };
         let kind = match step.kind {
             StepKind::Kernel(_) | StepKind::Alias => "kernel",
             StepKind::Product => "product",
-            StepKind::Parts => "parts",
+            StepKind::Parts(_) => "parts",
             StepKind::Routine => "routine",
         };
         let mut report = KernelReport {

@@ -16,7 +16,6 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
-use crate::fusion::parts::place_parts;
 use crate::fusion::region::Region;
 use crate::fusion::{Plan, StepKind};
 use crate::ir::{Attr, Attrs, Graph, Meaning, NodeId, Op, SideTable, TensorType};
@@ -347,12 +346,13 @@ impl Builder<'_> {
                     }
                     self.launch(index, region, &step.nodes)?;
                 }
-                StepKind::Parts => {
-                    let node = step.nodes[0];
-                    let slot = self.slot(node);
-                    self.actions.push(Action::Allocate(slot, graph[node].ty.clone()));
-                    for region in place_parts(graph, node) {
-                        self.launch(index, &region, &step.nodes)?;
+                StepKind::Parts(regions) => {
+                    for &output in &step.outputs {
+                        let slot = self.slot(output);
+                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                    }
+                    for region in regions {
+                        self.launch(index, region, &step.nodes)?;
                     }
                 }
                 StepKind::Alias => {

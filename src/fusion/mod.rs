@@ -10,8 +10,10 @@ pub mod index_map;
 pub mod partition;
 pub mod parts;
 pub mod pattern_graph;
+mod piecewise;
 pub mod plan;
 pub mod region;
+mod siblings;
 pub mod stitch;
 pub mod units;
 

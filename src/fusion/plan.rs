@@ -19,8 +19,8 @@ pub enum StepKind {
     Alias,
     /// Multiplies matrices.
     Product,
-    /// Copies operands to their places, one after the other.
-    Parts,
+    /// Writes a value part by part, by one kernel each, in this order.
+    Parts(Vec<Region>),
     /// Runs a procedure on whole arrays.
     Routine,
 }
@@ -140,7 +140,7 @@ fn in_order(mut units: Units<'_>) -> Vec<Step> {
                 UnitKind::Kernel(region) => StepKind::Kernel(region),
                 UnitKind::Alias => StepKind::Alias,
                 UnitKind::Product => StepKind::Product,
-                UnitKind::Parts => StepKind::Parts,
+                UnitKind::Parts(regions) => StepKind::Parts(regions),
                 UnitKind::Routine => StepKind::Routine,
             };
             Step { kind, nodes: unit.nodes, outputs: unit.outputs }
@@ -162,7 +162,7 @@ impl Plan {
                 StepKind::Kernel(_) => "kernel",
                 StepKind::Alias => "view",
                 StepKind::Product => "product",
-                StepKind::Parts => "parts",
+                StepKind::Parts(_) => "parts",
                 StepKind::Routine => "routine",
             };
             let nodes: Vec<String> = step.nodes.iter().map(|&id| format!("{id} = {}", NodeText(&graph[id]))).collect();
