@@ -126,11 +126,13 @@ fn kernels(built: &Built) -> Vec<KernelReport> {
             StepKind::Product | StepKind::Routine => 0,
             StepKind::Kernel(_) => 1,
             StepKind::Parts(regions) => regions.len(),
+            StepKind::Blocks(blocks) => blocks.members.iter().filter(|member| member.region.is_some()).count(),
         };
         let kind = match step.kind {
             StepKind::Kernel(_) | StepKind::Alias => "kernel",
             StepKind::Product => "product",
             StepKind::Parts(_) => "parts",
+            StepKind::Blocks(_) => "blocks",
             StepKind::Routine => "routine",
         };
         let mut report = KernelReport {
@@ -152,10 +154,22 @@ fn kernels(built: &Built) -> Vec<KernelReport> {
         if n_launches == 0 {
             report.bytes_read = graph[step.nodes[0]].args.iter().map(|&arg| graph[arg].ty.bytes()).sum();
         }
+        if let StepKind::Blocks(_) = step.kind {
+            report.bytes_read = from_outside(graph, &step.nodes).iter().map(|&node| graph[node].ty.bytes()).sum();
+        }
         report.bytes_written = step.outputs.iter().map(|&node| graph[node].ty.bytes()).sum();
         reports.push(report);
     }
     reports
+}
+
+/// What nodes that are computed together read from memory.
+fn from_outside(graph: &Graph, nodes: &[NodeId]) -> Vec<NodeId> {
+    let is_read = |arg: &NodeId| !nodes.contains(arg) && role(graph, *arg) != Role::Inline;
+    let mut read: Vec<NodeId> = nodes.iter().flat_map(|&node| &graph[node].args).copied().filter(is_read).collect();
+    read.sort_unstable();
+    read.dedup();
+    read
 }
 
 /// One cluster per step, so that fused ops lie in one box.

@@ -4,6 +4,7 @@
 //! dominator-tree partitioner whose groups are convex, have a single sink and form an acyclic graph by construction.
 
 pub mod argument_limit;
+pub mod blocks;
 pub mod dominators;
 pub mod group_records;
 pub mod index_map;

@@ -66,7 +66,7 @@ fn is_elementwise(units: &Units<'_>, unit: u32) -> bool {
     let has_fold = |region: &Region| region.values.iter().any(|value| matches!(value, Value::Fold(..)));
     match &units.unit(unit).kind {
         UnitKind::Kernel(region) => !has_fold(region),
-        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine => false,
+        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => false,
     }
 }
 

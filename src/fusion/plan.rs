@@ -1,5 +1,6 @@
 //! The plan of a graph: its kernels in order, and a decision with a reason for every edge.
 
+use super::blocks::Blocks;
 use super::partition::{Decision, Options};
 use super::region::Region;
 use super::stitch::{Refusals, stitch};
@@ -23,6 +24,8 @@ pub enum StepKind {
     Parts(Vec<Region>),
     /// Runs a procedure on whole arrays.
     Routine,
+    /// Multiplies matrices and runs kernels, some rows at a time.
+    Blocks(Box<Blocks>),
 }
 
 /// One step of a plan.
@@ -142,6 +145,7 @@ fn in_order(mut units: Units<'_>) -> Vec<Step> {
                 UnitKind::Product => StepKind::Product,
                 UnitKind::Parts(regions) => StepKind::Parts(regions),
                 UnitKind::Routine => StepKind::Routine,
+                UnitKind::Blocks(blocks) => StepKind::Blocks(blocks),
             };
             Step { kind, nodes: unit.nodes, outputs: unit.outputs }
         })
@@ -164,6 +168,7 @@ impl Plan {
                 StepKind::Product => "product",
                 StepKind::Parts(_) => "parts",
                 StepKind::Routine => "routine",
+                StepKind::Blocks(_) => "blocks",
             };
             let nodes: Vec<String> = step.nodes.iter().map(|&id| format!("{id} = {}", NodeText(&graph[id]))).collect();
             let outputs: Vec<String> = step.outputs.iter().map(NodeId::to_string).collect();

@@ -50,7 +50,15 @@ fn readers(units: &Units<'_>, node: NodeId) -> Vec<u32> {
             match units.unit_of[user].map(|unit| (unit, &units.unit(unit).kind)) {
                 Some((unit, UnitKind::Kernel(_))) if Some(unit) != own => readers.push(unit),
                 Some((_, UnitKind::Alias)) => stack.push(user),
-                Some((_, UnitKind::Kernel(_) | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine)) | None => {}
+                Some((
+                    _,
+                    UnitKind::Kernel(_)
+                    | UnitKind::Product
+                    | UnitKind::Parts(_)
+                    | UnitKind::Routine
+                    | UnitKind::Blocks(_),
+                ))
+                | None => {}
             }
         }
     }
@@ -77,7 +85,7 @@ fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<super::units::Unit> {
 fn region<'u>(units: &'u Units<'_>, unit: u32) -> Option<&'u Region> {
     match &units.unit(unit).kind {
         UnitKind::Kernel(region) => Some(region),
-        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine => None,
+        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
     }
 }
 

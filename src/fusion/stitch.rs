@@ -8,7 +8,7 @@
 
 use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
-use super::{piecewise, siblings};
+use super::{blocks, piecewise, siblings};
 use crate::error::Reason;
 use std::collections::{HashMap, HashSet};
 
@@ -58,6 +58,7 @@ pub fn stitch(units: &mut Units<'_>) -> Refusals {
         merge_all(units, &mut refusals);
     }
     piecewise::merge(units, &mut refusals);
+    blocks::merge(units);
     refusals
 }
 

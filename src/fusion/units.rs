@@ -4,6 +4,7 @@
 //! numbers, fills and ranges belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its
 //! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
 
+use super::blocks::Blocks;
 use super::partition::{Decision, Options, partition};
 use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
@@ -65,6 +66,8 @@ pub enum UnitKind {
     Parts(Vec<Region>),
     /// A procedure on whole arrays.
     Routine,
+    /// Products and kernels, some rows at a time.
+    Blocks(Box<Blocks>),
 }
 
 /// A piece of the graph.
