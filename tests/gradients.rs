@@ -311,7 +311,7 @@ fn add_to(sum: &mut Option<Array>, term: Array) {
         None => term,
         Some(sum) => {
             let operands = [&sum, &term].map(|array| Argument { array, number: false });
-            eager::run(Op::Add, &operands, &smallvec![Attr::int(1)]).expect("gradients of one value have one type")
+            eager::run(Op::Add, &operands, &[Attr::int(1)]).expect("gradients of one value have one type")
         }
     });
 }
