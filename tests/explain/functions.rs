@@ -17,7 +17,7 @@ pub(crate) fn softmax(x: &Tensor) -> Result<Tensor> {
 pub(crate) fn block(x: &Tensor, w: &Tensor, v: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let hidden = x.mm(w)?.gelu_tanh()?;
     let sum = hidden.mm(v)?.add(x)?;
-    sum.layer_norm(&[16], Some(scale), Some(scale), 1e-5)
+    sum.layer_norm([16], Some(scale), Some(scale), 1e-5)
 }
 
 /// A reduction of what is written part by part, and a sort.
