@@ -177,7 +177,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         match program {
             Ok(program) => {
                 if debug::explains() {
-                    debug::print(&Explain::of(&program.built).to_string());
+                    debug::print(&program.explain().to_string());
                 }
                 Entry::Graph(Box::new(program))
             }
@@ -198,20 +198,25 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    /// What was compiled for the types seen last: kernels, traffic, and a reason for every edge that was not fused.
+    /// What was compiled for the types seen last: kernels, traffic, and a decision for every edge. Where nothing is
+    /// compiled, why that is.
     pub fn explain(&self) -> Explain {
         let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let latest = cells.by_guard.values().max_by_key(|(_, used)| *used);
-        match latest.and_then(|(cell, _)| cell.entry.get()) {
-            Some(Entry::Graph(program)) => Explain::of(&program.built),
-            Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
-            None => Explain::eager(Reason::NotCaptured("the function has not been called yet".into())),
+        let entries = cells.by_guard.values().filter_map(|(cell, used)| Some((cell.entry.get()?, used)));
+        match entries.max_by_key(|(_, used)| **used) {
+            Some((Entry::Graph(program), _)) => program.explain(),
+            Some((Entry::Eager(reason), _)) => Explain::eager(reason.clone()),
+            None if debug::forces_eager() => Explain::eager(Reason::Disabled),
+            None if self.calls.load(Ordering::Relaxed) == 0 => Explain::eager(Reason::NotCalled),
+            None => Explain::eager(Reason::NotCaptured(
+                "no call so far returned a value outside of traces and modes, with all data on the cpu".into(),
+            )),
         }
     }
 
     /// Graphviz text of the graph compiled last, one cluster per kernel; empty if there is none.
     pub fn to_dot(&self) -> String {
-        self.explain().dot
+        self.explain().to_dot()
     }
 
     /// How many calls there were, and for how many sets of input types an executable is held.

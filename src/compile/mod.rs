@@ -12,4 +12,4 @@ mod program;
 
 pub use crate::dispatch::{Function, Input, Inputs, Outputs};
 pub use compiled::{CompileOptions, Compiled, compile, compile_with};
-pub use explain::{Explain, KernelReport};
+pub use explain::Explain;
