@@ -110,7 +110,8 @@ pub(super) fn merge(units: &mut Units<'_>) {
     }
 }
 
-/// Kernels and products that use results of the members, and products that share a left operand with one.
+/// Kernels and products that use results of the members, products that share a left operand with one, and the kernel
+/// that makes it.
 fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
     let mut found = Vec::new();
     for &member in members {
@@ -130,6 +131,8 @@ fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
             let shares = |&user: &NodeId| role(units.graph, user) == Role::Product && units.graph[user].args[0] == left;
             let siblings = units.users[left].iter().copied().filter(shares).filter_map(|user| units.unit_of[user]);
             found.extend(siblings.filter(|&of| matches!(units.unit(of).kind, UnitKind::Product)));
+            let maker = same_elements(units.graph, left).and_then(|maker| units.unit_of[maker]);
+            found.extend(maker.filter(|&of| matches!(units.unit(of).kind, UnitKind::Kernel(_))));
         }
     }
     found.sort_unstable();
