@@ -19,10 +19,10 @@ use crate::dispatch::mutation::copy_operator;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
-use crate::dispatch::view_chain;
+use crate::dispatch::view_chain::{self, ViewStep};
 use crate::error::{Error, Reason, Result};
 use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, Scalar, TensorType};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -36,9 +36,19 @@ pub enum Mode {
     Abstract,
 }
 
+/// What comes of reading a value while it is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// The trace is not used, and says so.
+    Noted,
+    /// An error.
+    Refused,
+}
+
 /// A recording in progress.
 struct Recording {
     mode: Mode,
+    reads: Reads,
     graph: Graph,
     /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
     nodes: HashMap<u64, Known>,
@@ -135,6 +145,34 @@ pub struct Trace {
     pub written: Vec<usize>,
     /// What the function did to gradients of inputs.
     pub gradients: Vec<GradientChange>,
+    /// Outputs of the function that are written inputs, or views of them.
+    pub aliases: Vec<OutputAlias>,
+}
+
+/// An output that shares its elements with an input that was written to: it is made of the input after the write.
+pub struct OutputAlias {
+    /// Which output.
+    pub output: usize,
+    /// Which input.
+    pub input: usize,
+    chain: SmallVec<[ViewStep; 1]>,
+}
+
+impl OutputAlias {
+    /// The output, once `input` was written to.
+    ///
+    /// # Errors
+    /// If the input is of another type than the one that was traced.
+    pub fn of(&self, input: &Tensor) -> Result<Tensor> {
+        view_chain::apply(&mut view_chain::Tensors, input, &self.chain)
+    }
+}
+
+impl Trace {
+    /// Whether it does more than to return values.
+    pub fn has_effects(&self) -> bool {
+        !self.written.is_empty() || !self.gradients.is_empty()
+    }
 }
 
 /// The calls a function made, or why they are not all there.
@@ -142,6 +180,13 @@ pub type Captured = Result<Trace, Reason>;
 
 thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
+    /// Why the last recording was broken, if it ended by an error or a panic.
+    static BREAK: RefCell<Option<Reason>> = const { RefCell::new(None) };
+}
+
+/// Why the last trace of this thread was broken, if it ended by an error or a panic of the function.
+pub fn take_break() -> Option<Reason> {
+    BREAK.take()
 }
 
 /// A new input of the trace in progress, on shapes alone: something that is handed in with each call.
@@ -207,6 +252,7 @@ impl Drop for Session {
             // The gradient from before fits its leaf.
             let _ = leaf.set_grad(before.as_ref());
         }
+        BREAK.set(recording.broken);
     }
 }
 
@@ -220,8 +266,23 @@ pub fn trace<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
+    trace_with(mode, Reads::Noted, inputs, function, outputs)
+}
+
+/// As [`trace`]; `reads` says what comes of reading a value.
+///
+/// # Errors
+/// As [`trace`].
+pub fn trace_with<R>(
+    mode: Mode,
+    reads: Reads,
+    inputs: &[Tensor],
+    function: impl FnOnce(&[Tensor]) -> Result<R>,
+    outputs: impl FnOnce(&R) -> Vec<Tensor>,
+) -> Result<(R, Captured)> {
     let mut recording = Recording {
         mode,
+        reads,
         graph: Graph::new(),
         nodes: HashMap::new(),
         inputs: Vec::new(),
@@ -240,6 +301,7 @@ pub fn trace<R>(
     for handle in &handles {
         recording.add_input(handle);
     }
+    BREAK.take();
     RECORDING.set(Some(recording));
     let session = Session;
     let result = {
@@ -264,20 +326,22 @@ fn finish(outputs: &[Tensor]) -> Captured {
     RECORDING.with_borrow_mut(|recording| {
         let recording =
             recording.as_mut().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
-        let outputs = recording.end(outputs);
+        let nodes = recording.end(outputs);
         if let Some(reason) = recording.broken.take() {
             return Err(reason);
         }
         if recording.n_settings != n_settings() {
             return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
         }
-        let (outputs, gradients) = outputs.map_err(|error| Reason::TraceFailed(error.to_string()))?;
-        recording.graph.set_outputs(outputs);
+        let (nodes, gradients) = nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?;
+        let aliases = recording.aliases(outputs)?;
+        recording.graph.set_outputs(nodes);
         Ok(Trace {
             graph: std::mem::take(&mut recording.graph),
             lifted: std::mem::take(&mut recording.lifted),
             written: std::mem::take(&mut recording.written),
             gradients,
+            aliases,
         })
     })
 }
@@ -298,6 +362,25 @@ impl Recording {
             }
         }
         Ok((nodes, changes))
+    }
+
+    /// The outputs that share their elements with inputs that were written to.
+    fn aliases(&self, outputs: &[Tensor]) -> Result<Vec<OutputAlias>, Reason> {
+        let mut aliases = Vec::new();
+        for (output, tensor) in outputs.iter().enumerate().filter(|(_, tensor)| tensor.numel() > 0) {
+            let is_alias = |&&input: &&usize| self.inputs[input].is_alias_of(tensor);
+            let Some(&input) = self.written.iter().find(is_alias) else { continue };
+            let chain = match tensor.view_of() {
+                _ if tensor.id() == self.inputs[input].id() => SmallVec::new(),
+                Some(view) if view.base.id() == self.inputs[input].id() => view.chain.clone(),
+                Some(_) | None => {
+                    let what = "a result shares elements with an input that is written to, in a way that is not known";
+                    return Err(Reason::NotCaptured(what.into()));
+                }
+            };
+            aliases.push(OutputAlias { output, input, chain });
+        }
+        Ok(aliases)
     }
 
     fn name(&mut self, tensor: &Tensor, node: NodeId) {
@@ -539,7 +622,14 @@ pub(in crate::dispatch) fn memory_start(tensor: &Tensor) -> usize {
 pub fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
     batched::on_read(tensor, what)?;
     if is_tracing() {
-        with_recording(|recording| recording.broken.get_or_insert(Reason::ReadsValue(what.into())).clone());
+        let reads = with_recording(|recording| {
+            recording.give_up(Reason::ReadsValue(what.into()));
+            recording.reads
+        });
+        if reads == Some(Reads::Refused) {
+            let refused = "it reads a value while the function is traced, and the break policy is BreakPolicy::Error";
+            return Err(Error::argument(what, format!("{refused}; allow breaks, or read it outside the function")));
+        }
     }
     if tensor.has_data() {
         return Ok(());
