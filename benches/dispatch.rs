@@ -63,19 +63,25 @@ fn calls(effort: Effort, n: usize) -> Result<()> {
     let (a, b, c) = (uniform(1, &[n])?, uniform(2, &[n])?, uniform(3, &[n])?);
     let attrs: Attrs = std::iter::once(Attr::Scalar(Scalar::Int(1))).collect();
     let arguments = [&a, &b].map(|tensor| Argument { array: tensor.array(), number: false });
+    let [p, q] = [&a, &b].map(Tensor::detach);
+    let (p, q) = (p?, q?);
+    p.set_requires_grad(true)?;
+    q.set_requires_grad(true)?;
     let function = compile(|a: &Tensor, b: &Tensor, c: &Tensor| ((a * b)? + c)?.relu());
     function.call((&a, &b, &c))?;
-    let [add, array_add, compiled, three] = in_turns(
+    let [add, array_add, recorded, compiled, three] = in_turns(
         effort,
         [
             &mut || drop(black_box(black_box(&a) + black_box(&b))),
             &mut || drop(black_box(eager::run(Op::Add, &arguments, &attrs))),
+            &mut || drop(black_box(black_box(&p) + black_box(&q))),
             &mut || drop(black_box(function.call((&a, &b, &c)))),
             &mut || drop(black_box(((&a * &b).and_then(|t| t + &c)).and_then(|t| t.relu()))),
         ],
     );
     print(&format!("eager add, {n} elements"), add);
     print("  of that, on arrays: without dispatch", array_add);
+    print("  eager add, recorded for gradients", recorded);
     print(&format!("compiled relu(a*b+c), {n} elements"), compiled);
     print("  the same as three eager ops", three);
     Ok(())

@@ -311,7 +311,7 @@ fn add_to(sum: &mut Option<Array>, term: Array) {
         None => term,
         Some(sum) => {
             let operands = [&sum, &term].map(|array| Argument { array, number: false });
-            eager::run(Op::Add, &operands, &smallvec![Attr::int(1)]).expect("gradients of one value have one type")
+            eager::run(Op::Add, &operands, &[Attr::int(1)]).expect("gradients of one value have one type")
         }
     });
 }
@@ -428,6 +428,15 @@ fn kinks_zeros_and_infinities() {
         (Op::Sign, plain(), &[&[0.0, 5.0]], &[INF, 1.0], &[&[0.0, 0.0]]),
         (Op::Floor, plain(), &[&[0.0, 5.5]], &[INF, 1.0], &[&[0.0, 0.0]]),
         (Op::Clamp, bounds(), &[&[-1.0, 2.0, -3.0, 0.0]], &[1.0, 1.0, INF, 1.0], &[&[0.0, 0.0, 0.0, 1.0]]),
+        (Op::Clamp, smallvec![Attr::int(-1), Attr::None], &[&[-1.0, 0.0]], &[INF, 1.0], &[&[0.0, 1.0]]),
+        (Op::Clamp, smallvec![Attr::None, Attr::int(2)], &[&[2.0, 0.0]], &[INF, 1.0], &[&[0.0, 1.0]]),
+        (
+            Op::Xlogy,
+            plain(),
+            &[&[0.0, 0.0, 2.0, 2.0], &[0.0, -1.0, 1.0, 0.0]],
+            &[3.0, 3.0, 3.0, 0.0],
+            &[&[0.0, 0.0, 0.0, 0.0], &[NAN, 0.0, 6.0, NAN]],
+        ),
         (
             Op::Maximum,
             plain(),
@@ -499,6 +508,9 @@ fn kinks_zeros_and_infinities() {
         let grad_bits: Vec<u64> = grad.iter().map(|number| number.to_bits()).collect();
         let got: Vec<Vec<f64>> =
             call.gradients(&array(DType::F64, &sizes, &grad_bits)).iter().flatten().map(numbers).collect();
-        assert_eq!(got, *expected, "{} of {operands:?} with gradient {grad:?}", op.name());
+        let same = |(x, y): (&f64, &f64)| x == y || (x.is_nan() && y.is_nan());
+        let all = |(x, y): (&Vec<f64>, &&[f64])| x.len() == y.len() && x.iter().zip(*y).all(same);
+        let is_right = got.len() == expected.len() && got.iter().zip(*expected).all(all);
+        assert!(is_right, "{} of {operands:?} with gradient {grad:?}: {got:?}, not {expected:?}", op.name());
     }
 }

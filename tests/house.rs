@@ -27,6 +27,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/cranelift/program.rs",
     "codegen/parallel.rs",
     "codegen/tier.rs",
+    "codegen/vm/direct.rs",
     "codegen/vm/folds.rs",
     "codegen/vm/machine.rs",
     "codegen/vm/moves.rs",
@@ -41,6 +42,7 @@ const UNSAFE_FILES: &[&str] = &[
     "eager/executable.rs",
     "eager/product.rs",
     "eager/routine/elements.rs",
+    "eager/single.rs",
 ];
 
 /// At most one line of code in so many is inside an unsafe block.

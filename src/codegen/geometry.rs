@@ -117,7 +117,7 @@ impl Geometry {
         }
         if plan.inner.is_empty() {
             plan.inner.push(1);
-            plan.each(|access| access.inner.push(0));
+            plan.single_element(kernel);
         }
         if kernel.has_folds() {
             plan.lanes = plan.choose_lanes(kernel);
@@ -187,6 +187,22 @@ impl Geometry {
                 let stride = access.rows.pop().expect("every access has a stride per row loop");
                 access.inner.push(stride);
             });
+        }
+    }
+
+    /// Gives a loop of one element its strides: those of neighbours where nothing is folded, so that one element runs
+    /// the same code as many.
+    fn single_element(&mut self, kernel: &Kernel) {
+        let streams = !kernel.has_folds();
+        for (access, operand) in self.operands.iter_mut().zip(&kernel.operands) {
+            let stride = match operand.source {
+                Source::Memory => operand.dtype.size(),
+                Source::Iota => 1,
+            };
+            access.inner.push(if streams { stride } else { 0 });
+        }
+        for (access, output) in self.outputs.iter_mut().zip(&kernel.outputs) {
+            access.inner.push(if streams { output.dtype.size() } else { 0 });
         }
     }
 

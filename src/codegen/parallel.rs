@@ -38,6 +38,8 @@ pub struct Cut {
     pieces: Pieces,
     /// Threads that pay.
     threads: usize,
+    /// The whole launch, if it is so small that working out where it begins would take longer than running it.
+    ready: Option<vm::Ready>,
 }
 
 /// What the threads of a launch share out.
@@ -76,11 +78,15 @@ impl Cut {
         let threads = (work / WORTH_A_THREAD).clamp(1, 1024);
         let whole = Part { outer: 0..outer, lanes: 0..lanes };
         if threads == 1 || outer * lanes == 0 {
-            return Cut { whole, pieces: Pieces::None, threads: 1 };
+            let ready = match compiled {
+                Compiled::Vm(program) => program.ready(geometry),
+                Compiled::Cranelift(_) => None,
+            };
+            return Cut { whole, pieces: Pieces::None, threads: 1, ready };
         }
         let splits = matches!(compiled, Compiled::Vm(program) if program.splits());
         if splits && outer < FEW_ROWS && vm::Program::n_blocks(geometry) >= 2 * BLOCK_GRAIN {
-            return Cut { whole, pieces: Pieces::Blocks, threads };
+            return Cut { whole, pieces: Pieces::Blocks, threads, ready: None };
         }
         let wanted = (threads * 4).min(64);
         let divisible = !kernel.has_folds() || geometry.lanes == Lanes::Rows;
@@ -92,7 +98,7 @@ impl Cut {
             let cut = |row: usize| pieces(lanes, per_row, grain).map(move |lanes| Part { outer: row..row + 1, lanes });
             (0..outer).flat_map(cut).collect()
         };
-        Cut { whole, pieces: Pieces::Parts(parts), threads }
+        Cut { whole, pieces: Pieces::Parts(parts), threads, ready: None }
     }
 
     /// Runs a kernel on every part.
@@ -101,9 +107,24 @@ impl Cut {
     /// Every pointer must be good for every element that the geometry's accesses reach, and outputs must not be read
     /// or written by anyone else meanwhile.
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tiers")]
+    #[inline]
     pub unsafe fn run(&self, compiled: &Compiled, geometry: &Geometry, pointers: Pointers<'_>) -> Result<()> {
+        match &self.ready {
+            // SAFETY: the caller keeps the contract for the whole launch.
+            Some(ready) => unsafe { ready.run(pointers) },
+            // SAFETY: the same.
+            None => return unsafe { self.run_pieces(compiled, geometry, pointers) },
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Cut::run`].
+    #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tiers")]
+    unsafe fn run_pieces(&self, compiled: &Compiled, geometry: &Geometry, pointers: Pointers<'_>) -> Result<()> {
         let faults = Faults::new();
-        let pieces = if self.threads.min(pool::num_threads()) == 1 { &Pieces::None } else { &self.pieces };
+        let alone = self.threads == 1 || pool::num_threads() == 1;
+        let pieces = if alone { &Pieces::None } else { &self.pieces };
         match (pieces, compiled) {
             (Pieces::Parts(parts), _) => {
                 let shared = Shared(pointers);

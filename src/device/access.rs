@@ -6,6 +6,7 @@
 use super::Storage;
 use crate::error::Result;
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 enum Held<'a> {
@@ -16,18 +17,40 @@ enum Held<'a> {
 /// Permission to read some storages and write others, while it lives.
 #[must_use = "the locks are held only while it lives"]
 pub struct Access<'a> {
-    _held: SmallVec<[Held<'a>; 4]>,
+    /// What most calls read: one storage or two.
+    _first: Option<RwLockReadGuard<'a, ()>>,
+    _second: Option<RwLockReadGuard<'a, ()>>,
+    /// More, or some to write.
+    _held: Vec<Held<'a>>,
 }
 
 impl<'a> Access<'a> {
     /// Waits for the locks of storages to read.
+    #[inline]
     pub fn to_read(storages: impl IntoIterator<Item = &'a Storage>) -> Access<'a> {
-        let mut storages: SmallVec<[&Storage; 4]> = storages.into_iter().collect();
-        if storages.len() > 1 {
-            storages.sort_unstable_by_key(|&storage| std::ptr::from_ref(storage).addr());
-            storages.dedup_by_key(|storage| std::ptr::from_ref(*storage));
+        let mut storages = storages.into_iter();
+        let (first, second) = (storages.next(), storages.next());
+        if let Some(third) = storages.next() {
+            return Access::to_read_many(first.into_iter().chain(second).chain([third]).chain(storages));
         }
-        Access { _held: storages.into_iter().map(|storage| Held::Shared(storage.shared())).collect() }
+        let (low, high) = match (first, second) {
+            (Some(first), Some(second)) => match address(first).cmp(&address(second)) {
+                Ordering::Less => (Some(first), Some(second)),
+                Ordering::Equal => (Some(first), None),
+                Ordering::Greater => (Some(second), Some(first)),
+            },
+            (first, _) => (first, None),
+        };
+        let (_first, _second) = (low.map(Storage::shared), high.map(Storage::shared));
+        Access { _first, _second, _held: Vec::new() }
+    }
+
+    fn to_read_many(storages: impl Iterator<Item = &'a Storage>) -> Access<'a> {
+        let mut storages: SmallVec<[&Storage; 4]> = storages.collect();
+        storages.sort_unstable_by_key(|storage| address(storage));
+        storages.dedup_by_key(|storage| address(storage));
+        let held = storages.into_iter().map(|storage| Held::Shared(storage.shared())).collect();
+        Access { _first: None, _second: None, _held: held }
     }
 
     /// Waits for the locks of storages to read and others to write; one that is in both lists is written.
@@ -41,12 +64,18 @@ impl<'a> Access<'a> {
         let mut all: SmallVec<[(&Storage, bool); 6]> = writes.into_iter().map(|storage| (storage, true)).collect();
         all.extend(reads.into_iter().map(|storage| (storage, false)));
         // Stable, so that of two equal ones the written comes first and stays.
-        all.sort_by_key(|&(storage, _)| std::ptr::from_ref(storage).addr());
-        all.dedup_by_key(|(storage, _)| std::ptr::from_ref(*storage));
+        all.sort_by_key(|&(storage, _)| address(storage));
+        all.dedup_by_key(|(storage, _)| address(storage));
         let lock = |(storage, writes): (&'a Storage, bool)| match writes {
             true => storage.exclusive().map(Held::Exclusive),
             false => Ok(Held::Shared(storage.shared())),
         };
-        Ok(Access { _held: all.into_iter().map(lock).collect::<Result<_>>()? })
+        let held = all.into_iter().map(lock).collect::<Result<_>>()?;
+        Ok(Access { _first: None, _second: None, _held: held })
     }
+}
+
+/// What the order of locks is made by.
+fn address(storage: &Storage) -> usize {
+    std::ptr::from_ref(storage).addr()
 }

@@ -106,6 +106,16 @@ pub fn allocate(bytes: usize) -> Result<Block> {
     }
 }
 
+/// As [`allocate`], if there are bytes to allocate and nothing has to be given back before. Inlined, so that the block
+/// is made where it is used.
+#[inline(always)]
+pub(super) fn allocate_at_once(bytes: usize) -> Option<Block> {
+    if bytes == 0 || bytes > REQUEST_MAX {
+        return None;
+    }
+    thread_cache::take(bytes, 0).map(Block::new)
+}
+
 /// Gives all cached bytes back to the system, except those in caches of other threads.
 pub fn trim() {
     thread_cache::flush();

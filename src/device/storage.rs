@@ -58,19 +58,24 @@ impl Storage {
     ///
     /// `PrivateUse1` storages are memory of the registered runtime's allocator, or of the host while there is none.
     pub fn new(device: Device, len: usize) -> Result<Storage> {
-        let block = match device.kind {
-            DeviceKind::Cpu => allocator::allocate(len)?,
-            DeviceKind::Meta => Block::EMPTY,
-            DeviceKind::PrivateUse1 | DeviceKind::Cuda => device_block(device, len)?,
-        };
-        Ok(Storage {
-            device,
-            len,
-            block,
-            lock: RwLock::new(()),
-            borrows: AtomicUsize::new(0),
-            version: AtomicU64::new(0),
-        })
+        Ok(Storage::over(block_of(device, len)?, device, len))
+    }
+
+    /// As [`Storage::new`], to be shared.
+    #[inline(always)]
+    pub fn shareable(device: Device, len: usize) -> Result<Arc<Storage>> {
+        if device.kind == DeviceKind::Cpu
+            && let Some(block) = allocator::allocate_at_once(len)
+        {
+            return Ok(Arc::new(Storage::over(block, device, len)));
+        }
+        Storage::new(device, len).map(Arc::new)
+    }
+
+    #[inline(always)]
+    fn over(block: Block, device: Device, len: usize) -> Storage {
+        let (lock, borrows, version) = (RwLock::new(()), AtomicUsize::new(0), AtomicU64::new(0));
+        Storage { device, len, block, lock, borrows, version }
     }
 
     /// `len` zero bytes on `device`.
@@ -206,6 +211,14 @@ impl Storage {
         }
         let what = format!("the host cannot write the memory of {}", self.device);
         Err(Error::Device { op: "storage".into(), what, hint: "fill it with an op of that device".into() })
+    }
+}
+
+fn block_of(device: Device, len: usize) -> Result<Block> {
+    match device.kind {
+        DeviceKind::Cpu => allocator::allocate(len),
+        DeviceKind::Meta => Ok(Block::EMPTY),
+        DeviceKind::PrivateUse1 | DeviceKind::Cuda => device_block(device, len),
     }
 }
 

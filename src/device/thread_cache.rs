@@ -54,8 +54,8 @@ struct Registry {
     retired: Totals,
 }
 
-/// A region for `bytes`; `None` as in `SharedCache::take`.
-#[inline]
+/// A region for `bytes`; `None` as in `SharedCache::take`. Not inlined, so that the region comes back in registers.
+#[inline(never)]
 pub(super) fn take(bytes: usize, tolerance: usize) -> Option<Region> {
     match CACHE.try_with(|cache| cache.borrow_mut().take(bytes, tolerance)) {
         Ok(region) => region,

@@ -13,7 +13,7 @@ use super::signature::{ArgKind, Returns, Signature, wrong_argument};
 use super::tensor::Tensor;
 use super::value::{Stack, Value};
 use crate::error::{Error, Result};
-use crate::ir::{Attrs, Op};
+use crate::ir::{Attr, Op};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct Kernel {
 }
 
 /// A kernel of a row of the op table: tensors and other arguments apart, as [`super::register::call`] takes them.
-pub(super) type RowFn = fn(Op, KeySet, &[&Tensor], &Attrs) -> Result<Tensor>;
+pub(super) type RowFn = fn(Op, KeySet, &[&Tensor], &[Attr]) -> Result<Tensor>;
 
 enum Body {
     /// Never set: an error to call.

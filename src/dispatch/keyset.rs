@@ -62,6 +62,7 @@ pub const RUNTIME_KEYS: [DispatchKey; N_SLOTS] = {
 
 impl DispatchKey {
     /// The slot of a runtime key in dispatch tables; aliases and per-backend functionalities have none.
+    #[inline]
     pub const fn slot(self) -> Option<usize> {
         if !self.is_runtime() {
             return None;
@@ -84,6 +85,7 @@ impl KeySet {
 
     /// The set of one key. `Undefined` and alias keys give the empty set; a per-backend functionality gives its bit
     /// without any backend.
+    #[inline]
     pub const fn of(key: DispatchKey) -> KeySet {
         let functionality = key.functionality();
         if matches!(functionality, DispatchKey::Undefined) {
@@ -97,11 +99,13 @@ impl KeySet {
     }
 
     /// The set of one backend bit.
+    #[inline]
     pub const fn of_backend(backend: Backend) -> KeySet {
         KeySet(1 << backend as u32)
     }
 
     /// The union of the sets of several keys.
+    #[inline]
     pub const fn from_keys(keys: &[DispatchKey]) -> KeySet {
         let mut set = KeySet::EMPTY;
         let mut i = 0;
@@ -113,77 +117,92 @@ impl KeySet {
     }
 
     /// The bits: backends from bit 0, functionalities above.
+    #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
     /// The set of these bits; bits without a meaning are dropped.
+    #[inline]
     pub const fn from_bits(bits: u64) -> KeySet {
         KeySet(bits & KeySet::FULL.0)
     }
 
     /// Whether no bit is set.
+    #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether the functionality of `key`, and its backend if it has one, are in the set.
+    #[inline]
     pub const fn has(self, key: DispatchKey) -> bool {
         let set = KeySet::of(key);
         !set.is_empty() && self.has_all(set)
     }
 
     /// Whether the backend's bit is set.
+    #[inline]
     pub const fn has_backend(self, backend: Backend) -> bool {
         self.0 & KeySet::of_backend(backend).0 != 0
     }
 
     /// Whether every bit of `other` is set here too.
+    #[inline]
     pub const fn has_all(self, other: KeySet) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Whether the two sets share a runtime key: a functionality and, where it exists per backend, a backend.
+    #[inline]
     pub fn has_any(self, other: KeySet) -> bool {
         self.intersection(other).iter().next().is_some()
     }
 
     /// The set with `key` in it.
+    #[inline]
     pub const fn add(self, key: DispatchKey) -> KeySet {
         self.union(KeySet::of(key))
     }
 
     /// The set without the functionality of `key`; backend bits stay, other functionalities may need them.
+    #[inline]
     pub const fn remove(self, key: DispatchKey) -> KeySet {
         self.difference(KeySet::of(key))
     }
 
     /// The set without that backend; functionalities stay.
+    #[inline]
     pub const fn remove_backend(self, backend: Backend) -> KeySet {
         KeySet(self.0 & !KeySet::of_backend(backend).0)
     }
 
     /// All bits of both.
+    #[inline]
     pub const fn union(self, other: KeySet) -> KeySet {
         KeySet(self.0 | other.0)
     }
 
     /// The bits in both.
+    #[inline]
     pub const fn intersection(self, other: KeySet) -> KeySet {
         KeySet(self.0 & other.0)
     }
 
     /// The set without the functionalities of `other`; backend bits stay.
+    #[inline]
     pub const fn difference(self, other: KeySet) -> KeySet {
         KeySet(self.0 & (BACKEND_BITS | !other.0))
     }
 
     /// The functionality of highest priority, or `Undefined`.
+    #[inline]
     pub const fn highest_functionality(self) -> DispatchKey {
         DispatchKey::ALL[self.functionality_index() as usize]
     }
 
     /// The backend of highest priority.
+    #[inline]
     pub const fn highest_backend(self) -> Option<Backend> {
         match self.0 & BACKEND_BITS {
             0 => None,
@@ -193,11 +212,13 @@ impl KeySet {
 
     /// The key that a call with this set goes to: the highest functionality, on the highest backend if it exists per
     /// backend. A per-backend functionality without any backend bit gives `Undefined`.
+    #[inline]
     pub const fn highest(self) -> DispatchKey {
         RUNTIME_KEYS[self.slot()]
     }
 
     /// The key of highest priority among those of backends: dense, quantized and sparse.
+    #[inline]
     pub const fn highest_backend_key(self) -> DispatchKey {
         const BACKEND_FUNCTIONALITIES: KeySet = KeySet::from_keys(&[
             DispatchKey::Dense,
@@ -222,6 +243,7 @@ impl KeySet {
     }
 
     /// The runtime keys of the set, lowest priority first.
+    #[inline]
     pub const fn iter(self) -> KeySetIter {
         KeySetIter { set: self, functionality: 1, backend: 0 }
     }
@@ -250,6 +272,7 @@ impl KeySet {
 }
 
 impl From<DispatchKey> for KeySet {
+    #[inline]
     fn from(key: DispatchKey) -> KeySet {
         KeySet::of(key)
     }
@@ -264,6 +287,7 @@ impl FromIterator<DispatchKey> for KeySet {
 impl BitOr for KeySet {
     type Output = KeySet;
 
+    #[inline]
     fn bitor(self, other: KeySet) -> KeySet {
         self.union(other)
     }
@@ -272,6 +296,7 @@ impl BitOr for KeySet {
 impl BitAnd for KeySet {
     type Output = KeySet;
 
+    #[inline]
     fn bitand(self, other: KeySet) -> KeySet {
         self.intersection(other)
     }
@@ -280,6 +305,7 @@ impl BitAnd for KeySet {
 impl Sub for KeySet {
     type Output = KeySet;
 
+    #[inline]
     fn sub(self, other: KeySet) -> KeySet {
         self.difference(other)
     }

@@ -135,7 +135,7 @@ pub(super) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Att
 
 fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     match operator.kernel(keys).and_then(Kernel::row) {
-        Some(kernel) => kernel(op, keys, tensors, &Attrs::from(attrs)),
+        Some(kernel) => kernel(op, keys, tensors, attrs),
         None => run_boxed(op, operator, keys, tensors, attrs),
     }
 }

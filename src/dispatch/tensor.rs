@@ -5,7 +5,7 @@
 //! knows of a tensor hangs on the handle too, and is made when it is first needed.
 
 use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
-use super::autograd::{Meta, is_inference_mode};
+use super::autograd::{Edge, Meta, is_inference_mode};
 use super::key::DispatchKey;
 use super::keys::batched::physical;
 use super::keyset::KeySet;
@@ -102,6 +102,7 @@ impl WeakTensor {
 }
 
 impl Inner {
+    #[inline]
     fn new(array: Array, keys: KeySet, device: Device) -> Inner {
         let (id, autograd) = (next_id(), OnceLock::new());
         Inner { array, keys, number: None, id, device, payload: None, view: None, version: None, autograd }
@@ -110,9 +111,22 @@ impl Inner {
 
 impl Tensor {
     /// A tensor over an array.
+    #[inline]
     pub fn from_array(array: Array) -> Tensor {
         let device = array.device();
-        Tensor(Arc::new(Inner::new(array, device_keys(device), device)))
+        let (keys, id) = (device_keys(device), next_id());
+        // Written out: whatever is copied into its place costs a small call several nanoseconds.
+        Tensor(Arc::new(Inner {
+            array,
+            keys,
+            number: None,
+            id,
+            device,
+            payload: None,
+            view: None,
+            version: None,
+            autograd: OnceLock::new(),
+        }))
     }
 
     /// A 0-dim tensor that stands for a plain number: in promotion it is the weakest operand, and a trace records
@@ -125,7 +139,7 @@ impl Tensor {
         let lit = value.to_lit(value.dtype());
         let bytes = &lit.bits.to_ne_bytes()[..value.dtype().size()];
         let storage = Arc::new(Storage::copy_of(Device::CPU, bytes)?);
-        let array = Array { storage, dtype: value.dtype(), layout: Layout::default() };
+        let array = Array { storage, dtype: value.dtype(), layout: Arc::default() };
         let device = Device::CPU;
         Ok(Tensor(Arc::new(Inner { number: Some(value), ..Inner::new(array, device_keys(device), device) })))
     }
@@ -138,7 +152,7 @@ impl Tensor {
             return Err(Error::shape("from_slice", what, "the element counts must agree"));
         }
         let storage = Arc::new(Storage::copy_of(device, bytes)?);
-        Ok(Tensor::from_array(Array { storage, dtype, layout: Layout::contiguous(sizes) }))
+        Ok(Tensor::from_array(Array { storage, dtype, layout: Arc::new(Layout::contiguous(sizes)) }))
     }
 
     /// A tensor of type `ty` without bytes, on the meta device.
@@ -240,6 +254,18 @@ impl Tensor {
     /// What autograd knows of it, made if there is nothing yet.
     pub(super) fn autograd_or_new(&self) -> &Meta {
         self.0.autograd.get_or_init(Box::default)
+    }
+
+    /// Says which recorded call made it.
+    pub(super) fn set_edge(&self, edge: Edge) {
+        let version = self.version();
+        let mut edge = Some(edge);
+        // Usually it was made just now, so there is nothing to lock yet.
+        let recorded = || Box::new(Meta::recorded(edge.take(), version));
+        let meta = self.0.autograd.get_or_init(recorded);
+        if let Some(edge) = edge {
+            meta.set_edge(edge, version);
+        }
     }
 
     /// Where it comes from, if it is a view that autograd tracks.
@@ -348,6 +374,7 @@ impl Tensor {
 }
 
 /// The next tensor's number. Threads take numbers by the block, so that they do not meet.
+#[inline]
 fn next_id() -> u64 {
     const BLOCK: u64 = 1 << 12;
     static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
@@ -366,14 +393,16 @@ fn next_id() -> u64 {
 /// autograd stay away in inference mode.
 fn device_keys(device: Device) -> KeySet {
     use DispatchKey as K;
-    let keys: &[DispatchKey] = match device.kind {
-        DeviceKind::Cpu => &[K::CPU, K::AutogradCPU, K::ADInplaceOrView, K::AutocastCPU],
-        DeviceKind::Cuda => &[K::CUDA, K::AutogradCUDA, K::ADInplaceOrView, K::AutocastCUDA],
-        DeviceKind::Meta => &[K::Meta, K::AutogradMeta, K::ADInplaceOrView],
-        DeviceKind::PrivateUse1 => {
-            &[K::PrivateUse1, K::AutogradPrivateUse1, K::ADInplaceOrView, K::AutocastPrivateUse1]
-        }
+    const CPU: KeySet = KeySet::from_keys(&[K::CPU, K::AutogradCPU, K::ADInplaceOrView, K::AutocastCPU]);
+    const CUDA: KeySet = KeySet::from_keys(&[K::CUDA, K::AutogradCUDA, K::ADInplaceOrView, K::AutocastCUDA]);
+    const META: KeySet = KeySet::from_keys(&[K::Meta, K::AutogradMeta, K::ADInplaceOrView]);
+    const PRIVATE: KeySet =
+        KeySet::from_keys(&[K::PrivateUse1, K::AutogradPrivateUse1, K::ADInplaceOrView, K::AutocastPrivateUse1]);
+    let all = match device.kind {
+        DeviceKind::Cpu => CPU,
+        DeviceKind::Cuda => CUDA,
+        DeviceKind::Meta => META,
+        DeviceKind::PrivateUse1 => PRIVATE,
     };
-    let all = KeySet::from_keys(keys);
     if is_inference_mode() { all - AUTOGRAD_AND_INPLACE_KEYS } else { all }
 }

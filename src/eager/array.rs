@@ -5,21 +5,21 @@ use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, TensorType};
 use std::sync::Arc;
 
-/// Elements of one dtype somewhere in a storage. Cloning shares the storage.
+/// Elements of one dtype somewhere in a storage. Cloning shares the storage, and copies nothing else either.
 #[derive(Debug, Clone)]
 pub struct Array {
     // The layout lies inside the storage: every way to make an array sees to it, and kernels rely on it.
     pub(crate) storage: Arc<Storage>,
     pub(crate) dtype: DType,
-    pub(crate) layout: Layout,
+    pub(crate) layout: Arc<Layout>,
 }
 
 impl Array {
     /// New memory for a value of type `ty`, its contents arbitrary.
     pub fn new(device: Device, ty: &TensorType) -> Result<Array> {
         let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
-        let storage = Storage::new(device, layout.extent() * ty.dtype.size())?;
-        Ok(Array { storage: Arc::new(storage), dtype: ty.dtype, layout })
+        let storage = Storage::shareable(device, layout.extent() * ty.dtype.size())?;
+        Ok(Array { storage, dtype: ty.dtype, layout: Arc::new(layout) })
     }
 
     /// An array over a storage.
@@ -34,7 +34,7 @@ impl Array {
                 format!("sizes {sizes:?}, strides {strides:?} and offset {} reach past {have} bytes", layout.offset);
             return Err(Error::shape("array", what, "stay inside the storage"));
         }
-        Ok(Array { storage, dtype, layout })
+        Ok(Array { storage, dtype, layout: Arc::new(layout) })
     }
 
     /// The bytes.
@@ -59,7 +59,7 @@ impl Array {
 
     /// The array's type.
     pub fn ty(&self) -> TensorType {
-        let Layout { sizes, strides, .. } = &self.layout;
+        let Layout { sizes, strides, .. } = &*self.layout;
         TensorType { dtype: self.dtype, sizes: sizes.clone(), strides: strides.clone(), number: false }
     }
 
@@ -75,7 +75,7 @@ impl Array {
 
     /// The same storage under another layout, which must lie inside the old one.
     pub(crate) fn with_layout(&self, layout: Layout) -> Array {
-        Array { storage: self.storage.clone(), dtype: self.dtype, layout }
+        Array { storage: self.storage.clone(), dtype: self.dtype, layout: Arc::new(layout) }
     }
 }
 

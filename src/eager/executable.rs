@@ -7,6 +7,7 @@
 use super::array::Array;
 use super::product::product;
 use super::routine::{self, Operands};
+use super::single::Single;
 use crate::codegen::Pointers;
 use crate::codegen::cache::{self, Entry};
 use crate::codegen::lower::{Lowered, lower};
@@ -18,12 +19,12 @@ use crate::error::{Error, Reason, Result};
 use crate::fusion::parts::place_parts;
 use crate::fusion::region::Region;
 use crate::fusion::{Plan, StepKind};
-use crate::ir::{Attrs, Graph, Meaning, NodeId, Op, SideTable, TensorType};
+use crate::ir::{Attr, Attrs, Graph, Meaning, NodeId, Op, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Holds a value while an executable runs.
-type Slot = usize;
+pub(super) type Slot = usize;
 
 /// A kernel launch with everything that does not change between calls.
 pub struct Launch {
@@ -32,8 +33,8 @@ pub struct Launch {
     /// The kernel and its loops.
     pub lowered: Lowered,
     cut: Cut,
-    operands: SmallVec<[Option<Slot>; 6]>,
-    outputs: SmallVec<[Slot; 2]>,
+    pub(super) operands: SmallVec<[Option<Slot>; 6]>,
+    pub(super) outputs: SmallVec<[Slot; 2]>,
     /// The op that an index outside its dimension is blamed on, if the kernel gathers.
     gathers: Option<Op>,
     /// Whether there is nothing to write. Its operands may then have no memory to read from.
@@ -71,7 +72,7 @@ impl Held<'_> {
 enum Action {
     /// Takes new memory for a value.
     Allocate(Slot, TensorType),
-    Launch(Box<Launch>),
+    Launch(Arc<Launch>),
     /// A view of memory.
     Alias {
         op: Op,
@@ -105,6 +106,8 @@ pub struct Executable {
     outputs: Vec<(Slot, bool)>,
     /// Reasons why a tier was not taken, by step of the plan.
     pub declined: Vec<(usize, Reason)>,
+    /// How it runs with less ado, if it is one kernel.
+    single: Option<Single>,
 }
 
 impl Executable {
@@ -113,6 +116,12 @@ impl Executable {
         let slots = SideTable::filled(graph, || None);
         let builder = Builder { graph, tier, actions: Vec::new(), declined: Vec::new(), slots, n_slots: 0 };
         builder.build(plan)
+    }
+
+    /// How it runs as the one kernel that it is.
+    #[inline]
+    pub(super) fn single(&self) -> Option<&Single> {
+        self.single.as_ref()
     }
 
     /// Every launch, in order.
@@ -229,7 +238,7 @@ impl Executable {
 ///
 /// # Errors
 /// What the op says is wrong with its arguments, or a window that reaches past the storage.
-pub fn view(op: Op, attrs: &Attrs, array: &Array) -> Result<Array> {
+pub fn view(op: Op, attrs: &[Attr], array: &Array) -> Result<Array> {
     match op.row().meaning {
         Meaning::View(rule) => Ok(array.with_layout(rule(&array.layout, attrs)?)),
         Meaning::Window(rule) => {
@@ -259,22 +268,43 @@ pub fn view(op: Op, attrs: &Attrs, array: &Array) -> Result<Array> {
 
 impl Launch {
     fn run(&self, slots: &[Held<'_>]) -> Result<()> {
-        if self.is_idle {
-            return Ok(());
-        }
-        let operands: SmallVec<[*const u8; 8]> = self
-            .operands
-            .iter()
-            .map(|slot| slot.map_or(std::ptr::dangling(), |slot| slots[slot].array().ptr().cast_const()))
-            .collect();
-        let outputs: SmallVec<[*mut u8; 4]> = self.outputs.iter().map(|&slot| slots[slot].array().ptr()).collect();
-        let pointers = Pointers { operands: &operands, outputs: &outputs };
+        let array = |slot: Slot| slots[slot].array();
+        let outputs: SmallVec<[*mut u8; 4]> = self.outputs.iter().map(|&slot| array(slot).ptr()).collect();
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: operands are arrays of exactly the types the accesses were made from, inside storages that the
         // slots keep alive and the run has locked; outputs were allocated by this run for this launch and nobody else
         // knows them yet, or are locked for writing.
+        unsafe {
+            self.start(array, &outputs)
+        }
+    }
+
+    /// Runs the kernel on the operands that lie in slots and on outputs.
+    ///
+    /// # Safety
+    /// Arrays and outputs have the types that the launch was made for; nobody writes the arrays, and nobody else uses
+    /// the outputs, until this returns.
+    #[allow(unsafe_code, reason = "kernels work on raw pointers")]
+    #[inline]
+    pub(super) unsafe fn start<'a>(&self, array: impl Fn(Slot) -> &'a Array, outputs: &[*mut u8]) -> Result<()> {
+        if self.is_idle {
+            return Ok(());
+        }
+        let pointer = |slot: &Option<Slot>| slot.map_or(std::ptr::dangling(), |slot| array(slot).ptr().cast_const());
+        let mut operands: SmallVec<[*const u8; 8]> = SmallVec::new();
+        for slot in &self.operands {
+            operands.push(pointer(slot));
+        }
+        let pointers = Pointers { operands: &operands, outputs };
+        // SAFETY: the caller's promise.
         let result = unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) };
-        result.map_err(|error| match (error, self.gathers) {
+        result.map_err(|error| self.blamed(error))
+    }
+
+    /// An error of the kernel as one of the op that gathers.
+    #[cold]
+    fn blamed(&self, error: Error) -> Error {
+        match (error, self.gathers) {
             // ATen has another class of error for `gather` than for its kin.
             (Error::OutOfRange { what, low, high, got, .. }, Some(Op::Gather)) => {
                 Error::argument("gather", format!("{what} {got} is out of bounds: it must be in {low}..={high}"))
@@ -283,7 +313,7 @@ impl Launch {
                 Error::OutOfRange { op: op.name().into(), what, low, high, got }
             }
             (error, _) => error,
-        })
+        }
     }
 }
 
@@ -349,10 +379,18 @@ impl Builder<'_> {
         let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
         let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
         let last_outputs = outputs.iter().enumerate().map(is_last).collect();
+        let inputs: Vec<Option<Slot>> = graph.inputs().iter().map(|&id| self.slots[id]).collect();
+        let single = match (&self.actions[..], &outputs[..]) {
+            ([Action::Allocate(to, ty), Action::Launch(launch)], [output]) if to == output => {
+                Single::new(launch, &inputs, ty, self.n_slots)
+            }
+            _ => None,
+        };
         Ok(Executable {
+            single,
             actions: with_releases(self.actions, self.n_slots, &outputs),
             n_slots: self.n_slots,
-            inputs: graph.inputs().iter().map(|&id| self.slots[id]).collect(),
+            inputs,
             input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
             outputs: last_outputs,
             declined: self.declined,
@@ -375,7 +413,7 @@ impl Builder<'_> {
         let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
         let is_idle = no_elements || lowered.geometry.n_rows() == 0;
         let gathers = nodes.iter().filter_map(|&node| self.graph[node].op()).find(|op| op.is_gather());
-        self.actions.push(Action::Launch(Box::new(Launch {
+        self.actions.push(Action::Launch(Arc::new(Launch {
             entry,
             lowered,
             cut,

@@ -9,22 +9,21 @@ pub mod executable;
 mod graphs;
 mod product;
 mod routine;
+mod single;
 
 pub use array::Array;
 pub use executable::Executable;
 pub use graphs::{graph_id, run_graph};
 
 use crate::codegen::tier::Tier;
-use crate::device::DeviceKind;
+use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
 use crate::ir::passes::decompose;
-use crate::ir::{Attr, Attrs, DType, Graph, Meaning, Op, Sizes, Strides, TensorType};
-use rustc_hash::FxHasher;
+use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A tensor operand of an eager call.
@@ -46,31 +45,49 @@ impl Argument<'_> {
 /// Most calls a thread remembers.
 pub const CAPACITY: usize = 2048;
 
-/// A call as it was when its executable was made.
-struct Known {
-    op: Op,
-    attrs: Attrs,
-    arguments: SmallVec<[(DType, Sizes, Strides, bool); 3]>,
-    /// Dtype and strides of the memory that the result is written to, if it is given.
-    target: Option<(DType, Strides)>,
-    executable: Arc<Executable>,
-}
-
 thread_local! {
-    /// Calls this thread has made, by hash; forgotten all at once when there are too many.
-    static KNOWN: RefCell<HashMap<u64, Known, std::hash::BuildHasherDefault<FxHasher>>> = RefCell::new(HashMap::default());
+    /// What runs the calls that this thread has made; forgotten all at once when there are too many.
+    static KNOWN: RefCell<FxHashMap<Box<[u64]>, Arc<Executable>>> = RefCell::new(FxHashMap::default());
 }
 
 /// Runs an op on arrays.
 ///
 /// # Errors
 /// What the op's inference says is wrong with the operands, out of memory, or an index outside its dimension.
-pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> Result<Array> {
-    check_data(op, arguments)?;
+pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
     if let (true, [argument]) = (op.is_view(), arguments) {
+        check_data(op, arguments)?;
         return executable::view(op, attrs, argument.array);
     }
-    let executable = executable_of(op, arguments, attrs, None)?;
+    run_as(op, arguments, attrs, |array| array)
+}
+
+/// As [`run`] of an op that is no view, and makes something of the result where it lies: an array is large, and small
+/// calls are many.
+///
+/// # Errors
+/// As [`run`].
+#[inline]
+pub fn run_as<T>(
+    op: Op,
+    arguments: &[Argument<'_>],
+    attrs: &[Attr],
+    make: impl Copy + FnOnce(Array) -> T,
+) -> Result<T> {
+    check_data(op, arguments)?;
+    let mut key = CallKey::default();
+    call_key(&mut key, op, arguments, attrs);
+    // The borrow may last while a single kernel runs: kernels call nothing of this module.
+    let done = KNOWN.with_borrow(|known| known.get(&key[..])?.single().map(|single| single.run(arguments, make)));
+    match done {
+        Some(result) => result,
+        None => run_steps(op, arguments, attrs, key).map(make),
+    }
+}
+
+/// Runs a call that is no known single kernel.
+fn run_steps(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], key: CallKey) -> Result<Array> {
+    let executable = executable_of(key, || build(op, arguments, attrs, None))?;
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let mut results = executable.run(&arrays)?;
     Ok(results.pop().expect("a one-op graph has one output"))
@@ -84,9 +101,12 @@ pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &Attrs) -> Result<Array> {
 ///
 /// # Errors
 /// As [`run`], or if a slice of the target is borrowed.
-pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &Attrs, target: &Array) -> Result<()> {
+pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Array) -> Result<()> {
     check_data(op, arguments)?;
-    let executable = executable_of(op, arguments, attrs, Some(target))?;
+    let mut key = CallKey::default();
+    call_key(&mut key, op, arguments, attrs);
+    key.operand(target.dtype, &target.layout.sizes, &target.layout.strides, false);
+    let executable = executable_of(key, || build(op, arguments, attrs, Some(target)))?;
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let in_the_way = |array: &&Array| {
         Arc::ptr_eq(array.storage(), target.storage())
@@ -100,80 +120,56 @@ pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &Attrs, target: &Arra
     executable.run_into(&arrays, target)
 }
 
+/// Arrays without bytes have no value, and memory of other devices is for their kernels.
 fn check_data(op: Op, arguments: &[Argument<'_>]) -> Result<()> {
-    if arguments.iter().any(|argument| argument.array.device().kind == DeviceKind::Meta) {
-        let hint = "a tensor that a trace made has no value outside it; meta tensors have shapes only";
-        return Err(Error::Device { op: op.name().into(), what: "an operand has no data".into(), hint: hint.into() });
+    let elsewhere = |argument: &&Argument<'_>| argument.array.device().kind != DeviceKind::Cpu;
+    match arguments.iter().find(elsewhere) {
+        None => Ok(()),
+        Some(argument) => Err(not_here(op, argument.array.device())),
     }
-    Ok(())
 }
 
-fn executable_of(op: Op, arguments: &[Argument<'_>], attrs: &Attrs, target: Option<&Array>) -> Result<Arc<Executable>> {
-    let hash = hash_of(op, arguments, attrs, target);
-    let found = KNOWN.with_borrow(|known| {
-        known.get(&hash).filter(|known| known.is(op, arguments, attrs, target)).map(|known| known.executable.clone())
-    });
-    if let Some(executable) = found {
+#[cold]
+fn not_here(op: Op, device: Device) -> Error {
+    let (what, hint) = match device.kind {
+        DeviceKind::Meta => (
+            "an operand has no data".to_string(),
+            "a tensor that a trace made has no value outside it; meta tensors have shapes only",
+        ),
+        DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
+            (format!("an operand is on {device}"), "move the operands to the cpu")
+        }
+    };
+    Error::Device { op: op.name().into(), what, hint: hint.into() }
+}
+
+#[inline]
+fn call_key(key: &mut CallKey, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) {
+    key.call(op, attrs, arguments.len());
+    for Argument { array, number } in arguments {
+        key.operand(array.dtype, &array.layout.sizes, &array.layout.strides, *number);
+    }
+}
+
+fn executable_of(key: CallKey, build: impl FnOnce() -> Result<Executable>) -> Result<Arc<Executable>> {
+    if let Some(executable) = KNOWN.with_borrow(|known| known.get(&key[..]).cloned()) {
         return Ok(executable);
     }
-    let executable = Arc::new(build(op, arguments, attrs, target)?);
-    let arguments = arguments.iter().map(|argument| {
-        let layout = &argument.array.layout;
-        (argument.array.dtype, layout.sizes.clone(), layout.strides.clone(), argument.number)
-    });
-    let known = Known {
-        op,
-        attrs: attrs.clone(),
-        arguments: arguments.collect(),
-        target: target.map(|target| (target.dtype, target.layout.strides.clone())),
-        executable: executable.clone(),
-    };
-    KNOWN.with_borrow_mut(|all| {
-        if all.len() >= CAPACITY {
-            all.clear();
+    let executable = Arc::new(build()?);
+    KNOWN.with_borrow_mut(|known| {
+        if known.len() >= CAPACITY {
+            known.clear();
         }
-        all.insert(hash, known);
+        known.insert(key[..].into(), executable.clone());
     });
     Ok(executable)
 }
 
-fn hash_of(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Array>) -> u64 {
-    let mut hasher = FxHasher::default();
-    (op, attrs, arguments.len()).hash(&mut hasher);
-    for argument in arguments {
-        let layout = &argument.array.layout;
-        (argument.array.dtype, argument.number, &layout.sizes[..], &layout.strides[..]).hash(&mut hasher);
-    }
-    if let Some(target) = target {
-        (target.dtype, &target.layout.strides[..]).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-impl Known {
-    fn is(&self, op: Op, arguments: &[Argument<'_>], attrs: &Attrs, target: Option<&Array>) -> bool {
-        let same_target = match (&self.target, target) {
-            (None, None) => true,
-            (Some((dtype, strides)), Some(target)) => *dtype == target.dtype && *strides == target.layout.strides,
-            (None, Some(_)) | (Some(_), None) => false,
-        };
-        let same = |(known, argument): (&(DType, Sizes, Strides, bool), &Argument<'_>)| {
-            let (array, layout) = (argument.array, &argument.array.layout);
-            known.0 == array.dtype && known.1 == layout.sizes && known.2 == layout.strides && known.3 == argument.number
-        };
-        self.op == op
-            && self.attrs == *attrs
-            && same_target
-            && self.arguments.len() == arguments.len()
-            && self.arguments.iter().zip(arguments).all(same)
-    }
-}
-
 /// The executable of a one-op graph, on the vm: it runs at once, without machine code.
-fn build(op: Op, arguments: &[Argument<'_>], attrs: &Attrs, target: Option<&Array>) -> Result<Executable> {
+fn build(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Array>) -> Result<Executable> {
     let mut graph = Graph::new();
     let inputs: SmallVec<[_; 4]> = arguments.iter().map(|argument| graph.input(argument.ty())).collect();
-    let mut output = graph.add(op, &inputs, attrs.clone())?;
+    let mut output = graph.add(op, &inputs, attrs.into())?;
     if let Some(target) = target {
         let is_kernel = matches!(op.row().meaning, Meaning::Body(..));
         if !is_kernel || graph[output].ty.dtype != target.dtype {

@@ -6,6 +6,7 @@
 pub mod attr;
 pub mod autodiff;
 mod bodies;
+pub mod call_key;
 pub mod convolution;
 pub mod decompose;
 pub mod dot;
@@ -32,6 +33,7 @@ pub mod view;
 pub mod windows;
 
 pub use attr::{Attr, Attrs};
+pub use call_key::CallKey;
 pub use dtype::{Category, DType, PromoteOperand, PromoteRank, promote_all};
 pub use graph::{Graph, Node, NodeId, NodeKind, SideTable};
 pub use op::{Call, Combine, GatherKind, GraphFn, Meaning, Row, Rule};

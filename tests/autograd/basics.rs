@@ -192,3 +192,29 @@ fn a_norm_of_negative_order_is_0_beside_a_0() -> opfuse::Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn zeros_among_the_factors_of_a_scattered_product() -> opfuse::Result<()> {
+    let places = Tensor::from_slice(&[0i64; 3], &[3])?;
+    for (factors, slopes) in
+        [([2.0, 1.0, 3.0], [15.0, 30.0, 10.0]), ([0.0, 2.0, 3.0], [30.0, 0.0, 0.0]), ([0.0, 0.0, 3.0], [0.0, 0.0, 0.0])]
+    {
+        let (x, source) = (leaf(&[5.0], &[1]), leaf(&factors, &[3]));
+        x.scatter_reduce(0, &places, &source, "prod", true)?.sum((), false)?.backward()?;
+        assert_eq!(gradient(&source), slopes, "{factors:?}");
+        assert_eq!(gradient(&x), [factors.iter().product::<f64>()], "{factors:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn leaves_own_their_gradients() -> opfuse::Result<()> {
+    let (x, y) = (leaf(&[1.0], &[1]), leaf(&[2.0], &[1]));
+    let start = Tensor::from_slice(&[3.0], &[1])?;
+    (&x + &y)?.backward_with(&start)?;
+    let (of_x, of_y) = (x.grad().expect("it arrived"), y.grad().expect("it arrived"));
+    assert!(!of_x.is_alias_of(&start) && !of_y.is_alias_of(&start) && !of_x.is_alias_of(&of_y));
+    of_x.fill_(7.0)?;
+    assert_eq!((gradient(&x), gradient(&y), values(&start)), (vec![7.0], vec![3.0], vec![3.0]));
+    Ok(())
+}

@@ -5,6 +5,7 @@
 //! [`Program`]; `build` makes the steps, `machine` walks the loops, and `steps` says what each step does there.
 
 mod build;
+mod direct;
 mod folds;
 mod isa;
 mod machine;
@@ -19,5 +20,6 @@ mod scratch;
 mod steps;
 mod table;
 
+pub use direct::Ready;
 pub use isa::Isa;
 pub use program::Program;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "a launch hands over raw pointers")]
 
 use super::build::{Keep, build};
+use super::direct::{Direct, Ready};
 use super::isa::Isa;
 use super::machine::Machine;
 use super::nodes::Nodes;
@@ -39,6 +40,8 @@ pub struct Program {
     kept: Plan,
     /// Without, if that is another plan.
     lean: Option<Plan>,
+    /// The whole of it, if it is one routine.
+    direct: Option<Direct>,
     splits: bool,
     /// Whether a row walks across the lines of some memory, which the next rows then need as well.
     crosses: bool,
@@ -70,7 +73,15 @@ impl Program {
         let splits = lanes == Lanes::Inner && kernel.has_folds() && has_row_outputs && n_sweeps == 1;
         let splits = splits && !kept.passes[0].folds.is_empty();
         let crosses = classes.contains(&Class::Strided);
-        Ok(Program { lanes, n_outputs: kernel.outputs.len(), kept, lean, splits, crosses })
+        let direct = Direct::of(&kept).filter(|_| lanes == Lanes::Inner && !crosses);
+        Ok(Program { lanes, n_outputs: kernel.outputs.len(), kept, lean, direct, splits, crosses })
+    }
+
+    /// The launch with everything worked out but the pointers, if it is one routine over one row of few elements.
+    pub fn ready(&self, geometry: &Geometry) -> Option<Ready> {
+        let direct = self.direct.as_ref().filter(|_| geometry.rows.is_empty())?;
+        let &[n] = &geometry.inner[..] else { return None };
+        (1..=MAX_STREAM_TILE).contains(&n).then(|| direct.ready(&self.kept, geometry, n))
     }
 
     /// Whether the blocks of one row may be folded apart: [`Program::fold_blocks`], then [`Program::finish_row`].
@@ -99,6 +110,10 @@ impl Program {
     ///   outputs overlap neither operands nor each other.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
+        if let Some(direct) = &self.direct {
+            // SAFETY: the caller's promise.
+            return unsafe { direct.run(&self.kept, geometry, pointers, part, MAX_STREAM_TILE) };
+        }
         if part.outer.is_empty() {
             return;
         }

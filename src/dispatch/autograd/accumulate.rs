@@ -4,19 +4,19 @@ use super::hook;
 use super::node::{Backward, BackwardCall};
 use crate::dispatch::keys::tracer;
 use crate::dispatch::register::call;
-use crate::dispatch::tensor::Tensor;
+use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::error::Result;
 use crate::ir::{Attr, Op};
 use std::sync::Arc;
 
-/// Adds gradients to a leaf.
+/// Adds gradients to a leaf, which owns it; edges keep the leaf.
 pub(super) struct Accumulate {
-    leaf: Tensor,
+    leaf: WeakTensor,
 }
 
 impl Accumulate {
     pub(super) fn new(leaf: &Tensor) -> Accumulate {
-        Accumulate { leaf: leaf.clone() }
+        Accumulate { leaf: leaf.downgrade() }
     }
 }
 
@@ -26,12 +26,13 @@ impl Backward for Accumulate {
     }
 
     fn apply(&self, gradients: Vec<Option<Tensor>>, _: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
-        let (Some(Some(gradient)), Some(meta)) = (gradients.into_iter().next(), self.leaf.autograd()) else {
+        let (Some(Some(gradient)), Some(leaf)) = (gradients.into_iter().next(), self.leaf.upgrade()) else {
             return Ok(Vec::new());
         };
+        let meta = leaf.autograd_or_new();
         let hooks = meta.state().hooks.clone();
         let gradient = hook::run(hooks, gradient)?;
-        tracer::on_gradient(&self.leaf, false);
+        tracer::on_gradient(&leaf, false);
         let before = meta.state().grad.clone();
         let sum = match before {
             Some(before) => before.add(&gradient)?,

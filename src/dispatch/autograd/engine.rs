@@ -92,8 +92,11 @@ pub(super) fn run(
             ready.push(Ready(edge.node));
         }
     }
+    // Nodes are kept to the end: their edges keep the leaves that are added to last.
+    let mut visited = Vec::new();
     while let Some(Ready(node)) = ready.pop() {
         task.visit(&node, &mut ready)?;
+        visited.push(node);
     }
     Ok(task.found)
 }
@@ -213,15 +216,15 @@ impl Task<'_> {
 /// A gradient as its receiver wants it: of the result's shape and dtype.
 fn fitted(node: &Node, output: usize, gradient: Tensor) -> Result<Tensor> {
     let Some(result) = node.results.get(output) else { return Ok(gradient) };
-    let gradient = if gradient.dtype() == result.ty.dtype { gradient } else { gradient.to_dtype(result.ty.dtype)? };
-    if gradient.sizes() == &result.ty.sizes[..] {
+    let gradient = if gradient.dtype() == result.dtype { gradient } else { gradient.to_dtype(result.dtype)? };
+    if gradient.sizes() == result.sizes() {
         return Ok(gradient);
     }
     let what = format!(
         "{} returned a gradient of shape {:?} for a value of shape {:?}",
         node.function.name(),
         gradient.sizes(),
-        &result.ty.sizes[..]
+        result.sizes()
     );
     Err(Error::shape("backward", what, "a gradient has the shape of its value"))
 }
@@ -230,7 +233,7 @@ fn fitted(node: &Node, output: usize, gradient: Tensor) -> Result<Tensor> {
 pub(in crate::dispatch) fn with_zeros(node: &Node, gradients: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
     let zeros = |index: usize| {
         let result = &node.results[index];
-        full_on(result.device, &result.ty.sizes, Scalar::Int(0), Some(result.ty.dtype))
+        full_on(result.device, result.sizes(), Scalar::Int(0), Some(result.dtype))
     };
     gradients.into_iter().enumerate().map(|(index, gradient)| gradient.map_or_else(|| zeros(index), Ok)).collect()
 }

@@ -125,7 +125,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
         FunctionBackward { function: function.clone(), saved: Mutex::new(Some(saved)), n_inputs: inputs.len() };
     let node = Node::new(Box::new(backward), edges, results.iter().map(ResultType::of).collect());
     for (output, result) in results.iter().enumerate().filter(|(_, result)| result.dtype().is_float()) {
-        result.autograd_or_new().set_edge(Edge { node: node.clone(), output }, result.version());
+        result.set_edge(Edge::new(node.clone(), output));
     }
     Ok(results)
 }

@@ -11,7 +11,7 @@ use super::views;
 use crate::dispatch::tensor::Tensor;
 use crate::error::Result;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What autograd knows of one tensor.
 #[derive(Default)]
@@ -29,8 +29,8 @@ pub(in crate::dispatch) struct State {
     pub(super) edge: Option<Edge>,
     /// The version of the tensor that `edge` is right for.
     pub(super) version: u64,
-    /// The node that adds up gradients in a leaf, while anything refers to it.
-    accumulator: Option<Weak<Node>>,
+    /// The node that adds up gradients in a leaf, once anything has referred to it.
+    accumulator: Option<Arc<Node>>,
     /// Hooks of a leaf.
     pub(super) hooks: Vec<Hook>,
     /// Whether a tensor that is no leaf keeps its gradient.
@@ -61,6 +61,12 @@ impl Meta {
         self.state().edge.clone()
     }
 
+    /// Of a tensor that a recorded call has just made; its version is `version`.
+    pub(in crate::dispatch) fn recorded(edge: Option<Edge>, version: u64) -> Meta {
+        let requires_grad = AtomicBool::new(edge.is_some());
+        Meta { requires_grad, state: Mutex::new(State { edge, version, ..State::default() }) }
+    }
+
     /// Says which recorded call made the tensor, whose version is now `version`.
     pub(in crate::dispatch) fn set_edge(&self, edge: Edge, version: u64) {
         let mut state = self.state();
@@ -78,13 +84,7 @@ pub(in crate::dispatch) fn gradient_edge(tensor: &Tensor) -> Result<Option<Edge>
     if let Some(edge) = &state.edge {
         return Ok(Some(edge.clone()));
     }
-    let node = match state.accumulator.as_ref().and_then(Weak::upgrade) {
-        Some(node) => node,
-        None => {
-            let node = Node::last(Box::new(Accumulate::new(tensor)), ResultType::of(tensor));
-            state.accumulator = Some(Arc::downgrade(&node));
-            node
-        }
-    };
-    Ok(Some(Edge { node, output: 0 }))
+    let accumulator =
+        state.accumulator.get_or_insert_with(|| Node::last(Box::new(Accumulate::new(tensor)), ResultType::of(tensor)));
+    Ok(Some(Edge::to_leaf(accumulator.clone(), tensor)))
 }

@@ -7,7 +7,7 @@ use super::hook::Hook;
 use crate::device::Device;
 use crate::dispatch::tensor::Tensor;
 use crate::error::Result;
-use crate::ir::TensorType;
+use crate::ir::{DType, Layout};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,18 +38,37 @@ pub(in crate::dispatch) struct BackwardCall<'a> {
 pub(in crate::dispatch) struct Edge {
     pub(in crate::dispatch) node: Arc<Node>,
     pub(in crate::dispatch) output: usize,
+    /// The leaf that the node adds gradients to. The leaf owns the node, so the edge keeps the leaf.
+    _leaf: Option<Tensor>,
+}
+
+impl Edge {
+    /// The edge to a result of a recorded call.
+    pub(in crate::dispatch) fn new(node: Arc<Node>, output: usize) -> Edge {
+        Edge { node, output, _leaf: None }
+    }
+
+    /// The edge to a leaf, whose gradients `node` adds up.
+    pub(super) fn to_leaf(node: Arc<Node>, leaf: &Tensor) -> Edge {
+        Edge { node, output: 0, _leaf: Some(leaf.clone()) }
+    }
 }
 
 /// Type and device of a result, which its gradient has to match.
 #[derive(Debug, Clone)]
 pub(in crate::dispatch) struct ResultType {
-    pub(in crate::dispatch) ty: TensorType,
+    pub(in crate::dispatch) dtype: DType,
     pub(in crate::dispatch) device: Device,
+    layout: Arc<Layout>,
 }
 
 impl ResultType {
     pub(in crate::dispatch) fn of(tensor: &Tensor) -> ResultType {
-        ResultType { ty: TensorType { number: false, ..tensor.ty() }, device: tensor.device() }
+        ResultType { dtype: tensor.dtype(), device: tensor.device(), layout: tensor.array().layout.clone() }
+    }
+
+    pub(in crate::dispatch) fn sizes(&self) -> &[usize] {
+        &self.layout.sizes
     }
 }
 
@@ -89,11 +108,12 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let mut waiting: Vec<Edge> = self.next.drain(..).flatten().collect();
-        while let Some(edge) = waiting.pop() {
-            if let Some(mut node) = Arc::into_inner(edge.node) {
-                waiting.extend(node.next.drain(..).flatten());
-            }
+        // Only nodes that nobody else knows wait, which are none as long as leaves and kept results are behind.
+        let alone = |edge: Edge| Arc::into_inner(edge.node);
+        let mut waiting: Vec<Node> = Vec::new();
+        waiting.extend(self.next.drain(..).flatten().filter_map(alone));
+        while let Some(mut node) = waiting.pop() {
+            waiting.extend(node.next.drain(..).flatten().filter_map(alone));
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn record_program(
     let function = ProgramBackward { program, saved: Mutex::new(Some((operands, kept))) };
     let node = Node::new(Box::new(function), edges, results.iter().map(|result| ResultType::of(result)).collect());
     for (output, result) in results.iter().enumerate() {
-        result.autograd_or_new().set_edge(Edge { node: node.clone(), output }, result.version());
+        result.set_edge(Edge::new(node.clone(), output));
     }
     Ok(())
 }

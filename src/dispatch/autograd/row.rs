@@ -18,16 +18,13 @@ use crate::dispatch::tensor::Tensor;
 use crate::eager::{self, Array};
 use crate::error::{Error, Result};
 use crate::ir::autodiff::{Vjp, VjpInput, counted_from, vjp};
-use crate::ir::{Attrs, Graph, NodeKind, Op, SideTable, TensorType};
-use rustc_hash::FxHasher;
-use smallvec::SmallVec;
+use crate::ir::{Attr, Attrs, CallKey, Graph, NodeKind, Op, SideTable, TensorType};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 type Needs = SmallVec<[bool; 4]>;
-type Types = SmallVec<[TensorType; 3]>;
 
 /// Most derivatives a thread remembers.
 const CAPACITY: usize = 4096;
@@ -35,38 +32,45 @@ const CAPACITY: usize = 4096;
 /// The derivative of one kind of call.
 struct Formula {
     op: Op,
-    attrs: Attrs,
-    types: Types,
-    needs: Needs,
     vjp: Vjp,
     /// Its name in the cache of executables.
     id: u64,
 }
 
 thread_local! {
-    static FORMULAS: RefCell<HashMap<u64, Arc<Formula>, std::hash::BuildHasherDefault<FxHasher>>> =
-        RefCell::new(HashMap::default());
+    /// The derivatives of the calls that this thread has recorded; forgotten all at once when there are too many.
+    static FORMULAS: RefCell<FxHashMap<Box<[u64]>, Arc<Formula>>> = RefCell::new(FxHashMap::default());
 }
 
-fn formula(op: Op, attrs: &Attrs, tensors: &[&Tensor], needs: Needs, result: &TensorType) -> Result<Arc<Formula>> {
+/// The derivative of a call; `result` is asked for its type if the derivative is not known yet.
+fn formula(
+    op: Op,
+    attrs: &[Attr],
+    tensors: &[&Tensor],
+    needs: &Needs,
+    result: impl FnOnce(&[&TensorType], &Attrs) -> Result<TensorType>,
+) -> Result<Arc<Formula>> {
     let placed = counted_from(op, attrs, || tracer::memory_start(tensors[0]));
-    let attrs = placed.as_ref().unwrap_or(attrs);
-    let types: Types = tensors.iter().map(|tensor| tensor.ty()).collect();
-    let mut hasher = FxHasher::default();
-    (op, &attrs[..], &types[..], &needs[..]).hash(&mut hasher);
-    let hash = hasher.finish();
-    let is_same =
-        |known: &&Arc<Formula>| known.op == op && known.attrs == *attrs && known.types == types && known.needs == needs;
-    if let Some(known) = FORMULAS.with_borrow(|formulas| formulas.get(&hash).filter(is_same).cloned()) {
+    let attrs = placed.as_deref().unwrap_or(attrs);
+    let mut key = CallKey::default();
+    key.call(op, attrs, tensors.len());
+    for (tensor, &needed) in tensors.iter().zip(needs) {
+        key.operand(tensor.dtype(), tensor.sizes(), tensor.strides(), tensor.as_number().is_some());
+        key.word(needed as u64);
+    }
+    if let Some(known) = FORMULAS.with_borrow(|formulas| formulas.get(&key[..]).cloned()) {
         return Ok(known);
     }
-    let vjp = vjp(op, &types.iter().collect::<SmallVec<[&TensorType; 4]>>(), attrs, result, &needs)?;
-    let known = Arc::new(Formula { op, attrs: attrs.clone(), types, needs, vjp, id: eager::graph_id() });
+    let types: SmallVec<[TensorType; 3]> = tensors.iter().map(|tensor| tensor.ty()).collect();
+    let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
+    let attrs = Attrs::from(attrs);
+    let vjp = vjp(op, &types, &attrs, &result(&types, &attrs)?, needs)?;
+    let known = Arc::new(Formula { op, vjp, id: eager::graph_id() });
     FORMULAS.with_borrow_mut(|formulas| {
         if formulas.len() >= CAPACITY {
             formulas.clear();
         }
-        formulas.insert(hash, known.clone());
+        formulas.insert(key[..].into(), known.clone());
     });
     Ok(known)
 }
@@ -79,37 +83,39 @@ struct RowBackward {
 }
 
 /// Whether the way back of a call reads its first operand as it was.
-pub(in crate::dispatch) fn reads_first(op: Op, attrs: &Attrs, tensors: &[&Tensor]) -> Result<bool> {
+pub(in crate::dispatch) fn reads_first(op: Op, attrs: &[Attr], tensors: &[&Tensor]) -> Result<bool> {
     let needs: Needs = tensors.iter().map(|tensor| tensor.requires_grad()).collect();
     if !is_grad_enabled() || !needs.contains(&true) || !op.is_differentiable() {
         return Ok(false);
     }
-    let types: Types = tensors.iter().map(|tensor| tensor.ty()).collect();
-    let refs: SmallVec<[&TensorType; 4]> = types.iter().collect();
-    let result = op.infer(&refs, attrs)?;
-    let formula = formula(op, attrs, tensors, needs, &result)?;
+    let formula = formula(op, attrs, tensors, &needs, |types, attrs| op.infer(types, attrs))?;
     Ok(formula.vjp.inputs.iter().any(|input| matches!(input, VjpInput::Arg(0))))
 }
 
 /// Records a call that gave `result`, whose operands have the edges `next`.
 pub(in crate::dispatch) fn record(
     op: Op,
-    attrs: &Attrs,
+    attrs: &[Attr],
     tensors: &[&Tensor],
     next: SmallVec<[Option<Edge>; 2]>,
     result: &Tensor,
 ) -> Result<()> {
-    let needs: Needs = next.iter().map(Option::is_some).collect();
-    let formula = formula(op, attrs, tensors, needs, &result.ty())?;
-    let save = |input: &VjpInput| match *input {
-        VjpInput::Arg(index) => Saved::operand(tensors[index]).map(Some),
-        VjpInput::Result => Saved::result(result, 0).map(Some),
-        VjpInput::Grad => Ok(None),
-    };
-    let saved = formula.vjp.inputs.iter().map(save).collect::<Result<_>>()?;
+    let mut needs = Needs::new();
+    for edge in &next {
+        needs.push(edge.is_some());
+    }
+    let formula = formula(op, attrs, tensors, &needs, |_, _| Ok(result.ty()))?;
+    let mut saved = SmallVec::new();
+    for input in &formula.vjp.inputs {
+        saved.push(match *input {
+            VjpInput::Arg(index) => Some(Saved::operand_of(tensors[index], next[index].clone())?),
+            VjpInput::Result => Some(Saved::result(result, 0)?),
+            VjpInput::Grad => None,
+        });
+    }
     let function = Box::new(RowBackward { formula, saved: Mutex::new(Some(saved)) });
-    let node = Node::new(function, next, SmallVec::from_iter([ResultType::of(result)]));
-    result.autograd_or_new().set_edge(Edge { node, output: 0 }, result.version());
+    let node = Node::new(function, next, smallvec![ResultType::of(result)]);
+    result.set_edge(Edge::new(node, 0));
     Ok(())
 }
 

@@ -27,6 +27,11 @@ impl Saved {
         Saved::new(tensor, gradient_edge(tensor)?, None)
     }
 
+    /// Saves an operand whose gradient flows to `edge`.
+    pub(super) fn operand_of(tensor: &Tensor, edge: Option<Edge>) -> Result<Saved> {
+        Saved::new(tensor, edge, None)
+    }
+
     /// Saves a result of the call itself, before it has its history.
     pub(super) fn result(tensor: &Tensor, output: usize) -> Result<Saved> {
         Saved::new(tensor, None, Some(output))
@@ -63,11 +68,11 @@ impl Saved {
             return Ok(value);
         }
         let edge = match self.own_result {
-            Some(output) => Some(Edge { node: node.clone(), output }),
+            Some(output) => Some(Edge::new(node.clone(), output)),
             None => self.edge.clone(),
         };
         if let Some(edge) = edge {
-            value.autograd_or_new().set_edge(edge, value.version());
+            value.set_edge(edge);
         }
         Ok(value)
     }

@@ -27,7 +27,7 @@ pub(super) fn refresh(tensor: &Tensor) -> Result<()> {
         view_chain::apply(&mut Tensors, &view.base, &view.chain)?
     };
     if let Some(edge) = anew.autograd().and_then(super::meta::Meta::edge) {
-        tensor.autograd_or_new().set_edge(edge, version);
+        tensor.set_edge(edge);
     }
     Ok(())
 }
@@ -136,12 +136,12 @@ pub(in crate::dispatch) fn rebase(target: &Tensor, source: &Tensor, before: Opti
     let Some(view) = target.view_of().filter(|view| view.is_differentiable) else {
         let node =
             Node::new(Box::new(copy), SmallVec::from_iter([edge]), SmallVec::from_iter([ResultType::of(target)]));
-        target.autograd_or_new().set_edge(Edge { node, output: 0 }, target.version());
+        target.set_edge(Edge::new(node, 0));
         return Ok(());
     };
     let function = CopySlices { chain: view.chain.clone(), copy, view_sizes: target.sizes().into() };
     let results = SmallVec::from_iter([ResultType::of(&view.base)]);
     let node = Node::new(Box::new(function), SmallVec::from_iter([before, edge]), results);
-    view.base.autograd_or_new().set_edge(Edge { node, output: 0 }, view.base.version());
+    view.base.set_edge(Edge::new(node, 0));
     refresh(target)
 }

@@ -20,6 +20,7 @@ use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::DType;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -185,15 +186,17 @@ impl Drop for AutocastGuard {
 
 /// Registers the kernels of [`POLICIES`] for all operators there are by now.
 pub(in crate::dispatch) fn register(libraries: &mut Vec<Library>) -> Result<()> {
-    let names = Dispatcher::global().operator_names();
+    let mut overloads: HashMap<String, Vec<OperatorName>> = HashMap::new();
+    for name in Dispatcher::global().operator_names() {
+        if let Some(base) = name.name.strip_prefix("aten::") {
+            overloads.entry(base.to_string()).or_default().push(name);
+        }
+    }
     for (kind, key) in KINDS {
         let mut library = Library::impl_block("aten", key)?;
         for (cpu, accelerator, bases) in POLICIES {
             let Some(policy) = (if kind == DeviceKind::Cpu { *cpu } else { *accelerator }) else { continue };
-            let is_listed = |name: &&OperatorName| {
-                name.name.strip_prefix("aten::").is_some_and(|name| bases.split(' ').any(|base| base == name))
-            };
-            for name in names.iter().filter(is_listed) {
+            for name in bases.split(' ').filter_map(|base| overloads.get(base)).flatten() {
                 let operator = Dispatcher::global().find_schema(&name.name, &name.overload)?;
                 // A result that is given has a dtype of its own.
                 let writes = operator.schema().is_some_and(|schema| {

@@ -11,11 +11,11 @@ use crate::dispatch::local::below_autograd;
 use crate::dispatch::mutation::copy_operator;
 use crate::dispatch::register::redispatch;
 use crate::error::Result;
-use crate::ir::{Attrs, DType, Op};
+use crate::ir::{Attr, DType, Op};
 use smallvec::SmallVec;
 
 /// The Autograd kernel of every op of the table.
-pub(in crate::dispatch) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+pub(in crate::dispatch) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let below = keys - AUTOGRAD_KEYS;
     if !is_grad_enabled() || !tensors.iter().any(|tensor| tensor.requires_grad()) {
         return redispatch(op, below, tensors, attrs);
@@ -29,13 +29,15 @@ pub(in crate::dispatch) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], att
 }
 
 /// Records a call that gave `result`, if it has a gradient that somebody wants.
-pub(super) fn record_call(op: Op, tensors: &[&Tensor], attrs: &Attrs, result: &Tensor) -> Result<()> {
+pub(super) fn record_call(op: Op, tensors: &[&Tensor], attrs: &[Attr], result: &Tensor) -> Result<()> {
     let is_wanted = is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad());
     if !is_wanted || op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
         return Ok(());
     }
-    let edges: SmallVec<[Option<Edge>; 2]> =
-        tensors.iter().map(|tensor| gradient_edge(tensor)).collect::<Result<_>>()?;
+    let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
+    for tensor in tensors {
+        edges.push(gradient_edge(tensor)?);
+    }
     record(op, attrs, tensors, edges, result)
 }
 

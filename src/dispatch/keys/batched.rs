@@ -29,7 +29,7 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::table::Source;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
-use crate::ir::{Attrs, DType, Op, TensorType};
+use crate::ir::{Attr, Attrs, DType, Op, TensorType};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -214,7 +214,8 @@ pub(in crate::dispatch) fn move_dim(tensor: &Tensor, from: usize, to: usize) -> 
 }
 
 /// The kernel of every row of the op table at this key.
-pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    let attrs = &Attrs::from(attrs);
     let operands = Operands::of(op.name(), tensors)?;
     // Asked of one slice, so that errors speak of what the caller sees.
     let result = op.infer(&operands.types(), attrs)?;

@@ -6,22 +6,43 @@ use crate::dispatch::Tensor;
 use crate::dispatch::keyset::KeySet;
 use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
-use crate::ir::{Attrs, Op};
+use crate::ir::{Attr, Op};
 use smallvec::SmallVec;
 
 /// The CPU kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
-pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
-    if let Some(tensor) = tensors.iter().find(|tensor| tensor.device().kind != DeviceKind::Cpu) {
-        return Err(Error::Device {
-            op: op.name().into(),
-            what: format!("expected all tensors on cpu, but found one on {}", tensor.device()),
-            hint: "move the operands to one device".into(),
-        });
+pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    let mut has_data = true;
+    for tensor in tensors {
+        if tensor.device().kind != DeviceKind::Cpu {
+            return Err(not_here(op, tensor));
+        }
+        has_data &= tensor.has_data();
     }
-    if tensors.iter().any(|tensor| !tensor.has_data()) && tracer::is_abstract() {
+    if !has_data && tracer::is_abstract() {
         return meta::shape_of(op, tensors, attrs, Device::CPU);
     }
-    let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
-    let result = eager::run(op, &arguments, attrs)?;
-    Ok(if op.is_view() { tensors[0].view_with(result) } else { Tensor::from_array(result) })
+    match *tensors {
+        [a] => run(op, tensors, &[a.as_argument()], attrs),
+        [a, b] => run(op, tensors, &[a.as_argument(), b.as_argument()], attrs),
+        _ => {
+            let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
+            run(op, tensors, &arguments, attrs)
+        }
+    }
+}
+
+fn run(op: Op, tensors: &[&Tensor], arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Tensor> {
+    if op.is_view() {
+        return eager::run(op, arguments, attrs).map(|result| tensors[0].view_with(result));
+    }
+    eager::run_as(op, arguments, attrs, Tensor::from_array)
+}
+
+#[cold]
+fn not_here(op: Op, tensor: &Tensor) -> Error {
+    Error::Device {
+        op: op.name().into(),
+        what: format!("expected all tensors on cpu, but found one on {}", tensor.device()),
+        hint: "move the operands to one device".into(),
+    }
 }

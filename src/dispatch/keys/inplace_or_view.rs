@@ -12,18 +12,18 @@ use crate::dispatch::register::redispatch;
 use crate::dispatch::tensor::ViewOf;
 use crate::dispatch::view_chain::ViewStep;
 use crate::error::Result;
-use crate::ir::{Attrs, Op};
+use crate::ir::{Attr, Op};
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 /// The kernel of every view of the table.
-pub(in crate::dispatch) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+pub(in crate::dispatch) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let result = redispatch(op, keys - KeySet::of(DispatchKey::ADInplaceOrView), tensors, attrs)?;
     Ok(marked(op, tensors[0], attrs, result))
 }
 
 /// `result` as the view of `operand` that a view op made.
-pub(super) fn marked(op: Op, operand: &Tensor, attrs: &Attrs, result: Tensor) -> Tensor {
+pub(super) fn marked(op: Op, operand: &Tensor, attrs: &[Attr], result: Tensor) -> Tensor {
     let step = ViewStep::new(op, attrs);
     let (base, mut chain) = match operand.view_of() {
         // A detached tensor is the base of its views as far as gradients go.

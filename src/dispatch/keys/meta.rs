@@ -5,17 +5,17 @@ use crate::dispatch::Tensor;
 use crate::dispatch::keyset::KeySet;
 use crate::eager::executable::view;
 use crate::error::{Error, Result};
-use crate::ir::{Attrs, Meaning, Op, TensorType};
+use crate::ir::{Attr, Meaning, Op, TensorType};
 use smallvec::SmallVec;
 
 /// The Meta kernel of every op of the table: its row's inference.
-pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
+pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     check_devices(op, tensors)?;
     shape_of(op, tensors, attrs, Device::META)
 }
 
 /// The result of a call without its elements; a view shares what its operand has instead of a storage.
-pub(super) fn shape_of(op: Op, tensors: &[&Tensor], attrs: &Attrs, device: Device) -> Result<Tensor> {
+pub(super) fn shape_of(op: Op, tensors: &[&Tensor], attrs: &[Attr], device: Device) -> Result<Tensor> {
     if op.is_view() {
         return Ok(tensors[0].view_with(view(op, attrs, tensors[0].array())?));
     }

@@ -107,7 +107,7 @@ pub fn atan2<'g>(y: Expr<'g>, x: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
 /// Of `x ln y`.
 pub fn xlogy<'g>(x: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
     let flat = x.eq(0.0).logical_and(y.le(0.0));
-    [flat.then(0.0, grad * y.log()), grad * x / y]
+    [flat.then(0.0, grad.xlogy(y)), grad * x / y]
 }
 
 /// Of `sin(πx) / (πx)`; flat at 0.

@@ -48,12 +48,12 @@ pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 /// The arguments of a call as its derivative takes them, if they are others: a place in memory counts from the operand's
 /// first element, which is element `start` of its memory. Types do not say where a value begins, so whoever knows the
 /// memory asks this before [`vjp`](super::vjp).
-pub fn counted_from(op: Op, attrs: &Attrs, start: impl FnOnce() -> usize) -> Option<Attrs> {
+pub fn counted_from(op: Op, attrs: &[Attr], start: impl FnOnce() -> usize) -> Option<Attrs> {
     if op != Op::AsStrided {
         return None;
     }
     let offset = attrs[2].as_int()?;
-    let mut counted = attrs.clone();
+    let mut counted = Attrs::from(attrs);
     counted[2] = Attr::int(offset.saturating_sub(start() as i64));
     Some(counted)
 }

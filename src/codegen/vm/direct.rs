@@ -1,0 +1,199 @@
+//! Plans of one routine over memory: how most eager calls run.
+//!
+//! A pointwise op on contiguous operands of its compute dtype reads them where they lie and writes its result where
+//! it belongs, so a launch needs no scratch memory and no machine. A small launch of one row is [`Ready`]: what does
+//! not change between calls has been worked out before.
+
+#![allow(unsafe_code, reason = "operands and outputs are raw memory")]
+
+use super::machine::offset;
+use super::moves::Reader;
+use super::plan::{AccessId, Home, Line, PlaceId, Plan, Shape, Step};
+use super::routine::{BLOCK, Call, Place, Routine};
+use crate::codegen::kernel::Level;
+use crate::codegen::{Geometry, Part, Pointers};
+use std::mem::MaybeUninit;
+
+/// Room for a block of the widest elements.
+type Block = [Line; BLOCK * size_of::<u64>() / Line::BYTES];
+
+/// One routine whose operands need no work before.
+#[derive(Debug)]
+pub(super) struct Direct {
+    routine: Routine,
+    sources: [Source; 3],
+    /// The access of the output.
+    output: AccessId,
+}
+
+/// Where an operand of the routine comes from.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// Memory that is walked over.
+    Memory(AccessId),
+    /// One element of memory, for all lanes.
+    Element(Reader, AccessId),
+    /// The plan's constants, at a byte offset.
+    Constant(usize),
+}
+
+impl Direct {
+    /// The routine of a plan that consists of nothing else.
+    pub(super) fn of(plan: &Plan) -> Option<Direct> {
+        let [pass] = &plan.passes[..] else { return None };
+        let [moves @ .., Step::Map { routine, dst, args, shape: Shape::Tile, .. }] = &pass.tile[..] else {
+            return None;
+        };
+        if !(pass.rows.is_empty() && pass.stores.is_empty() && plan.folds.is_empty() && plan.buffers.is_empty()) {
+            return None;
+        }
+        let mut output = None;
+        let mut sources: Vec<(PlaceId, Source)> = Vec::new();
+        for step in moves {
+            match *step {
+                Step::InPlace { place, access, level: Level::Full } => sources.push((place, Source::Memory(access))),
+                Step::Read { reader, dst, access, level: Level::Full, shape: Shape::Splat }
+                    if !plan.iotas[access as usize] =>
+                {
+                    sources.push((dst, Source::Element(reader, access)));
+                }
+                Step::Direct { place, access } if place == *dst => output = Some(access),
+                _ => return None,
+            }
+        }
+        let source = |&place: &PlaceId| match plan.homes[place as usize].0 {
+            Home::Constant(at) => Some(Source::Constant(at)),
+            Home::Block(_) | Home::Tile(_) | Home::Moving => {
+                sources.iter().find(|(of, _)| *of == place).map(|&(_, source)| source)
+            }
+        };
+        let [a, b, c] = args;
+        Some(Direct { routine: *routine, sources: [source(a)?, source(b)?, source(c)?], output: output? })
+    }
+
+    /// The launch of one row of `n` elements, with everything worked out but the pointers.
+    pub(super) fn ready(&self, plan: &Plan, geometry: &Geometry, n: usize) -> Ready {
+        let base = |access: AccessId| match (access as usize).checked_sub(geometry.operands.len()) {
+            None => geometry.operands[access as usize].base,
+            Some(output) => geometry.outputs[output].base,
+        };
+        let source = |source: Source| match source {
+            Source::Memory(access) | Source::Element(_, access) => (source, base(access)),
+            Source::Constant(_) => (source, 0),
+        };
+        let output = (self.output as usize - geometry.operands.len(), base(self.output));
+        let constants = plan.constants.clone();
+        Ready { routine: self.routine, sources: self.sources.map(source), output, n, constants }
+    }
+
+    /// Runs one part of a launch, `tile` elements at a time.
+    ///
+    /// # Safety
+    /// As for [`Program::run`](super::Program::run); the plan is the one that this was made of.
+    pub(super) unsafe fn run(
+        &self,
+        plan: &Plan,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        part: &Part,
+        tile: usize,
+    ) {
+        let mut blocks: [MaybeUninit<Block>; 3] = [const { MaybeUninit::uninit() }; 3];
+        for row in part.outer.clone() {
+            let at = |access: AccessId| at(geometry, pointers, access, row, part.lanes.start);
+            let mut steps = [0; 3];
+            let mut src = [Place { ptr: std::ptr::null_mut(), step: 0 }; 3];
+            for (index, (source, block)) in self.sources.iter().zip(&mut blocks).enumerate() {
+                let (ptr, step) = match *source {
+                    Source::Constant(_) => (std::ptr::null_mut(), 0),
+                    Source::Memory(access) | Source::Element(_, access) => at(access),
+                };
+                // SAFETY: the caller vouches for the operands.
+                src[index] = unsafe { place(*source, ptr, &plan.constants, block) };
+                steps[index] = if matches!(source, Source::Memory(_)) { step } else { 0 };
+            }
+            let (dst, dst_step) = at(self.output);
+            let mut call = Call { dst, src, n: 0 };
+            let mut left = part.lanes.len();
+            while left > 0 {
+                call.n = left.min(tile);
+                // SAFETY: the caller vouches for these elements of every access and for the instructions; operands
+                // that are walked over lie in one piece, and blocks and constants hold a whole block.
+                unsafe { (self.routine)(&call) };
+                left -= call.n;
+                call.dst = call.dst.wrapping_add(call.n * dst_step);
+                for (place, step) in call.src.iter_mut().zip(steps) {
+                    place.ptr = place.ptr.wrapping_add(call.n * step);
+                }
+            }
+        }
+    }
+}
+
+/// A launch of one row that waits for its pointers.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    routine: Routine,
+    /// With the distance of the first element from the pointer.
+    sources: [(Source, i64); 3],
+    /// The output, and the distance of its first element from the pointer.
+    output: (usize, i64),
+    n: usize,
+    constants: Vec<Line>,
+}
+
+impl Ready {
+    /// Runs the launch.
+    ///
+    /// # Safety
+    /// As for [`Program::run`](super::Program::run) of the whole launch.
+    #[inline]
+    pub unsafe fn run(&self, pointers: Pointers<'_>) {
+        let mut blocks: [MaybeUninit<Block>; 3] = [const { MaybeUninit::uninit() }; 3];
+        let [a, b, c] = &mut blocks;
+        let source = |(source, base): (Source, i64), block: &mut MaybeUninit<Block>| {
+            let ptr = match source {
+                Source::Constant(_) => std::ptr::null_mut(),
+                Source::Memory(access) | Source::Element(_, access) => {
+                    pointers.operands[access as usize].wrapping_offset(base as isize).cast_mut()
+                }
+            };
+            // SAFETY: the caller vouches for the operands.
+            unsafe { place(source, ptr, &self.constants, block) }
+        };
+        let src = [source(self.sources[0], a), source(self.sources[1], b), source(self.sources[2], c)];
+        let dst = pointers.outputs[self.output.0].wrapping_offset(self.output.1 as isize);
+        // SAFETY: see `Direct::run`.
+        unsafe { (self.routine)(&Call { dst, src, n: self.n }) }
+    }
+}
+
+/// The operand of a routine that begins at `ptr`, unless it is a constant. An element is copied all over `block`.
+///
+/// # Safety
+/// The element is one of the reader's type.
+#[inline(always)]
+unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut MaybeUninit<Block>) -> Place {
+    match source {
+        Source::Memory(_) => Place { ptr, step: BLOCK },
+        Source::Constant(at) => Place { ptr: constants.as_ptr().cast::<u8>().wrapping_add(at).cast_mut(), step: 0 },
+        Source::Element(reader, _) => {
+            let block = block.as_mut_ptr().cast();
+            // SAFETY: the caller vouches for the element, and a block has room for so many of any type.
+            unsafe { reader(block, ptr, 0, BLOCK) };
+            Place { ptr: block, step: 0 }
+        }
+    }
+}
+
+/// Where an access is at a lane of a row, and the distance of its lanes.
+fn at(geometry: &Geometry, pointers: Pointers<'_>, access: AccessId, row: usize, lane: usize) -> (*mut u8, usize) {
+    let access = access as usize;
+    let (pointer, access) = match access.checked_sub(geometry.operands.len()) {
+        None => (pointers.operands[access].cast_mut(), &geometry.operands[access]),
+        Some(output) => (pointers.outputs[output], &geometry.outputs[output]),
+    };
+    let step = geometry.lane_stride(access);
+    let row = offset(&geometry.rows, &access.rows, row);
+    (pointer.wrapping_add((access.base as usize).wrapping_add(row).wrapping_add(lane.wrapping_mul(step))), step)
+}
