@@ -22,11 +22,7 @@ pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>)
 ///
 /// # Errors
 /// What the function returns.
-pub(super) fn real<A, F: Function<A>>(
-    function: &F,
-    inputs: &[Tensor],
-    reads: Reads,
-) -> Result<(F::Output, Capture)> {
+pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &[Tensor], reads: Reads) -> Result<(F::Output, Capture)> {
     let apply = |handles: &[Tensor]| function.apply(handles);
     let (output, captured) = tracer::trace_with(Mode::Real, reads, inputs, apply, F::Output::tensors)?;
     let n_outputs = output.tensors().len();

@@ -72,9 +72,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             self.count(|cells| cells.counts_mut().calls += 1);
             return self.run_inline(&inputs, reason);
         }
-        let found = self.count(|cells| {
-            cells.find(&inputs, self.options.capacity, stance == Stance::FailOnRecompile)
-        });
+        let found = self.count(|cells| cells.find(&inputs, self.options.capacity, stance == Stance::FailOnRecompile));
         let (cell, first) = match found {
             Found::Cell(cell, first) => (cell, first),
             Found::Differs(how) => {

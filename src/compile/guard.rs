@@ -81,7 +81,8 @@ impl Guard {
         };
         let autocast =
             || (self.autocast != AutocastState::current()).then(|| "mixed precision is set otherwise".into());
-        let grad_mode = || (self.grad_mode != is_grad_enabled()).then(|| "gradients are recorded now, or were then".into());
+        let grad_mode =
+            || (self.grad_mode != is_grad_enabled()).then(|| "gradients are recorded now, or were then".into());
         count().or(input).or_else(autocast).or_else(grad_mode)
     }
 }

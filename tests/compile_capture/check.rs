@@ -109,7 +109,8 @@ impl Side {
         self.world.calls.store(call, Ordering::Relaxed);
         (self.case.before)(&self.world)?;
         let shapes = self.case.calls[call];
-        let fresh = shapes.iter().enumerate().map(|(index, sizes)| ramp(sizes, call * 10 + index)).collect::<Result<_>>()?;
+        let fresh =
+            shapes.iter().enumerate().map(|(index, sizes)| ramp(sizes, call * 10 + index)).collect::<Result<_>>()?;
         let inputs = (self.case.inputs)(fresh)?;
         let outputs = run(&inputs);
         let mut seen = Vec::new();

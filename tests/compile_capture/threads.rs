@@ -117,9 +117,13 @@ fn functions_that_call_themselves_or_each_other_come_back() -> Result<()> {
     for needs_gradients in [false, true] {
         let x = ramp(&[4], 0)?;
         x.set_requires_grad(needs_gradients)?;
-        let expected = look(&x.slice(0, 0, 1, 1)?.exp()?.add(&x.slice(0, 0, 1, 1)?)?.add(&x.slice(0, 0, 1, 1)?)?.add(
-            &x.slice(0, 0, 1, 1)?,
-        )?);
+        let expected = look(
+            &x.slice(0, 0, 1, 1)?
+                .exp()?
+                .add(&x.slice(0, 0, 1, 1)?)?
+                .add(&x.slice(0, 0, 1, 1)?)?
+                .add(&x.slice(0, 0, 1, 1)?)?,
+        );
         for _ in 0..3 {
             assert_eq!(look(&recursive(&x)?), expected);
         }
