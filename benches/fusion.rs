@@ -200,7 +200,7 @@ impl Report {
 
 /// The tiers that the kernels run on, each once; `lib` for matrix products.
 fn tiers(explain: &Explain) -> String {
-    let mut names: Vec<&str> = explain.kernels.iter().map(|kernel| kernel.tier.map_or("lib", Tier::name)).collect();
+    let mut names: Vec<&str> = explain.groups.iter().map(|group| group.tier.map_or("lib", Tier::name)).collect();
     names.sort_unstable();
     names.dedup();
     names.join("+")

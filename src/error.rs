@@ -239,6 +239,121 @@ pub enum Reason {
     NoBatchingRule(String),
     /// A guard failed: the function was compiled again for these inputs.
     GuardFailed(String),
+    /// The function has not been called yet.
+    NotCalled,
+}
+
+impl Reason {
+    /// A name for programs, as in JSON reports: the variant's, in snake case.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Reason::IsOutput => "is_output",
+            Reason::UsedElsewhere => "used_elsewhere",
+            Reason::OpaqueOp => "opaque_op",
+            Reason::TwoAnchors => "two_anchors",
+            Reason::MovesElements => "moves_elements",
+            Reason::PrologueOfAnchor => "prologue_of_anchor",
+            Reason::EpilogueOfAnchor => "epilogue_of_anchor",
+            Reason::DifferentRows => "different_rows",
+            Reason::ReshapeOfComputed => "reshape_of_computed",
+            Reason::GroupTooLarge => "group_too_large",
+            Reason::TooManyArguments => "too_many_arguments",
+            Reason::RowsTooLong => "rows_too_long",
+            Reason::WouldCycle => "would_cycle",
+            Reason::WouldChangeBits => "would_change_bits",
+            Reason::TierCannot(_) => "tier_cannot",
+            Reason::ReadsValue(_) => "reads_value",
+            Reason::NotCaptured(_) => "not_captured",
+            Reason::TraceFailed(_) => "trace_failed",
+            Reason::Disabled => "disabled",
+            Reason::NoBatchingRule(_) => "no_batching_rule",
+            Reason::GuardFailed(_) => "guard_failed",
+            Reason::NotCalled => "not_called",
+        }
+    }
+
+    /// What the reason is about, where the kind does not say it all: an op, an input, an error.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Reason::TierCannot(detail)
+            | Reason::ReadsValue(detail)
+            | Reason::NotCaptured(detail)
+            | Reason::TraceFailed(detail)
+            | Reason::NoBatchingRule(detail)
+            | Reason::GuardFailed(detail) => Some(detail),
+            Reason::IsOutput
+            | Reason::UsedElsewhere
+            | Reason::OpaqueOp
+            | Reason::TwoAnchors
+            | Reason::MovesElements
+            | Reason::PrologueOfAnchor
+            | Reason::EpilogueOfAnchor
+            | Reason::DifferentRows
+            | Reason::ReshapeOfComputed
+            | Reason::GroupTooLarge
+            | Reason::TooManyArguments
+            | Reason::RowsTooLong
+            | Reason::WouldCycle
+            | Reason::WouldChangeBits
+            | Reason::Disabled
+            | Reason::NotCalled => None,
+        }
+    }
+
+    /// What a user can do about it, in a sentence.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Reason::IsOutput => "return the value only if the caller needs it; what is returned has to be written",
+            Reason::UsedElsewhere => {
+                "compute the value again where it is used a second time, or move its uses next to each other"
+            }
+            Reason::OpaqueOp => {
+                "put the pointwise work before or after the op into one chain on one side of it; the op itself stays a \
+                 kernel of its own"
+            }
+            Reason::TwoAnchors => {
+                "nothing to do: each of the two has its own loops; fuse the work around them instead, by keeping it \
+                 pointwise"
+            }
+            Reason::MovesElements => {
+                "move the view, gather or concatenation before the computation, so that it reads memory instead of a \
+                 computed value"
+            }
+            Reason::PrologueOfAnchor => {
+                "apply the work to the result of the product where the algebra allows, as in (s * a) @ b = s * (a @ b)"
+            }
+            Reason::EpilogueOfAnchor => {
+                "nothing to do: all the pointwise work behind the product is one pass if it stays one chain"
+            }
+            Reason::DifferentRows => {
+                "reduce over the same dims, or give both values the same shape before the reduction"
+            }
+            Reason::ReshapeOfComputed => "reshape the inputs instead, before anything is computed from them",
+            Reason::GroupTooLarge => {
+                "raise `CompileOptions::fusion.max_fuse_depth`, or split the function where little data is passed on"
+            }
+            Reason::TooManyArguments => {
+                "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it"
+            }
+            Reason::RowsTooLong => {
+                "nothing to do on many cores; with more, shorter rows (a larger batch) it is one kernel"
+            }
+            Reason::WouldCycle => {
+                "move the op between the two out of the way: compute it before the first or after the second"
+            }
+            Reason::WouldChangeBits => "if the last bits may differ from eager's, ask for fast numerics",
+            Reason::TierCannot(_) => "nothing to do: another tier runs the kernel with the same bits",
+            Reason::ReadsValue(_) => {
+                "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
+            }
+            Reason::NotCaptured(_) => "call it outside the compiled function and pass its result in",
+            Reason::TraceFailed(_) => "make the function return `Ok` for these inputs when it is called eagerly",
+            Reason::Disabled => "unset `OPFUSE_EAGER`, or set `CompileOptions::fusion.opt_level` above 0",
+            Reason::NoBatchingRule(_) => "register a batching rule for the op, or call it outside the mapped function",
+            Reason::GuardFailed(_) => "pass inputs of the same dtype, rank and layout to every call",
+            Reason::NotCalled => "call it once with inputs of the types you are interested in, then ask again",
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -267,6 +382,7 @@ impl fmt::Display for Reason {
             Reason::Disabled => f.write_str("compilation is switched off"),
             Reason::NoBatchingRule(op) => write!(f, "{op} has no batching rule and ran once per slice"),
             Reason::GuardFailed(what) => write!(f, "guard failed: {what}"),
+            Reason::NotCalled => f.write_str("the function has not been called yet"),
         }
     }
 }

@@ -44,3 +44,8 @@ pub use ir::{DType, Scalar};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of the guide to reports.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/explain.md")]
+struct ExplainGuide;

@@ -91,8 +91,12 @@ impl Cells {
         if let Some(reason) = &self.inline {
             return Err(reason.clone());
         }
-        let latest = self.by_guard.values().max_by_key(|(_, used)| *used).map(|(cell, _)| cell.clone());
-        latest.ok_or_else(|| Reason::NotCaptured("the function has not been called yet".into()))
+        let built = self.by_guard.values().filter(|(cell, _)| cell.entry().is_some());
+        let latest = built.max_by_key(|(_, used)| *used).map(|(cell, _)| cell.clone());
+        latest.ok_or(match self.counts.calls {
+            0 => Reason::NotCalled,
+            _ => Reason::NotCaptured("no call so far returned a value".into()),
+        })
     }
 
     /// Notes that the function itself runs, and why; `inline` if no cell says so.

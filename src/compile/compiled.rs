@@ -184,7 +184,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         match program {
             Ok(program) => {
                 if debug::explains() {
-                    debug::print(&Explain::of(&program.built).to_string());
+                    debug::print(&program.explain().to_string());
                 }
                 Entry::Graph(Box::new(program))
             }
@@ -220,23 +220,24 @@ impl<A, F: Function<A>> Compiled<F, A> {
         change(&mut self.cells.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What was compiled for the types seen last: kernels, traffic, and a reason for every edge that was not fused.
+    /// What was compiled for the types seen last: kernels, traffic, and a decision for every edge. Where nothing is
+    /// compiled, or the last call ran the function itself, why that is.
     pub fn explain(&self) -> Explain {
         let cell = match self.count(|cells| cells.latest()) {
             Ok(cell) => cell,
             Err(reason) => return Explain::eager(reason),
         };
         match cell.entry() {
-            Some(Entry::Graph(program)) => Explain::of(&program.built),
+            Some(Entry::Graph(program)) => program.explain(),
             Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
             Some(Entry::Refused(error)) => Explain::eager(Reason::TraceFailed(error.to_string())),
-            None => Explain::eager(Reason::NotCaptured("no call of these types has returned yet".into())),
+            None => Explain::eager(Reason::NotCalled),
         }
     }
 
     /// Graphviz text of the graph compiled last, one cluster per kernel; empty if there is none.
     pub fn to_dot(&self) -> String {
-        self.explain().dot
+        self.explain().to_dot()
     }
 
     /// What happened so far.

@@ -15,5 +15,5 @@ mod program;
 pub use crate::dispatch::{Function, Input, Inputs, Outputs};
 pub use cells::{CAPACITY, Counts};
 pub use compiled::{Compiled, compile, compile_with};
-pub use explain::{Explain, KernelReport};
+pub use explain::Explain;
 pub use options::{BreakPolicy, CompileOptions, Stance, StanceGuard, stance};

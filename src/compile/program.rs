@@ -4,6 +4,7 @@
 //! random keys, values to copy back, gradients to add, and, where gradients are recorded, the values its way back reads.
 //! The way back is compiled too; see [`Gradients`].
 
+use super::explain::Explain;
 use super::pipeline::{self, Built};
 use crate::codegen::tier::Tier;
 use crate::dispatch::Tensor;
@@ -112,6 +113,12 @@ impl Program {
             };
             target.is_some_and(shares)
         })
+    }
+
+    /// What was made of the function, and of its way back if it has one.
+    pub(super) fn explain(&self) -> Explain {
+        let backward = self.gradients.as_ref().map(|gradients| Box::new(Explain::of(&gradients.backward)));
+        Explain { backward, ..Explain::of(&self.built) }
     }
 
     /// The function's outputs; its inputs are not tangled.

@@ -6,7 +6,7 @@ use super::stitch::{Refusals, stitch};
 use super::units::{Role, UnitKind, Units, role};
 use crate::error::Reason;
 use crate::ir::text::NodeText;
-use crate::ir::{Graph, NodeId};
+use crate::ir::{Graph, NodeId, Op, SideTable};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -45,7 +45,9 @@ pub struct EdgeDecision {
     pub consumer: NodeId,
     /// Whether both are in one kernel, and if not, why.
     pub decision: Decision,
-    /// Bytes that are written and read again because of it.
+    /// What the value moves through memory for this edge when its ends are in two kernels: the consumer's read, and the
+    /// producer's write unless somebody else needs it too. A kept edge costs that much, a fused one saved it. Edges of
+    /// one value may share a write, so the bytes of several edges do not add up.
     pub bytes: usize,
 }
 
@@ -68,18 +70,42 @@ pub fn plan(graph: &Graph, options: &Options) -> Plan {
 
 fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDecision> {
     let computed = |node: NodeId| !matches!(role(graph, node), Role::Input | Role::Inline | Role::View);
-    let mut edges = Vec::new();
+    let mut pairs = Vec::new();
     for (consumer, node) in graph.nodes().filter(|(id, _)| computed(*id)) {
         let producers: BTreeSet<NodeId> = node.args.iter().map(|&arg| behind_views(graph, arg)).collect();
-        for producer in producers.into_iter().filter(|&producer| computed(producer)) {
-            let same = units.unit_of[producer] == units.unit_of[consumer];
-            let decision =
-                if same { Decision::Fused } else { Decision::Kept(reason(graph, units, refusals, producer, consumer)) };
-            let bytes = if same { 0 } else { 2 * graph[producer].ty.bytes() };
-            edges.push(EdgeDecision { producer, consumer, decision, bytes });
+        pairs.extend(producers.into_iter().filter(|&producer| computed(producer)).map(|producer| (producer, consumer)));
+    }
+    let readers = readers(graph, units, &pairs);
+    let decision = |(producer, consumer): (NodeId, NodeId)| {
+        let (own, other) = (units.unit_of[producer], units.unit_of[consumer]);
+        let decision = match own == other {
+            true => Decision::Fused,
+            false => Decision::Kept(reason(graph, units, refusals, producer, consumer)),
+        };
+        let is_written_anyway = readers[producer].iter().any(|reader| *reader != own && *reader != other);
+        let size = graph[producer].ty.bytes();
+        let gathered =
+            graph[consumer].op().is_some_and(Op::is_gather) && behind_views(graph, graph[consumer].args[0]) == producer;
+        let read = if gathered { size.min(graph[consumer].ty.bytes()) } else { size };
+        let bytes = read + if is_written_anyway { 0 } else { size };
+        EdgeDecision { producer, consumer, decision, bytes }
+    };
+    pairs.into_iter().map(decision).collect()
+}
+
+/// The units that read each node, itself or through views; `None` stands for the graph's caller.
+fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> SideTable<Vec<Option<u32>>> {
+    let mut readers = SideTable::filled(graph, Vec::new);
+    for &(producer, consumer) in pairs {
+        let readers: &mut Vec<Option<u32>> = &mut readers[producer];
+        if readers.last() != Some(&units.unit_of[consumer]) {
+            readers.push(units.unit_of[consumer]);
         }
     }
-    edges
+    for &output in graph.outputs() {
+        readers[behind_views(graph, output)].push(None);
+    }
+    readers
 }
 
 fn behind_views(graph: &Graph, mut node: NodeId) -> NodeId {

@@ -11,6 +11,7 @@ use super::types::TensorType;
 use crate::error::Result;
 use smallvec::SmallVec;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Index, IndexMut};
 
 /// Names a node of a graph.
@@ -115,6 +116,29 @@ pub struct Graph {
     nodes: Vec<Node>,
     inputs: Vec<NodeId>,
     outputs: Vec<NodeId>,
+    origins: Origins,
+}
+
+/// Which node of an earlier graph each node was made for. A remark and no part of what is computed: graphs that differ
+/// in nothing else are equal.
+#[derive(Debug, Clone, Default)]
+struct Origins {
+    /// Shorter than the arena where nobody asked.
+    of: Vec<Option<NodeId>>,
+    /// The origin of what is added next.
+    next: Option<NodeId>,
+}
+
+impl PartialEq for Origins {
+    fn eq(&self, _: &Origins) -> bool {
+        true
+    }
+}
+
+impl Eq for Origins {}
+
+impl Hash for Origins {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Graph {
@@ -200,6 +224,17 @@ impl Graph {
         self.outputs = outputs;
     }
 
+    /// Says which node of an earlier graph the nodes added from now on are made for.
+    pub fn set_origin(&mut self, origin: Option<NodeId>) {
+        self.origins.next = origin;
+    }
+
+    /// The node of the traced graph that this one was made for, if a pass took note of it. Of calls that were merged it
+    /// is the first.
+    pub fn origin(&self, id: NodeId) -> Option<NodeId> {
+        self.origins.of.get(id.index()).copied().flatten()
+    }
+
     /// How often each node is used, by operands and by outputs.
     pub fn use_counts(&self) -> SideTable<u32> {
         let mut counts = SideTable::filled(self, || 0);
@@ -220,6 +255,10 @@ impl Graph {
     }
 
     fn push(&mut self, node: Node) -> NodeId {
+        if self.origins.next.is_some() {
+            self.origins.of.resize(self.nodes.len(), None);
+            self.origins.of.push(self.origins.next);
+        }
         self.nodes.push(node);
         NodeId(self.nodes.len() as u32 - 1)
     }

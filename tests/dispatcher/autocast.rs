@@ -89,7 +89,7 @@ fn compiled_functions_obey_the_scope_of_the_call() {
     assert_eq!(dtype(both()), DType::F32);
     let eager = {
         let _guard = autocast(DType::BF16).expect("bf16");
-        (dtype(a.mm(&b)), dtype(both()), product.explain().dot.contains("bf16"))
+        (dtype(a.mm(&b)), dtype(both()), product.to_dot().contains("bf16"))
     };
     assert_eq!(eager, (DType::BF16, DType::F32, true));
     assert_eq!(product.counts().entries, 2);

@@ -8,7 +8,7 @@ use crate::ir::op::{GatherKind, Meaning};
 use crate::ir::{Attr, DType, Op};
 use smallvec::smallvec;
 
-/// A graph without composite ops that computes the same.
+/// A graph without composite ops that computes the same. Its nodes remember which node of `graph` they were made for.
 ///
 /// # Errors
 /// None on a verified graph; a decomposition that does not type is reported as it is.
@@ -29,7 +29,8 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
 fn once(graph: &Graph) -> Result<Graph> {
     let mut out = Graph::new();
     let mut moved: SideTable<NodeId> = SideTable::new();
-    for (_, node) in graph.nodes() {
+    for (id, node) in graph.nodes() {
+        out.set_origin(graph.origin(id).or(Some(id)));
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
         let meaning = node.op().map(|op| &op.row().meaning);
         moved.push(match meaning {

@@ -54,6 +54,7 @@ pub(super) fn rebuild(
     let mut out = Graph::new();
     let mut moved: SideTable<Option<NodeId>> = SideTable::new();
     for (id, node) in graph.nodes() {
+        out.set_origin(graph.origin(id));
         // An operand nobody asked for can only belong to a node nobody asks for.
         let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| moved[arg]).collect();
         moved.push(args.and_then(|args| place(&mut out, id, node, &args)));

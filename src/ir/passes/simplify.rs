@@ -81,6 +81,7 @@ pub fn simplify(graph: &Graph) -> Graph {
     let mut moved: SideTable<NodeId> = SideTable::new();
     let is_looked_into = looked_into(graph);
     for (id, node) in graph.nodes() {
+        out.set_origin(graph.origin(id));
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
         let simpler =
             if is_looked_into[id] { None } else { RULES.iter().find_map(|rule| (rule.apply)(&out, node, &args)) };

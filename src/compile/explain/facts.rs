@@ -1,0 +1,148 @@
+//! From what the pipeline kept to the data of a report.
+
+use super::{Decision, Edge, Explain, Group, GroupKind, NodeReport, Source};
+use crate::codegen::lower::traffic;
+use crate::compile::pipeline::Built;
+use crate::error::Reason;
+use crate::fusion::units::{Role, role};
+use crate::fusion::{self, EdgeDecision, Step, StepKind};
+use crate::ir::{Graph, NodeId, Op};
+use std::time::Duration;
+
+impl Explain {
+    /// The report of a function that is not compiled.
+    pub fn eager(reason: Reason) -> Explain {
+        Explain {
+            kernels_before: 0,
+            kernels_after: 0,
+            bytes_before: 0,
+            bytes_after: 0,
+            groups: Vec::new(),
+            nodes: Vec::new(),
+            edges: Vec::new(),
+            outputs: Vec::new(),
+            eager: Some(reason),
+            plan_time: Duration::ZERO,
+            compile_time: Duration::ZERO,
+            backward: None,
+        }
+    }
+
+    /// The report of a built graph.
+    pub fn of(built: &Built) -> Explain {
+        let graph = &built.graph;
+        let computed =
+            |node: NodeId| matches!(role(graph, node), Role::Loop | Role::Product | Role::Parts | Role::Routine);
+        let single: Vec<NodeId> = graph.nodes().map(|(id, _)| id).filter(|&id| computed(id)).collect();
+        let groups = groups(built);
+        let mut nodes: Vec<NodeReport> = graph
+            .nodes()
+            .map(|(id, node)| NodeReport {
+                id,
+                node: node.clone(),
+                role: role(graph, id),
+                source: source(built, id),
+                group: None,
+            })
+            .collect();
+        for group in &groups {
+            for &node in &group.nodes {
+                nodes[node.index()].group = Some(group.index);
+            }
+        }
+        Explain {
+            kernels_before: single.len(),
+            kernels_after: groups.len(),
+            bytes_before: single.iter().map(|&node| bytes_alone(graph, node)).sum(),
+            bytes_after: groups.iter().map(|group| group.bytes_read + group.bytes_written).sum(),
+            groups,
+            nodes,
+            edges: built.plan.edges.iter().map(edge).collect(),
+            outputs: graph.outputs().to_vec(),
+            eager: None,
+            plan_time: built.plan_time,
+            compile_time: built.compile_time,
+            backward: None,
+        }
+    }
+}
+
+fn edge(edge: &EdgeDecision) -> Edge {
+    let decision = match &edge.decision {
+        fusion::Decision::Fused => Decision::Fused { bytes: edge.bytes },
+        fusion::Decision::Kept(reason) => {
+            Decision::Kept { reason: reason.clone(), bytes: edge.bytes, hint: reason.hint() }
+        }
+    };
+    Edge { producer: edge.producer, consumer: edge.consumer, decision }
+}
+
+fn source(built: &Built, id: NodeId) -> Option<Source> {
+    built.graph[id].op()?;
+    let node = built.graph.origin(id)?;
+    built.traced[node].op().map(|op| Source { node, op })
+}
+
+/// Bytes that an op moves when it runs alone; a gather reads of its source what it picks.
+fn bytes_alone(graph: &Graph, node: NodeId) -> usize {
+    let own = graph[node].ty.bytes();
+    let gathers = graph[node].op().is_some_and(Op::is_gather);
+    let mut args: Vec<NodeId> = graph[node].args.to_vec();
+    let source = if gathers { Some(args.remove(0)) } else { None };
+    args.sort_unstable();
+    args.dedup();
+    let read: usize = args.iter().map(|&arg| graph[arg].ty.bytes()).sum();
+    read + source.map_or(0, |source| graph[source].ty.bytes().min(own)) + own
+}
+
+fn groups(built: &Built) -> Vec<Group> {
+    let graph = &built.graph;
+    let mut launches = built.executable.launches();
+    let mut groups = Vec::new();
+    for step in &built.plan.steps {
+        let (kind, n_launches) = match step.kind {
+            StepKind::Alias => continue,
+            StepKind::Kernel(_) => (GroupKind::Kernel, 1),
+            StepKind::Product => (GroupKind::Product, 0),
+            StepKind::Parts => (GroupKind::Parts, graph[step.nodes[0]].args.len()),
+            StepKind::Routine => (GroupKind::Routine, 0),
+        };
+        let mut group = empty(built, groups.len(), kind, step);
+        for launch in launches.by_ref().take(n_launches) {
+            group.bytes_read += traffic(graph, &launch.lowered).0;
+            group.inputs.extend(launch.lowered.operands.iter().flatten());
+            group.tier = Some(launch.entry.compiled.tier());
+            group.declined = group.declined.or_else(|| launch.entry.declined.clone());
+            group.compile_time += launch.entry.compile_time;
+            group.code += &launch.lowered.kernel.to_string();
+        }
+        if n_launches == 0 {
+            group.inputs.extend(&graph[step.nodes[0]].args);
+            group.bytes_read = group.inputs.iter().map(|&arg| graph[arg].ty.bytes()).sum();
+        }
+        group.inputs.sort_unstable();
+        group.inputs.dedup();
+        groups.push(group);
+    }
+    groups
+}
+
+fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
+    let mut sources: Vec<Source> = step.nodes.iter().filter_map(|&node| source(built, node)).collect();
+    sources.sort_unstable_by_key(|source| source.node);
+    sources.dedup();
+    Group {
+        index,
+        kind,
+        nodes: step.nodes.clone(),
+        inputs: Vec::new(),
+        outputs: step.outputs.clone(),
+        sources,
+        tier: None,
+        declined: None,
+        bytes_read: 0,
+        bytes_written: step.outputs.iter().map(|&node| built.graph[node].ty.bytes()).sum(),
+        compile_time: Duration::ZERO,
+        code: String::new(),
+    }
+}

@@ -1,0 +1,208 @@
+//! Reports as JSON. The schema is written down in `docs/explain.md`; the functions here are that schema, field by field
+//! in the order of printing. A field that changes its meaning or goes away makes a new [`SCHEMA`]; a new field does not.
+//!
+//! Written without serde_json: its comparisons between JSON values and plain numbers would take part in the type
+//! inference of every program that uses this library.
+
+use super::{Decision, Edge, Explain, Group, NodeReport, Source};
+use crate::codegen::tier::Tier;
+use crate::error::Reason;
+use crate::fusion::units::Role;
+use crate::ir::text::NodeText;
+use crate::ir::{NodeId, NodeKind, Op};
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// The name and version of the schema, the first field of every report.
+pub const SCHEMA: &str = "opfuse.explain/1";
+
+/// As much of JSON as a report needs.
+enum Json {
+    Null,
+    Count(u64),
+    Text(String),
+    List(Vec<Json>),
+    Object(Vec<(&'static str, Json)>),
+}
+
+impl Explain {
+    /// The report as JSON, indented, its keys in a fixed order; the schema is [`SCHEMA`], in `docs/explain.md`.
+    pub fn to_json(&self) -> String {
+        let mut fields = vec![("schema", text(SCHEMA))];
+        fields.extend(report(self));
+        let mut out = String::new();
+        Json::Object(fields).write(&mut out, 0).expect("writing to a string works");
+        out + "\n"
+    }
+}
+
+fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
+    let before_after = |before, after| Json::Object(vec![("before", count(before)), ("after", count(after))]);
+    vec![
+        ("eager", option(explain.eager.as_ref(), reason)),
+        ("kernels", before_after(explain.kernels_before, explain.kernels_after)),
+        ("bytes", before_after(explain.bytes_before, explain.bytes_after)),
+        ("plan_ns", nanoseconds(explain.plan_time)),
+        ("compile_ns", nanoseconds(explain.compile_time)),
+        ("groups", list(&explain.groups, group)),
+        ("nodes", list(&explain.nodes, node)),
+        ("edges", list(&explain.edges, edge)),
+        ("outputs", list(&explain.outputs, name)),
+        ("backward", option(explain.backward.as_deref(), |backward| Json::Object(report(backward)))),
+    ]
+}
+
+fn group(group: &Group) -> Json {
+    Json::Object(vec![
+        ("index", count(group.index)),
+        ("kind", text(group.kind.name())),
+        ("nodes", list(&group.nodes, name)),
+        ("inputs", list(&group.inputs, name)),
+        ("outputs", list(&group.outputs, name)),
+        ("sources", list(&group.sources, source)),
+        ("tier", option(group.tier.map(Tier::name), text)),
+        ("declined", option(group.declined.as_ref(), reason)),
+        ("bytes_read", count(group.bytes_read)),
+        ("bytes_written", count(group.bytes_written)),
+        ("compile_ns", nanoseconds(group.compile_time)),
+        ("code", text(&group.code)),
+    ])
+}
+
+fn node(report: &NodeReport) -> Json {
+    let role = match (report.role, report.node.kind) {
+        (Role::Input, _) => "input",
+        (Role::Inline, NodeKind::Op(_)) => "fill",
+        (Role::Inline, NodeKind::Input(_) | NodeKind::Number(_) | NodeKind::Extent(_)) => "number",
+        (Role::Loop, _) => "loop",
+        (Role::View, _) => "view",
+        (Role::Product, _) => "product",
+        (Role::Parts, _) => "parts",
+        (Role::Routine, _) => "routine",
+    };
+    Json::Object(vec![
+        ("id", name(&report.id)),
+        ("role", text(role)),
+        ("op", option(report.node.op().map(Op::name), text)),
+        ("text", text(NodeText(&report.node))),
+        ("args", list(&report.node.args, name)),
+        ("type", text(&report.node.ty)),
+        ("bytes", count(report.node.ty.bytes())),
+        ("source", option(report.source.as_ref(), source)),
+        ("group", option(report.group, count)),
+    ])
+}
+
+fn source(source: &Source) -> Json {
+    Json::Object(vec![("node", name(&source.node)), ("op", text(source.op.name()))])
+}
+
+fn edge(edge: &Edge) -> Json {
+    let (decision, why) = match &edge.decision {
+        Decision::Fused { .. } => ("fused", Json::Null),
+        Decision::Kept { reason: why, .. } => ("kept", reason(why)),
+    };
+    Json::Object(vec![
+        ("producer", name(&edge.producer)),
+        ("consumer", name(&edge.consumer)),
+        ("decision", text(decision)),
+        ("bytes", count(edge.bytes())),
+        ("reason", why),
+    ])
+}
+
+fn reason(reason: &Reason) -> Json {
+    Json::Object(vec![
+        ("kind", text(reason.kind())),
+        ("detail", option(reason.detail(), text)),
+        ("text", text(reason)),
+        ("hint", text(reason.hint())),
+    ])
+}
+
+fn name(id: &NodeId) -> Json {
+    text(id)
+}
+
+fn text(value: impl fmt::Display) -> Json {
+    Json::Text(value.to_string())
+}
+
+fn count(value: usize) -> Json {
+    Json::Count(value as u64)
+}
+
+fn nanoseconds(time: Duration) -> Json {
+    Json::Count(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn option<T>(value: Option<T>, json: impl FnOnce(T) -> Json) -> Json {
+    value.map_or(Json::Null, json)
+}
+
+fn list<T>(values: &[T], json: impl Fn(&T) -> Json) -> Json {
+    Json::List(values.iter().map(json).collect())
+}
+
+impl Json {
+    fn write(&self, out: &mut String, depth: usize) -> fmt::Result {
+        match self {
+            Json::Null => out.write_str("null"),
+            Json::Count(value) => write!(out, "{value}"),
+            Json::Text(value) => quoted(out, value),
+            Json::List(items) => {
+                // A list of names fits a line.
+                let flat = items.iter().all(|item| !matches!(item, Json::List(_) | Json::Object(_)));
+                bracketed(out, ['[', ']'], items, if flat { None } else { Some(depth) }, |out, item| {
+                    item.write(out, depth + 1)
+                })
+            }
+            Json::Object(fields) => bracketed(out, ['{', '}'], fields, Some(depth), |out, (key, value)| {
+                quoted(out, key)?;
+                out.write_str(": ")?;
+                value.write(out, depth + 1)
+            }),
+        }
+    }
+}
+
+/// Items between brackets, a line each if `depth` says how far they are indented.
+fn bracketed<T>(
+    out: &mut String,
+    [open, close]: [char; 2],
+    items: &[T],
+    depth: Option<usize>,
+    mut item: impl FnMut(&mut String, &T) -> fmt::Result,
+) -> fmt::Result {
+    let depth = depth.filter(|_| !items.is_empty());
+    out.push(open);
+    for (index, value) in items.iter().enumerate() {
+        if index > 0 {
+            out.push_str(if depth.is_some() { "," } else { ", " });
+        }
+        if let Some(depth) = depth {
+            write!(out, "\n{:1$}", "", 2 * (depth + 1))?;
+        }
+        item(out, value)?;
+    }
+    if let Some(depth) = depth {
+        write!(out, "\n{:1$}", "", 2 * depth)?;
+    }
+    out.push(close);
+    Ok(())
+}
+
+fn quoted(out: &mut String, value: &str) -> fmt::Result {
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            c if c < ' ' => write!(out, "\\u{:04x}", c as u32)?,
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    Ok(())
+}

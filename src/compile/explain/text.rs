@@ -1,0 +1,73 @@
+//! Reports as text: totals, one line per kernel, one per kept edge, one hint per reason.
+
+use super::{Decision, Explain, Group, counted};
+use crate::codegen::tier::Tier;
+use std::fmt;
+
+impl fmt::Display for Explain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(reason) = &self.eager {
+            writeln!(f, "runs eagerly: {reason}")?;
+            return writeln!(f, "hint: {}", reason.hint());
+        }
+        let percent = 100.0 * self.bytes_after as f64 / self.bytes_before.max(1) as f64;
+        writeln!(f, "{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"))?;
+        writeln!(f, "{} bytes unfused, {} fused ({percent:.0} %)", self.bytes_before, self.bytes_after)?;
+        writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;
+        for group in &self.groups {
+            let tier = group.tier.map_or("library", Tier::name);
+            write!(f, "{} {} [{tier}] ", group.kind, group.index)?;
+            write!(f, "reads {}, writes {} bytes: ", group.bytes_read, group.bytes_written)?;
+            writeln!(f, "{}", self.calls(group))?;
+            if let Some(reason) = &group.declined {
+                writeln!(f, "  declined: {reason}")?;
+            }
+        }
+        self.kept_text(f)?;
+        if let Some(backward) = &self.backward {
+            write!(f, "the way back:\n{backward}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Explain {
+    /// The kept edges with their reasons, then a hint per reason.
+    pub(super) fn kept_text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        for edge in &self.edges {
+            if let Decision::Kept { reason, bytes, .. } = &edge.decision {
+                let (producer, consumer) = (self.name(edge.producer), self.name(edge.consumer));
+                writeln!(f, "not fused: {producer} -> {consumer} ({bytes} bytes): {reason}")?;
+            }
+        }
+        self.kept_reasons().iter().try_for_each(|reason| writeln!(f, "hint: {reason}: {}", reason.hint()))
+    }
+
+    /// The ops of a group in order, those of one composite call together: `softmax(amax, sub, exp, sum, div), relu`.
+    pub(super) fn calls(&self, group: &Group) -> String {
+        let mut out = String::new();
+        let mut open = None;
+        for &node in &group.nodes {
+            let report = &self.nodes[node.index()];
+            let Some(op) = report.node.op() else { continue };
+            let composite = report.source.filter(|source| source.op != op);
+            let goes_on = open.is_some() && open == composite;
+            if open.is_some() && !goes_on {
+                out.push(')');
+            }
+            if !out.is_empty() {
+                out += ", ";
+            }
+            if let Some(source) = composite.filter(|_| !goes_on) {
+                out += source.name();
+                out.push('(');
+            }
+            out += op.name();
+            open = composite;
+        }
+        if open.is_some() {
+            out.push(')');
+        }
+        out
+    }
+}

@@ -1,0 +1,11 @@
+//! Reports of compiled functions: typed data, and every view of it.
+//!
+//! The plans of `plans/` are accepted by `UPDATE_EXPECT=1`.
+
+mod asserts;
+mod functions;
+mod html;
+mod json;
+mod plan_text;
+mod report;
+mod why;
