@@ -312,10 +312,7 @@ impl Reason {
                 "put the pointwise work before or after the op into one chain on one side of it; the op itself stays a \
                  kernel of its own"
             }
-            Reason::TwoAnchors => {
-                "nothing to do: each of the two has its own loops; fuse the work around them instead, by keeping it \
-                 pointwise"
-            }
+            Reason::TwoAnchors => "keep the work between the two pointwise, so that it becomes part of one of them",
             Reason::MovesElements => {
                 "move the view, gather or concatenation before the computation, so that it reads memory instead of a \
                  computed value"
@@ -336,14 +333,12 @@ impl Reason {
             Reason::TooManyArguments => {
                 "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it"
             }
-            Reason::RowsTooLong => {
-                "nothing to do on many cores; with more, shorter rows (a larger batch) it is one kernel"
-            }
+            Reason::RowsTooLong => "use more and shorter rows, for example a larger batch: those share a kernel",
             Reason::WouldCycle => {
                 "move the op between the two out of the way: compute it before the first or after the second"
             }
             Reason::WouldChangeBits => "if the last bits may differ from eager's, ask for fast numerics",
-            Reason::TierCannot(_) => "nothing to do: another tier runs the kernel with the same bits",
+            Reason::TierCannot(_) => "set `CompileOptions::tier` to the tier that ran it; the bits are the same",
             Reason::ReadsValue(_) => {
                 "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
             }

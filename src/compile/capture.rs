@@ -5,7 +5,7 @@
 
 use super::program::Joint;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
-use crate::dispatch::keys::tracer::{self, Captured, Mode};
+use crate::dispatch::keys::tracer::{self, Captured, Mode, Reads};
 use crate::dispatch::{Function, Outputs, Tensor};
 use crate::error::{Error, Reason, Result};
 use crate::ir::TensorType;
@@ -22,18 +22,15 @@ pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>)
 ///
 /// # Errors
 /// What the function returns.
-pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &[Tensor]) -> Result<(F::Output, Capture)> {
+pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &[Tensor], reads: Reads) -> Result<(F::Output, Capture)> {
     let apply = |handles: &[Tensor]| function.apply(handles);
-    let (output, captured) = tracer::trace(Mode::Real, inputs, apply, F::Output::tensors)?;
+    let (output, captured) = tracer::trace_with(Mode::Real, reads, inputs, apply, F::Output::tensors)?;
     let n_outputs = output.tensors().len();
-    if n_outputs == 0 {
-        return Err(Error::argument("compile", "the function returned no tensors; return at least one"));
-    }
     Ok((output, captured.map(|trace| (trace, Joint::without_gradients(n_outputs)))))
 }
 
 /// Records the function, and its gradients if they are wanted, on shapes alone.
-pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &[Tensor]) -> Result<Capture> {
+pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &[Tensor], reads: Reads) -> Result<Capture> {
     let traced = |handles: &[Tensor]| {
         for (handle, input) in
             handles.iter().zip(inputs).filter(|(_, input)| is_grad_enabled() && input.requires_grad())
@@ -46,7 +43,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &[Tensor]) -> R
         Ok((outputs, gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
-    let ((_, _, joint), captured): (_, Captured) = tracer::trace(Mode::Abstract, inputs, traced, all)?;
+    let ((_, _, joint), captured): (_, Captured) = tracer::trace_with(Mode::Abstract, reads, inputs, traced, all)?;
     Ok(captured.map(|trace| (trace, joint)))
 }
 

@@ -5,63 +5,38 @@
 //! reason. Executables are kept per input types in a bounded cache, the one used longest ago going first.
 
 use super::capture::{self, Capture};
+use super::cells::{Cell, Cells, Counts, Found};
 use super::explain::Explain;
-use super::guard::Guard;
+use super::options::{BreakPolicy, CompileOptions, Stance, stance_here};
 use super::program::Program;
 use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::Tensor;
-use crate::dispatch::keys::tracer;
+use crate::dispatch::keys::tracer::{self, Reads};
 use crate::dispatch::modes;
 use crate::dispatch::{Function, Inputs, Outputs};
 use crate::error::{Error, Reason, Result};
-use crate::fusion::Options;
-use indexmap::IndexMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// Most sets of input types that a compiled function keeps an executable for.
-pub const CAPACITY: usize = 256;
-
-/// How a function is compiled.
-#[derive(Debug, Clone, Default)]
-pub struct CompileOptions {
-    /// Limits of the fuser.
-    pub fusion: Options,
-    /// The code tier to use for every kernel; `None` chooses per kernel. What a tier declines runs in the vm.
-    pub tier: Option<Tier>,
-}
+use std::sync::{Mutex, PoisonError};
 
 /// A compiled function; made by [`compile`]. It can be shared between threads.
 pub struct Compiled<F, A> {
     function: F,
     options: CompileOptions,
     cells: Mutex<Cells>,
-    calls: AtomicU64,
     arguments: PhantomData<fn(A)>,
 }
 
-#[derive(Default)]
-struct Cells {
-    by_guard: IndexMap<Guard, (Arc<Cell>, u64)>,
-    clock: u64,
-}
-
-/// The place of an executable; concurrent first calls meet here, and one of them builds it.
-#[derive(Default)]
-struct Cell {
-    entry: OnceLock<Entry>,
-    building: Mutex<()>,
-}
-
-enum Entry {
+/// What runs for inputs of some types.
+pub(super) enum Entry {
     /// A graph.
     Graph(Box<Program>),
-    /// The function runs eagerly, because.
+    /// The function itself, because.
     Eager(Reason),
+    /// Nothing: a call is this error.
+    Refused(Error),
 }
 
 /// Compiles a function of tensors; it is captured when it is first called.
@@ -81,94 +56,126 @@ pub fn compile<A, F: Function<A>>(function: F) -> Compiled<F, A> {
 
 /// As [`compile`], with options.
 pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> Compiled<F, A> {
-    Compiled { function, options, cells: Mutex::default(), calls: AtomicU64::new(0), arguments: PhantomData }
+    Compiled { function, options, cells: Mutex::default(), arguments: PhantomData }
 }
 
 impl<A, F: Function<A>> Compiled<F, A> {
     /// Calls the function: compiled if it could be captured, else eagerly. The bits are the same.
     ///
     /// # Errors
-    /// What the function returns; an internal error if it panics. The next call works in either case.
+    /// What the function returns; an internal error if it panics; what stance and break policy refuse. The next call
+    /// works in any case.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
         let inputs = inputs.into_tensors()?;
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        // Inside another trace the function is part of that trace; a mode sees each of its calls; without data there is
-        // nothing to compile.
-        if tracer::is_tracing()
-            || modes::is_active()
-            || debug::forces_eager()
-            || inputs.iter().any(|input| input.device().kind != DeviceKind::Cpu || !input.has_data())
-        {
-            return guarded(|| self.function.apply(&inputs));
+        let stance = stance_here().unwrap_or(self.options.stance);
+        if let Some(reason) = self.not_now(&inputs, stance) {
+            self.count(|cells| cells.counts_mut().calls += 1);
+            return self.run_inline(&inputs, reason);
         }
-        let (cell, first) = self.cell(&inputs);
-        if let Some(entry) = cell.entry.get() {
+        let found = self.count(|cells| cells.find(&inputs, self.options.capacity, stance == Stance::FailOnRecompile));
+        let (cell, first) = match found {
+            Found::Cell(cell, first) => (cell, first),
+            Found::Differs(how) => {
+                let what = format!("the stance is FailOnRecompile, but {how}; call it with types seen before");
+                return Err(Error::argument("compile", what));
+            }
+        };
+        if let Some(entry) = cell.entry() {
             return self.run(entry, &inputs);
         }
-        let _building = cell.building.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = cell.entry.get() {
+        let building = cell.build();
+        if let Some(entry) = cell.entry() {
             return self.run(entry, &inputs);
+        }
+        if building.is_none() {
+            let what = "it was called while this thread or another one was still compiling it";
+            return self.run_inline(&inputs, Reason::NotCaptured(what.into()));
         }
         if first {
-            let (output, entry) = self.capture_first(&inputs)?;
-            let _ = cell.entry.set(entry);
-            return Ok(output);
+            return self.capture_first(&cell, &inputs);
         }
-        let entry = self.capture_abstract(&inputs);
-        self.run(cell.entry.get_or_init(|| entry), &inputs)
+        let entry = cell.put(self.capture_abstract(&inputs));
+        drop(building);
+        self.run(entry, &inputs)
     }
 
-    /// The place for inputs of these types, and whether no other types were seen before.
-    fn cell(&self, inputs: &[Tensor]) -> (Arc<Cell>, bool) {
-        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        cells.clock += 1;
-        let now = cells.clock;
-        // Calls mostly repeat the last types.
-        let last = cells.by_guard.len().checked_sub(1);
-        let hit = last.filter(|&last| cells.by_guard.get_index(last).is_some_and(|(guard, _)| guard.holds(inputs)));
-        if let Some((_, (cell, used))) = hit.and_then(|index| cells.by_guard.get_index_mut(index)) {
-            *used = now;
-            return (cell.clone(), false);
-        }
-        let guard = Guard::of(inputs);
-        if let Some((cell, used)) = cells.by_guard.get_mut(&guard) {
-            *used = now;
-            return (cell.clone(), false);
-        }
-        let first = cells.by_guard.is_empty();
-        if cells.by_guard.len() >= CAPACITY {
-            let oldest = cells.by_guard.values().enumerate().min_by_key(|(_, (_, used))| *used).map(|(index, _)| index);
-            oldest.map(|index| cells.by_guard.swap_remove_index(index));
-        }
-        let cell = Arc::new(Cell::default());
-        cells.by_guard.insert(guard, (cell.clone(), now));
-        (cell, first)
+    /// Why this call is for the function itself, if it is.
+    fn not_now(&self, inputs: &[Tensor], stance: Stance) -> Option<Reason> {
+        let no_data = |input: &Tensor| input.device().kind != DeviceKind::Cpu || !input.has_data();
+        Some(match () {
+            () if tracer::is_tracing() => {
+                Reason::NotCaptured("the call is part of a function that is traced, and is compiled with it".into())
+            }
+            () if modes::is_active() => Reason::NotCaptured("a mode sees each call of the function".into()),
+            () if debug::forces_eager() || stance == Stance::Eager => Reason::Disabled,
+            () if self.options.capacity == 0 => Reason::NotCaptured("the cache has a capacity of 0".into()),
+            () if inputs.iter().any(no_data) => Reason::NotCaptured("an input has no data on the cpu".into()),
+            () => return None,
+        })
+    }
+
+    fn run_inline(&self, inputs: &[Tensor], reason: Reason) -> Result<F::Output> {
+        self.count(|cells| cells.runs_inline(reason));
+        guarded(|| self.function.apply(inputs))
     }
 
     /// Calls the function for real, and captures it on the way or right after.
-    fn capture_first(&self, inputs: &[Tensor]) -> Result<(F::Output, Entry)> {
-        if capture::wants_gradients(inputs) {
+    fn capture_first(&self, cell: &Cell, inputs: &[Tensor]) -> Result<F::Output> {
+        let are_tangled = inputs.iter().enumerate().any(|(at, input)| inputs[..at].iter().any(|one| one.shares(input)));
+        if are_tangled || capture::wants_gradients(inputs) {
             let output = guarded(|| self.function.apply(inputs))?;
-            return Ok((output, self.capture_abstract(inputs)));
+            cell.put(self.capture_abstract(inputs));
+            return Ok(output);
         }
-        let (output, captured) = guarded(|| capture::real(&self.function, inputs))?;
+        let (output, captured) = guarded(|| capture::real(&self.function, inputs, self.reads()))?;
         // Gradients flow to something that the function was not given: they are traced with it.
         let entry = match capture::wants_gradients(&output.tensors()) {
             true => self.capture_abstract(inputs),
             false => self.entry(captured),
         };
-        Ok((output, entry))
+        match cell.put(entry) {
+            Entry::Refused(error) => Err(error.clone()),
+            Entry::Graph(_) | Entry::Eager(_) => Ok(output),
+        }
     }
 
     /// Records the function on shapes alone.
     fn capture_abstract(&self, inputs: &[Tensor]) -> Entry {
-        match guarded(|| capture::on_shapes(&self.function, inputs)) {
+        match guarded(|| capture::on_shapes(&self.function, inputs, self.reads())) {
             Ok(captured) => self.entry(captured),
-            Err(error) => Entry::Eager(Reason::TraceFailed(error.to_string())),
+            Err(error) => {
+                // What follows from a value that could not be read says less than that it was to be read.
+                self.entry(Err(tracer::take_break().unwrap_or_else(|| Reason::TraceFailed(error.to_string()))))
+            }
+        }
+    }
+
+    fn reads(&self) -> Reads {
+        match self.options.breaks {
+            BreakPolicy::Allow | BreakPolicy::Eager => Reads::Noted,
+            BreakPolicy::Error => Reads::Refused,
         }
     }
 
     fn entry(&self, captured: Capture) -> Entry {
+        let is_break = matches!(&captured, Err(Reason::ReadsValue(_) | Reason::NotCaptured(_)));
+        let n_captures = self.count(|cells| {
+            let counts = cells.counts_mut();
+            counts.captures += 1;
+            counts.breaks += u64::from(is_break);
+            counts.captures
+        });
+        if let Ok((trace, joint)) = &captured
+            && joint.n_outputs == 0
+            && !trace.has_effects()
+        {
+            // Nothing for the first inputs is a mistake; for others, like empty ones, it need not be.
+            let what = "the function returned no tensors and wrote to none";
+            return match n_captures {
+                1 => Entry::Refused(Error::argument("compile", format!("{what}; return at least one"))),
+                _ => Entry::Eager(Reason::NotCaptured(what.into())),
+            };
+        }
         let tier = self.options.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name));
         let program = captured.and_then(|(trace, joint)| {
             let program = guarded(|| Program::build(trace, joint, &self.options.fusion, tier));
@@ -185,32 +192,46 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 if debug::explains() {
                     debug::print(&format!("runs eagerly: {reason}"));
                 }
-                Entry::Eager(reason)
+                match self.options.breaks {
+                    BreakPolicy::Allow | BreakPolicy::Eager => Entry::Eager(reason),
+                    BreakPolicy::Error => Entry::Refused(refused(&reason)),
+                }
             }
         }
     }
 
     fn run(&self, entry: &Entry, inputs: &[Tensor]) -> Result<F::Output> {
         match entry {
-            Entry::Eager(_) => guarded(|| self.function.apply(inputs)),
+            Entry::Eager(_) => {
+                self.count(|cells| cells.counts_mut().eager += 1);
+                guarded(|| self.function.apply(inputs))
+            }
+            Entry::Refused(error) => Err(error.clone()),
+            Entry::Graph(program) if program.is_tangled(inputs) => {
+                let what = "an input that is written to shares elements with another one";
+                self.run_inline(inputs, Reason::NotCaptured(what.into()))
+            }
             Entry::Graph(program) => F::Output::from_tensors(guarded(|| program.run(inputs))?)
                 .ok_or_else(|| Error::Internal { message: "a trace has other outputs than its function".into() }),
         }
     }
 
+    fn count<R>(&self, change: impl FnOnce(&mut Cells) -> R) -> R {
+        change(&mut self.cells.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// What was compiled for the types seen last: kernels, traffic, and a decision for every edge. Where nothing is
-    /// compiled, why that is.
+    /// compiled, or the last call ran the function itself, why that is.
     pub fn explain(&self) -> Explain {
-        let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let entries = cells.by_guard.values().filter_map(|(cell, used)| Some((cell.entry.get()?, used)));
-        match entries.max_by_key(|(_, used)| **used) {
-            Some((Entry::Graph(program), _)) => program.explain(),
-            Some((Entry::Eager(reason), _)) => Explain::eager(reason.clone()),
-            None if debug::forces_eager() => Explain::eager(Reason::Disabled),
-            None if self.calls.load(Ordering::Relaxed) == 0 => Explain::eager(Reason::NotCalled),
-            None => Explain::eager(Reason::NotCaptured(
-                "no call so far returned a value outside of traces and modes, with all data on the cpu".into(),
-            )),
+        let cell = match self.count(|cells| cells.latest()) {
+            Ok(cell) => cell,
+            Err(reason) => return Explain::eager(reason),
+        };
+        match cell.entry() {
+            Some(Entry::Graph(program)) => program.explain(),
+            Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
+            Some(Entry::Refused(error)) => Explain::eager(Reason::TraceFailed(error.to_string())),
+            None => Explain::eager(Reason::NotCalled),
         }
     }
 
@@ -219,11 +240,17 @@ impl<A, F: Function<A>> Compiled<F, A> {
         self.explain().to_dot()
     }
 
-    /// How many calls there were, and for how many sets of input types an executable is held.
-    pub fn counts(&self) -> (u64, usize) {
-        let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.calls.load(Ordering::Relaxed), cells.by_guard.len())
+    /// What happened so far.
+    pub fn counts(&self) -> Counts {
+        self.count(|cells| cells.counts())
     }
+}
+
+/// The error of a call whose function is to be captured whole and cannot be.
+fn refused(reason: &Reason) -> Error {
+    let op = if let Reason::ReadsValue(op) = reason { op } else { "compile" };
+    let policy = "the break policy is BreakPolicy::Error; allow breaks, or leave this call outside the function";
+    Error::argument(op, format!("{reason}, and {policy}"))
 }
 
 /// Turns a panic into an internal error: the state behind it is only ever replaced whole.

@@ -75,9 +75,15 @@ impl Guard {
             })
         };
         let input = self.inputs.iter().zip(inputs).enumerate().find_map(differs);
+        let count = || {
+            let (had, has) = (self.inputs.len(), inputs.len());
+            (had != has).then(|| format!("there are {has} inputs, not {had}"))
+        };
         let autocast =
             || (self.autocast != AutocastState::current()).then(|| "mixed precision is set otherwise".into());
-        input.or_else(autocast)
+        let grad_mode =
+            || (self.grad_mode != is_grad_enabled()).then(|| "gradients are recorded now, or were then".into());
+        count().or(input).or_else(autocast).or_else(grad_mode)
     }
 }
 

@@ -4,12 +4,16 @@
 //! executable takes for granted; [`explain`] says what was done and why.
 
 mod capture;
+mod cells;
 pub mod compiled;
 pub mod explain;
 pub mod guard;
+mod options;
 pub mod pipeline;
 mod program;
 
 pub use crate::dispatch::{Function, Input, Inputs, Outputs};
-pub use compiled::{CompileOptions, Compiled, compile, compile_with};
+pub use cells::{CAPACITY, Counts};
+pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;
+pub use options::{BreakPolicy, CompileOptions, Stance, StanceGuard, stance};

@@ -9,7 +9,7 @@ use super::pipeline::{self, Built};
 use crate::codegen::tier::Tier;
 use crate::dispatch::Tensor;
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
-use crate::dispatch::keys::tracer::{GradientChange, Lifted, Trace, change_gradient};
+use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Trace, change_gradient};
 use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::fusion::Options;
@@ -37,6 +37,7 @@ pub(super) struct Program {
     lifted: Vec<Lifted>,
     written: Vec<usize>,
     changes: Vec<GradientChange>,
+    aliases: Vec<OutputAlias>,
     n_outputs: usize,
     gradients: Option<Arc<Gradients>>,
 }
@@ -59,12 +60,12 @@ impl Program {
     /// # Errors
     /// A graph that breaks an invariant, or one whose halves cannot be told apart.
     pub(super) fn build(trace: Trace, joint: Joint, options: &Options, tier: Option<Tier>) -> Result<Program> {
-        let Trace { graph, mut lifted, written, mut gradients } = trace;
+        let Trace { graph, mut lifted, written, mut gradients, aliases } = trace;
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
             let built = pipeline::build(graph, options, tier)?;
             let n_outputs = joint.n_outputs;
-            return Ok(Program { built, lifted, written, changes: gradients, n_outputs, gradients: None });
+            return Ok(Program { built, lifted, written, changes: gradients, aliases, n_outputs, gradients: None });
         }
         let n_kept_back = lifted.iter().rev().take_while(|lifted| matches!(lifted, Lifted::Declared)).count();
         if n_kept_back != joint.differentiable.len() {
@@ -91,8 +92,26 @@ impl Program {
             lifted,
             written,
             changes: gradients,
+            aliases,
             n_outputs: joint.n_outputs,
             gradients: Some(Arc::new(own)),
+        })
+    }
+
+    /// Whether an input that is written to shares elements with another one: values of a graph do not see each other's
+    /// writes, so it must not run then.
+    pub(super) fn is_tangled(&self, inputs: &[Tensor]) -> bool {
+        let lifted = self.lifted.iter().map(|lifted| match lifted {
+            Lifted::Tensor(tensor) => Some(tensor),
+            Lifted::Draw { .. } | Lifted::Declared => None,
+        });
+        let all = || inputs.iter().map(Some).chain(lifted.clone()).enumerate();
+        self.written.iter().any(|&written| {
+            let target = all().find_map(|(index, tensor)| tensor.filter(|_| index == written));
+            let shares = |target: &Tensor| {
+                all().any(|(index, tensor)| index != written && tensor.is_some_and(|other| other.shares(target)))
+            };
+            target.is_some_and(shares)
         })
     }
 
@@ -102,7 +121,7 @@ impl Program {
         Explain { backward, ..Explain::of(&self.built) }
     }
 
-    /// The function's outputs.
+    /// The function's outputs; its inputs are not tangled.
     ///
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
@@ -129,6 +148,9 @@ impl Program {
         for change in &self.changes {
             let value = change.output.map(|output| &results[output]);
             change_gradient(all[change.input], value, change.replaced)?;
+        }
+        for alias in &self.aliases {
+            results[alias.output] = alias.of(all[alias.input])?;
         }
         results.truncate(self.n_outputs);
         Ok(results)

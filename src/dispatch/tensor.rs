@@ -357,6 +357,11 @@ impl Tensor {
         Arc::ptr_eq(&self.0.array.storage, &other.0.array.storage)
     }
 
+    /// Whether writing to one may change the other.
+    pub(crate) fn shares(&self, other: &Tensor) -> bool {
+        self.is_alias_of(other) && self.numel() > 0 && other.numel() > 0
+    }
+
     /// Whether both are the very same handle; a trace names tensors by this.
     pub fn is_same(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

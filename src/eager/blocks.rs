@@ -117,7 +117,7 @@ impl BlockRun {
         let n_rows = self.batches * self.rows;
         let outer = geometry.n_rows();
         let lanes = *geometry.inner.last()?;
-        if geometry.lanes != Lanes::Inner || outer == 0 || n_rows % outer != 0 {
+        if geometry.lanes != Lanes::Inner || outer == 0 || !n_rows.is_multiple_of(outer) {
             return None;
         }
         let rows_in_one = n_rows / outer;
@@ -126,7 +126,8 @@ impl BlockRun {
         }
         // Rows and columns are one loop, of one matrix or of several.
         let per_row = lanes / rows_in_one;
-        let is_one_loop = geometry.inner.len() == 1 && lanes % rows_in_one == 0 && rows_in_one % self.rows == 0;
+        let is_one_loop =
+            geometry.inner.len() == 1 && lanes.is_multiple_of(rows_in_one) && rows_in_one.is_multiple_of(self.rows);
         let (at, first) = (block.first / rows_in_one, block.first % rows_in_one);
         is_one_loop.then(|| Part { outer: at..at + 1, lanes: first * per_row..(first + block.rows) * per_row })
     }

@@ -376,7 +376,11 @@ impl Checker<'_> {
             }
         };
         let outer: usize = loops[..n_outer].iter().product();
-        if outer != n_rows || walk.gather.is_some() || walk.base != 0 || !ty.is_contiguous() || ty.numel() % n_rows != 0
+        if outer != n_rows
+            || walk.gather.is_some()
+            || walk.base != 0
+            || !ty.is_contiguous()
+            || !ty.numel().is_multiple_of(n_rows)
         {
             return None;
         }

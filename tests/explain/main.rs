@@ -4,6 +4,7 @@
 
 mod asserts;
 mod functions;
+mod html;
 mod json;
 mod plan_text;
 mod report;

@@ -8,7 +8,10 @@
 mod asserts;
 mod dot;
 mod facts;
+mod html;
 mod json;
+mod layers;
+mod picture;
 mod plan_text;
 mod text;
 mod why;
@@ -181,6 +184,13 @@ impl Explain {
             }
         }
         reasons
+    }
+}
+
+impl Group {
+    /// Bytes read and written.
+    pub fn bytes(&self) -> usize {
+        self.bytes_read + self.bytes_written
     }
 }
 

@@ -147,7 +147,7 @@ impl Explain {
         )
     }
 
-    fn behind_views(&self, mut id: NodeId) -> NodeId {
+    pub(super) fn behind_views(&self, mut id: NodeId) -> NodeId {
         while self.nodes[id.index()].role == Role::View {
             id = self.nodes[id.index()].node.args[0];
         }

@@ -9,7 +9,7 @@
 //! through the view it was written through; other views of that tensor are recorded anew when they are next used. An
 //! input that was written to becomes an output, to be copied back once at the end.
 
-use crate::device::{Device, Generator, GeneratorState, n_settings};
+use crate::device::{Device, Generator, n_settings};
 use crate::dispatch::Tensor;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keys::batched;
@@ -19,13 +19,16 @@ use crate::dispatch::mutation::copy_operator;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
-use crate::dispatch::view_chain;
 use crate::error::{Error, Reason, Result};
-use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, Scalar, TensorType};
-use smallvec::smallvec;
-use std::borrow::Cow;
+use crate::ir::{DType, Graph, Scalar, TensorType};
 use std::cell::RefCell;
 use std::collections::HashMap;
+
+mod recording;
+mod trace;
+
+use recording::{LeafGradient, Recording};
+pub use trace::{Captured, GradientChange, Lifted, OutputAlias, Trace, change_gradient};
 
 /// Whether traced calls also run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,112 +39,24 @@ pub enum Mode {
     Abstract,
 }
 
-/// A recording in progress.
-struct Recording {
-    mode: Mode,
-    graph: Graph,
-    /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
-    nodes: HashMap<u64, Known>,
-    /// The tensors behind the inputs of the graph, in order.
-    inputs: Vec<Tensor>,
-    /// Where the inputs that were not given to the function come from; they are the last.
-    lifted: Vec<Lifted>,
-    /// How often this thread had set generators when the recording began.
-    n_settings: u64,
-    /// Inputs that were written to, by position, in the order of their first write.
-    written: Vec<usize>,
-    /// Leaves whose gradients changed.
-    gradients: Vec<LeafGradient>,
-    broken: Option<Reason>,
+/// What comes of reading a value while it is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// The trace is not used, and says so.
+    Noted,
+    /// An error.
+    Refused,
 }
-
-/// An input of a graph that the function was not given.
-pub enum Lifted {
-    /// A tensor that the function touched.
-    Tensor(Tensor),
-    /// The key of a random draw. Every call takes a new one, in the order in which the function drew.
-    Draw {
-        /// Whose counters are drawn.
-        generator: Generator,
-        /// How many of them.
-        n_counters: u64,
-    },
-    /// Something that is handed in with each call, like the gradient of a result; see [`declare_input`].
-    Declared,
-}
-
-impl Lifted {
-    /// The tensor for one call.
-    ///
-    /// # Errors
-    /// If there is no memory for a key, or it is for the caller to hand in.
-    pub fn tensor(&self) -> Result<Cow<'_, Tensor>> {
-        match self {
-            Lifted::Tensor(tensor) => Ok(Cow::Borrowed(tensor)),
-            Lifted::Draw { generator, n_counters } => key(generator.draw(*n_counters)).map(Cow::Owned),
-            Lifted::Declared => Err(Error::Internal { message: "a declared input was not handed in".into() }),
-        }
-    }
-}
-
-/// What a tensor was when it was last seen.
-#[derive(Clone, Copy)]
-struct Known {
-    node: NodeId,
-    version: u64,
-}
-
-/// A leaf whose gradient changed while its function was traced. Meanwhile it holds what the function added.
-struct LeafGradient {
-    leaf: Tensor,
-    /// What it held before.
-    before: Option<Tensor>,
-    /// Whether that was forgotten rather than added to.
-    replaced: bool,
-}
-
-/// What a function did to the gradient of a leaf among its inputs.
-#[derive(Debug, Clone, Copy)]
-pub struct GradientChange {
-    /// Which input.
-    pub input: usize,
-    /// Which output of the graph is added; `None` if the gradient was only forgotten.
-    pub output: Option<usize>,
-    /// Whether the gradient from before was forgotten.
-    pub replaced: bool,
-}
-
-/// Adds `value`, if there is one, to the gradient of `leaf`, or puts it in its place.
-///
-/// # Errors
-/// If there is no memory.
-pub fn change_gradient(leaf: &Tensor, value: Option<&Tensor>, replaced: bool) -> Result<()> {
-    let before = leaf.grad().filter(|_| !replaced);
-    match (before, value) {
-        (Some(before), Some(value)) => leaf.set_grad(Some(&before.add(value)?)),
-        (Some(_), None) => Ok(()),
-        (None, value) => leaf.set_grad(value),
-    }
-}
-
-/// A trace: the calls a function made.
-pub struct Trace {
-    /// The calls. Inputs are those the function was given, then the lifted ones; outputs are the function's, then the
-    /// values of inputs that it wrote to, then what it added to gradients.
-    pub graph: Graph,
-    /// What the function used without being given it.
-    pub lifted: Vec<Lifted>,
-    /// The inputs to which the outputs behind the function's are to be copied.
-    pub written: Vec<usize>,
-    /// What the function did to gradients of inputs.
-    pub gradients: Vec<GradientChange>,
-}
-
-/// The calls a function made, or why they are not all there.
-pub type Captured = Result<Trace, Reason>;
 
 thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
+    /// Why the last recording was broken, if it ended by an error or a panic.
+    static BREAK: RefCell<Option<Reason>> = const { RefCell::new(None) };
+}
+
+/// Why the last trace of this thread was broken, if it ended by an error or a panic of the function.
+pub fn take_break() -> Option<Reason> {
+    BREAK.take()
 }
 
 /// A new input of the trace in progress, on shapes alone: something that is handed in with each call.
@@ -207,6 +122,7 @@ impl Drop for Session {
             // The gradient from before fits its leaf.
             let _ = leaf.set_grad(before.as_ref());
         }
+        BREAK.set(recording.broken);
     }
 }
 
@@ -220,8 +136,23 @@ pub fn trace<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
+    trace_with(mode, Reads::Noted, inputs, function, outputs)
+}
+
+/// As [`trace`]; `reads` says what comes of reading a value.
+///
+/// # Errors
+/// As [`trace`].
+pub fn trace_with<R>(
+    mode: Mode,
+    reads: Reads,
+    inputs: &[Tensor],
+    function: impl FnOnce(&[Tensor]) -> Result<R>,
+    outputs: impl FnOnce(&R) -> Vec<Tensor>,
+) -> Result<(R, Captured)> {
     let mut recording = Recording {
         mode,
+        reads,
         graph: Graph::new(),
         nodes: HashMap::new(),
         inputs: Vec::new(),
@@ -240,6 +171,7 @@ pub fn trace<R>(
     for handle in &handles {
         recording.add_input(handle);
     }
+    BREAK.take();
     RECORDING.set(Some(recording));
     let session = Session;
     let result = {
@@ -264,140 +196,24 @@ fn finish(outputs: &[Tensor]) -> Captured {
     RECORDING.with_borrow_mut(|recording| {
         let recording =
             recording.as_mut().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
-        let outputs = recording.end(outputs);
+        let nodes = recording.end(outputs);
         if let Some(reason) = recording.broken.take() {
             return Err(reason);
         }
         if recording.n_settings != n_settings() {
             return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
         }
-        let (outputs, gradients) = outputs.map_err(|error| Reason::TraceFailed(error.to_string()))?;
-        recording.graph.set_outputs(outputs);
+        let (nodes, gradients) = nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?;
+        let aliases = recording.aliases(outputs)?;
+        recording.graph.set_outputs(nodes);
         Ok(Trace {
             graph: std::mem::take(&mut recording.graph),
             lifted: std::mem::take(&mut recording.lifted),
             written: std::mem::take(&mut recording.written),
             gradients,
+            aliases,
         })
     })
-}
-
-impl Recording {
-    /// The outputs of the whole trace, and what was done to gradients.
-    fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
-        let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
-        nodes.extend(self.written.iter().map(|&input| self.nodes[&self.inputs[input].id()].node));
-        let mut changes = Vec::new();
-        let touched: Vec<(Tensor, bool)> =
-            self.gradients.iter().map(|change| (change.leaf.clone(), change.replaced)).collect();
-        for (leaf, replaced) in touched {
-            let value = leaf.grad().map(|value| self.node(&value)).transpose()?;
-            if let Some(input) = self.inputs.iter().position(|input| input.id() == leaf.id()) {
-                nodes.extend(value);
-                changes.push(GradientChange { input, output: value.map(|_| nodes.len() - 1), replaced });
-            }
-        }
-        Ok((nodes, changes))
-    }
-
-    fn name(&mut self, tensor: &Tensor, node: NodeId) {
-        self.nodes.insert(tensor.id(), Known { node, version: tensor.version() });
-    }
-
-    fn add_input(&mut self, tensor: &Tensor) -> NodeId {
-        let node = self.graph.input(tensor.ty());
-        // A write to either would have to be seen by the other, whose node does not know.
-        let is_alias = |index: &usize| self.inputs[*index].is_alias_of(tensor) && tensor.numel() > 0;
-        if self.written.iter().any(is_alias) {
-            self.give_up(Reason::NotCaptured("an input that was written to has another input as alias".into()));
-        }
-        self.inputs.push(tensor.clone());
-        self.name(tensor, node);
-        node
-    }
-
-    fn give_up(&mut self, reason: Reason) {
-        self.broken.get_or_insert(reason);
-    }
-
-    /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for. A view whose base
-    /// was written to since is recorded anew.
-    fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
-        let known = self.nodes.get(&tensor.id()).copied();
-        if let Some(known) = known.filter(|known| known.version == tensor.version()) {
-            return Ok(known.node);
-        }
-        if let Some(number) = tensor.as_number() {
-            let node = self.graph.number(number);
-            self.name(tensor, node);
-            return Ok(node);
-        }
-        match (tensor.view_of(), known) {
-            (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
-                let base = self.node(&view.base)?;
-                let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
-                self.name(tensor, node);
-                Ok(node)
-            }
-            (_, Some(known)) => {
-                self.give_up(Reason::NotCaptured("a tensor was written to by something that is not traced".into()));
-                Ok(known.node)
-            }
-            (_, None) => {
-                if !tensor.has_data() {
-                    self.give_up(Reason::NotCaptured("a tensor without data from outside the function".into()));
-                }
-                self.lifted.push(Lifted::Tensor(tensor.clone()));
-                Ok(self.add_input(tensor))
-            }
-        }
-    }
-
-    fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
-        let args = tensors.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
-        self.graph.add(op, &args, attrs)
-    }
-
-    /// The value that `target` has after `source` is copied into it, and the base it is a view of with its new value.
-    fn write(&mut self, target: &Tensor, source: &Tensor) -> Result<Vec<(Tensor, NodeId)>> {
-        let mut value = self.node(source)?;
-        self.node(target)?;
-        let ty = target.ty();
-        if self.graph[value].ty.sizes != ty.sizes {
-            let sizes = ty.sizes.iter().map(|&size| size as i64).collect();
-            value = self.graph.add(Op::Expand, &[value], smallvec![Attr::Ints(sizes), Attr::bool(false)])?;
-        }
-        let is_number = self.graph[value].ty.number;
-        if self.graph[value].ty.dtype != ty.dtype || is_number {
-            value = self.graph.add(Op::ToCopy, &[value], smallvec![Attr::DType(ty.dtype)])?;
-        }
-        let mut written = vec![(target.clone(), value)];
-        let (mut view, mut value) = (target.clone(), value);
-        while let Some(of) = view.view_of() {
-            if self.is_input(&view) {
-                break;
-            }
-            let base = self.node(&of.base)?;
-            value = view_chain::write_back(&mut self.graph, &base, &of.chain, &value)?;
-            let base = of.base.clone();
-            written.push((base.clone(), value));
-            view = base;
-        }
-        if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
-            let aliased = |(other, input): (usize, &Tensor)| other != position && input.is_alias_of(&view);
-            if view.numel() > 0 && self.inputs.iter().enumerate().any(aliased) {
-                self.give_up(Reason::NotCaptured("an input that is written to has another input as alias".into()));
-            }
-            if !self.written.contains(&position) {
-                self.written.push(position);
-            }
-        }
-        Ok(written)
-    }
-
-    fn is_input(&self, tensor: &Tensor) -> bool {
-        self.inputs.iter().any(|input| input.id() == tensor.id())
-    }
 }
 
 fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
@@ -414,7 +230,7 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     let mode = if is_tracing() { with_recording(|recording| recording.mode) } else { None };
     let key = match mode {
         Some(Mode::Abstract) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
-        Some(Mode::Real) | None => key(generator.draw(n_counters))?,
+        Some(Mode::Real) | None => trace::key(generator.draw(n_counters))?,
     };
     if mode.is_some() {
         with_recording(|recording| {
@@ -440,10 +256,6 @@ pub(in crate::dispatch) fn extent(count: usize) -> Result<Tensor> {
         });
     }
     Ok(number)
-}
-
-fn key(start: GeneratorState) -> Result<Tensor> {
-    Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }
 
 /// The Tracer kernel of every operator.
@@ -539,7 +351,14 @@ pub(in crate::dispatch) fn memory_start(tensor: &Tensor) -> usize {
 pub fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
     batched::on_read(tensor, what)?;
     if is_tracing() {
-        with_recording(|recording| recording.broken.get_or_insert(Reason::ReadsValue(what.into())).clone());
+        let reads = with_recording(|recording| {
+            recording.give_up(Reason::ReadsValue(what.into()));
+            recording.reads
+        });
+        if reads == Some(Reads::Refused) {
+            let refused = "it reads a value while the function is traced, and the break policy is BreakPolicy::Error";
+            return Err(Error::argument(what, format!("{refused}; allow breaks, or read it outside the function")));
+        }
     }
     if tensor.has_data() {
         return Ok(());

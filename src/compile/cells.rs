@@ -1,0 +1,174 @@
+//! The executables of a compiled function, by what they take for granted.
+//!
+//! There are never more than the capacity; the one used longest ago goes first, and a call that runs it keeps it until
+//! it is done. Concurrent first calls meet in a [`Cell`]: one builds, the others wait. A thread that is building never
+//! waits for another one, and nobody waits for ever, so functions that call themselves or each other get stuck nowhere.
+
+use super::compiled::Entry;
+use super::guard::Guard;
+use crate::dispatch::Tensor;
+use crate::error::Reason;
+use indexmap::IndexMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most sets of input types that a compiled function keeps an executable for, unless its options say otherwise.
+pub const CAPACITY: usize = 256;
+
+/// How long a call waits for another one that builds what it needs; after that it runs eagerly.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What happened to a compiled function so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Calls, also those inside other compiled functions.
+    pub calls: u64,
+    /// How often the function was captured, or given up on.
+    pub captures: u64,
+    /// Calls that found what they needed.
+    pub hits: u64,
+    /// Calls in which the function itself ran, each for a reason; that of the last is in `explain()`.
+    pub eager: u64,
+    /// Captures that ended at a value being read, or at something that is not captured.
+    pub breaks: u64,
+    /// Executables that were thrown away to make room.
+    pub evictions: u64,
+    /// Sets of input types that are held now.
+    pub entries: usize,
+}
+
+/// Executables by guard, and counters.
+#[derive(Default)]
+pub(super) struct Cells {
+    by_guard: IndexMap<Guard, (Arc<Cell>, u64)>,
+    clock: u64,
+    counts: Counts,
+    /// Why the last call ran the function itself, if no cell says so.
+    inline: Option<Reason>,
+}
+
+/// What is there for some inputs.
+pub(super) enum Found {
+    /// A place, and whether it is the function's first.
+    Cell(Arc<Cell>, bool),
+    /// No place, and none is made: how the inputs differ from those seen last.
+    Differs(String),
+}
+
+impl Cells {
+    /// The place for inputs of these types; a new one is made unless `frozen` and there is another one already.
+    pub(super) fn find(&mut self, inputs: &[Tensor], capacity: usize, frozen: bool) -> Found {
+        self.clock += 1;
+        self.counts.calls += 1;
+        self.inline = None;
+        // Calls mostly repeat the last types.
+        let last = self.by_guard.len().checked_sub(1);
+        let mut index = last.filter(|&at| self.by_guard.get_index(at).is_some_and(|(guard, _)| guard.holds(inputs)));
+        let guard = if index.is_none() { Some(Guard::of(inputs)) } else { None };
+        index = index.or_else(|| self.by_guard.get_index_of(guard.as_ref()?));
+        if let Some((_, (cell, used))) = index.and_then(|index| self.by_guard.get_index_mut(index)) {
+            *used = self.clock;
+            self.counts.hits += u64::from(cell.entry().is_some());
+            return Found::Cell(cell.clone(), false);
+        }
+        if let (true, Some((known, _))) = (frozen, self.by_guard.iter().max_by_key(|(_, (_, used))| *used)) {
+            return Found::Differs(known.violation(inputs).unwrap_or_else(|| "they were seen and forgotten".into()));
+        }
+        let first = self.by_guard.is_empty();
+        while self.by_guard.len() >= capacity.max(1) {
+            let ages = self.by_guard.values().enumerate();
+            let Some((oldest, _)) = ages.min_by_key(|(_, (_, used))| *used) else { break };
+            self.by_guard.swap_remove_index(oldest);
+            self.counts.evictions += 1;
+        }
+        let cell = Arc::new(Cell::default());
+        self.by_guard.extend(guard.map(|guard| (guard, (cell.clone(), self.clock))));
+        Found::Cell(cell, first)
+    }
+
+    /// What is known of the types seen last: an entry, or why the function ran in the place of one.
+    pub(super) fn latest(&self) -> Result<Arc<Cell>, Reason> {
+        if let Some(reason) = &self.inline {
+            return Err(reason.clone());
+        }
+        let built = self.by_guard.values().filter(|(cell, _)| cell.entry().is_some());
+        let latest = built.max_by_key(|(_, used)| *used).map(|(cell, _)| cell.clone());
+        latest.ok_or(match self.counts.calls {
+            0 => Reason::NotCalled,
+            _ => Reason::NotCaptured("no call so far returned a value".into()),
+        })
+    }
+
+    /// Notes that the function itself runs, and why; `inline` if no cell says so.
+    pub(super) fn runs_inline(&mut self, reason: Reason) {
+        self.counts.eager += 1;
+        self.inline = Some(reason);
+    }
+
+    pub(super) fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts { entries: self.by_guard.len(), ..self.counts }
+    }
+}
+
+/// The place of an executable; concurrent first calls meet here, and one of them builds it.
+#[derive(Default)]
+pub(super) struct Cell {
+    entry: OnceLock<Entry>,
+    is_building: Mutex<bool>,
+    built: Condvar,
+}
+
+thread_local! {
+    static IS_BUILDING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Lets others build once it is dropped, also by a panic.
+pub(super) struct Building<'a>(&'a Cell);
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        IS_BUILDING.set(false);
+        *self.0.lock() = false;
+        self.0.built.notify_all();
+    }
+}
+
+impl Cell {
+    /// What was built.
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        self.entry.get()
+    }
+
+    /// Puts an entry here, unless one is here; what is here then.
+    pub(super) fn put(&self, entry: Entry) -> &Entry {
+        self.entry.get_or_init(|| entry)
+    }
+
+    /// The right to build, once nobody else does. `None` if there is an entry now, if this thread is building already,
+    /// or if it took too long.
+    pub(super) fn build(&self) -> Option<Building<'_>> {
+        if IS_BUILDING.get() {
+            return None;
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut is_building = self.lock();
+        while *is_building {
+            let left = until.checked_duration_since(Instant::now())?;
+            is_building = self.built.wait_timeout(is_building, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if self.entry.get().is_some() {
+            return None;
+        }
+        *is_building = true;
+        IS_BUILDING.set(true);
+        Some(Building(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_building.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,160 @@
+//! Reports as one page of HTML that loads nothing: graph, kernels with their code, edges with their decisions.
+//!
+//! Everything is there without scripts. The script only lights up the boxes of the kernel that the pointer is on.
+
+use super::picture::svg;
+use super::{Decision, Edge, Explain, Group, counted};
+use crate::codegen::tier::Tier;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+impl Explain {
+    /// The report as one page of HTML without outside parts.
+    pub fn to_html(&self) -> String {
+        let mut out = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+             content=\"width=device-width, initial-scale=1\">\n<title>opfuse: {}</title>\n<style>\n{STYLE}</style>\n\
+             </head>\n<body>\n<h1>What was compiled, and why so</h1>\n",
+            Escaped(&self.headline())
+        );
+        self.sections(&mut out).expect("writing to a string works");
+        if let Some(backward) = &self.backward {
+            out += "<h1>The way back</h1>\n";
+            backward.sections(&mut out).expect("writing to a string works");
+        }
+        let _ = write!(out, "<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
+        out
+    }
+
+    fn headline(&self) -> String {
+        match &self.eager {
+            Some(reason) => format!("runs eagerly: {reason}"),
+            None => format!("{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel")),
+        }
+    }
+
+    fn sections(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "<section class=\"report\">\n<p class=\"headline\">{}</p>", Escaped(&self.headline()))?;
+        if let Some(reason) = &self.eager {
+            return writeln!(out, "<p>What to do: {}.</p>\n</section>", Escaped(reason.hint()));
+        }
+        let percent = 100.0 * self.bytes_after as f64 / self.bytes_before.max(1) as f64;
+        writeln!(
+            out,
+            "<p>{} of traffic op by op, {} fused ({percent:.0} %). Planned in {}, compiled in {}.</p>",
+            Bytes(self.bytes_before),
+            Bytes(self.bytes_after),
+            time(self.plan_time),
+            time(self.compile_time)
+        )?;
+        let (svg, what) = svg(self);
+        writeln!(
+            out,
+            "<h2>Graph</h2>\n<p>A box is one {what}; boxes of one colour are one kernel. <span class=\"key fused\">Solid \
+             arrows</span> were fused, <span class=\"key kept\">dashed ones</span> were not, <span class=\"key \
+             plain\">thin ones</span> read what lies in memory.</p>\n<div class=\"graph\">\n{svg}</div>"
+        )?;
+        writeln!(out, "<h2>Kernels</h2>")?;
+        let most = self.groups.iter().map(Group::bytes).max().unwrap_or(0).max(1);
+        table(out, &["", "what", "tier", "ops", "reads", "writes", "compiled in"], &self.groups, |out, group| {
+            self.group_row(out, group, most)
+        })?;
+        let (fused, kept): (Vec<&Edge>, Vec<&Edge>) = self.edges.iter().partition(|edge| edge.is_fused());
+        writeln!(out, "<h2>{} not fused</h2>", counted(kept.len(), "edge"))?;
+        table(out, &["from", "to", "costs", "why", "what to do"], &kept, |out, edge| self.edge_row(out, edge))?;
+        writeln!(out, "<details>\n<summary>{} fused</summary>", counted(fused.len(), "edge"))?;
+        table(out, &["from", "to", "saves"], &fused, |out, edge| self.edge_row(out, edge))?;
+        writeln!(out, "</details>\n</section>")
+    }
+
+    fn group_row(&self, out: &mut String, group: &Group, most: usize) -> fmt::Result {
+        let tier = group.tier.map_or("library", Tier::name);
+        let (index, colour) = (group.index, colour(group.index));
+        write!(out, "<tr data-group=\"{index}\"><td class=\"number\" style=\"background:{colour}\">{index}</td>")?;
+        write!(out, "<td>{}</td><td>{tier}</td><td>{}", group.kind.meaning(), Escaped(&self.calls(group)))?;
+        if let Some(reason) = &group.declined {
+            write!(out, "<p class=\"note\">declined: {}</p>", Escaped(&reason.to_string()))?;
+        }
+        if !group.code.is_empty() {
+            let code = Escaped(&group.code);
+            write!(out, "<details><summary>generated code</summary><pre>{code}</pre></details>")?;
+        }
+        let share = 100.0 * group.bytes() as f64 / most as f64;
+        write!(out, "<div class=\"bar\" style=\"width:{share:.0}%;background:{colour}\"></div></td>")?;
+        let (read, written) = (Bytes(group.bytes_read), Bytes(group.bytes_written));
+        write!(out, "<td class=\"number\">{read}</td><td class=\"number\">{written}</td>")?;
+        let compiled = if group.code.is_empty() { String::new() } else { time(group.compile_time) };
+        writeln!(out, "<td class=\"number\">{compiled}</td></tr>")
+    }
+
+    fn edge_row(&self, out: &mut String, edge: &Edge) -> fmt::Result {
+        let (from, to) = (self.name(edge.producer), self.name(edge.consumer));
+        write!(out, "<tr><td>{}</td><td>{}</td>", Escaped(&from), Escaped(&to))?;
+        write!(out, "<td class=\"number\">{}</td>", Bytes(edge.bytes()))?;
+        if let Decision::Kept { reason, hint, .. } = &edge.decision {
+            write!(out, "<td>{}</td><td>{}</td>", Escaped(&reason.to_string()), Escaped(hint))?;
+        }
+        writeln!(out, "</tr>")
+    }
+}
+
+fn table<T>(
+    out: &mut String,
+    heads: &[&str],
+    items: &[T],
+    row: impl Fn(&mut String, &T) -> fmt::Result,
+) -> fmt::Result {
+    if items.is_empty() {
+        return writeln!(out, "<p>None.</p>");
+    }
+    write!(out, "<table>\n<thead><tr>")?;
+    heads.iter().try_for_each(|head| write!(out, "<th>{head}</th>"))?;
+    writeln!(out, "</tr></thead>\n<tbody>")?;
+    items.iter().try_for_each(|item| row(out, item))?;
+    writeln!(out, "</tbody>\n</table>")
+}
+
+/// The colour of a kernel; neighbours in number are far apart in hue.
+pub(super) fn colour(group: usize) -> String {
+    format!("hsl({},75%,{}%)", group * 137 % 360, 80 + group % 3 * 4)
+}
+
+fn time(time: Duration) -> String {
+    format!("{time:.1?}")
+}
+
+/// Text without HTML's special characters.
+pub(super) struct Escaped<'a>(pub(super) &'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '"' => f.write_str("&quot;"),
+            c => f.write_char(c),
+        })
+    }
+}
+
+/// A number of bytes for people; the exact one is shown on hover.
+struct Bytes(usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = self.0;
+        let units = ["KiB", "MiB", "GiB", "TiB"];
+        let power = (exact.max(1).ilog2() / 10).min(units.len() as u32);
+        match power.checked_sub(1) {
+            None => write!(f, "{exact} B"),
+            Some(unit) => {
+                let short = exact as f64 / 1024f64.powi(power as i32);
+                write!(f, "<span title=\"{exact} bytes\">{short:.1} {}</span>", units[unit as usize])
+            }
+        }
+    }
+}

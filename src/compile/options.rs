@@ -1,0 +1,106 @@
+//! How a function is compiled, and what is done about it now: options, break policy, stances.
+//!
+//! A stance of the thread ([`stance`]) goes before that of the function. Nothing here changes what a function computes.
+
+use super::cells::CAPACITY;
+use crate::codegen::tier::Tier;
+use crate::fusion::Options;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+/// How a function is compiled.
+#[derive(Debug, Clone)]
+pub struct CompileOptions {
+    /// Limits of the fuser.
+    pub fusion: Options,
+    /// The code tier to use for every kernel; `None` chooses per kernel. What a tier declines runs in the vm.
+    pub tier: Option<Tier>,
+    /// Most sets of input types that an executable is kept for; the one used longest ago goes first. With 0 nothing is
+    /// kept, so the function runs eagerly.
+    pub capacity: usize,
+    /// What happens when the function reads a value of a tensor while it is captured.
+    pub breaks: BreakPolicy,
+    /// What a call does; see [`stance`] for that of a thread.
+    pub stance: Stance,
+}
+
+impl Default for CompileOptions {
+    fn default() -> CompileOptions {
+        CompileOptions {
+            fusion: Options::default(),
+            tier: None,
+            capacity: CAPACITY,
+            breaks: BreakPolicy::default(),
+            stance: Stance::default(),
+        }
+    }
+}
+
+/// What happens when a function cannot be captured whole, because it reads a value (`item`, `to_vec`, printing) or calls
+/// something that is not captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum BreakPolicy {
+    /// What can be compiled is; counted, with a reason.
+    #[default]
+    Allow,
+    /// The call is an error that names what broke the capture, also where the function would have run eagerly.
+    Error,
+    /// The whole function runs eagerly.
+    Eager,
+}
+
+/// What a call of a compiled function does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Stance {
+    /// Captures on the first call of each set of input types, and runs what was captured after that.
+    #[default]
+    Default,
+    /// Runs the function itself, whatever was captured.
+    Eager,
+    /// As the default, but types that differ from those seen before are an error, which says what differs.
+    FailOnRecompile,
+}
+
+thread_local! {
+    static STANCE: Cell<Option<Stance>> = const { Cell::new(None) };
+}
+
+/// The stance of this thread, if one is set.
+pub(super) fn stance_here() -> Option<Stance> {
+    STANCE.get()
+}
+
+/// Keeps a stance; made by [`stance`].
+#[derive(Debug)]
+#[must_use = "the stance holds only while the guard lives"]
+pub struct StanceGuard {
+    before: Option<Stance>,
+    not_send: PhantomData<Rc<()>>,
+}
+
+/// Sets the stance of every compiled function that this thread calls; it goes before those in their options.
+///
+/// ```
+/// # fn main() -> opfuse::Result<()> {
+/// use opfuse::compile::{Stance, stance};
+/// use opfuse::{Tensor, compile};
+/// let f = compile(|x: &Tensor| x.exp());
+/// let (short, long) = (Tensor::from_slice(&[0.0f32], &[1])?, Tensor::from_slice(&[0.0f32; 2], &[2])?);
+/// f.call(&short)?;
+/// let strict = stance(Stance::FailOnRecompile);
+/// assert!(f.call(&short).is_ok() && f.call(&long).is_err());
+/// drop(strict);
+/// assert!(f.call(&long).is_ok());
+/// # Ok(())
+/// # }
+/// ```
+pub fn stance(stance: Stance) -> StanceGuard {
+    StanceGuard { before: STANCE.replace(Some(stance)), not_send: PhantomData }
+}
+
+impl Drop for StanceGuard {
+    fn drop(&mut self) {
+        STANCE.set(self.before);
+    }
+}

@@ -1,0 +1,183 @@
+//! A recording in progress: which node every tensor is, what was lifted, what was written to.
+
+use super::trace::{GradientChange, Lifted, OutputAlias};
+use super::{Mode, Reads};
+use crate::dispatch::Tensor;
+use crate::dispatch::view_chain;
+use crate::error::{Reason, Result};
+use crate::ir::{Attr, Attrs, Graph, NodeId, Op};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+/// A recording in progress.
+pub(super) struct Recording {
+    pub(super) mode: Mode,
+    pub(super) reads: Reads,
+    pub(super) graph: Graph,
+    /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
+    pub(super) nodes: HashMap<u64, Known>,
+    /// The tensors behind the inputs of the graph, in order.
+    pub(super) inputs: Vec<Tensor>,
+    /// Where the inputs that were not given to the function come from; they are the last.
+    pub(super) lifted: Vec<Lifted>,
+    /// How often this thread had set generators when the recording began.
+    pub(super) n_settings: u64,
+    /// Inputs that were written to, by position, in the order of their first write.
+    pub(super) written: Vec<usize>,
+    /// Leaves whose gradients changed.
+    pub(super) gradients: Vec<LeafGradient>,
+    pub(super) broken: Option<Reason>,
+}
+
+/// What a tensor was when it was last seen.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    pub(super) node: NodeId,
+    pub(super) version: u64,
+}
+
+/// A leaf whose gradient changed while its function was traced. Meanwhile it holds what the function added.
+pub(super) struct LeafGradient {
+    pub(super) leaf: Tensor,
+    /// What it held before.
+    pub(super) before: Option<Tensor>,
+    /// Whether that was forgotten rather than added to.
+    pub(super) replaced: bool,
+}
+
+impl Recording {
+    /// The outputs of the whole trace, and what was done to gradients.
+    pub(super) fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
+        let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
+        nodes.extend(self.written.iter().map(|&input| self.nodes[&self.inputs[input].id()].node));
+        let mut changes = Vec::new();
+        let touched: Vec<(Tensor, bool)> =
+            self.gradients.iter().map(|change| (change.leaf.clone(), change.replaced)).collect();
+        for (leaf, replaced) in touched {
+            let value = leaf.grad().map(|value| self.node(&value)).transpose()?;
+            if let Some(input) = self.inputs.iter().position(|input| input.id() == leaf.id()) {
+                nodes.extend(value);
+                changes.push(GradientChange { input, output: value.map(|_| nodes.len() - 1), replaced });
+            }
+        }
+        Ok((nodes, changes))
+    }
+
+    /// The outputs that share their elements with inputs that were written to.
+    pub(super) fn aliases(&self, outputs: &[Tensor]) -> Result<Vec<OutputAlias>, Reason> {
+        let mut aliases = Vec::new();
+        for (output, tensor) in outputs.iter().enumerate().filter(|(_, tensor)| tensor.numel() > 0) {
+            let is_alias = |&&input: &&usize| self.inputs[input].is_alias_of(tensor);
+            let Some(&input) = self.written.iter().find(is_alias) else { continue };
+            let chain = match tensor.view_of() {
+                _ if tensor.id() == self.inputs[input].id() => SmallVec::new(),
+                Some(view) if view.base.id() == self.inputs[input].id() => view.chain.clone(),
+                Some(_) | None => {
+                    let what = "a result shares elements with an input that is written to, in a way that is not known";
+                    return Err(Reason::NotCaptured(what.into()));
+                }
+            };
+            aliases.push(OutputAlias { output, input, chain });
+        }
+        Ok(aliases)
+    }
+
+    pub(super) fn name(&mut self, tensor: &Tensor, node: NodeId) {
+        self.nodes.insert(tensor.id(), Known { node, version: tensor.version() });
+    }
+
+    pub(super) fn add_input(&mut self, tensor: &Tensor) -> NodeId {
+        let node = self.graph.input(tensor.ty());
+        // A write to either would have to be seen by the other, whose node does not know.
+        let is_alias = |index: &usize| self.inputs[*index].is_alias_of(tensor) && tensor.numel() > 0;
+        if self.written.iter().any(is_alias) {
+            self.give_up(Reason::NotCaptured("an input that was written to has another input as alias".into()));
+        }
+        self.inputs.push(tensor.clone());
+        self.name(tensor, node);
+        node
+    }
+
+    pub(super) fn give_up(&mut self, reason: Reason) {
+        self.broken.get_or_insert(reason);
+    }
+
+    /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for. A view whose base
+    /// was written to since is recorded anew.
+    pub(super) fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
+        let known = self.nodes.get(&tensor.id()).copied();
+        if let Some(known) = known.filter(|known| known.version == tensor.version()) {
+            return Ok(known.node);
+        }
+        if let Some(number) = tensor.as_number() {
+            let node = self.graph.number(number);
+            self.name(tensor, node);
+            return Ok(node);
+        }
+        match (tensor.view_of(), known) {
+            (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
+                let base = self.node(&view.base)?;
+                let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
+                self.name(tensor, node);
+                Ok(node)
+            }
+            (_, Some(known)) => {
+                self.give_up(Reason::NotCaptured("a tensor was written to by something that is not traced".into()));
+                Ok(known.node)
+            }
+            (_, None) => {
+                if !tensor.has_data() {
+                    self.give_up(Reason::NotCaptured("a tensor without data from outside the function".into()));
+                }
+                self.lifted.push(Lifted::Tensor(tensor.clone()));
+                Ok(self.add_input(tensor))
+            }
+        }
+    }
+
+    pub(super) fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
+        let args = tensors.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
+        self.graph.add(op, &args, attrs)
+    }
+
+    /// The value that `target` has after `source` is copied into it, and the base it is a view of with its new value.
+    pub(super) fn write(&mut self, target: &Tensor, source: &Tensor) -> Result<Vec<(Tensor, NodeId)>> {
+        let mut value = self.node(source)?;
+        self.node(target)?;
+        let ty = target.ty();
+        if self.graph[value].ty.sizes != ty.sizes {
+            let sizes = ty.sizes.iter().map(|&size| size as i64).collect();
+            value = self.graph.add(Op::Expand, &[value], smallvec![Attr::Ints(sizes), Attr::bool(false)])?;
+        }
+        let is_number = self.graph[value].ty.number;
+        if self.graph[value].ty.dtype != ty.dtype || is_number {
+            value = self.graph.add(Op::ToCopy, &[value], smallvec![Attr::DType(ty.dtype)])?;
+        }
+        let mut written = vec![(target.clone(), value)];
+        let (mut view, mut value) = (target.clone(), value);
+        while let Some(of) = view.view_of() {
+            if self.is_input(&view) {
+                break;
+            }
+            let base = self.node(&of.base)?;
+            value = view_chain::write_back(&mut self.graph, &base, &of.chain, &value)?;
+            let base = of.base.clone();
+            written.push((base.clone(), value));
+            view = base;
+        }
+        if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
+            let aliased = |(other, input): (usize, &Tensor)| other != position && input.is_alias_of(&view);
+            if view.numel() > 0 && self.inputs.iter().enumerate().any(aliased) {
+                self.give_up(Reason::NotCaptured("an input that is written to has another input as alias".into()));
+            }
+            if !self.written.contains(&position) {
+                self.written.push(position);
+            }
+        }
+        Ok(written)
+    }
+
+    pub(super) fn is_input(&self, tensor: &Tensor) -> bool {
+        self.inputs.iter().any(|input| input.id() == tensor.id())
+    }
+}

@@ -1,0 +1,195 @@
+//! The functions, and how they are called. A new case is a row here.
+
+use super::check::{Case, Expect, check, quietly};
+use opfuse::autograd::no_grad;
+use opfuse::compile::{BreakPolicy, CompileOptions};
+use opfuse::{DType, Error, Result, Tensor, cat, embedding};
+use std::sync::atomic::Ordering;
+
+const ONCE: &[&[usize]] = &[&[3, 4]];
+/// The same types again and again.
+const SAME: &[&[&[usize]]] = &[ONCE, ONCE, ONCE, ONCE];
+/// Some that were seen before, some that were not.
+const MIXED: &[&[&[usize]]] = &[ONCE, &[&[5, 4]], ONCE, &[&[1, 4]], &[&[0, 4]], &[&[5, 4]]];
+const PAIRS: &[&[&[usize]]] = &[&[&[3, 4], &[4]], &[&[3, 4], &[4]], &[&[2, 4], &[4]], &[&[3, 4], &[4]]];
+
+use Expect::{Any, Compiled};
+
+pub(crate) const CASES: &[Case] = &[
+    // What is returned.
+    Case::new("an input", MIXED, Compiled, |_, x| Ok(vec![x[0].clone()])),
+    Case::new("a view of an input", MIXED, Compiled, |_, x| Ok(vec![x[0].transpose(0, 1)?])),
+    Case::new("part of an input", SAME, Compiled, |_, x| Ok(vec![x[0].select(1, 2)?, x[0].slice(0, 1, None, 2)?])),
+    Case::new("the same tensor twice", MIXED, Compiled, |_, x| {
+        let y = x[0].exp()?;
+        Ok(vec![y.clone(), y])
+    }),
+    Case::new("a value and views of it", MIXED, Compiled, |_, x| {
+        let y = x[0].exp()?;
+        Ok(vec![y.unsqueeze(0)?, y.clone(), y.transpose(0, 1)?])
+    }),
+    Case::new("an input, a view and a value", MIXED, Compiled, |_, x| {
+        Ok(vec![x[0].clone(), x[0].t()?, x[0].neg()?, x[0].clone()])
+    }),
+    Case::new("a captured tensor", SAME, Compiled, |world, _| Ok(vec![world.weight.clone()])),
+    Case::new("a constant", SAME, Compiled, |_, _| Tensor::full(&[2], 3.5, DType::F32).map(|x| vec![x])),
+    Case::new("no tensors, after writing to one", SAME, Compiled, |_, x| x[0].mul_(2.0).map(|()| vec![])),
+    Case::new("another number of tensors by shape", MIXED, Any, |_, x| {
+        (0..x[0].sizes()[0]).map(|row| x[0].select(0, row as i64)?.exp()).collect()
+    }),
+    // What is written.
+    Case::new("an input is written to", MIXED, Compiled, |_, x| {
+        x[0].add_(1.0)?;
+        Ok(vec![x[0].exp()?])
+    }),
+    Case::new("an input is written to and returned", SAME, Compiled, |_, x| {
+        x[0].mul_(0.5)?;
+        Ok(vec![x[0].clone(), x[0].neg()?])
+    }),
+    Case::new("a view of an input is written to", SAME, Compiled, |_, x| {
+        x[0].select(0, 1)?.fill_(7.0)?;
+        Ok(vec![x[0].exp()?])
+    }),
+    Case::new("a view from before the write is returned", SAME, Any, |_, x| {
+        let view = x[0].transpose(0, 1)?;
+        x[0].add_(1.0)?;
+        Ok(vec![view.exp()?, view])
+    }),
+    Case::new("one input is written into another", PAIRS, Compiled, |_, x| {
+        x[1].copy_(&x[0].select(0, 0)?)?;
+        Ok(vec![x[1].add(&x[0])?])
+    }),
+    Case::new("an alias of an input is written to", PAIRS, Any, |_, x| {
+        x[1].add_(10.0)?;
+        Ok(vec![x[0].exp()?, x[1].exp()?])
+    })
+    .inputs(|x| Ok(vec![x[0].clone(), x[0].select(0, 1)?])),
+    Case::new("the same input twice, one is written to", PAIRS, Any, |_, x| {
+        x[1].add_(10.0)?;
+        Ok(vec![x[0].exp()?])
+    })
+    .inputs(|x| Ok(vec![x[0].clone(), x[0].clone()])),
+    // What is captured.
+    Case::new("a captured tensor that is changed between calls", MIXED, Compiled, |world, x| {
+        Ok(vec![x[0].mul(&world.weight)?.relu()?])
+    })
+    .before(|world| world.weight.add_(0.25)),
+    Case::new("a captured tensor that the function changes", MIXED, Compiled, |world, x| {
+        let sum = x[0].sum([0], false)?;
+        world.weight.add_(&sum)?;
+        Ok(vec![world.weight.exp()?])
+    }),
+    Case::new("a view of a captured tensor", SAME, Compiled, |world, x| {
+        Ok(vec![x[0].mul(&world.weight.slice(0, 0, 1, 1)?)?])
+    })
+    .before(|world| world.weight.mul_(-1.5)),
+    Case::new("an input that is captured too", PAIRS, Any, |world, x| Ok(vec![x[0].mul(&world.weight)?.exp()?]))
+        .before(|world| world.weight.add_(1.0)),
+    // What is drawn.
+    Case::new("random numbers", MIXED, Compiled, |world, x| {
+        Ok(vec![x[0].add(&world.generator.rand(x[0].sizes(), DType::F32)?)?])
+    }),
+    Case::new("random numbers of two kinds", SAME, Compiled, |world, x| {
+        let noise = world.generator.randn(&[4], DType::F32)?;
+        Ok(vec![world.generator.rand(x[0].sizes(), DType::F32)?.mul(&noise)?, noise])
+    }),
+    Case::new("a generator that is set", SAME, Any, |world, x| {
+        world.generator.manual_seed(3);
+        Ok(vec![world.generator.rand(x[0].sizes(), DType::F32)?])
+    }),
+    // What depends on values.
+    Case::new("control flow that depends on a value", MIXED, Any, |_, x| {
+        let y = x[0].tanh()?;
+        let more = y.sum_all()?.item::<f32>()? > 0.0;
+        Ok(vec![if more { y.mul(2.0)?.exp()? } else { y.neg()? }])
+    }),
+    Case::new("a loop until a value is small", SAME, Any, |_, x| {
+        let mut y = x[0].clone();
+        while y.abs()?.amax((), false)?.item::<f32>()? > 0.1 {
+            y = y.mul(0.5)?.tanh()?;
+        }
+        Ok(vec![y])
+    }),
+    Case::new("a value that becomes a number", SAME, Any, |_, x| {
+        let scale = x[0].abs()?.amax((), false)?.item::<f32>()?;
+        Ok(vec![x[0].div(scale)?.add(1.0)?.sqrt()?])
+    }),
+    Case::new("an input that is read", SAME, Any, |_, x| {
+        let first = x[0].to_vec::<f32>()?.first().copied().unwrap_or(0.0);
+        Ok(vec![if first > 0.0 { x[0].exp()? } else { x[0].neg()? }])
+    }),
+    Case::new("a write before a read", SAME, Any, |_, x| {
+        x[0].mul_(3.0)?;
+        let sum = x[0].sum_all()?.item::<f32>()?;
+        x[0].add_(sum)?;
+        Ok(vec![x[0].exp()?])
+    }),
+    Case::new("a view across a read", SAME, Any, |_, x| {
+        let y = x[0].exp()?;
+        let row = y.select(0, 1)?;
+        let sum = y.sum_all()?.item::<f32>()?;
+        y.add_(sum)?;
+        Ok(vec![row.neg()?, y, row])
+    }),
+    Case::new("sizes that depend on values", MIXED, Any, |_, x| {
+        let positive = x[0].masked_select(&x[0].gt(0.0)?)?;
+        Ok(vec![positive.mul(2.0)?.sum_all()?, positive])
+    }),
+    Case::new("a draw before and after a read", SAME, Any, |world, x| {
+        let noise = world.generator.rand(x[0].sizes(), DType::F32)?;
+        let more = x[0].add(&noise)?.sum_all()?.item::<f32>()? > 0.0;
+        let rest = world.generator.randn(&[if more { 2 } else { 3 }], DType::F32)?;
+        Ok(vec![noise.mul(&x[0])?, rest])
+    }),
+    Case::new("a value of a captured tensor", SAME, Any, |world, x| {
+        let scale = world.weight.select(0, 0)?.item::<f32>()?;
+        Ok(vec![if scale > 0.6 { x[0].exp()? } else { x[0].mul(&world.weight)? }])
+    })
+    .before(|world| world.weight.add_(0.25)),
+    // What fails.
+    Case::new("an error by shape", PAIRS, Any, |_, x| x[0].add(&x[1])?.matmul(&x[1]).map(|y| vec![y])),
+    Case::new("an error after a write", SAME, Any, |_, x| {
+        x[0].add_(1.0)?;
+        Err(Error::argument("test", "on purpose"))
+    }),
+    Case::new("an index outside on some calls", SAME, Compiled, |world, x| {
+        Ok(vec![embedding(&x[0], &world.weight.slice(0, 0, 1, 1)?.to_dtype(DType::I64)?)?])
+    })
+    .before(|world| world.weight.fill_(if world.call() == 2 { 3.0 } else { 1.0 })),
+    Case::new("a panic half-way in the first run", SAME, Any, |world, x| {
+        let y = x[0].exp()?;
+        assert!(world.runs.load(Ordering::Relaxed) != 1 && world.call() != 0, "on purpose");
+        y.add(1.0).map(|y| vec![y])
+    }),
+    Case::new("a panic at a value that cannot be read", MIXED, Any, |_, x| {
+        let sum = x[0].exp()?.sum_all()?.item::<f32>().expect("it has one element");
+        x[0].mul(sum).map(|y| vec![y])
+    }),
+    // Odds and ends.
+    Case::new("gradients inside", SAME, Compiled, |_, x| {
+        let x = x[0].detach()?;
+        x.set_requires_grad(true)?;
+        x.exp()?.sum_all()?.backward()?;
+        let gradient = x.grad().ok_or_else(|| Error::argument("test", "no gradient"))?;
+        let _quiet = no_grad();
+        Ok(vec![gradient.mul(2.0)?])
+    }),
+    Case::new("parts and wholes", PAIRS, Compiled, |_, x| {
+        let both = cat(&[&x[0], &x[1].unsqueeze(0)?], 0)?;
+        Ok(vec![both.cumsum(0)?, both.softmax(1)?.sum([0], false)?])
+    }),
+    Case::new("strided inputs", SAME, Compiled, |_, x| Ok(vec![x[0].exp()?, x[0].contiguous()?]))
+        .inputs(|x| Ok(vec![x[0].transpose(0, 1)?.slice(0, 1, None, 2)?])),
+];
+
+#[test]
+fn whatever_a_function_does_it_does_compiled() -> Result<()> {
+    quietly();
+    for breaks in [BreakPolicy::Allow, BreakPolicy::Eager] {
+        let options = CompileOptions { breaks, ..CompileOptions::default() };
+        for case in CASES {
+            check(case, &options)?;
+        }
+    }
+    Ok(())
+}
