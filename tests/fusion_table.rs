@@ -3,6 +3,8 @@
 //! The graphs and the best known result for each are those of the comparison in ARCHITECTURE.md. Traffic is in units of
 //! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier.
 
+#![allow(clippy::print_stdout, reason = "with --nocapture the table is printed")]
+
 use opfuse::codegen::tier::Tier;
 use opfuse::compile::{CompileOptions, compile_with};
 use opfuse::{Result, Tensor, cat};
