@@ -72,9 +72,9 @@ fn chains_keep_the_bits() -> Result<()> {
         let (name, function) = CHAINS[case % CHAINS.len()];
         let dtype = numbers.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16]);
         let (m, k, n) = (
-            numbers.pick(&[1, 5, 70, 130, 257, 300]),
+            numbers.pick(&[0, 1, 5, 70, 130, 257, 300]),
             numbers.pick(&[1, 3, 16, 40]),
-            numbers.pick(&[1, 8, 31, 64, 65]),
+            numbers.pick(&[0, 1, 8, 31, 64, 65]),
         );
         let lead: &[usize] = numbers.pick(&[&[][..], &[][..], &[3][..], &[2, 3][..], &[1][..]]);
         let with = |sizes: &[usize]| [lead, sizes].concat();

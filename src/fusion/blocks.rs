@@ -168,7 +168,11 @@ impl Group {
         let inside = |node: NodeId| units.unit_of[node].is_some_and(|unit| all.contains(&unit));
         let ordered = in_order(units, &set, &inside)?;
         let first = ordered.iter().find(|&&member| matches!(units.unit(member).kind, UnitKind::Product))?;
-        let (batches, rows, _) = matrix(&graph[units.unit(*first).nodes[0]].ty)?;
+        let (batches, rows, columns) = matrix(&graph[units.unit(*first).nodes[0]].ty)?;
+        // What is empty is nobody's work.
+        if batches * rows * columns == 0 {
+            return None;
+        }
         let checker = Checker { units, inside: &inside, batches, rows };
         let mut produced = Vec::new();
         for &member in &ordered {
@@ -364,6 +368,9 @@ impl Checker<'_> {
         let n_rows = self.batches * self.rows;
         let ty = &self.units.graph[walk.node].ty;
         let loops: Vec<usize> = region.rows.iter().chain(&region.inner).copied().collect();
+        if loops.contains(&0) {
+            return None;
+        }
         let has_folds = !region.inner.is_empty() || region.values.iter().any(|value| matches!(value, Value::Fold(..)));
         let mut product = 1;
         let n_outer = match has_folds {
