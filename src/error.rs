@@ -207,9 +207,10 @@ pub enum Reason {
     TwoAnchors,
     /// The consumer moves elements, and the producer's tile holds them only once it is finished.
     MovesElements,
-    /// Work in front of a matrix product is not computed while its operand is packed.
+    /// What a matrix product reads is not made from the product's own rows, or blocks of rows would not pay.
     PrologueOfAnchor,
-    /// Work behind a matrix product runs as a pass of its own.
+    /// What follows a matrix product reads other rows than the product's, or blocks of rows would read the right
+    /// operand more often than they save.
     EpilogueOfAnchor,
     /// The two do not run over the same rows.
     DifferentRows,
@@ -311,10 +312,7 @@ impl Reason {
                 "put the pointwise work before or after the op into one chain on one side of it; the op itself stays a \
                  kernel of its own"
             }
-            Reason::TwoAnchors => {
-                "nothing to do: each of the two has its own loops; fuse the work around them instead, by keeping it \
-                 pointwise"
-            }
+            Reason::TwoAnchors => "keep the work between the two pointwise, so that it becomes part of one of them",
             Reason::MovesElements => {
                 "move the view, gather or concatenation before the computation, so that it reads memory instead of a \
                  computed value"
@@ -323,7 +321,7 @@ impl Reason {
                 "apply the work to the result of the product where the algebra allows, as in (s * a) @ b = s * (a @ b)"
             }
             Reason::EpilogueOfAnchor => {
-                "nothing to do: all the pointwise work behind the product is one pass if it stays one chain"
+                "keep what follows row by row and in the order of the product's rows; a right operand that fits the cache pays"
             }
             Reason::DifferentRows => {
                 "reduce over the same dims, or give both values the same shape before the reduction"
@@ -335,14 +333,12 @@ impl Reason {
             Reason::TooManyArguments => {
                 "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it"
             }
-            Reason::RowsTooLong => {
-                "nothing to do on many cores; with more, shorter rows (a larger batch) it is one kernel"
-            }
+            Reason::RowsTooLong => "use more and shorter rows, for example a larger batch: those share a kernel",
             Reason::WouldCycle => {
                 "move the op between the two out of the way: compute it before the first or after the second"
             }
             Reason::WouldChangeBits => "if the last bits may differ from eager's, ask for fast numerics",
-            Reason::TierCannot(_) => "nothing to do: another tier runs the kernel with the same bits",
+            Reason::TierCannot(_) => "set `CompileOptions::tier` to the tier that ran it; the bits are the same",
             Reason::ReadsValue(_) => {
                 "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
             }
@@ -364,9 +360,11 @@ impl fmt::Display for Reason {
             Reason::OpaqueOp => f.write_str("an opaque op is never fused"),
             Reason::TwoAnchors => f.write_str("two reductions or matrix products cannot share this loop"),
             Reason::MovesElements => f.write_str("the consumer moves elements of a value that is not finished yet"),
-            Reason::PrologueOfAnchor => f.write_str("nothing is fused into an operand of a matrix product"),
+            Reason::PrologueOfAnchor => {
+                f.write_str("a matrix product takes no other work into its operands than a block of its own rows")
+            }
             Reason::EpilogueOfAnchor => {
-                f.write_str("the matrix product is a library call; its epilogue is one pass of its own")
+                f.write_str("what follows the matrix product cannot go with blocks of its rows, or that would not pay")
             }
             Reason::DifferentRows => f.write_str("the two do not run over the same rows"),
             Reason::ReshapeOfComputed => f.write_str("a reshape of a computed value regroups its dimensions"),

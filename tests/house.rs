@@ -39,6 +39,7 @@ const UNSAFE_FILES: &[&str] = &[
     "device/pool.rs",
     "device/storage.rs",
     "dispatch/operator.rs",
+    "eager/blocks.rs",
     "eager/executable.rs",
     "eager/product.rs",
     "eager/routine/elements.rs",

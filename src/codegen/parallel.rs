@@ -144,14 +144,7 @@ impl Cut {
                 unsafe { compiled.run(geometry, pointers, &self.whole, &faults) };
             }
         }
-        match faults.out_of_range() {
-            None if faults.has_zero_divisor() => Err(Error::argument(
-                "division",
-                "ZeroDivisionError: an integer is divided by zero; convert to floats, or keep zeros out of the divisor",
-            )),
-            None => Ok(()),
-            Some(index) => Err(out_of_range(geometry, index)),
-        }
+        outcome(&faults, geometry)
     }
 
     /// Folds the blocks of one row on several threads, then finishes the row.
@@ -200,6 +193,21 @@ fn extents(geometry: &Geometry) -> (usize, usize) {
 fn pieces(total: usize, count: usize, grain: usize) -> impl Iterator<Item = Range<usize>> {
     let step = total.div_ceil(count.max(1)).next_multiple_of(grain).max(1);
     (0..total).step_by(step).map(move |start| start..(start + step).min(total))
+}
+
+/// What the faults of a launch say.
+///
+/// # Errors
+/// If an index was out of range or an integer divided by zero.
+pub fn outcome(faults: &Faults, geometry: &Geometry) -> Result<()> {
+    match faults.out_of_range() {
+        None if faults.has_zero_divisor() => Err(Error::argument(
+            "division",
+            "ZeroDivisionError: an integer is divided by zero; convert to floats, or keep zeros out of the divisor",
+        )),
+        None => Ok(()),
+        Some(index) => Err(out_of_range(geometry, index)),
+    }
 }
 
 fn out_of_range(geometry: &Geometry, got: i64) -> Error {

@@ -5,6 +5,7 @@
 //! step. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
 
 use super::array::Array;
+use super::blocks::{BlockRun, Place, Work};
 use super::product::product;
 use super::routine::{self, Operands};
 use super::single::Single;
@@ -16,11 +17,11 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
-use crate::fusion::parts::place_parts;
+use crate::fusion::blocks::{Blocks, same_elements};
 use crate::fusion::region::Region;
 use crate::fusion::{Plan, StepKind};
 use crate::ir::{Attr, Attrs, Graph, Meaning, NodeId, Op, SideTable, TensorType};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Holds a value while an executable runs.
@@ -92,6 +93,8 @@ enum Action {
         args: SmallVec<[Slot; 3]>,
         to: Slot,
     },
+    /// Products and kernels, some rows at a time.
+    Blocks(Box<BlockRun>),
     /// The value is not needed any more.
     Release(Slot),
 }
@@ -126,13 +129,16 @@ impl Executable {
 
     /// Every launch, in order.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
-        self.actions.iter().filter_map(|action| match action {
-            Action::Launch(launch) => Some(&**launch),
-            Action::Allocate(..)
-            | Action::Alias { .. }
-            | Action::Product { .. }
-            | Action::Routine { .. }
-            | Action::Release(_) => None,
+        self.actions.iter().flat_map(|action| -> SmallVec<[&Launch; 1]> {
+            match action {
+                Action::Launch(launch) => smallvec![&**launch],
+                Action::Blocks(blocks) => blocks.launches().collect(),
+                Action::Allocate(..)
+                | Action::Alias { .. }
+                | Action::Product { .. }
+                | Action::Routine { .. }
+                | Action::Release(_) => SmallVec::new(),
+            }
         })
     }
 
@@ -173,7 +179,11 @@ impl Executable {
     /// Whether it is one kernel that reads every element of an operand at the place where it writes it, so that the
     /// output may lie where an input lies.
     pub fn works_in_place(&self) -> bool {
-        if self.actions.iter().any(|action| matches!(action, Action::Product { .. } | Action::Routine { .. })) {
+        if self
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::Product { .. } | Action::Routine { .. } | Action::Blocks(_)))
+        {
             return false;
         }
         let mut launches = self.launches();
@@ -226,6 +236,15 @@ impl Executable {
                     // it alone, and the memory of the result was taken for this step and belongs to no operand.
                     let operands = unsafe { Operands::new(&inputs, slots[*to].array()) };
                     routine::run(*op, attrs, operands)?;
+                }
+                Action::Blocks(blocks) => {
+                    let slots = &*slots;
+                    #[allow(unsafe_code, reason = "blocks are written through raw pointers")]
+                    // SAFETY: inputs are kept from being written while this runs, and what the group writes was
+                    // allocated by this run for it alone, or is locked for writing.
+                    unsafe {
+                        blocks.run(&|slot| slots[slot].array())?;
+                    }
                 }
                 Action::Release(slot) => slots[*slot] = Held::Nothing,
             }
@@ -347,14 +366,16 @@ impl Builder<'_> {
                     }
                     self.launch(index, region, &step.nodes)?;
                 }
-                StepKind::Parts => {
-                    let node = step.nodes[0];
-                    let slot = self.slot(node);
-                    self.actions.push(Action::Allocate(slot, graph[node].ty.clone()));
-                    for region in place_parts(graph, node) {
-                        self.launch(index, &region, &step.nodes)?;
+                StepKind::Parts(regions) => {
+                    for &output in &step.outputs {
+                        let slot = self.slot(output);
+                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                    }
+                    for region in regions {
+                        self.launch(index, region, &step.nodes)?;
                     }
                 }
+                StepKind::Blocks(blocks) => self.blocks(index, blocks, &step.outputs)?,
                 StepKind::Alias => {
                     let node = &graph[step.nodes[0]];
                     let op = node.op().ok_or_else(|| Error::invalid("plan", "a view step has no op"))?;
@@ -397,7 +418,106 @@ impl Builder<'_> {
         })
     }
 
+    /// A group in blocks of rows; its members one by one if a kernel's loops turn out not to begin with the rows.
+    fn blocks(&mut self, step: usize, blocks: &Blocks, outputs: &[NodeId]) -> Result<()> {
+        let graph = self.graph;
+        let mut works = Vec::new();
+        for member in &blocks.members {
+            works.push(match &member.region {
+                Some(region) => {
+                    let launch = Box::new(self.new_launch(step, region, &member.nodes)?);
+                    let place = |node: &Option<NodeId>| node.map(|node| self.place(blocks, node));
+                    let operands = launch.lowered.operands.clone().iter().map(place).collect();
+                    let outputs = launch.lowered.outputs.clone().iter().map(|&node| self.place(blocks, node)).collect();
+                    Work::Kernel { launch, operands, outputs }
+                }
+                None => {
+                    let node = member.nodes[0];
+                    let [left, right] = [graph[node].args[0], graph[node].args[1]];
+                    let last = |node: NodeId| graph[node].ty.sizes.last().copied().unwrap_or(1);
+                    let (left_place, to) = (self.place(blocks, left), self.place(blocks, node));
+                    let (right, dtype) = (self.slot(right), graph[node].ty.dtype);
+                    Work::Product { left: left_place, right, to, k: last(left), n: last(node), dtype }
+                }
+            });
+        }
+        let inner = blocks.inner.iter().map(|&(node, count)| count * graph[node].ty.dtype.size()).collect();
+        let &Blocks { batches, rows, height, least, .. } = blocks;
+        let run = BlockRun { batches, rows, height, least, inner, works };
+        if run.fits() {
+            for &output in outputs {
+                let slot = self.slot(output);
+                self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+            }
+            self.actions.push(Action::Blocks(Box::new(run)));
+            return Ok(());
+        }
+        self.declined.push((step, Reason::DifferentRows));
+        self.members(step, blocks)
+    }
+
+    /// The members of a group, one by one.
+    fn members(&mut self, step: usize, blocks: &Blocks) -> Result<()> {
+        let graph = self.graph;
+        let mut made = Vec::new();
+        for member in &blocks.members {
+            for &arg in member.nodes.iter().flat_map(|&node| &graph[node].args) {
+                self.views_of_inner(blocks, arg, &mut made);
+            }
+            match &member.region {
+                Some(region) => {
+                    for &output in &member.outputs {
+                        let slot = self.slot(output);
+                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                    }
+                    self.launch(step, region, &member.nodes)?;
+                }
+                None => {
+                    let node = member.nodes[0];
+                    let [left, right, to] =
+                        [graph[node].args[0], graph[node].args[1], node].map(|node| self.slot(node));
+                    self.actions.push(Action::Product { left, right, to, ty: graph[node].ty.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the views between an inner value and `node`, which the group had done without, unless they are made.
+    fn views_of_inner(&mut self, blocks: &Blocks, node: NodeId, made: &mut Vec<NodeId>) {
+        let graph = self.graph;
+        let Some(root) = same_elements(graph, node).filter(|&root| root != node) else { return };
+        if made.contains(&node) || !blocks.inner.iter().any(|&(inner, _)| inner == root) {
+            return;
+        }
+        let source = graph[node].args[0];
+        self.views_of_inner(blocks, source, made);
+        made.push(node);
+        if let Some(op) = graph[node].op() {
+            let (from, to) = (self.slot(source), self.slot(node));
+            self.actions.push(Action::Alias { op, attrs: graph[node].attrs.clone(), from, to });
+        }
+    }
+
+    /// Where a group finds a value: what `node` is a view of may be known to the group alone.
+    fn place(&mut self, blocks: &Blocks, node: NodeId) -> Place {
+        let root = same_elements(self.graph, node);
+        let inner = blocks.inner.iter().position(|&(inner, _)| Some(inner) == root);
+        let own = blocks.members.iter().flat_map(|member| &member.outputs).find(|&&output| Some(output) == root);
+        match (inner, own) {
+            (Some(inner), _) => Place::Scratch(inner),
+            (None, Some(&output)) => Place::Memory(self.slot(output)),
+            (None, None) => Place::Memory(self.slot(node)),
+        }
+    }
+
     fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
+        let launch = self.new_launch(step, region, nodes)?;
+        self.actions.push(Action::Launch(Arc::new(launch)));
+        Ok(())
+    }
+
+    fn new_launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<Launch> {
         let lowered = lower(self.graph, region)?;
         debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
         let tier = self.tier.unwrap_or_else(|| Tier::choose(&lowered.kernel, &lowered.geometry));
@@ -413,16 +533,7 @@ impl Builder<'_> {
         let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
         let is_idle = no_elements || lowered.geometry.n_rows() == 0;
         let gathers = nodes.iter().filter_map(|&node| self.graph[node].op()).find(|op| op.is_gather());
-        self.actions.push(Action::Launch(Arc::new(Launch {
-            entry,
-            lowered,
-            cut,
-            operands,
-            outputs,
-            gathers,
-            is_idle,
-        })));
-        Ok(())
+        Ok(Launch { entry, lowered, cut, operands, outputs, gathers, is_idle })
     }
 }
 
@@ -436,6 +547,7 @@ fn with_releases(actions: Vec<Action>, n_slots: usize, outputs: &[Slot]) -> Vec<
             Action::Launch(launch) => launch.operands.iter().flatten().chain(&launch.outputs).copied().collect(),
             Action::Alias { from, to, .. } => SmallVec::from_slice(&[*from, *to]),
             Action::Product { left, right, to, .. } => SmallVec::from_slice(&[*left, *right, *to]),
+            Action::Blocks(blocks) => blocks.slots().collect(),
             Action::Routine { args, to, .. } => args.iter().chain([to]).copied().collect(),
             Action::Allocate(..) | Action::Release(_) => SmallVec::new(),
         };

@@ -5,6 +5,7 @@
 //! meaning. Views never get that far: they are a new layout of the same storage.
 
 mod array;
+mod blocks;
 pub mod executable;
 mod graphs;
 mod product;

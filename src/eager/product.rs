@@ -49,13 +49,9 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
 
 fn shape(a: &Array, b: &Array) -> Shape {
     let rank = a.layout.rank();
-    let of = |array: &Array| {
-        let strides = &array.layout.strides;
-        [if rank == 3 { strides[0] } else { 0 }, strides[rank - 2], strides[rank - 1]]
-    };
     let batch = if rank == 3 { a.layout.sizes[0] } else { 1 };
     let (m, k, n) = (a.layout.sizes[rank - 2], a.layout.sizes[rank - 1], b.layout.sizes[rank - 1]);
-    Shape { batch, m, k, n, left: of(a), right: of(b) }
+    Shape { batch, m, k, n, left: strides(a), right: strides(b) }
 }
 
 /// A float that the `gemm` crate multiplies.
@@ -70,6 +66,75 @@ impl Gemm for f32 {
 impl Gemm for f64 {
     const ZERO: f64 = 0.0;
     const ONE: f64 = 1.0;
+}
+
+/// Strides of batch, row and column of an operand.
+pub(super) fn strides(array: &Array) -> [usize; 3] {
+    let (rank, strides) = (array.layout.rank(), &array.layout.strides);
+    [if rank == 3 { strides[0] } else { 0 }, strides[rank - 2], strides[rank - 1]]
+}
+
+/// Some rows of a product of floats; strides of rows and columns count elements, those of the result are dense.
+pub(super) struct Rows {
+    pub(super) m: usize,
+    pub(super) k: usize,
+    pub(super) n: usize,
+    pub(super) dst: *mut u8,
+    pub(super) lhs: *mut u8,
+    pub(super) strides: [usize; 2],
+    pub(super) rhs: *mut u8,
+    pub(super) right: [usize; 2],
+}
+
+impl Rows {
+    /// Multiplies on this thread.
+    ///
+    /// # Safety
+    /// The pointers are good for `m * k`, `k * n` and `m * n` elements of the dtype at the strides; nobody writes the
+    /// operands and nobody else uses the result meanwhile.
+    #[allow(unsafe_code, reason = "passes the contract of the pointers on to the library")]
+    pub(super) unsafe fn run(&self, dtype: DType) {
+        match dtype {
+            // SAFETY: the caller's promise.
+            DType::F32 => unsafe { self.multiply::<f32>() },
+            // SAFETY: the same.
+            DType::F64 => unsafe { self.multiply::<f64>() },
+            DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16 => {
+                unreachable!("products of {dtype} are not computed in rows")
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Rows::run`], of elements of type `T`.
+    #[allow(unsafe_code, reason = "the library takes raw pointers")]
+    unsafe fn multiply<T: Gemm>(&self) {
+        let &Rows { m, k, n, dst, lhs, strides: [left_row, left_column], rhs, right: [right_row, right_column] } = self;
+        // SAFETY: the caller's promise; with `read_dst` false the result is not read.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                k,
+                dst.cast::<T>(),
+                1,
+                n as isize,
+                false,
+                lhs.cast::<T>(),
+                left_column as isize,
+                left_row as isize,
+                rhs.cast::<T>(),
+                right_column as isize,
+                right_row as isize,
+                T::ZERO,
+                T::ONE,
+                false,
+                false,
+                false,
+                gemm::Parallelism::None,
+            );
+        }
+    }
 }
 
 fn multiply<T: Gemm>(a: &Array, b: &Array, out: &Array, shape: Shape) {

@@ -4,14 +4,17 @@
 //! dominator-tree partitioner whose groups are convex, have a single sink and form an acyclic graph by construction.
 
 pub mod argument_limit;
+pub mod blocks;
 pub mod dominators;
 pub mod group_records;
 pub mod index_map;
 pub mod partition;
 pub mod parts;
 pub mod pattern_graph;
+mod piecewise;
 pub mod plan;
 pub mod region;
+mod siblings;
 pub mod stitch;
 pub mod units;
 

@@ -1,35 +1,33 @@
 //! Values that are written part by part: concatenations and overlays.
 //!
-//! Each operand gets a region of its own that copies it to its place in the result; regions run in order, so a later
-//! one may write over an earlier one. A fill is not read from memory: its region writes the number. Nothing else is
-//! computed on the way, so no other node ever joins such a value.
+//! Each operand gets a region of its own, which runs over the box of the result that the operand fills. Boxes cover the
+//! result once, so elementwise producers of the operands and elementwise users of the result join the regions: they
+//! are computed box by box. Only an overlay through a window that is no box is different: its operands are copied one
+//! after the other, the later over the earlier, and nothing joins them.
 
 use super::index_map::{Coordinate, IndexMap, strides};
-use super::region::{Region, Value, Walk};
+use super::region::{Piece, Region, Value, Walk, place_piece};
+use crate::error::Reason;
 use crate::ir::shape::{Sizes, normalize_dim};
 use crate::ir::{Graph, Meaning, NodeId, Scalar, TensorType};
 use smallvec::SmallVec;
 
-/// One region per operand of a node that is written part by part, in the order in which they must run.
-pub fn place_parts(graph: &Graph, node: NodeId) -> Vec<Region> {
-    let call = &graph[node];
-    let ty = &call.ty;
-    let Some(op) = call.op() else { unreachable!("{node} is no call") };
-    if matches!(op.row().meaning, Meaning::Overlay) {
-        let (under, over) = (call.args[0], call.args[1]);
-        let window: SmallVec<[usize; 6]> = call.attrs[0].list().iter().map(|&stride| stride as usize).collect();
-        let window = TensorType { strides: window, ..graph[over].ty.clone() };
-        let offset = call.attrs[1].as_int().unwrap_or(0) as usize;
-        return vec![part(graph, node, under, ty, 0), part(graph, node, over, &window, offset)];
+/// The regions of a node that is written part by part, in the order in which they must run. `contains` says which
+/// nodes are computed on the way, `outputs` which of them are written.
+///
+/// # Errors
+/// The reason why these nodes cannot be computed part by part.
+pub fn place_parts(
+    graph: &Graph,
+    contains: &dyn Fn(NodeId) -> bool,
+    node: NodeId,
+    outputs: &[NodeId],
+) -> Result<Vec<Region>, Reason> {
+    match pieces(graph, node) {
+        Some(pieces) => pieces.iter().map(|piece| place_piece(graph, contains, piece, outputs)).collect(),
+        None if outputs == [node] && graph[node].args.iter().all(|&arg| !contains(arg)) => Ok(copies(graph, node)),
+        None => Err(Reason::MovesElements),
     }
-    let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), ty.rank()).expect("the graph is verified");
-    let mut start = 0;
-    let mut regions = Vec::new();
-    for &arg in &call.args {
-        regions.push(part(graph, node, arg, ty, start * ty.strides[dim]));
-        start += graph[arg].ty.sizes[dim];
-    }
-    regions
 }
 
 /// The number that every element of `node` is, if it is a fill: nobody who writes it part by part reads memory.
@@ -38,8 +36,81 @@ pub fn filled_with(graph: &Graph, node: NodeId) -> Option<Scalar> {
     matches!(op.row().meaning, Meaning::Fill).then(|| graph[node].attrs[1].scalar().unwrap_or(Scalar::Int(0)))
 }
 
+/// The boxes of a value that come from one operand each, but for empty ones; `None` if there are no such boxes.
+fn pieces(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
+    let call = &graph[node];
+    let Some(op) = call.op() else { unreachable!("{node} is no call") };
+    let mut pieces = match op.row().meaning {
+        Meaning::Overlay => overlaid(graph, node)?,
+        _ => {
+            let rank = call.ty.rank();
+            let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), rank).expect("the graph is verified");
+            let mut at = 0;
+            let mut piece = |&operand: &NodeId| {
+                let sizes = graph[operand].ty.sizes.clone();
+                let (mut start, from) = (Sizes::from_elem(0, rank), Sizes::from_elem(0, rank));
+                start[dim] = at;
+                at += sizes[dim];
+                Piece { node, operand, start, from, sizes }
+            };
+            call.args.iter().map(&mut piece).collect()
+        }
+    };
+    pieces.retain(|piece| !piece.sizes.contains(&0));
+    Some(pieces)
+}
+
+/// The box that the second operand fills, and those around it, if its window is a box.
+fn overlaid(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
+    let call = &graph[node];
+    let (under, over, whole) = (call.args[0], call.args[1], &call.ty);
+    let rank = whole.rank();
+    let sizes = &graph[over].ty.sizes;
+    let window = call.attrs[0].list();
+    let mut rest = call.attrs[1].as_int().unwrap_or(0) as usize;
+    let mut start = Sizes::from_elem(0, rank);
+    for dim in 0..rank {
+        let (size, stride) = (*sizes.get(dim)?, whole.strides[dim].max(1));
+        if size > 1 && window[dim] as usize != stride {
+            return None;
+        }
+        start[dim] = rest / stride;
+        rest %= stride;
+        if start[dim] + size > whole.sizes[dim] {
+            return None;
+        }
+    }
+    if sizes.len() != rank || rest != 0 {
+        return None;
+    }
+    let zeros = Sizes::from_elem(0, rank);
+    let mut pieces = vec![Piece { node, operand: over, start: start.clone(), from: zeros, sizes: sizes.clone() }];
+    // What lies before and behind the window along one dim, within it along those before, and anywhere along the rest.
+    let (mut low, mut left) = (Sizes::from_elem(0, rank), whole.sizes.clone());
+    for dim in 0..rank {
+        let end = start[dim] + sizes[dim];
+        for (first, count) in [(0, start[dim]), (end, whole.sizes[dim] - end)] {
+            let (mut at, mut sizes) = (low.clone(), left.clone());
+            (at[dim], sizes[dim]) = (first, count);
+            pieces.push(Piece { node, operand: under, start: at.clone(), from: at, sizes });
+        }
+        (low[dim], left[dim]) = (start[dim], sizes[dim]);
+    }
+    Some(pieces)
+}
+
+/// The operands of an overlay copied to the result, the second over the first.
+fn copies(graph: &Graph, node: NodeId) -> Vec<Region> {
+    let call = &graph[node];
+    let (under, over) = (call.args[0], call.args[1]);
+    let window: SmallVec<[usize; 6]> = call.attrs[0].list().iter().map(|&stride| stride as usize).collect();
+    let window = TensorType { strides: window, ..graph[over].ty.clone() };
+    let offset = call.attrs[1].as_int().unwrap_or(0) as usize;
+    vec![copy(graph, node, under, &call.ty, 0), copy(graph, node, over, &window, offset)]
+}
+
 /// The region that copies `from` into the memory of `node`, from element `base` on, with the strides of `to`.
-fn part(graph: &Graph, node: NodeId, from: NodeId, to: &TensorType, base: usize) -> Region {
+fn copy(graph: &Graph, node: NodeId, from: NodeId, to: &TensorType, base: usize) -> Region {
     let ty = &graph[from].ty;
     let loops: Vec<usize> = (0..ty.rank()).filter(|&dim| ty.sizes[dim] != 1).collect();
     let mut map: IndexMap = SmallVec::from_elem(Coordinate::default(), ty.rank());

@@ -1,5 +1,6 @@
 //! The plan of a graph: its kernels in order, and a decision with a reason for every edge.
 
+use super::blocks::Blocks;
 use super::partition::{Decision, Options};
 use super::region::Region;
 use super::stitch::{Refusals, stitch};
@@ -19,10 +20,12 @@ pub enum StepKind {
     Alias,
     /// Multiplies matrices.
     Product,
-    /// Copies operands to their places, one after the other.
-    Parts,
+    /// Writes a value part by part, by one kernel each, in this order.
+    Parts(Vec<Region>),
     /// Runs a procedure on whole arrays.
     Routine,
+    /// Multiplies matrices and runs kernels, some rows at a time.
+    Blocks(Box<Blocks>),
 }
 
 /// One step of a plan.
@@ -166,8 +169,9 @@ fn in_order(mut units: Units<'_>) -> Vec<Step> {
                 UnitKind::Kernel(region) => StepKind::Kernel(region),
                 UnitKind::Alias => StepKind::Alias,
                 UnitKind::Product => StepKind::Product,
-                UnitKind::Parts => StepKind::Parts,
+                UnitKind::Parts(regions) => StepKind::Parts(regions),
                 UnitKind::Routine => StepKind::Routine,
+                UnitKind::Blocks(blocks) => StepKind::Blocks(blocks),
             };
             Step { kind, nodes: unit.nodes, outputs: unit.outputs }
         })
@@ -188,8 +192,9 @@ impl Plan {
                 StepKind::Kernel(_) => "kernel",
                 StepKind::Alias => "view",
                 StepKind::Product => "product",
-                StepKind::Parts => "parts",
+                StepKind::Parts(_) => "parts",
                 StepKind::Routine => "routine",
+                StepKind::Blocks(_) => "blocks",
             };
             let nodes: Vec<String> = step.nodes.iter().map(|&id| format!("{id} = {}", NodeText(&graph[id]))).collect();
             let outputs: Vec<String> = step.outputs.iter().map(NodeId::to_string).collect();

@@ -80,19 +80,67 @@ pub fn place(
     members: &[NodeId],
     outputs: &[NodeId],
 ) -> Result<Region, Reason> {
-    let mut placer = Placer { graph, contains, region: Region::default(), known: HashMap::new(), fold: None };
+    let region = Region::default();
+    let mut placer = Placer { graph, contains, region, known: HashMap::new(), fold: None, piece: None };
     placer.choose_loops(members, outputs)?;
     for &output in outputs {
         let map = placer.output_map(output)?;
-        let value = placer.value(output, &map)?;
-        let (strides, base) = strides(&map, &graph[output].ty, placer.n_loops());
-        placer.region.outputs.push((value, Walk { node: output, strides, base, gather: None }));
+        placer.output(output, &map)?;
     }
-    let region = placer.region;
-    if region.loads.len() + region.outputs.len() > MAX_OPERANDS {
-        return Err(Reason::TooManyArguments);
+    placer.finish()
+}
+
+/// A box of a value that is written part by part.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// The value.
+    pub node: NodeId,
+    /// Where its elements come from.
+    pub operand: NodeId,
+    /// First element of the box, per dimension of the value.
+    pub start: Sizes,
+    /// The same element, per dimension of the operand.
+    pub from: Sizes,
+    /// Elements of the box.
+    pub sizes: Sizes,
+}
+
+impl Piece {
+    /// The elements of the box, as its loops run over them, counted from `first`.
+    fn map(&self, first: &[usize]) -> IndexMap {
+        let mut next = 0;
+        let coordinate = |(&size, &start): (&usize, &usize)| {
+            let mut coordinate = Coordinate { start, ..Coordinate::default() };
+            if size != 1 {
+                coordinate.terms.push((next, 1));
+                next += 1;
+            }
+            coordinate
+        };
+        self.sizes.iter().zip(first).map(coordinate).collect()
     }
-    Ok(region)
+}
+
+/// Lays nodes of which one is written part by part over the loops of one of its boxes; every output has its sizes.
+///
+/// # Errors
+/// The reason why they cannot be computed box by box.
+pub fn place_piece(
+    graph: &Graph,
+    contains: &dyn Fn(NodeId) -> bool,
+    piece: &Piece,
+    outputs: &[NodeId],
+) -> Result<Region, Reason> {
+    let region = Region { rows: wide(&piece.sizes), ..Region::default() };
+    let mut placer = Placer { graph, contains, region, known: HashMap::new(), fold: None, piece: Some(piece) };
+    let map = piece.map(&piece.start);
+    for &output in outputs {
+        if graph[output].ty.sizes != graph[piece.node].ty.sizes {
+            return Err(Reason::DifferentRows);
+        }
+        placer.output(output, &map)?;
+    }
+    placer.finish()
 }
 
 struct Placer<'a> {
@@ -102,6 +150,8 @@ struct Placer<'a> {
     known: HashMap<(NodeId, IndexMap), ValueId>,
     /// The first fold, whose operand says what rows and inner elements are.
     fold: Option<NodeId>,
+    /// The box that is computed, of a value that is written part by part.
+    piece: Option<&'a Piece>,
 }
 
 fn wide(sizes: &[usize]) -> Sizes {
@@ -176,6 +226,21 @@ impl Placer<'_> {
         Some(order)
     }
 
+    /// Writes the elements of `output` that `map` names.
+    fn output(&mut self, output: NodeId, map: &IndexMap) -> Result<(), Reason> {
+        let value = self.value(output, map)?;
+        let walk = self.walk(output, map, None);
+        self.region.outputs.push((value, walk));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Region, Reason> {
+        match self.region.loads.len() + self.region.outputs.len() > MAX_OPERANDS {
+            true => Err(Reason::TooManyArguments),
+            false => Ok(self.region),
+        }
+    }
+
     fn push(&mut self, value: Value, is_full: bool) -> Result<ValueId, Reason> {
         if self.region.values.len() >= MAX_VALUES {
             return Err(Reason::GroupTooLarge);
@@ -226,9 +291,20 @@ impl Placer<'_> {
             }
             Meaning::Gather(kind) => self.gather(node, op, *kind, map),
             Meaning::Product => Err(Reason::TwoAnchors),
+            Meaning::Concat | Meaning::Overlay if self.piece.is_some_and(|piece| piece.node == node) => {
+                self.of_piece(map)
+            }
             Meaning::Concat | Meaning::Overlay | Meaning::Window(_) | Meaning::Decompose(_) | Meaning::Routine(_) => {
                 Err(Reason::OpaqueOp)
             }
+        }
+    }
+
+    /// The value that is written part by part, which is its operand here. Asked for elsewhere it is another operand.
+    fn of_piece(&mut self, map: &IndexMap) -> Result<ValueId, Reason> {
+        match self.piece {
+            Some(piece) if *map == piece.map(&piece.start) => self.value(piece.operand, &piece.map(&piece.from)),
+            Some(_) | None => Err(Reason::MovesElements),
         }
     }
 

@@ -8,6 +8,7 @@
 
 use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
+use super::{blocks, piecewise, siblings};
 use crate::error::Reason;
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +33,7 @@ impl Refusals {
         self.reasons.get(&(producer, consumer))
     }
 
-    fn insert(&mut self, producer: u32, consumer: u32, reason: Reason) {
+    pub(super) fn insert(&mut self, producer: u32, consumer: u32, reason: Reason) {
         self.reasons.insert((producer, consumer), reason);
         for unit in [producer, consumer] {
             self.pairs.entry(unit).or_default().push((producer, consumer));
@@ -40,20 +41,31 @@ impl Refusals {
     }
 
     /// Forgets everything about a unit that has changed: it is another partner for everyone now.
-    fn forget(&mut self, unit: u32) {
+    pub(super) fn forget(&mut self, unit: u32) {
         for pair in self.pairs.remove(&unit).unwrap_or_default() {
             self.reasons.remove(&pair);
         }
     }
 }
 
-/// Merges units until no edge between kernels can be removed; says why for those that stay.
+/// Merges units until no edge between kernels can be removed, and kernels that read the same memory; says why for the
+/// edges that stay.
 pub fn stitch(units: &mut Units<'_>) -> Refusals {
     let mut refusals = Refusals::default();
-    for unit in 0..units.units.len() as u32 {
-        while units.units[unit as usize].is_some() && merge_one(units, unit, &mut refusals) {}
+    merge_all(units, &mut refusals);
+    if siblings::merge(units, &mut refusals) {
+        // A kernel that has a sibling's results may now take in what reads both.
+        merge_all(units, &mut refusals);
     }
+    piecewise::merge(units, &mut refusals);
+    blocks::merge(units);
     refusals
+}
+
+fn merge_all(units: &mut Units<'_>, refusals: &mut Refusals) {
+    for unit in 0..units.units.len() as u32 {
+        while units.units[unit as usize].is_some() && merge_one(units, unit, refusals) {}
+    }
 }
 
 /// Tries to merge one of the producers of `unit` into it.
@@ -81,7 +93,16 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> bool 
 }
 
 fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
-    let (a, b) = (units.unit(producer), units.unit(consumer));
+    let merged = union(units, producer, consumer)?;
+    if has_path_around(units, producer, consumer) {
+        return Err(Reason::WouldCycle);
+    }
+    Ok(merged)
+}
+
+/// Two kernels as one, whether or not paths lead around them.
+pub(super) fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
+    let (a, b) = (units.unit(a), units.unit(b));
     if a.nodes.len() + b.nodes.len() > MAX_NODES {
         return Err(Reason::GroupTooLarge);
     }
@@ -94,9 +115,6 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
     }
     if is_too_long(&region) {
         return Err(Reason::RowsTooLong);
-    }
-    if has_path_around(units, producer, consumer) {
-        return Err(Reason::WouldCycle);
     }
     Ok(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs })
 }
@@ -111,7 +129,7 @@ fn is_too_long(region: &Region) -> bool {
 }
 
 /// Whether some third unit lies on a path from `producer` to `consumer`.
-fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -> bool {
+pub(super) fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -> bool {
     let last = *units.unit(consumer).nodes.last().expect("units have nodes");
     let mut seen: HashSet<u32> = HashSet::new();
     let mut stack: Vec<u32> = units.successors(producer).filter(|&next| next != consumer).collect();
@@ -130,7 +148,8 @@ fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -> bool {
     false
 }
 
-fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit) {
+/// Puts the union of two units in the place of the second.
+pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit) {
     for &node in &merged.nodes {
         units.unit_of[node] = Some(consumer);
     }

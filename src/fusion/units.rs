@@ -4,8 +4,9 @@
 //! numbers, fills and ranges belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its
 //! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
 
+use super::blocks::Blocks;
 use super::partition::{Decision, Options, partition};
-use super::parts::filled_with;
+use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
 use super::region::{MAX_OPERANDS, Region, place};
 use crate::error::Reason;
@@ -61,10 +62,12 @@ pub enum UnitKind {
     Alias,
     /// A matrix product.
     Product,
-    /// A value written part by part.
-    Parts,
+    /// A value written part by part, by one kernel each.
+    Parts(Vec<Region>),
     /// A procedure on whole arrays.
     Routine,
+    /// Products and kernels, some rows at a time.
+    Blocks(Box<Blocks>),
 }
 
 /// A piece of the graph.
@@ -194,7 +197,11 @@ impl<'g> Units<'g> {
                         members[level].push(node);
                     }
                     Role::Product => self.add_single(node, UnitKind::Product),
-                    Role::Parts => self.add_single(node, UnitKind::Parts),
+                    Role::Parts => {
+                        let regions = place_parts(self.graph, &|other| other == node, node, &[node]);
+                        let regions = regions.expect("operands in memory can be copied part by part");
+                        self.add_single(node, UnitKind::Parts(regions));
+                    }
                     Role::Routine => self.add_single(node, UnitKind::Routine),
                 }
             }
@@ -259,12 +266,18 @@ impl<'g> Units<'g> {
         self.units.push(Some(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs }));
     }
 
-    /// The nodes as one kernel, with those of them that others read.
-    pub fn region(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
+    /// Those of the nodes, which are sorted, that others read; the last one if nobody does.
+    pub fn outputs_of(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
         let outside = |&node: &NodeId| self.is_output[node] || self.users[node].iter().any(|user| !contains(*user));
         let outputs: Vec<NodeId> = nodes.iter().copied().filter(outside).collect();
-        let outputs = if outputs.is_empty() { vec![*nodes.last().expect("units have nodes")] } else { outputs };
+        if outputs.is_empty() { vec![*nodes.last().expect("units have nodes")] } else { outputs }
+    }
+
+    /// The nodes as one kernel, with those of them that others read.
+    pub fn region(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
+        let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
+        let outputs = self.outputs_of(nodes);
         // A bound that is cheap to check: a value from outside is one operand at least.
         let is_operand = |&arg: &NodeId| !contains(arg) && role(self.graph, arg) != Role::Inline;
         let mut operands: Vec<NodeId> =

@@ -115,3 +115,40 @@ fn a_failed_call_has_no_report() -> Result<()> {
     assert!(f.explain().eager.is_none(), "{}", f.explain());
     Ok(())
 }
+
+/// Every reason has a name for programs, the variant's own, and tells users something to do.
+#[test]
+fn reasons_have_kinds_and_hints() {
+    let what = || "what".to_string();
+    let reasons = [
+        Reason::IsOutput,
+        Reason::UsedElsewhere,
+        Reason::OpaqueOp,
+        Reason::TwoAnchors,
+        Reason::MovesElements,
+        Reason::PrologueOfAnchor,
+        Reason::EpilogueOfAnchor,
+        Reason::DifferentRows,
+        Reason::ReshapeOfComputed,
+        Reason::GroupTooLarge,
+        Reason::TooManyArguments,
+        Reason::RowsTooLong,
+        Reason::WouldCycle,
+        Reason::WouldChangeBits,
+        Reason::TierCannot(what()),
+        Reason::ReadsValue(what()),
+        Reason::NotCaptured(what()),
+        Reason::TraceFailed(what()),
+        Reason::Disabled,
+        Reason::NoBatchingRule(what()),
+        Reason::GuardFailed(what()),
+        Reason::NotCalled,
+    ];
+    for reason in reasons {
+        let debug = format!("{reason:?}");
+        let variant = debug.split('(').next().expect("a name").to_lowercase();
+        assert_eq!(reason.kind().replace('_', ""), variant);
+        assert_eq!(reason.detail(), debug.contains('(').then_some("what"), "{debug}");
+        assert!(reason.hint().len() > 20 && !reason.hint().ends_with('.'), "{debug}: {}", reason.hint());
+    }
+}

@@ -100,11 +100,14 @@ fn groups(built: &Built) -> Vec<Group> {
     let mut launches = built.executable.launches();
     let mut groups = Vec::new();
     for step in &built.plan.steps {
-        let (kind, n_launches) = match step.kind {
+        let (kind, n_launches) = match &step.kind {
             StepKind::Alias => continue,
             StepKind::Kernel(_) => (GroupKind::Kernel, 1),
             StepKind::Product => (GroupKind::Product, 0),
-            StepKind::Parts => (GroupKind::Parts, graph[step.nodes[0]].args.len()),
+            StepKind::Parts(regions) => (GroupKind::Parts, regions.len()),
+            StepKind::Blocks(blocks) => {
+                (GroupKind::Blocks, blocks.members.iter().filter(|m| m.region.is_some()).count())
+            }
             StepKind::Routine => (GroupKind::Routine, 0),
         };
         let mut group = empty(built, groups.len(), kind, step);
@@ -116,8 +119,8 @@ fn groups(built: &Built) -> Vec<Group> {
             group.compile_time += launch.entry.compile_time;
             group.code += &launch.lowered.kernel.to_string();
         }
-        if n_launches == 0 {
-            group.inputs.extend(&graph[step.nodes[0]].args);
+        if n_launches == 0 || kind == GroupKind::Blocks {
+            group.inputs = from_outside(graph, &step.nodes);
             group.bytes_read = group.inputs.iter().map(|&arg| graph[arg].ty.bytes()).sum();
         }
         group.inputs.sort_unstable();
@@ -125,6 +128,15 @@ fn groups(built: &Built) -> Vec<Group> {
         groups.push(group);
     }
     groups
+}
+
+/// What nodes that are computed together read from memory.
+fn from_outside(graph: &Graph, nodes: &[NodeId]) -> Vec<NodeId> {
+    let is_read = |arg: &NodeId| !nodes.contains(arg) && role(graph, *arg) != Role::Inline;
+    let mut read: Vec<NodeId> = nodes.iter().flat_map(|&node| &graph[node].args).copied().filter(is_read).collect();
+    read.sort_unstable();
+    read.dedup();
+    read
 }
 
 fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {

@@ -1,25 +1,60 @@
 //! Places for the boxes of a picture: layers from top to bottom, so that arrows point down.
 //!
 //! A box stands below everything it uses; what uses nothing stands right above its first user. In a layer, boxes are
-//! ordered by the mean place of their neighbours, in a fixed number of sweeps. Arrows that skip layers are not routed
-//! around boxes.
+//! ordered by the mean place of their neighbours, in a fixed number of sweeps. An arrow that skips layers gets a lane of
+//! its own through each of them, unless it skips so many that the picture would consist of lanes.
 
 /// Space between boxes of a layer, and between layers.
 const GAP: (f64, f64) = (24.0, 44.0);
 /// Sweeps down and up again.
 const SWEEPS: usize = 6;
+/// Width of the lane of an arrow.
+const LANE: f64 = 8.0;
+/// Most layers that an arrow has lanes through.
+const MAX_LANES: usize = 16;
 
 /// Where boxes are.
 pub(super) struct Places {
     /// The left upper corner of each box.
     pub(super) corners: Vec<(f64, f64)>,
+    /// For each arrow, the upper ends of the lanes it runs through.
+    pub(super) lanes: Vec<Vec<(f64, f64)>>,
     /// Width and height of the whole.
     pub(super) size: (f64, f64),
 }
 
 /// Places boxes of these widths and one height. An arrow leads from an earlier box to a later one.
 pub(super) fn place(widths: &[f64], height: f64, arrows: &[(usize, usize)]) -> Places {
-    let layer_of = layers(widths.len(), arrows);
+    let n_boxes = widths.len();
+    let mut layer_of = layers(n_boxes, arrows);
+    let mut widths = widths.to_vec();
+    // Lanes are boxes too, behind the others.
+    let mut lanes_of: Vec<Vec<usize>> = Vec::new();
+    let mut steps: Vec<(usize, usize)> = Vec::new();
+    for &(from, to) in arrows {
+        let skipped = layer_of[from] + 1..layer_of[to];
+        let skipped = if skipped.len() <= MAX_LANES { skipped } else { 0..0 };
+        let lanes: Vec<usize> = (widths.len()..widths.len() + skipped.len()).collect();
+        widths.extend(lanes.iter().map(|_| LANE));
+        layer_of.extend(skipped);
+        let stops: Vec<usize> = [from].into_iter().chain(lanes.iter().copied()).chain([to]).collect();
+        steps.extend(stops.windows(2).map(|two| (two[0], two[1])));
+        lanes_of.push(lanes);
+    }
+    let centres = centres(&widths, &layer_of, &steps);
+    let edge = |index: usize| centres[index] - widths[index] / 2.0;
+    let left = (0..widths.len()).map(edge).fold(0.0, f64::min);
+    let right = (0..widths.len()).map(|index| edge(index) + widths[index]).fold(0.0, f64::max);
+    let top = |index: usize| layer_of[index] as f64 * (height + GAP.1);
+    let bottom = (0..n_boxes).map(|index| top(index) + height).fold(0.0, f64::max);
+    let corners = (0..n_boxes).map(|index| (edge(index) - left, top(index))).collect();
+    let lanes = lanes_of.into_iter();
+    let lanes = lanes.map(|lanes| lanes.into_iter().map(|lane| (centres[lane] - left, top(lane))).collect()).collect();
+    Places { corners, lanes, size: (right - left, bottom) }
+}
+
+/// The middle of each box, after ordering every layer.
+fn centres(widths: &[f64], layer_of: &[usize], arrows: &[(usize, usize)]) -> Vec<f64> {
     let n_layers = layer_of.iter().max().map_or(0, |last| last + 1);
     let mut layers: Vec<Vec<usize>> = vec![Vec::new(); n_layers];
     for (index, &layer) in layer_of.iter().enumerate() {
@@ -45,11 +80,7 @@ pub(super) fn place(widths: &[f64], height: f64, arrows: &[(usize, usize)]) -> P
             pack(layer, widths, &mut centres);
         }
     }
-    let half = layers.iter().map(|layer| width(layer, widths)).fold(0.0, f64::max) / 2.0;
-    let corner =
-        |index: usize| (centres[index] - widths[index] / 2.0 + half, layer_of[index] as f64 * (height + GAP.1));
-    let corners = (0..widths.len()).map(corner).collect();
-    Places { corners, size: (2.0 * half, (n_layers as f64 * (height + GAP.1) - GAP.1).max(0.0)) }
+    centres
 }
 
 fn layers(n_boxes: usize, arrows: &[(usize, usize)]) -> Vec<usize> {

@@ -94,10 +94,12 @@ pub enum GroupKind {
     Kernel,
     /// A matrix product of the library.
     Product,
-    /// Generated kernels that copy operands to their places, one after the other.
+    /// Generated kernels that write a value part by part.
     Parts,
     /// A procedure on whole arrays.
     Routine,
+    /// Matrix products and generated kernels, some rows at a time.
+    Blocks,
 }
 
 /// A node of the planned graph.
@@ -214,6 +216,7 @@ impl GroupKind {
             GroupKind::Product => "product",
             GroupKind::Parts => "parts",
             GroupKind::Routine => "routine",
+            GroupKind::Blocks => "blocks",
         }
     }
 }

@@ -106,20 +106,23 @@ impl<'a> Picture<'a> {
             "<svg role=\"img\" aria-label=\"the graph\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 \
              {width:.0} {height:.0}\">\n"
         );
-        for &(from, to, edge) in &self.arrows {
-            let ((x, y), (to_x, to_y)) = (corner(from), corner(to));
-            let (x, y) = (x + widths[from] / 2.0, y + BOX_HEIGHT);
-            let to_x = to_x + widths[to] / 2.0;
-            let bend = (to_y - y) / 2.0;
+        for (&(from, to, edge), lanes) in self.arrows.iter().zip(&places.lanes) {
+            let middle = |index: usize| corner(index).0 + widths[index] / 2.0;
+            let mut at = (middle(from), corner(from).1 + BOX_HEIGHT);
+            let mut path = format!("M{:.0} {:.0}", at.0, at.1);
+            let ends = lanes.iter().map(|&(x, y)| (x + MARGIN, y + MARGIN)).chain([(middle(to), corner(to).1)]);
+            for (stop, (x, y)) in ends.enumerate() {
+                let half = (at.1 + y) / 2.0;
+                let _ = write!(path, "C{:.0} {half:.0} {x:.0} {half:.0} {x:.0} {y:.0}", at.0);
+                at = (x, y);
+                if stop < lanes.len() {
+                    at.1 += BOX_HEIGHT;
+                    let _ = write!(path, "L{x:.0} {:.0}", at.1);
+                }
+            }
             let (class, title) = arrow(edge);
-            let _ = writeln!(
-                out,
-                "<path class=\"{class}\" d=\"M{x:.0} {y:.0}C{x:.0} {:.0} {to_x:.0} {:.0} {to_x:.0} {to_y:.0}\">\
-                 <title>{}</title></path>",
-                y + bend,
-                to_y - bend,
-                Escaped(&title)
-            );
+            let title = Escaped(&title);
+            let _ = writeln!(out, "<path class=\"{class}\" d=\"{path}\"><title>{title}</title></path>");
         }
         for (index, of) in self.boxes.iter().enumerate() {
             let (x, y) = corner(index);
@@ -161,8 +164,9 @@ impl GroupKind {
         match self {
             GroupKind::Kernel => "one generated kernel",
             GroupKind::Product => "a matrix product of the library",
-            GroupKind::Parts => "generated copies, one per operand",
+            GroupKind::Parts => "generated kernels, one per part of a value",
             GroupKind::Routine => "a procedure on whole arrays",
+            GroupKind::Blocks => "matrix products and generated kernels, some rows at a time",
         }
     }
 }

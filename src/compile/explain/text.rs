@@ -40,7 +40,7 @@ impl Explain {
                 writeln!(f, "not fused: {producer} -> {consumer} ({bytes} bytes): {reason}")?;
             }
         }
-        self.kept_reasons().iter().try_for_each(|reason| writeln!(f, "hint: {reason}: {}", reason.hint()))
+        self.kept_reasons().iter().try_for_each(|reason| writeln!(f, "hint ({reason}): {}", reason.hint()))
     }
 
     /// The ops of a group in order, those of one composite call together: `softmax(amax, sub, exp, sum, div), relu`.

@@ -19,7 +19,7 @@ pub enum Lifted {
         /// How many of them.
         n_counters: u64,
     },
-    /// Something that is handed in with each call, like the gradient of a result; see [`declare_input`].
+    /// Something that is handed in with each call, like the gradient of a result; see [`declare_input`](super::declare_input).
     Declared,
 }
 

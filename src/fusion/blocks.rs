@@ -1,0 +1,426 @@
+//! Blocks: matrix products and the kernels around them, computed some rows at a time.
+//!
+//! What a product writes and the next kernel reads need not lie in memory: a block of rows goes through all of them
+//! while it is in a core's cache. Rows are those of the products, batches and rows of a matrix flattened; every member
+//! computes a row of its results from the same row of what the block hands it, and from whatever it likes of what lies
+//! in memory. So a product takes its right operand from memory, and its left one from a block or from memory:
+//! `matmul + bias + gelu`, three projections of one input, and attention (scores, softmax, weighted values, without the
+//! matrix of scores) are such groups. Each row keeps its bits: products are never multiplied a single row at a time.
+//!
+//! A group is worth it if it saves more bytes than it reads again: the right operand of a product is read once per
+//! block, which costs nothing as long as it stays in the cache.
+
+use super::region::{Region, Value, Walk};
+use super::units::{Role, Unit, UnitKind, Units, role};
+use crate::ir::{DType, Graph, Meaning, NodeId, TensorType};
+use std::collections::HashSet;
+
+/// Bytes of a block's values that should stay in a core's second-level cache.
+const BLOCK_BYTES: usize = 512 << 10;
+/// Bytes of a right operand that stay there from block to block.
+const RESIDENT_BYTES: usize = 1 << 20;
+/// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
+const MIN_HEIGHT: usize = 16;
+
+/// The fewest rows whose bits are those of a product of more rows.
+///
+/// The library has ways of its own for single columns, for up to 256 results, and for a long inner dimension with up to
+/// 64 rows and columns. `tests/product_rows.rs` checks that otherwise a row does not depend on the others.
+pub fn least_rows(columns: usize, inner: usize) -> usize {
+    let few_results = 257usize.div_ceil(columns.max(1));
+    let long = if columns <= 64 && inner > 512 { 65 } else { 2 };
+    few_results.max(long)
+}
+
+/// A group of products and kernels that is computed in blocks of rows.
+#[derive(Debug, Clone)]
+pub struct Blocks {
+    /// The number of matrices.
+    pub batches: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Rows of a block, unless there are too few blocks for all threads.
+    pub height: usize,
+    /// No block may have fewer.
+    pub least: usize,
+    /// Values that lie in memory only while their block is computed, with the elements of a row.
+    pub inner: Vec<(NodeId, usize)>,
+    /// The members, operands first.
+    pub members: Vec<Member>,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// The loops of a kernel; a product has none.
+    pub region: Option<Box<Region>>,
+    /// Its nodes, operands first.
+    pub nodes: Vec<NodeId>,
+    /// Those of them that others read.
+    pub outputs: Vec<NodeId>,
+}
+
+/// The value that `node` is a view of, if its elements are the same in the same order.
+pub fn same_elements(graph: &Graph, mut node: NodeId) -> Option<NodeId> {
+    while role(graph, node) == Role::View {
+        let source = graph[node].args[0];
+        let (ty, from) = (&graph[node].ty, &graph[source].ty);
+        let is_window = graph[node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Window(_)));
+        if is_window || !ty.is_contiguous() || !from.is_contiguous() || ty.numel() != from.numel() {
+            return None;
+        }
+        node = source;
+    }
+    Some(node)
+}
+
+/// Puts products and their neighbours into blocks where that pays.
+pub(super) fn merge(units: &mut Units<'_>) {
+    for unit in 0..units.units.len() as u32 {
+        if units.units[unit as usize].as_ref().is_none_or(|unit| !matches!(unit.kind, UnitKind::Product)) {
+            continue;
+        }
+        let (mut members, mut best) = (vec![unit], None);
+        let mut gain = 0;
+        'grow: loop {
+            for candidate in neighbours(units, &members) {
+                let mut grown = members.clone();
+                grown.push(candidate);
+                if let Some(group) = Group::new(units, &grown)
+                    && group.gain() > gain
+                {
+                    gain = group.gain();
+                    best = Some((group.unit, group.aliases));
+                    members = grown;
+                    continue 'grow;
+                }
+            }
+            break;
+        }
+        if let Some((merged, aliases)) = best {
+            let place = *members.iter().max().expect("there are members");
+            for &gone in members.iter().chain(&aliases) {
+                units.units[gone as usize] = None;
+            }
+            for &node in &merged.nodes {
+                units.unit_of[node] = Some(place);
+            }
+            units.units[place as usize] = Some(merged);
+        }
+    }
+}
+
+/// Kernels and products that use results of the members, products that share a left operand with one, and the kernel
+/// that makes it.
+fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
+    let mut found = Vec::new();
+    for &member in members {
+        let unit = units.unit(member);
+        let mut stack: Vec<NodeId> = unit.outputs.clone();
+        while let Some(value) = stack.pop() {
+            for &user in &units.users[value] {
+                match units.unit_of[user].map(|of| (of, &units.unit(of).kind)) {
+                    Some((_, UnitKind::Alias)) => stack.push(user),
+                    Some((of, UnitKind::Kernel(_) | UnitKind::Product)) => found.push(of),
+                    Some((_, UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_))) | None => {}
+                }
+            }
+        }
+        if let UnitKind::Product = unit.kind {
+            let left = units.graph[unit.nodes[0]].args[0];
+            let shares = |&user: &NodeId| role(units.graph, user) == Role::Product && units.graph[user].args[0] == left;
+            let siblings = units.users[left].iter().copied().filter(shares).filter_map(|user| units.unit_of[user]);
+            found.extend(siblings.filter(|&of| matches!(units.unit(of).kind, UnitKind::Product)));
+            let maker = same_elements(units.graph, left).and_then(|maker| units.unit_of[maker]);
+            found.extend(maker.filter(|&of| matches!(units.unit(of).kind, UnitKind::Kernel(_))));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found.retain(|candidate| !members.contains(candidate));
+    found
+}
+
+/// A group that is legal.
+struct Group {
+    unit: Unit,
+    /// Views of inner values, which disappear.
+    aliases: Vec<u32>,
+    /// Bytes that are not moved any more, and those that are moved again.
+    saved: usize,
+    extra: usize,
+}
+
+impl Group {
+    fn gain(&self) -> usize {
+        self.saved.saturating_sub(self.extra)
+    }
+
+    /// The members as one group, if they can be computed in blocks.
+    fn new(units: &Units<'_>, members: &[u32]) -> Option<Group> {
+        let graph = units.graph;
+        let set: HashSet<u32> = members.iter().copied().collect();
+        let aliases = aliases(units, &set)?;
+        let all: HashSet<u32> = set.iter().chain(&aliases).copied().collect();
+        if leaves_and_returns(units, &all) {
+            return None;
+        }
+        let inside = |node: NodeId| units.unit_of[node].is_some_and(|unit| all.contains(&unit));
+        let ordered = in_order(units, &set, &inside)?;
+        let first = ordered.iter().find(|&&member| matches!(units.unit(member).kind, UnitKind::Product))?;
+        let (batches, rows, columns) = matrix(&graph[units.unit(*first).nodes[0]].ty)?;
+        // What is empty is nobody's work.
+        if batches * rows * columns == 0 {
+            return None;
+        }
+        let checker = Checker { units, inside: &inside, batches, rows };
+        let mut produced = Vec::new();
+        for &member in &ordered {
+            checker.member(member)?;
+            produced.extend(units.unit(member).outputs.iter().copied());
+        }
+        let used_inside = |value: NodeId| {
+            let mut stack = vec![value];
+            while let Some(value) = stack.pop() {
+                if units.is_output[value] || units.users[value].iter().any(|&user| !inside(user)) {
+                    return false;
+                }
+                stack.extend(units.users[value].iter().filter(|&&user| role(graph, user) == Role::View));
+            }
+            true
+        };
+        let per_row = |node: NodeId| graph[node].ty.numel() / (batches * rows);
+        let is_inner = |node: &NodeId| used_inside(*node);
+        let inner: Vec<(NodeId, usize)> = produced.iter().copied().filter(is_inner).map(|v| (v, per_row(v))).collect();
+        let row_bytes: usize = produced.iter().map(|&node| graph[node].ty.bytes() / (batches * rows)).sum();
+        let least = ordered.iter().map(|&member| checker.least(member)).max()?.min(rows);
+        let height = (BLOCK_BYTES / row_bytes.max(1)).clamp(least.max(MIN_HEIGHT).min(rows), rows);
+        if height * row_bytes > 8 * BLOCK_BYTES {
+            return None;
+        }
+        let (saved, extra) = checker.traffic(&ordered, &inner, rows.div_ceil(height));
+        let mut nodes: Vec<NodeId> = all.iter().flat_map(|&unit| units.unit(unit).nodes.iter().copied()).collect();
+        nodes.sort_unstable();
+        let outputs = produced.into_iter().filter(|node| inner.iter().all(|(other, _)| other != node)).collect();
+        let members = ordered.iter().map(|&member| of_unit(units.unit(member))).collect();
+        let blocks = Blocks { batches, rows, height, least, inner, members };
+        Some(Group { unit: Unit { kind: UnitKind::Blocks(Box::new(blocks)), nodes, outputs }, aliases, saved, extra })
+    }
+}
+
+fn of_unit(unit: &Unit) -> Member {
+    let region = match &unit.kind {
+        UnitKind::Kernel(region) => Some(region.clone()),
+        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
+    };
+    Member { region, nodes: unit.nodes.clone(), outputs: unit.outputs.clone() }
+}
+
+/// Batches, rows and columns of a product's result.
+fn matrix(ty: &TensorType) -> Option<(usize, usize, usize)> {
+    match ty.sizes[..] {
+        [rows, columns] => Some((1, rows, columns)),
+        [batches, rows, columns] => Some((batches, rows, columns)),
+        _ => None,
+    }
+}
+
+/// The views between members; `None` if one is also used outside.
+fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    let mut stack: Vec<(NodeId, Vec<u32>)> = Vec::new();
+    for &member in set {
+        stack.extend(units.unit(member).outputs.iter().map(|&output| (output, Vec::new())));
+    }
+    // Every view of a result, with the views on the way there.
+    while let Some((value, path)) = stack.pop() {
+        for &user in &units.users[value] {
+            let Some(unit) = units.unit_of[user] else { continue };
+            if matches!(units.unit(unit).kind, UnitKind::Alias) {
+                let mut path = path.clone();
+                path.push(unit);
+                stack.push((user, path));
+            } else if set.contains(&unit) {
+                found.extend(path.iter().copied());
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    let stays = |&unit: &u32| {
+        let node = units.unit(unit).nodes[0];
+        let inside = |user: &NodeId| units.unit_of[*user].is_some_and(|of| set.contains(&of) || found.contains(&of));
+        !units.is_output[node] && units.users[node].iter().all(inside)
+    };
+    found.iter().all(stays).then(|| found.clone())
+}
+
+/// Whether a path leaves the units and comes back.
+fn leaves_and_returns(units: &Units<'_>, all: &HashSet<u32>) -> bool {
+    let last = all.iter().filter_map(|&unit| units.unit(unit).nodes.last()).max().copied();
+    let mut seen: HashSet<u32> = HashSet::new();
+    let mut stack: Vec<u32> =
+        all.iter().flat_map(|&unit| units.successors(unit)).filter(|next| !all.contains(next)).collect();
+    while let Some(unit) = stack.pop() {
+        // Ids grow along every path.
+        if Some(units.unit(unit).nodes[0]) > last || !seen.insert(unit) {
+            continue;
+        }
+        for next in units.successors(unit) {
+            if all.contains(&next) {
+                return true;
+            }
+            stack.push(next);
+        }
+    }
+    false
+}
+
+/// The members, each behind those whose results it uses; `None` if they wait for each other.
+fn in_order(units: &Units<'_>, set: &HashSet<u32>, inside: &dyn Fn(NodeId) -> bool) -> Option<Vec<u32>> {
+    let mut left: Vec<u32> = set.iter().copied().collect();
+    left.sort_unstable_by_key(|&unit| (units.unit(unit).nodes[0], unit));
+    let mut ordered: Vec<u32> = Vec::new();
+    while !left.is_empty() {
+        let is_ready = |&unit: &u32| {
+            units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args).all(|&arg| {
+                let mut source = arg;
+                while role(units.graph, source) == Role::View && inside(source) && units.unit_of[source] != Some(unit) {
+                    source = units.graph[source].args[0];
+                }
+                !inside(source) || units.unit_of[source].is_some_and(|of| of == unit || ordered.contains(&of))
+            })
+        };
+        let at = left.iter().position(is_ready)?;
+        ordered.push(left.remove(at));
+    }
+    Some(ordered)
+}
+
+/// Whether each member can be computed from the same rows of the others' results.
+struct Checker<'a> {
+    units: &'a Units<'a>,
+    inside: &'a dyn Fn(NodeId) -> bool,
+    batches: usize,
+    rows: usize,
+}
+
+impl Checker<'_> {
+    fn member(&self, member: u32) -> Option<()> {
+        let unit = self.units.unit(member);
+        match &unit.kind {
+            UnitKind::Product => self.product(unit.nodes[0]),
+            UnitKind::Kernel(region) => self.kernel(region),
+            UnitKind::Alias | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
+        }
+    }
+
+    /// The value of a group that `node` is, or is a view of; `Some(None)` if it lies in memory already.
+    fn produced(&self, node: NodeId) -> Option<Option<NodeId>> {
+        let graph = self.units.graph;
+        let mut root = node;
+        while role(graph, root) == Role::View {
+            root = graph[root].args[0];
+        }
+        match role(graph, root) != Role::Input && (self.inside)(root) {
+            true => same_elements(graph, node).map(Some),
+            false => Some(None),
+        }
+    }
+
+    fn product(&self, node: NodeId) -> Option<()> {
+        let graph = self.units.graph;
+        let ty = &graph[node].ty;
+        let [left, right] = [graph[node].args[0], graph[node].args[1]];
+        let of_floats = matches!(ty.dtype, DType::F32 | DType::F64);
+        let (batches, rows, columns) = matrix(ty)?;
+        let enough = rows >= least_rows(columns, *graph[left].ty.sizes.last()?);
+        let fits = (batches, rows) == (self.batches, self.rows) && enough && columns > 1 && batches > 0;
+        let reads = self.produced(right)?.is_none() && self.produced(left).is_some();
+        (of_floats && fits && reads && ty.is_contiguous() && graph[left].ty.numel() > 0).then_some(())
+    }
+
+    /// The fewest rows that a member may be computed for at once.
+    fn least(&self, member: u32) -> usize {
+        let (graph, unit) = (self.units.graph, self.units.unit(member));
+        let last = |node: NodeId| graph[node].ty.sizes.last().copied().unwrap_or(1);
+        match unit.kind {
+            UnitKind::Product => least_rows(last(unit.nodes[0]), last(graph[unit.nodes[0]].args[0])),
+            UnitKind::Kernel(_) | UnitKind::Alias | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => 1,
+        }
+    }
+
+    fn kernel(&self, region: &Region) -> Option<()> {
+        for (value, _) in &region.outputs {
+            // A value per row that is stored needs nothing else; a number alone would be stored by every block.
+            matches!(region.values[*value], Value::Body(..) | Value::Fold(..)).then_some(())?;
+        }
+        for walk in &region.loads {
+            if self.produced(walk.node)?.is_some() {
+                self.walk(region, walk)?;
+            }
+        }
+        region.outputs.iter().try_for_each(|(_, walk)| self.walk(region, walk))
+    }
+
+    /// Whether the outer loops are the rows, and a walk goes through the rows of its value in their order.
+    fn walk(&self, region: &Region, walk: &Walk) -> Option<()> {
+        let n_rows = self.batches * self.rows;
+        let ty = &self.units.graph[walk.node].ty;
+        let loops: Vec<usize> = region.rows.iter().chain(&region.inner).copied().collect();
+        if loops.contains(&0) {
+            return None;
+        }
+        let has_folds = !region.inner.is_empty() || region.values.iter().any(|value| matches!(value, Value::Fold(..)));
+        let mut product = 1;
+        let n_outer = match has_folds {
+            true => region.rows.len(),
+            false => {
+                1 + region.rows.iter().position(|&size| {
+                    product *= size;
+                    product >= n_rows
+                })?
+            }
+        };
+        let outer: usize = loops[..n_outer].iter().product();
+        if outer != n_rows
+            || walk.gather.is_some()
+            || walk.base != 0
+            || !ty.is_contiguous()
+            || !ty.numel().is_multiple_of(n_rows)
+        {
+            return None;
+        }
+        let per_row = ty.numel() / n_rows;
+        let mut stride = per_row;
+        for at in (0..n_outer).rev() {
+            if walk.strides[at] != stride {
+                return None;
+            }
+            stride *= loops[at];
+        }
+        let reach: usize = (n_outer..loops.len()).map(|at| (loops[at] - 1) * walk.strides[at]).sum();
+        (per_row > 0 && reach < per_row).then_some(())
+    }
+
+    /// Bytes that the group does not move any more, and bytes that it moves again.
+    fn traffic(&self, members: &[u32], inner: &[(NodeId, usize)], blocks: usize) -> (usize, usize) {
+        let graph = self.units.graph;
+        let mut saved: usize = inner.iter().map(|(node, _)| 2 * graph[*node].ty.bytes()).sum();
+        let (mut lefts, mut extra) = (HashSet::new(), 0);
+        for &member in members {
+            let unit = self.units.unit(member);
+            if let UnitKind::Product = unit.kind {
+                let [left, right] = [graph[unit.nodes[0]].args[0], graph[unit.nodes[0]].args[1]];
+                if !lefts.insert(left) {
+                    saved += graph[left].ty.bytes();
+                }
+                let resident = graph[right].ty.bytes() / self.batches;
+                if resident > RESIDENT_BYTES {
+                    extra += (blocks - 1) * resident * self.batches;
+                }
+            }
+        }
+        (saved, extra)
+    }
+}

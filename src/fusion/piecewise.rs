@@ -1,0 +1,93 @@
+//! Merging what is computed element by element into values that are written part by part.
+//!
+//! A concatenation reads what its operands' producers have just written, and its users read it once more. Both can be
+//! computed box by box instead ([`super::parts`]): a producer whose only user is in the unit, and the one kernel that
+//! uses the unit's results at the same elements. Kernels with folds stay apart.
+
+use super::parts::place_parts;
+use super::region::{Region, Value};
+use super::stitch::{MAX_NODES, Refusals, accept, has_path_around};
+use super::units::{Role, Unit, UnitKind, Units, role};
+use crate::error::Reason;
+
+/// Merges producers and users into every unit that is written part by part.
+pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
+    for unit in 0..units.units.len() as u32 {
+        let mut at = unit;
+        while is_piecewise(units, at) {
+            let Some(next) = merge_one(units, at, refusals) else { break };
+            at = next;
+        }
+    }
+}
+
+fn is_piecewise(units: &Units<'_>, unit: u32) -> bool {
+    units.units[unit as usize].as_ref().is_some_and(|unit| matches!(unit.kind, UnitKind::Parts(_)))
+}
+
+/// Merges one neighbour of a unit; the result is the unit with the number returned.
+fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Option<u32> {
+    for producer in units.predecessors(unit) {
+        if is_elementwise(units, producer) && is_used_only_by(units, producer, unit) {
+            match union(units, producer, unit) {
+                Ok(merged) => {
+                    accept(units, producer, unit, merged);
+                    refusals.forget(producer);
+                    refusals.forget(unit);
+                    return Some(unit);
+                }
+                Err(reason) => refusals.insert(producer, unit, reason),
+            }
+        }
+    }
+    let mut users: Vec<u32> = units.successors(unit).collect();
+    users.sort_unstable();
+    users.dedup();
+    let &[user] = &users[..] else { return None };
+    if !is_elementwise(units, user) || has_path_around(units, unit, user) {
+        return None;
+    }
+    match union(units, unit, user) {
+        Ok(merged) => {
+            accept(units, unit, user, merged);
+            refusals.forget(unit);
+            refusals.forget(user);
+            Some(user)
+        }
+        Err(reason) => {
+            refusals.insert(unit, user, reason);
+            None
+        }
+    }
+}
+
+/// Whether a unit is a kernel that computes every element for itself.
+fn is_elementwise(units: &Units<'_>, unit: u32) -> bool {
+    let has_fold = |region: &Region| region.values.iter().any(|value| matches!(value, Value::Fold(..)));
+    match &units.unit(unit).kind {
+        UnitKind::Kernel(region) => !has_fold(region),
+        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => false,
+    }
+}
+
+fn is_used_only_by(units: &Units<'_>, producer: u32, unit: u32) -> bool {
+    let outputs = &units.unit(producer).outputs;
+    let inside = |user: &crate::ir::NodeId| units.unit_of[*user] == Some(unit);
+    outputs.iter().all(|&output| !units.is_output[output] && units.users[output].iter().all(inside))
+}
+
+fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
+    let (a, b) = (units.unit(a), units.unit(b));
+    let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
+    nodes.sort_unstable();
+    if nodes.len() > MAX_NODES {
+        return Err(Reason::GroupTooLarge);
+    }
+    let graph = units.graph;
+    let of_parts = |node: &&crate::ir::NodeId| role(graph, **node) == Role::Parts;
+    let whole = *nodes.iter().find(of_parts).expect("one of the two is written part by part");
+    let outputs = units.outputs_of(&nodes);
+    let contains = |node| nodes.binary_search(&node).is_ok();
+    let regions = place_parts(graph, &contains, whole, &outputs)?;
+    Ok(Unit { kind: UnitKind::Parts(regions), nodes, outputs })
+}

@@ -1,0 +1,111 @@
+//! Siblings: merging kernels that read the same memory, without an edge between them.
+//!
+//! Three sums over the rows of one matrix read it three times; one kernel with three folds reads it once. A merge is
+//! accepted if the union fits common loops, if neither kernel leads to the other, and if what is read once instead of
+//! twice is a good part of all that the two move. Only the latest reader is tried with the next one, so a value that
+//! everybody reads costs one attempt per reader.
+
+use super::region::{Region, Walk};
+use super::stitch::{Refusals, accept, has_path_around, union};
+use super::units::{Role, UnitKind, Units, role};
+use crate::ir::{Graph, NodeId};
+
+/// The saved bytes must be at least this part of all bytes that the two kernels move.
+const SAVED_PART: usize = 8;
+
+/// Merges siblings; says whether there were any.
+pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
+    let mut merged_any = false;
+    for index in 0..units.graph.len() as u32 {
+        let mut latest: Option<u32> = None;
+        for reader in readers(units, NodeId(index)) {
+            // An earlier merge may have taken it in.
+            if units.units[reader as usize].is_none() || latest == Some(reader) {
+                continue;
+            }
+            if let Some(sibling) = latest
+                && let Some(merged) = try_merge(units, sibling, reader)
+            {
+                accept(units, sibling, reader, merged);
+                refusals.forget(sibling);
+                refusals.forget(reader);
+                merged_any = true;
+            }
+            latest = Some(reader);
+        }
+    }
+    merged_any
+}
+
+/// The kernels that read a value from memory, itself or through views of it, in the order of their first nodes.
+fn readers(units: &Units<'_>, node: NodeId) -> Vec<u32> {
+    if matches!(role(units.graph, node), Role::Inline | Role::View) {
+        return Vec::new();
+    }
+    let own = units.unit_of[node];
+    let mut readers = Vec::new();
+    let mut stack = vec![node];
+    while let Some(value) = stack.pop() {
+        for &user in &units.users[value] {
+            match units.unit_of[user].map(|unit| (unit, &units.unit(unit).kind)) {
+                Some((unit, UnitKind::Kernel(_))) if Some(unit) != own => readers.push(unit),
+                Some((_, UnitKind::Alias)) => stack.push(user),
+                Some((
+                    _,
+                    UnitKind::Kernel(_)
+                    | UnitKind::Product
+                    | UnitKind::Parts(_)
+                    | UnitKind::Routine
+                    | UnitKind::Blocks(_),
+                ))
+                | None => {}
+            }
+        }
+    }
+    readers.sort_unstable_by_key(|&unit| (units.unit(unit).nodes[0], unit));
+    readers.dedup();
+    readers
+}
+
+fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<super::units::Unit> {
+    let (first, second) = (region(units, a)?, region(units, b)?);
+    let graph = units.graph;
+    let total = bytes(graph, first) + bytes(graph, second);
+    if shared(graph, first, second) * SAVED_PART < total {
+        return None;
+    }
+    let leads_to =
+        |from: u32, to: u32| units.successors(from).any(|next| next == to) || has_path_around(units, from, to);
+    if leads_to(a, b) || leads_to(b, a) {
+        return None;
+    }
+    union(units, a, b).ok()
+}
+
+fn region<'u>(units: &'u Units<'_>, unit: u32) -> Option<&'u Region> {
+    match &units.unit(unit).kind {
+        UnitKind::Kernel(region) => Some(region),
+        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
+    }
+}
+
+/// Bytes that a kernel moves, each memory once.
+fn bytes(graph: &Graph, region: &Region) -> usize {
+    let written: usize = region.outputs.iter().map(|(_, walk)| graph[walk.node].ty.bytes()).sum();
+    sources(region).iter().map(|&node| graph[node].ty.bytes()).sum::<usize>() + written
+}
+
+/// Bytes of the memory that both read.
+fn shared(graph: &Graph, a: &Region, b: &Region) -> usize {
+    let others = sources(b);
+    sources(a).iter().filter(|node| others.contains(node)).map(|&node| graph[node].ty.bytes()).sum()
+}
+
+/// What a kernel reads from memory, but for tables of which it picks parts.
+fn sources(region: &Region) -> Vec<NodeId> {
+    let whole = |walk: &&Walk| walk.gather.is_none() && walk.strides.iter().any(|&stride| stride != 0);
+    let mut nodes: Vec<NodeId> = region.loads.iter().filter(whole).map(|walk| walk.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}

@@ -1,0 +1,89 @@
+//! Kernels that compiled functions share: how often anything is compiled.
+//!
+//! The counters belong to the process, so these tests have one of their own and take turns.
+
+use opfuse::codegen::cache;
+use opfuse::{DType, Result, Tensor, compile};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static TURNS: Mutex<()> = Mutex::new(());
+
+/// Values that no two elements share, of both signs.
+fn ramp(sizes: &[usize]) -> Tensor {
+    let count: usize = sizes.iter().product();
+    let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin() * 3.0 + i as f32 * 1e-3).collect();
+    Tensor::from_slice(&values, sizes).expect("the counts agree")
+}
+
+fn bits(tensor: &Tensor) -> Vec<u32> {
+    tensor.to_vec::<f32>().expect("f32 on the cpu").iter().map(|value| value.to_bits()).collect()
+}
+
+fn softmax_by_parts(x: &Tensor) -> Result<Tensor> {
+    let shifted = x.sub(&x.amax([-1], true)?)?;
+    let exp = shifted.exp()?;
+    exp.div(&exp.sum([-1], true)?)
+}
+
+#[test]
+fn a_thousand_batch_sizes_share_their_kernels() -> Result<()> {
+    let _turn = TURNS.lock().expect("no test panics while it holds the turn");
+    let runs = AtomicUsize::new(0);
+    let f = compile(|x: &Tensor| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        softmax_by_parts(&x.mul(0.123)?.add(0.5)?)
+    });
+    // Sizes 2 and 3 see every case there is: one row apart, any number of rows alike.
+    f.call(&ramp(&[2, 40]))?;
+    let before = cache::stats().compilations;
+    for rows in 3..1003 {
+        let x = ramp(&[rows, 40]);
+        let y = f.call(&x)?;
+        if rows % 97 == 0 {
+            assert_eq!(bits(&y), bits(&softmax_by_parts(&x.mul(0.123)?.add(0.5)?)?));
+        }
+    }
+    let compiled_meanwhile = cache::stats().compilations - before;
+    // The eager calls above compile their own one-op kernels, a handful at most.
+    assert!(compiled_meanwhile <= 24, "{compiled_meanwhile} kernels were compiled for sizes alone");
+    assert!(f.counts().entries <= opfuse::compile::CAPACITY);
+    Ok(())
+}
+
+/// Counts that gradients divide by are arguments of kernels as those of the way there are.
+#[test]
+fn gradients_of_a_new_size_find_their_kernels() -> Result<()> {
+    let _turn = TURNS.lock().expect("no test panics while it holds the turn");
+    let f = compile(|x: &Tensor| x.tanh()?.var([1], 1, false)?.mean((), false));
+    let run = |rows: usize| {
+        let x = ramp(&[rows, 40]);
+        x.set_requires_grad(true)?;
+        f.call(&x)?.backward()
+    };
+    run(2)?;
+    run(3)?;
+    let before = cache::stats().compilations;
+    (4..40).try_for_each(run)?;
+    let compiled_meanwhile = cache::stats().compilations - before;
+    assert!(compiled_meanwhile <= 8, "{compiled_meanwhile} kernels were compiled for sizes alone");
+    Ok(())
+}
+
+#[test]
+fn numbers_stay_arguments() -> Result<()> {
+    let _turn = TURNS.lock().expect("no test panics while it holds the turn");
+    let f = compile(|x: &Tensor, scale: &Tensor| x.mul(scale)?.tanh());
+    let x = ramp(&[100]);
+    f.call((&x, 2.0))?;
+    f.call((&x, 2.5))?;
+    let before = cache::stats().compilations;
+    for step in 0..10 {
+        let scale = 0.1 * step as f64;
+        let y = f.call((&x, scale))?;
+        assert_eq!(y.dtype(), DType::F32);
+        assert_eq!(bits(&y), bits(&x.mul(scale)?.tanh()?));
+    }
+    assert_eq!(cache::stats().compilations, before);
+    Ok(())
+}
