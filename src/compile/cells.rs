@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// Most sets of input types that a compiled function keeps an executable for, unless its options say otherwise.
 pub const CAPACITY: usize = 256;
 
+/// Most different breaks that are remembered.
+const MAX_BREAKS: usize = 64;
+
 /// How long a call waits for another one that builds what it needs; after that it runs eagerly.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -29,12 +32,27 @@ pub struct Counts {
     pub hits: u64,
     /// Calls in which the function itself ran, each for a reason; that of the last is in `explain()`.
     pub eager: u64,
-    /// Captures that ended at a value being read, or at something that is not captured.
+    /// Calls that ran in segments.
+    pub deferred: u64,
+    /// Captures and segments that ended at a value being read, or at something that is not captured.
     pub breaks: u64,
     /// Executables that were thrown away to make room.
     pub evictions: u64,
     /// Sets of input types that are held now.
     pub entries: usize,
+    /// Segments that are held now.
+    pub segments: usize,
+    /// Segments that were compiled.
+    pub segment_captures: u64,
+}
+
+/// Something that ended a segment, or kept a function from being captured whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Break {
+    /// What it was.
+    pub reason: Reason,
+    /// How often it happened.
+    pub count: u64,
 }
 
 /// Executables by guard, and counters.
@@ -43,8 +61,11 @@ pub(super) struct Cells {
     by_guard: IndexMap<Guard, (Arc<Cell>, u64)>,
     clock: u64,
     counts: Counts,
+    breaks: Vec<Break>,
     /// Why the last call ran the function itself, if no cell says so.
     inline: Option<Reason>,
+    /// Whether the last call ran in segments.
+    ran_deferred: bool,
 }
 
 /// What is there for some inputs.
@@ -61,6 +82,7 @@ impl Cells {
         self.clock += 1;
         self.counts.calls += 1;
         self.inline = None;
+        self.ran_deferred = false;
         // Calls mostly repeat the last types.
         let last = self.by_guard.len().checked_sub(1);
         let mut index = last.filter(|&at| self.by_guard.get_index(at).is_some_and(|(guard, _)| guard.holds(inputs)));
@@ -103,6 +125,33 @@ impl Cells {
     pub(super) fn runs_inline(&mut self, reason: Reason) {
         self.counts.eager += 1;
         self.inline = Some(reason);
+        self.ran_deferred = false;
+    }
+
+    /// Notes that the function ran in segments.
+    pub(super) fn runs_deferred(&mut self) {
+        self.inline = None;
+        self.ran_deferred = true;
+    }
+
+    /// Whether the last call ran in segments.
+    pub(super) fn ran_deferred(&self) -> bool {
+        self.ran_deferred
+    }
+
+    /// Notes a break.
+    pub(super) fn breaks_at(&mut self, reason: &Reason) {
+        self.counts.breaks += 1;
+        if let Some(one) = self.breaks.iter_mut().find(|one| one.reason == *reason) {
+            one.count += 1;
+        } else if self.breaks.len() < MAX_BREAKS {
+            self.breaks.push(Break { reason: reason.clone(), count: 1 });
+        }
+    }
+
+    /// What broke captures and calls so far.
+    pub(super) fn breaks(&self) -> &[Break] {
+        &self.breaks
     }
 
     pub(super) fn counts_mut(&mut self) -> &mut Counts {

@@ -5,10 +5,11 @@
 //! reason. Executables are kept per input types in a bounded cache, the one used longest ago going first.
 
 use super::capture::{self, Capture};
-use super::cells::{Cell, Cells, Counts, Found};
+use super::cells::{Break, Cell, Cells, Counts, Found};
 use super::explain::Explain;
 use super::options::{BreakPolicy, CompileOptions, Stance, stance_here};
 use super::program::Program;
+use super::segments::Segments;
 use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::DeviceKind;
@@ -19,13 +20,15 @@ use crate::dispatch::{Function, Inputs, Outputs};
 use crate::error::{Error, Reason, Result};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A compiled function; made by [`compile`]. It can be shared between threads.
 pub struct Compiled<F, A> {
     function: F,
     options: CompileOptions,
     cells: Mutex<Cells>,
+    /// What deferred calls ran.
+    segments: Arc<Segments>,
     arguments: PhantomData<fn(A)>,
 }
 
@@ -35,6 +38,8 @@ pub(super) enum Entry {
     Graph(Box<Program>),
     /// The function itself, because.
     Eager(Reason),
+    /// The function in segments, because.
+    Deferred(Reason),
     /// Nothing: a call is this error.
     Refused(Error),
 }
@@ -56,7 +61,8 @@ pub fn compile<A, F: Function<A>>(function: F) -> Compiled<F, A> {
 
 /// As [`compile`], with options.
 pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> Compiled<F, A> {
-    Compiled { function, options, cells: Mutex::default(), arguments: PhantomData }
+    let segments = Arc::new(Segments::new(&options));
+    Compiled { function, options, cells: Mutex::default(), segments, arguments: PhantomData }
 }
 
 impl<A, F: Function<A>> Compiled<F, A> {
@@ -71,6 +77,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if let Some(reason) = self.not_now(&inputs, stance) {
             self.count(|cells| cells.counts_mut().calls += 1);
             return self.run_inline(&inputs, reason);
+        }
+        if stance == Stance::Deferred {
+            self.count(|cells| cells.counts_mut().calls += 1);
+            return self.run_deferred(&inputs);
         }
         let found = self.count(|cells| cells.find(&inputs, self.options.capacity, stance == Stance::FailOnRecompile));
         let (cell, first) = match found {
@@ -94,7 +104,13 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if first {
             return self.capture_first(&cell, &inputs);
         }
-        let entry = cell.put(self.capture_abstract(&inputs));
+        // What broke for other inputs breaks for these: no need to find out half-way.
+        let known = self.count(|cells| cells.breaks().first().map(|known| known.reason.clone()));
+        let entry = match known {
+            Some(reason) => self.entry(Err(reason), &inputs),
+            None => self.capture_abstract(&inputs),
+        };
+        let entry = cell.put(entry);
         drop(building);
         self.run(entry, &inputs)
     }
@@ -131,21 +147,22 @@ impl<A, F: Function<A>> Compiled<F, A> {
         // Gradients flow to something that the function was not given: they are traced with it.
         let entry = match capture::wants_gradients(&output.tensors()) {
             true => self.capture_abstract(inputs),
-            false => self.entry(captured),
+            false => self.entry(captured, inputs),
         };
         match cell.put(entry) {
             Entry::Refused(error) => Err(error.clone()),
-            Entry::Graph(_) | Entry::Eager(_) => Ok(output),
+            Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) => Ok(output),
         }
     }
 
     /// Records the function on shapes alone.
     fn capture_abstract(&self, inputs: &[Tensor]) -> Entry {
         match guarded(|| capture::on_shapes(&self.function, inputs, self.reads())) {
-            Ok(captured) => self.entry(captured),
+            Ok(captured) => self.entry(captured, inputs),
             Err(error) => {
                 // What follows from a value that could not be read says less than that it was to be read.
-                self.entry(Err(tracer::take_break().unwrap_or_else(|| Reason::TraceFailed(error.to_string()))))
+                let reason = tracer::take_break().unwrap_or_else(|| Reason::TraceFailed(error.to_string()));
+                self.entry(Err(reason), inputs)
             }
         }
     }
@@ -157,13 +174,14 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    fn entry(&self, captured: Capture) -> Entry {
-        let is_break = matches!(&captured, Err(Reason::ReadsValue(_) | Reason::NotCaptured(_)));
+    fn entry(&self, captured: Capture, inputs: &[Tensor]) -> Entry {
+        let is_break = |reason: &Reason| matches!(reason, Reason::ReadsValue(_) | Reason::NotCaptured(_));
         let n_captures = self.count(|cells| {
-            let counts = cells.counts_mut();
-            counts.captures += 1;
-            counts.breaks += u64::from(is_break);
-            counts.captures
+            if let Some(reason) = captured.as_ref().err().filter(|reason| is_break(reason)) {
+                cells.breaks_at(reason);
+            }
+            cells.counts_mut().captures += 1;
+            cells.counts_mut().captures
         });
         if let Ok((trace, joint)) = &captured
             && joint.n_outputs == 0
@@ -193,6 +211,9 @@ impl<A, F: Function<A>> Compiled<F, A> {
                     debug::print(&format!("runs eagerly: {reason}"));
                 }
                 match self.options.breaks {
+                    BreakPolicy::Allow if is_break(&reason) && !capture::wants_gradients(inputs) => {
+                        Entry::Deferred(reason)
+                    }
                     BreakPolicy::Allow | BreakPolicy::Eager => Entry::Eager(reason),
                     BreakPolicy::Error => Entry::Refused(refused(&reason)),
                 }
@@ -207,6 +228,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 guarded(|| self.function.apply(inputs))
             }
             Entry::Refused(error) => Err(error.clone()),
+            Entry::Deferred(_) => self.run_deferred(inputs),
             Entry::Graph(program) if program.is_tangled(inputs) => {
                 let what = "an input that is written to shares elements with another one";
                 self.run_inline(inputs, Reason::NotCaptured(what.into()))
@@ -216,13 +238,50 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
+    /// Runs the function in segments.
+    fn run_deferred(&self, inputs: &[Tensor]) -> Result<F::Output> {
+        let gradients = || {
+            let what = "gradients flow to an input, and calls that are recorded for gradients are not deferred";
+            capture::wants_gradients(inputs).then(|| Reason::NotCaptured(what.into()))
+        };
+        if let Some(reason) = gradients().or_else(|| self.segments.hopeless()) {
+            return self.run_inline(inputs, reason);
+        }
+        let (result, breaks) = guarded(|| {
+            let runner = self.segments.clone();
+            Ok(tracer::defer(runner, self.reads(), inputs, |inputs| self.function.apply(inputs)))
+        })?;
+        self.count(|cells| {
+            cells.counts_mut().deferred += 1;
+            breaks.iter().for_each(|reason| cells.breaks_at(reason));
+            cells.runs_deferred();
+        });
+        result
+    }
+
+    /// What broke the capture of the function or ended its segments so far, and how often.
+    pub fn breaks(&self) -> Vec<Break> {
+        self.count(|cells| cells.breaks().to_vec())
+    }
+
+    /// The reports of the segments that are held, the one that ran last first. A function that was captured whole has
+    /// none.
+    pub fn segments(&self) -> Vec<Explain> {
+        self.segments.explain()
+    }
+
     fn count<R>(&self, change: impl FnOnce(&mut Cells) -> R) -> R {
         change(&mut self.cells.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What was compiled for the types seen last: kernels, traffic, and a decision for every edge. Where nothing is
-    /// compiled, or the last call ran the function itself, why that is.
+    /// compiled, or the last call ran the function itself, why that is. Of a function that runs in segments the one that
+    /// moves most bytes; see [`Compiled::segments`] for all, and [`Compiled::breaks`] for why.
     pub fn explain(&self) -> Explain {
+        if self.count(|cells| cells.ran_deferred()) {
+            let nothing = || Explain::eager(Reason::NotCaptured("the function computes nothing".into()));
+            return self.largest_segment().unwrap_or_else(nothing);
+        }
         let cell = match self.count(|cells| cells.latest()) {
             Ok(cell) => cell,
             Err(reason) => return Explain::eager(reason),
@@ -230,9 +289,14 @@ impl<A, F: Function<A>> Compiled<F, A> {
         match cell.entry() {
             Some(Entry::Graph(program)) => program.explain(),
             Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
+            Some(Entry::Deferred(reason)) => self.largest_segment().unwrap_or_else(|| Explain::eager(reason.clone())),
             Some(Entry::Refused(error)) => Explain::eager(Reason::TraceFailed(error.to_string())),
             None => Explain::eager(Reason::NotCalled),
         }
+    }
+
+    fn largest_segment(&self) -> Option<Explain> {
+        self.segments.explain().into_iter().max_by_key(|segment| segment.bytes_before)
     }
 
     /// Graphviz text of the graph compiled last, one cluster per kernel; empty if there is none.
@@ -242,7 +306,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     /// What happened so far.
     pub fn counts(&self) -> Counts {
-        self.count(|cells| cells.counts())
+        let (segments, segment_captures) = self.segments.counts();
+        Counts { segments, segment_captures, ..self.count(|cells| cells.counts()) }
     }
 }
 

@@ -11,9 +11,11 @@ pub mod guard;
 mod options;
 pub mod pipeline;
 mod program;
+mod segments;
+mod separation;
 
 pub use crate::dispatch::{Function, Input, Inputs, Outputs};
-pub use cells::{CAPACITY, Counts};
+pub use cells::{Break, CAPACITY, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;
 pub use options::{BreakPolicy, CompileOptions, Stance, StanceGuard, stance};

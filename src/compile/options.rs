@@ -41,7 +41,8 @@ impl Default for CompileOptions {
 /// something that is not captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BreakPolicy {
-    /// What can be compiled is; counted, with a reason.
+    /// What comes before and after is compiled: the function is run in segments from the next call on, as in
+    /// [`Stance::Deferred`]. Each break is counted, and has a reason.
     #[default]
     Allow,
     /// The call is an error that names what broke the capture, also where the function would have run eagerly.
@@ -58,6 +59,11 @@ pub enum Stance {
     Default,
     /// Runs the function itself, whatever was captured.
     Eager,
+    /// Runs the function at each call, but only records what it calls, until it reads a value or returns: what was
+    /// recorded runs compiled then. So nothing is ever stale: captured state, control flow and numbers are those of the
+    /// call. An error of a recorded call comes out where a value is read, or at the end. Where gradients flow to an
+    /// input, the function runs eagerly.
+    Deferred,
     /// As the default, but types that differ from those seen before are an error, which says what differs.
     FailOnRecompile,
 }

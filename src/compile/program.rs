@@ -6,10 +6,11 @@
 
 use super::explain::Explain;
 use super::pipeline::{self, Built};
+use super::separation::{Separation, input_behind};
 use crate::codegen::tier::Tier;
 use crate::dispatch::Tensor;
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
-use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Trace, change_gradient};
+use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
 use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::fusion::Options;
@@ -38,6 +39,7 @@ pub(super) struct Program {
     written: Vec<usize>,
     changes: Vec<GradientChange>,
     aliases: Vec<OutputAlias>,
+    separation: Separation,
     n_outputs: usize,
     gradients: Option<Arc<Gradients>>,
 }
@@ -60,12 +62,14 @@ impl Program {
     /// # Errors
     /// A graph that breaks an invariant, or one whose halves cannot be told apart.
     pub(super) fn build(trace: Trace, joint: Joint, options: &Options, tier: Option<Tier>) -> Result<Program> {
-        let Trace { graph, mut lifted, written, mut gradients, aliases } = trace;
+        let Trace { graph, mut lifted, written, mut gradients, aliases, owners } = trace;
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
             let built = pipeline::build(graph, options, tier)?;
             let n_outputs = joint.n_outputs;
-            return Ok(Program { built, lifted, written, changes: gradients, aliases, n_outputs, gradients: None });
+            let separation = separation(&built.graph, &owners[..n_outputs], &aliases, &written);
+            let changes = gradients;
+            return Ok(Program { built, lifted, written, changes, aliases, separation, n_outputs, gradients: None });
         }
         let n_kept_back = lifted.iter().rev().take_while(|lifted| matches!(lifted, Lifted::Declared)).count();
         if n_kept_back != joint.differentiable.len() {
@@ -87,8 +91,10 @@ impl Program {
         let backward = pipeline::build(halves.backward, options, tier)?;
         let differentiable = joint.differentiable;
         let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, places, joint_places };
+        let built = pipeline::build(halves.forward, options, tier)?;
         Ok(Program {
-            built: pipeline::build(halves.forward, options, tier)?,
+            separation: separation(&built.graph, &owners[..joint.n_outputs], &aliases, &written),
+            built,
             lifted,
             written,
             changes: gradients,
@@ -129,7 +135,8 @@ impl Program {
         let lifted = self.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
         let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
         let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
-        let results = self.built.executable.run(&arrays)?;
+        let mut results = self.built.executable.run(&arrays)?;
+        self.separation.apply(&mut results)?;
         let mut results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
         if let Some(gradients) = &self.gradients {
             let kept = gradients.kept.iter().map(|kept| match *kept {
@@ -155,6 +162,21 @@ impl Program {
         results.truncate(self.n_outputs);
         Ok(results)
     }
+}
+
+/// What is to be done so that the outputs of `graph` share what the function's did, and writes come one by one.
+fn separation(graph: &Graph, owners: &[Owner], aliases: &[OutputAlias], written: &[usize]) -> Separation {
+    let mut owners = owners.to_vec();
+    for alias in aliases {
+        owners[alias.output] = Owner::Anyone;
+    }
+    for (output, &node) in graph.outputs().iter().enumerate().skip(owners.len()) {
+        // The new value of an input may be the old one of another that is written to before.
+        let old = input_behind(graph, node).is_some_and(|input| written.contains(&input));
+        let is_write = output - owners.len() < written.len();
+        owners.push(if is_write && !old { Owner::Anyone } else { Owner::Output(output) });
+    }
+    Separation::of(graph, &owners)
 }
 
 impl GradientProgram for Gradients {

@@ -74,6 +74,8 @@ struct Inner {
     version: Option<Arc<AtomicU64>>,
     /// What autograd knows of it.
     autograd: OnceLock<Box<Meta>>,
+    /// The elements, if they came after the handle: see [`Tensor::take_elements`]. They lie as those of `array` would.
+    filled: OnceLock<Box<Array>>,
 }
 
 /// What a view knows of where it comes from.
@@ -104,8 +106,8 @@ impl WeakTensor {
 impl Inner {
     #[inline]
     fn new(array: Array, keys: KeySet, device: Device) -> Inner {
-        let (id, autograd) = (next_id(), OnceLock::new());
-        Inner { array, keys, number: None, id, device, payload: None, view: None, version: None, autograd }
+        let (id, filled, autograd) = (next_id(), OnceLock::new(), OnceLock::new());
+        Inner { array, filled, keys, number: None, id, device, payload: None, view: None, version: None, autograd }
     }
 }
 
@@ -126,6 +128,7 @@ impl Tensor {
             view: None,
             version: None,
             autograd: OnceLock::new(),
+            filled: OnceLock::new(),
         }))
     }
 
@@ -230,12 +233,12 @@ impl Tensor {
 
     /// The tensor as an operand of a kernel.
     pub(super) fn as_argument(&self) -> Argument<'_> {
-        Argument { array: &self.0.array, number: self.0.number.is_some() }
+        Argument { array: self.array(), number: self.0.number.is_some() }
     }
 
     fn derived(&self, change: impl FnOnce(&mut Inner)) -> Tensor {
-        let Inner { array, keys, number, device, version, payload, .. } = &*self.0;
-        let fresh = Inner::new(array.clone(), *keys, *device);
+        let Inner { keys, number, device, version, payload, .. } = &*self.0;
+        let fresh = Inner::new(self.array().clone(), *keys, *device);
         let mut inner = Inner { number: *number, version: version.clone(), payload: payload.clone(), ..fresh };
         change(&mut inner);
         Tensor(Arc::new(inner))
@@ -282,18 +285,30 @@ impl Tensor {
         match (&self.0.version, physical(self)) {
             (Some(own), _) => own,
             (None, Some(physical)) => physical.version_counter(),
-            (None, None) => self.0.array.storage().version(),
+            (None, None) => self.array().storage().version(),
         }
     }
 
     /// Whether it has bytes to read.
     pub fn has_data(&self) -> bool {
-        self.0.array.device().kind != DeviceKind::Meta
+        self.array().device().kind != DeviceKind::Meta
     }
 
     /// The array behind the handle.
     pub fn array(&self) -> &Array {
-        &self.0.array
+        self.0.filled.get().map_or(&self.0.array, |filled| filled)
+    }
+
+    /// Gives a handle without bytes the elements that `storage` holds at its places; whoever had the handle before has
+    /// them too. A handle is filled once: what it holds is never exchanged.
+    ///
+    /// # Errors
+    /// If the storage is too short for it.
+    pub(super) fn take_elements(&self, storage: &Arc<Storage>) -> Result<()> {
+        let Array { dtype, layout, .. } = &self.0.array;
+        let array = Array::from_storage(storage.clone(), *dtype, Layout::clone(layout))?;
+        self.0.filled.get_or_init(|| Box::new(array));
+        Ok(())
     }
 
     /// Element type.
@@ -354,7 +369,7 @@ impl Tensor {
 
     /// Whether both handles share one storage.
     pub fn is_alias_of(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(&self.0.array.storage, &other.0.array.storage)
+        Arc::ptr_eq(self.array().storage(), other.array().storage())
     }
 
     /// Whether writing to one may change the other.

@@ -1,8 +1,8 @@
 //! The functions, and how they are called. A new case is a row here.
 
 use super::check::{Case, Expect, check, quietly};
-use opfuse::autograd::no_grad;
-use opfuse::compile::{BreakPolicy, CompileOptions};
+use opfuse::autograd::{inference_mode, no_grad};
+use opfuse::compile::{BreakPolicy, CompileOptions, Stance};
 use opfuse::{DType, Error, Result, Tensor, cat, embedding};
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ const SAME: &[&[&[usize]]] = &[ONCE, ONCE, ONCE, ONCE];
 const MIXED: &[&[&[usize]]] = &[ONCE, &[&[5, 4]], ONCE, &[&[1, 4]], &[&[0, 4]], &[&[5, 4]]];
 const PAIRS: &[&[&[usize]]] = &[&[&[3, 4], &[4]], &[&[3, 4], &[4]], &[&[2, 4], &[4]], &[&[3, 4], &[4]]];
 
-use Expect::{Any, Compiled};
+use Expect::{Any, Compiled, Segments};
 
 pub(crate) const CASES: &[Case] = &[
     // What is returned.
@@ -37,7 +37,31 @@ pub(crate) const CASES: &[Case] = &[
     Case::new("another number of tensors by shape", MIXED, Any, |_, x| {
         (0..x[0].sizes()[0]).map(|row| x[0].select(0, row as i64)?.exp()).collect()
     }),
+    Case::new("a copy of an input", MIXED, Compiled, |_, x| Ok(vec![x[0].copy()?, x[0].slice(0, 0, 1, 1)?.copy()?])),
+    Case::new("a copy of a strided input", SAME, Compiled, |_, x| Ok(vec![x[0].copy()?, x[0].contiguous()?]))
+        .inputs(|x| Ok(vec![x[0].transpose(0, 1)?])),
+    Case::new("equal values", MIXED, Compiled, |_, x| {
+        let (y, z) = (x[0].exp()?, x[0].exp()?);
+        Ok(vec![y.t()?, y, z.clone(), z.slice(0, 0, 1, 1)?, x[0].exp()?.slice(1, 1, 3, 1)?])
+    }),
     // What is written.
+    Case::new("inputs are swapped", &[&[&[3], &[3]], &[&[3], &[3]], &[&[3], &[3]]], Compiled, |_, x| {
+        let old = x[0].copy()?;
+        x[0].copy_(&x[1])?;
+        x[1].copy_(&old)?;
+        Ok(vec![old, x[0].clone()])
+    }),
+    Case::new("an input as it was, after it is written to", SAME, Compiled, |_, x| {
+        let old = x[0].copy()?;
+        x[0].add_(1.0)?;
+        Ok(vec![old])
+    }),
+    Case::new("a write in inference mode through a view", SAME, Any, |_, x| {
+        let _inference = inference_mode();
+        let y = x[0].exp()?;
+        y.select(0, 1)?.fill_(2.0)?;
+        Ok(vec![y.mul(1.5)?])
+    }),
     Case::new("an input is written to", MIXED, Compiled, |_, x| {
         x[0].add_(1.0)?;
         Ok(vec![x[0].exp()?])
@@ -98,50 +122,50 @@ pub(crate) const CASES: &[Case] = &[
         Ok(vec![world.generator.rand(x[0].sizes(), DType::F32)?])
     }),
     // What depends on values.
-    Case::new("control flow that depends on a value", MIXED, Any, |_, x| {
+    Case::new("control flow that depends on a value", MIXED, Segments, |_, x| {
         let y = x[0].tanh()?;
         let more = y.sum_all()?.item::<f32>()? > 0.0;
         Ok(vec![if more { y.mul(2.0)?.exp()? } else { y.neg()? }])
     }),
-    Case::new("a loop until a value is small", SAME, Any, |_, x| {
+    Case::new("a loop until a value is small", SAME, Segments, |_, x| {
         let mut y = x[0].clone();
         while y.abs()?.amax((), false)?.item::<f32>()? > 0.1 {
             y = y.mul(0.5)?.tanh()?;
         }
         Ok(vec![y])
     }),
-    Case::new("a value that becomes a number", SAME, Any, |_, x| {
+    Case::new("a value that becomes a number", SAME, Segments, |_, x| {
         let scale = x[0].abs()?.amax((), false)?.item::<f32>()?;
         Ok(vec![x[0].div(scale)?.add(1.0)?.sqrt()?])
     }),
-    Case::new("an input that is read", SAME, Any, |_, x| {
+    Case::new("an input that is read", SAME, Segments, |_, x| {
         let first = x[0].to_vec::<f32>()?.first().copied().unwrap_or(0.0);
         Ok(vec![if first > 0.0 { x[0].exp()? } else { x[0].neg()? }])
     }),
-    Case::new("a write before a read", SAME, Any, |_, x| {
+    Case::new("a write before a read", SAME, Segments, |_, x| {
         x[0].mul_(3.0)?;
         let sum = x[0].sum_all()?.item::<f32>()?;
         x[0].add_(sum)?;
         Ok(vec![x[0].exp()?])
     }),
-    Case::new("a view across a read", SAME, Any, |_, x| {
+    Case::new("a view across a read", SAME, Segments, |_, x| {
         let y = x[0].exp()?;
         let row = y.select(0, 1)?;
         let sum = y.sum_all()?.item::<f32>()?;
         y.add_(sum)?;
         Ok(vec![row.neg()?, y, row])
     }),
-    Case::new("sizes that depend on values", MIXED, Any, |_, x| {
+    Case::new("sizes that depend on values", MIXED, Segments, |_, x| {
         let positive = x[0].masked_select(&x[0].gt(0.0)?)?;
         Ok(vec![positive.mul(2.0)?.sum_all()?, positive])
     }),
-    Case::new("a draw before and after a read", SAME, Any, |world, x| {
+    Case::new("a draw before and after a read", SAME, Segments, |world, x| {
         let noise = world.generator.rand(x[0].sizes(), DType::F32)?;
         let more = x[0].add(&noise)?.sum_all()?.item::<f32>()? > 0.0;
         let rest = world.generator.randn(&[if more { 2 } else { 3 }], DType::F32)?;
         Ok(vec![noise.mul(&x[0])?, rest])
     }),
-    Case::new("a value of a captured tensor", SAME, Any, |world, x| {
+    Case::new("a value of a captured tensor", SAME, Segments, |world, x| {
         let scale = world.weight.select(0, 0)?.item::<f32>()?;
         Ok(vec![if scale > 0.6 { x[0].exp()? } else { x[0].mul(&world.weight)? }])
     })
@@ -185,10 +209,14 @@ pub(crate) const CASES: &[Case] = &[
 #[test]
 fn whatever_a_function_does_it_does_compiled() -> Result<()> {
     quietly();
-    for breaks in [BreakPolicy::Allow, BreakPolicy::Eager] {
-        let options = CompileOptions { breaks, ..CompileOptions::default() };
+    let options = [
+        CompileOptions::default(),
+        CompileOptions { breaks: BreakPolicy::Eager, ..CompileOptions::default() },
+        CompileOptions { stance: Stance::Deferred, ..CompileOptions::default() },
+    ];
+    for options in &options {
         for case in CASES {
-            check(case, &options)?;
+            check(case, options)?;
         }
     }
     Ok(())

@@ -20,15 +20,16 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Reason, Result};
-use crate::ir::{DType, Graph, Scalar, TensorType};
+use crate::ir::{DType, Scalar, TensorType};
 use std::cell::RefCell;
-use std::collections::HashMap;
 
+mod deferred;
 mod recording;
 mod trace;
 
+pub use deferred::{Runner, defer};
 use recording::{LeafGradient, Recording};
-pub use trace::{Captured, GradientChange, Lifted, OutputAlias, Trace, change_gradient};
+pub use trace::{Captured, GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
 
 /// Whether traced calls also run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub enum Mode {
     Real,
     /// Calls have shapes only.
     Abstract,
+    /// Calls have shapes only until a value is needed; see [`defer`].
+    Deferred,
 }
 
 /// What comes of reading a value while it is traced.
@@ -86,17 +89,20 @@ pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
 
 /// Called before the gradient of a leaf is added to, or forgotten: a trace starts from nothing.
 pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, replaced: bool) {
-    let is_new =
-        |recording: &mut Recording| match recording.gradients.iter_mut().find(|change| change.leaf.id() == leaf.id()) {
+    let is_new = |recording: &mut Recording| {
+        // In a deferred trace it is what it is outside; only a value that is lost is forgotten.
+        let forgets = recording.mode != Mode::Deferred;
+        match recording.gradients.iter_mut().find(|change| change.leaf.id() == leaf.id()) {
             Some(change) => {
                 change.replaced |= replaced;
                 false
             }
             None => {
                 recording.gradients.push(LeafGradient { leaf: leaf.clone(), before: leaf.grad(), replaced });
-                true
+                forgets
             }
-        };
+        }
+    };
     if is_tracing() && with_recording(is_new) == Some(true) {
         leaf.forget_grad();
     }
@@ -104,7 +110,11 @@ pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, replaced: bool) {
 
 /// Whether values have shapes alone on this thread now.
 pub(in crate::dispatch) fn is_abstract() -> bool {
-    with_recording(|recording| recording.mode == Mode::Abstract).unwrap_or(false)
+    with_recording(|recording| recording.mode != Mode::Real).unwrap_or(false)
+}
+
+fn is_deferred() -> bool {
+    with_recording(|recording| recording.mode == Mode::Deferred).unwrap_or(false)
 }
 
 /// Whether this thread is tracing.
@@ -118,7 +128,12 @@ struct Session;
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(recording) = RECORDING.take() else { return };
-        for LeafGradient { leaf, before, .. } in &recording.gradients {
+        for change in &recording.gradients {
+            if recording.mode == Mode::Deferred {
+                deferred::put_back_lost(change);
+                continue;
+            }
+            let LeafGradient { leaf, before, .. } = change;
             // The gradient from before fits its leaf.
             let _ = leaf.set_grad(before.as_ref());
         }
@@ -150,21 +165,10 @@ pub fn trace_with<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    let mut recording = Recording {
-        mode,
-        reads,
-        graph: Graph::new(),
-        nodes: HashMap::new(),
-        inputs: Vec::new(),
-        lifted: Vec::new(),
-        n_settings: n_settings(),
-        written: Vec::new(),
-        gradients: Vec::new(),
-        broken: None,
-    };
+    let mut recording = Recording::new(mode, reads);
     // Fresh handles, so that a tensor given twice is two inputs.
     let handles = inputs.iter().map(|input| match mode {
-        Mode::Real => Ok(input.fresh_handle()),
+        Mode::Real | Mode::Deferred => Ok(input.fresh_handle()),
         Mode::Abstract => Tensor::abstracted(&input.ty(), input.device(), input.as_number()),
     });
     let handles = handles.collect::<Result<Vec<Tensor>>>()?;
@@ -212,6 +216,7 @@ fn finish(outputs: &[Tensor]) -> Captured {
             written: std::mem::take(&mut recording.written),
             gradients,
             aliases,
+            owners: trace::owners(&recording.inputs, outputs),
         })
     })
 }
@@ -227,10 +232,12 @@ fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
 /// # Errors
 /// If there is no memory.
 pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
+    // What is deferred draws at once, in the order of the calls.
     let mode = if is_tracing() { with_recording(|recording| recording.mode) } else { None };
+    let mode = mode.filter(|mode| *mode != Mode::Deferred);
     let key = match mode {
         Some(Mode::Abstract) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
-        Some(Mode::Real) | None => trace::key(generator.draw(n_counters))?,
+        Some(Mode::Real | Mode::Deferred) | None => trace::key(generator.draw(n_counters))?,
     };
     if mode.is_some() {
         with_recording(|recording| {
@@ -271,10 +278,21 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         return pass(operator, below, stack);
     };
     let (tensors, attrs) = unpack(op, stack)?;
+    if is_deferred()
+        && let Some(why) = deferred::prepare(&tensors, None)?
+    {
+        return deferred::run_for_real(operator, below, stack, why);
+    }
     let recorded = with_recording(|recording| Ok::<_, Error>((recording.record(op, &tensors, attrs)?, recording.mode)));
     let Some((node, mode)) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
-    let made_of_nothing = tensors.iter().all(|tensor| tensor.as_number().is_some());
-    let result = if mode == Mode::Abstract && made_of_nothing {
+    let made_of_nothing = || tensors.iter().all(|tensor| tensor.as_number().is_some());
+    let has_shape_alone = match mode {
+        Mode::Real => false,
+        Mode::Abstract => made_of_nothing(),
+        // Its operands may have data, and nothing below but the computation is concerned with it.
+        Mode::Deferred => !op.is_view(),
+    };
+    let result = if has_shape_alone {
         let ty = with_recording(|recording| recording.graph[node].ty.clone());
         ty.map(|ty: TensorType| Tensor::abstracted(&ty, Device::CPU, None)).transpose()?
     } else {
@@ -295,6 +313,11 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     else {
         return operator.redispatch_boxed(below, stack);
     };
+    if is_deferred()
+        && let Some(why) = deferred::prepare(&[target.clone(), source.clone()], Some(&target))?
+    {
+        return deferred::run_for_real(operator, below, stack, why);
+    }
     let written = with_recording(|recording| recording.write(&target, &source)).transpose()?;
     {
         let _below = exclude(DispatchKey::Tracer);
@@ -308,12 +331,16 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     Ok(())
 }
 
+const NO_ROW: &str = "has no row in the op table and no decomposition";
+
 /// An operator that is no row: its decomposition is traced; a kernel of its own is not, which breaks the trace.
 fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     let composite = operator.slot(below.highest()).source == crate::dispatch::table::Source::Math;
+    if !composite && is_deferred() {
+        return deferred::run_for_real(operator, below, stack, NO_ROW);
+    }
     if !composite {
-        let reason =
-            Reason::NotCaptured(format!("{} has no row in the op table and no decomposition", operator.name()));
+        let reason = Reason::NotCaptured(format!("{} {NO_ROW}", operator.name()));
         let mode = with_recording(|recording| {
             recording.broken.get_or_insert(reason.clone());
             recording.mode
@@ -335,7 +362,9 @@ pub(in crate::dispatch) fn memory_start(tensor: &Tensor) -> usize {
     if is_tracing() {
         with_recording(|recording| {
             let n_given = recording.inputs.len() - recording.lifted.len();
-            if recording.inputs[..n_given].iter().any(|input| input.is_alias_of(tensor)) {
+            if recording.mode != Mode::Deferred
+                && recording.inputs[..n_given].iter().any(|input| input.is_alias_of(tensor))
+            {
                 let what = "the gradient of as_strided depends on where in its memory an input begins";
                 recording.give_up(Reason::NotCaptured(what.into()));
             }
@@ -352,9 +381,14 @@ pub fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
     batched::on_read(tensor, what)?;
     if is_tracing() {
         let reads = with_recording(|recording| {
-            recording.give_up(Reason::ReadsValue(what.into()));
+            if recording.deferral.is_none() || recording.reads == Reads::Refused {
+                recording.give_up(Reason::ReadsValue(what.into()));
+            }
             recording.reads
         });
+        if is_deferred() && reads == Some(Reads::Noted) {
+            deferred::read(tensor, what)?;
+        }
         if reads == Some(Reads::Refused) {
             let refused = "it reads a value while the function is traced, and the break policy is BreakPolicy::Error";
             return Err(Error::argument(what, format!("{refused}; allow breaks, or read it outside the function")));

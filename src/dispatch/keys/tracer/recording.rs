@@ -1,13 +1,17 @@
 //! A recording in progress: which node every tensor is, what was lifted, what was written to.
 
+use super::deferred::Deferral;
 use super::trace::{GradientChange, Lifted, OutputAlias};
 use super::{Mode, Reads};
-use crate::dispatch::Tensor;
+use crate::device::{Storage, n_settings};
+use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::dispatch::view_chain;
 use crate::error::{Reason, Result};
-use crate::ir::{Attr, Attrs, Graph, NodeId, Op};
+use crate::ir::{Attr, Attrs, Graph, NodeId, Op, TensorType};
+use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 /// A recording in progress.
 pub(super) struct Recording {
@@ -27,6 +31,20 @@ pub(super) struct Recording {
     /// Leaves whose gradients changed.
     pub(super) gradients: Vec<LeafGradient>,
     pub(super) broken: Option<Reason>,
+    /// Every storage that a named tensor lies in, by address, which is its own as long as it is listed here.
+    pub(super) storages: IndexMap<usize, Named>,
+    /// What a deferred recording has besides.
+    pub(super) deferral: Option<Deferral>,
+}
+
+/// The tensors that lie in one storage.
+pub(super) struct Named {
+    pub(super) storage: Weak<Storage>,
+    /// All that were named; the first one has the storage, the others are views.
+    pub(super) tensors: SmallVec<[WeakTensor; 1]>,
+    /// The first one's number and type.
+    pub(super) id: u64,
+    pub(super) ty: TensorType,
 }
 
 /// What a tensor was when it was last seen.
@@ -46,6 +64,23 @@ pub(super) struct LeafGradient {
 }
 
 impl Recording {
+    pub(super) fn new(mode: Mode, reads: Reads) -> Recording {
+        Recording {
+            mode,
+            reads,
+            graph: Graph::new(),
+            nodes: HashMap::new(),
+            inputs: Vec::new(),
+            lifted: Vec::new(),
+            n_settings: n_settings(),
+            written: Vec::new(),
+            gradients: Vec::new(),
+            broken: None,
+            storages: IndexMap::new(),
+            deferral: None,
+        }
+    }
+
     /// The outputs of the whole trace, and what was done to gradients.
     pub(super) fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
         let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
@@ -83,7 +118,29 @@ impl Recording {
     }
 
     pub(super) fn name(&mut self, tensor: &Tensor, node: NodeId) {
-        self.nodes.insert(tensor.id(), Known { node, version: tensor.version() });
+        let before = self.nodes.insert(tensor.id(), Known { node, version: tensor.version() });
+        if before.is_some() || tensor.as_number().is_some() {
+            return;
+        }
+        let storage = tensor.array().storage();
+        let named = self.storages.entry(Arc::as_ptr(storage).addr()).or_insert_with(|| Named {
+            storage: Arc::downgrade(storage),
+            tensors: SmallVec::new(),
+            id: tensor.id(),
+            ty: tensor.ty(),
+        });
+        named.tensors.push(tensor.downgrade());
+    }
+
+    /// Whether every tensor in the storage of `root` that is still there is known to be a view of it, so that a write to
+    /// `root` is seen by all of them. Views that were made in inference mode do not know what they are views of.
+    pub(super) fn knows_views_of(&self, root: &Tensor) -> bool {
+        let Some(named) = self.storages.get(&Arc::as_ptr(root.array().storage()).addr()) else { return true };
+        named
+            .tensors
+            .iter()
+            .filter_map(WeakTensor::upgrade)
+            .all(|tensor| tensor.id() == root.id() || tensor.view_of().is_some_and(|view| view.base.id() == root.id()))
     }
 
     pub(super) fn add_input(&mut self, tensor: &Tensor) -> NodeId {
@@ -110,9 +167,15 @@ impl Recording {
             return Ok(known.node);
         }
         if let Some(number) = tensor.as_number() {
+            if self.deferral.as_ref().is_some_and(Deferral::lifts_numbers) {
+                return Ok(self.add_input(tensor));
+            }
             let node = self.graph.number(number);
             self.name(tensor, node);
             return Ok(node);
+        }
+        if self.deferral.is_some() {
+            return self.deferred_node(tensor);
         }
         match (tensor.view_of(), known) {
             (Some(view), known) if known.is_some() || self.nodes.contains_key(&view.base.id()) => {
@@ -164,6 +227,10 @@ impl Recording {
             let base = of.base.clone();
             written.push((base.clone(), value));
             view = base;
+        }
+        if !self.knows_views_of(&view) {
+            let what = "a tensor is written to that has views made in inference mode";
+            self.give_up(Reason::NotCaptured(what.into()));
         }
         if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
             let aliased = |(other, input): (usize, &Tensor)| other != position && input.is_alias_of(&view);

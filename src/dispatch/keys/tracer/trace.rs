@@ -74,6 +74,8 @@ pub struct Trace {
     pub gradients: Vec<GradientChange>,
     /// Outputs of the function that are written inputs, or views of them.
     pub aliases: Vec<OutputAlias>,
+    /// Who has the elements of each output of the function.
+    pub owners: Vec<Owner>,
 }
 
 /// An output that shares its elements with an input that was written to: it is made of the input after the write.
@@ -83,6 +85,27 @@ pub struct OutputAlias {
     /// Which input.
     pub input: usize,
     pub(super) chain: SmallVec<[ViewStep; 1]>,
+}
+
+/// Whose elements an output has. Outputs with equal owners share them in the function, others do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// That input.
+    Input(usize),
+    /// That output, the first one that has them.
+    Output(usize),
+    /// Nobody asks: it is only read, before anything is written.
+    Anyone,
+}
+
+/// Who has the elements of the outputs of a function with these inputs.
+pub(super) fn owners(inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Owner> {
+    let owner = |output: &Tensor| {
+        let input = inputs.iter().position(|input| input.is_alias_of(output)).map(Owner::Input);
+        let first = || outputs.iter().position(|first| first.is_alias_of(output)).map(Owner::Output);
+        input.or_else(first).unwrap_or(Owner::Anyone)
+    };
+    outputs.iter().map(owner).collect()
 }
 
 impl OutputAlias {

@@ -1,0 +1,127 @@
+//! The segments of a compiled function: what its deferred calls ran, by what they computed.
+//!
+//! A segment is found by its graph, so two calls share one exactly if they computed the same; concurrent first runs
+//! compile it once. There is room for a number of them, the one used longest ago going first. A function whose segments
+//! differ at every call gains nothing: after a while it is told to run eagerly.
+
+use super::explain::Explain;
+use super::options::CompileOptions;
+use super::pipeline::{self, Built};
+use super::separation::Separation;
+use crate::codegen::tier::Tier;
+use crate::debug;
+use crate::dispatch::keys::tracer::{Owner, Runner};
+use crate::eager::Array;
+use crate::error::{Reason, Result};
+use crate::fusion::Options;
+use crate::ir::Graph;
+use indexmap::IndexMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Segments that are kept per set of input types.
+const PER_ENTRY: usize = 8;
+
+/// A miss counts as much as so many hits.
+const COST_OF_MISS: usize = 4;
+
+/// The function runs eagerly once misses outweigh hits by so much.
+const PATIENCE: usize = 64 * COST_OF_MISS;
+
+/// The segments that a compiled function keeps.
+pub(super) struct Segments {
+    fusion: Options,
+    tier: Option<Tier>,
+    capacity: usize,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_graph: IndexMap<Graph, (Arc<Place>, u64)>,
+    clock: u64,
+    /// How much misses outweigh hits.
+    balance: usize,
+    n_compiled: u64,
+}
+
+/// Where a segment is, once it is compiled.
+type Place = OnceLock<Result<Segment>>;
+
+struct Segment {
+    built: Built,
+    separation: Separation,
+}
+
+impl Segments {
+    pub(super) fn new(options: &CompileOptions) -> Segments {
+        let tier = options.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name));
+        let capacity = options.capacity.saturating_mul(PER_ENTRY).max(1);
+        Segments { fusion: options.fusion, tier, capacity, known: Mutex::default() }
+    }
+
+    /// Why running the function in segments is not worth it, if it turned out so.
+    pub(super) fn hopeless(&self) -> Option<Reason> {
+        let what = "its segments differ at nearly every call, so compiling them costs more than it saves";
+        (self.lock().balance > PATIENCE).then(|| Reason::NotCaptured(what.into()))
+    }
+
+    /// How many are held, and how many were compiled so far.
+    pub(super) fn counts(&self) -> (usize, u64) {
+        let known = self.lock();
+        (known.by_graph.len(), known.n_compiled)
+    }
+
+    /// The reports of all that are held, those used last first.
+    pub(super) fn explain(&self) -> Vec<Explain> {
+        let mut places: Vec<(Arc<Place>, u64)> = self.lock().by_graph.values().cloned().collect();
+        places.sort_by_key(|(_, used)| std::cmp::Reverse(*used));
+        let built = places.iter().filter_map(|(place, _)| place.get()?.as_ref().ok());
+        built.map(|segment| Explain::of(&segment.built)).collect()
+    }
+
+    fn place(&self, graph: &Graph) -> Arc<Place> {
+        let mut known = self.lock();
+        known.clock += 1;
+        let now = known.clock;
+        if let Some((place, used)) = known.by_graph.get_mut(graph) {
+            *used = now;
+            let place = place.clone();
+            known.balance = known.balance.saturating_sub(1);
+            return place;
+        }
+        known.balance += COST_OF_MISS;
+        known.n_compiled += 1;
+        while known.by_graph.len() >= self.capacity {
+            let ages = known.by_graph.values().enumerate();
+            let Some((oldest, _)) = ages.min_by_key(|(_, (_, used))| *used) else { break };
+            known.by_graph.swap_remove_index(oldest);
+        }
+        let place = Arc::new(Place::new());
+        known.by_graph.insert(graph.clone(), (place.clone(), now));
+        place
+    }
+
+    fn build(&self, graph: Graph) -> Result<Segment> {
+        let owners: Vec<Owner> = (0..graph.outputs().len()).map(Owner::Output).collect();
+        let built = pipeline::build(graph, &self.fusion, self.tier)?;
+        if debug::explains() {
+            debug::print(&Explain::of(&built).to_string());
+        }
+        Ok(Segment { separation: Separation::of(&built.graph, &owners), built })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Each change is one step.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Runner for Segments {
+    fn run(&self, graph: Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
+        let place = self.place(&graph);
+        let segment = place.get_or_init(|| self.build(graph)).as_ref().map_err(Clone::clone)?;
+        let mut results = segment.built.executable.run(inputs)?.into_vec();
+        segment.separation.apply(&mut results)?;
+        Ok(results)
+    }
+}

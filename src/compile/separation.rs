@@ -1,0 +1,82 @@
+//! Results that must not share their elements.
+//!
+//! Values of a graph are not written to, so passes make one of equal ones, and none of a copy. Tensors are: what was
+//! apart in the function stays apart in its results, or a write to one of them would change another. Which results of a
+//! graph would share memory is known when it is built; those are copied after each run, before anything is written.
+
+use crate::device::Storage;
+use crate::dispatch::keys::tracer::Owner;
+use crate::eager::{self, Argument, Array};
+use crate::error::Result;
+use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
+use std::sync::Arc;
+
+/// The outputs to be copied, in groups that share their elements.
+#[derive(Debug, Default)]
+pub(super) struct Separation(Vec<Vec<usize>>);
+
+impl Separation {
+    /// What is to be done for a graph whose outputs have these owners, one for each.
+    pub(super) fn of(graph: &Graph, owners: &[Owner]) -> Separation {
+        // The value whose memory an output lies in, and who has it.
+        let mut taken: Vec<(NodeId, Owner)> = Vec::new();
+        let mut groups: Vec<(NodeId, Owner, Vec<usize>)> = Vec::new();
+        for (output, (&node, &owner)) in graph.outputs().iter().zip(owners).enumerate() {
+            if owner == Owner::Anyone || graph[node].ty.numel() == 0 {
+                continue;
+            }
+            let root = root(graph, node);
+            let taken_by = || taken.iter().find(|(taken, _)| *taken == root).map(|(_, owner)| *owner);
+            let has = input_behind(graph, node).map(Owner::Input).or_else(taken_by);
+            if has.is_none_or(|has| has == owner) {
+                taken.push((root, owner));
+                continue;
+            }
+            match groups.iter_mut().find(|(of, by, _)| (*of, *by) == (root, owner)) {
+                Some((_, _, outputs)) => outputs.push(output),
+                None => groups.push((root, owner, vec![output])),
+            }
+        }
+        Separation(groups.into_iter().map(|(_, _, outputs)| outputs).collect())
+    }
+
+    /// Copies what has to be, in the results of a run.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(super) fn apply(&self, results: &mut [Array]) -> Result<()> {
+        for group in &self.0 {
+            if let [output] = group[..] {
+                let alone = Argument { array: &results[output], number: false };
+                let copy = eager::run(Op::Clone, &[alone], &Attrs::from_iter([Attr::None]))?;
+                if copy.layout().strides == results[output].layout().strides {
+                    results[output] = copy;
+                    continue;
+                }
+            }
+            let storage = results[group[0]].storage();
+            let storage = Arc::new(storage.read(|bytes| Storage::copy_of(storage.device(), bytes))?);
+            for &output in group {
+                let (dtype, layout) = (results[output].dtype(), results[output].layout().clone());
+                results[output] = Array::from_storage(storage.clone(), dtype, layout)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value whose memory a view lies in.
+fn root(graph: &Graph, mut node: NodeId) -> NodeId {
+    while graph[node].op().is_some_and(Op::is_view) {
+        node = graph[node].args[0];
+    }
+    node
+}
+
+/// The input whose memory a value lies in, if it does.
+pub(super) fn input_behind(graph: &Graph, node: NodeId) -> Option<usize> {
+    match graph[root(graph, node)].kind {
+        NodeKind::Input(input) => Some(input as usize),
+        NodeKind::Number(_) | NodeKind::Extent(_) | NodeKind::Op(_) => None,
+    }
+}
