@@ -16,7 +16,7 @@ use crate::ir::{DType, Graph, Meaning, NodeId, TensorType};
 use std::collections::HashSet;
 
 /// Bytes of a block's values and left operand, which should stay in a core's caches.
-const BLOCK_BYTES: usize = 2 << 20;
+const BLOCK_BYTES: usize = 4 << 20;
 /// Most bytes of the right operand of one matrix; a larger one leaves no room for the block.
 const RIGHT_BYTES: usize = 1 << 20;
 /// Bytes that must be saved for one that is packed again.
