@@ -3,9 +3,10 @@
 //! Done once per process, at the first call. The keys that have no behaviour of their own yet let calls fall
 //! through; the Tracer and the user modes are one boxed fallback each for all operators.
 
+use super::alias::AUTOGRAD_KEYS;
 use super::composites;
 use super::dispatcher::Dispatcher;
-use super::kernel::Kernel;
+use super::kernel::{Kernel, RowFn};
 use super::key::DispatchKey;
 use super::keys;
 use super::keyset::KeySet;
@@ -135,9 +136,17 @@ pub(super) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Att
 
 fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     match operator.kernel(keys).and_then(Kernel::row) {
+        // What that kernel would do, without calling it.
+        Some(kernel) if is_autograd(kernel) && !keys::autograd::is_wanted(tensors) => {
+            run(op, operator, keys - AUTOGRAD_KEYS, tensors, attrs)
+        }
         Some(kernel) => kernel(op, keys, tensors, attrs),
         None => run_boxed(op, operator, keys, tensors, attrs),
     }
+}
+
+fn is_autograd(kernel: RowFn) -> bool {
+    std::ptr::fn_addr_eq(kernel, keys::autograd::kernel as RowFn)
 }
 
 /// As [`call`] of another operator with the same arguments, such as the in-place form.

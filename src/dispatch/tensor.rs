@@ -142,7 +142,7 @@ impl Tensor {
         let lit = value.to_lit(value.dtype());
         let bytes = &lit.bits.to_ne_bytes()[..value.dtype().size()];
         let storage = Arc::new(Storage::copy_of(Device::CPU, bytes)?);
-        let array = Array { storage, dtype: value.dtype(), layout: Arc::default() };
+        let array = Array { storage, dtype: value.dtype(), layout: Layout::default().into() };
         let device = Device::CPU;
         Ok(Tensor(Arc::new(Inner { number: Some(value), ..Inner::new(array, device_keys(device), device) })))
     }
@@ -155,7 +155,7 @@ impl Tensor {
             return Err(Error::shape("from_slice", what, "the element counts must agree"));
         }
         let storage = Arc::new(Storage::copy_of(device, bytes)?);
-        Ok(Tensor::from_array(Array { storage, dtype, layout: Arc::new(Layout::contiguous(sizes)) }))
+        Ok(Tensor::from_array(Array { storage, dtype, layout: Layout::contiguous(sizes).into() }))
     }
 
     /// A tensor of type `ty` without bytes, on the meta device.

@@ -1,5 +1,6 @@
 //! Arrays: a storage, a dtype and a layout. What kernels see of a tensor.
 
+use super::shared_layout::SharedLayout;
 use crate::device::{Device, Storage};
 use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, TensorType};
@@ -11,7 +12,7 @@ pub struct Array {
     // The layout lies inside the storage: every way to make an array sees to it, and kernels rely on it.
     pub(crate) storage: Arc<Storage>,
     pub(crate) dtype: DType,
-    pub(crate) layout: Arc<Layout>,
+    pub(crate) layout: SharedLayout,
 }
 
 impl Array {
@@ -19,7 +20,7 @@ impl Array {
     pub fn new(device: Device, ty: &TensorType) -> Result<Array> {
         let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
         let storage = Storage::shareable(device, layout.extent() * ty.dtype.size())?;
-        Ok(Array { storage, dtype: ty.dtype, layout: Arc::new(layout) })
+        Ok(Array { storage, dtype: ty.dtype, layout: layout.into() })
     }
 
     /// An array over a storage.
@@ -34,7 +35,7 @@ impl Array {
                 format!("sizes {sizes:?}, strides {strides:?} and offset {} reach past {have} bytes", layout.offset);
             return Err(Error::shape("array", what, "stay inside the storage"));
         }
-        Ok(Array { storage, dtype, layout: Arc::new(layout) })
+        Ok(Array { storage, dtype, layout: layout.into() })
     }
 
     /// The bytes.
@@ -75,7 +76,7 @@ impl Array {
 
     /// The same storage under another layout, which must lie inside the old one.
     pub(crate) fn with_layout(&self, layout: Layout) -> Array {
-        Array { storage: self.storage.clone(), dtype: self.dtype, layout: Arc::new(layout) }
+        Array { storage: self.storage.clone(), dtype: self.dtype, layout: layout.into() }
     }
 }
 

@@ -11,11 +11,13 @@ pub mod executable;
 mod graphs;
 mod product;
 mod routine;
+mod shared_layout;
 mod single;
 
 pub use array::Array;
 pub use executable::Executable;
 pub use graphs::{graph_id, run_graph};
+pub use shared_layout::SharedLayout;
 
 use crate::codegen::tier::Tier;
 use crate::device::{Device, DeviceKind};

@@ -4,6 +4,7 @@
 //! started. [`Executable::run`](super::Executable::run) does the same by its list of actions.
 
 use super::executable::{Launch, Slot};
+use super::shared_layout::SharedLayout;
 use super::{Argument, Array};
 use crate::device::{Access, Device, Storage};
 use crate::error::Result;
@@ -18,7 +19,7 @@ pub(super) struct Single {
     argument_of: SmallVec<[Option<usize>; 6]>,
     dtype: DType,
     /// Shared by all results.
-    layout: Arc<Layout>,
+    layout: SharedLayout,
     /// Bytes of the result.
     bytes: usize,
 }
@@ -41,7 +42,7 @@ impl Single {
             launch: launch.clone(),
             argument_of,
             dtype: ty.dtype,
-            layout: Arc::new(layout),
+            layout: SharedLayout::frequent(layout),
             bytes,
         })
     }

@@ -6,8 +6,9 @@
 use super::hook::Hook;
 use crate::device::Device;
 use crate::dispatch::tensor::Tensor;
+use crate::eager::SharedLayout;
 use crate::error::Result;
-use crate::ir::{DType, Layout};
+use crate::ir::DType;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +60,7 @@ impl Edge {
 pub(in crate::dispatch) struct ResultType {
     pub(in crate::dispatch) dtype: DType,
     pub(in crate::dispatch) device: Device,
-    layout: Arc<Layout>,
+    layout: SharedLayout,
 }
 
 impl ResultType {

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 /// The Autograd kernel of every op of the table.
 pub(in crate::dispatch) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let below = keys - AUTOGRAD_KEYS;
-    if !is_grad_enabled() || !tensors.iter().any(|tensor| tensor.requires_grad()) {
+    if !is_wanted(tensors) {
         return redispatch(op, below, tensors, attrs);
     }
     let result = {
@@ -28,10 +28,15 @@ pub(in crate::dispatch) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], att
     Ok(result)
 }
 
+/// Whether somebody wants gradients of a call.
+#[inline]
+pub(in crate::dispatch) fn is_wanted(tensors: &[&Tensor]) -> bool {
+    is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad())
+}
+
 /// Records a call that gave `result`, if it has a gradient that somebody wants.
 pub(super) fn record_call(op: Op, tensors: &[&Tensor], attrs: &[Attr], result: &Tensor) -> Result<()> {
-    let is_wanted = is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad());
-    if !is_wanted || op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
+    if !is_wanted(tensors) || op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
         return Ok(());
     }
     let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();

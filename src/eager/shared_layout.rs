@@ -1,0 +1,82 @@
+//! Layouts that arrays share.
+//!
+//! Results of calls that are made again and again have the same few layouts. The first different ones of a process are
+//! kept for good, so that handing one out touches no counter, which threads would take from each other; all others are
+//! counted references.
+
+use crate::ir::Layout;
+use std::collections::HashSet;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most layouts that are kept for good: about 120 bytes each.
+const KEPT: usize = 1024;
+
+/// A layout that costs next to nothing to clone.
+#[derive(Debug, Clone)]
+pub struct SharedLayout(Shared);
+
+#[derive(Debug, Clone)]
+enum Shared {
+    Kept(&'static Layout),
+    Counted(Arc<Layout>),
+}
+
+impl SharedLayout {
+    /// A layout that many arrays will have: kept for good while there is room.
+    pub(super) fn frequent(layout: Layout) -> SharedLayout {
+        static ALL: Mutex<Option<HashSet<&'static Layout>>> = Mutex::new(None);
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.get_or_insert_with(HashSet::new);
+        if let Some(known) = all.get(&layout) {
+            return SharedLayout(Shared::Kept(known));
+        }
+        if all.len() >= KEPT {
+            return SharedLayout::from(layout);
+        }
+        let kept: &'static Layout = Box::leak(Box::new(layout));
+        all.insert(kept);
+        SharedLayout(Shared::Kept(kept))
+    }
+}
+
+impl From<Layout> for SharedLayout {
+    fn from(layout: Layout) -> SharedLayout {
+        SharedLayout(Shared::Counted(Arc::new(layout)))
+    }
+}
+
+impl Deref for SharedLayout {
+    type Target = Layout;
+
+    #[inline]
+    fn deref(&self) -> &Layout {
+        match &self.0 {
+            Shared::Kept(layout) => layout,
+            Shared::Counted(layout) => layout,
+        }
+    }
+}
+
+impl PartialEq for SharedLayout {
+    fn eq(&self, other: &SharedLayout) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for SharedLayout {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequent_layouts_are_kept_once_and_not_without_end() {
+        let of = |size: usize| Layout::contiguous(&[size, 3]);
+        let (a, b) = (SharedLayout::frequent(of(7)), SharedLayout::frequent(of(7)));
+        assert!(std::ptr::eq(&*a, &*b) && *a == of(7));
+        let all: Vec<SharedLayout> = (0..2 * KEPT).map(|size| SharedLayout::frequent(of(size))).collect();
+        assert!(all.iter().enumerate().all(|(size, layout)| **layout == of(size)));
+        assert!(matches!(all[2 * KEPT - 1].0, Shared::Counted(_)));
+    }
+}
