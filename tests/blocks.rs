@@ -131,9 +131,9 @@ fn what_does_not_pay_stays_a_library_call() -> Result<()> {
     let mut numbers = Numbers(7);
     // The right operand does not fit the cache, and would be read for every few rows.
     let (a, b, c) = (
-        numbers.tensor(&[256, 64], DType::F32)?,
-        numbers.tensor(&[64, 9000], DType::F32)?,
-        numbers.tensor(&[9000], DType::F32)?,
+        numbers.tensor(&[64, 64], DType::F32)?,
+        numbers.tensor(&[64, 40000], DType::F32)?,
+        numbers.tensor(&[40000], DType::F32)?,
     );
     let compiled = compile(|a: &Tensor, b: &Tensor, c: &Tensor| a.matmul(b)? + c);
     compiled.call((&a, &b, &c))?;

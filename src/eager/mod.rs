@@ -6,6 +6,7 @@
 
 mod array;
 mod blocks;
+mod builder;
 pub mod executable;
 mod graphs;
 mod product;

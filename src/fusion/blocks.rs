@@ -7,18 +7,20 @@
 //! `matmul + bias + gelu`, three projections of one input, and attention (scores, softmax, weighted values, without the
 //! matrix of scores) are such groups. Each row keeps its bits: products are never multiplied a single row at a time.
 //!
-//! A group is worth it if it saves more bytes than it reads again: the right operand of a product is read once per
-//! block, which costs nothing as long as it stays in the cache.
+//! A group is worth it if it saves more bytes than it moves again: the library packs the right operand of a product once
+//! per block. So blocks are as high as caches allow, and right operands fit there too.
 
 use super::region::{Region, Value, Walk};
 use super::units::{Role, Unit, UnitKind, Units, role};
 use crate::ir::{DType, Graph, Meaning, NodeId, TensorType};
 use std::collections::HashSet;
 
-/// Bytes of a block's values that should stay in a core's second-level cache.
-const BLOCK_BYTES: usize = 512 << 10;
-/// Bytes of a right operand that stay there from block to block.
-const RESIDENT_BYTES: usize = 1 << 20;
+/// Bytes of a block's values and left operand, which should stay in a core's caches.
+const BLOCK_BYTES: usize = 4 << 20;
+/// Most bytes of the right operand of one matrix; a larger one leaves no room for the block.
+const RIGHT_BYTES: usize = 1 << 20;
+/// Bytes that must be saved for one that is packed again.
+const WORTH: usize = 2;
 /// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
 const MIN_HEIGHT: usize = 16;
 
@@ -153,7 +155,7 @@ struct Group {
 
 impl Group {
     fn gain(&self) -> usize {
-        self.saved.saturating_sub(self.extra)
+        self.saved.saturating_sub(WORTH * self.extra)
     }
 
     /// The members as one group, if they can be computed in blocks.
@@ -192,10 +194,12 @@ impl Group {
         let per_row = |node: NodeId| graph[node].ty.numel() / (batches * rows);
         let is_inner = |node: &NodeId| used_inside(*node);
         let inner: Vec<(NodeId, usize)> = produced.iter().copied().filter(is_inner).map(|v| (v, per_row(v))).collect();
-        let row_bytes: usize = produced.iter().map(|&node| graph[node].ty.bytes() / (batches * rows)).sum();
+        let lefts = checker.lefts(&ordered);
+        let held = inner.iter().map(|&(node, _)| node).chain(lefts);
+        let row_bytes: usize = held.map(|node| graph[node].ty.bytes() / (batches * rows)).sum();
         let least = ordered.iter().map(|&member| checker.least(member)).max()?.min(rows);
         let height = (BLOCK_BYTES / row_bytes.max(1)).clamp(least.max(MIN_HEIGHT).min(rows), rows);
-        if height * row_bytes > 8 * BLOCK_BYTES {
+        if height * row_bytes > 2 * BLOCK_BYTES {
             return None;
         }
         let (saved, extra) = checker.traffic(&ordered, &inner, rows.div_ceil(height));
@@ -336,6 +340,7 @@ impl Checker<'_> {
         let (batches, rows, columns) = matrix(ty)?;
         let enough = rows >= least_rows(columns, *graph[left].ty.sizes.last()?);
         let fits = (batches, rows) == (self.batches, self.rows) && enough && columns > 1 && batches > 0;
+        let fits = fits && graph[right].ty.bytes() / batches <= RIGHT_BYTES;
         let reads = self.produced(right)?.is_none() && self.produced(left).is_some();
         (of_floats && fits && reads && ty.is_contiguous() && graph[left].ty.numel() > 0).then_some(())
     }
@@ -403,6 +408,17 @@ impl Checker<'_> {
         (per_row > 0 && reach < per_row).then_some(())
     }
 
+    /// The left operands that lie in memory, each once.
+    fn lefts(&self, members: &[u32]) -> Vec<NodeId> {
+        let is_product = |unit: &&Unit| matches!(unit.kind, UnitKind::Product);
+        let units = members.iter().map(|&member| self.units.unit(member)).filter(is_product);
+        let mut lefts: Vec<NodeId> = units.map(|unit| self.units.graph[unit.nodes[0]].args[0]).collect();
+        lefts.sort_unstable();
+        lefts.dedup();
+        lefts.retain(|&left| self.produced(left) == Some(None));
+        lefts
+    }
+
     /// Bytes that the group does not move any more, and bytes that it moves again.
     fn traffic(&self, members: &[u32], inner: &[(NodeId, usize)], blocks: usize) -> (usize, usize) {
         let graph = self.units.graph;
@@ -415,10 +431,7 @@ impl Checker<'_> {
                 if !lefts.insert(left) {
                     saved += graph[left].ty.bytes();
                 }
-                let resident = graph[right].ty.bytes() / self.batches;
-                if resident > RESIDENT_BYTES {
-                    extra += (blocks - 1) * resident * self.batches;
-                }
+                extra += (blocks - 1) * graph[right].ty.bytes();
             }
         }
         (saved, extra)

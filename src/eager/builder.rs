@@ -1,0 +1,250 @@
+//! From a plan to an executable: every step lowered, compiled, and given its slots.
+
+use super::blocks::{BlockRun, Place, Work};
+use super::executable::{Action, Executable, Launch, Slot};
+use super::single::Single;
+use crate::codegen::cache;
+use crate::codegen::lower::lower;
+use crate::codegen::parallel::Cut;
+use crate::codegen::tier::Tier;
+use crate::debug;
+use crate::error::{Error, Reason, Result};
+use crate::fusion::blocks::{Blocks, same_elements};
+use crate::fusion::region::Region;
+use crate::fusion::{Plan, StepKind};
+use crate::ir::{Graph, NodeId, SideTable};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// An executable that is being made.
+pub(super) struct Builder<'g> {
+    graph: &'g Graph,
+    tier: Option<Tier>,
+    actions: Vec<Action>,
+    declined: Vec<(usize, Reason)>,
+    /// The slot of every value that lies in memory.
+    slots: SideTable<Option<Slot>>,
+    n_slots: usize,
+}
+
+impl<'g> Builder<'g> {
+    pub(super) fn new(graph: &'g Graph, tier: Option<Tier>) -> Builder<'g> {
+        let slots = SideTable::filled(graph, || None);
+        Builder { graph, tier, actions: Vec::new(), declined: Vec::new(), slots, n_slots: 0 }
+    }
+
+    /// The slot of a value; a new one if it has none yet.
+    fn slot(&mut self, node: NodeId) -> Slot {
+        *self.slots[node].get_or_insert_with(|| {
+            self.n_slots += 1;
+            self.n_slots - 1
+        })
+    }
+
+    pub(super) fn build(mut self, plan: &Plan) -> Result<Executable> {
+        let graph = self.graph;
+        for (index, step) in plan.steps.iter().enumerate() {
+            match &step.kind {
+                StepKind::Kernel(region) => {
+                    for &output in &step.outputs {
+                        let slot = self.slot(output);
+                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                    }
+                    self.launch(index, region, &step.nodes)?;
+                }
+                StepKind::Parts(regions) => {
+                    for &output in &step.outputs {
+                        let slot = self.slot(output);
+                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                    }
+                    for region in regions {
+                        self.launch(index, region, &step.nodes)?;
+                    }
+                }
+                StepKind::Blocks(blocks) => self.blocks(index, blocks, &step.outputs)?,
+                StepKind::Alias => {
+                    let node = &graph[step.nodes[0]];
+                    let op = node.op().ok_or_else(|| Error::invalid("plan", "a view step has no op"))?;
+                    let (from, to) = (self.slot(node.args[0]), self.slot(step.nodes[0]));
+                    self.actions.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
+                }
+                StepKind::Product => {
+                    let node = &graph[step.nodes[0]];
+                    let [left, right, to] = [node.args[0], node.args[1], step.nodes[0]].map(|node| self.slot(node));
+                    self.actions.push(Action::Product { left, right, to, ty: node.ty.clone() });
+                }
+                StepKind::Routine => {
+                    let node = &graph[step.nodes[0]];
+                    let op = node.op().ok_or_else(|| Error::invalid("plan", "a routine has no op"))?;
+                    let args = node.args.iter().map(|&arg| self.slot(arg)).collect();
+                    let to = self.slot(step.nodes[0]);
+                    self.actions.push(Action::Allocate(to, node.ty.clone()));
+                    self.actions.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
+                }
+            }
+        }
+        let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
+        let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
+        let last_outputs = outputs.iter().enumerate().map(is_last).collect();
+        let inputs: Vec<Option<Slot>> = graph.inputs().iter().map(|&id| self.slots[id]).collect();
+        let single = match (&self.actions[..], &outputs[..]) {
+            ([Action::Allocate(to, ty), Action::Launch(launch)], [output]) if to == output => {
+                Single::new(launch, &inputs, ty, self.n_slots)
+            }
+            _ => None,
+        };
+        Ok(Executable {
+            single,
+            actions: with_releases(self.actions, self.n_slots, &outputs),
+            n_slots: self.n_slots,
+            inputs,
+            input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
+            outputs: last_outputs,
+            declined: self.declined,
+        })
+    }
+
+    /// A group in blocks of rows; its members one by one if a kernel's loops turn out not to begin with the rows.
+    fn blocks(&mut self, step: usize, blocks: &Blocks, outputs: &[NodeId]) -> Result<()> {
+        let graph = self.graph;
+        let mut works = Vec::new();
+        for member in &blocks.members {
+            works.push(match &member.region {
+                Some(region) => {
+                    let launch = Box::new(self.new_launch(step, region, &member.nodes)?);
+                    let place = |node: &Option<NodeId>| node.map(|node| self.place(blocks, node));
+                    let operands = launch.lowered.operands.clone().iter().map(place).collect();
+                    let outputs = launch.lowered.outputs.clone().iter().map(|&node| self.place(blocks, node)).collect();
+                    Work::Kernel { launch, operands, outputs }
+                }
+                None => {
+                    let node = member.nodes[0];
+                    let [left, right] = [graph[node].args[0], graph[node].args[1]];
+                    let last = |node: NodeId| graph[node].ty.sizes.last().copied().unwrap_or(1);
+                    let (left_place, to) = (self.place(blocks, left), self.place(blocks, node));
+                    let (right, dtype) = (self.slot(right), graph[node].ty.dtype);
+                    Work::Product { left: left_place, right, to, k: last(left), n: last(node), dtype }
+                }
+            });
+        }
+        let inner = blocks.inner.iter().map(|&(node, count)| count * graph[node].ty.dtype.size()).collect();
+        let &Blocks { batches, rows, height, least, .. } = blocks;
+        let run = BlockRun { batches, rows, height, least, inner, works };
+        if run.fits() {
+            for &output in outputs {
+                let slot = self.slot(output);
+                self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+            }
+            self.actions.push(Action::Blocks(Box::new(run)));
+            return Ok(());
+        }
+        self.declined.push((step, Reason::DifferentRows));
+        self.members(step, blocks)
+    }
+
+    /// The members of a group, one by one.
+    fn members(&mut self, step: usize, blocks: &Blocks) -> Result<()> {
+        let graph = self.graph;
+        let mut made = Vec::new();
+        for member in &blocks.members {
+            for &arg in member.nodes.iter().flat_map(|&node| &graph[node].args) {
+                self.views_of_inner(blocks, arg, &mut made);
+            }
+            match &member.region {
+                Some(region) => {
+                    for &output in &member.outputs {
+                        let slot = self.slot(output);
+                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                    }
+                    self.launch(step, region, &member.nodes)?;
+                }
+                None => {
+                    let node = member.nodes[0];
+                    let [left, right, to] =
+                        [graph[node].args[0], graph[node].args[1], node].map(|node| self.slot(node));
+                    self.actions.push(Action::Product { left, right, to, ty: graph[node].ty.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the views between an inner value and `node`, which the group had done without, unless they are made.
+    fn views_of_inner(&mut self, blocks: &Blocks, node: NodeId, made: &mut Vec<NodeId>) {
+        let graph = self.graph;
+        let Some(root) = same_elements(graph, node).filter(|&root| root != node) else { return };
+        if made.contains(&node) || !blocks.inner.iter().any(|&(inner, _)| inner == root) {
+            return;
+        }
+        let source = graph[node].args[0];
+        self.views_of_inner(blocks, source, made);
+        made.push(node);
+        if let Some(op) = graph[node].op() {
+            let (from, to) = (self.slot(source), self.slot(node));
+            self.actions.push(Action::Alias { op, attrs: graph[node].attrs.clone(), from, to });
+        }
+    }
+
+    /// Where a group finds a value: what `node` is a view of may be known to the group alone.
+    fn place(&mut self, blocks: &Blocks, node: NodeId) -> Place {
+        let root = same_elements(self.graph, node);
+        let inner = blocks.inner.iter().position(|&(inner, _)| Some(inner) == root);
+        let own = blocks.members.iter().flat_map(|member| &member.outputs).find(|&&output| Some(output) == root);
+        match (inner, own) {
+            (Some(inner), _) => Place::Scratch(inner),
+            (None, Some(&output)) => Place::Memory(self.slot(output)),
+            (None, None) => Place::Memory(self.slot(node)),
+        }
+    }
+
+    fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
+        let launch = self.new_launch(step, region, nodes)?;
+        self.actions.push(Action::Launch(Arc::new(launch)));
+        Ok(())
+    }
+
+    fn new_launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<Launch> {
+        let lowered = lower(self.graph, region)?;
+        debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
+        let tier = self.tier.unwrap_or_else(|| Tier::choose(&lowered.kernel, &lowered.geometry));
+        let entry = cache::compiled(tier, &lowered.kernel, &lowered.geometry).map_err(|reason| Error::Internal {
+            message: format!("no tier compiles a kernel: {reason}\n{}", lowered.kernel),
+        })?;
+        if let Some(reason) = &entry.declined {
+            self.declined.push((step, reason.clone()));
+        }
+        let cut = Cut::new(&lowered.kernel, &entry.compiled, &lowered.geometry);
+        let operands = lowered.operands.iter().map(|node| node.map(|node| self.slot(node))).collect();
+        let outputs = lowered.outputs.iter().map(|&node| self.slot(node)).collect();
+        let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
+        let is_idle = no_elements || lowered.geometry.n_rows() == 0;
+        let gathers = nodes.iter().filter_map(|&node| self.graph[node].op()).find(|op| op.is_gather());
+        Ok(Launch { entry, lowered, cut, operands, outputs, gathers, is_idle })
+    }
+}
+
+/// Puts a release behind the last use of every slot that is not an output.
+fn with_releases(actions: Vec<Action>, n_slots: usize, outputs: &[Slot]) -> Vec<Action> {
+    let mut needed = vec![false; n_slots];
+    outputs.iter().for_each(|&slot| needed[slot] = true);
+    let mut out = Vec::with_capacity(actions.len() * 2);
+    for action in actions.into_iter().rev() {
+        let used: SmallVec<[Slot; 6]> = match &action {
+            Action::Launch(launch) => launch.operands.iter().flatten().chain(&launch.outputs).copied().collect(),
+            Action::Alias { from, to, .. } => SmallVec::from_slice(&[*from, *to]),
+            Action::Product { left, right, to, .. } => SmallVec::from_slice(&[*left, *right, *to]),
+            Action::Blocks(blocks) => blocks.slots().collect(),
+            Action::Routine { args, to, .. } => args.iter().chain([to]).copied().collect(),
+            Action::Allocate(..) | Action::Release(_) => SmallVec::new(),
+        };
+        for slot in used {
+            if !needed[slot] {
+                needed[slot] = true;
+                out.push(Action::Release(slot));
+            }
+        }
+        out.push(action);
+    }
+    out.reverse();
+    out
+}
