@@ -36,9 +36,12 @@ pub mod ir;
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
 pub use device::{Device, Generator, manual_seed};
 pub use dispatch::vmap::{Randomness, Vmap, vmap};
-pub use dispatch::{Element, Ellipsis, Index, NewAxis, Tensor, autocast, autograd, cat, embedding, no_autocast, stack};
+pub use dispatch::{
+    Element, Ellipsis, Index, NewAxis, Tensor, TensorStruct, autocast, autograd, cat, embedding, no_autocast, stack,
+};
 pub use error::{Error, Reason, Result};
 pub use ir::{DType, Scalar};
+pub use opfuse_derive::TensorStruct;
 
 /// The examples of the README, so that they are tested.
 #[cfg(doctest)]

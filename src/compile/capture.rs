@@ -6,7 +6,7 @@
 use super::program::Joint;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
 use crate::dispatch::keys::tracer::{self, Captured, Mode, Reads};
-use crate::dispatch::{Function, Outputs, Tensor};
+use crate::dispatch::{Flat, Function, Tensor};
 use crate::error::{Error, Reason, Result};
 use crate::ir::TensorType;
 
@@ -22,40 +22,43 @@ pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>)
 ///
 /// # Errors
 /// What the function returns.
-pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &[Tensor], reads: Reads) -> Result<(F::Output, Capture)> {
-    let apply = |handles: &[Tensor]| function.apply(handles);
-    let (output, captured) = tracer::trace_with(Mode::Real, reads, inputs, apply, F::Output::tensors)?;
-    let n_outputs = output.tensors().len();
-    Ok((output, captured.map(|trace| (trace, Joint::without_gradients(n_outputs)))))
+pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &Flat, reads: Reads) -> Result<(F::Output, Capture)> {
+    let apply = |handles: &[Tensor]| function.apply(&inputs.with_tensors(handles));
+    let tensors = |output: &F::Output| Flat::of(output).tensors;
+    let (output, captured) = tracer::trace_with(Mode::Real, reads, &inputs.tensors, apply, tensors)?;
+    let flat = Flat::of(&output);
+    Ok((output, captured.map(|trace| (trace, Joint::without_gradients(&flat)))))
 }
 
 /// Records the function, and its gradients if they are wanted, on shapes alone.
-pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &[Tensor], reads: Reads) -> Result<Capture> {
+pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &Flat, reads: Reads) -> Result<Capture> {
     let traced = |handles: &[Tensor]| {
         for (handle, input) in
-            handles.iter().zip(inputs).filter(|(_, input)| is_grad_enabled() && input.requires_grad())
+            handles.iter().zip(&inputs.tensors).filter(|(_, input)| is_grad_enabled() && input.requires_grad())
         {
             debug_assert_eq!(handle.sizes(), input.sizes());
             handle.set_requires_grad(true)?;
         }
-        let outputs = function.apply(handles)?.tensors();
+        let outputs = Flat::of(&function.apply(&inputs.with_tensors(handles))?);
         let (gradients, joint) = gradients(handles, &outputs)?;
-        Ok((outputs, gradients, joint))
+        Ok((outputs.tensors, gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
-    let ((_, _, joint), captured): (_, Captured) = tracer::trace_with(Mode::Abstract, reads, inputs, traced, all)?;
+    let ((_, _, joint), captured): (_, Captured) =
+        tracer::trace_with(Mode::Abstract, reads, &inputs.tensors, traced, all)?;
     Ok(captured.map(|trace| (trace, joint)))
 }
 
 /// The gradients of `outputs` with respect to everything that requires them.
-fn gradients(handles: &[Tensor], outputs: &[Tensor]) -> Result<(Vec<Tensor>, Joint)> {
+fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
+    let outputs = &flat.tensors;
     if handles.iter().any(|handle| handle.grad_fn().is_some()) {
         return Err(Error::argument("compile", "an input is written to while gradients are recorded"));
     }
     let wants = |output: &Tensor| is_grad_enabled() && output.requires_grad();
     let differentiable: Vec<usize> = (0..outputs.len()).filter(|&index| wants(&outputs[index])).collect();
     if differentiable.is_empty() {
-        return Ok((Vec::new(), Joint::without_gradients(outputs.len())));
+        return Ok((Vec::new(), Joint::without_gradients(flat)));
     }
     let lifted = tracer::lifted_tensors();
     let operands: Vec<(usize, &Tensor)> = handles
@@ -78,12 +81,14 @@ fn gradients(handles: &[Tensor], outputs: &[Tensor]) -> Result<(Vec<Tensor>, Joi
         places.push((*position, gradient.as_ref().map(|_| gradients.len())));
         gradients.extend(gradient);
     }
-    let joint = Joint { differentiable, n_outputs: outputs.len(), operands: places, n_gradients: gradients.len() };
+    let joint =
+        Joint { differentiable, operands: places, n_gradients: gradients.len(), ..Joint::without_gradients(flat) };
     Ok((gradients, joint))
 }
 
 impl Joint {
-    fn without_gradients(n_outputs: usize) -> Joint {
-        Joint { differentiable: Vec::new(), n_outputs, operands: Vec::new(), n_gradients: 0 }
+    fn without_gradients(outputs: &Flat) -> Joint {
+        let (n_outputs, words) = (outputs.tensors.len(), outputs.words.clone());
+        Joint { differentiable: Vec::new(), n_outputs, words, operands: Vec::new(), n_gradients: 0 }
     }
 }

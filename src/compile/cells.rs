@@ -6,7 +6,7 @@
 
 use super::compiled::Entry;
 use super::guard::Guard;
-use crate::dispatch::Tensor;
+use crate::dispatch::Flat;
 use crate::error::Reason;
 use indexmap::IndexMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -78,7 +78,7 @@ pub(super) enum Found {
 
 impl Cells {
     /// The place for inputs of these types; a new one is made unless `frozen` and there is another one already.
-    pub(super) fn find(&mut self, inputs: &[Tensor], capacity: usize, frozen: bool) -> Found {
+    pub(super) fn find(&mut self, inputs: &Flat, capacity: usize, frozen: bool) -> Found {
         self.clock += 1;
         self.counts.calls += 1;
         self.inline = None;

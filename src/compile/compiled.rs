@@ -13,10 +13,9 @@ use super::segments::Segments;
 use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::DeviceKind;
-use crate::dispatch::Tensor;
 use crate::dispatch::keys::tracer::{self, Reads};
 use crate::dispatch::modes;
-use crate::dispatch::{Function, Inputs, Outputs};
+use crate::dispatch::{Flat, Function, Inputs, Tensor};
 use crate::error::{Error, Reason, Result};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,7 +71,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// What the function returns; an internal error if it panics; what stance and break policy refuse. The next call
     /// works in any case.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
-        let inputs = inputs.into_tensors()?;
+        let inputs = inputs.into_parts()?;
         let stance = stance_here().unwrap_or(self.options.stance);
         if let Some(reason) = self.not_now(&inputs, stance) {
             self.count(|cells| cells.counts_mut().calls += 1);
@@ -116,7 +115,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     }
 
     /// Why this call is for the function itself, if it is.
-    fn not_now(&self, inputs: &[Tensor], stance: Stance) -> Option<Reason> {
+    fn not_now(&self, inputs: &Flat, stance: Stance) -> Option<Reason> {
         let no_data = |input: &Tensor| input.device().kind != DeviceKind::Cpu || !input.has_data();
         Some(match () {
             () if tracer::is_tracing() => {
@@ -125,27 +124,29 @@ impl<A, F: Function<A>> Compiled<F, A> {
             () if modes::is_active() => Reason::NotCaptured("a mode sees each call of the function".into()),
             () if debug::forces_eager() || stance == Stance::Eager => Reason::Disabled,
             () if self.options.capacity == 0 => Reason::NotCaptured("the cache has a capacity of 0".into()),
-            () if inputs.iter().any(no_data) => Reason::NotCaptured("an input has no data on the cpu".into()),
+            () if inputs.tensors.iter().any(no_data) => Reason::NotCaptured("an input has no data on the cpu".into()),
             () => return None,
         })
     }
 
-    fn run_inline(&self, inputs: &[Tensor], reason: Reason) -> Result<F::Output> {
+    fn run_inline(&self, inputs: &Flat, reason: Reason) -> Result<F::Output> {
         self.count(|cells| cells.runs_inline(reason));
         guarded(|| self.function.apply(inputs))
     }
 
     /// Calls the function for real, and captures it on the way or right after.
-    fn capture_first(&self, cell: &Cell, inputs: &[Tensor]) -> Result<F::Output> {
-        let are_tangled = inputs.iter().enumerate().any(|(at, input)| inputs[..at].iter().any(|one| one.shares(input)));
-        if are_tangled || capture::wants_gradients(inputs) {
+    fn capture_first(&self, cell: &Cell, inputs: &Flat) -> Result<F::Output> {
+        let tensors = &inputs.tensors;
+        let are_tangled =
+            tensors.iter().enumerate().any(|(at, input)| tensors[..at].iter().any(|one| one.shares(input)));
+        if are_tangled || capture::wants_gradients(&inputs.tensors) {
             let output = guarded(|| self.function.apply(inputs))?;
             cell.put(self.capture_abstract(inputs));
             return Ok(output);
         }
         let (output, captured) = guarded(|| capture::real(&self.function, inputs, self.reads()))?;
         // Gradients flow to something that the function was not given: they are traced with it.
-        let entry = match capture::wants_gradients(&output.tensors()) {
+        let entry = match capture::wants_gradients(&Flat::of(&output).tensors) {
             true => self.capture_abstract(inputs),
             false => self.entry(captured, inputs),
         };
@@ -156,7 +157,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     }
 
     /// Records the function on shapes alone.
-    fn capture_abstract(&self, inputs: &[Tensor]) -> Entry {
+    fn capture_abstract(&self, inputs: &Flat) -> Entry {
         match guarded(|| capture::on_shapes(&self.function, inputs, self.reads())) {
             Ok(captured) => self.entry(captured, inputs),
             Err(error) => {
@@ -174,7 +175,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    fn entry(&self, captured: Capture, inputs: &[Tensor]) -> Entry {
+    fn entry(&self, captured: Capture, inputs: &Flat) -> Entry {
         let is_break = |reason: &Reason| matches!(reason, Reason::ReadsValue(_) | Reason::NotCaptured(_));
         let n_captures = self.count(|cells| {
             if let Some(reason) = captured.as_ref().err().filter(|reason| is_break(reason)) {
@@ -211,7 +212,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                     debug::print(&format!("runs eagerly: {reason}"));
                 }
                 match self.options.breaks {
-                    BreakPolicy::Allow if is_break(&reason) && !capture::wants_gradients(inputs) => {
+                    BreakPolicy::Allow if is_break(&reason) && !capture::wants_gradients(&inputs.tensors) => {
                         Entry::Deferred(reason)
                     }
                     BreakPolicy::Allow | BreakPolicy::Eager => Entry::Eager(reason),
@@ -221,7 +222,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    fn run(&self, entry: &Entry, inputs: &[Tensor]) -> Result<F::Output> {
+    fn run(&self, entry: &Entry, inputs: &Flat) -> Result<F::Output> {
         match entry {
             Entry::Eager(_) => {
                 self.count(|cells| cells.counts_mut().eager += 1);
@@ -229,27 +230,28 @@ impl<A, F: Function<A>> Compiled<F, A> {
             }
             Entry::Refused(error) => Err(error.clone()),
             Entry::Deferred(_) => self.run_deferred(inputs),
-            Entry::Graph(program) if program.is_tangled(inputs) => {
+            Entry::Graph(program) if program.is_tangled(&inputs.tensors) => {
                 let what = "an input that is written to shares elements with another one";
                 self.run_inline(inputs, Reason::NotCaptured(what.into()))
             }
-            Entry::Graph(program) => F::Output::from_tensors(guarded(|| program.run(inputs))?)
+            Entry::Graph(program) => guarded(|| program.run(&inputs.tensors))?
+                .put_together()
                 .ok_or_else(|| Error::Internal { message: "a trace has other outputs than its function".into() }),
         }
     }
 
     /// Runs the function in segments.
-    fn run_deferred(&self, inputs: &[Tensor]) -> Result<F::Output> {
+    fn run_deferred(&self, inputs: &Flat) -> Result<F::Output> {
         let gradients = || {
             let what = "gradients flow to an input, and calls that are recorded for gradients are not deferred";
-            capture::wants_gradients(inputs).then(|| Reason::NotCaptured(what.into()))
+            capture::wants_gradients(&inputs.tensors).then(|| Reason::NotCaptured(what.into()))
         };
         if let Some(reason) = gradients().or_else(|| self.segments.hopeless()) {
             return self.run_inline(inputs, reason);
         }
         let (result, breaks) = guarded(|| {
             let runner = self.segments.clone();
-            Ok(tracer::defer(runner, self.reads(), inputs, |inputs| self.function.apply(inputs)))
+            Ok(tracer::defer(runner, self.reads(), || self.function.apply(inputs)))
         })?;
         self.count(|cells| {
             cells.counts_mut().deferred += 1;

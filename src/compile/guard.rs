@@ -6,7 +6,7 @@
 
 use crate::device::Device;
 use crate::dispatch::autograd::is_grad_enabled;
-use crate::dispatch::{AutocastState, Tensor};
+use crate::dispatch::{AutocastState, Flat, Tensor, Words};
 use crate::ir::{DType, Sizes, Strides};
 use smallvec::SmallVec;
 
@@ -26,30 +26,35 @@ struct InputGuard {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Guard {
     inputs: SmallVec<[InputGuard; 4]>,
+    /// What the arguments are besides their tensors.
+    words: Words,
     autocast: AutocastState,
     grad_mode: bool,
 }
 
 impl Guard {
     /// The guard that these inputs satisfy.
-    pub fn of(inputs: &[Tensor]) -> Guard {
+    pub fn of(inputs: &Flat) -> Guard {
         Guard {
-            inputs: inputs.iter().map(InputGuard::of).collect(),
+            inputs: inputs.tensors.iter().map(InputGuard::of).collect(),
+            words: inputs.words.clone(),
             autocast: AutocastState::current(),
             grad_mode: is_grad_enabled(),
         }
     }
 
     /// Whether inputs satisfy it.
-    pub fn holds(&self, inputs: &[Tensor]) -> bool {
-        self.inputs.len() == inputs.len()
-            && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
+    pub fn holds(&self, inputs: &Flat) -> bool {
+        self.inputs.len() == inputs.tensors.len()
+            && self.words == inputs.words
+            && self.inputs.iter().zip(&inputs.tensors).all(|(guard, input)| guard.holds(input))
             && self.autocast == AutocastState::current()
             && self.grad_mode == is_grad_enabled()
     }
 
     /// What is different about `inputs`, in words; `None` if nothing is.
-    pub fn violation(&self, inputs: &[Tensor]) -> Option<String> {
+    pub fn violation(&self, flat: &Flat) -> Option<String> {
+        let inputs = &flat.tensors;
         let differs = |(index, (guard, input)): (usize, (&InputGuard, &Tensor))| {
             let found = InputGuard::of(input);
             (*guard != found).then(|| match () {
@@ -83,7 +88,8 @@ impl Guard {
             || (self.autocast != AutocastState::current()).then(|| "mixed precision is set otherwise".into());
         let grad_mode =
             || (self.grad_mode != is_grad_enabled()).then(|| "gradients are recorded now, or were then".into());
-        count().or(input).or_else(autocast).or_else(grad_mode)
+        let words = || (self.words != flat.words).then(|| "a structure or a plain value in it is another one".into());
+        count().or(input).or_else(words).or_else(autocast).or_else(grad_mode)
     }
 }
 

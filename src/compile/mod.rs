@@ -14,7 +14,7 @@ mod program;
 mod segments;
 mod separation;
 
-pub use crate::dispatch::{Function, Input, Inputs, Outputs};
+pub use crate::dispatch::{Flat, Function, Input, Inputs, Parts, TensorStruct};
 pub use cells::{Break, CAPACITY, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;

@@ -8,9 +8,9 @@ use super::explain::Explain;
 use super::pipeline::{self, Built};
 use super::separation::{Separation, input_behind};
 use crate::codegen::tier::Tier;
-use crate::dispatch::Tensor;
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
 use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
+use crate::dispatch::{Flat, Tensor, Words};
 use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::fusion::Options;
@@ -26,6 +26,8 @@ pub(super) struct Joint {
     pub(super) differentiable: Vec<usize>,
     /// The function's outputs, all of them.
     pub(super) n_outputs: usize,
+    /// What the function's result is besides its tensors.
+    pub(super) words: Words,
     /// For every input that gradients flow to, its position and which gradient of the trace is its own, if any.
     pub(super) operands: Vec<(usize, Option<usize>)>,
     /// How many gradients there are; they are the outputs behind the function's.
@@ -41,6 +43,7 @@ pub(super) struct Program {
     aliases: Vec<OutputAlias>,
     separation: Separation,
     n_outputs: usize,
+    words: Words,
     gradients: Option<Arc<Gradients>>,
 }
 
@@ -69,7 +72,8 @@ impl Program {
             let n_outputs = joint.n_outputs;
             let separation = separation(&built.graph, &owners[..n_outputs], &aliases, &written);
             let changes = gradients;
-            return Ok(Program { built, lifted, written, changes, aliases, separation, n_outputs, gradients: None });
+            let (words, gradients) = (joint.words, None);
+            return Ok(Program { built, lifted, written, changes, aliases, separation, n_outputs, words, gradients });
         }
         let n_kept_back = lifted.iter().rev().take_while(|lifted| matches!(lifted, Lifted::Declared)).count();
         if n_kept_back != joint.differentiable.len() {
@@ -100,6 +104,7 @@ impl Program {
             changes: gradients,
             aliases,
             n_outputs: joint.n_outputs,
+            words: joint.words,
             gradients: Some(Arc::new(own)),
         })
     }
@@ -127,11 +132,11 @@ impl Program {
         Explain { backward, ..Explain::of(&self.built) }
     }
 
-    /// The function's outputs; its inputs are not tangled.
+    /// The function's result, in parts; its inputs are not tangled.
     ///
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
-    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Flat> {
         let lifted = self.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
         let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
         let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
@@ -160,7 +165,7 @@ impl Program {
             results[alias.output] = alias.of(all[alias.input])?;
         }
         results.truncate(self.n_outputs);
-        Ok(results)
+        Ok(Flat { tensors: results, words: self.words.clone() })
     }
 }
 

@@ -1,183 +1,154 @@
-//! What can be compiled or mapped: functions over tensors that return tensors.
+//! What can be compiled or mapped: functions over structures of tensors that return such.
 //!
-//! A marker type stands for the arguments, so that closures of one to six `&Tensor`, or of one `&[Tensor]`, all fit:
+//! A marker type stands for the arguments, so that closures of one to six references, or of one `&[Tensor]`, all fit:
 //! `compile(|a: &Tensor, b: &Tensor| (a * b)?.relu())`.
 
+use super::structure::{Flat, Parts, TensorStruct, Words};
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
 
-/// A function over tensors. `A` stands for its arguments: a tuple of [`Tensor`], or `Vec<Tensor>` for a slice.
+/// A function over tensors. `A` stands for its arguments: a tuple of structures, or `Vec<Tensor>` for a slice.
 pub trait Function<A>: Send + Sync {
     /// What it returns.
-    type Output: Outputs;
+    type Output: TensorStruct;
 
-    /// Calls it; `inputs` has as many tensors as it takes.
-    fn apply(&self, inputs: &[Tensor]) -> Result<Self::Output>;
+    /// Calls it; `inputs` are its arguments, taken apart.
+    ///
+    /// # Errors
+    /// What the function returns, or if the inputs are those of another function.
+    fn apply(&self, inputs: &Flat) -> Result<Self::Output>;
 }
 
-/// Arguments of one call of a function with arguments `A`: tensors, or numbers, which stay arguments.
+/// Arguments of one call of a function with arguments `A`.
 pub trait Inputs<A> {
-    /// As tensors.
-    fn into_tensors(self) -> Result<Vec<Tensor>>;
+    /// Taken apart.
+    ///
+    /// # Errors
+    /// If there is no memory for a number.
+    fn into_parts(self) -> Result<Flat>;
 }
 
-/// One argument of a call.
-pub trait Input {
-    /// As a tensor; a number becomes a 0-dim tensor that promotes as a number.
-    fn to_tensor(&self) -> Result<Tensor>;
+/// One argument of a call of a function that takes `&T`. A number is a tensor, too: it becomes a 0-dim tensor that
+/// promotes as a number, and stays an argument.
+pub trait Input<T> {
+    /// Adds its parts.
+    ///
+    /// # Errors
+    /// If there is no memory for a number.
+    fn add_parts(&self, into: &mut Flat) -> Result<()>;
 }
 
-impl Input for Tensor {
-    fn to_tensor(&self) -> Result<Tensor> {
-        Ok(self.clone())
+impl Input<Tensor> for Tensor {
+    fn add_parts(&self, into: &mut Flat) -> Result<()> {
+        into.tensors.push(self.clone());
+        Ok(())
     }
 }
 
-impl<T: Input> Input for &T {
-    fn to_tensor(&self) -> Result<Tensor> {
-        (**self).to_tensor()
+impl<T: TensorStruct> Input<T> for &T {
+    fn add_parts(&self, into: &mut Flat) -> Result<()> {
+        self.take_apart(into);
+        Ok(())
+    }
+}
+
+impl<T: TensorStruct> Input<T> for &&T {
+    fn add_parts(&self, into: &mut Flat) -> Result<()> {
+        self.take_apart(into);
+        Ok(())
     }
 }
 
 macro_rules! number_inputs {
     ($($ty:ty),*) => {$(
-        impl Input for $ty {
-            fn to_tensor(&self) -> Result<Tensor> {
-                Tensor::number(Scalar::from(*self))
+        impl Input<Tensor> for $ty {
+            fn add_parts(&self, into: &mut Flat) -> Result<()> {
+                into.tensors.push(Tensor::number(Scalar::from(*self))?);
+                Ok(())
+            }
+        }
+
+        impl Input<Tensor> for &$ty {
+            fn add_parts(&self, into: &mut Flat) -> Result<()> {
+                Input::<Tensor>::add_parts(*self, into)
             }
         }
     )*};
 }
 number_inputs!(bool, i32, i64, f32, f64);
 
-/// What a function may return: one or several tensors.
-pub trait Outputs: Sized {
-    /// The tensors, in order.
-    fn tensors(&self) -> Vec<Tensor>;
-
-    /// The same structure with other tensors; `None` if their number does not fit.
-    fn from_tensors(tensors: Vec<Tensor>) -> Option<Self>;
-}
-
-impl Outputs for Tensor {
-    fn tensors(&self) -> Vec<Tensor> {
-        vec![self.clone()]
-    }
-    fn from_tensors(mut tensors: Vec<Tensor>) -> Option<Tensor> {
-        tensors.pop().filter(|_| tensors.is_empty())
-    }
-}
-
-impl Outputs for Vec<Tensor> {
-    fn tensors(&self) -> Vec<Tensor> {
-        self.clone()
-    }
-    fn from_tensors(tensors: Vec<Tensor>) -> Option<Vec<Tensor>> {
-        Some(tensors)
-    }
-}
-
-impl<const N: usize> Outputs for [Tensor; N] {
-    fn tensors(&self) -> Vec<Tensor> {
-        self.to_vec()
-    }
-    fn from_tensors(tensors: Vec<Tensor>) -> Option<[Tensor; N]> {
-        tensors.try_into().ok()
-    }
-}
-
 macro_rules! arities {
-    ($($count:literal: $($name:ident $index:tt),+;)*) => {$(
-        impl<F, R> Function<($(arities!(@tensor $name),)+)> for F
+    ($($($name:ident $input:ident $index:tt),+;)*) => {$(
+        impl<F, R, $($name: TensorStruct),+> Function<($($name,)+)> for F
         where
-            F: Fn($(&arities!(@tensor $name)),+) -> Result<R> + Send + Sync,
-            R: Outputs,
+            F: Fn($(&$name),+) -> Result<R> + Send + Sync,
+            R: TensorStruct,
         {
             type Output = R;
-            fn apply(&self, inputs: &[Tensor]) -> Result<R> {
-                check(inputs, $count)?;
-                self($(&inputs[$index]),+)
+            fn apply(&self, inputs: &Flat) -> Result<R> {
+                let mut parts = Parts::of(inputs);
+                let arguments = ($($name::put_together(&mut parts).ok_or_else(|| other(inputs))?,)+);
+                if !parts.is_empty() {
+                    return Err(other(inputs));
+                }
+                self($(&arguments.$index),+)
             }
         }
 
-        impl<$($name: Input),+> Inputs<($(arities!(@tensor $name),)+)> for ($($name,)+) {
-            fn into_tensors(self) -> Result<Vec<Tensor>> {
-                Ok(vec![$(self.$index.to_tensor()?),+])
+        impl<$($name, $input: Input<$name>),+> Inputs<($($name,)+)> for ($($input,)+) {
+            fn into_parts(self) -> Result<Flat> {
+                let mut parts = Flat::default();
+                $(self.$index.add_parts(&mut parts)?;)+
+                Ok(parts)
             }
         }
     )*};
-    (@tensor $name:ident) => { Tensor };
 }
 arities! {
-    1: A 0;
-    2: A 0, B 1;
-    3: A 0, B 1, C 2;
-    4: A 0, B 1, C 2, D 3;
-    5: A 0, B 1, C 2, D 3, E 4;
-    6: A 0, B 1, C 2, D 3, E 4, G 5;
+    A X 0;
+    A X 0, B Y 1;
+    A X 0, B Y 1, C Z 2;
+    A X 0, B Y 1, C Z 2, D U 3;
+    A X 0, B Y 1, C Z 2, D U 3, E V 4;
+    A X 0, B Y 1, C Z 2, D U 3, E V 4, G W 5;
 }
 
-macro_rules! tuples {
-    ($($count:literal: [$($index:tt)+];)*) => {$(
-        impl Outputs for ($(tuples!(@tensor $index),)+) {
-            fn tensors(&self) -> Vec<Tensor> {
-                vec![$(self.$index.clone()),+]
-            }
-            fn from_tensors(tensors: Vec<Tensor>) -> Option<Self> {
-                let tensors: [Tensor; $count] = tensors.try_into().ok()?;
-                Some(tensors.into())
-            }
-        }
-    )*};
-    (@tensor $index:tt) => { Tensor };
-}
-tuples! { 1: [0]; 2: [0 1]; 3: [0 1 2]; 4: [0 1 2 3]; }
-
-impl Inputs<(Tensor,)> for &Tensor {
-    fn into_tensors(self) -> Result<Vec<Tensor>> {
-        Ok(vec![self.clone()])
+impl<T: TensorStruct> Inputs<(T,)> for &T {
+    fn into_parts(self) -> Result<Flat> {
+        Ok(Flat::of(self))
     }
 }
 
 impl<F, R> Function<Vec<Tensor>> for F
 where
     F: Fn(&[Tensor]) -> Result<R> + Send + Sync,
-    R: Outputs,
+    R: TensorStruct,
 {
     type Output = R;
-    fn apply(&self, inputs: &[Tensor]) -> Result<R> {
-        self(inputs)
+    fn apply(&self, inputs: &Flat) -> Result<R> {
+        self(&inputs.tensors)
     }
 }
 
-impl Inputs<Vec<Tensor>> for &[Tensor] {
-    fn into_tensors(self) -> Result<Vec<Tensor>> {
-        Ok(self.to_vec())
-    }
+macro_rules! slices {
+    ($([$($generic:tt)*] $ty:ty: |$tensors:ident| $vec:expr;)*) => {$(
+        impl<$($generic)*> Inputs<Vec<Tensor>> for $ty {
+            fn into_parts(self) -> Result<Flat> {
+                let $tensors = self;
+                Ok(Flat { tensors: $vec, words: Words::new() })
+            }
+        }
+    )*};
+}
+slices! {
+    [] &[Tensor]: |tensors| tensors.to_vec();
+    [] &Vec<Tensor>: |tensors| tensors.clone();
+    [] &[&Tensor]: |tensors| tensors.iter().map(|&tensor| tensor.clone()).collect();
+    [const N: usize] [&Tensor; N]: |tensors| tensors.map(Tensor::clone).to_vec();
 }
 
-impl Inputs<Vec<Tensor>> for &Vec<Tensor> {
-    fn into_tensors(self) -> Result<Vec<Tensor>> {
-        Ok(self.clone())
-    }
-}
-
-impl<const N: usize> Inputs<Vec<Tensor>> for [&Tensor; N] {
-    fn into_tensors(self) -> Result<Vec<Tensor>> {
-        Ok(self.map(Tensor::clone).to_vec())
-    }
-}
-
-impl Inputs<Vec<Tensor>> for &[&Tensor] {
-    fn into_tensors(self) -> Result<Vec<Tensor>> {
-        Ok(self.iter().map(|&tensor| tensor.clone()).collect())
-    }
-}
-
-fn check(inputs: &[Tensor], expected: usize) -> Result<()> {
-    if inputs.len() == expected {
-        return Ok(());
-    }
-    Err(Error::argument("call", format!("the function takes {expected} tensors, but {} were given", inputs.len())))
+fn other(inputs: &Flat) -> Error {
+    let given = inputs.tensors.len();
+    Error::argument("call", format!("the function takes other arguments than these, which hold {given} tensors"))
 }

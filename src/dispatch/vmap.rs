@@ -4,8 +4,9 @@
 //! tensors whose mapped dim is hidden, and every op it calls works on all slices. How an op does is said in
 //! [`super::keys::batched`].
 
-use super::function::{Function, Inputs, Outputs};
+use super::function::{Function, Inputs};
 use super::keys::batched::{Session, enter, move_dim};
+use super::structure::Flat;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use std::fmt;
@@ -124,14 +125,15 @@ impl<A, F: Function<A>> Vmap<F, A> {
     /// If no argument is mapped, a mapped one is a plain number or has no such dim, or sizes of mapped dims differ;
     /// and what the function returns: reading a mapped value is an error too.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
-        self.apply(&inputs.into_tensors()?)
+        self.apply(&inputs.into_parts()?)
     }
 }
 
 impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
     type Output = F::Output;
 
-    fn apply(&self, inputs: &[Tensor]) -> Result<F::Output> {
+    fn apply(&self, parts: &Flat) -> Result<F::Output> {
+        let inputs = &parts.tensors;
         let in_dims = self.in_dims.for_each("in_dims", inputs.len())?;
         let dims = inputs.iter().zip(&in_dims).enumerate().map(|(index, (input, &dim))| mapped_dim(index, input, dim));
         let dims = dims.collect::<Result<Vec<Option<usize>>>>()?;
@@ -149,11 +151,13 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
             Some(dim) => session.map(input, *dim),
             None => Ok(input.clone()),
         });
-        let result = self.function.apply(&slices.collect::<Result<Vec<_>>>()?)?;
-        let tensors = result.tensors();
+        let slices = Flat { tensors: slices.collect::<Result<_>>()?, words: parts.words.clone() };
+        let Flat { tensors, words } = Flat::of(&self.function.apply(&slices)?);
         let out_dims = self.out_dims.for_each("out_dims", tensors.len())?;
         let outputs = tensors.iter().zip(out_dims).map(|(output, dim)| unmapped(&session, size, output, dim));
-        F::Output::from_tensors(outputs.collect::<Result<Vec<_>>>()?)
+        let result = Flat { tensors: outputs.collect::<Result<_>>()?, words };
+        result
+            .put_together()
             .ok_or_else(|| Error::Internal { message: "a result has as many tensors as it had".into() })
     }
 }

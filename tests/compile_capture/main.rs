@@ -6,5 +6,7 @@
 mod cache;
 mod cases;
 mod check;
+mod deferred;
 mod policies;
+mod structs;
 mod threads;

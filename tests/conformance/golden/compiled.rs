@@ -10,23 +10,23 @@ use super::case::{Arg, Case, Expected, Output};
 use super::report::Tally;
 use super::tensors::{Store, whole_storage};
 use opfuse::codegen::tier::Tier;
-use opfuse::compile::{CompileOptions, compile_with};
+use opfuse::compile::{CompileOptions, Stance, compile_with};
 use opfuse::device::{DEFAULT_SEED, Generator};
 use opfuse::dispatch::{Operator, Stack, Value};
 use opfuse::{DType, Error, Tensor};
 
-/// Runs the case compiled on a tier; returns what differs from the eager call, whose arguments are as it left them.
+/// Runs the case compiled on a tier, in a stance; returns what differs from the eager call, whose arguments are as it left them.
 pub(crate) fn check(
     case: &Case,
     operator: &Operator,
     store: &Store<'_>,
     (eager, left): (&Outcome, &Stack),
-    tier: Tier,
+    (tier, stance): (Tier, Stance),
     tally: &mut Tally,
 ) -> Vec<String> {
-    let checked = differences(case, operator, store, (eager, left), tier, tally);
+    let checked = differences(case, operator, store, (eager, left), (tier, stance), tally);
     let lines = checked.unwrap_or_else(|what| vec![what]);
-    lines.into_iter().map(|line| format!("compiled on {tier}: {line}")).collect()
+    lines.into_iter().map(|line| format!("compiled on {tier}, stance {stance:?}: {line}")).collect()
 }
 
 fn differences(
@@ -34,7 +34,7 @@ fn differences(
     operator: &Operator,
     store: &Store<'_>,
     (eager, left): (&Outcome, &Stack),
-    tier: Tier,
+    (tier, stance): (Tier, Stance),
     tally: &mut Tally,
 ) -> Result<Vec<String>, String> {
     let template = super::call::arguments(case, operator, store)?;
@@ -48,7 +48,7 @@ fn differences(
         operator.call_boxed(&mut stack)?;
         flattened(stack).iter().filter_map(as_tensor).collect()
     };
-    let compiled = compile_with(function, CompileOptions { tier: Some(tier), ..CompileOptions::default() });
+    let compiled = compile_with(function, CompileOptions { tier: Some(tier), stance, ..CompileOptions::default() });
     let found = match eager {
         Outcome::Panicked(_) => return Ok(Vec::new()),
         Outcome::Failed(error) => {

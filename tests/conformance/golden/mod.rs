@@ -22,6 +22,7 @@ use call::Outcome;
 use case::{After, ArgKind, Case, Expected};
 use opfuse::Error;
 use opfuse::codegen::tier::Tier;
+use opfuse::compile::Stance;
 use report::{OpReport, Report, Tally, Verdict};
 use serde_json::Value as Json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -89,6 +90,9 @@ fn run_all(folder: &Path, ops: &[(String, String)], tiers: &[Tier]) -> Vec<OpRep
 }
 
 fn run_op(folder: &Path, op: &str, tier: &str, tiers: &[Tier]) -> OpReport {
+    // Deferred calls run the same kernels, so one tier shows what they do.
+    let deferred = tiers.first().map(|&tier| (tier, Stance::Deferred));
+    let modes = tiers.iter().map(|&tier| (tier, Stance::Default)).chain(deferred);
     let mut report = OpReport {
         op: op.into(),
         tier: tier.into(),
@@ -99,7 +103,7 @@ fn run_op(folder: &Path, op: &str, tier: &str, tiers: &[Tier]) -> OpReport {
         with_grads: 0,
         errors: 0,
         gradients: Tally::default(),
-        compiled: tiers.iter().map(|&tier| (tier, Tally::default())).collect(),
+        compiled: modes.map(|mode| (mode, Tally::default())).collect(),
     };
     if let Err(what) = run_file(folder, op, &mut report) {
         report.failures.push(format!("{op}: {what}"));
@@ -188,8 +192,8 @@ fn check(case: &Case, store: &Store<'_>, report: &mut OpReport) -> Verdict {
         None if case.no_gradient => report.gradients.not_done("the reference refuses"),
         None => {}
     }
-    for (tier, tally) in &mut report.compiled {
-        differences.extend(compiled::check(case, &operator, store, (&outcome, &arguments), *tier, tally));
+    for (mode, tally) in &mut report.compiled {
+        differences.extend(compiled::check(case, &operator, store, (&outcome, &arguments), *mode, tally));
     }
     if differences.is_empty() { Verdict::Passed } else { Verdict::Failed(differences) }
 }

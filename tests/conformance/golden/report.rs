@@ -1,6 +1,7 @@
 //! What is counted and printed.
 
 use opfuse::codegen::tier::Tier;
+use opfuse::compile::Stance;
 use std::fmt;
 
 /// What came of a case.
@@ -31,8 +32,8 @@ pub(crate) struct OpReport {
     pub(crate) errors: usize,
     /// Cases whose gradients were compared, and why those of others were not.
     pub(crate) gradients: Tally,
-    /// Cases that ran compiled on a tier, and why others did not.
-    pub(crate) compiled: Vec<(Tier, Tally)>,
+    /// Cases that ran compiled on a tier in a stance, and why others did not.
+    pub(crate) compiled: Vec<((Tier, Stance), Tally)>,
 }
 
 /// How many were done, and why others were not.
@@ -104,11 +105,16 @@ impl Report {
         let mut gradients = Tally::default();
         self.ops.iter().for_each(|op| gradients.add(&op.gradients));
         println!("gradients: {gradients}");
-        for tier in Tier::ALL {
-            let of_tier = self.ops.iter().flat_map(|op| &op.compiled).filter(|(other, _)| *other == tier);
-            let mut sum = Tally::default();
-            of_tier.for_each(|(_, tally)| sum.add(tally));
-            println!("compiled on {tier}: {sum}");
+        for stance in [Stance::Default, Stance::Deferred] {
+            for tier in Tier::ALL {
+                let all = self.ops.iter().flat_map(|op| &op.compiled);
+                let mut tallies = all.filter(|(other, _)| *other == (tier, stance)).peekable();
+                if tallies.peek().is_some() {
+                    let mut sum = Tally::default();
+                    tallies.for_each(|(_, tally)| sum.add(tally));
+                    println!("compiled on {tier}, stance {stance:?}: {sum}");
+                }
+            }
         }
         for tier in self.tiers() {
             let of_tier = || self.ops.iter().filter(|op| op.tier == tier);

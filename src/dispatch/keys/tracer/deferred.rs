@@ -57,15 +57,14 @@ impl Deferral {
     }
 }
 
-/// Runs `function` on `inputs`, and what it calls in segments; also why they ended, but for the last.
+/// Runs `function`, and what it calls in segments; also why they ended, but for the last.
 ///
 /// # Errors
 /// What the function returns, and what calls return that it deferred.
 pub fn defer<R>(
     runner: Arc<dyn Runner>,
     reads: Reads,
-    inputs: &[Tensor],
-    function: impl FnOnce(&[Tensor]) -> Result<R>,
+    function: impl FnOnce() -> Result<R>,
 ) -> (Result<R>, Vec<Reason>) {
     let mut recording = Recording::new(Mode::Deferred, reads);
     recording.deferral =
@@ -75,7 +74,7 @@ pub fn defer<R>(
     let _session = Session;
     let result = catch_unwind(AssertUnwindSafe(|| {
         let _tracing = include(DispatchKey::Tracer);
-        function(inputs)
+        function()
     }));
     // What came before an error or a panic has happened.
     let last = flush(None);

@@ -1,0 +1,75 @@
+//! `#[derive(TensorStruct)]`: structs and enums whose fields are structures of tensors are such, too.
+//!
+//! The parts are those of the fields in the order of their declaration; an enum has the number of its variant in front.
+//! A macro of this kind must be a crate of its own; nothing else is in here.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::{Data, DeriveInput, Error, Fields, parse_macro_input, parse_quote};
+
+/// Implements `opfuse::TensorStruct` by the fields, each of which must implement it.
+#[proc_macro_derive(TensorStruct)]
+pub fn tensor_struct(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    implementation(input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
+    let (take_apart, put_together) = match &input.data {
+        Data::Struct(data) => {
+            let Arm { pattern, take_apart, put_together } = arm(quote!(Self), &data.fields);
+            (quote!(let #pattern = self; #take_apart), quote!(::core::option::Option::Some(#put_together)))
+        }
+        Data::Enum(data) => {
+            let arms = data.variants.iter().enumerate().map(|(number, variant)| {
+                let (name, number) = (&variant.ident, number as u64);
+                let Arm { pattern, take_apart, put_together } = arm(quote!(Self::#name), &variant.fields);
+                let take_apart = quote!(#pattern => { into.words.push(#number); #take_apart });
+                (take_apart, quote!(#number => ::core::option::Option::Some(#put_together),))
+            });
+            let (take_apart, put_together): (Vec<_>, Vec<_>) = arms.unzip();
+            (
+                quote!(match self { #(#take_apart)* }),
+                quote!(match from.word()? { #(#put_together)* _ => ::core::option::Option::None }),
+            )
+        }
+        Data::Union(data) => {
+            let what = "a union does not say which of its fields it holds; derive TensorStruct for an enum";
+            return Err(Error::new_spanned(data.union_token, what));
+        }
+    };
+    for parameter in input.generics.type_params_mut() {
+        parameter.bounds.push(parse_quote!(::opfuse::TensorStruct));
+    }
+    let name = &input.ident;
+    let (generics, arguments, conditions) = input.generics.split_for_impl();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #generics ::opfuse::TensorStruct for #name #arguments #conditions {
+            fn take_apart(&self, into: &mut ::opfuse::compile::Flat) {
+                #take_apart
+            }
+            fn put_together(from: &mut ::opfuse::compile::Parts<'_>) -> ::core::option::Option<Self> {
+                #put_together
+            }
+        }
+    })
+}
+
+/// What is done with one list of fields.
+struct Arm {
+    /// Binds every field to a name of its own.
+    pattern: TokenStream,
+    take_apart: TokenStream,
+    put_together: TokenStream,
+}
+
+fn arm(constructor: TokenStream, fields: &Fields) -> Arm {
+    let members: Vec<_> = fields.members().collect();
+    let names: Vec<_> = (0..members.len()).map(|index| format_ident!("field_{index}")).collect();
+    Arm {
+        pattern: quote!(#constructor { #(#members: #names),* }),
+        take_apart: quote!(#(::opfuse::TensorStruct::take_apart(#names, into);)*),
+        put_together: quote!(#constructor { #(#members: ::opfuse::TensorStruct::put_together(from)?),* }),
+    }
+}

@@ -1,0 +1,216 @@
+//! Deferred calls: state that lives on, handles that are put aside, calls that are not recorded, errors, gradients.
+
+use super::check::{look, ramp};
+use opfuse::compile::{CompileOptions, Compiled, Function, Stance, compile, compile_with};
+use opfuse::dispatch::{DispatchKey, Kernel, Library};
+use opfuse::{Error, Reason, Result, Tensor, cat, embedding};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
+
+fn deferred<A, F: Function<A>>(function: F) -> Compiled<F, A> {
+    compile_with(function, CompileOptions { stance: Stance::Deferred, ..CompileOptions::default() })
+}
+
+/// A cache that grows by a row per call, as of keys and values; no two calls see the same one.
+#[test]
+fn captured_state_is_that_of_the_call() -> Result<()> {
+    let (own, other) = (Mutex::new(ramp(&[1, 3], 0)?), Mutex::new(ramp(&[1, 3], 0)?));
+    let step = |state: &Mutex<Tensor>, x: &Tensor| {
+        let mut state = state.lock().expect("nobody panics");
+        *state = cat(&[&*state, &x.tanh()?], 0)?;
+        state.matmul(&x.t()?)?.softmax(0)
+    };
+    let f = deferred(|x: &Tensor| step(&own, x));
+    for call in 0..6 {
+        let x = ramp(&[1, 3], call)?;
+        assert_eq!(look(&f.call(&x)?), look(&step(&other, &x)?), "call {call}");
+    }
+    assert_eq!(look(&own.lock().expect("nobody panics")), look(&other.lock().expect("nobody panics")));
+    assert_eq!((f.counts().deferred, f.counts().eager), (6, 0));
+    Ok(())
+}
+
+#[test]
+fn state_of_any_kind_is_never_stale() -> Result<()> {
+    let calls = AtomicUsize::new(0);
+    let f = deferred(|x: &Tensor| match calls.fetch_add(1, Ordering::Relaxed) {
+        n if n % 2 == 0 => Ok(vec![x.mul(n as f64)?]),
+        n => Ok(vec![x.exp()?.add(n as f64)?, x.clone()]),
+    });
+    let x = ramp(&[5], 0)?;
+    for call in 0..6 {
+        let expected = if call % 2 == 0 { x.mul(call as f64)? } else { x.exp()?.add(call as f64)? };
+        let found = f.call(&x)?;
+        assert_eq!((look(&found[0]), found.len()), (look(&expected), 1 + call % 2), "call {call}");
+    }
+    Ok(())
+}
+
+#[test]
+fn handles_that_were_put_aside_have_their_values() -> Result<()> {
+    let aside: Mutex<Vec<Tensor>> = Mutex::default();
+    let f = deferred(|x: &Tensor| {
+        let y = x.exp()?;
+        aside.lock().expect("nobody panics").extend([y.clone(), y.transpose(0, 1)?, y.add(1.0)?]);
+        y.mul_(2.0)?;
+        y.sum_all()
+    });
+    let x = ramp(&[2, 3], 0)?;
+    f.call(&x)?;
+    let aside = aside.lock().expect("nobody panics");
+    let y = x.exp()?;
+    assert_eq!(look(&aside[2]), look(&y.add(1.0)?));
+    y.mul_(2.0)?;
+    assert_eq!((look(&aside[0]), look(&aside[1])), (look(&y), look(&y.transpose(0, 1)?)));
+    // They are tensors like others: written to, they share what they shared.
+    aside[0].zero_()?;
+    assert_eq!(aside[1].to_vec::<f32>()?, [0.0; 6]);
+    Ok(())
+}
+
+#[test]
+fn before_and_after_a_read_is_one_kernel_each() -> Result<()> {
+    let f = compile(|x: &Tensor| {
+        let y = x.mul(2.0)?.tanh()?.add(x)?;
+        let greatest = y.amax((), false)?.item::<f32>()?;
+        y.div(f64::from(greatest))?.exp()?.neg()
+    });
+    for call in 0..4 {
+        let x = ramp(&[40], call)?;
+        let y = x.mul(2.0)?.tanh()?.add(&x)?;
+        let expected = y.div(f64::from(y.amax((), false)?.item::<f32>()?))?.exp()?.neg()?;
+        assert_eq!(look(&f.call(&x)?), look(&expected));
+    }
+    // What was read is an argument of the second segment, so both were compiled once.
+    let (counts, segments) = (f.counts(), f.segments());
+    assert_eq!((counts.deferred, counts.segments, counts.segment_captures), (3, 2, 2), "{counts:?}");
+    assert!(segments.iter().all(|segment| segment.kernels_after == 1), "{segments:?}");
+    let breaks = f.breaks();
+    assert_eq!((&breaks[0].reason, breaks[0].count, breaks.len()), (&Reason::ReadsValue("item".into()), 4, 1));
+    assert!(f.explain().eager.is_none());
+    Ok(())
+}
+
+#[test]
+fn a_call_without_a_row_ends_the_segment_and_runs() -> Result<()> {
+    let mut library = Library::def_block("capture_tests")?;
+    library.def("shift_(Tensor(a!) self, Tensor by) -> Tensor(a!)")?;
+    let shift = |x: &Tensor, by: &Tensor| -> Result<Tensor> {
+        assert!(x.has_data() && by.has_data());
+        let by = by.item::<f32>()?;
+        let values: Vec<f32> = x.to_vec::<f32>()?.into_iter().map(|value| value + by).collect();
+        x.copy_(&Tensor::from_slice(&values, x.sizes())?)?;
+        Ok(x.clone())
+    };
+    library.impl_for("capture_tests::shift_", DispatchKey::CPU, Kernel::typed(shift))?;
+    let operator = opfuse::dispatch::Dispatcher::global().find_schema("capture_tests::shift_", "")?;
+    let function = |x: &Tensor| {
+        let (y, by) = (x.exp()?, x.sum_all()?);
+        let view = y.select(0, 0)?;
+        let same: Tensor = operator.call((&y, &by))?;
+        Ok(vec![same.mul(2.0)?, view.neg()?, y])
+    };
+    let f = compile(function);
+    for call in 0..3 {
+        let x = ramp(&[2, 3], call)?;
+        let (found, expected) = (f.call(&x)?, function(&x)?);
+        assert_eq!(found.iter().map(look).collect::<Vec<_>>(), expected.iter().map(look).collect::<Vec<_>>());
+    }
+    assert!(f.breaks().iter().any(|one| one.reason.to_string().contains("shift_")), "{:?}", f.breaks());
+    assert_eq!(f.counts().eager, 0);
+    Ok(())
+}
+
+#[test]
+fn an_error_comes_out_where_a_value_is_read_or_at_the_end() -> Result<()> {
+    let reads = AtomicUsize::new(0);
+    let f = deferred(|table: &Tensor, at: &Tensor| {
+        let row = embedding(table, at)?;
+        table.add_(1.0)?;
+        let sum = row.sum_all()?.item::<f32>();
+        reads.fetch_add(1, Ordering::Relaxed);
+        sum.and(row.exp())
+    });
+    let table = ramp(&[3, 2], 0)?;
+    let (good, bad) = (Tensor::from_slice(&[1i64], &[1])?, Tensor::from_slice(&[3i64], &[1])?);
+    let before = look(&table);
+    let error = f.call((&table, &bad)).expect_err("3 is outside");
+    assert!(matches!(&error, Error::OutOfRange { op, got: 3, .. } if op == "embedding"), "{error}");
+    // The write came after the call that failed.
+    assert_eq!((look(&table), reads.load(Ordering::Relaxed)), (before, 1));
+    let expected = embedding(&table, &good)?.exp()?;
+    assert_eq!(look(&f.call((&table, &good))?), look(&expected));
+    Ok(())
+}
+
+#[test]
+fn gradients_inside_are_those_of_an_eager_run() -> Result<()> {
+    let step = |weight: &Tensor, x: &Tensor| -> Result<Tensor> {
+        let loss = x.matmul(weight)?.tanh()?.square()?.sum_all()?;
+        loss.backward()?;
+        let gradient = weight.grad().ok_or_else(|| Error::argument("test", "no gradient"))?;
+        let _quiet = opfuse::autograd::no_grad();
+        let rate = if gradient.abs()?.amax((), false)?.item::<f32>()? > 1.0 { 0.01 } else { 0.1 };
+        weight.sub_(&gradient.mul(rate)?)?;
+        weight.set_grad(None)?;
+        loss.detach()?.add(0.0)
+    };
+    let train = |call: &dyn Fn(&Tensor) -> Result<Tensor>, weight: &Tensor| -> Result<Vec<String>> {
+        let losses = (0..4).map(|at| Ok(look(&call(&ramp(&[5, 3], at)?)?))).collect::<Result<Vec<_>>>()?;
+        Ok([losses, vec![look(weight)]].concat())
+    };
+    let leaf = || -> Result<Tensor> {
+        let weight = ramp(&[3, 2], 3)?;
+        weight.set_requires_grad(true)?;
+        Ok(weight)
+    };
+    let (eager, own, given) = (leaf()?, leaf()?, leaf()?);
+    let expected = train(&|x| step(&eager, x), &eager)?;
+    // Captured, the weight is found by the calls; given, it makes the function run eagerly.
+    let captured = deferred(|x: &Tensor| step(&own, x));
+    assert_eq!(train(&|x| captured.call(x), &own)?, expected);
+    assert_eq!((captured.counts().deferred, captured.counts().eager), (4, 0));
+    let with_weight = deferred(step);
+    assert_eq!(train(&|x| with_weight.call((&given, x)), &given)?, expected);
+    assert_eq!((with_weight.counts().deferred, with_weight.counts().eager), (0, 4));
+    assert!(with_weight.explain().to_string().contains("gradients"), "{}", with_weight.explain());
+    Ok(())
+}
+
+#[test]
+fn segments_that_differ_every_time_are_given_up() -> Result<()> {
+    let f = deferred(|x: &Tensor| {
+        // The size of the second segment is what was read.
+        let n = x.sum_all()?.item::<f32>()? as i64;
+        Tensor::arange(0, n, 1)?.to_dtype(opfuse::DType::F32)?.mul(2.0)?.sum_all()
+    });
+    for n in 1..200 {
+        let x = Tensor::from_slice(&[n as f32], &[1])?;
+        assert_eq!(f.call(&x)?.to_vec::<f32>()?, [(n * (n - 1)) as f32]);
+    }
+    let counts = f.counts();
+    assert!(counts.eager > 0 && counts.deferred > 0 && counts.segments <= 8 * 256, "{counts:?}");
+    assert!(f.explain().to_string().contains("differ"), "{}", f.explain());
+    Ok(())
+}
+
+#[test]
+fn concurrent_deferred_calls_compile_each_segment_once() -> Result<()> {
+    let f = deferred(|x: &Tensor| {
+        let y = x.exp()?;
+        if y.sum_all()?.item::<f32>()? > 0.0 { y.mul(2.0)?.softmax(-1) } else { y.neg() }
+    });
+    let x = ramp(&[7, 9], 0)?;
+    let expected = look(&x.exp()?.mul(2.0)?.softmax(-1)?);
+    let barrier = Barrier::new(32);
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                barrier.wait();
+                assert_eq!(look(&f.call(&x).expect("it runs")), expected);
+            });
+        }
+    });
+    assert_eq!((f.counts().segments, f.counts().segment_captures), (2, 2), "{:?}", f.counts());
+    Ok(())
+}
