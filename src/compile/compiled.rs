@@ -1,8 +1,9 @@
 //! Compiled functions: captured once, run many times.
 //!
 //! The first call runs the function eagerly while its calls are recorded, so it returns real values and yields the
-//! graph. Inputs of other types are traced abstractly: shapes alone. What cannot be captured runs eagerly, with a
-//! reason. Executables are kept per input types in a bounded cache, the one used longest ago going first.
+//! graph. Inputs of other types are traced abstractly: shapes alone. A function that reads values runs in segments, and
+//! what cannot be captured at all runs eagerly, each with a reason. What runs is kept per input types in a bounded cache,
+//! the one used longest ago going first.
 
 use super::capture::{self, Capture};
 use super::cells::{Break, Cell, Cells, Counts, Found};

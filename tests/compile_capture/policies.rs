@@ -99,13 +99,15 @@ fn failing_on_recompile_says_what_differs() -> Result<()> {
     Ok(())
 }
 
+type Unsteady = dyn Fn(&Tensor) -> Result<Vec<Tensor>> + Sync;
+
 #[test]
 fn what_a_function_does_is_checked_on_request() -> Result<()> {
     let options = CompileOptions { determinism: Determinism::Checked, ..CompileOptions::default() };
     let (calls, state) = (AtomicUsize::new(0), Mutex::new(ramp(&[3], 1)?));
     let count = || calls.fetch_add(1, Ordering::Relaxed);
     // A number, a structure, an op, and a captured tensor that differ at every call.
-    let functions: [&(dyn Fn(&Tensor) -> Result<Vec<Tensor>> + Sync); 4] = [
+    let functions: [&Unsteady; 4] = [
         &|x| Ok(vec![x.mul(count() as f64)?]),
         &|x| Ok(vec![x.exp()?; count() % 3 + 1]),
         &|x| Ok(vec![if count() % 2 == 0 { x.exp()? } else { x.neg()? }]),
