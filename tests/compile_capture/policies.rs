@@ -99,7 +99,7 @@ fn failing_on_recompile_says_what_differs() -> Result<()> {
     Ok(())
 }
 
-type Unsteady = dyn Fn(&Tensor) -> Result<Vec<Tensor>> + Sync;
+type Unsteady<'a> = dyn Fn(&Tensor) -> Result<Vec<Tensor>> + Sync + 'a;
 
 #[test]
 fn what_a_function_does_is_checked_on_request() -> Result<()> {
@@ -107,7 +107,7 @@ fn what_a_function_does_is_checked_on_request() -> Result<()> {
     let (calls, state) = (AtomicUsize::new(0), Mutex::new(ramp(&[3], 1)?));
     let count = || calls.fetch_add(1, Ordering::Relaxed);
     // A number, a structure, an op, and a captured tensor that differ at every call.
-    let functions: [&Unsteady; 4] = [
+    let functions: [&Unsteady<'_>; 4] = [
         &|x| Ok(vec![x.mul(count() as f64)?]),
         &|x| Ok(vec![x.exp()?; count() % 3 + 1]),
         &|x| Ok(vec![if count() % 2 == 0 { x.exp()? } else { x.neg()? }]),
