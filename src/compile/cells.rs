@@ -9,6 +9,7 @@ use super::guard::Guard;
 use crate::dispatch::Flat;
 use crate::error::Reason;
 use indexmap::IndexMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -167,6 +168,9 @@ impl Cells {
 #[derive(Default)]
 pub(super) struct Cell {
     entry: OnceLock<Entry>,
+    /// What took its place when it turned out wrong.
+    correction: OnceLock<Entry>,
+    is_checked: AtomicBool,
     is_building: Mutex<bool>,
     built: Condvar,
 }
@@ -189,7 +193,17 @@ impl Drop for Building<'_> {
 impl Cell {
     /// What was built.
     pub(super) fn entry(&self) -> Option<&Entry> {
-        self.entry.get()
+        self.correction.get().or_else(|| self.entry.get())
+    }
+
+    /// Whether it is for the caller to check the entry: the first one who asks.
+    pub(super) fn is_unchecked(&self) -> bool {
+        !self.is_checked.swap(true, Ordering::Relaxed)
+    }
+
+    /// Puts another entry in the place of one that is wrong.
+    pub(super) fn correct(&self, entry: Entry) {
+        let _ = self.correction.set(entry);
     }
 
     /// Puts an entry here, unless one is here; what is here then.

@@ -1,13 +1,14 @@
 //! Compiled functions: captured once, run many times.
 //!
 //! The first call runs the function eagerly while its calls are recorded, so it returns real values and yields the
-//! graph. Inputs of other types are traced abstractly: shapes alone. What cannot be captured runs eagerly, with a
-//! reason. Executables are kept per input types in a bounded cache, the one used longest ago going first.
+//! graph. Inputs of other types are traced abstractly: shapes alone. A function that reads values runs in segments, and
+//! what cannot be captured at all runs eagerly, each with a reason. What runs is kept per input types in a bounded cache,
+//! the one used longest ago going first.
 
 use super::capture::{self, Capture};
 use super::cells::{Break, Cell, Cells, Counts, Found};
 use super::explain::Explain;
-use super::options::{BreakPolicy, CompileOptions, Stance, stance_here};
+use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
 use super::program::Program;
 use super::segments::Segments;
 use crate::codegen::tier::Tier;
@@ -90,7 +91,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
             }
         };
         if let Some(entry) = cell.entry() {
-            return self.run(entry, &inputs);
+            if self.options.determinism == Determinism::Checked && cell.is_unchecked() {
+                self.check(&cell, entry, &inputs);
+            }
+            return self.run(cell.entry().unwrap_or(entry), &inputs);
         }
         let building = cell.build();
         if let Some(entry) = cell.entry() {
@@ -168,6 +172,16 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
+    /// Traces the function once more, and corrects an entry that is not what it does.
+    fn check(&self, cell: &Cell, entry: &Entry, inputs: &Flat) {
+        let Entry::Graph(program) = entry else { return };
+        let again = guarded(|| capture::on_shapes(&self.function, inputs, self.reads()));
+        if !matches!(&again, Ok(Ok((trace, joint))) if program.is_of(trace, joint)) {
+            let what = "the function did something else when it was traced again";
+            cell.correct(self.entry(Err(Reason::NotCaptured(what.into())), inputs));
+        }
+    }
+
     fn reads(&self) -> Reads {
         match self.options.breaks {
             BreakPolicy::Allow | BreakPolicy::Eager => Reads::Noted,
@@ -208,16 +222,17 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 Entry::Graph(Box::new(program))
             }
             Err(reason) => {
-                if debug::explains() {
-                    debug::print(&format!("runs eagerly: {reason}"));
-                }
-                match self.options.breaks {
+                let (entry, how) = match self.options.breaks {
                     BreakPolicy::Allow if is_break(&reason) && !capture::wants_gradients(&inputs.tensors) => {
-                        Entry::Deferred(reason)
+                        (Entry::Deferred(reason.clone()), "runs in segments")
                     }
-                    BreakPolicy::Allow | BreakPolicy::Eager => Entry::Eager(reason),
-                    BreakPolicy::Error => Entry::Refused(refused(&reason)),
+                    BreakPolicy::Allow | BreakPolicy::Eager => (Entry::Eager(reason.clone()), "runs eagerly"),
+                    BreakPolicy::Error => (Entry::Refused(refused(&reason)), "is refused"),
+                };
+                if debug::explains() {
+                    debug::print(&format!("{how}: {reason}"));
                 }
+                entry
             }
         }
     }

@@ -18,4 +18,4 @@ pub use crate::dispatch::{Flat, Function, Input, Inputs, Parts, TensorStruct};
 pub use cells::{Break, CAPACITY, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;
-pub use options::{BreakPolicy, CompileOptions, Stance, StanceGuard, stance};
+pub use options::{BreakPolicy, CompileOptions, Determinism, Stance, StanceGuard, stance};

@@ -23,6 +23,8 @@ pub struct CompileOptions {
     pub breaks: BreakPolicy,
     /// What a call does; see [`stance`] for that of a thread.
     pub stance: Stance,
+    /// Whether the function is believed to do the same at each call.
+    pub determinism: Determinism,
 }
 
 impl Default for CompileOptions {
@@ -33,6 +35,7 @@ impl Default for CompileOptions {
             capacity: CAPACITY,
             breaks: BreakPolicy::default(),
             stance: Stance::default(),
+            determinism: Determinism::default(),
         }
     }
 }
@@ -49,6 +52,19 @@ pub enum BreakPolicy {
     Error,
     /// The whole function runs eagerly.
     Eager,
+}
+
+/// Whether a function is believed to do the same whenever it is called with inputs of the same types. One that goes by
+/// a counter, a clock or state that is not a tensor's elements does not; `Stance::Deferred` is for those. Random numbers
+/// of generators are no such thing: each call draws its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Determinism {
+    /// It is.
+    #[default]
+    Assumed,
+    /// The second call traces it once more, on shapes alone. If that is another trace, the function runs in segments from
+    /// then on, with that as its reason.
+    Checked,
 }
 
 /// What a call of a compiled function does.

@@ -126,6 +126,18 @@ impl Program {
         })
     }
 
+    /// Whether it does what was traced: the same calls on the same tensors, with a result of the same structure.
+    pub(super) fn is_of(&self, trace: &Trace, joint: &Joint) -> bool {
+        let graph = self.gradients.as_ref().map_or(&self.built.traced, |gradients| &gradients.joint);
+        // Where gradients are, cotangents are the last that is lifted; a program has none of its own.
+        let lifted = trace.lifted.iter().filter(|lifted| !matches!(lifted, Lifted::Declared));
+        *graph == trace.graph
+            && self.written == trace.written
+            && self.words == joint.words
+            && lifted.clone().count() == self.lifted.len()
+            && lifted.zip(&self.lifted).all(|(one, other)| one.is_same(other))
+    }
+
     /// What was made of the function, and of its way back if it has one.
     pub(super) fn explain(&self) -> Explain {
         let backward = self.gradients.as_ref().map(|gradients| Box::new(Explain::of(&gradients.backward)));

@@ -65,6 +65,11 @@ impl Generator {
         Generator(Arc::new(Inner { device, state: Mutex::new(state) }))
     }
 
+    /// Whether both are one generator, so that a draw from one is a draw from the other.
+    pub fn is_same(&self, other: &Generator) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The generator that random ops on `device` use if they are given none.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::check::{Case, Expect, check, quietly};
 use opfuse::autograd::{inference_mode, no_grad};
-use opfuse::compile::{BreakPolicy, CompileOptions, Stance};
+use opfuse::compile::{BreakPolicy, CompileOptions, Determinism, Stance};
 use opfuse::{DType, Error, Result, Tensor, cat, embedding};
 use std::sync::atomic::Ordering;
 
@@ -213,6 +213,8 @@ fn whatever_a_function_does_it_does_compiled() -> Result<()> {
         CompileOptions::default(),
         CompileOptions { breaks: BreakPolicy::Eager, ..CompileOptions::default() },
         CompileOptions { stance: Stance::Deferred, ..CompileOptions::default() },
+        // None of those that are captured is taken for one that does something else each time.
+        CompileOptions { determinism: Determinism::Checked, ..CompileOptions::default() },
     ];
     for options in &options {
         for case in CASES {

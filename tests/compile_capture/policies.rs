@@ -1,8 +1,9 @@
 //! Break policies and stances.
 
 use super::check::{look, ramp};
-use opfuse::compile::{BreakPolicy, CompileOptions, Stance, compile, compile_with, stance};
+use opfuse::compile::{BreakPolicy, CompileOptions, Determinism, Stance, compile, compile_with, stance};
 use opfuse::{Error, Reason, Result, Tensor};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn reads(x: &Tensor) -> Result<Tensor> {
@@ -95,5 +96,44 @@ fn failing_on_recompile_says_what_differs() -> Result<()> {
         assert_eq!(look(&f.call(&x)?), look(&x.exp()?));
     }
     assert_eq!((f.counts().captures, f.counts().entries), (1, 1));
+    Ok(())
+}
+
+type Unsteady<'a> = dyn Fn(&Tensor) -> Result<Vec<Tensor>> + Sync + 'a;
+
+#[test]
+fn what_a_function_does_is_checked_on_request() -> Result<()> {
+    let options = CompileOptions { determinism: Determinism::Checked, ..CompileOptions::default() };
+    let (calls, state) = (AtomicUsize::new(0), Mutex::new(ramp(&[3], 1)?));
+    let count = || calls.fetch_add(1, Ordering::Relaxed);
+    // A number, a structure, an op, and a captured tensor that differ at every call.
+    let functions: [&Unsteady<'_>; 4] = [
+        &|x| Ok(vec![x.mul(count() as f64)?]),
+        &|x| Ok(vec![x.exp()?; count() % 3 + 1]),
+        &|x| Ok(vec![if count() % 2 == 0 { x.exp()? } else { x.neg()? }]),
+        &|x| {
+            let mut state = state.lock().expect("nobody panics");
+            *state = Tensor::from_slice(&[count() as f32; 3], &[3])?;
+            Ok(vec![x.mul(&*state)?])
+        },
+    ];
+    let x = ramp(&[3], 0)?;
+    for (index, function) in functions.iter().enumerate() {
+        let f = compile_with(|x: &Tensor| function(x), options.clone());
+        calls.store(0, Ordering::Relaxed);
+        f.call(&x)?;
+        for call in 0..4 {
+            // The check of the first of them is a call, too.
+            let at = call + 2;
+            calls.store(at, Ordering::Relaxed);
+            let expected: Vec<String> = function(&x)?.iter().map(look).collect();
+            calls.store(if call == 0 { at - 1 } else { at }, Ordering::Relaxed);
+            let found: Vec<String> = f.call(&x)?.iter().map(look).collect();
+            assert_eq!(found, expected, "function {index}, call {call}");
+        }
+        let breaks = f.breaks();
+        assert!(breaks[0].reason.to_string().contains("something else"), "function {index}: {breaks:?}");
+        assert_eq!(f.counts().deferred, 4, "function {index}: {:?}", f.counts());
+    }
     Ok(())
 }

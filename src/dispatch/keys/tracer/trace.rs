@@ -24,6 +24,21 @@ pub enum Lifted {
 }
 
 impl Lifted {
+    /// Whether both are the same tensor, or hold the same bytes, or draw alike.
+    pub fn is_same(&self, other: &Lifted) -> bool {
+        match (self, other) {
+            (Lifted::Tensor(one), Lifted::Tensor(other)) => {
+                let bytes = |tensor: &Tensor| tensor.array().storage().read(<[u8]>::to_vec);
+                one.id() == other.id() || (one.array().layout() == other.array().layout() && bytes(one) == bytes(other))
+            }
+            (Lifted::Draw { generator, n_counters }, Lifted::Draw { generator: other, n_counters: n_other }) => {
+                generator.is_same(other) && n_counters == n_other
+            }
+            (Lifted::Declared, Lifted::Declared) => true,
+            (Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Declared, _) => false,
+        }
+    }
+
     /// The tensor for one call.
     ///
     /// # Errors
