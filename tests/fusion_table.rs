@@ -1,12 +1,15 @@
 //! How many kernels a graph becomes and how much memory they move, against the best of other fusers.
 //!
 //! The graphs and the best known result for each are those of the comparison in ARCHITECTURE.md. Traffic is in units of
-//! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier.
+//! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier, and moves exactly
+//! the bytes that its report says: they are counted while it runs.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the table is printed")]
 
 use opfuse::codegen::tier::Tier;
+use opfuse::compile::explain::Group;
 use opfuse::compile::{CompileOptions, compile_with};
+use opfuse::eager::Traffic;
 use opfuse::{Result, Tensor, cat};
 
 /// Rows and columns of the tensors.
@@ -196,6 +199,10 @@ const TABLE: &[Row] = &[
     },
 ];
 
+fn bits(tensor: &Tensor) -> Result<Vec<u32>> {
+    Ok(tensor.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect())
+}
+
 /// Kernels and traffic of a row as it is compiled, after its bits were compared with eager's.
 fn compiled(row: &Row, tier: Option<Tier>) -> Result<(usize, f64, String)> {
     let inputs = (row.inputs)()?;
@@ -206,14 +213,23 @@ fn compiled(row: &Row, tier: Option<Tier>) -> Result<(usize, f64, String)> {
     for _ in 0..2 {
         let found: Vec<Tensor> = compiled.call(&inputs[..])?;
         for (eager, found) in eager.iter().zip(&found) {
-            let bits = |tensor: &Tensor| -> Result<Vec<u32>> {
-                Ok(tensor.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect())
-            };
             assert_eq!(eager.sizes(), found.sizes(), "{}", row.name);
             assert!(bits(eager)? == bits(found)?, "{}: compiled bits differ from eager's", row.name);
         }
     }
     let explain = compiled.explain();
+    if tier.is_none() {
+        let (found, counted) = compiled.call_counted(&inputs[..])?;
+        for (eager, found) in eager.iter().zip(&found) {
+            assert!(bits(eager)? == bits(found)?, "{}: the bits of a counted call differ from eager's", row.name);
+        }
+        let moved =
+            |group: &Group| Traffic { kernel: group.index, read: group.bytes_read, written: group.bytes_written };
+        let modelled: Vec<Traffic> = explain.groups.iter().map(moved).collect();
+        assert_eq!(counted, modelled, "{}: counted, and as modelled\n{explain}", row.name);
+        let total: usize = counted.iter().map(|kernel| kernel.read + kernel.written).sum();
+        assert_eq!(total, explain.bytes_after, "{}", row.name);
+    }
     let traffic = explain.bytes_after as f64 / (row.unit * size_of::<f32>()) as f64;
     Ok((explain.kernels_after, traffic, explain.to_string()))
 }

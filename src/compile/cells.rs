@@ -109,6 +109,11 @@ impl Cells {
         Found::Cell(cell, first)
     }
 
+    /// The place for inputs of these types, if there is one; nothing is noted.
+    pub(super) fn known(&self, inputs: &Flat) -> Option<Arc<Cell>> {
+        self.by_guard.get(&Guard::of(inputs)).map(|(cell, _)| cell.clone())
+    }
+
     /// What is known of the types seen last: an entry, or why the function ran in the place of one.
     pub(super) fn latest(&self) -> Result<Arc<Cell>, Reason> {
         if let Some(reason) = &self.inline {
