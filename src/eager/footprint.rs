@@ -145,8 +145,11 @@ mod tests {
     use super::{Walk, distinct};
     use std::collections::BTreeSet;
 
+    /// Base, unit, loops.
+    type Plain = (usize, usize, Vec<(usize, usize)>);
+
     /// Every byte of every walk, in a set.
-    fn listed(walks: &[(usize, usize, Vec<(usize, usize)>)]) -> usize {
+    fn listed(walks: &[Plain]) -> usize {
         let mut bytes = BTreeSet::new();
         for (base, unit, loops) in walks {
             let mut starts = vec![*base];
@@ -167,7 +170,7 @@ mod tests {
         };
         for case in 0..3000 {
             let unit = [1, 2, 4, 8][below(4)];
-            let walks: Vec<(usize, usize, Vec<(usize, usize)>)> = (0..1 + below(4))
+            let walks: Vec<Plain> = (0..1 + below(4))
                 .map(|_| {
                     let n_loops = below(4);
                     let loops =
