@@ -121,12 +121,17 @@ fn every_grouping_is_legal_and_every_edge_has_a_decision() {
     }
 }
 
+/// Ops by pattern and inputs; the graph's parameter is 0.
+type Ops<'a> = &'a [(Pattern, &'a [usize])];
+/// What is done to a plan.
+type Change<'a> = &'a dyn Fn(&mut Plan);
+
 /// The judge of the rules finds each of them broken.
 #[test]
 fn broken_rules_are_found() {
     use Pattern::{Elemwise, Injective, Opaque, OutEwise, Reduce};
     let x = vec![0];
-    let cases: [(&[(Pattern, &[usize])], &[&[usize]], &str); 11] = [
+    let cases: [(Ops<'_>, &[&[usize]], &str); 11] = [
         (&[(Elemwise, &[0])], &[&x], "rule 1"),
         (&[(Elemwise, &[0])], &[&x, &[1], &[1]], "rule 1"),
         // Each of two groups waits for the other, though no path leads back to where it began.
@@ -186,7 +191,7 @@ fn broken_rules_of_plans_are_found() {
             plan.steps[into].outputs.extend(outputs);
         }
     };
-    let change: [(&str, &dyn Fn(&mut Plan)); 7] = [
+    let change: [(&str, Change<'_>); 7] = [
         ("rule 1", &|plan| plan.steps.retain(|step| !step.nodes.contains(&n(6)))),
         ("rule 1", &|plan| plan.steps.push(plan.steps[0].clone())),
         ("rule 2", &|plan| plan.steps.reverse()),
