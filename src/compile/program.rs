@@ -11,7 +11,7 @@ use crate::codegen::tier::Tier;
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
 use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
 use crate::dispatch::{Flat, Tensor, Words};
-use crate::eager::Array;
+use crate::eager::{Array, Executable};
 use crate::error::{Error, Result};
 use crate::fusion::Options;
 use crate::ir::Graph;
@@ -149,10 +149,20 @@ impl Program {
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
     pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Flat> {
+        self.run_by(inputs, |executable, arrays| executable.run(arrays))
+    }
+
+    /// As [`Program::run`], the executable being run by `run`.
+    #[inline]
+    pub(super) fn run_by(
+        &self,
+        inputs: &[Tensor],
+        run: impl FnOnce(&Executable, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
+    ) -> Result<Flat> {
         let lifted = self.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
         let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
         let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
-        let mut results = self.built.executable.run(&arrays)?;
+        let mut results = run(&self.built.executable, &arrays)?;
         self.separation.apply(&mut results)?;
         let mut results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
         if let Some(gradients) = &self.gradients {

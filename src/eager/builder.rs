@@ -21,6 +21,9 @@ pub(super) struct Builder<'g> {
     graph: &'g Graph,
     tier: Option<Tier>,
     actions: Vec<Action>,
+    /// The kernel of the plan that each action belongs to, and the one that is being made.
+    kernels: Vec<usize>,
+    kernel: usize,
     declined: Vec<(usize, Reason)>,
     /// The slot of every value that lies in memory.
     slots: SideTable<Option<Slot>>,
@@ -30,7 +33,13 @@ pub(super) struct Builder<'g> {
 impl<'g> Builder<'g> {
     pub(super) fn new(graph: &'g Graph, tier: Option<Tier>) -> Builder<'g> {
         let slots = SideTable::filled(graph, || None);
-        Builder { graph, tier, actions: Vec::new(), declined: Vec::new(), slots, n_slots: 0 }
+        let (actions, kernels, declined) = (Vec::new(), Vec::new(), Vec::new());
+        Builder { graph, tier, actions, kernels, kernel: 0, declined, slots, n_slots: 0 }
+    }
+
+    fn push(&mut self, action: Action) {
+        self.actions.push(action);
+        self.kernels.push(self.kernel);
     }
 
     /// The slot of a value; a new one if it has none yet.
@@ -48,14 +57,14 @@ impl<'g> Builder<'g> {
                 StepKind::Kernel(region) => {
                     for &output in &step.outputs {
                         let slot = self.slot(output);
-                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
                     self.launch(index, region, &step.nodes)?;
                 }
                 StepKind::Parts(regions) => {
                     for &output in &step.outputs {
                         let slot = self.slot(output);
-                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
                     for region in regions {
                         self.launch(index, region, &step.nodes)?;
@@ -66,22 +75,23 @@ impl<'g> Builder<'g> {
                     let node = &graph[step.nodes[0]];
                     let op = node.op().ok_or_else(|| Error::invalid("plan", "a view step has no op"))?;
                     let (from, to) = (self.slot(node.args[0]), self.slot(step.nodes[0]));
-                    self.actions.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
+                    self.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
                 }
                 StepKind::Product => {
                     let node = &graph[step.nodes[0]];
                     let [left, right, to] = [node.args[0], node.args[1], step.nodes[0]].map(|node| self.slot(node));
-                    self.actions.push(Action::Product { left, right, to, ty: node.ty.clone() });
+                    self.push(Action::Product { left, right, to, ty: node.ty.clone() });
                 }
                 StepKind::Routine => {
                     let node = &graph[step.nodes[0]];
                     let op = node.op().ok_or_else(|| Error::invalid("plan", "a routine has no op"))?;
                     let args = node.args.iter().map(|&arg| self.slot(arg)).collect();
                     let to = self.slot(step.nodes[0]);
-                    self.actions.push(Action::Allocate(to, node.ty.clone()));
-                    self.actions.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
+                    self.push(Action::Allocate(to, node.ty.clone()));
+                    self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
                 }
             }
+            self.kernel += usize::from(!matches!(step.kind, StepKind::Alias));
         }
         let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
         let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
@@ -93,9 +103,11 @@ impl<'g> Builder<'g> {
             }
             _ => None,
         };
+        let (actions, kernels) = with_releases(self.actions, &self.kernels, self.n_slots, &outputs);
         Ok(Executable {
             single,
-            actions: with_releases(self.actions, self.n_slots, &outputs),
+            actions,
+            kernels,
             n_slots: self.n_slots,
             inputs,
             input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
@@ -133,9 +145,9 @@ impl<'g> Builder<'g> {
         if run.fits() {
             for &output in outputs {
                 let slot = self.slot(output);
-                self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                self.push(Action::Allocate(slot, graph[output].ty.clone()));
             }
-            self.actions.push(Action::Blocks(Box::new(run)));
+            self.push(Action::Blocks(Box::new(run)));
             return Ok(());
         }
         self.declined.push((step, Reason::DifferentRows));
@@ -154,7 +166,7 @@ impl<'g> Builder<'g> {
                 Some(region) => {
                     for &output in &member.outputs {
                         let slot = self.slot(output);
-                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
                     self.launch(step, region, &member.nodes)?;
                 }
@@ -162,7 +174,7 @@ impl<'g> Builder<'g> {
                     let node = member.nodes[0];
                     let [left, right, to] =
                         [graph[node].args[0], graph[node].args[1], node].map(|node| self.slot(node));
-                    self.actions.push(Action::Product { left, right, to, ty: graph[node].ty.clone() });
+                    self.push(Action::Product { left, right, to, ty: graph[node].ty.clone() });
                 }
             }
         }
@@ -181,7 +193,7 @@ impl<'g> Builder<'g> {
         made.push(node);
         if let Some(op) = graph[node].op() {
             let (from, to) = (self.slot(source), self.slot(node));
-            self.actions.push(Action::Alias { op, attrs: graph[node].attrs.clone(), from, to });
+            self.push(Action::Alias { op, attrs: graph[node].attrs.clone(), from, to });
         }
     }
 
@@ -199,7 +211,7 @@ impl<'g> Builder<'g> {
 
     fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
         let launch = self.new_launch(step, region, nodes)?;
-        self.actions.push(Action::Launch(Arc::new(launch)));
+        self.push(Action::Launch(Arc::new(launch)));
         Ok(())
     }
 
@@ -224,11 +236,16 @@ impl<'g> Builder<'g> {
 }
 
 /// Puts a release behind the last use of every slot that is not an output.
-fn with_releases(actions: Vec<Action>, n_slots: usize, outputs: &[Slot]) -> Vec<Action> {
+fn with_releases(
+    actions: Vec<Action>,
+    kernels: &[usize],
+    n_slots: usize,
+    outputs: &[Slot],
+) -> (Vec<Action>, Vec<usize>) {
     let mut needed = vec![false; n_slots];
     outputs.iter().for_each(|&slot| needed[slot] = true);
     let mut out = Vec::with_capacity(actions.len() * 2);
-    for action in actions.into_iter().rev() {
+    for (action, &kernel) in actions.into_iter().zip(kernels).rev() {
         let used: SmallVec<[Slot; 6]> = match &action {
             Action::Launch(launch) => launch.operands.iter().flatten().chain(&launch.outputs).copied().collect(),
             Action::Alias { from, to, .. } => SmallVec::from_slice(&[*from, *to]),
@@ -240,11 +257,10 @@ fn with_releases(actions: Vec<Action>, n_slots: usize, outputs: &[Slot]) -> Vec<
         for slot in used {
             if !needed[slot] {
                 needed[slot] = true;
-                out.push(Action::Release(slot));
+                out.push((Action::Release(slot), kernel));
             }
         }
-        out.push(action);
+        out.push((action, kernel));
     }
-    out.reverse();
-    out
+    out.into_iter().rev().unzip()
 }

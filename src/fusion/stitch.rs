@@ -12,7 +12,7 @@ use super::{blocks, piecewise, siblings};
 use crate::error::Reason;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Most nodes of one kernel.
+/// Most nodes of one kernel, unless the options say fewer.
 pub const MAX_NODES: usize = 256;
 /// Rows that are longer than this, in elements, are only stitched if there are enough of them for every thread.
 pub const LONG_ROW: usize = 32 * 1024;
@@ -102,7 +102,7 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
 /// What is known of the union of two kernels without laying it out.
 fn are_small_enough(units: &Units<'_>, a: u32, b: u32) -> Result<(), Reason> {
     match () {
-        () if units.unit(a).nodes.len() + units.unit(b).nodes.len() > MAX_NODES => Err(Reason::GroupTooLarge),
+        () if units.unit(a).nodes.len() + units.unit(b).nodes.len() > units.max_nodes => Err(Reason::GroupTooLarge),
         () if units.are_too_many_arguments(a, b) => Err(Reason::TooManyArguments),
         () => Ok(()),
     }

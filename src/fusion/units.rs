@@ -9,6 +9,7 @@ use super::partition::{Decision, Options, partition};
 use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
 use super::region::{MAX_OPERANDS, Region, place};
+use super::stitch::MAX_NODES;
 use crate::error::Reason;
 use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Pattern, SideTable};
 use std::collections::HashMap;
@@ -106,6 +107,8 @@ pub struct Units<'g> {
     pub is_output: SideTable<bool>,
     /// Why a base group was not one kernel, by its nodes.
     pub splits: SideTable<Option<Reason>>,
+    /// Most nodes of a unit that is merged of others.
+    pub max_nodes: usize,
     /// The base partition's word on each edge, asked for by [`Units::base_reason`].
     base: super::partition::Partition,
 }
@@ -149,7 +152,8 @@ impl<'g> Units<'g> {
         }
         let unit_of = SideTable::filled(graph, || None);
         let splits = SideTable::filled(graph, || None);
-        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, base };
+        let max_nodes = options.max_fuse_depth.min(MAX_NODES);
+        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, base };
         let inside = units.views_inside();
         units.cut(&inside);
         units

@@ -4,12 +4,15 @@
 //! themselves takes part in it.
 
 use super::build::Case;
+use super::legality::{broken_by_groups, broken_by_plan};
+use opfuse::codegen::kernel::{Inst, Kind};
 use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{Faults, interp};
 use opfuse::compile::pipeline::{Built, build};
 use opfuse::device::{Device, Storage, pool};
-use opfuse::eager::{self, Argument, Array};
-use opfuse::fusion::Options;
+use opfuse::eager::{self, Argument, Array, Traffic};
+use opfuse::fusion::units::pattern_graph;
+use opfuse::fusion::{Options, Order, partition};
 use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
 use opfuse::ir::{Graph, Layout, NodeId, NodeKind, Scalar, TensorType, verify};
 use std::any::Any;
@@ -22,7 +25,7 @@ use std::sync::Arc;
 pub(crate) enum Effort {
     /// The tiers alone.
     Tiers,
-    /// Also the slow interpreter on every launched kernel.
+    /// Also the slow interpreter on every launched kernel, and the bytes counted in it.
     Interpreter,
 }
 
@@ -48,7 +51,10 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
     let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 4096);
     for tier in [Some(Tier::Vm), Some(Tier::Cranelift), None] {
         let name = tier.map_or("chosen", Tier::name);
-        let built = build(case.graph.clone(), &Options::default(), tier).map_err(|error| format!("{name}: {error}"))?;
+        let options = options(case, tier);
+        let built = build(case.graph.clone(), &options, tier).map_err(|error| format!("{name}: {error}"))?;
+        legal(&built, &options)
+            .map_err(|what| format!("{name}, {options:?}: {what}\n{}{}", built.graph, built.plan.text(&built.graph)))?;
         let runs: &[usize] = if large { &[1, 2] } else { &[2] };
         for &threads in runs {
             let (graph, label) = (&case.graph, format!("tier {name}, {threads} threads"));
@@ -57,9 +63,34 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
         }
         if effort == Effort::Interpreter && tier == Some(Tier::Vm) {
             interpreted(&built, &case.inputs)?;
+            counted(&case.graph, &built, &case.inputs, &expected)?;
         }
     }
     Ok(())
+}
+
+/// The limits that a case is planned with: where the tier is chosen, others for other graphs.
+fn options(case: &Case, tier: Option<Tier>) -> Options {
+    let default = Options::default();
+    let others = [
+        default,
+        Options { max_fuse_depth: 2, ..default },
+        default,
+        Options { max_fuse_depth: 5, ..default },
+        default,
+        Options { max_function_args: 4, ..default },
+        Options { order: Order::Strict, ..default },
+        Options { opt_level: 0, ..default },
+    ];
+    if tier.is_none() { others[case.graph.len() % others.len()] } else { default }
+}
+
+/// The groups of the base partitioner and the kernels of the plan keep the rules of legality.
+fn legal(built: &Built, options: &Options) -> Result<(), String> {
+    let pattern_graph = pattern_graph(&built.graph);
+    let groups = partition(&pattern_graph, options).groups;
+    let broken = broken_by_groups(&pattern_graph, options, &groups).map(|rule| format!("base groups: {rule}"));
+    broken.or_else(|| broken_by_plan(&built.graph, options, &built.plan)).map_or(Ok(()), Err)
 }
 
 /// Every pass leaves a graph that verifies.
@@ -113,6 +144,10 @@ fn array_of(number: Scalar) -> Array {
 fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {
     let inputs: Vec<&Array> = inputs.iter().collect();
     let got = built.executable.run(&inputs).map_err(|error| error.to_string())?;
+    all_same(graph, &got, expected)
+}
+
+fn all_same(graph: &Graph, got: &[Array], expected: &[Array]) -> Result<(), String> {
     if got.len() != graph.outputs().len() {
         return Err(format!("{} outputs instead of {}", got.len(), graph.outputs().len()));
     }
@@ -191,6 +226,26 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// The bytes counted in a run are those that the plan says, and the run has eager's bits.
+fn counted(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {
+    let inputs: Vec<&Array> = inputs.iter().collect();
+    let (got, counted) = built.executable.run_counted(&inputs).map_err(|error| format!("counted: {error}"))?;
+    all_same(graph, &got, expected).map_err(|what| format!("counted run: {what}"))?;
+    let modelled = built.executable.traffic();
+    // What an index picks twice counts once, which nobody knows before.
+    let is_gather = |inst: &Inst| matches!(inst.kind, Kind::Gather(_));
+    let picks = built.executable.launches().any(|launch| launch.lowered.kernel.insts.iter().any(is_gather));
+    let fits = |(counted, modelled): (&Traffic, &Traffic)| {
+        let same = Traffic { read: modelled.read, ..*counted } == *modelled;
+        same && if picks { counted.read <= modelled.read } else { counted.read == modelled.read }
+    };
+    if counted.len() == modelled.len() && counted.iter().zip(&modelled).all(fits) {
+        return Ok(());
+    }
+    let (graph, plan) = (&built.graph, built.plan.text(&built.graph));
+    Err(format!("counted {counted:?}\nmodelled {modelled:?}\n{graph}{plan}"))
 }
 
 /// The bytes from an array's first element on.

@@ -1,8 +1,8 @@
 //! From what the pipeline kept to the data of a report.
 
 use super::{Decision, Edge, Explain, Group, GroupKind, NodeReport, Source};
-use crate::codegen::lower::traffic;
 use crate::compile::pipeline::Built;
+use crate::eager::Traffic;
 use crate::error::Reason;
 use crate::fusion::units::{Role, role};
 use crate::fusion::{self, EdgeDecision, Step, StepKind};
@@ -112,7 +112,6 @@ fn groups(built: &Built) -> Vec<Group> {
         };
         let mut group = empty(built, groups.len(), kind, step);
         for launch in launches.by_ref().take(n_launches) {
-            group.bytes_read += traffic(graph, &launch.lowered).0;
             group.inputs.extend(launch.lowered.operands.iter().flatten());
             group.tier = Some(launch.entry.compiled.tier());
             group.declined = group.declined.or_else(|| launch.entry.declined.clone());
@@ -121,11 +120,13 @@ fn groups(built: &Built) -> Vec<Group> {
         }
         if n_launches == 0 || kind == GroupKind::Blocks {
             group.inputs = from_outside(graph, &step.nodes);
-            group.bytes_read = group.inputs.iter().map(|&arg| graph[arg].ty.bytes()).sum();
         }
         group.inputs.sort_unstable();
         group.inputs.dedup();
         groups.push(group);
+    }
+    for Traffic { kernel, read, written } in built.executable.traffic() {
+        (groups[kernel].bytes_read, groups[kernel].bytes_written) = (read, written);
     }
     groups
 }
@@ -153,7 +154,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         tier: None,
         declined: None,
         bytes_read: 0,
-        bytes_written: step.outputs.iter().map(|&node| built.graph[node].ty.bytes()).sum(),
+        bytes_written: 0,
         compile_time: Duration::ZERO,
         code: String::new(),
     }
