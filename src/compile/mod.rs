@@ -3,6 +3,7 @@
 //! [`compile`] wraps a function; [`pipeline`] is the one place that names every pass in order; [`guard`] says what an
 //! executable takes for granted; [`explain`] says what was done and why.
 
+pub mod calibration;
 mod capture;
 mod cells;
 pub mod compiled;
@@ -15,6 +16,7 @@ mod segments;
 mod separation;
 
 pub use crate::dispatch::{Flat, Function, Input, Inputs, Parts, TensorStruct};
+pub use calibration::{Calibration, calibrate, calibration};
 pub use cells::{Break, CAPACITY, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;

@@ -2,6 +2,7 @@
 //!
 //! A stance of the thread ([`stance`]) goes before that of the function. Nothing here changes what a function computes.
 
+use super::calibration::calibration;
 use super::cells::CAPACITY;
 use crate::codegen::tier::Tier;
 use crate::fusion::Options;
@@ -30,7 +31,7 @@ pub struct CompileOptions {
 impl Default for CompileOptions {
     fn default() -> CompileOptions {
         CompileOptions {
-            fusion: Options::default(),
+            fusion: Options { rates: calibration().rates, ..Options::default() },
             tier: None,
             capacity: CAPACITY,
             breaks: BreakPolicy::default(),

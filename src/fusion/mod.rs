@@ -5,6 +5,7 @@
 
 pub mod argument_limit;
 pub mod blocks;
+pub mod cost;
 pub mod dominators;
 pub mod group_records;
 pub mod index_map;
@@ -19,6 +20,7 @@ pub mod stitch;
 pub mod units;
 
 pub use crate::ir::Pattern;
+pub use cost::Rates;
 pub use partition::{Decision, GroupId, Options, Order, Partition, partition};
 pub use pattern_graph::{PatternGraph, Users, Vertex, VertexFacts, VertexKind};
 pub use plan::{EdgeDecision, Plan, Step, StepKind, plan};

@@ -5,6 +5,7 @@
 //! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
 
 use super::blocks::Blocks;
+use super::cost::{CostModel, pays};
 use super::partition::{Decision, Options, partition};
 use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
@@ -96,6 +97,8 @@ pub struct Units<'g> {
     pub is_output: SideTable<bool>,
     /// Why a base group was not one kernel, by its nodes.
     pub splits: SideTable<Option<Reason>>,
+    /// How long units take.
+    pub cost: CostModel<'g>,
     /// The base partition's word on each edge, asked for by [`Units::base_reason`].
     base: super::partition::Partition,
 }
@@ -139,7 +142,8 @@ impl<'g> Units<'g> {
         }
         let unit_of = SideTable::filled(graph, || None);
         let splits = SideTable::filled(graph, || None);
-        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, base };
+        let cost = CostModel::new(graph, options.rates);
+        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, cost, base };
         let inside = units.views_inside();
         units.cut(&inside);
         units
@@ -241,7 +245,7 @@ impl<'g> Units<'g> {
     }
 
     fn add_kernel_or_split(&mut self, members: Vec<NodeId>) {
-        match self.region(&members) {
+        match self.region_that_pays(&members) {
             Ok((region, outputs)) => self.add_kernel(members, outputs, region),
             Err(reason) => {
                 for &node in &members {
@@ -257,6 +261,15 @@ impl<'g> Units<'g> {
                 }
             }
         }
+    }
+
+    /// The nodes as one kernel, if it takes no longer than one for each of them.
+    fn region_that_pays(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
+        let (region, outputs) = self.region(nodes)?;
+        if nodes.len() > 1 {
+            pays(self.cost.kernel(&region), nodes.iter().map(|&node| self.cost.alone(node)).sum())?;
+        }
+        Ok((region, outputs))
     }
 
     fn add_kernel(&mut self, nodes: Vec<NodeId>, outputs: Vec<NodeId>, region: Region) {
