@@ -8,23 +8,9 @@ use opfuse::ir::TensorType;
 use opfuse::{DType, Error, Reason, Result, Tensor, cat, compile, compile_with, embedding};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
+use values::{bits, ramp, softmax_by_parts};
 
-/// Values that no two elements share, of both signs.
-fn ramp(sizes: &[usize]) -> Tensor {
-    let count: usize = sizes.iter().product();
-    let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin() * 3.0 + i as f32 * 1e-3).collect();
-    Tensor::from_slice(&values, sizes).expect("the counts agree")
-}
-
-fn bits(tensor: &Tensor) -> Vec<u32> {
-    tensor.to_vec::<f32>().expect("f32 on the cpu").iter().map(|value| value.to_bits()).collect()
-}
-
-fn softmax_by_parts(x: &Tensor) -> Result<Tensor> {
-    let shifted = x.sub(&x.amax([-1], true)?)?;
-    let exp = shifted.exp()?;
-    exp.div(&exp.sum([-1], true)?)
-}
+mod values;
 
 fn layer_norm_by_parts(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let centred = x.sub(&x.mean([-1], true)?)?;

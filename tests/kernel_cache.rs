@@ -6,25 +6,11 @@ use opfuse::codegen::cache;
 use opfuse::{DType, Result, Tensor, compile};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use values::{bits, ramp, softmax_by_parts};
+
+mod values;
 
 static TURNS: Mutex<()> = Mutex::new(());
-
-/// Values that no two elements share, of both signs.
-fn ramp(sizes: &[usize]) -> Tensor {
-    let count: usize = sizes.iter().product();
-    let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin() * 3.0 + i as f32 * 1e-3).collect();
-    Tensor::from_slice(&values, sizes).expect("the counts agree")
-}
-
-fn bits(tensor: &Tensor) -> Vec<u32> {
-    tensor.to_vec::<f32>().expect("f32 on the cpu").iter().map(|value| value.to_bits()).collect()
-}
-
-fn softmax_by_parts(x: &Tensor) -> Result<Tensor> {
-    let shifted = x.sub(&x.amax([-1], true)?)?;
-    let exp = shifted.exp()?;
-    exp.div(&exp.sum([-1], true)?)
-}
 
 #[test]
 fn a_thousand_batch_sizes_share_their_kernels() -> Result<()> {

@@ -6,9 +6,9 @@
 
 use super::compiled::Entry;
 use super::guard::Guard;
+use super::lru::Lru;
 use crate::dispatch::Flat;
 use crate::error::Reason;
-use indexmap::IndexMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,8 +59,7 @@ pub struct Break {
 /// Executables by guard, and counters.
 #[derive(Default)]
 pub(super) struct Cells {
-    by_guard: IndexMap<Guard, (Arc<Cell>, u64)>,
-    clock: u64,
+    by_guard: Lru<Guard, Arc<Cell>>,
     counts: Counts,
     breaks: Vec<Break>,
     /// Why the last call ran the function itself, if no cell says so.
@@ -80,33 +79,29 @@ pub(super) enum Found {
 impl Cells {
     /// The place for inputs of these types; a new one is made unless `frozen` and there is another one already.
     pub(super) fn find(&mut self, inputs: &Flat, capacity: usize, frozen: bool) -> Found {
-        self.clock += 1;
         self.counts.calls += 1;
         self.inline = None;
         self.ran_deferred = false;
         // Calls mostly repeat the last types.
-        let last = self.by_guard.len().checked_sub(1);
-        let mut index = last.filter(|&at| self.by_guard.get_index(at).is_some_and(|(guard, _)| guard.holds(inputs)));
-        let guard = if index.is_none() { Some(Guard::of(inputs)) } else { None };
-        index = index.or_else(|| self.by_guard.get_index_of(guard.as_ref()?));
-        if let Some((_, (cell, used))) = index.and_then(|index| self.by_guard.get_index_mut(index)) {
-            *used = self.clock;
-            self.counts.hits += u64::from(cell.entry().is_some());
-            return Found::Cell(cell.clone(), false);
+        if let Some(cell) = self.by_guard.last_if(|guard| guard.holds(inputs)).cloned() {
+            return self.hit(cell);
         }
-        if let (true, Some((known, _))) = (frozen, self.by_guard.iter().max_by_key(|(_, (_, used))| *used)) {
+        let guard = Guard::of(inputs);
+        if let Some(cell) = self.by_guard.get(&guard).cloned() {
+            return self.hit(cell);
+        }
+        if let (true, Some((known, _))) = (frozen, self.by_guard.by_use().first()) {
             return Found::Differs(known.violation(inputs).unwrap_or_else(|| "they were seen and forgotten".into()));
         }
-        let first = self.by_guard.is_empty();
-        while self.by_guard.len() >= capacity.max(1) {
-            let ages = self.by_guard.values().enumerate();
-            let Some((oldest, _)) = ages.min_by_key(|(_, (_, used))| *used) else { break };
-            self.by_guard.swap_remove_index(oldest);
-            self.counts.evictions += 1;
-        }
+        let first = self.by_guard.len() == 0;
         let cell = Arc::new(Cell::default());
-        self.by_guard.extend(guard.map(|guard| (guard, (cell.clone(), self.clock))));
+        self.counts.evictions += self.by_guard.put(guard, cell.clone(), capacity);
         Found::Cell(cell, first)
+    }
+
+    fn hit(&mut self, cell: Arc<Cell>) -> Found {
+        self.counts.hits += u64::from(cell.entry().is_some());
+        Found::Cell(cell, false)
     }
 
     /// What is known of the types seen last: an entry, or why the function ran in the place of one.
@@ -114,15 +109,14 @@ impl Cells {
         if let Some(reason) = &self.inline {
             return Err(reason.clone());
         }
-        let built = self.by_guard.values().filter(|(cell, _)| cell.entry().is_some());
-        let latest = built.max_by_key(|(_, used)| *used).map(|(cell, _)| cell.clone());
-        latest.ok_or(match self.counts.calls {
+        let latest = self.by_guard.by_use().into_iter().find(|(_, cell)| cell.entry().is_some());
+        latest.map(|(_, cell)| cell.clone()).ok_or(match self.counts.calls {
             0 => Reason::NotCalled,
             _ => Reason::NotCaptured("no call so far returned a value".into()),
         })
     }
 
-    /// Notes that the function itself runs, and why; `inline` if no cell says so.
+    /// Notes that the function itself runs, and why: no cell says so.
     pub(super) fn runs_inline(&mut self, reason: Reason) {
         self.counts.eager += 1;
         self.inline = Some(reason);

@@ -11,7 +11,6 @@ use super::explain::Explain;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
 use super::program::Program;
 use super::segments::Segments;
-use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::keys::tracer::{self, Reads};
@@ -209,7 +208,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 _ => Entry::Eager(Reason::NotCaptured(what.into())),
             };
         }
-        let tier = self.options.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name));
+        let tier = self.options.tier_or_forced();
         let program = captured.and_then(|(trace, joint)| {
             let program = guarded(|| Program::build(trace, joint, &self.options.fusion, tier));
             program.map_err(|error| Reason::TraceFailed(error.to_string()))

@@ -9,6 +9,7 @@ mod cells;
 pub mod compiled;
 pub mod explain;
 pub mod guard;
+mod lru;
 mod options;
 pub mod pipeline;
 mod program;

@@ -5,6 +5,7 @@
 use super::calibration::calibration;
 use super::cells::CAPACITY;
 use crate::codegen::tier::Tier;
+use crate::debug;
 use crate::fusion::Options;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -38,6 +39,13 @@ impl Default for CompileOptions {
             stance: Stance::default(),
             determinism: Determinism::default(),
         }
+    }
+}
+
+impl CompileOptions {
+    /// The tier asked for here, or else by the environment.
+    pub(super) fn tier_or_forced(&self) -> Option<Tier> {
+        self.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name))
     }
 }
 

@@ -5,6 +5,7 @@
 //! differ at every call gains nothing: after a while it is told to run eagerly.
 
 use super::explain::Explain;
+use super::lru::Lru;
 use super::options::CompileOptions;
 use super::pipeline::{self, Built};
 use super::separation::Separation;
@@ -15,7 +16,6 @@ use crate::eager::Array;
 use crate::error::{Reason, Result};
 use crate::fusion::Options;
 use crate::ir::Graph;
-use indexmap::IndexMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Segments that are kept per set of input types.
@@ -37,8 +37,7 @@ pub(super) struct Segments {
 
 #[derive(Default)]
 struct Known {
-    by_graph: IndexMap<Graph, (Arc<Place>, u64)>,
-    clock: u64,
+    by_graph: Lru<Graph, Arc<Place>>,
     /// How much misses outweigh hits.
     balance: usize,
     n_compiled: u64,
@@ -54,9 +53,8 @@ struct Segment {
 
 impl Segments {
     pub(super) fn new(options: &CompileOptions) -> Segments {
-        let tier = options.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name));
         let capacity = options.capacity.saturating_mul(PER_ENTRY).max(1);
-        Segments { fusion: options.fusion, tier, capacity, known: Mutex::default() }
+        Segments { fusion: options.fusion, tier: options.tier_or_forced(), capacity, known: Mutex::default() }
     }
 
     /// Why running the function in segments is not worth it, if it turned out so.
@@ -73,31 +71,22 @@ impl Segments {
 
     /// The reports of all that are held, those used last first.
     pub(super) fn explain(&self) -> Vec<Explain> {
-        let mut places: Vec<(Arc<Place>, u64)> = self.lock().by_graph.values().cloned().collect();
-        places.sort_by_key(|(_, used)| std::cmp::Reverse(*used));
-        let built = places.iter().filter_map(|(place, _)| place.get()?.as_ref().ok());
+        let places: Vec<Arc<Place>> =
+            self.lock().by_graph.by_use().into_iter().map(|(_, place)| place.clone()).collect();
+        let built = places.iter().filter_map(|place| place.get()?.as_ref().ok());
         built.map(|segment| Explain::of(&segment.built)).collect()
     }
 
     fn place(&self, graph: &Graph) -> Arc<Place> {
         let mut known = self.lock();
-        known.clock += 1;
-        let now = known.clock;
-        if let Some((place, used)) = known.by_graph.get_mut(graph) {
-            *used = now;
-            let place = place.clone();
+        if let Some(place) = known.by_graph.get(graph).cloned() {
             known.balance = known.balance.saturating_sub(1);
             return place;
         }
         known.balance += COST_OF_MISS;
         known.n_compiled += 1;
-        while known.by_graph.len() >= self.capacity {
-            let ages = known.by_graph.values().enumerate();
-            let Some((oldest, _)) = ages.min_by_key(|(_, (_, used))| *used) else { break };
-            known.by_graph.swap_remove_index(oldest);
-        }
         let place = Arc::new(Place::new());
-        known.by_graph.insert(graph.clone(), (place.clone(), now));
+        known.by_graph.put(graph.clone(), place.clone(), self.capacity);
         place
     }
 

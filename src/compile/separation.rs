@@ -25,7 +25,7 @@ impl Separation {
             if owner == Owner::Anyone || graph[node].ty.numel() == 0 {
                 continue;
             }
-            let root = root(graph, node);
+            let root = graph.behind_views(node);
             let taken_by = || taken.iter().find(|(taken, _)| *taken == root).map(|(_, owner)| *owner);
             let has = input_behind(graph, node).map(Owner::Input).or_else(taken_by);
             if has.is_none_or(|has| has == owner) {
@@ -65,17 +65,9 @@ impl Separation {
     }
 }
 
-/// The value whose memory a view lies in.
-fn root(graph: &Graph, mut node: NodeId) -> NodeId {
-    while graph[node].op().is_some_and(Op::is_view) {
-        node = graph[node].args[0];
-    }
-    node
-}
-
 /// The input whose memory a value lies in, if it does.
 pub(super) fn input_behind(graph: &Graph, node: NodeId) -> Option<usize> {
-    match graph[root(graph, node)].kind {
+    match graph[graph.behind_views(node)].kind {
         NodeKind::Input(input) => Some(input as usize),
         NodeKind::Number(_) | NodeKind::Extent(_) | NodeKind::Op(_) => None,
     }

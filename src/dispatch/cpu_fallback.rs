@@ -112,30 +112,8 @@ impl Host {
 
 /// Replaces every tensor of a value but plain numbers.
 fn map(value: &mut Value, mut work: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<()> {
-    let mut replace = |tensor: &mut Tensor| -> Result<()> {
-        if tensor.as_number().is_none() {
-            *tensor = work(tensor)?;
-        }
-        Ok(())
-    };
-    match value {
-        Value::Tensor(tensor) => replace(tensor),
-        Value::TensorList(tensors) => tensors.iter_mut().try_for_each(replace),
-        Value::OptionalTensorList(tensors) => tensors.iter_mut().flatten().try_for_each(replace),
-        Value::None
-        | Value::Int(_)
-        | Value::Float(_)
-        | Value::Bool(_)
-        | Value::Str(_)
-        | Value::IntList(_)
-        | Value::FloatList(_)
-        | Value::BoolList(_)
-        | Value::Scalar(_)
-        | Value::ScalarList(_)
-        | Value::DType(_)
-        | Value::Device(_)
-        | Value::Layout(_)
-        | Value::MemoryFormat(_)
-        | Value::Object(_) => Ok(()),
+    for tensor in value.tensors_mut().filter(|tensor| tensor.as_number().is_none()) {
+        *tensor = work(tensor)?;
     }
+    Ok(())
 }

@@ -96,9 +96,9 @@ impl Rows {
     pub(super) unsafe fn run(&self, dtype: DType) {
         match dtype {
             // SAFETY: the caller's promise.
-            DType::F32 => unsafe { self.multiply::<f32>() },
+            DType::F32 => unsafe { self.multiply::<f32>(1) },
             // SAFETY: the same.
-            DType::F64 => unsafe { self.multiply::<f64>() },
+            DType::F64 => unsafe { self.multiply::<f64>(1) },
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16 => {
                 unreachable!("products of {dtype} are not computed in rows")
             }
@@ -108,7 +108,8 @@ impl Rows {
     /// # Safety
     /// As for [`Rows::run`], of elements of type `T`.
     #[allow(unsafe_code, reason = "the library takes raw pointers")]
-    unsafe fn multiply<T: Gemm>(&self) {
+    unsafe fn multiply<T: Gemm>(&self, threads: usize) {
+        let parallelism = if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
         let &Rows { m, k, n, dst, lhs, strides: [left_row, left_column], rhs, right: [right_row, right_column] } = self;
         // SAFETY: the caller's promise; with `read_dst` false the result is not read.
         unsafe {
@@ -131,7 +132,7 @@ impl Rows {
                 false,
                 false,
                 false,
-                gemm::Parallelism::None,
+                parallelism,
             );
         }
     }
@@ -144,36 +145,22 @@ fn multiply<T: Gemm>(a: &Array, b: &Array, out: &Array, shape: Shape) {
     }
     let size = size_of::<T>();
     let one = |index: usize, threads: usize| {
-        let parallelism = if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
-        let to = out.ptr().wrapping_add(index * m * n * size).cast::<T>();
-        let lhs = a.ptr().wrapping_add(index * left[0] * size).cast::<T>();
-        let rhs = b.ptr().wrapping_add(index * right[0] * size).cast::<T>();
+        let rows = Rows {
+            m,
+            k,
+            n,
+            dst: out.ptr().wrapping_add(index * m * n * size),
+            lhs: a.ptr().wrapping_add(index * left[0] * size),
+            strides: [left[1], left[2]],
+            rhs: b.ptr().wrapping_add(index * right[0] * size),
+            right: [right[1], right[2]],
+        };
         #[allow(unsafe_code, reason = "the library takes raw pointers")]
         // SAFETY: the layouts of `a` and `b` lie inside their storages, which they keep alive, and the run that calls
-        // this holds the locks of shared ones, so nobody writes to them; `out` is new memory of `batch * m * n` elements that only this call knows, and each index writes its
-        // own part. With `read_dst` false it is not read.
+        // this holds the locks of shared ones, so nobody writes to them; `out` is new memory of `batch * m * n` elements
+        // that only this call knows, and each index writes its own part.
         unsafe {
-            gemm::gemm(
-                m,
-                n,
-                k,
-                to,
-                1,
-                n as isize,
-                false,
-                lhs,
-                left[2] as isize,
-                left[1] as isize,
-                rhs,
-                right[2] as isize,
-                right[1] as isize,
-                T::ZERO,
-                T::ONE,
-                false,
-                false,
-                false,
-                parallelism,
-            );
+            rows.multiply::<T>(threads);
         }
     };
     let work = m * n * k.max(1);

@@ -213,10 +213,7 @@ impl Group {
 }
 
 fn of_unit(unit: &Unit) -> Member {
-    let region = match &unit.kind {
-        UnitKind::Kernel(region) => Some(region.clone()),
-        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
-    };
+    let region = unit.region().map(|region| Box::new(region.clone()));
     Member { region, nodes: unit.nodes.clone(), outputs: unit.outputs.clone() }
 }
 
@@ -322,10 +319,7 @@ impl Checker<'_> {
     /// The value of a group that `node` is, or is a view of; `Some(None)` if it lies in memory already.
     fn produced(&self, node: NodeId) -> Option<Option<NodeId>> {
         let graph = self.units.graph;
-        let mut root = node;
-        while role(graph, root) == Role::View {
-            root = graph[root].args[0];
-        }
+        let root = graph.behind_views(node);
         match role(graph, root) != Role::Input && (self.inside)(root) {
             true => same_elements(graph, node).map(Some),
             false => Some(None),
@@ -376,7 +370,7 @@ impl Checker<'_> {
         if loops.contains(&0) {
             return None;
         }
-        let has_folds = !region.inner.is_empty() || region.values.iter().any(|value| matches!(value, Value::Fold(..)));
+        let has_folds = !region.inner.is_empty() || region.has_folds();
         let mut product = 1;
         let n_outer = match has_folds {
             true => region.rows.len(),

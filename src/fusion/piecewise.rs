@@ -5,7 +5,6 @@
 //! uses the unit's results at the same elements. Kernels with folds stay apart.
 
 use super::parts::place_parts;
-use super::region::{Region, Value};
 use super::stitch::{MAX_NODES, Refusals, accept, has_path_around};
 use super::units::{Role, Unit, UnitKind, Units, role};
 use crate::error::Reason;
@@ -31,9 +30,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
         if is_elementwise(units, producer) && is_used_only_by(units, producer, unit) {
             match union(units, producer, unit) {
                 Ok(merged) => {
-                    accept(units, producer, unit, merged);
-                    refusals.forget(producer);
-                    refusals.forget(unit);
+                    accept(units, producer, unit, merged, refusals);
                     return Some(unit);
                 }
                 Err(reason) => refusals.insert(producer, unit, reason),
@@ -49,9 +46,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
     }
     match union(units, unit, user) {
         Ok(merged) => {
-            accept(units, unit, user, merged);
-            refusals.forget(unit);
-            refusals.forget(user);
+            accept(units, unit, user, merged, refusals);
             Some(user)
         }
         Err(reason) => {
@@ -63,11 +58,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
 
 /// Whether a unit is a kernel that computes every element for itself.
 fn is_elementwise(units: &Units<'_>, unit: u32) -> bool {
-    let has_fold = |region: &Region| region.values.iter().any(|value| matches!(value, Value::Fold(..)));
-    match &units.unit(unit).kind {
-        UnitKind::Kernel(region) => !has_fold(region),
-        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => false,
-    }
+    units.unit(unit).region().is_some_and(|region| !region.has_folds())
 }
 
 fn is_used_only_by(units: &Units<'_>, producer: u32, unit: u32) -> bool {

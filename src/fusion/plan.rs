@@ -75,7 +75,7 @@ fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDeci
     let computed = |node: NodeId| !matches!(role(graph, node), Role::Input | Role::Inline | Role::View);
     let mut pairs = Vec::new();
     for (consumer, node) in graph.nodes().filter(|(id, _)| computed(*id)) {
-        let producers: BTreeSet<NodeId> = node.args.iter().map(|&arg| behind_views(graph, arg)).collect();
+        let producers: BTreeSet<NodeId> = node.args.iter().map(|&arg| graph.behind_views(arg)).collect();
         pairs.extend(producers.into_iter().filter(|&producer| computed(producer)).map(|producer| (producer, consumer)));
     }
     let readers = readers(graph, units, &pairs);
@@ -88,7 +88,7 @@ fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDeci
         let is_written_anyway = readers[producer].iter().any(|reader| *reader != own && *reader != other);
         let size = graph[producer].ty.bytes();
         let gathered =
-            graph[consumer].op().is_some_and(Op::is_gather) && behind_views(graph, graph[consumer].args[0]) == producer;
+            graph[consumer].op().is_some_and(Op::is_gather) && graph.behind_views(graph[consumer].args[0]) == producer;
         let read = if gathered { size.min(graph[consumer].ty.bytes()) } else { size };
         let bytes = read + if is_written_anyway { 0 } else { size };
         EdgeDecision { producer, consumer, decision, bytes }
@@ -106,16 +106,9 @@ fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> Side
         }
     }
     for &output in graph.outputs() {
-        readers[behind_views(graph, output)].push(None);
+        readers[graph.behind_views(output)].push(None);
     }
     readers
-}
-
-fn behind_views(graph: &Graph, mut node: NodeId) -> NodeId {
-    while role(graph, node) == Role::View {
-        node = graph[node].args[0];
-    }
-    node
 }
 
 fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeId, consumer: NodeId) -> Reason {

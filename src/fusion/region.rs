@@ -70,6 +70,13 @@ pub struct Region {
     pub is_full: Vec<bool>,
 }
 
+impl Region {
+    /// Whether a row has a value that depends on all its inner elements.
+    pub fn has_folds(&self) -> bool {
+        self.values.iter().any(|value| matches!(value, Value::Fold(..)))
+    }
+}
+
 /// Lays the nodes of a group, of which `outputs` are written to memory, over common loops.
 ///
 /// # Errors

@@ -26,9 +26,7 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
             if let Some(sibling) = latest
                 && let Some(merged) = try_merge(units, sibling, reader)
             {
-                accept(units, sibling, reader, merged);
-                refusals.forget(sibling);
-                refusals.forget(reader);
+                accept(units, sibling, reader, merged, refusals);
                 merged_any = true;
             }
             latest = Some(reader);
@@ -68,7 +66,7 @@ fn readers(units: &Units<'_>, node: NodeId) -> Vec<u32> {
 }
 
 fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<super::units::Unit> {
-    let (first, second) = (region(units, a)?, region(units, b)?);
+    let (first, second) = (units.unit(a).region()?, units.unit(b).region()?);
     let graph = units.graph;
     let total = bytes(graph, first) + bytes(graph, second);
     if shared(graph, first, second) * SAVED_PART < total {
@@ -80,13 +78,6 @@ fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<super::units::Unit> {
         return None;
     }
     union(units, a, b).ok()
-}
-
-fn region<'u>(units: &'u Units<'_>, unit: u32) -> Option<&'u Region> {
-    match &units.unit(unit).kind {
-        UnitKind::Kernel(region) => Some(region),
-        UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
-    }
 }
 
 /// Bytes that a kernel moves, each memory once.

@@ -42,7 +42,7 @@ impl Refusals {
     }
 
     /// Forgets everything about a unit that has changed: it is another partner for everyone now.
-    pub(super) fn forget(&mut self, unit: u32) {
+    fn forget(&mut self, unit: u32) {
         for pair in self.pairs.remove(&unit).unwrap_or_default() {
             self.reasons.remove(&pair);
         }
@@ -80,9 +80,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> bool 
         }
         match try_merge(units, producer, unit) {
             Ok(merged) => {
-                accept(units, producer, unit, merged);
-                refusals.forget(producer);
-                refusals.forget(unit);
+                accept(units, producer, unit, merged, refusals);
                 return true;
             }
             Err(reason) => {
@@ -151,8 +149,10 @@ pub(super) fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -
     false
 }
 
-/// Puts the union of two units in the place of the second.
-pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit) {
+/// Puts the union of two units in the place of the second, and forgets what was said of either.
+pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit, refusals: &mut Refusals) {
+    refusals.forget(producer);
+    refusals.forget(consumer);
     for &node in &merged.nodes {
         units.unit_of[node] = Some(consumer);
     }

@@ -82,6 +82,16 @@ pub struct Unit {
     pub outputs: Vec<NodeId>,
 }
 
+impl Unit {
+    /// The loops of a kernel.
+    pub fn region(&self) -> Option<&Region> {
+        match &self.kind {
+            UnitKind::Kernel(region) => Some(region),
+            UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
+        }
+    }
+}
+
 /// A graph cut into units.
 #[derive(Debug)]
 pub struct Units<'g> {

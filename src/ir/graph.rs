@@ -235,6 +235,14 @@ impl Graph {
         self.origins.of.get(id.index()).copied().flatten()
     }
 
+    /// The value whose memory `id` lies in: itself, or what it is a view of.
+    pub fn behind_views(&self, mut id: NodeId) -> NodeId {
+        while self[id].op().is_some_and(Op::is_view) {
+            id = self[id].args[0];
+        }
+        id
+    }
+
     /// How often each node is used, by operands and by outputs.
     pub fn use_counts(&self) -> SideTable<u32> {
         let mut counts = SideTable::filled(self, || 0);

@@ -1,6 +1,7 @@
 //! `assert_fused!` passes, and fails with the plan.
 
-use super::functions::{block, ramp, softmax};
+use super::functions::{block, softmax};
+use super::values::ramp;
 use opfuse::{Result, Tensor, assert_fused, compile};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

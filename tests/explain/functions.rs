@@ -1,13 +1,7 @@
 //! The functions whose reports are looked at, called once.
 
+use super::values::ramp;
 use opfuse::{Explain, Result, Tensor, cat, compile};
-
-/// Values that no two elements share, of both signs.
-pub(crate) fn ramp(sizes: &[usize]) -> Tensor {
-    let count: usize = sizes.iter().product();
-    let values: Vec<f32> = (0..count).map(|i| (i as f32 * 0.37).sin() * 3.0 + i as f32 * 1e-3).collect();
-    Tensor::from_slice(&values, sizes).expect("the counts agree")
-}
 
 pub(crate) fn softmax(x: &Tensor) -> Result<Tensor> {
     x.softmax(-1)

@@ -1,6 +1,7 @@
 //! The page is whole, says everything, and loads nothing.
 
-use super::functions::{ramp, reports};
+use super::functions::reports;
+use super::values::ramp;
 use opfuse::compile::explain::Decision;
 use opfuse::{Explain, Reason, Result, Tensor, compile};
 

@@ -1,6 +1,7 @@
 //! JSON parses back and holds everything that the data holds.
 
-use super::functions::{ramp, reports};
+use super::functions::reports;
+use super::values::ramp;
 use opfuse::compile::explain::{Decision, SCHEMA};
 use opfuse::{Explain, Reason, Result, Tensor, compile};
 use serde_json::Value;

@@ -8,4 +8,6 @@ mod html;
 mod json;
 mod plan_text;
 mod report;
+#[path = "../values/mod.rs"]
+mod values;
 mod why;

@@ -1,6 +1,7 @@
 //! Plans as text: what they say, and that they hardly change when a function does.
 
-use super::functions::{ramp, reports};
+use super::functions::reports;
+use super::values::ramp;
 use expect_test::expect_file;
 use opfuse::{Result, Tensor, compile};
 

@@ -1,6 +1,7 @@
 //! The data itself, and the text.
 
-use super::functions::{block, ramp, reports};
+use super::functions::{block, reports};
+use super::values::ramp;
 use opfuse::compile::explain::{Decision, GroupKind};
 use opfuse::ir::{DType, Op, TensorType};
 use opfuse::{Error, Explain, Reason, Result, Tensor, compile};

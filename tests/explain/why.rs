@@ -1,6 +1,7 @@
 //! Questions about two ops.
 
-use super::functions::{block, joined, ramp};
+use super::functions::{block, joined};
+use super::values::ramp;
 use opfuse::compile::explain::{Answer, Decision};
 use opfuse::{Error, Explain, Reason, Result, Tensor, compile};
 

@@ -51,8 +51,7 @@ fn factories(library: &mut Library) -> Result<()> {
                           layout: Option<TensorLayout>,
                           device: Option<Device>,
                           pin_memory: Option<bool>| {
-            check_storage(name, layout, pin_memory)?;
-            let draw = Draw { generator, device: place(generator, device) };
+            let draw = draw(name, generator, layout, device, pin_memory)?;
             numbers(draw, &counts(name, sizes)?, dtype.unwrap_or(DType::DEFAULT_FLOAT))
         };
         let alike = move |model: &Tensor,
@@ -62,8 +61,7 @@ fn factories(library: &mut Library) -> Result<()> {
                           device: Option<Device>,
                           pin_memory: Option<bool>,
                           format: Option<MemoryFormat>| {
-            check_storage(name, layout, pin_memory)?;
-            let draw = Draw { generator, device: device.unwrap_or(model.device()) };
+            let draw = draw(name, generator, layout, device.or(Some(model.device())), pin_memory)?;
             let make = |sizes: &[usize]| numbers(draw, sizes, dtype.unwrap_or(model.dtype()));
             laid_out(model.sizes(), &strides_like(model, format)?, make)
         };
@@ -210,9 +208,16 @@ fn fills(library: &mut Library) -> Result<()> {
     Ok(())
 }
 
-/// The device asked for, or else that of the generator.
-fn place(generator: Option<&Generator>, device: Option<Device>) -> Device {
-    device.or(generator.map(Generator::device)).unwrap_or(Device::CPU)
+/// Draws for an operator, onto the device asked for or else that of the generator.
+fn draw<'g>(
+    op: &str,
+    generator: Option<&'g Generator>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Draw<'g>> {
+    check_storage(op, layout, pin_memory)?;
+    Ok(Draw { generator, device: device.or(generator.map(Generator::device)).unwrap_or(Device::CPU) })
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
@@ -226,8 +231,7 @@ fn randint(
     device: Option<Device>,
     pin_memory: Option<bool>,
 ) -> Result<Tensor> {
-    check_storage("randint", layout, pin_memory)?;
-    let draw = Draw { generator, device: place(generator, device) };
+    let draw = draw("randint", generator, layout, device, pin_memory)?;
     draw.integers(low, high, &counts("randint", sizes)?, dtype.unwrap_or(DType::I64))
 }
 
@@ -239,8 +243,7 @@ fn randperm(
     device: Option<Device>,
     pin_memory: Option<bool>,
 ) -> Result<Tensor> {
-    check_storage("randperm", layout, pin_memory)?;
-    let draw = Draw { generator, device: place(generator, device) };
+    let draw = draw("randperm", generator, layout, device, pin_memory)?;
     draw.permutation(count("randperm", n)?, dtype.unwrap_or(DType::I64))
 }
 

@@ -125,13 +125,8 @@ fn copies(library: &mut Library) -> Result<()> {
 
 fn copy_of_view(view: &str, stack: &mut Stack) -> Result<()> {
     Dispatcher::global().lookup(view)?.call_boxed(stack)?;
-    let copied = |tensor: &Tensor| call(Op::Clone, &[tensor], &[Attr::Str("contiguous".into())]);
-    for value in stack.iter_mut() {
-        *value = match value {
-            Value::Tensor(tensor) => Value::Tensor(copied(tensor)?),
-            Value::TensorList(tensors) => Value::TensorList(tensors.iter().map(copied).collect::<Result<_>>()?),
-            other => return Err(Error::argument(view, format!("a view gave a value of type {}", other.type_name()))),
-        };
+    for tensor in stack.iter_mut().flat_map(Value::tensors_mut) {
+        *tensor = call(Op::Clone, &[tensor], &[Attr::Str("contiguous".into())])?;
     }
     Ok(())
 }
