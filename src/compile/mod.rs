@@ -15,10 +15,11 @@ pub mod pipeline;
 mod program;
 mod segments;
 mod separation;
+mod tuning;
 
 pub use crate::dispatch::{Flat, Function, Input, Inputs, Parts, TensorStruct};
 pub use calibration::{Calibration, calibrate, calibration};
 pub use cells::{Break, CAPACITY, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;
-pub use options::{BreakPolicy, CompileOptions, Determinism, Stance, StanceGuard, stance};
+pub use options::{BreakPolicy, CompileOptions, Determinism, Stance, StanceGuard, Tuning, stance};

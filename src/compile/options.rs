@@ -27,6 +27,8 @@ pub struct CompileOptions {
     pub stance: Stance,
     /// Whether the function is believed to do the same at each call.
     pub determinism: Determinism,
+    /// Whether what the cost model says is checked by a measurement.
+    pub tuning: Tuning,
 }
 
 impl Default for CompileOptions {
@@ -38,6 +40,7 @@ impl Default for CompileOptions {
             breaks: BreakPolicy::default(),
             stance: Stance::default(),
             determinism: Determinism::default(),
+            tuning: Tuning::default(),
         }
     }
 }
@@ -74,6 +77,18 @@ pub enum Determinism {
     /// The second call traces it once more, on shapes alone. If that is another trace, the function runs in segments from
     /// then on, with that as its reason.
     Checked,
+}
+
+/// What decides whether ops are merged into one kernel. The bits are the same either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Tuning {
+    /// The cost model alone: the same function has the same plan at each run.
+    #[default]
+    Modelled,
+    /// A measurement too: the third run of a graph takes some ten milliseconds longer, in which each merged kernel is timed
+    /// against its parts, and those that are slower are taken apart. Plans may then differ between runs; reports say
+    /// why.
+    Measured,
 }
 
 /// What a call of a compiled function does.

@@ -16,6 +16,7 @@ mod piecewise;
 pub mod plan;
 pub mod region;
 mod siblings;
+pub mod split;
 pub mod stitch;
 pub mod units;
 

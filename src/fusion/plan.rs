@@ -67,11 +67,16 @@ pub struct Plan {
 pub fn plan(graph: &Graph, options: &Options) -> Plan {
     let mut units = Units::base(graph, options);
     let refusals = if options.opt_level == 0 { Refusals::default() } else { stitch(&mut units) };
-    let edges = decide(graph, &units, &refusals);
+    let edges = decide(graph, &units, |producer, consumer| reason(graph, &units, &refusals, producer, consumer));
     Plan { steps: in_order(units), edges }
 }
 
-fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDecision> {
+/// A decision for every edge between computed nodes; `reason` says why the ends of one are in two units.
+pub(super) fn decide(
+    graph: &Graph,
+    units: &Units<'_>,
+    reason: impl Fn(NodeId, NodeId) -> Reason,
+) -> Vec<EdgeDecision> {
     let computed = |node: NodeId| !matches!(role(graph, node), Role::Input | Role::Inline | Role::View);
     let mut pairs = Vec::new();
     for (consumer, node) in graph.nodes().filter(|(id, _)| computed(*id)) {
@@ -83,7 +88,7 @@ fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDeci
         let (own, other) = (units.unit_of[producer], units.unit_of[consumer]);
         let decision = match own == other {
             true => Decision::Fused,
-            false => Decision::Kept(reason(graph, units, refusals, producer, consumer)),
+            false => Decision::Kept(reason(producer, consumer)),
         };
         let is_written_anyway = readers[producer].iter().any(|reader| *reader != own && *reader != other);
         let size = graph[producer].ty.bytes();
@@ -132,7 +137,7 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
 }
 
 /// Orders units by their edges; among those that are ready, the one with the earliest node comes first.
-fn in_order(mut units: Units<'_>) -> Vec<Step> {
+pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
     let live: Vec<u32> = (0..units.units.len() as u32).filter(|&unit| units.units[unit as usize].is_some()).collect();
     let mut waits: Vec<usize> = vec![0; units.units.len()];
     for &unit in &live {
