@@ -41,12 +41,26 @@ pub struct Calibration {
 pub enum Source {
     /// Nobody asked for others.
     BuiltIn,
+    /// The options of the function.
+    Given,
     /// The file that `OPFUSE_CALIBRATION` names.
     File(PathBuf),
     /// They were measured by this process, for that file.
     Measured(PathBuf),
     /// The built-in ones, because the file or the measurement was of no use: what was wrong.
     Failed(String),
+}
+
+impl Calibration {
+    /// Where these rates are from.
+    pub fn of(rates: Rates) -> Calibration {
+        let in_force = calibration();
+        match rates {
+            rates if rates == in_force.rates => in_force.clone(),
+            Rates::BUILT_IN => Calibration { rates, source: Source::BuiltIn },
+            rates => Calibration { rates, source: Source::Given },
+        }
+    }
 }
 
 /// The rates that options have unless they say otherwise, and where these are from.
@@ -237,6 +251,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::BuiltIn => f.write_str("built in"),
+            Source::Given => f.write_str("given"),
             Source::File(path) => write!(f, "read from {}", path.display()),
             Source::Measured(path) => write!(f, "measured for {}", path.display()),
             Source::Failed(what) => write!(f, "built in, because {what}"),

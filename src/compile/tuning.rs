@@ -164,7 +164,7 @@ fn rebuilt(built: &Built, plan: Plan, settings: &Settings) -> Result<Built> {
     let executable = Executable::build(&built.graph, &plan, settings.tier)?;
     let (traced, graph) = (built.traced.clone(), built.graph.clone());
     let compile_time = built.compile_time + start.elapsed();
-    Ok(Built { traced, graph, plan, executable, plan_time: built.plan_time, compile_time })
+    Ok(Built { traced, graph, plan, executable, rates: built.rates, plan_time: built.plan_time, compile_time })
 }
 
 /// The best time of each kernel of two executables that run in turns.

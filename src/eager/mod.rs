@@ -13,6 +13,7 @@ mod product;
 mod routine;
 mod shared_layout;
 mod single;
+mod timed;
 
 pub use array::Array;
 pub use executable::Executable;

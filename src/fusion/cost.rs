@@ -10,6 +10,7 @@
 //! no machine in particular, and those of this one are measured by `compile::calibration`.
 
 use super::blocks::Blocks;
+use super::plan::Step;
 use super::region::{Region, Value, Walk};
 use super::units::{Unit, UnitKind};
 use crate::error::Reason;
@@ -42,14 +43,14 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Those of a middling core with 256-bit vectors; where no others are given.
+    /// Those of a server's core with wide vectors, rounded; where no others are given.
     pub const BUILT_IN: Rates = Rates {
-        launch: 100,
-        bandwidth: [40_000, 25_000, 15_000, 8_000],
-        jump: 3,
-        plain: 8_000,
-        functions: 600,
-        multiply_adds: 25_000,
+        launch: 200,
+        bandwidth: [80_000, 60_000, 40_000, 15_000],
+        jump: 8,
+        plain: 25_000,
+        functions: 2_000,
+        multiply_adds: 60_000,
     };
 
     /// How long it takes to move that many bytes when `held` bytes are in use.
@@ -138,6 +139,11 @@ impl<'g> CostModel<'g> {
         CostModel { graph, rates, work }
     }
 
+    /// How long a step of a plan takes.
+    pub fn step(&self, step: &Step) -> Nanos {
+        self.unit(&step.unit())
+    }
+
     /// How long a unit takes.
     pub fn unit(&self, unit: &Unit) -> Nanos {
         match &unit.kind {
@@ -206,7 +212,7 @@ impl<'g> CostModel<'g> {
     pub fn blocks(&self, blocks: &Blocks) -> Nanos {
         let n_blocks = blocks.rows.div_ceil(blocks.height.max(1)).max(1);
         let rates = &self.rates;
-        let is_inner = |node: NodeId| blocks.inner.iter().any(|&(inner, _)| inner == node);
+        let is_inner = |node: NodeId| blocks.inner.iter().any(|&(inner, _)| inner == self.graph.behind_views(node));
         let held: usize = blocks.inner.iter().map(|&(node, _)| self.graph[node].ty.bytes()).sum::<usize>() / n_blocks;
         let (mut time, mut outside) = (0.0, BTreeMap::new());
         for member in &blocks.members {

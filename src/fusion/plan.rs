@@ -4,7 +4,7 @@ use super::blocks::Blocks;
 use super::partition::{Decision, Options};
 use super::region::Region;
 use super::stitch::{Refusals, stitch};
-use super::units::{Role, UnitKind, Units, role};
+use super::units::{Role, Unit, UnitKind, Units, role};
 use crate::error::Reason;
 use crate::ir::text::NodeText;
 use crate::ir::{Graph, NodeId, Op, SideTable};
@@ -37,6 +37,21 @@ pub struct Step {
     pub nodes: Vec<NodeId>,
     /// Those of them that are written to memory.
     pub outputs: Vec<NodeId>,
+}
+
+impl Step {
+    /// The unit that it was made of.
+    pub(super) fn unit(&self) -> Unit {
+        let kind = match &self.kind {
+            StepKind::Kernel(region) => UnitKind::Kernel(region.clone()),
+            StepKind::Alias => UnitKind::Alias,
+            StepKind::Product => UnitKind::Product,
+            StepKind::Parts(regions) => UnitKind::Parts(regions.clone()),
+            StepKind::Routine => UnitKind::Routine,
+            StepKind::Blocks(blocks) => UnitKind::Blocks(blocks.clone()),
+        };
+        Unit { kind, nodes: self.nodes.clone(), outputs: self.outputs.clone() }
+    }
 }
 
 /// What became of the edge between two nodes.
@@ -72,11 +87,7 @@ pub fn plan(graph: &Graph, options: &Options) -> Plan {
 }
 
 /// A decision for every edge between computed nodes; `reason` says why the ends of one are in two units.
-pub(super) fn decide(
-    graph: &Graph,
-    units: &Units<'_>,
-    reason: impl Fn(NodeId, NodeId) -> Reason,
-) -> Vec<EdgeDecision> {
+pub(super) fn decide(graph: &Graph, units: &Units<'_>, reason: impl Fn(NodeId, NodeId) -> Reason) -> Vec<EdgeDecision> {
     let computed = |node: NodeId| !matches!(role(graph, node), Role::Input | Role::Inline | Role::View);
     let mut pairs = Vec::new();
     for (consumer, node) in graph.nodes().filter(|(id, _)| computed(*id)) {

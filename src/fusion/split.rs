@@ -13,7 +13,8 @@ use std::collections::HashMap;
 /// How far a step is taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
-    /// A group in blocks into its products and kernels, a kernel into base groups.
+    /// A group in blocks into its products and kernels; a kernel into base groups; a base group into what is computed
+    /// for few elements and then read for many, and the rest.
     Base,
     /// Into single ops.
     Ops,
@@ -25,12 +26,15 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
     let mut units = Units::base(graph, if parts == Parts::Base { options } else { &single });
     for (index, step) in plan.steps.iter().enumerate() {
         match (&step.kind, reasons.contains_key(&index), parts) {
-            (_, false, _) => put(&mut units, unit(step)),
+            (_, false, _) => put(&mut units, step.unit()),
             (StepKind::Blocks(blocks), true, Parts::Base) => {
                 for member in &blocks.members {
                     let kind = member.region.clone().map_or(UnitKind::Product, UnitKind::Kernel);
                     put(&mut units, Unit { kind, nodes: member.nodes.clone(), outputs: member.outputs.clone() });
                 }
+            }
+            (StepKind::Kernel(_), true, Parts::Base) if units.unit_of[step.nodes[0]] == units.unit_of[*last(step)] => {
+                cut(&mut units, &step.nodes);
             }
             (_, true, _) => {}
         }
@@ -51,16 +55,36 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
     Plan { steps: in_order(units), edges }
 }
 
-fn unit(step: &Step) -> Unit {
-    let kind = match &step.kind {
-        StepKind::Kernel(region) => UnitKind::Kernel(region.clone()),
-        StepKind::Alias => UnitKind::Alias,
-        StepKind::Product => UnitKind::Product,
-        StepKind::Parts(regions) => UnitKind::Parts(regions.clone()),
-        StepKind::Routine => UnitKind::Routine,
-        StepKind::Blocks(blocks) => UnitKind::Blocks(blocks.clone()),
-    };
-    Unit { kind, nodes: step.nodes.clone(), outputs: step.outputs.clone() }
+fn last(step: &Step) -> &NodeId {
+    step.nodes.last().expect("steps have nodes")
+}
+
+/// Cuts a base group in two: what has few elements and follows from nothing that has many, and the rest. It stays whole
+/// if there is no such thing.
+fn cut(units: &mut Units<'_>, nodes: &[NodeId]) {
+    let graph = units.graph;
+    let most = nodes.iter().map(|&node| graph[node].ty.numel()).max().unwrap_or(0);
+    let mut few: Vec<NodeId> = Vec::new();
+    for &node in nodes {
+        let is_own = |arg: &NodeId| !nodes.contains(arg) || few.contains(arg);
+        if graph[node].ty.numel() < most && graph[node].args.iter().all(is_own) {
+            few.push(node);
+        }
+    }
+    let many: Vec<NodeId> = nodes.iter().copied().filter(|node| !few.contains(node)).collect();
+    if few.is_empty() || many.is_empty() {
+        return;
+    }
+    let parts = [few, many].map(|nodes| units.region(&nodes).map(|(region, outputs)| (nodes, region, outputs)));
+    if let [Ok(few), Ok(many)] = parts {
+        let [few, many] = [few, many]
+            .map(|(nodes, region, outputs)| Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs });
+        for &node in &few.nodes {
+            units.unit_of[node] = Some(units.units.len() as u32);
+        }
+        units.units.push(Some(few));
+        put(units, many);
+    }
 }
 
 /// Puts a unit in the place of those that its nodes are in: they are in no other one.

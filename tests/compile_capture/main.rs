@@ -10,3 +10,4 @@ mod deferred;
 mod policies;
 mod structs;
 mod threads;
+mod tuning;

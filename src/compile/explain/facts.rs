@@ -2,8 +2,10 @@
 
 use super::{Decision, Edge, Explain, Group, GroupKind, NodeReport, Source};
 use crate::codegen::lower::traffic;
+use crate::compile::calibration::{Calibration, calibration};
 use crate::compile::pipeline::Built;
 use crate::error::Reason;
+use crate::fusion::cost::CostModel;
 use crate::fusion::units::{Role, role};
 use crate::fusion::{self, EdgeDecision, Step, StepKind};
 use crate::ir::{Graph, NodeId, Op};
@@ -22,6 +24,7 @@ impl Explain {
             edges: Vec::new(),
             outputs: Vec::new(),
             eager: Some(reason),
+            calibration: calibration().clone(),
             plan_time: Duration::ZERO,
             compile_time: Duration::ZERO,
             backward: None,
@@ -60,6 +63,7 @@ impl Explain {
             edges: built.plan.edges.iter().map(edge).collect(),
             outputs: graph.outputs().to_vec(),
             eager: None,
+            calibration: Calibration::of(built.rates),
             plan_time: built.plan_time,
             compile_time: built.compile_time,
             backward: None,
@@ -98,6 +102,7 @@ fn bytes_alone(graph: &Graph, node: NodeId) -> usize {
 fn groups(built: &Built) -> Vec<Group> {
     let graph = &built.graph;
     let mut launches = built.executable.launches();
+    let cost = CostModel::new(graph, built.rates);
     let mut groups = Vec::new();
     for step in &built.plan.steps {
         let (kind, n_launches) = match &step.kind {
@@ -111,6 +116,7 @@ fn groups(built: &Built) -> Vec<Group> {
             StepKind::Routine => (GroupKind::Routine, 0),
         };
         let mut group = empty(built, groups.len(), kind, step);
+        group.modelled_time = Duration::from_nanos(cost.step(step) as u64);
         for launch in launches.by_ref().take(n_launches) {
             group.bytes_read += traffic(graph, &launch.lowered).0;
             group.inputs.extend(launch.lowered.operands.iter().flatten());
@@ -154,6 +160,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         declined: None,
         bytes_read: 0,
         bytes_written: step.outputs.iter().map(|&node| built.graph[node].ty.bytes()).sum(),
+        modelled_time: Duration::ZERO,
         compile_time: Duration::ZERO,
         code: String::new(),
     }
