@@ -30,9 +30,8 @@ fn rates_are_measured_in_bounded_time() -> Result<()> {
     let start = Instant::now();
     let rates = calibrate()?;
     let took = start.elapsed();
-    println!("{rates:?} in {took:?}");
     // A debug build on a loaded machine; an idle one takes a tenth of a second.
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?} for {rates:?}");
     let Rates { launch, bandwidth, jump, plain, functions, multiply_adds } = rates;
     assert!((1..1_000_000).contains(&launch) && (1..1000).contains(&jump));
     assert!(bandwidth.iter().chain([&plain, &functions, &multiply_adds]).all(|&rate| rate > 1), "{rates:?}");

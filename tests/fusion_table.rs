@@ -1,12 +1,15 @@
 //! How many kernels a graph becomes and how much memory they move, against the best of other fusers.
 //!
 //! The graphs and the best known result for each are those of the comparison in ARCHITECTURE.md. Traffic is in units of
-//! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier.
+//! one N x N tensor; vectors vanish in the rounding. Every graph also keeps eager's bits on every tier, and moves exactly
+//! the bytes that its report says: they are counted while it runs.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the table is printed")]
 
 use opfuse::codegen::tier::Tier;
+use opfuse::compile::explain::Group;
 use opfuse::compile::{CompileOptions, compile_with};
+use opfuse::eager::Traffic;
 use opfuse::{DType, Result, Tensor, cat};
 use values::bits;
 
@@ -206,6 +209,18 @@ fn compiled(row: &Row, tier: Option<Tier>) -> Result<(usize, f64, String)> {
         }
     }
     let explain = compiled.explain();
+    if tier.is_none() {
+        let (found, counted) = compiled.call_counted(&inputs[..])?;
+        for (eager, found) in eager.iter().zip(&found) {
+            assert!(bits(eager) == bits(found), "{}: the bits of a counted call differ from eager's", row.name);
+        }
+        let moved =
+            |group: &Group| Traffic { kernel: group.index, read: group.bytes_read, written: group.bytes_written };
+        let modelled: Vec<Traffic> = explain.groups.iter().map(moved).collect();
+        assert_eq!(counted, modelled, "{}: counted, and as modelled\n{explain}", row.name);
+        let total: usize = counted.iter().map(|kernel| kernel.read + kernel.written).sum();
+        assert_eq!(total, explain.bytes_after, "{}", row.name);
+    }
     let traffic = explain.bytes_after as f64 / (row.unit * size_of::<f32>()) as f64;
     Ok((explain.kernels_after, traffic, explain.to_string()))
 }

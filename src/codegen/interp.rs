@@ -12,16 +12,45 @@ use crate::ir::DType;
 use crate::ir::scalar::half_bits::{narrow_bf16, narrow_f16, widen_bf16, widen_f16};
 use crate::ir::scalar::{Lit, Reg, Ty, eval};
 
+/// Is told of every element that a kernel touches: the operand or output, and the byte where the element starts.
+pub trait Watch {
+    /// An element of an operand is read.
+    fn read(&self, slot: usize, at: usize);
+    /// An element of an output is written.
+    fn written(&self, slot: usize, at: usize);
+}
+
+/// Nobody watches.
+impl Watch for () {
+    fn read(&self, _: usize, _: usize) {}
+    fn written(&self, _: usize, _: usize) {}
+}
+
 /// Runs the whole kernel. Slices start where the pointers of a launch point; an iota's slice is empty.
 ///
 /// # Panics
 /// If an access leaves its slice, or the kernel is not valid.
 pub fn run(kernel: &Kernel, geometry: &Geometry, operands: &[&[u8]], outputs: &mut [&mut [u8]], faults: &Faults) {
+    run_watched(kernel, geometry, operands, outputs, faults, &());
+}
+
+/// As [`run`], with somebody who watches.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_watched(
+    kernel: &Kernel,
+    geometry: &Geometry,
+    operands: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    faults: &Faults,
+    watch: &impl Watch,
+) {
     let inner = positions(&geometry.inner);
     for row in positions(&geometry.rows) {
         let mut values: Vec<Vec<Lit>> = Vec::with_capacity(kernel.insts.len());
         for inst in &kernel.insts {
-            let row = Row { kernel, geometry, operands, faults, row: &row, inner: &inner, values: &values };
+            let row = Row { kernel, geometry, operands, faults, watch, row: &row, inner: &inner, values: &values };
             let value = row.evaluate(inst);
             values.push(value);
         }
@@ -34,23 +63,26 @@ pub fn run(kernel: &Kernel, geometry: &Geometry, operands: &[&[u8]], outputs: &m
             for (index, at) in if once && is_row { &origin } else { &inner }.iter().enumerate() {
                 let value = &values[output.value.index()];
                 let value = if is_row { value[0] } else { value[index] };
-                store(outputs[slot], address(access, &row, at) as usize, output.dtype, value);
+                let at = address(access, &row, at) as usize;
+                watch.written(slot, at);
+                store(outputs[slot], at, output.dtype, value);
             }
         }
     }
 }
 
-struct Row<'a> {
+struct Row<'a, W> {
     kernel: &'a Kernel,
     geometry: &'a Geometry,
     operands: &'a [&'a [u8]],
     faults: &'a Faults,
+    watch: &'a W,
     row: &'a [usize],
     inner: &'a [Vec<usize>],
     values: &'a [Vec<Lit>],
 }
 
-impl Row<'_> {
+impl<W: Watch> Row<'_, W> {
     /// One value for a row register, one per inner element for a full one.
     fn evaluate(&self, inst: &Inst) -> Vec<Lit> {
         if let Kind::Fold(combine) = inst.kind {
@@ -104,7 +136,10 @@ impl Row<'_> {
         let operand = &self.kernel.operands[slot as usize];
         match operand.source {
             Source::Iota => Lit::i64(address),
-            Source::Memory => load(self.operands[slot as usize], address as usize, operand.dtype),
+            Source::Memory => {
+                self.watch.read(slot as usize, address as usize);
+                load(self.operands[slot as usize], address as usize, operand.dtype)
+            }
         }
     }
 }

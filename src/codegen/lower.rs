@@ -364,26 +364,3 @@ fn without_dead(kernel: &Kernel) -> Kernel {
         kernel.outputs.iter().map(|output| Output { value: moved[output.value.index()], ..*output }).collect();
     out
 }
-
-/// The bytes a launch reads and writes: each distinct operand once, and of a gathered one the elements it picks.
-pub fn traffic(graph: &Graph, lowered: &Lowered) -> (usize, usize) {
-    let geometry = &lowered.geometry;
-    let mut read: Vec<(NodeId, usize)> = Vec::new();
-    for (node, access) in lowered.operands.iter().zip(&geometry.operands) {
-        let Some(node) = *node else { continue };
-        // What is picked by an index may be any element each time.
-        let is_walked = |&(_, &stride): &(&usize, &usize)| stride != 0 || access.gather.is_some();
-        let rows = geometry.rows.iter().zip(&access.rows).filter(is_walked).map(|(&size, _)| size);
-        let inner = geometry.inner.iter().zip(&access.inner).filter(is_walked).map(|(&size, _)| size);
-        let bytes = rows.chain(inner).product::<usize>() * graph[node].ty.dtype.size();
-        match read.iter_mut().find(|(known, _)| *known == node) {
-            Some((_, known)) => *known += bytes,
-            None => read.push((node, bytes)),
-        }
-    }
-    for (node, bytes) in &mut read {
-        *bytes = graph[*node].ty.bytes().min(*bytes);
-    }
-    let written = lowered.outputs.iter().map(|&node| graph[node].ty.bytes()).sum();
-    (read.iter().map(|(_, bytes)| bytes).sum(), written)
-}

@@ -99,6 +99,11 @@ impl Cells {
         Found::Cell(cell, first)
     }
 
+    /// The place for inputs of these types, if there is one.
+    pub(super) fn known(&mut self, inputs: &Flat) -> Option<Arc<Cell>> {
+        self.by_guard.get(&Guard::of(inputs)).cloned()
+    }
+
     fn hit(&mut self, cell: Arc<Cell>) -> Found {
         self.counts.hits += u64::from(cell.entry().is_some());
         Found::Cell(cell, false)

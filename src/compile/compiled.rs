@@ -17,6 +17,7 @@ use crate::device::DeviceKind;
 use crate::dispatch::keys::tracer::{self, Reads};
 use crate::dispatch::modes;
 use crate::dispatch::{Flat, Function, Inputs, Tensor};
+use crate::eager::Traffic;
 use crate::error::{Error, Reason, Result};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -237,6 +238,42 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
+    /// As [`Compiled::call`], with the bytes that each kernel moved, counted while it ran: a kernel's traffic is at the
+    /// position of its group in [`Explain::groups`]. Kernels run in a slow interpreter; bits and effects are those of a
+    /// call. Bytes are counted once per kernel, however often it touches them.
+    ///
+    /// # Errors
+    /// As [`Compiled::call`]; and if nothing is compiled for inputs of these types, since the function was not called
+    /// with them yet, runs eagerly or in segments.
+    pub fn call_counted(&self, inputs: impl Inputs<A>) -> Result<(F::Output, Vec<Traffic>)> {
+        let inputs = inputs.into_parts()?;
+        let cell = self.count(|cells| cells.known(&inputs));
+        let program = match cell.as_ref().and_then(|cell| cell.entry()) {
+            Some(Entry::Graph(program)) if self.not_now(&inputs, Stance::Default).is_none() => program,
+            Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
+                let what = "nothing is compiled for these inputs, so no kernel's bytes can be counted";
+                return Err(Error::argument(
+                    "call_counted",
+                    format!("{what}; call the function first, and see explain()"),
+                ));
+            }
+        };
+        if program.is_tangled(&inputs.tensors) {
+            let what = "an input that is written to shares elements with another one; give it memory of its own";
+            return Err(Error::argument("call_counted", what));
+        }
+        let mut traffic = Vec::new();
+        let parts = guarded(|| {
+            program.run_by(&inputs.tensors, |tuned, arrays| {
+                let (results, counted) = tuned.built().executable.run_counted(arrays)?;
+                traffic = counted;
+                Ok(results)
+            })
+        })?;
+        let output = parts.put_together();
+        output.map(|output| (output, traffic)).ok_or_else(other_outputs)
+    }
+
     fn run(&self, entry: &Entry, inputs: &Flat) -> Result<F::Output> {
         match entry {
             Entry::Eager(_) => {
@@ -249,9 +286,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 let what = "an input that is written to shares elements with another one";
                 self.run_inline(inputs, Reason::NotCaptured(what.into()))
             }
-            Entry::Graph(program) => guarded(|| program.run(&inputs.tensors))?
-                .put_together()
-                .ok_or_else(|| Error::Internal { message: "a trace has other outputs than its function".into() }),
+            Entry::Graph(program) => guarded(|| program.run(&inputs.tensors))?.put_together().ok_or_else(other_outputs),
         }
     }
 
@@ -326,6 +361,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let (segments, segment_captures) = self.segments.counts();
         Counts { segments, segment_captures, ..self.count(|cells| cells.counts()) }
     }
+}
+
+fn other_outputs() -> Error {
+    Error::Internal { message: "a trace has other outputs than its function".into() }
 }
 
 /// The error of a call whose function is to be captured whole and cannot be.

@@ -147,10 +147,20 @@ impl Program {
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
     pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Flat> {
+        self.run_by(inputs, Tuned::run)
+    }
+
+    /// As [`Program::run`], what was built being run by `run`.
+    #[inline]
+    pub(super) fn run_by(
+        &self,
+        inputs: &[Tensor],
+        run: impl FnOnce(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
+    ) -> Result<Flat> {
         let lifted = self.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
         let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
         let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
-        let mut results = self.tuned.run(&arrays)?;
+        let mut results = run(&self.tuned, &arrays)?;
         self.separation.apply(&mut results)?;
         let mut results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
         if let Some(gradients) = &self.gradients {

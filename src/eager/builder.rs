@@ -10,9 +10,11 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::error::{Error, Reason, Result};
 use crate::fusion::blocks::{Blocks, same_elements};
-use crate::fusion::region::Region;
-use crate::fusion::{Plan, StepKind};
-use crate::ir::{Graph, NodeId, SideTable};
+use crate::fusion::cost::CostModel;
+use crate::fusion::hoist::{Hoisted, hoist};
+use crate::fusion::region::{Region, Value};
+use crate::fusion::{Plan, Rates, StepKind};
+use crate::ir::{Graph, NodeId, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -21,16 +23,27 @@ pub(super) struct Builder<'g> {
     graph: &'g Graph,
     tier: Option<Tier>,
     actions: Vec<Action>,
+    /// The kernel of the plan that each action belongs to, and the one that is being made.
+    kernels: Vec<usize>,
+    kernel: usize,
     declined: Vec<(usize, Reason)>,
     /// The slot of every value that lies in memory.
     slots: SideTable<Option<Slot>>,
     n_slots: usize,
+    /// What elements take to compute, once it is asked for.
+    cost: Option<CostModel<'g>>,
 }
 
 impl<'g> Builder<'g> {
     pub(super) fn new(graph: &'g Graph, tier: Option<Tier>) -> Builder<'g> {
         let slots = SideTable::filled(graph, || None);
-        Builder { graph, tier, actions: Vec::new(), declined: Vec::new(), slots, n_slots: 0 }
+        let (actions, kernels, declined) = (Vec::new(), Vec::new(), Vec::new());
+        Builder { graph, tier, actions, kernels, kernel: 0, declined, slots, n_slots: 0, cost: None }
+    }
+
+    fn push(&mut self, action: Action) {
+        self.actions.push(action);
+        self.kernels.push(self.kernel);
     }
 
     /// The slot of a value; a new one if it has none yet.
@@ -48,14 +61,14 @@ impl<'g> Builder<'g> {
                 StepKind::Kernel(region) => {
                     for &output in &step.outputs {
                         let slot = self.slot(output);
-                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
-                    self.launch(index, region, &step.nodes)?;
+                    self.kernel(index, region, &step.nodes)?;
                 }
                 StepKind::Parts(regions) => {
                     for &output in &step.outputs {
                         let slot = self.slot(output);
-                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
                     for region in regions {
                         self.launch(index, region, &step.nodes)?;
@@ -66,22 +79,23 @@ impl<'g> Builder<'g> {
                     let node = &graph[step.nodes[0]];
                     let op = node.op().ok_or_else(|| Error::invalid("plan", "a view step has no op"))?;
                     let (from, to) = (self.slot(node.args[0]), self.slot(step.nodes[0]));
-                    self.actions.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
+                    self.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
                 }
                 StepKind::Product => {
                     let node = &graph[step.nodes[0]];
                     let [left, right, to] = [node.args[0], node.args[1], step.nodes[0]].map(|node| self.slot(node));
-                    self.actions.push(Action::Product { left, right, to, ty: node.ty.clone() });
+                    self.push(Action::Product { left, right, to, ty: node.ty.clone() });
                 }
                 StepKind::Routine => {
                     let node = &graph[step.nodes[0]];
                     let op = node.op().ok_or_else(|| Error::invalid("plan", "a routine has no op"))?;
                     let args = node.args.iter().map(|&arg| self.slot(arg)).collect();
                     let to = self.slot(step.nodes[0]);
-                    self.actions.push(Action::Allocate(to, node.ty.clone()));
-                    self.actions.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
+                    self.push(Action::Allocate(to, node.ty.clone()));
+                    self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
                 }
             }
+            self.kernel += usize::from(!matches!(step.kind, StepKind::Alias));
         }
         let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
         let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
@@ -93,9 +107,11 @@ impl<'g> Builder<'g> {
             }
             _ => None,
         };
+        let (actions, kernels) = with_releases(self.actions, &self.kernels, self.n_slots, &outputs);
         Ok(Executable {
             single,
-            actions: with_releases(self.actions, self.n_slots, &outputs),
+            actions,
+            kernels,
             n_slots: self.n_slots,
             inputs,
             input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
@@ -133,9 +149,9 @@ impl<'g> Builder<'g> {
         if run.fits() {
             for &output in outputs {
                 let slot = self.slot(output);
-                self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                self.push(Action::Allocate(slot, graph[output].ty.clone()));
             }
-            self.actions.push(Action::Blocks(Box::new(run)));
+            self.push(Action::Blocks(Box::new(run)));
             return Ok(());
         }
         self.declined.push((step, Reason::DifferentRows));
@@ -154,7 +170,7 @@ impl<'g> Builder<'g> {
                 Some(region) => {
                     for &output in &member.outputs {
                         let slot = self.slot(output);
-                        self.actions.push(Action::Allocate(slot, graph[output].ty.clone()));
+                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
                     self.launch(step, region, &member.nodes)?;
                 }
@@ -162,7 +178,7 @@ impl<'g> Builder<'g> {
                     let node = member.nodes[0];
                     let [left, right, to] =
                         [graph[node].args[0], graph[node].args[1], node].map(|node| self.slot(node));
-                    self.actions.push(Action::Product { left, right, to, ty: graph[node].ty.clone() });
+                    self.push(Action::Product { left, right, to, ty: graph[node].ty.clone() });
                 }
             }
         }
@@ -181,7 +197,7 @@ impl<'g> Builder<'g> {
         made.push(node);
         if let Some(op) = graph[node].op() {
             let (from, to) = (self.slot(source), self.slot(node));
-            self.actions.push(Action::Alias { op, attrs: graph[node].attrs.clone(), from, to });
+            self.push(Action::Alias { op, attrs: graph[node].attrs.clone(), from, to });
         }
     }
 
@@ -197,9 +213,29 @@ impl<'g> Builder<'g> {
         }
     }
 
+    /// A kernel, behind a prologue if it has values that few loops decide.
+    fn kernel(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
+        let graph = self.graph;
+        let is_body = |value: &&Value| matches!(value, Value::Body(..));
+        // What an op alone computes, it computes for each element.
+        if region.values.iter().filter(is_body).count() < 2 {
+            return self.launch(step, region, nodes);
+        }
+        let cost = self.cost.get_or_insert_with(|| CostModel::new(graph, Rates::BUILT_IN));
+        let Some(Hoisted { prologue, main, between }) = hoist(cost, region) else {
+            return self.launch(step, region, nodes);
+        };
+        for (node, sizes) in between {
+            let slot = self.slot(node);
+            self.push(Action::Scratch(slot, TensorType::contiguous(graph[node].ty.dtype, &sizes)));
+        }
+        self.launch(step, &prologue, nodes)?;
+        self.launch(step, &main, nodes)
+    }
+
     fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
         let launch = self.new_launch(step, region, nodes)?;
-        self.actions.push(Action::Launch(Arc::new(launch)));
+        self.push(Action::Launch(Arc::new(launch)));
         Ok(())
     }
 
@@ -224,27 +260,31 @@ impl<'g> Builder<'g> {
 }
 
 /// Puts a release behind the last use of every slot that is not an output.
-fn with_releases(actions: Vec<Action>, n_slots: usize, outputs: &[Slot]) -> Vec<Action> {
+fn with_releases(
+    actions: Vec<Action>,
+    kernels: &[usize],
+    n_slots: usize,
+    outputs: &[Slot],
+) -> (Vec<Action>, Vec<usize>) {
     let mut needed = vec![false; n_slots];
     outputs.iter().for_each(|&slot| needed[slot] = true);
     let mut out = Vec::with_capacity(actions.len() * 2);
-    for action in actions.into_iter().rev() {
+    for (action, &kernel) in actions.into_iter().zip(kernels).rev() {
         let used: SmallVec<[Slot; 6]> = match &action {
             Action::Launch(launch) => launch.operands.iter().flatten().chain(&launch.outputs).copied().collect(),
             Action::Alias { from, to, .. } => SmallVec::from_slice(&[*from, *to]),
             Action::Product { left, right, to, .. } => SmallVec::from_slice(&[*left, *right, *to]),
             Action::Blocks(blocks) => blocks.slots().collect(),
             Action::Routine { args, to, .. } => args.iter().chain([to]).copied().collect(),
-            Action::Allocate(..) | Action::Release(_) => SmallVec::new(),
+            Action::Allocate(..) | Action::Scratch(..) | Action::Release(_) => SmallVec::new(),
         };
         for slot in used {
             if !needed[slot] {
                 needed[slot] = true;
-                out.push(Action::Release(slot));
+                out.push((Action::Release(slot), kernel));
             }
         }
-        out.push(action);
+        out.push((action, kernel));
     }
-    out.reverse();
-    out
+    out.into_iter().rev().unzip()
 }

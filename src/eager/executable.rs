@@ -19,7 +19,7 @@ use crate::codegen::tier::Tier;
 use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Plan;
-use crate::ir::{Attr, Attrs, Graph, Meaning, Op, TensorType};
+use crate::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, Op, TensorType};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub struct Launch {
 }
 
 /// What a slot holds while an executable runs.
-enum Held<'a> {
+pub(super) enum Held<'a> {
     /// Nothing yet, or nothing any more.
     Nothing,
     /// An input, or memory for an output, which the caller keeps.
@@ -52,7 +52,7 @@ enum Held<'a> {
 }
 
 impl Held<'_> {
-    fn array(&self) -> &Array {
+    pub(super) fn array(&self) -> &Array {
         match self {
             Held::Given(array) => array,
             Held::Own(array) => array,
@@ -72,6 +72,8 @@ impl Held<'_> {
 pub(super) enum Action {
     /// Takes new memory for a value.
     Allocate(Slot, TensorType),
+    /// The same for what a kernel's prologue hands to it, which is no traffic: it stays in a cache.
+    Scratch(Slot, TensorType),
     Launch(Arc<Launch>),
     /// A view of memory.
     Alias {
@@ -98,9 +100,26 @@ pub(super) enum Action {
     Release(Slot),
 }
 
+impl Action {
+    fn launches(&self) -> SmallVec<[&Launch; 1]> {
+        match self {
+            Action::Launch(launch) => smallvec![&**launch],
+            Action::Blocks(blocks) => blocks.launches().collect(),
+            Action::Allocate(..)
+            | Action::Scratch(..)
+            | Action::Alias { .. }
+            | Action::Product { .. }
+            | Action::Routine { .. }
+            | Action::Release(_) => SmallVec::new(),
+        }
+    }
+}
+
 /// A graph that runs.
 pub struct Executable {
     pub(super) actions: Vec<Action>,
+    /// For each action the kernel of the plan that it belongs to; what only makes a view counts as the next one's.
+    pub(super) kernels: Vec<usize>,
     pub(super) n_slots: usize,
     pub(super) inputs: Vec<Option<Slot>>,
     pub(super) input_types: Vec<TensorType>,
@@ -126,17 +145,13 @@ impl Executable {
 
     /// Every launch, in order.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
-        self.actions.iter().flat_map(|action| -> SmallVec<[&Launch; 1]> {
-            match action {
-                Action::Launch(launch) => smallvec![&**launch],
-                Action::Blocks(blocks) => blocks.launches().collect(),
-                Action::Allocate(..)
-                | Action::Alias { .. }
-                | Action::Product { .. }
-                | Action::Routine { .. }
-                | Action::Release(_) => SmallVec::new(),
-            }
-        })
+        self.actions.iter().flat_map(Action::launches)
+    }
+
+    /// The launches of a kernel of the plan, in order.
+    pub fn launches_of(&self, kernel: usize) -> impl Iterator<Item = &Launch> {
+        let own = self.actions.iter().zip(&self.kernels).filter(move |(_, of)| **of == kernel);
+        own.flat_map(|(action, _)| action.launches())
     }
 
     /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ.
@@ -155,11 +170,16 @@ impl Executable {
         let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
         let mut slots = self.slots(inputs);
         self.perform(&mut slots)?;
+        Ok(self.results(&mut slots))
+    }
+
+    /// The outputs, from where they lie.
+    pub(super) fn results(&self, slots: &mut [Held<'_>]) -> SmallVec<[Array; 2]> {
         let take = |&(slot, is_last): &(Slot, bool)| match is_last {
             true => std::mem::replace(&mut slots[slot], Held::Nothing).into_array(),
             false => slots[slot].array().clone(),
         };
-        Ok(self.outputs.iter().map(take).collect())
+        self.outputs.iter().map(take).collect()
     }
 
     /// As [`Executable::run`], but the only output is written to `target`, which has exactly its type. An input may
@@ -197,7 +217,7 @@ impl Executable {
         }
     }
 
-    fn check(&self, inputs: &[&Array]) -> Result<()> {
+    pub(super) fn check(&self, inputs: &[&Array]) -> Result<()> {
         let fits = |(array, ty): (&&Array, &TensorType)| array.is_of(ty) && array.device().kind == DeviceKind::Cpu;
         if inputs.len() == self.input_types.len() && inputs.iter().zip(&self.input_types).all(fits) {
             return Ok(());
@@ -209,7 +229,7 @@ impl Executable {
         Err(Error::argument("executable", what))
     }
 
-    fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[Held<'a>; 8]> {
+    pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[Held<'a>; 8]> {
         let mut slots: SmallVec<[Held<'_>; 8]> = (0..self.n_slots).map(|_| Held::Nothing).collect();
         for (slot, &input) in self.inputs.iter().zip(inputs) {
             if let Some(slot) = *slot {
@@ -221,37 +241,43 @@ impl Executable {
 
     /// Every action in order; the locks of the inputs are held.
     fn perform(&self, slots: &mut [Held<'_>]) -> Result<()> {
-        for action in &self.actions {
-            match action {
-                // An output may have its place already.
-                Action::Allocate(slot, _) if matches!(slots[*slot], Held::Given(_)) => {}
-                Action::Allocate(slot, ty) => slots[*slot] = Held::Own(Array::new(Device::CPU, ty)?),
-                Action::Launch(launch) => launch.run(slots)?,
-                Action::Alias { op, attrs, from, to } => {
-                    slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
-                }
-                Action::Product { left, right, to, ty } => {
-                    slots[*to] = Held::Own(product(slots[*left].array(), slots[*right].array(), ty)?);
-                }
-                Action::Routine { op, attrs, args, to } => {
-                    let inputs: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
-                    #[allow(unsafe_code, reason = "a routine writes memory that others will share")]
-                    // SAFETY: inputs are kept from being written while this runs, values of this run are known to
-                    // it alone, and the memory of the result was taken for this step and belongs to no operand.
-                    let operands = unsafe { Operands::new(&inputs, slots[*to].array()) };
-                    routine::run(*op, attrs, operands)?;
-                }
-                Action::Blocks(blocks) => {
-                    let slots = &*slots;
-                    #[allow(unsafe_code, reason = "blocks are written through raw pointers")]
-                    // SAFETY: inputs are kept from being written while this runs, and what the group writes was
-                    // allocated by this run for it alone, or is locked for writing.
-                    unsafe {
-                        blocks.run(&|slot| slots[slot].array())?;
-                    }
-                }
-                Action::Release(slot) => slots[*slot] = Held::Nothing,
+        self.actions.iter().try_for_each(|action| self.act(action, slots))
+    }
+
+    /// Runs an action; the locks of the inputs are held, or nobody else knows them.
+    #[inline]
+    pub(super) fn act(&self, action: &Action, slots: &mut [Held<'_>]) -> Result<()> {
+        match action {
+            // An output may have its place already.
+            Action::Allocate(slot, _) if matches!(slots[*slot], Held::Given(_)) => {}
+            Action::Allocate(slot, ty) | Action::Scratch(slot, ty) => {
+                slots[*slot] = Held::Own(Array::new(Device::CPU, ty)?)
             }
+            Action::Launch(launch) => launch.run(slots)?,
+            Action::Alias { op, attrs, from, to } => {
+                slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
+            }
+            Action::Product { left, right, to, ty } => {
+                slots[*to] = Held::Own(product(slots[*left].array(), slots[*right].array(), ty)?);
+            }
+            Action::Routine { op, attrs, args, to } => {
+                let inputs: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
+                #[allow(unsafe_code, reason = "a routine writes memory that others will share")]
+                // SAFETY: inputs are kept from being written while this runs, values of this run are known to
+                // it alone, and the memory of the result was taken for this step and belongs to no operand.
+                let operands = unsafe { Operands::new(&inputs, slots[*to].array()) };
+                routine::run(*op, attrs, operands)?;
+            }
+            Action::Blocks(blocks) => {
+                let slots = &*slots;
+                #[allow(unsafe_code, reason = "blocks are written through raw pointers")]
+                // SAFETY: inputs are kept from being written while this runs, and what the group writes was
+                // allocated by this run for it alone, or is locked for writing.
+                unsafe {
+                    blocks.run(&|slot| slots[slot].array())?;
+                }
+            }
+            Action::Release(slot) => slots[*slot] = Held::Nothing,
         }
         Ok(())
     }
@@ -262,20 +288,30 @@ impl Executable {
 /// # Errors
 /// What the op says is wrong with its arguments, or a window that reaches past the storage.
 pub fn view(op: Op, attrs: &[Attr], array: &Array) -> Result<Array> {
+    let (layout, dtype) = view_layout(op, attrs, &array.layout, array.dtype)?;
+    if !matches!(op.row().meaning, Meaning::Window(_)) {
+        return Ok(array.with_layout(layout));
+    }
+    Array::from_storage(array.storage.clone(), dtype, layout.clone()).map_err(|_| {
+        let (sizes, strides, have) = (&layout.sizes[..], &layout.strides[..], array.storage.len());
+        let what = format!(
+            "sizes {sizes:?}, strides {strides:?}, storage offset {} of {dtype} are out of bounds for storage of size \
+             {have}",
+            layout.offset
+        );
+        Error::shape(op.name(), what, "stay inside the memory of the input")
+    })
+}
+
+/// The layout and dtype that a view op makes of those of its input.
+///
+/// # Errors
+/// What the op says is wrong with its arguments.
+#[inline]
+pub(super) fn view_layout(op: Op, attrs: &[Attr], layout: &Layout, dtype: DType) -> Result<(Layout, DType)> {
     match op.row().meaning {
-        Meaning::View(rule) => Ok(array.with_layout(rule(&array.layout, attrs)?)),
-        Meaning::Window(rule) => {
-            let (layout, dtype) = rule(&array.layout, array.dtype, attrs)?;
-            Array::from_storage(array.storage.clone(), dtype, layout.clone()).map_err(|_| {
-                let (sizes, strides, have) = (&layout.sizes[..], &layout.strides[..], array.storage.len());
-                let what = format!(
-                    "sizes {sizes:?}, strides {strides:?}, storage offset {} of {dtype} are out of bounds for storage \
-                     of size {have}",
-                    layout.offset
-                );
-                Error::shape(op.name(), what, "stay inside the memory of the input")
-            })
-        }
+        Meaning::View(rule) => Ok((rule(layout, attrs)?, dtype)),
+        Meaning::Window(rule) => rule(layout, dtype, attrs),
         Meaning::Body(..)
         | Meaning::Decompose(_)
         | Meaning::Fold(_)
@@ -326,7 +362,7 @@ impl Launch {
 
     /// An error of the kernel as one of the op that gathers.
     #[cold]
-    fn blamed(&self, error: Error) -> Error {
+    pub(super) fn blamed(&self, error: Error) -> Error {
         match (error, self.gathers) {
             // ATen has another class of error for `gather` than for its kin.
             (Error::OutOfRange { what, low, high, got, .. }, Some(Op::Gather)) => {

@@ -7,18 +7,22 @@
 mod array;
 mod blocks;
 mod builder;
+mod counted;
 pub mod executable;
+mod footprint;
 mod graphs;
 mod product;
 mod routine;
 mod shared_layout;
 mod single;
 mod timed;
+mod traffic;
 
 pub use array::Array;
 pub use executable::Executable;
 pub use graphs::{graph_id, run_graph};
 pub use shared_layout::SharedLayout;
+pub use traffic::Traffic;
 
 use crate::codegen::tier::Tier;
 use crate::device::{Device, DeviceKind};

@@ -10,8 +10,9 @@
 //! no machine in particular, and those of this one are measured by `compile::calibration`.
 
 use super::blocks::Blocks;
+use super::hoist::Candidates;
 use super::plan::Step;
-use super::region::{Region, Value, Walk};
+use super::region::{Region, Value};
 use super::units::{Unit, UnitKind};
 use crate::error::Reason;
 use crate::ir::scalar::Kind;
@@ -59,6 +60,11 @@ impl Rates {
         bytes as f64 * 1e3 / f64::from(self.bandwidth[level].max(1))
     }
 
+    /// The same where some bytes are walked across the lines that they lie in.
+    fn scattered(&self, bytes: usize, scattered: usize) -> Nanos {
+        self.moving(bytes + scattered * self.jump.max(1) as usize, bytes + scattered)
+    }
+
     fn computing(&self, work: Work) -> Nanos {
         (work.plain / f64::from(self.plain.max(1)) + work.functions / f64::from(self.functions.max(1))) * 1e3
     }
@@ -72,9 +78,11 @@ impl Default for Rates {
 
 /// Instructions, scaled to elements of 4 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Work {
-    plain: f64,
-    functions: f64,
+pub struct Work {
+    /// Plain ones.
+    pub plain: f64,
+    /// Functions.
+    pub functions: f64,
 }
 
 impl Work {
@@ -139,6 +147,11 @@ impl<'g> CostModel<'g> {
         CostModel { graph, rates, work }
     }
 
+    /// What one element of a node takes.
+    pub fn of_element(&self, node: NodeId) -> Work {
+        self.work[node]
+    }
+
     /// How long a step of a plan takes.
     pub fn step(&self, step: &Step) -> Nanos {
         self.unit(&step.unit())
@@ -150,7 +163,7 @@ impl<'g> CostModel<'g> {
             UnitKind::Kernel(region) => self.kernel(region),
             UnitKind::Alias => 0.0,
             UnitKind::Product => self.product(unit.nodes[0]),
-            UnitKind::Parts(regions) => regions.iter().map(|region| self.kernel(region)).sum(),
+            UnitKind::Parts(regions) => regions.iter().map(|region| self.launch(region, None)).sum(),
             UnitKind::Routine => self.alone(unit.nodes[0]),
             UnitKind::Blocks(blocks) => self.blocks(blocks),
         }
@@ -158,9 +171,14 @@ impl<'g> CostModel<'g> {
 
     /// How long a kernel takes.
     pub fn kernel(&self, region: &Region) -> Nanos {
+        self.launch(region, Candidates::of(self, region).as_ref())
+    }
+
+    /// As [`CostModel::kernel`], with what is hoisted.
+    fn launch(&self, region: &Region, hoisted: Option<&Candidates>) -> Nanos {
         let (bytes, scattered) = self.traffic(region);
-        let moving = self.rates.moving(bytes + scattered * self.rates.jump.max(1) as usize, bytes + scattered);
-        f64::from(self.rates.launch) + moving.max(self.rates.computing(self.work(region)))
+        let moving = self.rates.scattered(bytes, scattered);
+        f64::from(self.rates.launch) + moving.max(self.rates.computing(self.work(region, hoisted)))
     }
 
     /// Bytes that a kernel moves, each element once: those that follow each other, and those that lie in another cache
@@ -174,21 +192,27 @@ impl<'g> CostModel<'g> {
             let ty = &self.graph[walk.node].ty;
             let memory = memories.entry(walk.node).or_default();
             memory.0 = (memory.0 + elements * ty.dtype.size()).min(ty.bytes());
-            memory.1 |= jumps(walk, ty.dtype);
+            memory.1 |= crosses_lines(walk.strides.last(), ty.dtype);
         }
         let sum = |jumps: bool| memories.values().filter(|memory| memory.1 == jumps).map(|memory| memory.0).sum();
         (sum(false), sum(true))
     }
 
-    fn work(&self, region: &Region) -> Work {
+    fn work(&self, region: &Region, hoisted: Option<&Candidates>) -> Work {
         let rows: usize = region.rows.iter().product();
         let full = rows * region.inner.iter().product::<usize>();
+        let own = hoisted.map_or(0, |hoisted| hoisted.elements(region));
         let mut sum = Work::default();
-        for (value, &is_full) in region.values.iter().zip(&region.is_full) {
+        for (index, value) in region.values.iter().enumerate() {
+            let times = match hoisted {
+                Some(hoisted) if hoisted.contains(index) => own,
+                Some(_) | None if region.is_full[index] => full,
+                Some(_) | None => rows,
+            };
             match value {
-                Value::Body(node, _) => sum.add(self.work[*node], if is_full { full } else { rows }),
+                Value::Body(node, _) => sum.add(self.work[*node], times),
                 Value::Fold(node, _) => sum.add(self.work[*node], full),
-                Value::Gather(..) => sum.add(Work { plain: 4.0, functions: 0.0 }, if is_full { full } else { rows }),
+                Value::Gather(..) => sum.add(Work { plain: 4.0, functions: 0.0 }, times),
                 Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
             }
         }
@@ -229,7 +253,7 @@ impl<'g> CostModel<'g> {
                     for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
                         touch(walk.node, self.graph[walk.node].ty.bytes());
                     }
-                    rates.computing(self.work(region))
+                    rates.computing(self.work(region, None))
                 }
                 None => {
                     let node = member.nodes[0];
@@ -261,16 +285,30 @@ impl<'g> CostModel<'g> {
             _ => call.ty.numel(),
         };
         work.add(self.work[node], elements);
-        let bytes = self.bytes_alone(node);
-        f64::from(self.rates.launch) + self.rates.moving(bytes, bytes).max(self.rates.computing(work))
+        let (mut bytes, mut scattered) = (call.ty.bytes(), 0);
+        for arg in self.distinct_args(node) {
+            match crosses_lines(self.graph[arg].ty.strides.last(), self.graph[arg].ty.dtype) {
+                true => scattered += self.size(arg),
+                false => bytes += self.size(arg),
+            }
+        }
+        f64::from(self.rates.launch) + self.rates.scattered(bytes, scattered).max(self.rates.computing(work))
     }
 
     fn bytes_alone(&self, node: NodeId) -> usize {
-        let own = self.graph[node].ty.bytes();
+        self.distinct_args(node).map(|arg| self.size(arg)).sum::<usize>() + self.graph[node].ty.bytes()
+    }
+
+    fn distinct_args(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         let mut args = self.graph[node].args.clone();
         args.sort_unstable();
         args.dedup();
-        args.iter().map(|&arg| self.graph[arg].ty.bytes()).sum::<usize>() + own
+        args.into_iter()
+    }
+
+    /// Bytes of a value that others read: an expanded view has no more than its source.
+    fn size(&self, node: NodeId) -> usize {
+        self.graph[node].ty.bytes().min(self.graph[self.graph.behind_views(node)].ty.bytes())
     }
 }
 
@@ -285,8 +323,8 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     Err(Reason::ModelledSlower(format!("{together:.0} ns together, {apart:.0} ns apart")))
 }
 
-/// Whether each element lies in another cache line than the one before it.
-fn jumps(walk: &Walk, dtype: DType) -> bool {
+/// Whether each element of the innermost loop lies in another cache line than the one before it.
+fn crosses_lines(stride: Option<&usize>, dtype: DType) -> bool {
     const CACHE_LINE: usize = 64;
-    walk.strides.last().is_some_and(|stride| stride * dtype.size() > CACHE_LINE)
+    stride.is_some_and(|stride| stride * dtype.size() > CACHE_LINE)
 }

@@ -7,8 +7,8 @@
 
 use super::cost::{CostModel, Work};
 use super::region::{Region, Value, ValueId, Walk};
+use crate::ir::NodeId;
 use crate::ir::shape::Sizes;
-use crate::ir::{Graph, NodeId};
 use smallvec::SmallVec;
 
 /// Most bytes of hoisted values.
@@ -133,6 +133,7 @@ fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
         if let Value::Body(node, _) = region.values[value]
             && loops[value] == mask
             && !roots.contains(&value)
+            && region.outputs.iter().all(|(written, _)| *written != value)
         {
             // A node that is asked for at two maps has one place only.
             let is_other = |&other: &ValueId| matches!(region.values[other], Value::Body(known, _) if known == node);
@@ -141,14 +142,14 @@ fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
             }
         }
     };
-    for (user, value) in region.values.iter().enumerate().filter(|&(user, _)| loops[user] != mask) {
+    let users = region.values.iter().zip(loops).filter(|(_, own)| **own != mask);
+    for (value, _) in users {
         match value {
             Value::Body(_, args) => args.iter().for_each(|&arg| take(arg)),
             Value::Gather(_, at) => take(*at),
             Value::Fold(_, folded) => take(*folded),
             Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
         }
-        debug_assert!(user < loops.len());
     }
     roots.sort_unstable();
     roots
@@ -158,7 +159,7 @@ fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
 fn cone(region: &Region, roots: &[ValueId]) -> Vec<bool> {
     let mut cone = vec![false; region.values.len()];
     roots.iter().for_each(|&root| cone[root] = true);
-    for value in (0..cone.len()).rev().filter(|_| true) {
+    for value in (0..cone.len()).rev() {
         if cone[value] {
             args(&region.values[value], |arg| cone[arg] = true);
         }
@@ -176,7 +177,7 @@ fn args(value: &Value, mut each: impl FnMut(ValueId)) {
 }
 
 /// A region as a prologue and the rest, if anything is worth it.
-pub fn hoist(graph: &Graph, cost: &CostModel<'_>, region: &Region) -> Option<Hoisted> {
+pub fn hoist(cost: &CostModel<'_>, region: &Region) -> Option<Hoisted> {
     let found = Candidates::of(cost, region)?;
     let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
     let kept: SmallVec<[usize; 6]> = (0..sizes.len()).filter(|index| found.loops >> index & 1 == 1).collect();
@@ -212,12 +213,12 @@ pub fn hoist(graph: &Graph, cost: &CostModel<'_>, region: &Region) -> Option<Hoi
         }
         main.region.is_full.push(region.is_full[value]);
     }
-    let outputs = region.outputs.iter().map(|(value, walk)| {
-        (main.new_of[*value].expect("what is written is needed"), walk.clone())
-    });
+    let outputs = region
+        .outputs
+        .iter()
+        .map(|(value, walk)| (main.new_of[*value].expect("what is written is needed"), walk.clone()));
     main.region.outputs = outputs.collect();
     let between = found.roots.iter().map(|&root| (node_of(root), own.clone())).collect();
-    debug_assert!(found.roots.iter().all(|&root| !graph[node_of(root)].args.is_empty()));
     Some(Hoisted { prologue: prologue.region, main: main.region, between })
 }
 
@@ -259,7 +260,7 @@ impl<'r> Copy<'r> {
     fn take(&mut self, value: ValueId, strides: impl Fn(&Walk) -> SmallVec<[usize; 6]>) {
         let new = |arg: &ValueId| self.new_of[*arg].expect("operands come first");
         let from = self.from;
-        let mut walk = |slot: usize, loads: &mut Vec<Walk>| {
+        let walk = |slot: usize, loads: &mut Vec<Walk>| {
             let old = &from.loads[slot];
             loads.push(Walk { strides: strides(old), ..old.clone() });
             loads.len() - 1

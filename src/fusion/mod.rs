@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod cost;
 pub mod dominators;
 pub mod group_records;
+pub mod hoist;
 pub mod index_map;
 pub mod partition;
 pub mod parts;

@@ -139,6 +139,10 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
             Role::Input | Role::Inline | Role::Loop | Role::View,
         ) => {}
     }
+    // What does not pay was taken apart before anything else was tried.
+    if let Some(slower @ Reason::ModelledSlower(_)) = &units.splits[consumer] {
+        return slower.clone();
+    }
     let pair = units.unit_of[producer].zip(units.unit_of[consumer]);
     pair.and_then(|(producer, consumer)| refusals.get(producer, consumer).cloned())
         .or_else(|| units.splits[consumer].clone())

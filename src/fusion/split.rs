@@ -5,6 +5,7 @@
 
 use super::partition::{Decision, Options};
 use super::plan::{Plan, Step, StepKind, decide, in_order};
+use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
 use crate::error::Reason;
 use crate::ir::{Graph, NodeId};
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
     /// A group in blocks into its products and kernels; a kernel into base groups; a base group into what is computed
-    /// for few elements and then read for many, and the rest.
+    /// for few elements or more than once, and the rest.
     Base,
     /// Into single ops.
     Ops,
@@ -33,8 +34,8 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
                     put(&mut units, Unit { kind, nodes: member.nodes.clone(), outputs: member.outputs.clone() });
                 }
             }
-            (StepKind::Kernel(_), true, Parts::Base) if units.unit_of[step.nodes[0]] == units.unit_of[*last(step)] => {
-                cut(&mut units, &step.nodes);
+            (StepKind::Kernel(region), true, Parts::Base) if is_base_group(&units, step) => {
+                cut(&mut units, &step.nodes, region);
             }
             (_, true, _) => {}
         }
@@ -55,19 +56,26 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
     Plan { steps: in_order(units), edges }
 }
 
-fn last(step: &Step) -> &NodeId {
-    step.nodes.last().expect("steps have nodes")
+fn is_base_group(units: &Units<'_>, step: &Step) -> bool {
+    step.nodes.iter().all(|&node| units.unit_of[node] == units.unit_of[step.nodes[0]])
 }
 
-/// Cuts a base group in two: what has few elements and follows from nothing that has many, and the rest. It stays whole
-/// if there is no such thing.
-fn cut(units: &mut Units<'_>, nodes: &[NodeId]) {
+/// Cuts a base group in two: what has few elements or is computed at several places, with all it follows from, and the
+/// rest. It stays whole if there is no such thing.
+fn cut(units: &mut Units<'_>, nodes: &[NodeId], region: &Region) {
     let graph = units.graph;
     let most = nodes.iter().map(|&node| graph[node].ty.numel()).max().unwrap_or(0);
+    let mut times: HashMap<NodeId, usize> = HashMap::new();
+    for value in &region.values {
+        if let Value::Body(node, _) = value {
+            *times.entry(*node).or_default() += 1;
+        }
+    }
     let mut few: Vec<NodeId> = Vec::new();
     for &node in nodes {
         let is_own = |arg: &NodeId| !nodes.contains(arg) || few.contains(arg);
-        if graph[node].ty.numel() < most && graph[node].args.iter().all(is_own) {
+        let is_dear = graph[node].ty.numel() < most || times.get(&node).is_some_and(|&times| times > 1);
+        if is_dear && graph[node].args.iter().all(is_own) {
             few.push(node);
         }
     }
@@ -77,8 +85,11 @@ fn cut(units: &mut Units<'_>, nodes: &[NodeId]) {
     }
     let parts = [few, many].map(|nodes| units.region(&nodes).map(|(region, outputs)| (nodes, region, outputs)));
     if let [Ok(few), Ok(many)] = parts {
-        let [few, many] = [few, many]
-            .map(|(nodes, region, outputs)| Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs });
+        let [few, many] = [few, many].map(|(nodes, region, outputs)| Unit {
+            kind: UnitKind::Kernel(Box::new(region)),
+            nodes,
+            outputs,
+        });
         for &node in &few.nodes {
             units.unit_of[node] = Some(units.units.len() as u32);
         }

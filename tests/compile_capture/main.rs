@@ -11,3 +11,5 @@ mod policies;
 mod structs;
 mod threads;
 mod tuning;
+#[path = "../values/mod.rs"]
+mod values;

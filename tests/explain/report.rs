@@ -155,3 +155,39 @@ fn reasons_have_kinds_and_hints() {
         assert!(reason.hint().len() > 20 && !reason.hint().ends_with('.'), "{debug}: {}", reason.hint());
     }
 }
+
+/// A counted call returns and does what a call does, and tells the bytes of each group.
+#[test]
+fn counted_calls_are_calls() -> Result<()> {
+    let f = compile(|x: &Tensor| {
+        x.add_(1.0)?;
+        Ok((x.exp()?, x.transpose(0, 1)?))
+    });
+    let (x, y) = (ramp(&[4, 6]), ramp(&[4, 6]));
+    assert!(matches!(f.call_counted(&x), Err(Error::Argument { .. })), "nothing is compiled yet");
+    let (exp, view) = f.call(&x)?;
+    let ((counted_exp, counted_view), traffic) = f.call_counted(&y)?;
+    assert_eq!(exp.to_vec::<f32>()?, counted_exp.to_vec::<f32>()?);
+    assert_eq!(x.to_vec::<f32>()?, y.to_vec::<f32>()?, "it wrote to its input");
+    assert_eq!((view.sizes(), view.strides()), (counted_view.sizes(), counted_view.strides()));
+    y.fill_(7.0)?;
+    assert_eq!(counted_view.to_vec::<f32>()?, [7.0; 24], "a view of an input stays one");
+    let groups = f.explain().groups;
+    assert_eq!(traffic.len(), groups.len());
+    for (group, traffic) in groups.iter().zip(&traffic) {
+        assert_eq!(
+            (group.index, group.bytes_read, group.bytes_written),
+            (traffic.kernel, traffic.read, traffic.written)
+        );
+    }
+    // An index is data: what it picks twice is known only in the run.
+    let pick = compile(|x: &Tensor, at: &Tensor| x.index_select(0, at)?.exp());
+    let at = Tensor::from_slice(&[1i64, 1, 1], &[3])?;
+    pick.call((&x, &at))?;
+    let (_, traffic) = pick.call_counted((&x, &at))?;
+    assert_eq!((traffic[0].read, pick.explain().groups[0].bytes_read), (6 * 4 + 3 * 8, 3 * 6 * 4 + 3 * 8));
+    let outside = Tensor::from_slice(&[1i64, 9, 1], &[3])?;
+    let [call, counted] = [pick.call((&x, &outside)).err(), pick.call_counted((&x, &outside)).err()];
+    assert_eq!(call.map(|error| error.to_string()), counted.map(|error| error.to_string()));
+    Ok(())
+}

@@ -104,10 +104,10 @@ fn all(count: usize, make: fn(u64) -> Case) -> BTreeSet<Op> {
     ops.into_inner().expect("no thread panicked")
 }
 
-/// The interpreter is slow: it sees a fifth of the small graphs.
+/// The interpreter is slow: it sees a fifth of the small graphs, and a few of the large ones.
 fn effort(seed: usize, case: &Case) -> Effort {
     let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 3000);
-    if large || !seed.is_multiple_of(5) { Effort::Tiers } else { Effort::Interpreter }
+    if seed.is_multiple_of(if large { 20 } else { 5 }) { Effort::Interpreter } else { Effort::Tiers }
 }
 
 fn report(seed: usize, case: &Case, what: &str) -> String {

@@ -1,0 +1,237 @@
+//! Runs that count the bytes they move.
+//!
+//! Every kernel runs in the reference interpreter, which tells of each element that it reads or writes; a byte that a
+//! kernel touches more than once counts once. Products and routines are procedures on whole operands: what they touch are
+//! the elements of these. Inputs are copied first, so nothing else sees the run. It is slow, and the results have the
+//! bits of [`Executable::run`].
+
+use super::array::Array;
+use super::blocks::{BlockRun, Place, Work};
+use super::executable::{Action, Executable, Held, Launch, Slot};
+use super::footprint::Marks;
+use super::product::product;
+use super::traffic::Traffic;
+use crate::codegen::interp::{self, Watch};
+use crate::codegen::{Faults, Kernel, parallel};
+use crate::device::{Device, Storage};
+use crate::error::Result;
+use crate::ir::{DType, Layout, Meaning, Op, Routine, TensorType};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Executable {
+    /// As [`Executable::run`], with what each kernel moved.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    pub fn run_counted(&self, inputs: &[&Array]) -> Result<(SmallVec<[Array; 2]>, Vec<Traffic>)> {
+        self.check(inputs)?;
+        let mut copies: Vec<Array> = Vec::with_capacity(inputs.len());
+        for (index, &input) in inputs.iter().enumerate() {
+            // Inputs that share memory still do.
+            let shared = inputs[..index].iter().position(|other| Arc::ptr_eq(&other.storage, &input.storage));
+            let storage = match shared {
+                Some(known) => copies[known].storage.clone(),
+                None => Arc::new(input.storage.read(|bytes| Storage::copy_of(Device::CPU, bytes))?),
+            };
+            copies.push(Array { storage, ..input.clone() });
+        }
+        let given: Vec<&Array> = copies.iter().collect();
+        let mut slots = self.slots(&given);
+        let mut all = Vec::new();
+        // What a kernel's prologue hands on stays in a cache; nobody else has that memory before the kernel is done.
+        let mut handed_on: Vec<(usize, usize)> = Vec::new();
+        for (action, &kernel) in self.actions.iter().zip(&self.kernels) {
+            let mut touched = Touched::default();
+            match action {
+                Action::Scratch(slot, _) => {
+                    self.act(action, &mut slots)?;
+                    handed_on.push((kernel, memory(slots[*slot].array())));
+                    continue;
+                }
+                Action::Allocate(..) | Action::Alias { .. } | Action::Release(_) => {
+                    self.act(action, &mut slots)?;
+                    continue;
+                }
+                Action::Launch(launch) => touched.launch(launch, &slots)?,
+                Action::Product { left, right, to, .. } => {
+                    self.act(action, &mut slots)?;
+                    touched.product(slots[*left].array(), slots[*right].array(), slots[*to].array());
+                }
+                Action::Routine { op, args, to, .. } => {
+                    self.act(action, &mut slots)?;
+                    let args: SmallVec<[&Array; 3]> = args.iter().map(|&arg| slots[arg].array()).collect();
+                    touched.routine(*op, &args, slots[*to].array());
+                }
+                Action::Blocks(blocks) => touched.blocks(blocks, &slots)?,
+            }
+            let is_moved = |memory: &usize| !handed_on.contains(&(kernel, *memory));
+            let count = |side: &BTreeMap<usize, Marks>| {
+                side.iter().filter(|(memory, _)| is_moved(memory)).map(|(_, marks)| marks.count()).sum()
+            };
+            Traffic { kernel, read: count(&touched.read), written: count(&touched.written) }.add(&mut all);
+        }
+        let mut results = self.results(&mut slots);
+        for result in &mut results {
+            // An output that is an input is the caller's.
+            if let Some(index) = copies.iter().position(|copy| Arc::ptr_eq(&copy.storage, &result.storage)) {
+                result.storage = inputs[index].storage.clone();
+            }
+        }
+        Ok((results, all))
+    }
+}
+
+/// The bytes that a kernel touched, by memory.
+#[derive(Default)]
+struct Touched {
+    read: BTreeMap<usize, Marks>,
+    written: BTreeMap<usize, Marks>,
+}
+
+/// The memory of an array, by its address.
+fn memory(array: &Array) -> usize {
+    array.storage.ptr() as usize
+}
+
+/// The first byte of an array in its memory.
+fn first(array: &Array) -> usize {
+    array.layout().offset * array.dtype().size()
+}
+
+/// Overwrites the memory of an array of this run.
+fn put(array: &Array, bytes: &[u8]) -> Result<()> {
+    array.storage.write(|to| to[..bytes.len()].copy_from_slice(bytes))
+}
+
+fn marks<'a>(side: &'a mut BTreeMap<usize, Marks>, array: &Array) -> &'a mut Marks {
+    side.entry(memory(array)).or_insert_with(|| Marks::new(0, array.storage.len()))
+}
+
+/// Marks elements of `sizes` at the strides of an array.
+fn mark(side: &mut BTreeMap<usize, Marks>, array: &Array, sizes: &[usize]) {
+    let (layout, size) = (array.layout(), array.dtype().size());
+    let marks = marks(side, array);
+    for mut index in 0..sizes.iter().product() {
+        let mut at = layout.offset;
+        for (dim, &count) in sizes.iter().enumerate().rev() {
+            at += index % count * layout.strides.get(dim).copied().unwrap_or(0);
+            index /= count;
+        }
+        marks.mark(at * size, size);
+    }
+}
+
+impl Touched {
+    fn product(&mut self, left: &Array, right: &Array, to: &Array) {
+        if to.layout().numel() > 0 {
+            mark(&mut self.read, left, &left.layout().sizes);
+            mark(&mut self.read, right, &right.layout().sizes);
+            mark(&mut self.written, to, &to.layout().sizes);
+        }
+    }
+
+    fn routine(&mut self, op: Op, args: &[&Array], to: &Array) {
+        let scatters = matches!(op.row().meaning, Meaning::Routine(Routine::Scatter(_)));
+        for (position, arg) in args.iter().enumerate() {
+            // Of a source only the places that the index has too.
+            let of = if scatters && position == 2 { args[1] } else { arg };
+            mark(&mut self.read, arg, &of.layout().sizes);
+        }
+        mark(&mut self.written, to, &to.layout().sizes);
+    }
+
+    fn launch(&mut self, launch: &Launch, slots: &[Held<'_>]) -> Result<()> {
+        let array = |slot: Slot| slots[slot].array().clone();
+        let operands: Vec<Option<Array>> = launch.operands.iter().map(|slot| slot.map(array)).collect();
+        let outputs: Vec<Array> = launch.outputs.iter().map(|&slot| array(slot)).collect();
+        self.interpret(launch, &operands, &outputs)
+    }
+
+    /// Runs a kernel.
+    fn interpret(&mut self, launch: &Launch, operands: &[Option<Array>], outputs: &[Array]) -> Result<()> {
+        if launch.is_idle {
+            return Ok(());
+        }
+        let (kernel, geometry) = (&launch.lowered.kernel, &launch.lowered.geometry);
+        let bytes = |array: &Array| array.storage.read(<[u8]>::to_vec);
+        let read: Vec<Vec<u8>> = operands.iter().map(|array| array.as_ref().map_or_else(Vec::new, bytes)).collect();
+        // A value may be written part by part.
+        let mut written: Vec<Vec<u8>> = outputs.iter().map(bytes).collect();
+        let starts = operands.iter().zip(&read).map(|(array, bytes)| &bytes[array.as_ref().map_or(0, first)..]);
+        let starts: Vec<&[u8]> = starts.collect();
+        let mut ends: Vec<&mut [u8]> =
+            outputs.iter().zip(&mut written).map(|(array, bytes)| &mut bytes[first(array)..]).collect();
+        let faults = Faults::new();
+        let watcher = Watcher { touched: RefCell::new(self), kernel, operands, outputs };
+        interp::run_watched(kernel, geometry, &starts, &mut ends, &faults, &watcher);
+        parallel::outcome(&faults, geometry).map_err(|error| launch.blamed(error))?;
+        outputs.iter().zip(&written).try_for_each(|(array, bytes)| put(array, bytes))
+    }
+
+    /// A group in blocks as if there were one block: what is handed on lies in arrays of its own.
+    fn blocks(&mut self, run: &BlockRun, slots: &[Held<'_>]) -> Result<()> {
+        let mut scratch = Vec::new();
+        for &bytes in &run.inner {
+            let bytes = bytes * run.batches * run.rows;
+            let storage = Arc::new(Storage::zeroed(Device::CPU, bytes)?);
+            scratch.push(Array::from_storage(storage, DType::U8, Layout::contiguous(&[bytes]))?);
+        }
+        let array = |place: &Place| match place {
+            Place::Memory(slot) => slots[*slot].array().clone(),
+            Place::Scratch(inner) => scratch[*inner].clone(),
+        };
+        for work in &run.works {
+            match work {
+                Work::Product { left, right, to, k, n, dtype } => {
+                    let (left, right, to) = (array(left), slots[*right].array(), array(to));
+                    let matrices = |columns: usize| {
+                        let sizes = [run.batches, run.rows, columns];
+                        TensorType::contiguous(*dtype, &sizes[3 - right.layout().rank()..])
+                    };
+                    // What the group made is dense, and need not have the shape of a matrix.
+                    let is_own = self.written.contains_key(&memory(&left));
+                    let dense = Layout::contiguous(&matrices(*k).sizes);
+                    let left = if is_own { Array { dtype: *dtype, layout: dense.into(), ..left } } else { left };
+                    let result = product(&left, right, &matrices(*n))?;
+                    self.product(&left, right, &to);
+                    result.storage.read(|bytes| put(&to, bytes))?;
+                }
+                Work::Kernel { launch, operands, outputs } => {
+                    let operands: Vec<Option<Array>> = operands.iter().map(|place| place.as_ref().map(array)).collect();
+                    let outputs: Vec<Array> = outputs.iter().map(array).collect();
+                    self.interpret(launch, &operands, &outputs)?;
+                }
+            }
+        }
+        // What the group wrote is in the cache when it is read, and what it hands on never leaves it.
+        self.read.retain(|memory, _| !self.written.contains_key(memory));
+        let inner: Vec<usize> = scratch.iter().map(memory).collect();
+        self.written.retain(|memory, _| !inner.contains(memory));
+        Ok(())
+    }
+}
+
+/// Notes what the interpreter touches.
+struct Watcher<'a> {
+    touched: RefCell<&'a mut Touched>,
+    kernel: &'a Kernel,
+    operands: &'a [Option<Array>],
+    outputs: &'a [Array],
+}
+
+impl Watch for Watcher<'_> {
+    fn read(&self, slot: usize, at: usize) {
+        if let Some(array) = &self.operands[slot] {
+            let size = self.kernel.operands[slot].dtype.size();
+            marks(&mut self.touched.borrow_mut().read, array).mark(first(array) + at, size);
+        }
+    }
+
+    fn written(&self, slot: usize, at: usize) {
+        let (array, size) = (&self.outputs[slot], self.kernel.outputs[slot].dtype.size());
+        marks(&mut self.touched.borrow_mut().written, array).mark(first(array) + at, size);
+    }
+}

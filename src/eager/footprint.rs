@@ -1,0 +1,186 @@
+//! The bytes of a memory that strided walks reach, each counted once.
+//!
+//! A walk that reaches no byte twice is counted by multiplication, and so are walks that keep clear of each other. Only
+//! walks that overlap are marked byte by byte. Nothing here reads memory.
+
+use crate::ir::Layout;
+use smallvec::SmallVec;
+
+/// Elements at `base + i0 * stride0 + i1 * stride1 …`, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Walk {
+    base: usize,
+    /// Bytes that lie together at each place.
+    run: usize,
+    /// Size and stride of every loop, the largest stride first; no loop of one step, and none that stays in place.
+    loops: SmallVec<[(usize, usize); 6]>,
+}
+
+impl Walk {
+    /// Elements of `unit` bytes; `None` if there are none.
+    pub(super) fn new(base: usize, unit: usize, loops: impl IntoIterator<Item = (usize, usize)>) -> Option<Walk> {
+        let mut kept: SmallVec<[(usize, usize); 6]> = SmallVec::new();
+        for (size, stride) in loops {
+            match (size, stride) {
+                (0, _) => return None,
+                (1, _) | (_, 0) => {}
+                (size, stride) => kept.push((size, stride)),
+            }
+        }
+        kept.sort_unstable_by_key(|&(size, stride)| (std::cmp::Reverse(stride), size));
+        let mut walk = Walk { base, run: unit, loops: SmallVec::new() };
+        // From the inside: loops whose steps lie behind each other are one.
+        while let Some((size, stride)) = kept.pop() {
+            match walk.loops.first_mut() {
+                None if stride == walk.run => walk.run *= size,
+                Some((count, step)) if *count * *step == stride => *count *= size,
+                _ => walk.loops.insert(0, (size, stride)),
+            }
+        }
+        Some(walk)
+    }
+
+    /// The elements of a layout, of `unit` bytes each.
+    pub(super) fn of_layout(layout: &Layout, unit: usize) -> Option<Walk> {
+        let loops = layout.sizes.iter().zip(&layout.strides).map(|(&size, &stride)| (size, stride * unit));
+        Walk::new(layout.offset * unit, unit, loops)
+    }
+
+    /// One past the last byte.
+    fn end(&self) -> usize {
+        self.base + self.run + self.loops.iter().map(|&(size, stride)| (size - 1) * stride).sum::<usize>()
+    }
+
+    /// Its bytes, if it reaches none of them twice.
+    fn distinct(&self) -> Option<usize> {
+        let mut reach = self.run;
+        for &(size, stride) in self.loops.iter().rev() {
+            if stride < reach {
+                return None;
+            }
+            reach += (size - 1) * stride;
+        }
+        Some(self.run * self.loops.iter().map(|&(size, _)| size).product::<usize>())
+    }
+
+    /// Calls `visit` with the start of every run.
+    fn each_run(&self, mut visit: impl FnMut(usize)) {
+        let mut at: SmallVec<[usize; 6]> = SmallVec::from_elem(0, self.loops.len());
+        let mut start = self.base;
+        'runs: loop {
+            visit(start);
+            for (index, &(size, stride)) in self.loops.iter().enumerate().rev() {
+                at[index] += 1;
+                start += stride;
+                if at[index] < size {
+                    continue 'runs;
+                }
+                start -= size * stride;
+                at[index] = 0;
+            }
+            return;
+        }
+    }
+}
+
+/// Bytes, each there or not.
+pub(super) struct Marks {
+    first: usize,
+    marked: Vec<bool>,
+    count: usize,
+}
+
+impl Marks {
+    /// No byte of a range.
+    pub(super) fn new(first: usize, end: usize) -> Marks {
+        Marks { first, marked: vec![false; end - first], count: 0 }
+    }
+
+    /// Marks `len` bytes.
+    pub(super) fn mark(&mut self, start: usize, len: usize) {
+        for byte in &mut self.marked[start - self.first..][..len] {
+            self.count += usize::from(!*byte);
+            *byte = true;
+        }
+    }
+
+    /// How many bytes are marked.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+}
+
+/// The bytes that walks through one memory reach.
+pub(super) fn distinct(walks: &[Walk]) -> usize {
+    let mut walks: SmallVec<[&Walk; 8]> = walks.iter().collect();
+    walks.sort_by_key(|walk| (walk.base, std::cmp::Reverse(walk.end())));
+    walks.dedup();
+    let (mut total, mut rest) = (0, &walks[..]);
+    while let Some(first) = rest.first() {
+        // Walks whose ranges touch are looked at together.
+        let (mut n_together, mut end) = (1, first.end());
+        while let Some(next) = rest.get(n_together).filter(|next| next.base < end) {
+            end = end.max(next.end());
+            n_together += 1;
+        }
+        let (together, behind) = rest.split_at(n_together);
+        let alone = if let [walk] = together { walk.distinct() } else { covering(first, end) };
+        total += alone.unwrap_or_else(|| {
+            let mut marks = Marks::new(first.base, end);
+            together.iter().for_each(|walk| walk.each_run(|start| marks.mark(start, walk.run)));
+            marks.count()
+        });
+        rest = behind;
+    }
+    total
+}
+
+/// The bytes of a walk without gaps that reaches up to `end`, and so covers all that begins behind it.
+fn covering(walk: &Walk, end: usize) -> Option<usize> {
+    (walk.loops.is_empty() && walk.end() == end).then_some(walk.run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Walk, distinct};
+    use std::collections::BTreeSet;
+
+    /// Base, unit, loops.
+    type Plain = (usize, usize, Vec<(usize, usize)>);
+
+    /// Every byte of every walk, in a set.
+    fn listed(walks: &[Plain]) -> usize {
+        let mut bytes = BTreeSet::new();
+        for (base, unit, loops) in walks {
+            let mut starts = vec![*base];
+            for &(size, stride) in loops {
+                starts = starts.iter().flat_map(|&start| (0..size).map(move |index| start + index * stride)).collect();
+            }
+            bytes.extend(starts.iter().flat_map(|&start| start..start + unit));
+        }
+        bytes.len()
+    }
+
+    #[test]
+    fn every_byte_counts_once() {
+        let mut state = 1u64;
+        let mut below = |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        for case in 0..3000 {
+            let unit = [1, 2, 4, 8][below(4)];
+            let walks: Vec<Plain> = (0..1 + below(4))
+                .map(|_| {
+                    let n_loops = below(4);
+                    let loops =
+                        (0..n_loops).map(|_| (below(5) + usize::from(below(9) > 0), below(12) * unit)).collect();
+                    (below(30) * unit, unit, loops)
+                })
+                .collect();
+            let made: Vec<Walk> =
+                walks.iter().filter_map(|(base, unit, loops)| Walk::new(*base, *unit, loops.iter().copied())).collect();
+            assert_eq!(distinct(&made), listed(&walks), "case {case}: {walks:?}");
+        }
+    }
+}

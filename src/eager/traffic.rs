@@ -1,0 +1,237 @@
+//! What a run moves through memory, from types alone.
+//!
+//! A kernel reads every byte once and writes every byte once, whatever caches do. Views are looked through, so a value and
+//! a view of it are the same bytes. Two things depend on what is given at run time and are estimated from above: an index
+//! counts as if it picked no element twice, and inputs as if they shared no memory. Rows that a group in blocks hands on
+//! in a core's cache are not counted. [`Executable::run_counted`] counts what is predicted here.
+
+use super::blocks::{self, BlockRun, Work};
+use super::executable::{Action, Executable, Launch, Slot, view_layout};
+use super::footprint::{Walk, distinct};
+use crate::codegen::kernel::{Kind, Level};
+use crate::ir::{DType, Layout, Meaning, Op, Routine, TensorType};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes that one kernel moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// Its position among the kernels of the plan.
+    pub kernel: usize,
+    /// Bytes read.
+    pub read: usize,
+    /// Bytes written.
+    pub written: usize,
+}
+
+impl Traffic {
+    /// Adds what an action moved to the list: one entry per kernel.
+    pub(super) fn add(self, all: &mut Vec<Traffic>) {
+        match all.last_mut() {
+            Some(last) if last.kernel == self.kernel => {
+                last.read += self.read;
+                last.written += self.written;
+            }
+            Some(_) | None => all.push(self),
+        }
+    }
+}
+
+/// Where the value of a slot lies: in the memory of another one, or in its own.
+#[derive(Clone)]
+struct Home {
+    root: Slot,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl Home {
+    fn own(slot: Slot, ty: &TensorType) -> Home {
+        let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
+        Home { root: slot, layout, dtype: ty.dtype }
+    }
+}
+
+/// What is reached of one memory.
+#[derive(Default)]
+struct Reached {
+    walks: Vec<Walk>,
+    /// Bytes that an index picks, and where from.
+    picked: usize,
+    pools: Vec<Walk>,
+}
+
+impl Reached {
+    fn bytes(mut self) -> usize {
+        let surely = distinct(&self.walks);
+        if self.picked == 0 {
+            return surely;
+        }
+        self.walks.append(&mut self.pools);
+        (surely + self.picked).min(distinct(&self.walks))
+    }
+}
+
+impl Executable {
+    /// What each kernel moves, in the order in which they run.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        let mut reach = Reach { homes: vec![None; self.n_slots], ..Reach::default() };
+        for (slot, ty) in self.inputs.iter().zip(&self.input_types) {
+            if let Some(slot) = *slot {
+                reach.homes[slot] = Some(Home::own(slot, ty));
+            }
+        }
+        let mut all = Vec::new();
+        for (action, &kernel) in self.actions.iter().zip(&self.kernels) {
+            if reach.action(action) {
+                let total = |side: &mut Side| std::mem::take(side).into_values().map(Reached::bytes).sum();
+                Traffic { kernel, read: total(&mut reach.read), written: total(&mut reach.written) }.add(&mut all);
+            }
+        }
+        all
+    }
+}
+
+/// By memory, what is reached of it.
+type Side = BTreeMap<Slot, Reached>;
+
+/// What an action reaches.
+#[derive(Default)]
+struct Reach {
+    homes: Vec<Option<Home>>,
+    read: Side,
+    written: Side,
+}
+
+impl Reach {
+    /// Takes an action in; whether it moves anything.
+    fn action(&mut self, action: &Action) -> bool {
+        match action {
+            Action::Allocate(slot, ty) => self.homes[*slot] = Some(Home::own(*slot, ty)),
+            Action::Alias { op, attrs, from, to } => {
+                let view = |Home { root, layout, dtype }: Home| {
+                    let (layout, dtype) = view_layout(*op, attrs, &layout, dtype).ok()?;
+                    Some(Home { root, layout, dtype })
+                };
+                self.homes[*to] = self.homes[*from].clone().and_then(view);
+            }
+            Action::Scratch(..) | Action::Release(_) => {}
+            Action::Launch(launch) => {
+                self.launch(launch, |index| launch.operands[index], |index| Some(launch.outputs[index]));
+                return true;
+            }
+            Action::Product { left, right, to, ty } => {
+                self.homes[*to] = Some(Home::own(*to, ty));
+                if ty.numel() > 0 {
+                    self.reads(*left);
+                    self.reads(*right);
+                    self.writes(*to);
+                }
+                return true;
+            }
+            Action::Routine { op, args, to, .. } => {
+                self.routine(*op, args);
+                self.writes(*to);
+                return true;
+            }
+            Action::Blocks(blocks) => {
+                self.blocks(blocks);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// All of a value.
+    fn reads(&mut self, slot: Slot) {
+        let Some(Home { root, layout, dtype }) = &self.homes[slot] else { return };
+        self.read.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
+    }
+
+    fn writes(&mut self, slot: Slot) {
+        let Some(Home { root, layout, dtype }) = &self.homes[slot] else { return };
+        self.written.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
+    }
+
+    /// What a kernel reaches of what lies in memory.
+    fn launch(
+        &mut self,
+        launch: &Launch,
+        operand: impl Fn(usize) -> Option<Slot>,
+        output: impl Fn(usize) -> Option<Slot>,
+    ) {
+        if launch.is_idle {
+            return;
+        }
+        let (kernel, geometry) = (&launch.lowered.kernel, &launch.lowered.geometry);
+        let start = |home: &Home, base: i64| home.layout.offset * home.dtype.size() + base as usize;
+        for inst in &kernel.insts {
+            let (slot, is_picked) = match inst.kind {
+                Kind::Load(slot) => (slot as usize, false),
+                Kind::Gather(slot) => (slot as usize, true),
+                Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => continue,
+            };
+            let Some(home) = operand(slot).and_then(|slot| self.homes[slot].as_ref()) else { continue };
+            let access = &geometry.operands[slot];
+            let inner = if inst.level == Level::Full { &geometry.inner[..] } else { &[] };
+            let reached = self.read.entry(home.root).or_default();
+            if is_picked {
+                reached.picked += geometry.rows.iter().chain(inner).product::<usize>() * home.dtype.size();
+                reached.pools.extend(Walk::of_layout(&home.layout, home.dtype.size()));
+            } else {
+                let loops = geometry.rows.iter().zip(&access.rows).chain(inner.iter().zip(&access.inner));
+                let loops = loops.map(|(&size, &stride)| (size, stride));
+                reached.walks.extend(Walk::new(start(home, access.base), home.dtype.size(), loops));
+            }
+        }
+        for (index, (written, access)) in kernel.outputs.iter().zip(&geometry.outputs).enumerate() {
+            let Some(home) = output(index).and_then(|slot| self.homes[slot].as_ref()) else { continue };
+            // What is known per row is stored once, also where a row has no elements.
+            let is_row = kernel.inst(written.value).level == Level::Row;
+            let once = is_row && kernel.has_folds() && access.inner.iter().all(|&stride| stride == 0);
+            let inner = if once { &[] } else { &geometry.inner[..] };
+            let loops = geometry.rows.iter().zip(&access.rows).chain(inner.iter().zip(&access.inner));
+            let loops = loops.map(|(&size, &stride)| (size, stride));
+            let walk = Walk::new(start(home, access.base), home.dtype.size(), loops);
+            self.written.entry(home.root).or_default().walks.extend(walk);
+        }
+    }
+
+    /// A routine reads its operands whole, but of a source no more than the index has places for.
+    fn routine(&mut self, op: Op, args: &[Slot]) {
+        let scatters = matches!(op.row().meaning, Meaning::Routine(Routine::Scatter(_)));
+        let &[into, index, source] = args else { return args.iter().for_each(|&arg| self.reads(arg)) };
+        if !scatters {
+            return args.iter().for_each(|&arg| self.reads(arg));
+        }
+        self.reads(into);
+        self.reads(index);
+        let (Some(index), Some(home)) = (&self.homes[index], &self.homes[source]) else { return };
+        let sizes = &index.layout.sizes;
+        let mut part = home.layout.clone();
+        part.strides.resize(sizes.len(), 0);
+        part.sizes = sizes.clone();
+        self.read.entry(home.root).or_default().walks.extend(Walk::of_layout(&part, home.dtype.size()));
+    }
+
+    fn blocks(&mut self, run: &BlockRun) {
+        let in_memory = |place: &blocks::Place| match place {
+            blocks::Place::Memory(slot) => Some(*slot),
+            blocks::Place::Scratch(_) => None,
+        };
+        for work in &run.works {
+            match work {
+                Work::Product { left, right, to, .. } => {
+                    [in_memory(left), Some(*right)].into_iter().flatten().for_each(|slot| self.reads(slot));
+                    in_memory(to).into_iter().for_each(|slot| self.writes(slot));
+                }
+                Work::Kernel { launch, operands, outputs } => {
+                    let operand = |index: usize| operands[index].as_ref().and_then(in_memory);
+                    self.launch(launch, operand, |index| in_memory(&outputs[index]));
+                }
+            }
+        }
+        // What the group wrote is in the cache when it is read.
+        let written: BTreeSet<Slot> = self.written.keys().copied().collect();
+        self.read.retain(|root, _| !written.contains(root));
+    }
+}
