@@ -8,6 +8,7 @@
 mod build;
 #[path = "same_bits/check.rs"]
 mod check;
+mod legality;
 #[path = "same_bits/moves.rs"]
 mod moves;
 #[path = "same_bits/random.rs"]

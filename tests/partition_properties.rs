@@ -2,13 +2,17 @@
 //!
 //! A failure prints the seed and the graph, one line per vertex, ready to become a case of its own.
 
+use legality::{broken_by_groups, broken_by_plan};
 use opfuse::error::Reason;
 use opfuse::fusion::dominators::{PostDominators, Way};
 use opfuse::fusion::{
-    Decision, Options, Order, Partition, Pattern, PatternGraph, Users, Vertex, VertexFacts, VertexKind, partition,
+    Decision, Options, Order, Pattern, PatternGraph, Plan, Users, Vertex, VertexFacts, VertexKind, partition, plan,
 };
+use opfuse::ir::{Graph, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+
+mod legality;
 
 /// SplitMix64: seeded, tiny, and the same everywhere.
 struct Random(u64);
@@ -83,70 +87,6 @@ fn text(graph: &PatternGraph) -> String {
     text
 }
 
-/// The rules that every grouping obeys, whoever computed it.
-fn illegal(graph: &PatternGraph, users: &Users, options: &Options, partition: &Partition) -> Option<String> {
-    let group_of = |vertex: Vertex| partition.group_of[vertex.index()];
-    let mut seen = BTreeSet::new();
-    for (index, group) in partition.groups.iter().enumerate() {
-        if group.iter().any(|&vertex| group_of(vertex).index() != index || !seen.insert(vertex)) {
-            return Some(format!("group {group:?} and group_of disagree"));
-        }
-        let sink = *group.last()?;
-        for &vertex in group {
-            let escapes = graph.facts(vertex).visible
-                || users.of_vertex(vertex).iter().any(|user| group_of(user.vertex) != group_of(vertex));
-            if escapes && vertex != sink {
-                return Some(format!("{vertex} escapes from {group:?} beside the sink"));
-            }
-        }
-        let count = |patterns: &[Pattern]| group.iter().filter(|&&v| patterns.contains(&graph.pattern(v))).count();
-        if group.len() > 1 && count(&[Pattern::Opaque]) > 0 {
-            return Some(format!("an opaque node is not alone in {group:?}"));
-        }
-        if count(&[Pattern::Reduce, Pattern::OutEwise]) > 1 {
-            return Some(format!("two anchors in {group:?}"));
-        }
-        if count(&[Pattern::Reduce]) == 1 && graph.pattern(sink) != Pattern::Reduce {
-            return Some(format!("the reduction is not the sink of {group:?}"));
-        }
-        if group.len() > options.max_fuse_depth.max(1) {
-            return Some(format!("{} nodes in {group:?}", group.len()));
-        }
-        if let Some(complaint) = illegal_around_anchor(graph, users, options.order, group) {
-            return Some(complaint);
-        }
-    }
-    if seen.len() != graph.len() {
-        return Some("a vertex is in no group".into());
-    }
-    // Groups are listed producers first, so an edge against the listing would be part of a cycle. Without cycles
-    // among groups, no path leaves one and comes back.
-    let backward = graph.vertices().find(|&v| graph.inputs(v).iter().any(|i| group_of(i.vertex) > group_of(v)));
-    backward.map(|vertex| format!("{vertex} uses a later group"))
-}
-
-fn illegal_around_anchor(graph: &PatternGraph, users: &Users, order: Order, group: &[Vertex]) -> Option<String> {
-    let anchor = *group.iter().find(|&&vertex| graph.pattern(vertex) == Pattern::OutEwise)?;
-    if graph.inputs(anchor).iter().any(|input| group.contains(&input.vertex)) {
-        return Some(format!("something is fused into an operand of {anchor} in {group:?}"));
-    }
-    if order == Order::Strict {
-        // In listing order a light vertex may take in an injective one before an anchor joins in front of both. It
-        // takes some 50,000 random graphs to see it once; the other order exists to rule it out.
-        return None;
-    }
-    let mut behind = vec![anchor];
-    while let Some(vertex) = behind.pop() {
-        for user in users.of_vertex(vertex).iter().filter(|user| group.contains(&user.vertex)) {
-            if graph.pattern(user.vertex) > Pattern::Broadcast {
-                return Some(format!("{} follows the anchor {anchor} in {group:?}", user.vertex));
-            }
-            behind.push(user.vertex);
-        }
-    }
-    None
-}
-
 fn random_options(seed: u64) -> Options {
     let mut random = Random(!seed);
     Options {
@@ -160,12 +100,14 @@ fn random_options(seed: u64) -> Options {
 
 #[test]
 fn every_grouping_is_legal_and_every_edge_has_a_decision() {
-    for seed in 0..6000 {
+    for seed in 0..if cfg!(debug_assertions) { 2000 } else { 10_000 } {
         let graph = random_graph(seed, 60);
-        let users = Users::of(&graph);
         let options = random_options(seed);
         let partition = partition(&graph, &options);
-        if let Some(complaint) = illegal(&graph, &users, &options, &partition) {
+        for (index, group) in partition.groups.iter().enumerate() {
+            assert!(group.iter().all(|vertex| partition.group_of[vertex.index()].index() == index), "seed {seed}");
+        }
+        if let Some(complaint) = broken_by_groups(&graph, &options, &partition.groups) {
             panic!("seed {seed}, {options:?}: {complaint}\n{}", text(&graph));
         }
         for vertex in graph.vertices() {
@@ -178,6 +120,99 @@ fn every_grouping_is_legal_and_every_edge_has_a_decision() {
             }
         }
     }
+}
+
+/// Ops by pattern and inputs; the graph's parameter is 0.
+type Ops<'a> = &'a [(Pattern, &'a [usize])];
+/// What is done to a plan.
+type Change<'a> = &'a dyn Fn(&mut Plan);
+
+/// The judge of the rules finds each of them broken.
+#[test]
+fn broken_rules_are_found() {
+    use Pattern::{Elemwise, Injective, Opaque, OutEwise, Reduce};
+    let x = vec![0];
+    let cases: [(Ops<'_>, &[&[usize]], &str); 11] = [
+        (&[(Elemwise, &[0])], &[&x], "rule 1"),
+        (&[(Elemwise, &[0])], &[&x, &[1], &[1]], "rule 1"),
+        // Each of two groups waits for the other, though no path leads back to where it began.
+        (&[(Elemwise, &[0]), (Elemwise, &[1]), (Elemwise, &[0]), (Elemwise, &[3])], &[&x, &[1, 4], &[2, 3]], "rule 2"),
+        (&[(Elemwise, &[0]), (Opaque, &[1]), (Elemwise, &[1, 2])], &[&x, &[1, 3], &[2]], "rule 3"),
+        (&[(Elemwise, &[0]), (Elemwise, &[1]), (Opaque, &[1])], &[&x, &[1, 2], &[3]], "rule 4"),
+        (&[(Opaque, &[0]), (Elemwise, &[1])], &[&x, &[1, 2]], "rule 5"),
+        (&[(Reduce, &[0]), (Reduce, &[1])], &[&x, &[1, 2]], "rule 6"),
+        (&[(Reduce, &[0]), (Elemwise, &[1])], &[&x, &[1, 2]], "rule 6"),
+        (&[(Elemwise, &[0]), (OutEwise, &[1])], &[&x, &[1, 2]], "rule 6"),
+        (&[(OutEwise, &[0]), (Injective, &[1])], &[&x, &[1, 2]], "rule 6"),
+        (&[(Elemwise, &[0]), (Elemwise, &[1]), (Elemwise, &[2])], &[&x, &[1, 2, 3]], "rule 7"),
+    ];
+    let options = Options { max_fuse_depth: 2, ..Options::default() };
+    for (ops, groups, rule) in cases {
+        let mut graph = PatternGraph::default();
+        graph.add(VertexFacts::param(), &[]);
+        for (pattern, inputs) in ops {
+            graph.add_op(*pattern, &inputs.iter().map(|&input| Vertex::new(input)).collect::<Vec<_>>());
+        }
+        graph.mark_visible(Vertex::new(ops.len()));
+        let of = |group: &&[usize]| group.iter().map(|&vertex| Vertex::new(vertex)).collect();
+        let groups: Vec<Vec<Vertex>> = groups.iter().map(of).collect();
+        let found = broken_by_groups(&graph, &options, &groups).unwrap_or_default();
+        assert!(found.starts_with(rule), "{rule}: {found:?} in {groups:?} of\n{}", text(&graph));
+        let legal = partition(&graph, &options).groups;
+        assert_eq!(broken_by_groups(&graph, &options, &legal), None, "{legal:?} of\n{}", text(&graph));
+    }
+}
+
+/// The same of kernels of a plan: a legal one is changed until it is not.
+#[test]
+fn broken_rules_of_plans_are_found() {
+    let text = "n0 = input: f32[8,4]
+                n1 = exp(n0): f32[8,4]
+                n2 = sum(n1; [-1], true, none): f32[8,1]
+                n3 = sum(n1; [0], true, none): f32[1,4]
+                n4 = div(n1, n2): f32[8,4]
+                n5 = div(n1, n3): f32[8,4]
+                n6 = cumsum(n4; 0, none): f32[8,4]
+                return n4, n5, n6";
+    let graph: Graph = text.parse().expect("it is a graph");
+    let options = Options::default();
+    let legal = plan(&graph, &options);
+    assert_eq!(broken_by_plan(&graph, &options, &legal), None, "{}", legal.text(&graph));
+    let n = NodeId;
+    let step_of = |plan: &Plan, node: NodeId| {
+        plan.steps.iter().position(|step| step.nodes.contains(&node)).expect("every node has a step")
+    };
+    let joined = |plan: &mut Plan, nodes: &[NodeId]| {
+        let into = step_of(plan, nodes[0]);
+        for &node in &nodes[1..] {
+            let from = step_of(plan, node);
+            plan.steps[from].nodes.retain(|other| *other != node);
+            plan.steps[into].nodes.push(node);
+            let outputs = std::mem::take(&mut plan.steps[from].outputs);
+            plan.steps[into].outputs.extend(outputs);
+        }
+    };
+    let change: [(&str, Change<'_>); 7] = [
+        ("rule 1", &|plan| plan.steps.retain(|step| !step.nodes.contains(&n(6)))),
+        ("rule 1", &|plan| plan.steps.push(plan.steps[0].clone())),
+        ("rule 2", &|plan| plan.steps.reverse()),
+        ("rule 4", &|plan| plan.steps.iter_mut().for_each(|step| step.outputs.retain(|output| *output != n(4)))),
+        ("rule 4", &|plan| {
+            let step = step_of(plan, n(2));
+            plan.steps[step].outputs.push(n(2));
+        }),
+        ("rules 5 and 6", &|plan| joined(plan, &[n(4), n(6)])),
+        ("rule 6", &|plan| joined(plan, &[n(2), n(3)])),
+    ];
+    for (index, (rule, change)) in change.iter().enumerate() {
+        let mut plan = legal.clone();
+        change(&mut plan);
+        let found = broken_by_plan(&graph, &options, &plan).unwrap_or_default();
+        assert!(found.contains(rule), "change {index}: {rule}: {found:?}\n{}", plan.text(&graph));
+    }
+    let few = Options { max_fuse_depth: 1, ..options };
+    assert!(broken_by_plan(&graph, &few, &legal).is_some_and(|found| found.contains("rule 7")));
+    assert_eq!(broken_by_plan(&graph, &few, &plan(&graph, &few)), None);
 }
 
 #[test]

@@ -167,6 +167,9 @@ impl Group {
         if leaves_and_returns(units, &all) {
             return None;
         }
+        if all.iter().map(|&unit| units.unit(unit).nodes.len()).sum::<usize>() > units.max_nodes {
+            return None;
+        }
         let inside = |node: NodeId| units.unit_of[node].is_some_and(|unit| all.contains(&unit));
         let ordered = in_order(units, &set, &inside)?;
         let first = ordered.iter().find(|&&member| matches!(units.unit(member).kind, UnitKind::Product))?;

@@ -5,7 +5,7 @@
 //! uses the unit's results at the same elements. Kernels with folds stay apart.
 
 use super::parts::place_parts;
-use super::stitch::{MAX_NODES, Refusals, accept, has_path_around};
+use super::stitch::{Refusals, accept, has_path_around};
 use super::units::{Role, Unit, UnitKind, Units, role};
 use crate::error::Reason;
 
@@ -71,7 +71,7 @@ fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
     let (a, b) = (units.unit(a), units.unit(b));
     let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
     nodes.sort_unstable();
-    if nodes.len() > MAX_NODES {
+    if nodes.len() > units.max_nodes {
         return Err(Reason::GroupTooLarge);
     }
     let graph = units.graph;

@@ -13,7 +13,7 @@ use super::{blocks, piecewise, siblings};
 use crate::error::Reason;
 use std::collections::{HashMap, HashSet};
 
-/// Most nodes of one kernel.
+/// Most nodes of one kernel, unless the options say fewer.
 pub const MAX_NODES: usize = 256;
 /// Rows that are longer than this, in elements, are only stitched if there are enough of them for every thread.
 pub const LONG_ROW: usize = 32 * 1024;
@@ -104,7 +104,7 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
 /// Two kernels as one, whether or not paths lead around them.
 pub(super) fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
     let (a, b) = (units.unit(a), units.unit(b));
-    if a.nodes.len() + b.nodes.len() > MAX_NODES {
+    if a.nodes.len() + b.nodes.len() > units.max_nodes {
         return Err(Reason::GroupTooLarge);
     }
     let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();

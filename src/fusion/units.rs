@@ -10,6 +10,7 @@ use super::partition::{Decision, Options, partition};
 use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
 use super::region::{MAX_OPERANDS, Region, place};
+use super::stitch::MAX_NODES;
 use crate::error::Reason;
 use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Pattern, SideTable};
 use std::collections::HashMap;
@@ -109,6 +110,8 @@ pub struct Units<'g> {
     pub splits: SideTable<Option<Reason>>,
     /// How long units take.
     pub cost: CostModel<'g>,
+    /// Most nodes of a unit that is merged of others.
+    pub max_nodes: usize,
     /// The base partition's word on each edge, asked for by [`Units::base_reason`].
     base: super::partition::Partition,
 }
@@ -153,7 +156,8 @@ impl<'g> Units<'g> {
         let unit_of = SideTable::filled(graph, || None);
         let splits = SideTable::filled(graph, || None);
         let cost = CostModel::new(graph, options.rates);
-        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, cost, base };
+        let max_nodes = options.max_fuse_depth.min(MAX_NODES);
+        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, cost, base };
         let inside = units.views_inside();
         units.cut(&inside);
         units

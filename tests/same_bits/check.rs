@@ -4,13 +4,15 @@
 //! themselves takes part in it.
 
 use super::build::Case;
+use super::legality::{broken_by_groups, broken_by_plan};
 use opfuse::codegen::kernel::{Inst, Kind};
 use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{Faults, interp};
 use opfuse::compile::pipeline::{Built, build};
 use opfuse::device::{Device, Storage, pool};
 use opfuse::eager::{self, Argument, Array, Traffic};
-use opfuse::fusion::{Options, Plan};
+use opfuse::fusion::units::pattern_graph;
+use opfuse::fusion::{Options, Order, Plan, partition};
 use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
 use opfuse::ir::{Graph, Layout, NodeId, NodeKind, Scalar, TensorType, verify};
 use std::any::Any;
@@ -49,7 +51,10 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
     let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 4096);
     for tier in [Some(Tier::Vm), Some(Tier::Cranelift), None] {
         let name = tier.map_or("chosen", Tier::name);
-        let built = build(case.graph.clone(), &Options::default(), tier).map_err(|error| format!("{name}: {error}"))?;
+        let options = options(case, tier);
+        let built = build(case.graph.clone(), &options, tier).map_err(|error| format!("{name}: {error}"))?;
+        legal(&built, &options)
+            .map_err(|what| format!("{name}, {options:?}: {what}\n{}{}", built.graph, built.plan.text(&built.graph)))?;
         let runs: &[usize] = if large { &[1, 2] } else { &[2] };
         for &threads in runs {
             let (graph, label) = (&case.graph, format!("tier {name}, {threads} threads"));
@@ -62,6 +67,30 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The limits that a case is planned with: where the tier is chosen, others for other graphs.
+fn options(case: &Case, tier: Option<Tier>) -> Options {
+    let default = Options::default();
+    let others = [
+        default,
+        Options { max_fuse_depth: 2, ..default },
+        default,
+        Options { max_fuse_depth: 5, ..default },
+        default,
+        Options { max_function_args: 4, ..default },
+        Options { order: Order::Strict, ..default },
+        Options { opt_level: 0, ..default },
+    ];
+    if tier.is_none() { others[case.graph.len() % others.len()] } else { default }
+}
+
+/// The groups of the base partitioner and the kernels of the plan keep the rules of legality.
+fn legal(built: &Built, options: &Options) -> Result<(), String> {
+    let pattern_graph = pattern_graph(&built.graph);
+    let groups = partition(&pattern_graph, options).groups;
+    let broken = broken_by_groups(&pattern_graph, options, &groups).map(|rule| format!("base groups: {rule}"));
+    broken.or_else(|| broken_by_plan(&built.graph, options, &built.plan)).map_or(Ok(()), Err)
 }
 
 /// Every pass leaves a graph that verifies.

@@ -1,11 +1,16 @@
 //! The promise of the same bits: random graphs, compiled on every tier, against their ops run one by one.
 //!
-//! A failure prints the seed, the graph as text after shrinking, its plan, and the first element that differs.
+//! Every graph is also planned legally, by rules that `legality` judges without the fuser: the groups of the base
+//! partitioner and the kernels of the plan. A failure prints the seed, the graph as text after shrinking, its plan, and the first element that differs.
 //! `OPFUSE_SEED=n` replays the seed; `OPFUSE_FUZZ=n` runs so many random graphs.
+
+#![allow(clippy::print_stdout, reason = "with --nocapture the number of graphs is printed")]
 
 mod build;
 mod check;
 mod generate;
+#[path = "../legality/mod.rs"]
+mod legality;
 mod moves;
 mod once_wrong;
 mod random;
@@ -27,14 +32,18 @@ use values::Fill;
 
 /// Failures that are reported; the rest is counted.
 const REPORTED: usize = 3;
-/// Random graphs in a default run.
+/// Random graphs in a default run, and fewest in one with optimization.
 const GRAPHS: usize = 20_000;
+const LEAST_GRAPHS: usize = 10_000;
 const WORKLOADS: usize = 400;
 
 #[test]
 fn random_graphs_have_eagers_bits() {
     let count = variable("OPFUSE_FUZZ").unwrap_or(if cfg!(debug_assertions) { GRAPHS / 20 } else { GRAPHS });
-    let ops = all(count, generate::small);
+    let (checked, ops) = all(count, generate::small);
+    println!("{checked} random graphs: planned legally, and compiled with eager's bits on every tier");
+    let is_full = !cfg!(debug_assertions) && variable("OPFUSE_SEED").is_none() && variable("OPFUSE_FUZZ").is_none();
+    assert!(checked >= LEAST_GRAPHS || !is_full, "only {checked} graphs were checked");
     let missing: Vec<&str> = Op::ALL.iter().filter(|op| !ops.contains(op)).map(|op| op.name()).collect();
     assert!(missing.is_empty() || count < 2000, "no graph had {missing:?}");
 }
@@ -64,10 +73,11 @@ fn variable(name: &str) -> Option<usize> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
 }
 
-/// Checks the graphs of seeds below `count`, or of the one asked for; tells which ops they had.
-fn all(count: usize, make: fn(u64) -> Case) -> BTreeSet<Op> {
+/// Checks the graphs of seeds below `count`, or of the one asked for; tells how many were right and which ops they had.
+fn all(count: usize, make: fn(u64) -> Case) -> (usize, BTreeSet<Op>) {
     let seeds = variable("OPFUSE_SEED").map_or(0..count, |seed| seed..seed + 1);
     let (next, failed, ops) = (AtomicUsize::new(seeds.start), Mutex::new(Vec::new()), Mutex::new(BTreeSet::new()));
+    let checked = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -81,8 +91,11 @@ fn all(count: usize, make: fn(u64) -> Case) -> BTreeSet<Op> {
                     let case = make(seed as u64);
                     seen.extend(case.graph.nodes().filter_map(|(_, node)| node.op()));
                     let effort = effort(seed, &case);
-                    if let Some(what) = failure(&case, effort) {
-                        failed.lock().expect("no thread panics while it holds the list").push((seed, what));
+                    match failure(&case, effort) {
+                        None => drop(checked.fetch_add(1, Ordering::Relaxed)),
+                        Some(what) => {
+                            failed.lock().expect("no thread panics while it holds the list").push((seed, what));
+                        }
                     }
                 }
                 ops.lock().expect("no thread panics while it holds the set").extend(seen);
@@ -101,7 +114,7 @@ fn all(count: usize, make: fn(u64) -> Case) -> BTreeSet<Op> {
         reports.join("\n"),
         failed.iter().map(|(seed, _)| seed).take(50).collect::<Vec<_>>()
     );
-    ops.into_inner().expect("no thread panicked")
+    (checked.into_inner(), ops.into_inner().expect("no thread panicked"))
 }
 
 /// The interpreter is slow: it sees a fifth of the small graphs, and a few of the large ones.
