@@ -12,7 +12,7 @@
 use super::blocks::Blocks;
 use super::hoist::Candidates;
 use super::plan::Step;
-use super::region::{Region, Value};
+use super::region::{Region, Value, Walk};
 use super::units::{Unit, UnitKind};
 use crate::error::Reason;
 use crate::ir::scalar::Kind;
@@ -185,6 +185,12 @@ impl<'g> CostModel<'g> {
     /// line each.
     fn traffic(&self, region: &Region) -> (usize, usize) {
         let loops = || region.rows.iter().chain(&region.inner);
+        // Row loops are ordered by the strides of the first output.
+        let innermost = match region.outputs.first() {
+            Some((_, walk)) if region.inner.is_empty() => densest(&walk.strides),
+            Some(_) | None => loops().count().checked_sub(1),
+        };
+        let is_crossing = |walk: &Walk, dtype| innermost.is_some_and(|at| crosses_lines(walk.strides[at], dtype));
         let mut memories: BTreeMap<NodeId, (usize, bool)> = BTreeMap::new();
         for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
             let is_walked = |&(_, &stride): &(&usize, &usize)| stride != 0 || walk.gather.is_some();
@@ -192,7 +198,7 @@ impl<'g> CostModel<'g> {
             let ty = &self.graph[walk.node].ty;
             let memory = memories.entry(walk.node).or_default();
             memory.0 = (memory.0 + elements * ty.dtype.size()).min(ty.bytes());
-            memory.1 |= crosses_lines(walk.strides.last(), ty.dtype);
+            memory.1 |= is_crossing(walk, ty.dtype);
         }
         let sum = |jumps: bool| memories.values().filter(|memory| memory.1 == jumps).map(|memory| memory.0).sum();
         (sum(false), sum(true))
@@ -286,8 +292,12 @@ impl<'g> CostModel<'g> {
         };
         work.add(self.work[node], elements);
         let (mut bytes, mut scattered) = (call.ty.bytes(), 0);
+        // Counted from the last dim, as operands are broadcast.
+        let innermost = densest(&call.ty.strides).map(|dim| call.ty.strides.len() - dim);
         for arg in self.distinct_args(node) {
-            match crosses_lines(self.graph[arg].ty.strides.last(), self.graph[arg].ty.dtype) {
+            let ty = &self.graph[arg].ty;
+            let stride = innermost.and_then(|from_end| ty.strides.get(ty.rank().checked_sub(from_end)?));
+            match stride.is_some_and(|&stride| crosses_lines(stride, ty.dtype)) {
                 true => scattered += self.size(arg),
                 false => bytes += self.size(arg),
             }
@@ -323,8 +333,13 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     Err(Reason::ModelledSlower(format!("{together:.0} ns together, {apart:.0} ns apart")))
 }
 
-/// Whether each element of the innermost loop lies in another cache line than the one before it.
-fn crosses_lines(stride: Option<&usize>, dtype: DType) -> bool {
+/// The loop whose elements lie closest to each other.
+fn densest(strides: &[usize]) -> Option<usize> {
+    (0..strides.len()).filter(|&at| strides[at] != 0).min_by_key(|&at| strides[at])
+}
+
+/// Whether elements at that distance lie in another cache line each.
+fn crosses_lines(stride: usize, dtype: DType) -> bool {
     const CACHE_LINE: usize = 64;
-    stride.is_some_and(|stride| stride * dtype.size() > CACHE_LINE)
+    stride * dtype.size() > CACHE_LINE
 }

@@ -6,7 +6,6 @@
 //! and if it leaves no thread idle; it then always saves the traffic of the edge. The order of attempts is fixed, so
 //! planning is deterministic.
 
-use super::cost::pays;
 use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
 use super::{blocks, piecewise, siblings};
@@ -93,8 +92,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> bool 
 
 fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
     let merged = union(units, producer, consumer)?;
-    let apart = units.cost.unit(units.unit(producer)) + units.cost.unit(units.unit(consumer));
-    pays(units.cost.unit(&merged), apart)?;
+    units.pays(&merged, producer, consumer)?;
     if has_path_around(units, producer, consumer) {
         return Err(Reason::WouldCycle);
     }

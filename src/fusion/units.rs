@@ -326,6 +326,14 @@ impl<'g> Units<'g> {
         self.units[unit as usize].as_ref().expect("an absorbed unit is not asked for")
     }
 
+    /// Whether two units take no longer as one.
+    ///
+    /// # Errors
+    /// The reason why not, with the times.
+    pub(super) fn pays(&self, merged: &Unit, a: u32, b: u32) -> Result<(), Reason> {
+        pays(self.cost.unit(merged), self.cost.unit(self.unit(a)) + self.cost.unit(self.unit(b)))
+    }
+
     /// Units that read what `unit` writes.
     pub fn successors(&self, unit: u32) -> impl Iterator<Item = u32> + '_ {
         let users = self.unit(unit).nodes.iter().flat_map(|&node| &self.users[node]);

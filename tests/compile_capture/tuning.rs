@@ -63,11 +63,19 @@ fn the_model_does_not_compute_a_dear_value_twice() -> Result<()> {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "how long kernels take that are not optimized says nothing")]
 fn a_group_that_is_faster_stays_whole() -> Result<()> {
-    let softmax = |x: &Tensor| x.softmax(-1)?.relu()?.exp();
-    let measured = compile_with(softmax, CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() });
-    let x = ramp(&[256, 1024]);
-    let eager = bits(&softmax(&x)?);
+    // Twelve passes over memory instead of one: no noise makes up for that.
+    let centred = |x: &Tensor| -> Result<Tensor> {
+        let mut y = x.clone();
+        for _ in 0..6 {
+            y = (&y - y.amax([-1], true)?)?;
+        }
+        Ok(y)
+    };
+    let measured = compile_with(centred, CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() });
+    let x = ramp(&[1024, 1024]);
+    let eager = bits(&centred(&x)?);
     for _ in 0..5 {
         assert!(bits(&measured.call(&x)?) == eager);
     }
