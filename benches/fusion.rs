@@ -1,23 +1,29 @@
-//! Eager against compiled on every workload: `cargo bench --bench fusion -- [W03 W17 …] [--threads 1] [--quick]`.
+//! Eager against compiled on every workload: `cargo bench --bench fusion -- [W03 W17 …] [--threads 1] [--quick] [--check]`.
 //!
 //! Both sides are the same function; both drop their results, so both reuse their buffers. Outputs must agree in every
 //! bit, and with other libraries in their check value; otherwise the exit code is 1. Bytes are those of the plan, each
 //! operand of a kernel once, and the rate of the compiled run by these bytes is set against a triad over as much
-//! memory. What else is compared is in `extras`. The table is also written to `target/fusion_bench.md`.
+//! memory. What else is compared is in `extras`. The table is also written to `target/fusion_bench.md`, and drawn in
+//! `target/fusion.svg`.
+//!
+//! A row is slower compiled if its best chunk, less the fixed cost of a compiled call, is behind eager's median one. Such
+//! rows are named at the end; with `--check` they make the exit code 1 as well.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
+mod chart;
 mod extras;
 mod timing;
 mod workloads;
 
+use chart::Bar;
 use opfuse::codegen::tier::Tier;
 use opfuse::device::pool;
 use opfuse::{Explain, Result, Tensor, compile};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use timing::{Effort, Timing, in_turns, time, with_triad};
-use workloads::{TOLERANCE, Workload, check, same_bits};
+use workloads::{TOLERANCE, Workload, same_bits};
 
 /// What the command line asks for.
 pub(crate) struct Request {
@@ -26,17 +32,21 @@ pub(crate) struct Request {
     pub(crate) threads: Vec<usize>,
     pub(crate) effort: Effort,
     pub(crate) quick: bool,
+    /// Whether a slow row is a failure.
+    check: bool,
 }
 
 impl Request {
     fn of_arguments() -> Request {
-        let mut request = Request { only: Vec::new(), threads: vec![1, 2], effort: Effort::FULL, quick: false };
+        let (only, threads) = (Vec::new(), vec![1, 2]);
+        let mut request = Request { only, threads, effort: Effort::FULL, quick: false, check: false };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 // Cargo passes it to every bench.
                 "--bench" => {}
                 "--quick" => (request.effort, request.quick) = (Effort::QUICK, true),
+                "--check" => request.check = true,
                 "--threads" => {
                     let count = arguments.next().and_then(|count| count.parse().ok());
                     request.threads = vec![count.expect("--threads is followed by a number")];
@@ -57,6 +67,7 @@ const SMALLEST_TRIAD: usize = 1 << 14;
 
 struct Row {
     threads: usize,
+    is_slower: bool,
     eager: Timing,
     compiled: Timing,
     explain: Explain,
@@ -85,22 +96,26 @@ const COLUMNS: [(&str, usize); 14] = [
 
 fn main() -> ExitCode {
     let request = Request::of_arguments();
-    let mut report = Report { markdown: String::new(), failed: false };
+    let mut report = Report { markdown: String::new(), bars: Vec::new(), slower: Vec::new(), failed: false };
+    let call_cost = match extras::call_cost(request.effort) {
+        Ok(seconds) => seconds,
+        Err(error) => {
+            println!("the cost of a call could not be measured: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     report.header();
     for workload in workloads::all() {
         if !request.wants(workload.id) {
             continue;
         }
-        match rows(&workload, &request) {
+        match rows(&workload, &request, call_cost) {
             Ok(rows) => rows.iter().for_each(|row| report.row(&workload, row)),
             Err(error) => {
                 report.failed = true;
                 report.line(&format!("{} failed: {error}", workload.id));
             }
         }
-    }
-    if request.wants("W14") {
-        report.line("W14 (a training step) is skipped: there is no autograd yet.");
     }
     match extras::lines(&request) {
         Ok(lines) => lines.iter().for_each(|line| report.line(line)),
@@ -109,20 +124,25 @@ fn main() -> ExitCode {
             report.line(&format!("extras failed: {error}"));
         }
     }
+    report.verdict(call_cost);
     let folder = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
-    let path = format!("{folder}/fusion_bench.md");
-    if let Err(error) = std::fs::write(&path, report.markdown) {
-        println!("{path} could not be written: {error}");
+    let files = [("fusion_bench.md", report.markdown), ("fusion.svg", chart::svg(&report.bars))];
+    for (name, text) in files {
+        match std::fs::write(format!("{folder}/{name}"), text) {
+            Ok(()) => println!("written: {folder}/{name}"),
+            Err(error) => println!("{folder}/{name} could not be written: {error}"),
+        }
     }
-    if report.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    let is_slow = request.check && !report.slower.is_empty();
+    if report.failed || is_slow { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// One row per thread count.
-fn rows(workload: &Workload, request: &Request) -> Result<Vec<Row>> {
+fn rows(workload: &Workload, request: &Request, call_cost: f64) -> Result<Vec<Row>> {
     let inputs = (workload.inputs)()?;
     let function = compile::<Vec<Tensor>, _>(workload.run);
     let expected = (workload.run)(&inputs)?;
-    let check = check(&expected)?;
+    let check = workload.check_of(&expected)?;
     // The first call runs while it is traced; the second one is the first that runs compiled.
     function.call(&inputs[..])?;
     let mut rows = Vec::new();
@@ -139,7 +159,8 @@ fn rows(workload: &Workload, request: &Request) -> Result<Vec<Row>> {
                 (eager, compiled, bytes / triad.best)
             });
             let triad = (footprint >= SMALLEST_TRIAD).then_some(triad);
-            Ok(Row { threads, eager, compiled, explain, triad, check, same_bits })
+            let is_slower = compiled.best - call_cost > eager.median;
+            Ok(Row { threads, is_slower, eager, compiled, explain, triad, check, same_bits })
         })?);
     }
     Ok(rows)
@@ -147,6 +168,9 @@ fn rows(workload: &Workload, request: &Request) -> Result<Vec<Row>> {
 
 struct Report {
     markdown: String,
+    bars: Vec<Bar>,
+    /// What is slower compiled.
+    slower: Vec<String>,
     failed: bool,
 }
 
@@ -161,6 +185,21 @@ impl Report {
         let right = (row.check - workload.check).abs() <= TOLERANCE * workload.check.abs();
         self.failed |= !right || !row.same_bits;
         let rate = *bytes_after as f64 / row.compiled.best;
+        let Row { threads, is_slower, eager: before, compiled: after, .. } = row;
+        if *is_slower {
+            let times = format!("{} against {}", time(after.best), time(before.best));
+            self.slower.push(format!("{} on {threads} thr: {times}", workload.id));
+        }
+        self.bars.push(Bar {
+            id: workload.id,
+            what: workload.what,
+            threads: *threads,
+            speed_up: [before.best / after.best, before.best / after.median, before.median / after.best],
+            is_slower: *is_slower,
+            bytes: [*bytes_before, *bytes_after],
+            rate,
+            triad: row.triad,
+        });
         let megabytes = |bytes: usize| format!("{:.1}", bytes as f64 / 1e6);
         self.cells([
             workload.id.into(),
@@ -180,6 +219,16 @@ impl Report {
         ]);
         if let Some(reason) = eager {
             self.line(&format!("  {} runs eagerly: {reason}", workload.id));
+        }
+    }
+
+    /// The rows that are slower compiled, each with its times.
+    fn verdict(&mut self, call_cost: f64) {
+        let beyond = format!("beyond the {} that a call costs, and its spread", time(call_cost));
+        let lines: Vec<String> = self.slower.iter().map(|row| format!("slower compiled: {row}, {beyond}")).collect();
+        lines.iter().for_each(|line| self.line(line));
+        if lines.is_empty() {
+            self.line(&format!("no row is slower compiled than eager {beyond}"));
         }
     }
 

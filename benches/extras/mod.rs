@@ -1,7 +1,7 @@
 //! Comparisons beside the table: `stream`, `parts`, `sizes` and `overhead` on the command line.
 
 use crate::Request;
-use crate::timing::{Effort, in_turns, summary, time, with_triad};
+use crate::timing::{Effort, Timing, in_turns, summary, time, with_triad};
 use crate::workloads::{Workload, find, uniform};
 use opfuse::codegen::cache;
 use opfuse::codegen::{Faults, Part, Pointers};
@@ -132,8 +132,8 @@ fn new_sizes(n_sizes: usize) -> Result<Vec<String>> {
     )])
 }
 
-/// What a call of a compiled function costs beside its kernel.
-fn overhead(effort: Effort, n: usize) -> Result<String> {
+/// `relu(a*b+c)` of `n` elements: three eager ops, a call of the compiled function, its executable, and its kernel.
+fn small_call(effort: Effort, n: usize) -> Result<[Timing; 4]> {
     let eager = find("W20c").run;
     let inputs: Vec<Tensor> = (1..=3).map(|seed| uniform(seed, &[n])).collect::<Result<_>>()?;
     let function = compile(|a: &Tensor, b: &Tensor, c: &Tensor| ((a * b)? + c)?.relu());
@@ -145,7 +145,7 @@ fn overhead(effort: Effort, n: usize) -> Result<String> {
     let arrays: Vec<&Array> = inputs.iter().map(Tensor::array).collect();
     let launch = built.executable.launches().next().expect("the function has one kernel");
     let mut kernel = kernel_alone(launch, &arrays, n)?;
-    let [three_ops, call, executable, kernel] = in_turns(
+    Ok(in_turns(
         effort,
         [
             &mut || drop(black_box(eager(&inputs).expect("it ran before"))),
@@ -153,7 +153,18 @@ fn overhead(effort: Effort, n: usize) -> Result<String> {
             &mut || drop(black_box(built.executable.run(&arrays).expect("it ran before"))),
             &mut kernel,
         ],
-    );
+    ))
+}
+
+/// Seconds that a call of a compiled function takes beside its kernel.
+pub(crate) fn call_cost(effort: Effort) -> Result<f64> {
+    let [_, call, _, kernel] = small_call(effort, 64)?;
+    Ok(call.best - kernel.best)
+}
+
+/// What a call of a compiled function costs beside its kernel.
+fn overhead(effort: Effort, n: usize) -> Result<String> {
+    let [three_ops, call, executable, kernel] = small_call(effort, n)?;
     Ok(format!(
         "overhead: relu(a*b+c) of {n}: compiled call {:.0} ns (three eager ops {:.0}); its executable {:.0}, its kernel \
          alone {:.0}; so a call costs {:.0} ns over its kernel",

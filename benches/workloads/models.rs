@@ -2,11 +2,13 @@
 
 use super::Workload;
 use super::inputs::{affine, causal_mask, same_shaped, uniform, weight};
+use opfuse::autograd::{GradOptions, grad};
 use opfuse::{Result, Tensor};
 
-pub(super) const WORKLOADS: [Workload; 5] = [
+pub(super) const WORKLOADS: [Workload; 6] = [
     Workload { id: "W12", what: "gelu(x w + b)", inputs: layer, run: linear_gelu, check: 0.43739 },
     Workload { id: "W13", what: "two-layer perceptron", inputs: perceptron_inputs, run: perceptron, check: 0.11414 },
+    Workload { id: "W14", what: "training step of W13", inputs: training_inputs, run: training_step, check: 7.6238 },
     Workload { id: "W15a", what: "attention, 1 head", inputs: attention_inputs, run: one_head, check: 0.066_852 },
     Workload { id: "W15b", what: "attention, 8 heads", inputs: attention_inputs, run: eight_heads, check: 0.06695 },
     Workload { id: "W16", what: "encoder layer", inputs: encoder_inputs, run: encoder_layer, check: 0.89705 },
@@ -28,6 +30,35 @@ fn perceptron_inputs() -> Result<Vec<Tensor>> {
 fn perceptron(x: &[Tensor]) -> Result<Vec<Tensor>> {
     let hidden = (x[0].matmul(&x[1])? + &x[2])?.relu()?;
     Ok(vec![(hidden.matmul(&x[3])? + &x[4])?])
+}
+
+/// The perceptron's, and one-hot targets.
+fn training_inputs() -> Result<Vec<Tensor>> {
+    let targets = (0..256 * 10).map(|at| if 7 * (at / 10) % 10 == at % 10 { 1.0 } else { 0.0 });
+    let mut inputs = perceptron_inputs()?;
+    inputs.push(Tensor::from_slice(&targets.collect::<Vec<f32>>(), &[256, 10])?);
+    Ok(inputs)
+}
+
+/// The loss, and the parameters after a step against its gradient.
+fn training_step(x: &[Tensor]) -> Result<Vec<Tensor>> {
+    let (inputs, parameters, targets) = (&x[0], &x[1..5], &x[5]);
+    let leaf = |parameter: &Tensor| {
+        let leaf = parameter.detach()?;
+        leaf.set_requires_grad(true)?;
+        Ok(leaf)
+    };
+    let leaves = parameters.iter().map(leaf).collect::<Result<Vec<Tensor>>>()?;
+    let hidden = (inputs.matmul(&leaves[0])? + &leaves[1])?.relu()?;
+    let scores = (hidden.matmul(&leaves[2])? + &leaves[3])?;
+    let loss = (scores.log_softmax(-1)? * targets)?.sum(-1, false)?.mean_all()?.neg()?;
+    let leaves: Vec<&Tensor> = leaves.iter().collect();
+    let gradients = grad(&[&loss], &leaves, &[], GradOptions::default())?;
+    let mut outputs = vec![loss.detach()?];
+    for (parameter, gradient) in parameters.iter().zip(gradients) {
+        outputs.push((parameter - (gradient.expect("the loss depends on every parameter") * 0.01)?)?);
+    }
+    Ok(outputs)
 }
 
 fn attention_inputs() -> Result<Vec<Tensor>> {

@@ -152,6 +152,11 @@ impl<'g> CostModel<'g> {
         self.work[node]
     }
 
+    /// How long it takes to move that many bytes and nothing else.
+    pub fn moving(&self, bytes: usize) -> Nanos {
+        self.rates.moving(bytes, bytes)
+    }
+
     /// How long a step of a plan takes.
     pub fn step(&self, step: &Step) -> Nanos {
         self.unit(&step.unit())
