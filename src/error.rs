@@ -207,11 +207,17 @@ pub enum Reason {
     TwoAnchors,
     /// The consumer moves elements, and the producer's tile holds them only once it is finished.
     MovesElements,
-    /// What a matrix product reads is not made from the product's own rows, or blocks of rows would not pay.
+    /// What a matrix product reads is not made from the product's own rows: the right operand is read whole by each of
+    /// them.
     PrologueOfAnchor,
-    /// What follows a matrix product reads other rows than the product's, or blocks of rows would read the right
-    /// operand more often than they save.
+    /// What follows a matrix product goes with other work, as with the rows of another product.
     EpilogueOfAnchor,
+    /// A matrix product that is never computed some rows at a time, and why.
+    WholeProduct(String),
+    /// What is computed at once would not stay in a cache, and how much it is.
+    TooMuchMemory(String),
+    /// Fusing is legal and saves nothing, or less than it costs.
+    NotWorthIt(String),
     /// The two do not run over the same rows.
     DifferentRows,
     /// A reshape of a computed value that merges or splits dimensions in the middle of a kernel.
@@ -228,7 +234,7 @@ pub enum Reason {
     MeasuredSlower(String),
     /// Fusing would make the graph of kernels cyclic.
     WouldCycle,
-    /// The result would not have eager's bits.
+    /// The result would not have eager's bits, as those of a matrix product of very few results at a time.
     WouldChangeBits,
     /// A tier cannot express the kernel; the next tier runs it.
     TierCannot(String),
@@ -259,6 +265,9 @@ impl Reason {
             Reason::MovesElements => "moves_elements",
             Reason::PrologueOfAnchor => "prologue_of_anchor",
             Reason::EpilogueOfAnchor => "epilogue_of_anchor",
+            Reason::WholeProduct(_) => "whole_product",
+            Reason::TooMuchMemory(_) => "too_much_memory",
+            Reason::NotWorthIt(_) => "not_worth_it",
             Reason::DifferentRows => "different_rows",
             Reason::ReshapeOfComputed => "reshape_of_computed",
             Reason::GroupTooLarge => "group_too_large",
@@ -284,6 +293,9 @@ impl Reason {
         match self {
             Reason::ModelledSlower(detail)
             | Reason::MeasuredSlower(detail)
+            | Reason::WholeProduct(detail)
+            | Reason::TooMuchMemory(detail)
+            | Reason::NotWorthIt(detail)
             | Reason::TierCannot(detail)
             | Reason::ReadsValue(detail)
             | Reason::NotCaptured(detail)
@@ -329,7 +341,14 @@ impl Reason {
                 "apply the work to the result of the product where the algebra allows, as in (s * a) @ b = s * (a @ b)"
             }
             Reason::EpilogueOfAnchor => {
-                "keep what follows row by row and in the order of the product's rows; a right operand that fits the cache pays"
+                "apply the work to one of the products alone, so that it goes with the rows of that one"
+            }
+            Reason::WholeProduct(_) => "multiply matrices of f32 or f64; the others are products of their own",
+            Reason::TooMuchMemory(_) => {
+                "use a smaller right operand, as in products of parts of its columns that are joined at the end"
+            }
+            Reason::NotWorthIt(_) => {
+                "return what is between the two only if the caller needs it; a smaller right operand is read again at less cost"
             }
             Reason::DifferentRows => {
                 "reduce over the same dims, or give both values the same shape before the reduction"
@@ -349,7 +368,9 @@ impl Reason {
             Reason::WouldCycle => {
                 "move the op between the two out of the way: compute it before the first or after the second"
             }
-            Reason::WouldChangeBits => "if the last bits may differ from eager's, ask for fast numerics",
+            Reason::WouldChangeBits => {
+                "give the product more rows or columns; there is no mode that gives up eager's bits for speed"
+            }
             Reason::TierCannot(_) => "set `CompileOptions::tier` to the tier that ran it; the bits are the same",
             Reason::ReadsValue(_) => {
                 "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
@@ -376,8 +397,11 @@ impl fmt::Display for Reason {
                 f.write_str("a matrix product takes no other work into its operands than a block of its own rows")
             }
             Reason::EpilogueOfAnchor => {
-                f.write_str("what follows the matrix product cannot go with blocks of its rows, or that would not pay")
+                f.write_str("what follows the matrix product goes with other work than blocks of its rows")
             }
+            Reason::WholeProduct(what) => write!(f, "the matrix product is not computed in blocks of rows: {what}"),
+            Reason::TooMuchMemory(what) => write!(f, "a block would not stay in the cache: {what}"),
+            Reason::NotWorthIt(what) => write!(f, "fusing would save too little: {what}"),
             Reason::DifferentRows => f.write_str("the two do not run over the same rows"),
             Reason::ReshapeOfComputed => f.write_str("a reshape of a computed value regroups its dimensions"),
             Reason::GroupTooLarge => f.write_str("the group would exceed the node limit"),

@@ -128,11 +128,12 @@ fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> Side
 }
 
 fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeId, consumer: NodeId) -> Reason {
+    let of_blocks = refusals.edge(producer, consumer).cloned();
     match (role(graph, producer), role(graph, consumer)) {
         (Role::Routine, _) | (_, Role::Routine) => return Reason::OpaqueOp,
-        (Role::Product, Role::Product) => return Reason::TwoAnchors,
-        (Role::Product, _) => return Reason::EpilogueOfAnchor,
-        (_, Role::Product) => return Reason::PrologueOfAnchor,
+        (Role::Product, Role::Product) => return of_blocks.unwrap_or(Reason::TwoAnchors),
+        (Role::Product, _) => return of_blocks.unwrap_or(Reason::EpilogueOfAnchor),
+        (_, Role::Product) => return of_blocks.unwrap_or(Reason::PrologueOfAnchor),
         (Role::Parts, _) | (_, Role::Parts) => return Reason::MovesElements,
         (
             Role::Input | Role::Inline | Role::Loop | Role::View,
@@ -146,6 +147,7 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
     let pair = units.unit_of[producer].zip(units.unit_of[consumer]);
     pair.and_then(|(producer, consumer)| refusals.get(producer, consumer).cloned())
         .or_else(|| units.splits[consumer].clone())
+        .or(of_blocks)
         .or_else(|| units.base_reason(producer, consumer))
         // One base group whose view of a computed value had to lie in memory.
         .unwrap_or(Reason::MovesElements)

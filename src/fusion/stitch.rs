@@ -30,12 +30,23 @@ pub struct Refusals {
     reasons: FxHashMap<(u32, u32), Reason>,
     /// The pairs that each unit is part of, so that they are found when it changes.
     pairs: FxHashMap<u32, Vec<(u32, u32)>>,
+    /// Why two nodes are not in one group of blocks.
+    edges: FxHashMap<(NodeId, NodeId), Reason>,
 }
 
 impl Refusals {
     /// The reason why `producer` was not merged into `consumer`, if that was tried.
     pub fn get(&self, producer: u32, consumer: u32) -> Option<&Reason> {
         self.reasons.get(&(producer, consumer))
+    }
+
+    /// The reason why two nodes are not in one group of blocks, if one of them is in such a group or is a product.
+    pub fn edge(&self, producer: NodeId, consumer: NodeId) -> Option<&Reason> {
+        self.edges.get(&(producer, consumer))
+    }
+
+    pub(super) fn insert_edge(&mut self, producer: NodeId, consumer: NodeId, reason: &Reason) {
+        self.edges.entry((producer, consumer)).or_insert_with(|| reason.clone());
     }
 
     pub(super) fn insert(&mut self, producer: u32, consumer: u32, reason: Reason) {
@@ -63,7 +74,7 @@ pub fn stitch(units: &mut Units<'_>) -> Refusals {
         merge_all(units, &mut refusals);
     }
     piecewise::merge(units, &mut refusals);
-    blocks::merge(units);
+    blocks::merge(units, &mut refusals);
     refusals
 }
 
