@@ -228,6 +228,10 @@ pub enum Reason {
     TooManyArguments,
     /// The rows are so few and so long that one kernel would leave threads idle.
     RowsTooLong,
+    /// Together they would take longer than apart, by the cost model.
+    ModelledSlower(String),
+    /// Together they took longer than apart when both were measured.
+    MeasuredSlower(String),
     /// Fusing would make the graph of kernels cyclic.
     WouldCycle,
     /// The result would not have eager's bits, as those of a matrix product of very few results at a time.
@@ -269,6 +273,8 @@ impl Reason {
             Reason::GroupTooLarge => "group_too_large",
             Reason::TooManyArguments => "too_many_arguments",
             Reason::RowsTooLong => "rows_too_long",
+            Reason::ModelledSlower(_) => "modelled_slower",
+            Reason::MeasuredSlower(_) => "measured_slower",
             Reason::WouldCycle => "would_cycle",
             Reason::WouldChangeBits => "would_change_bits",
             Reason::TierCannot(_) => "tier_cannot",
@@ -285,7 +291,9 @@ impl Reason {
     /// What the reason is about, where the kind does not say it all: an op, an input, an error.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Reason::WholeProduct(detail)
+            Reason::ModelledSlower(detail)
+            | Reason::MeasuredSlower(detail)
+            | Reason::WholeProduct(detail)
             | Reason::TooMuchMemory(detail)
             | Reason::NotWorthIt(detail)
             | Reason::TierCannot(detail)
@@ -353,6 +361,10 @@ impl Reason {
                 "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it"
             }
             Reason::RowsTooLong => "use more and shorter rows, for example a larger batch: those share a kernel",
+            Reason::ModelledSlower(_) => {
+                "if the model is wrong about this machine, measure it: `compile::calibrate` gives its rates"
+            }
+            Reason::MeasuredSlower(_) => "nothing: on this machine the parts are faster, and their bits are the same",
             Reason::WouldCycle => {
                 "move the op between the two out of the way: compute it before the first or after the second"
             }
@@ -395,6 +407,8 @@ impl fmt::Display for Reason {
             Reason::GroupTooLarge => f.write_str("the group would exceed the node limit"),
             Reason::TooManyArguments => f.write_str("the kernel would exceed the operand limit"),
             Reason::RowsTooLong => f.write_str("few long rows: one kernel would leave threads idle"),
+            Reason::ModelledSlower(times) => write!(f, "one kernel would take longer, by the cost model: {times}"),
+            Reason::MeasuredSlower(times) => write!(f, "one kernel took longer when measured: {times}"),
             Reason::WouldCycle => f.write_str("fusing would make the kernels depend on each other in a circle"),
             Reason::WouldChangeBits => f.write_str("fusing would change the bits of the result"),
             Reason::TierCannot(what) => write!(f, "the code tier cannot express it: {what}"),

@@ -11,6 +11,7 @@
 //! per block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
 //! of the rule that it broke.
 
+use super::cost::pays;
 use super::region::{Region, Value, Walk};
 use super::stitch::Refusals;
 use super::units::{Role, Unit, UnitKind, Units, role};
@@ -110,6 +111,11 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
             break;
         }
         if let Some((merged, aliases)) = best {
+            let apart = members.iter().map(|&member| units.cost.unit(units.unit(member))).sum();
+            if let Err(reason) = pays(units.cost.unit(&merged), apart) {
+                members.iter().for_each(|&member| refuse(units, &members, member, &reason, refusals));
+                continue;
+            }
             let place = *members.iter().max().expect("there are members");
             for &gone in members.iter().chain(&aliases) {
                 units.units[gone as usize] = None;

@@ -137,6 +137,8 @@ fn reasons_have_kinds_and_hints() {
         Reason::GroupTooLarge,
         Reason::TooManyArguments,
         Reason::RowsTooLong,
+        Reason::ModelledSlower(what()),
+        Reason::MeasuredSlower(what()),
         Reason::WouldCycle,
         Reason::WouldChangeBits,
         Reason::TierCannot(what()),
