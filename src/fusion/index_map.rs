@@ -1,8 +1,9 @@
 //! Index maps: at which element of a value a kernel is, as a function of its loops.
 //!
 //! A map gives every dimension of a value a coordinate that is affine in the loops: `start + Σ step * loop`. Views of
-//! values inside a kernel disappear into maps. A view whose map is not affine (a reshape that merges dimensions of a
-//! computed value) has none; it is then a view of memory instead.
+//! values inside a kernel disappear into maps. A view whose map is not affine has none; it is then a view of memory
+//! instead. One that joins dimensions of a computed value is affine only if loops go through each of those, so
+//! [`super::region`] splits loops where such views are inside.
 
 use crate::ir::shape::{Layout, contiguous_strides};
 use crate::ir::{Attr, Meaning, Op, TensorType};
@@ -22,14 +23,6 @@ impl Coordinate {
     pub fn along(dim: usize) -> Coordinate {
         Coordinate { start: 0, terms: SmallVec::from_slice(&[(dim as u8, 1)]) }
     }
-
-    /// The loop, if the coordinate is exactly one.
-    pub fn as_loop(&self) -> Option<usize> {
-        match (self.start, &self.terms[..]) {
-            (0, &[(dim, 1)]) => Some(dim as usize),
-            _ => None,
-        }
-    }
 }
 
 /// A coordinate per dimension.
@@ -43,11 +36,12 @@ pub fn broadcast(map: &IndexMap, operand: &TensorType) -> IndexMap {
     operand.sizes.iter().enumerate().map(coordinate).collect()
 }
 
-/// The map of a view's operand, from the map of the view; `None` if it is not affine.
+/// The map of a view's operand, from the map of the view under loops of these sizes; `None` if it is not affine.
 ///
-/// The op's own layout rule is asked about a row-major operand: a stride of the result then tells which dimension of
-/// the operand it walks, and in which steps.
-pub fn through_view(op: Op, attrs: &[Attr], operand: &TensorType, map: &IndexMap) -> Option<IndexMap> {
+/// The op's own layout rule is asked about a row-major operand: the stride of the result times the step of a loop then
+/// tells which dimension of the operand the loop walks, and in which steps. Where no dimension carries over into the
+/// next one, that is the map.
+pub fn through_view(op: Op, attrs: &[Attr], operand: &TensorType, map: &IndexMap, loops: &[usize]) -> Option<IndexMap> {
     let Meaning::View(rule) = op.row().meaning else { return None };
     let probe = contiguous_strides(&operand.sizes);
     let view = rule(&Layout { sizes: operand.sizes.clone(), strides: probe.clone(), offset: 0 }, attrs).ok()?;
@@ -55,7 +49,8 @@ pub fn through_view(op: Op, attrs: &[Attr], operand: &TensorType, map: &IndexMap
     let mut reach: SmallVec<[usize; 6]> = SmallVec::from_elem(0, operand.rank());
     let walked: SmallVec<[usize; 6]> = (0..operand.rank()).filter(|&dim| operand.sizes[dim] != 1).collect();
     let find = |stride: usize| walked.iter().copied().find(|&dim| probe[dim] <= stride);
-    let mut rest = view.offset;
+    let starts = view.strides.iter().zip(map).map(|(&stride, coordinate)| stride * coordinate.start);
+    let mut rest = view.offset + starts.sum::<usize>();
     for &dim in &walked {
         out[dim].start = rest / probe[dim];
         rest %= probe[dim];
@@ -65,14 +60,33 @@ pub fn through_view(op: Op, attrs: &[Attr], operand: &TensorType, map: &IndexMap
         if size == 1 || stride == 0 {
             continue;
         }
-        let dim = find(stride).filter(|&dim| stride % probe[dim] == 0)?;
-        let step = stride / probe[dim];
-        reach[dim] += step * size.saturating_sub(1);
-        out[dim].start += step * coordinate.start;
-        out[dim].terms.extend(coordinate.terms.iter().map(|&(term, inner)| (term, inner * step)));
+        for &(term, inner) in &coordinate.terms {
+            let stride = stride * inner;
+            let dim = find(stride).filter(|&dim| stride % probe[dim] == 0)?;
+            let step = stride / probe[dim];
+            reach[dim] += step * loops[term as usize].saturating_sub(1);
+            out[dim].terms.push((term, step));
+        }
+    }
+    // One coordinate has one way to be written.
+    for coordinate in &mut out {
+        coordinate.terms.sort_unstable();
     }
     let fits = operand.numel() == 0 || walked.iter().all(|&dim| reach[dim] < operand.sizes[dim]);
     fits.then_some(out)
+}
+
+/// Whether a view has all elements of its operand in their order, so that it only splits or joins dimensions.
+pub fn keeps_order(op: Op, attrs: &[Attr], operand: &TensorType) -> bool {
+    let Meaning::View(rule) = op.row().meaning else { return false };
+    let strides = contiguous_strides(&operand.sizes);
+    let view = rule(&Layout { sizes: operand.sizes.clone(), strides, offset: 0 }, attrs);
+    view.is_ok_and(|view| {
+        let is_dense = |((&size, &stride), expected): ((&usize, &usize), usize)| size == 1 || stride == expected;
+        view.offset == 0
+            && view.sizes.iter().product::<usize>() == operand.numel()
+            && view.sizes.iter().zip(&view.strides).zip(contiguous_strides(&view.sizes)).all(is_dense)
+    })
 }
 
 /// Strides per loop, and the first element, of a value in memory that is read or written under `map`.
@@ -98,7 +112,11 @@ mod tests {
     }
 
     fn map_of(op: Op, attrs: &[Attr], sizes: &[usize], rank: usize) -> Option<String> {
-        let map = through_view(op, attrs, &TensorType::contiguous(DType::F32, sizes), &identity(rank))?;
+        let operand = TensorType::contiguous(DType::F32, sizes);
+        let Meaning::View(rule) = op.row().meaning else { return None };
+        let layout = Layout { sizes: operand.sizes.clone(), strides: operand.strides.clone(), offset: 0 };
+        let loops = rule(&layout, attrs).ok()?.sizes;
+        let map = through_view(op, attrs, &operand, &identity(rank), &loops)?;
         let text = |c: &Coordinate| {
             let terms: Vec<String> = c.terms.iter().map(|(dim, step)| format!("{step}*l{dim}")).collect();
             format!("{}+{}", c.start, terms.join("+"))

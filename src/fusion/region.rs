@@ -3,9 +3,10 @@
 //! [`place`] answers the one legality question that patterns cannot: can these nodes be one kernel? It walks from the
 //! outputs to the operands, asking for each value at an index map; a value that is asked for at two maps is computed
 //! twice. Row loops come first, then the inner loops of the folds; loops of size 1 are left out. All folds of a region
-//! run over the same rows and the same inner elements.
+//! run over the same rows and the same inner elements. Views that only split or join dimensions keep the order of elements:
+//! with loops as fine as the dimensions on both sides, each dimension is walked by some loops in a row.
 
-use super::index_map::{Coordinate, IndexMap, broadcast, strides, through_view};
+use super::index_map::{Coordinate, IndexMap, broadcast, keeps_order, strides, through_view};
 use super::units::{Role, role};
 use crate::error::Reason;
 use crate::ir::infer::reduced_dims;
@@ -91,15 +92,17 @@ pub fn place(
     members: &[NodeId],
     outputs: &[NodeId],
 ) -> Result<Region, Reason> {
-    let region = Region::default();
-    let mut placer = Placer::new(graph, contains, region, members.len());
-    placer.choose_loops(members, outputs)?;
-    for &output in outputs {
-        let map = placer.output_map(output)?;
-        let map = placer.maps.id(map);
-        placer.output(output, map)?;
+    let placer = || Placer::chosen(graph, contains, members, outputs);
+    let reason = match placer()?.place_all(outputs) {
+        Err(reason @ (Reason::ReshapeOfComputed | Reason::DifferentRows)) => reason,
+        placed => return placed,
+    };
+    // A view may split the dimensions of what is asked for: loops as fine as that have an affine map.
+    let mut placer = placer()?;
+    match placer.make_finer(members) {
+        true => placer.place_all(outputs).map_err(|_| reason),
+        false => Err(reason),
     }
-    placer.finish()
 }
 
 /// A box of a value that is written part by part.
@@ -207,16 +210,38 @@ struct Placer<'a> {
     fold: Option<NodeId>,
     /// The box that is computed, of a value that is written part by part.
     piece: Option<&'a Piece>,
+    /// Whether a dimension may be walked by several loops.
+    is_finer: bool,
 }
 
 fn wide(sizes: &[usize]) -> Sizes {
     sizes.iter().copied().filter(|&size| size != 1).collect()
 }
 
+/// How many elements of `size` each there are from each dim on.
+fn suffix_products(sizes: &[usize], size: usize) -> impl Iterator<Item = usize> {
+    sizes.iter().rev().scan(size, |product, &size| {
+        *product *= size;
+        Some(*product)
+    })
+}
+
 impl<'a> Placer<'a> {
     fn new(graph: &'a Graph, contains: &'a dyn Fn(NodeId) -> bool, region: Region, n_nodes: usize) -> Placer<'a> {
         let known = FxHashMap::with_capacity_and_hasher(n_nodes, Default::default());
-        Placer { graph, contains, region, maps: Maps::default(), known, fold: None, piece: None }
+        Placer { graph, contains, region, maps: Maps::default(), known, fold: None, piece: None, is_finer: false }
+    }
+
+    /// With the loops of the first fold, or of the first output.
+    fn chosen(
+        graph: &'a Graph,
+        contains: &'a dyn Fn(NodeId) -> bool,
+        members: &[NodeId],
+        outputs: &[NodeId],
+    ) -> Result<Placer<'a>, Reason> {
+        let mut placer = Placer::new(graph, contains, Region::default(), members.len());
+        placer.choose_loops(members, outputs)?;
+        Ok(placer)
     }
 
     fn n_loops(&self) -> usize {
@@ -247,43 +272,104 @@ impl<'a> Placer<'a> {
         Ok(())
     }
 
-    /// The loops of an output's dimensions: all of the fold's input, or the rows.
+    /// Splits loops where a view inside splits or joins dimensions; says whether there was anything to split.
+    ///
+    /// Only where the loops go through elements in their order in memory: a view keeps that order, so dimensions of both
+    /// sides are then the products of the same loops.
+    fn make_finer(&mut self, members: &[NodeId]) -> bool {
+        let loops: Sizes = self.region.rows.iter().chain(&self.region.inner).copied().collect();
+        let (all, inner) = (loops.iter().product::<usize>(), self.region.inner.iter().product::<usize>());
+        if all == 0 || self.inner_dims().is_some_and(|dims| !dims.is_sorted()) {
+            return false;
+        }
+        let mut cuts: SmallVec<[usize; 12]> = suffix_products(&loops, 1).collect();
+        let regroups = |&&view: &&NodeId| {
+            let call = &self.graph[view];
+            call.op().is_some_and(|op| op.is_view() && keeps_order(op, &call.attrs, &self.graph[call.args[0]].ty))
+        };
+        for &view in members.iter().filter(regroups) {
+            self.is_finer = true;
+            for node in [view, self.graph[view].args[0]] {
+                let ty = &self.graph[node].ty;
+                match ty.numel() {
+                    count if count == all => cuts.extend(suffix_products(&ty.sizes, 1)),
+                    // A value per row.
+                    count if count * inner == all => cuts.extend(suffix_products(&ty.sizes, inner)),
+                    _ => {}
+                }
+            }
+        }
+        cuts.push(1);
+        cuts.sort_unstable_by(|a, b| b.cmp(a));
+        cuts.dedup();
+        if cuts.windows(2).any(|two| !two[0].is_multiple_of(two[1])) {
+            return false;
+        }
+        let part = |keep: &dyn Fn(usize) -> bool| -> Sizes {
+            cuts.windows(2).filter(|two| keep(two[1])).map(|two| two[0] / two[1]).collect()
+        };
+        (self.region.rows, self.region.inner) = (part(&|cut| cut >= inner), part(&|cut| cut < inner));
+        self.is_finer
+    }
+
+    /// Consecutive loops from `at` on, and before `end`, that a dimension of that size is walked by.
+    fn take(&self, at: &mut usize, end: usize, size: usize) -> Result<Coordinate, Reason> {
+        let first = *at;
+        let mut product = 1;
+        while product != size {
+            let next = self.region.rows.iter().chain(&self.region.inner).take(end).nth(*at);
+            product *= next.ok_or(Reason::DifferentRows)?;
+            *at += 1;
+            if product > size || (*at > first + 1 && !self.is_finer) {
+                return Err(Reason::DifferentRows);
+            }
+        }
+        let sizes = || self.region.rows.iter().chain(&self.region.inner).take(*at);
+        let step = |dim: usize| sizes().skip(dim + 1).product();
+        Ok(Coordinate { start: 0, terms: (first..*at).map(|dim| (dim as u8, step(dim))).collect() })
+    }
+
+    /// The loops of an output's dimensions: the rows, all loops in their order, or all as in the fold's input.
     fn output_map(&self, output: NodeId) -> Result<IndexMap, Reason> {
         let sizes = &self.graph[output].ty.sizes;
-        let own = wide(sizes);
-        let loops = if own == self.region.rows { (0..own.len()).collect() } else { self.full_loops(&own)? };
-        let mut next = loops.into_iter();
-        let coordinate = |&size: &usize| match size {
-            1 => Coordinate::default(),
-            _ => next.next().map(Coordinate::along).unwrap_or_default(),
+        let (n_rows, n_loops) = (self.region.rows.len(), self.n_loops());
+        let along = |end: usize| {
+            let mut at = 0;
+            let map = sizes.iter().map(|&size| self.take(&mut at, end, size)).collect::<Result<IndexMap, Reason>>()?;
+            if at == end { Ok(map) } else { Err(Reason::DifferentRows) }
         };
-        Ok(sizes.iter().map(coordinate).collect())
-    }
-
-    /// Loops for the dimensions of a value of the fold's input shape: the fold says which dims are rows.
-    fn full_loops(&self, own: &[usize]) -> Result<SmallVec<[usize; 6]>, Reason> {
-        if self.fold.is_none() || own.len() != self.n_loops() {
-            return Err(Reason::DifferentRows);
+        let Some(inner_dims) = self.inner_dims() else { return along(n_rows) };
+        if let Ok(map) = along(n_rows) {
+            return Ok(map);
         }
-        // Rows and inner loops keep their order, so the interleaving is found by the shape of the fold's input.
-        let order = self.input_order().ok_or(Reason::DifferentRows)?;
-        let size = |&dim: &usize| *self.region.rows.iter().chain(&self.region.inner).nth(dim).unwrap_or(&0);
-        if order.iter().map(size).eq(own.iter().copied()) { Ok(order) } else { Err(Reason::DifferentRows) }
+        if inner_dims.is_sorted() {
+            return along(n_loops);
+        }
+        let (mut row, mut inner, mut is_inner) = (0, n_rows, inner_dims.iter());
+        let mut coordinate = |&size: &usize| match size {
+            1 => Ok(Coordinate::default()),
+            _ if *is_inner.next().ok_or(Reason::DifferentRows)? => self.take(&mut inner, n_loops, size),
+            _ => self.take(&mut row, n_rows, size),
+        };
+        let map = sizes.iter().map(&mut coordinate).collect::<Result<IndexMap, Reason>>()?;
+        if (row, inner) == (n_rows, n_loops) { Ok(map) } else { Err(Reason::DifferentRows) }
     }
 
-    /// The fold's input dims in order, as loops.
-    fn input_order(&self) -> Option<SmallVec<[usize; 6]>> {
+    /// For each dim of the fold's input that is not of size 1, whether it is folded: sorted if rows come first.
+    fn inner_dims(&self) -> Option<SmallVec<[bool; 6]>> {
         let fold = self.fold?;
         let dims = self.fold_dims(fold);
         let input = &self.graph[self.graph[fold].args[0]].ty;
-        let (mut row, mut inner) = (0, self.region.rows.len());
-        let mut order = SmallVec::new();
-        for dim in (0..input.rank()).filter(|&dim| input.sizes[dim] != 1) {
-            let next = if dims.contains(&dim) { &mut inner } else { &mut row };
-            order.push(*next);
-            *next += 1;
+        Some((0..input.rank()).filter(|&dim| input.sizes[dim] != 1).map(|dim| dims.contains(&dim)).collect())
+    }
+
+    fn place_all(mut self, outputs: &[NodeId]) -> Result<Region, Reason> {
+        for &output in outputs {
+            let map = self.output_map(output)?;
+            let map = self.maps.id(map);
+            self.output(output, map)?;
         }
-        Some(order)
+        self.finish()
     }
 
     /// Writes the elements of `output` that `map` names.
@@ -351,7 +437,8 @@ impl<'a> Placer<'a> {
             }
             Meaning::Fold(_) => self.fold(node, map),
             Meaning::View(_) => {
-                let inner = through_view(op, &call.attrs, &graph[call.args[0]].ty, &self.maps[map])
+                let loops: Sizes = self.region.rows.iter().chain(&self.region.inner).copied().collect();
+                let inner = through_view(op, &call.attrs, &graph[call.args[0]].ty, &self.maps[map], &loops)
                     .ok_or(Reason::ReshapeOfComputed)?;
                 let inner = self.maps.id(inner);
                 self.value(call.args[0], inner)
@@ -437,20 +524,14 @@ impl<'a> Placer<'a> {
         for (dim, &size) in input.sizes.iter().enumerate() {
             let reduced = dims.contains(&dim);
             let asked = if !reduced || keep { kept.next() } else { None };
-            let next = if reduced { &mut inner } else { &mut row };
-            if size == 1 {
-                own.push(Coordinate::default());
-                continue;
-            }
-            let loops = self.region.rows.iter().chain(&self.region.inner);
-            if loops.clone().nth(*next) != Some(&size) {
+            let coordinate = match reduced {
+                true => self.take(&mut inner, self.n_loops(), size)?,
+                false => self.take(&mut row, self.region.rows.len(), size)?,
+            };
+            if !reduced && size != 1 && asked != Some(&coordinate) {
                 return Err(Reason::DifferentRows);
             }
-            if !reduced && asked.and_then(Coordinate::as_loop) != Some(*next) {
-                return Err(Reason::DifferentRows);
-            }
-            own.push(Coordinate::along(*next));
-            *next += 1;
+            own.push(coordinate);
         }
         if row != self.region.rows.len() || inner != self.n_loops() {
             return Err(Reason::DifferentRows);

@@ -4,7 +4,7 @@
 //! either. Both are fine for a kernel that holds several folds over the same rows and writes several results. A
 //! merge is accepted if the union fits common loops ([`super::region`]), if no path leaves the union and comes back, if it
 //! leaves no thread idle, and if it takes no longer than the two apart ([`super::cost`]). Edges are tried in the order of
-//! what they save, as Kruskal's algorithm takes the edges of a spanning tree; equal ones in that of their nodes, so planning
+//! what they save, also those that lead through views of all elements in their order, as Kruskal's algorithm takes the edges of a spanning tree; equal ones in that of their nodes, so planning
 //! is deterministic.
 
 use super::cost::Nanos;
@@ -106,7 +106,10 @@ fn edges(units: &Units<'_>) -> Vec<Edge> {
     let mut edges = Vec::new();
     for (consumer, node) in units.graph.nodes() {
         let Some(own) = units.unit_of[consumer].filter(|&own| is_kernel(own)) else { continue };
-        for &producer in &node.args {
+        for &arg in &node.args {
+            // What is seen through a view of all elements in their order may be computed in the view's place.
+            let through = |arg: NodeId| blocks::same_elements(units.graph, arg).filter(|_| units.is_alias(arg));
+            let producer = through(arg).unwrap_or(arg);
             let Some(other) = units.unit_of[producer].filter(|&other| other != own && is_kernel(other)) else {
                 continue;
             };
@@ -139,31 +142,61 @@ fn merge_ends(units: &mut Units<'_>, producer: NodeId, consumer: NodeId, refusal
 }
 
 fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
-    are_small_enough(units, producer, consumer)?;
+    let views = views_between(units, producer, consumer);
+    are_small_enough(units, producer, consumer, &views)?;
     // Before the union is laid out: that takes longer.
-    if has_path_around(units, producer, consumer) {
+    if has_path_beside(units, producer, consumer, &views) {
         return Err(Reason::WouldCycle);
     }
-    let merged = union(units, producer, consumer)?;
+    let merged = union_with(units, producer, consumer, &views)?;
     units.pays(&merged, producer, consumer)?;
     Ok(merged)
 }
 
 /// What is known of the union of two kernels without laying it out.
-fn are_small_enough(units: &Units<'_>, a: u32, b: u32) -> Result<(), Reason> {
+fn are_small_enough(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<(), Reason> {
+    let n_nodes = units.unit(a).nodes.len() + units.unit(b).nodes.len() + views.len();
     match () {
-        () if units.unit(a).nodes.len() + units.unit(b).nodes.len() > units.max_nodes => Err(Reason::GroupTooLarge),
-        () if units.are_too_many_arguments(a, b) => Err(Reason::TooManyArguments),
+        () if n_nodes > units.max_nodes => Err(Reason::GroupTooLarge),
+        () if units.are_too_many_arguments(a, b, views) => Err(Reason::TooManyArguments),
         () => Ok(()),
     }
 }
 
+/// The views of memory through which `consumer` alone sees what `producer` writes, all elements in their order.
+fn views_between(units: &Units<'_>, producer: u32, consumer: u32) -> Vec<u32> {
+    fn joins(units: &Units<'_>, view: NodeId, consumer: u32, found: &mut Vec<u32>) -> bool {
+        let Some(unit) = units.unit_of[view].filter(|_| units.is_alias(view)) else { return false };
+        let mut fits = |user: &NodeId| units.unit_of[*user] == Some(consumer) || joins(units, *user, consumer, found);
+        let fits = !units.is_output[view]
+            && blocks::same_elements(units.graph, view).is_some()
+            && units.users[view].iter().all(&mut fits);
+        found.extend(fits.then_some(unit));
+        fits
+    }
+    let mut found = Vec::new();
+    for &user in units.unit(producer).outputs.iter().flat_map(|&output| &units.users[output]) {
+        let mut views = Vec::new();
+        if joins(units, user, consumer, &mut views) {
+            found.extend(views);
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// Two kernels as one, whether or not paths lead around them.
 pub(super) fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
-    are_small_enough(units, a, b)?;
-    let (a, b) = (units.unit(a), units.unit(b));
-    let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
-    // Two sorted runs: the stable sort merges those.
+    are_small_enough(units, a, b, &[])?;
+    union_with(units, a, b, &[])
+}
+
+/// The same with views between the two.
+fn union_with(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<Unit, Reason> {
+    let parts = [a, b].into_iter().chain(views.iter().copied());
+    let mut nodes: Vec<NodeId> = parts.flat_map(|unit| units.unit(unit).nodes.iter().copied()).collect();
+    // Sorted runs: the stable sort merges those.
     nodes.sort();
     let (region, outputs) = units.lay_out(&nodes)?;
     // What is stored per row need not follow from a fold over nothing, and a loop of no turns would never store it.
@@ -187,9 +220,15 @@ fn is_too_long(region: &Region) -> bool {
 
 /// Whether some third unit lies on a path from `producer` to `consumer`.
 pub(super) fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -> bool {
+    has_path_beside(units, producer, consumer, &[])
+}
+
+/// The same beside views that lead from one to the other and nowhere else.
+fn has_path_beside(units: &Units<'_>, producer: u32, consumer: u32, views: &[u32]) -> bool {
     let last = *units.unit(consumer).nodes.last().expect("units have nodes");
     let mut seen: FxHashSet<u32> = FxHashSet::default();
-    let mut stack: Vec<u32> = units.successors(producer).filter(|&next| next != consumer).collect();
+    let mut stack: Vec<u32> =
+        units.successors(producer).filter(|next| *next != consumer && !views.contains(next)).collect();
     while let Some(unit) = stack.pop() {
         // Ids grow along every path, so a unit that starts behind the consumer's last node cannot lead to it.
         if units.unit(unit).nodes[0] > last || !seen.insert(unit) {
@@ -205,13 +244,14 @@ pub(super) fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -
     false
 }
 
-/// Puts the union of two units in the place of the second, and forgets what was said of either.
+/// Puts the union of two units, and of views between them, in the place of the second, and forgets what was said of either.
 pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit, refusals: &mut Refusals) {
     refusals.forget(producer);
     refusals.forget(consumer);
     for &node in &merged.nodes {
-        units.unit_of[node] = Some(consumer);
+        if let Some(gone) = units.unit_of[node].replace(consumer) {
+            units.units[gone as usize] = None;
+        }
     }
-    units.units[producer as usize] = None;
     units.units[consumer as usize] = Some(merged);
 }

@@ -301,11 +301,17 @@ impl<'g> Units<'g> {
         if outputs.is_empty() { vec![*nodes.last().expect("units have nodes")] } else { outputs }
     }
 
-    /// Whether two kernels as one would have more operands and results than a kernel can have; known without laying
-    /// it out, since most kernels that read many values are tried with many others.
-    pub(super) fn are_too_many_arguments(&self, a: u32, b: u32) -> bool {
+    /// Whether a node is a view of memory.
+    pub(super) fn is_alias(&self, node: NodeId) -> bool {
+        self.unit_of[node].is_some_and(|unit| matches!(self.unit(unit).kind, UnitKind::Alias))
+    }
+
+    /// Whether two kernels, and views between them, as one would have more operands and results than a kernel can have;
+    /// known without laying it out, since most kernels that read many values are tried with many others.
+    pub(super) fn are_too_many_arguments(&self, a: u32, b: u32, views: &[u32]) -> bool {
         let [first, second] = [a, b].map(|unit| self.unit(unit));
-        let inside = |node: NodeId| self.unit_of[node].is_some_and(|unit| unit == a || unit == b);
+        let is_part = |unit: u32| unit == a || unit == b || views.contains(&unit);
+        let inside = |node: NodeId| self.unit_of[node].is_some_and(is_part);
         let outside = |node: NodeId| self.is_output[node] || self.users[node].iter().any(|user| !inside(*user));
         let outputs = first.outputs.iter().chain(&second.outputs).filter(|node| outside(**node)).count();
         let [left, right] = [first, second].map(|unit| unit.region().map_or(&[][..], |region| &region.operands[..]));

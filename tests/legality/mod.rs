@@ -244,7 +244,9 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
     }
     if let StepKind::Kernel(_) = step.kind {
         let folds = step.nodes.iter().copied().filter(|&node| sort(graph, node) == Sort::Fold);
-        let loops: BTreeSet<[Vec<usize>; 2]> = folds.map(|fold| loops(graph, fold)).collect();
+        // A view inside may have split or joined rows or elements; there are as many of them then.
+        let counts = |sizes: Vec<usize>| if count(Sort::View) > 0 { vec![sizes.iter().product()] } else { sizes };
+        let loops: BTreeSet<[Vec<usize>; 2]> = folds.map(|fold| loops(graph, fold).map(counts)).collect();
         if loops.len() > 1 {
             return Some(format!("rule 6: reductions over other rows or elements: {loops:?}"));
         }
