@@ -14,7 +14,7 @@ use crate::fusion::region::Region;
 use crate::fusion::{Plan, StepKind};
 use crate::ir::{Graph, NodeId, SideTable};
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// An executable that is being made.
 pub(super) struct Builder<'g> {
@@ -110,6 +110,7 @@ impl<'g> Builder<'g> {
             kernels,
             n_slots: self.n_slots,
             inputs,
+            seen: graph.inputs().iter().map(|_| OnceLock::new()).collect(),
             input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
             outputs: last_outputs,
             declined: self.declined,
