@@ -21,6 +21,8 @@ const BLOCK_BYTES: usize = 4 << 20;
 const RIGHT_BYTES: usize = 1 << 20;
 /// Bytes that must be saved for one that is packed again.
 const WORTH: usize = 2;
+/// Most members of a group: each is held against all others while the group grows.
+const MAX_MEMBERS: usize = 64;
 /// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
 const MIN_HEIGHT: usize = 16;
 
@@ -84,7 +86,7 @@ pub(super) fn merge(units: &mut Units<'_>) {
         }
         let (mut members, mut best) = (vec![unit], None);
         let mut gain = 0;
-        'grow: loop {
+        'grow: while members.len() < MAX_MEMBERS {
             for candidate in neighbours(units, &members) {
                 let mut grown = members.clone();
                 grown.push(candidate);

@@ -127,6 +127,7 @@ fn copy(graph: &Graph, node: NodeId, from: NodeId, to: &TensorType, base: usize)
         rows: loops.iter().map(|&dim| ty.sizes[dim]).collect(),
         inner: Sizes::new(),
         values: vec![value],
+        operands: loads.iter().map(|walk| walk.node).collect(),
         loads,
         outputs: vec![(0, Walk { node, strides: written, base, gather: None })],
         is_full: vec![true],

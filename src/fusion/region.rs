@@ -6,12 +6,14 @@
 //! run over the same rows and the same inner elements.
 
 use super::index_map::{Coordinate, IndexMap, broadcast, strides, through_view};
+use super::units::{Role, role};
 use crate::error::Reason;
 use crate::ir::infer::reduced_dims;
 use crate::ir::shape::{Sizes, normalize_dim};
-use crate::ir::{GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Scalar};
+use crate::ir::{GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Scalar, TensorType};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::ops::Index;
 
 /// Most operands and outputs of one kernel.
 pub const MAX_OPERANDS: usize = 48;
@@ -64,6 +66,8 @@ pub struct Region {
     pub values: Vec<Value>,
     /// What is read.
     pub loads: Vec<Walk>,
+    /// The nodes that lie there, each once, in order; but for those that are computed in place.
+    pub operands: Vec<NodeId>,
     /// What is written: the value and where.
     pub outputs: Vec<(ValueId, Walk)>,
     /// Whether a value differs between the inner elements of a row, per value.
@@ -88,11 +92,12 @@ pub fn place(
     outputs: &[NodeId],
 ) -> Result<Region, Reason> {
     let region = Region::default();
-    let mut placer = Placer { graph, contains, region, known: HashMap::new(), fold: None, piece: None };
+    let mut placer = Placer::new(graph, contains, region, members.len());
     placer.choose_loops(members, outputs)?;
     for &output in outputs {
         let map = placer.output_map(output)?;
-        placer.output(output, &map)?;
+        let map = placer.maps.id(map);
+        placer.output(output, map)?;
     }
     placer.finish()
 }
@@ -139,22 +144,65 @@ pub fn place_piece(
     outputs: &[NodeId],
 ) -> Result<Region, Reason> {
     let region = Region { rows: wide(&piece.sizes), ..Region::default() };
-    let mut placer = Placer { graph, contains, region, known: HashMap::new(), fold: None, piece: Some(piece) };
-    let map = piece.map(&piece.start);
+    let mut placer = Placer { piece: Some(piece), ..Placer::new(graph, contains, region, outputs.len()) };
+    let map = placer.maps.id(piece.map(&piece.start));
     for &output in outputs {
         if graph[output].ty.sizes != graph[piece.node].ty.sizes {
             return Err(Reason::DifferentRows);
         }
-        placer.output(output, &map)?;
+        placer.output(output, map)?;
     }
     placer.finish()
+}
+
+/// Names an index map: nearly all values of a region are asked for at a few.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct MapId(u32);
+
+/// Index maps, each once.
+#[derive(Default)]
+struct Maps {
+    all: Vec<IndexMap>,
+    ids: FxHashMap<IndexMap, MapId>,
+}
+
+impl Maps {
+    fn id(&mut self, map: IndexMap) -> MapId {
+        if let Some(&known) = self.ids.get(&map) {
+            return known;
+        }
+        let id = MapId(self.all.len() as u32);
+        self.all.push(map.clone());
+        self.ids.insert(map, id);
+        id
+    }
+
+    /// The map of an operand that is broadcast to a value with map `map`.
+    fn broadcast(&mut self, map: MapId, operand: &TensorType) -> MapId {
+        let from = &self[map];
+        let is_same = |(coordinate, &size): (&Coordinate, &usize)| size != 1 || *coordinate == Coordinate::default();
+        if from.len() == operand.rank() && from.iter().zip(&operand.sizes).all(is_same) {
+            return map;
+        }
+        let map = broadcast(from, operand);
+        self.id(map)
+    }
+}
+
+impl Index<MapId> for Maps {
+    type Output = IndexMap;
+
+    fn index(&self, id: MapId) -> &IndexMap {
+        &self.all[id.0 as usize]
+    }
 }
 
 struct Placer<'a> {
     graph: &'a Graph,
     contains: &'a dyn Fn(NodeId) -> bool,
     region: Region,
-    known: HashMap<(NodeId, IndexMap), ValueId>,
+    maps: Maps,
+    known: FxHashMap<(NodeId, MapId), ValueId>,
     /// The first fold, whose operand says what rows and inner elements are.
     fold: Option<NodeId>,
     /// The box that is computed, of a value that is written part by part.
@@ -165,7 +213,12 @@ fn wide(sizes: &[usize]) -> Sizes {
     sizes.iter().copied().filter(|&size| size != 1).collect()
 }
 
-impl Placer<'_> {
+impl<'a> Placer<'a> {
+    fn new(graph: &'a Graph, contains: &'a dyn Fn(NodeId) -> bool, region: Region, n_nodes: usize) -> Placer<'a> {
+        let known = FxHashMap::with_capacity_and_hasher(n_nodes, Default::default());
+        Placer { graph, contains, region, maps: Maps::default(), known, fold: None, piece: None }
+    }
+
     fn n_loops(&self) -> usize {
         self.region.rows.len() + self.region.inner.len()
     }
@@ -234,14 +287,18 @@ impl Placer<'_> {
     }
 
     /// Writes the elements of `output` that `map` names.
-    fn output(&mut self, output: NodeId, map: &IndexMap) -> Result<(), Reason> {
+    fn output(&mut self, output: NodeId, map: MapId) -> Result<(), Reason> {
         let value = self.value(output, map)?;
-        let walk = self.walk(output, map, None);
+        let walk = self.walk(output, &self.maps[map], None);
         self.region.outputs.push((value, walk));
         Ok(())
     }
 
-    fn finish(self) -> Result<Region, Reason> {
+    fn finish(mut self) -> Result<Region, Reason> {
+        let nodes = self.region.loads.iter().map(|walk| walk.node);
+        self.region.operands = nodes.filter(|&node| role(self.graph, node) != Role::Inline).collect();
+        self.region.operands.sort_unstable();
+        self.region.operands.dedup();
         match self.region.loads.len() + self.region.outputs.len() > MAX_OPERANDS {
             true => Err(Reason::TooManyArguments),
             false => Ok(self.region),
@@ -258,23 +315,22 @@ impl Placer<'_> {
     }
 
     /// The value of `node` at the element that `map` names.
-    fn value(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
-        let key = (node, map.clone());
-        if let Some(&known) = self.known.get(&key) {
+    fn value(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
+        if let Some(&known) = self.known.get(&(node, map)) {
             return Ok(known);
         }
         let value = self.place(node, map)?;
-        self.known.insert(key, value);
+        self.known.insert((node, map), value);
         Ok(value)
     }
 
-    fn place(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
+    fn place(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
         let graph = self.graph;
         let call = &graph[node];
         let op = match call.kind {
             NodeKind::Number(value) => return self.push(Value::Number(value, value.dtype()), false),
             NodeKind::Extent(count) => return self.extent(node, count),
-            NodeKind::Input(_) => return self.load(node, map, None),
+            NodeKind::Input(_) => return self.load(node, map),
             NodeKind::Op(op) => op,
         };
         match &op.row().meaning {
@@ -283,18 +339,22 @@ impl Placer<'_> {
                 self.push(Value::Number(value, call.ty.dtype), false)
             }
             Meaning::Range => self.position(node, map),
-            _ if !(self.contains)(node) => self.load(node, map, None),
+            _ if !(self.contains)(node) => self.load(node, map),
             Meaning::Body(..) => {
-                let args = call.args.iter().map(|&arg| self.value(arg, &broadcast(map, &graph[arg].ty)));
+                let args = call.args.iter().map(|&arg| {
+                    let map = self.maps.broadcast(map, &graph[arg].ty);
+                    self.value(arg, map)
+                });
                 let args = args.collect::<Result<SmallVec<[ValueId; 3]>, Reason>>()?;
                 let is_full = self.fold.is_none() || args.iter().any(|&arg| self.region.is_full[arg]);
                 self.push(Value::Body(node, args), is_full)
             }
             Meaning::Fold(_) => self.fold(node, map),
             Meaning::View(_) => {
-                let inner =
-                    through_view(op, &call.attrs, &graph[call.args[0]].ty, map).ok_or(Reason::ReshapeOfComputed)?;
-                self.value(call.args[0], &inner)
+                let inner = through_view(op, &call.attrs, &graph[call.args[0]].ty, &self.maps[map])
+                    .ok_or(Reason::ReshapeOfComputed)?;
+                let inner = self.maps.id(inner);
+                self.value(call.args[0], inner)
             }
             Meaning::Gather(kind) => self.gather(node, op, *kind, map),
             Meaning::Product => Err(Reason::TwoAnchors),
@@ -308,9 +368,12 @@ impl Placer<'_> {
     }
 
     /// The value that is written part by part, which is its operand here. Asked for elsewhere it is another operand.
-    fn of_piece(&mut self, map: &IndexMap) -> Result<ValueId, Reason> {
+    fn of_piece(&mut self, map: MapId) -> Result<ValueId, Reason> {
         match self.piece {
-            Some(piece) if *map == piece.map(&piece.start) => self.value(piece.operand, &piece.map(&piece.from)),
+            Some(piece) if self.maps[map] == piece.map(&piece.start) => {
+                let from = self.maps.id(piece.map(&piece.from));
+                self.value(piece.operand, from)
+            }
             Some(_) | None => Err(Reason::MovesElements),
         }
     }
@@ -334,19 +397,20 @@ impl Placer<'_> {
         self.region.loads.len() - 1
     }
 
-    fn load(&mut self, node: NodeId, map: &IndexMap, gather: Option<(usize, usize)>) -> Result<ValueId, Reason> {
-        let walk = self.walk(node, map, gather);
+    fn load(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
+        let walk = self.walk(node, &self.maps[map], None);
         let is_full = self.is_full_walk(&walk);
         let slot = self.add_load(walk);
         self.push(Value::Load(slot), is_full)
     }
 
-    fn position(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
+    fn position(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
+        let along = &self.maps[map][0];
         let mut steps: SmallVec<[usize; 6]> = SmallVec::from_elem(0, self.n_loops());
-        for &(dim, step) in &map[0].terms {
+        for &(dim, step) in &along.terms {
             steps[dim as usize] += step;
         }
-        let walk = Walk { node, strides: steps, base: map[0].start, gather: None };
+        let walk = Walk { node, strides: steps, base: along.start, gather: None };
         let is_full = self.is_full_walk(&walk);
         let slot = self.add_load(walk);
         self.push(Value::Position(slot, node), is_full)
@@ -362,14 +426,14 @@ impl Placer<'_> {
     }
 
     /// A fold is known per row, so it can only be asked for at the row itself.
-    fn fold(&mut self, node: NodeId, map: &IndexMap) -> Result<ValueId, Reason> {
+    fn fold(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
         let dims = self.fold_dims(node);
         let call = &self.graph[node];
         let input = &self.graph[call.args[0]].ty;
         let keep = call.ty.rank() == input.rank();
         let (mut row, mut inner) = (0, self.region.rows.len());
         let mut own: IndexMap = SmallVec::new();
-        let mut kept = map.iter();
+        let mut kept = self.maps[map].iter();
         for (dim, &size) in input.sizes.iter().enumerate() {
             let reduced = dims.contains(&dim);
             let asked = if !reduced || keep { kept.next() } else { None };
@@ -391,12 +455,14 @@ impl Placer<'_> {
         if row != self.region.rows.len() || inner != self.n_loops() {
             return Err(Reason::DifferentRows);
         }
-        let value = self.value(call.args[0], &own)?;
+        let own = self.maps.id(own);
+        let value = self.value(call.args[0], own)?;
         self.push(Value::Fold(node, value), false)
     }
 
     /// The source must lie in memory; its gathered dimension is walked by the index.
-    fn gather(&mut self, node: NodeId, op: Op, kind: GatherKind, map: &IndexMap) -> Result<ValueId, Reason> {
+    fn gather(&mut self, node: NodeId, op: Op, kind: GatherKind, map: MapId) -> Result<ValueId, Reason> {
+        let map = &self.maps[map];
         let call = &self.graph[node];
         let (source, index) = (call.args[0], call.args[1]);
         if (self.contains)(source) {
@@ -423,7 +489,8 @@ impl Placer<'_> {
             *coordinate = Coordinate::default();
         }
         let gather = if one_element { (1, 0) } else { (ty.sizes[dim], ty.strides[dim]) };
-        let index = self.value(index, &index_map)?;
+        let index_map = self.maps.id(index_map);
+        let index = self.value(index, index_map)?;
         let walk = self.walk(source, &source_map, Some(gather));
         let is_full = self.is_full_walk(&walk) || self.region.is_full[index];
         let slot = self.add_load(walk);

@@ -10,7 +10,7 @@ use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
 use super::{blocks, piecewise, siblings};
 use crate::error::Reason;
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most nodes of one kernel, unless the options say fewer.
 pub const MAX_NODES: usize = 256;
@@ -22,9 +22,9 @@ pub const MANY_ROWS: usize = 16;
 /// Why two units stayed apart, for the edges between them.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    reasons: HashMap<(u32, u32), Reason>,
+    reasons: FxHashMap<(u32, u32), Reason>,
     /// The pairs that each unit is part of, so that they are found when it changes.
-    pairs: HashMap<u32, Vec<(u32, u32)>>,
+    pairs: FxHashMap<u32, Vec<(u32, u32)>>,
 }
 
 impl Refusals {
@@ -91,22 +91,31 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> bool 
 }
 
 fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
-    let merged = union(units, producer, consumer)?;
+    are_small_enough(units, producer, consumer)?;
+    // Before the union is laid out: that takes longer.
     if has_path_around(units, producer, consumer) {
         return Err(Reason::WouldCycle);
     }
-    Ok(merged)
+    union(units, producer, consumer)
+}
+
+/// What is known of the union of two kernels without laying it out.
+fn are_small_enough(units: &Units<'_>, a: u32, b: u32) -> Result<(), Reason> {
+    match () {
+        () if units.unit(a).nodes.len() + units.unit(b).nodes.len() > units.max_nodes => Err(Reason::GroupTooLarge),
+        () if units.are_too_many_arguments(a, b) => Err(Reason::TooManyArguments),
+        () => Ok(()),
+    }
 }
 
 /// Two kernels as one, whether or not paths lead around them.
 pub(super) fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
+    are_small_enough(units, a, b)?;
     let (a, b) = (units.unit(a), units.unit(b));
-    if a.nodes.len() + b.nodes.len() > units.max_nodes {
-        return Err(Reason::GroupTooLarge);
-    }
     let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
-    nodes.sort_unstable();
-    let (region, outputs) = units.region(&nodes)?;
+    // Two sorted runs: the stable sort merges those.
+    nodes.sort();
+    let (region, outputs) = units.lay_out(&nodes)?;
     // What is stored per row need not follow from a fold over nothing, and a loop of no turns would never store it.
     if region.inner.contains(&0) && !region.rows.contains(&0) {
         return Err(Reason::DifferentRows);
@@ -129,7 +138,7 @@ fn is_too_long(region: &Region) -> bool {
 /// Whether some third unit lies on a path from `producer` to `consumer`.
 pub(super) fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -> bool {
     let last = *units.unit(consumer).nodes.last().expect("units have nodes");
-    let mut seen: HashSet<u32> = HashSet::new();
+    let mut seen: FxHashSet<u32> = FxHashSet::default();
     let mut stack: Vec<u32> = units.successors(producer).filter(|&next| next != consumer).collect();
     while let Some(unit) = stack.pop() {
         // Ids grow along every path, so a unit that starts behind the consumer's last node cannot lead to it.

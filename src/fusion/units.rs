@@ -288,11 +288,35 @@ impl<'g> Units<'g> {
         if outputs.is_empty() { vec![*nodes.last().expect("units have nodes")] } else { outputs }
     }
 
+    /// Whether two kernels as one would have more operands and results than a kernel can have; known without laying
+    /// it out, since most kernels that read many values are tried with many others.
+    pub(super) fn are_too_many_arguments(&self, a: u32, b: u32) -> bool {
+        let [first, second] = [a, b].map(|unit| self.unit(unit));
+        let inside = |node: NodeId| self.unit_of[node].is_some_and(|unit| unit == a || unit == b);
+        let outside = |node: NodeId| self.is_output[node] || self.users[node].iter().any(|user| !inside(*user));
+        let outputs = first.outputs.iter().chain(&second.outputs).filter(|node| outside(**node)).count();
+        let [left, right] = [first, second].map(|unit| unit.region().map_or(&[][..], |region| &region.operands[..]));
+        let Some(limit) = MAX_OPERANDS.checked_sub(outputs.max(1)) else { return true };
+        if left.len() + right.len() <= limit {
+            return false;
+        }
+        let (mut at, mut operands) = (0, right.iter().filter(|node| !inside(**node)).count());
+        for node in left {
+            // Both are sorted.
+            while right.get(at).is_some_and(|other| other < node) {
+                at += 1;
+            }
+            operands += (right.get(at) != Some(node) && !inside(*node)) as usize;
+        }
+        operands > limit
+    }
+
     /// The nodes as one kernel, with those of them that others read.
     pub fn region(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
         let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
         let outputs = self.outputs_of(nodes);
-        // A bound that is cheap to check: a value from outside is one operand at least.
+        // A bound that is cheap to check: a value from outside is one operand at least. Two units that are tried are
+        // held against it before their nodes are put together.
         let is_operand = |&arg: &NodeId| !contains(arg) && role(self.graph, arg) != Role::Inline;
         let mut operands: Vec<NodeId> =
             nodes.iter().flat_map(|&node| &self.graph[node].args).copied().filter(is_operand).collect();
@@ -301,6 +325,13 @@ impl<'g> Units<'g> {
         if operands.len() + outputs.len() > MAX_OPERANDS {
             return Err(Reason::TooManyArguments);
         }
+        self.lay_out(nodes)
+    }
+
+    /// The same for nodes that are known to have few enough operands.
+    pub(super) fn lay_out(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
+        let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
+        let outputs = self.outputs_of(nodes);
         if nodes.len() > 1 && outputs.iter().any(|&output| role(self.graph, output) == Role::View) {
             return Err(Reason::MovesElements);
         }
