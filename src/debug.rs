@@ -9,6 +9,7 @@
 //! | `OPFUSE_EAGER=1` | `compile` is the identity |
 //! | `OPFUSE_TIER=vm` or `cranelift` | forces a code tier; what it declines runs in the vm |
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
+//! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
 
 use std::sync::OnceLock;
@@ -43,6 +44,7 @@ struct Switches {
     eager: bool,
     verify: bool,
     tier: Option<String>,
+    calibration: Option<String>,
 }
 
 fn switches() -> &'static Switches {
@@ -57,6 +59,7 @@ fn switches() -> &'static Switches {
             eager: on("OPFUSE_EAGER"),
             verify: on("OPFUSE_VERIFY"),
             tier: word("OPFUSE_TIER"),
+            calibration: word("OPFUSE_CALIBRATION"),
         }
     })
 }
@@ -97,4 +100,9 @@ pub fn verifies() -> bool {
 /// The code tier that is forced, by name.
 pub fn forced_tier() -> Option<&'static str> {
     switches().tier.as_deref()
+}
+
+/// The file with the rates of this machine, if one is named.
+pub fn calibration_file() -> Option<&'static str> {
+    switches().calibration.as_deref()
 }

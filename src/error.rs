@@ -207,11 +207,17 @@ pub enum Reason {
     TwoAnchors,
     /// The consumer moves elements, and the producer's tile holds them only once it is finished.
     MovesElements,
-    /// What a matrix product reads is not made from the product's own rows, or blocks of rows would not pay.
+    /// What a matrix product reads is not made from the product's own rows: the right operand is read whole by each of
+    /// them.
     PrologueOfAnchor,
-    /// What follows a matrix product reads other rows than the product's, or blocks of rows would read the right
-    /// operand more often than they save.
+    /// What follows a matrix product goes with other work, as with the rows of another product.
     EpilogueOfAnchor,
+    /// A matrix product that is never computed some rows at a time, and why.
+    WholeProduct(String),
+    /// What is computed at once would not stay in a cache, and how much it is.
+    TooMuchMemory(String),
+    /// Fusing is legal and saves nothing, or less than it costs.
+    NotWorthIt(String),
     /// The two do not run over the same rows.
     DifferentRows,
     /// A reshape of a computed value that merges or splits dimensions in the middle of a kernel.
@@ -222,9 +228,13 @@ pub enum Reason {
     TooManyArguments,
     /// The rows are so few and so long that one kernel would leave threads idle.
     RowsTooLong,
+    /// Together they would take longer than apart, by the cost model.
+    ModelledSlower(String),
+    /// Together they took longer than apart when both were measured.
+    MeasuredSlower(String),
     /// Fusing would make the graph of kernels cyclic.
     WouldCycle,
-    /// The result would not have eager's bits.
+    /// The result would not have eager's bits, as those of a matrix product of very few results at a time.
     WouldChangeBits,
     /// A tier cannot express the kernel; the next tier runs it.
     TierCannot(String),
@@ -255,11 +265,16 @@ impl Reason {
             Reason::MovesElements => "moves_elements",
             Reason::PrologueOfAnchor => "prologue_of_anchor",
             Reason::EpilogueOfAnchor => "epilogue_of_anchor",
+            Reason::WholeProduct(_) => "whole_product",
+            Reason::TooMuchMemory(_) => "too_much_memory",
+            Reason::NotWorthIt(_) => "not_worth_it",
             Reason::DifferentRows => "different_rows",
             Reason::ReshapeOfComputed => "reshape_of_computed",
             Reason::GroupTooLarge => "group_too_large",
             Reason::TooManyArguments => "too_many_arguments",
             Reason::RowsTooLong => "rows_too_long",
+            Reason::ModelledSlower(_) => "modelled_slower",
+            Reason::MeasuredSlower(_) => "measured_slower",
             Reason::WouldCycle => "would_cycle",
             Reason::WouldChangeBits => "would_change_bits",
             Reason::TierCannot(_) => "tier_cannot",
@@ -276,7 +291,12 @@ impl Reason {
     /// What the reason is about, where the kind does not say it all: an op, an input, an error.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Reason::TierCannot(detail)
+            Reason::ModelledSlower(detail)
+            | Reason::MeasuredSlower(detail)
+            | Reason::WholeProduct(detail)
+            | Reason::TooMuchMemory(detail)
+            | Reason::NotWorthIt(detail)
+            | Reason::TierCannot(detail)
             | Reason::ReadsValue(detail)
             | Reason::NotCaptured(detail)
             | Reason::TraceFailed(detail)
@@ -321,7 +341,14 @@ impl Reason {
                 "apply the work to the result of the product where the algebra allows, as in (s * a) @ b = s * (a @ b)"
             }
             Reason::EpilogueOfAnchor => {
-                "keep what follows row by row and in the order of the product's rows; a right operand that fits the cache pays"
+                "apply the work to one of the products alone, so that it goes with the rows of that one"
+            }
+            Reason::WholeProduct(_) => "multiply matrices of f32 or f64; the others are products of their own",
+            Reason::TooMuchMemory(_) => {
+                "use a smaller right operand, as in products of parts of its columns that are joined at the end"
+            }
+            Reason::NotWorthIt(_) => {
+                "return what is between the two only if the caller needs it; a smaller right operand is read again at less cost"
             }
             Reason::DifferentRows => {
                 "reduce over the same dims, or give both values the same shape before the reduction"
@@ -334,10 +361,16 @@ impl Reason {
                 "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it"
             }
             Reason::RowsTooLong => "use more and shorter rows, for example a larger batch: those share a kernel",
+            Reason::ModelledSlower(_) => {
+                "if the model is wrong about this machine, measure it: `compile::calibrate` gives its rates"
+            }
+            Reason::MeasuredSlower(_) => "nothing: on this machine the parts are faster, and their bits are the same",
             Reason::WouldCycle => {
                 "move the op between the two out of the way: compute it before the first or after the second"
             }
-            Reason::WouldChangeBits => "if the last bits may differ from eager's, ask for fast numerics",
+            Reason::WouldChangeBits => {
+                "give the product more rows or columns; there is no mode that gives up eager's bits for speed"
+            }
             Reason::TierCannot(_) => "set `CompileOptions::tier` to the tier that ran it; the bits are the same",
             Reason::ReadsValue(_) => {
                 "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
@@ -364,13 +397,18 @@ impl fmt::Display for Reason {
                 f.write_str("a matrix product takes no other work into its operands than a block of its own rows")
             }
             Reason::EpilogueOfAnchor => {
-                f.write_str("what follows the matrix product cannot go with blocks of its rows, or that would not pay")
+                f.write_str("what follows the matrix product goes with other work than blocks of its rows")
             }
+            Reason::WholeProduct(what) => write!(f, "the matrix product is not computed in blocks of rows: {what}"),
+            Reason::TooMuchMemory(what) => write!(f, "a block would not stay in the cache: {what}"),
+            Reason::NotWorthIt(what) => write!(f, "fusing would save too little: {what}"),
             Reason::DifferentRows => f.write_str("the two do not run over the same rows"),
             Reason::ReshapeOfComputed => f.write_str("a reshape of a computed value regroups its dimensions"),
             Reason::GroupTooLarge => f.write_str("the group would exceed the node limit"),
             Reason::TooManyArguments => f.write_str("the kernel would exceed the operand limit"),
             Reason::RowsTooLong => f.write_str("few long rows: one kernel would leave threads idle"),
+            Reason::ModelledSlower(times) => write!(f, "one kernel would take longer, by the cost model: {times}"),
+            Reason::MeasuredSlower(times) => write!(f, "one kernel took longer when measured: {times}"),
             Reason::WouldCycle => f.write_str("fusing would make the kernels depend on each other in a circle"),
             Reason::WouldChangeBits => f.write_str("fusing would change the bits of the result"),
             Reason::TierCannot(what) => write!(f, "the code tier cannot express it: {what}"),

@@ -290,7 +290,7 @@ fn explain_names_every_kept_edge() -> Result<()> {
     f.call((&x, &w))?;
     let text = f.explain().to_string();
     for part in
-        ["exp -> ", "takes no other work into its operands", "cannot go with blocks", "add, relu", "bytes unfused"]
+        ["exp -> ", "fusing would change the bits", "goes with other work than blocks", "add, relu", "bytes unfused"]
     {
         assert!(text.contains(part), "{part:?} is missing in\n{text}");
     }

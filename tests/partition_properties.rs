@@ -94,6 +94,7 @@ fn random_options(seed: u64) -> Options {
         max_fuse_depth: [256, 256, 2, 3, 5, 9, usize::MAX][random.below(7)],
         max_function_args: [0, 0, 0, 4, 9, 17][random.below(6)],
         order: [Order::Strict, Order::AnchorsFirst][random.below(2)],
+        ..Options::default()
     }
 }
 

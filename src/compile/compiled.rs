@@ -11,6 +11,7 @@ use super::explain::Explain;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
 use super::program::Program;
 use super::segments::Segments;
+use super::tuning::Settings;
 use crate::debug;
 use crate::device::DeviceKind;
 use crate::dispatch::keys::tracer::{self, Reads};
@@ -229,9 +230,9 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 _ => Entry::Eager(Reason::NotCaptured(what.into())),
             };
         }
-        let tier = self.options.tier_or_forced();
+        let settings = Settings::of(&self.options);
         let program = captured.and_then(|(trace, joint)| {
-            let program = guarded(|| Program::build(trace, joint, &self.options.fusion, tier));
+            let program = guarded(|| Program::build(trace, joint, &settings));
             program.map_err(|error| Reason::TraceFailed(error.to_string()))
         });
         match program {
@@ -284,8 +285,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
         let mut traffic = Vec::new();
         let parts = guarded(|| {
-            program.run_by(&tensors, |executable, arrays| {
-                let (results, counted) = executable.run_counted(arrays)?;
+            program.run_by(&tensors, |tuned, arrays| {
+                let (results, counted) = tuned.built().executable.run_counted(arrays)?;
                 traffic = counted;
                 Ok(results)
             })

@@ -3,6 +3,7 @@
 //! [`compile`] wraps a function; [`pipeline`] is the one place that names every pass in order; [`guard`] says what an
 //! executable takes for granted; [`explain`] says what was done and why.
 
+pub mod calibration;
 mod capture;
 mod cells;
 pub mod compiled;
@@ -14,9 +15,11 @@ pub mod pipeline;
 mod program;
 mod segments;
 mod separation;
+mod tuning;
 
 pub use crate::dispatch::{Flat, Function, Input, Inputs, Parts, TensorStruct};
+pub use calibration::{Calibration, calibrate, calibration};
 pub use cells::{Break, CAPACITY, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;
-pub use options::{BreakPolicy, CompileOptions, Determinism, Stance, StanceGuard, stance};
+pub use options::{BreakPolicy, CompileOptions, Determinism, Stance, StanceGuard, Tuning, stance};

@@ -2,6 +2,7 @@
 //!
 //! A stance of the thread ([`stance`]) goes before that of the function. Nothing here changes what a function computes.
 
+use super::calibration::calibration;
 use super::cells::CAPACITY;
 use crate::codegen::tier::Tier;
 use crate::debug;
@@ -26,17 +27,20 @@ pub struct CompileOptions {
     pub stance: Stance,
     /// Whether the function is believed to do the same at each call.
     pub determinism: Determinism,
+    /// Whether what the cost model says is checked by a measurement.
+    pub tuning: Tuning,
 }
 
 impl Default for CompileOptions {
     fn default() -> CompileOptions {
         CompileOptions {
-            fusion: Options::default(),
+            fusion: Options { rates: calibration().rates, ..Options::default() },
             tier: None,
             capacity: CAPACITY,
             breaks: BreakPolicy::default(),
             stance: Stance::default(),
             determinism: Determinism::default(),
+            tuning: Tuning::default(),
         }
     }
 }
@@ -73,6 +77,18 @@ pub enum Determinism {
     /// The second call traces it once more, on shapes alone. If that is another trace, the function runs in segments from
     /// then on, with that as its reason.
     Checked,
+}
+
+/// What decides whether ops are merged into one kernel. The bits are the same either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Tuning {
+    /// The cost model alone: the same function has the same plan at each run.
+    #[default]
+    Modelled,
+    /// A measurement too: the third run of a graph takes some ten milliseconds longer, in which each merged kernel is timed
+    /// against its parts, and those that are slower are taken apart. Plans may then differ between runs; reports say
+    /// why.
+    Measured,
 }
 
 /// What a call of a compiled function does.

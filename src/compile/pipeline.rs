@@ -4,7 +4,7 @@ use crate::codegen::tier::Tier;
 use crate::debug::{self, Stage};
 use crate::eager::Executable;
 use crate::error::Result;
-use crate::fusion::{Options, Plan, plan};
+use crate::fusion::{Options, Plan, Rates, plan};
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
 use crate::ir::{Graph, verify};
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub struct Built {
     pub plan: Plan,
     /// The steps as running code.
     pub executable: Executable,
+    /// What its merges were weighed by.
+    pub rates: Rates,
     /// How long passes and planning took.
     pub plan_time: Duration,
     /// How long lowering and compiling took.
@@ -44,7 +46,7 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
     let plan_time = start.elapsed();
     let executable = Executable::build(&graph, &plan, tier)?;
     let compile_time = start.elapsed() - plan_time;
-    Ok(Built { traced, graph, plan, executable, plan_time, compile_time })
+    Ok(Built { traced, graph, plan, executable, rates: options.rates, plan_time, compile_time })
 }
 
 /// Verifies after a pass, in debug builds and on request.

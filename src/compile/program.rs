@@ -5,15 +5,13 @@
 //! The way back is compiled too; see [`Gradients`].
 
 use super::explain::Explain;
-use super::pipeline::{self, Built};
 use super::separation::{Separation, input_behind};
-use crate::codegen::tier::Tier;
+use super::tuning::{Settings, Tuned};
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
 use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
 use crate::dispatch::{Flat, Tensor, Tensors, Words};
-use crate::eager::{Array, Executable};
+use crate::eager::Array;
 use crate::error::{Error, Result};
-use crate::fusion::Options;
 use crate::ir::Graph;
 use crate::ir::passes::{Kept, split};
 use smallvec::SmallVec;
@@ -36,7 +34,7 @@ pub(super) struct Joint {
 
 /// A graph that runs in the place of a function.
 pub(super) struct Program {
-    pub(super) built: Built,
+    tuned: Tuned,
     lifted: Vec<Lifted>,
     written: Vec<usize>,
     changes: Vec<GradientChange>,
@@ -51,7 +49,7 @@ pub(super) struct Program {
 
 /// The way back of a program.
 struct Gradients {
-    backward: Built,
+    backward: Tuned,
     joint: Graph,
     kept: Vec<Kept>,
     differentiable: Vec<usize>,
@@ -66,19 +64,19 @@ impl Program {
     ///
     /// # Errors
     /// A graph that breaks an invariant, or one whose halves cannot be told apart.
-    pub(super) fn build(trace: Trace, joint: Joint, options: &Options, tier: Option<Tier>) -> Result<Program> {
+    pub(super) fn build(trace: Trace, joint: Joint, settings: &Settings) -> Result<Program> {
         let Trace { graph, mut lifted, written, mut gradients, aliases, owners } = trace;
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
-            let built = pipeline::build(graph, options, tier)?;
+            let tuned = Tuned::build(graph, settings)?;
             let n_outputs = joint.n_outputs;
-            let separation = separation(&built.graph, &owners[..n_outputs], &aliases, &written);
+            let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
             let does_more = !(lifted.is_empty() && written.is_empty() && changes.is_empty() && aliases.is_empty());
-            let is_plain = !does_more && separation.is_nothing() && built.graph.outputs().len() == n_outputs;
+            let is_plain = !does_more && separation.is_nothing() && tuned.built().graph.outputs().len() == n_outputs;
             return Ok(Program {
-                built,
+                tuned,
                 lifted,
                 written,
                 changes,
@@ -107,13 +105,13 @@ impl Program {
             places[operand] = gradient;
         }
         let joint_places = places.iter().map(|place| place.map(|at| at + joint.n_outputs)).collect();
-        let backward = pipeline::build(halves.backward, options, tier)?;
+        let backward = Tuned::build(halves.backward, settings)?;
         let differentiable = joint.differentiable;
         let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, places, joint_places };
-        let built = pipeline::build(halves.forward, options, tier)?;
+        let tuned = Tuned::build(halves.forward, settings)?;
         Ok(Program {
-            separation: separation(&built.graph, &owners[..joint.n_outputs], &aliases, &written),
-            built,
+            separation: separation(&tuned.built().graph, &owners[..joint.n_outputs], &aliases, &written),
+            tuned,
             lifted,
             written,
             changes: gradients,
@@ -147,7 +145,7 @@ impl Program {
 
     /// Whether it does what was traced: the same calls on the same tensors, with a result of the same structure.
     pub(super) fn is_of(&self, trace: &Trace, joint: &Joint) -> bool {
-        let graph = self.gradients.as_ref().map_or(&self.built.traced, |gradients| &gradients.joint);
+        let graph = self.gradients.as_ref().map_or(&self.tuned.built().traced, |gradients| &gradients.joint);
         // Where gradients are, cotangents are the last that is lifted; a program has none of its own.
         let lifted = trace.lifted.iter().filter(|lifted| !matches!(lifted, Lifted::Declared));
         *graph == trace.graph
@@ -159,8 +157,8 @@ impl Program {
 
     /// What was made of the function, and of its way back if it has one.
     pub(super) fn explain(&self) -> Explain {
-        let backward = self.gradients.as_ref().map(|gradients| Box::new(Explain::of(&gradients.backward)));
-        Explain { backward, ..Explain::of(&self.built) }
+        let backward = self.gradients.as_ref().map(|gradients| Box::new(Explain::of(gradients.backward.built())));
+        Explain { backward, ..Explain::of(self.tuned.built()) }
     }
 
     /// The function's result, in parts; its inputs are not tangled.
@@ -168,15 +166,15 @@ impl Program {
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
     pub(super) fn run(&self, inputs: &[&Tensor]) -> Result<Flat> {
-        self.run_by(inputs, |executable, arrays| executable.run(arrays))
+        self.run_by(inputs, Tuned::run)
     }
 
-    /// As [`Program::run`], the executable being run by `run`.
+    /// As [`Program::run`], what was built being run by `run`.
     #[inline]
     pub(super) fn run_by(
         &self,
         inputs: &[&Tensor],
-        run: impl FnOnce(&Executable, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
+        run: impl FnOnce(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
     ) -> Result<Flat> {
         if self.is_plain {
             // Pushed one by one, here and below: extending costs a call of its own, which small calls feel.
@@ -184,7 +182,7 @@ impl Program {
             for tensor in inputs {
                 arrays.push(tensor.array());
             }
-            let results = run(&self.built.executable, &arrays)?;
+            let results = run(&self.tuned, &arrays)?;
             return Ok(Flat { tensors: tensors_of(results), words: self.words() });
         }
         let mut lifted: SmallVec<[Cow<'_, Tensor>; 4]> = SmallVec::new();
@@ -199,7 +197,7 @@ impl Program {
         for tensor in &all {
             arrays.push(tensor.array());
         }
-        let mut results = run(&self.built.executable, &arrays)?;
+        let mut results = run(&self.tuned, &arrays)?;
         self.separation.apply(&mut results)?;
         let mut results = tensors_of(results);
         if let Some(gradients) = &self.gradients {
@@ -268,7 +266,7 @@ impl GradientProgram for Gradients {
     fn run(&self, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
         let dense = cotangents.iter().map(Tensor::contiguous).collect::<Result<SmallVec<[Tensor; 2]>>>()?;
         let arrays: SmallVec<[&Array; 8]> = kept.iter().chain(&dense).map(Tensor::array).collect();
-        let results = self.backward.executable.run(&arrays)?;
+        let results = self.backward.run(&arrays)?;
         let results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
         Ok(self.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
     }

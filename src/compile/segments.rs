@@ -7,14 +7,12 @@
 use super::explain::Explain;
 use super::lru::Lru;
 use super::options::CompileOptions;
-use super::pipeline::{self, Built};
 use super::separation::Separation;
-use crate::codegen::tier::Tier;
+use super::tuning::{Settings, Tuned};
 use crate::debug;
 use crate::dispatch::keys::tracer::{Owner, Runner};
 use crate::eager::Array;
 use crate::error::{Reason, Result};
-use crate::fusion::Options;
 use crate::ir::Graph;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -29,8 +27,7 @@ const PATIENCE: usize = 64 * COST_OF_MISS;
 
 /// The segments that a compiled function keeps.
 pub(super) struct Segments {
-    fusion: Options,
-    tier: Option<Tier>,
+    settings: Settings,
     capacity: usize,
     known: Mutex<Known>,
 }
@@ -47,14 +44,14 @@ struct Known {
 type Place = OnceLock<Result<Segment>>;
 
 struct Segment {
-    built: Built,
+    tuned: Tuned,
     separation: Separation,
 }
 
 impl Segments {
     pub(super) fn new(options: &CompileOptions) -> Segments {
         let capacity = options.capacity.saturating_mul(PER_ENTRY).max(1);
-        Segments { fusion: options.fusion, tier: options.tier_or_forced(), capacity, known: Mutex::default() }
+        Segments { settings: Settings::of(options), capacity, known: Mutex::default() }
     }
 
     /// Why running the function in segments is not worth it, if it turned out so.
@@ -74,7 +71,7 @@ impl Segments {
         let places: Vec<Arc<Place>> =
             self.lock().by_graph.by_use().into_iter().map(|(_, place)| place.clone()).collect();
         let built = places.iter().filter_map(|place| place.get()?.as_ref().ok());
-        built.map(|segment| Explain::of(&segment.built)).collect()
+        built.map(|segment| Explain::of(segment.tuned.built())).collect()
     }
 
     fn place(&self, graph: &Graph) -> Arc<Place> {
@@ -92,11 +89,12 @@ impl Segments {
 
     fn build(&self, graph: Graph) -> Result<Segment> {
         let owners: Vec<Owner> = (0..graph.outputs().len()).map(Owner::Output).collect();
-        let built = pipeline::build(graph, &self.fusion, self.tier)?;
+        let tuned = Tuned::build(graph, &self.settings)?;
+        let built = tuned.built();
         if debug::explains() {
-            debug::print(&Explain::of(&built).to_string());
+            debug::print(&Explain::of(built).to_string());
         }
-        Ok(Segment { separation: Separation::of(&built.graph, &owners), built })
+        Ok(Segment { separation: Separation::of(&built.graph, &owners), tuned })
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -109,7 +107,7 @@ impl Runner for Segments {
     fn run(&self, graph: Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
         let place = self.place(&graph);
         let segment = place.get_or_init(|| self.build(graph)).as_ref().map_err(Clone::clone)?;
-        let mut results = segment.built.executable.run(inputs)?.into_vec();
+        let mut results = segment.tuned.run(inputs)?.into_vec();
         segment.separation.apply(&mut results)?;
         Ok(results)
     }

@@ -10,9 +10,11 @@ use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::error::{Error, Reason, Result};
 use crate::fusion::blocks::{Blocks, same_elements};
-use crate::fusion::region::Region;
-use crate::fusion::{Plan, StepKind};
-use crate::ir::{Graph, NodeId, SideTable};
+use crate::fusion::cost::CostModel;
+use crate::fusion::hoist::{Hoisted, hoist};
+use crate::fusion::region::{Region, Value};
+use crate::fusion::{Plan, Rates, StepKind};
+use crate::ir::{Graph, NodeId, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
@@ -28,13 +30,15 @@ pub(super) struct Builder<'g> {
     /// The slot of every value that lies in memory.
     slots: SideTable<Option<Slot>>,
     n_slots: usize,
+    /// What elements take to compute, once it is asked for.
+    cost: Option<CostModel<'g>>,
 }
 
 impl<'g> Builder<'g> {
     pub(super) fn new(graph: &'g Graph, tier: Option<Tier>) -> Builder<'g> {
         let slots = SideTable::filled(graph, || None);
         let (actions, kernels, declined) = (Vec::new(), Vec::new(), Vec::new());
-        Builder { graph, tier, actions, kernels, kernel: 0, declined, slots, n_slots: 0 }
+        Builder { graph, tier, actions, kernels, kernel: 0, declined, slots, n_slots: 0, cost: None }
     }
 
     fn push(&mut self, action: Action) {
@@ -59,7 +63,7 @@ impl<'g> Builder<'g> {
                         let slot = self.slot(output);
                         self.push(Action::Allocate(slot, graph[output].ty.clone()));
                     }
-                    self.launch(index, region, &step.nodes)?;
+                    self.kernel(index, region, &step.nodes)?;
                 }
                 StepKind::Parts(regions) => {
                     for &output in &step.outputs {
@@ -210,6 +214,26 @@ impl<'g> Builder<'g> {
         }
     }
 
+    /// A kernel, behind a prologue if it has values that few loops decide.
+    fn kernel(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
+        let graph = self.graph;
+        let is_body = |value: &&Value| matches!(value, Value::Body(..));
+        // What an op alone computes, it computes for each element.
+        if region.values.iter().filter(is_body).count() < 2 {
+            return self.launch(step, region, nodes);
+        }
+        let cost = self.cost.get_or_insert_with(|| CostModel::new(graph, Rates::BUILT_IN));
+        let Some(Hoisted { prologue, main, between }) = hoist(cost, region) else {
+            return self.launch(step, region, nodes);
+        };
+        for (node, sizes) in between {
+            let slot = self.slot(node);
+            self.push(Action::Scratch(slot, TensorType::contiguous(graph[node].ty.dtype, &sizes)));
+        }
+        self.launch(step, &prologue, nodes)?;
+        self.launch(step, &main, nodes)
+    }
+
     fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
         let launch = self.new_launch(step, region, nodes)?;
         self.push(Action::Launch(Arc::new(launch)));
@@ -253,7 +277,7 @@ fn with_releases(
             Action::Product { left, right, to, .. } => SmallVec::from_slice(&[*left, *right, *to]),
             Action::Blocks(blocks) => blocks.slots().collect(),
             Action::Routine { args, to, .. } => args.iter().chain([to]).copied().collect(),
-            Action::Allocate(..) | Action::Release(_) => SmallVec::new(),
+            Action::Allocate(..) | Action::Scratch(..) | Action::Release(_) => SmallVec::new(),
         };
         for slot in used {
             if !needed[slot] {

@@ -41,9 +41,16 @@ impl Executable {
         let given: Vec<&Array> = copies.iter().collect();
         let mut slots = self.slots(&given);
         let mut all = Vec::new();
+        // What a kernel's prologue hands on stays in a cache; nobody else has that memory before the kernel is done.
+        let mut handed_on: Vec<(usize, usize)> = Vec::new();
         for (action, &kernel) in self.actions.iter().zip(&self.kernels) {
             let mut touched = Touched::default();
             match action {
+                Action::Scratch(slot, _) => {
+                    self.act(action, &mut slots)?;
+                    handed_on.push((kernel, memory(slots[*slot].array())));
+                    continue;
+                }
                 Action::Allocate(..) | Action::Alias { .. } | Action::Release(_) => {
                     self.act(action, &mut slots)?;
                     continue;
@@ -60,7 +67,10 @@ impl Executable {
                 }
                 Action::Blocks(blocks) => touched.blocks(blocks, &slots)?,
             }
-            let count = |marks: &BTreeMap<usize, Marks>| marks.values().map(Marks::count).sum();
+            let is_moved = |memory: &usize| !handed_on.contains(&(kernel, *memory));
+            let count = |side: &BTreeMap<usize, Marks>| {
+                side.iter().filter(|(memory, _)| is_moved(memory)).map(|(_, marks)| marks.count()).sum()
+            };
             Traffic { kernel, read: count(&touched.read), written: count(&touched.written) }.add(&mut all);
         }
         let mut results = self.results(&mut slots);

@@ -72,6 +72,8 @@ impl Held<'_> {
 pub(super) enum Action {
     /// Takes new memory for a value.
     Allocate(Slot, TensorType),
+    /// The same for what a kernel's prologue hands to it, which is no traffic: it stays in a cache.
+    Scratch(Slot, TensorType),
     Launch(Arc<Launch>),
     /// A view of memory.
     Alias {
@@ -96,6 +98,21 @@ pub(super) enum Action {
     Blocks(Box<BlockRun>),
     /// The value is not needed any more.
     Release(Slot),
+}
+
+impl Action {
+    fn launches(&self) -> SmallVec<[&Launch; 1]> {
+        match self {
+            Action::Launch(launch) => smallvec![&**launch],
+            Action::Blocks(blocks) => blocks.launches().collect(),
+            Action::Allocate(..)
+            | Action::Scratch(..)
+            | Action::Alias { .. }
+            | Action::Product { .. }
+            | Action::Routine { .. }
+            | Action::Release(_) => SmallVec::new(),
+        }
+    }
 }
 
 /// A graph that runs.
@@ -130,17 +147,13 @@ impl Executable {
 
     /// Every launch, in order.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
-        self.actions.iter().flat_map(|action| -> SmallVec<[&Launch; 1]> {
-            match action {
-                Action::Launch(launch) => smallvec![&**launch],
-                Action::Blocks(blocks) => blocks.launches().collect(),
-                Action::Allocate(..)
-                | Action::Alias { .. }
-                | Action::Product { .. }
-                | Action::Routine { .. }
-                | Action::Release(_) => SmallVec::new(),
-            }
-        })
+        self.actions.iter().flat_map(Action::launches)
+    }
+
+    /// The launches of a kernel of the plan, in order.
+    pub fn launches_of(&self, kernel: usize) -> impl Iterator<Item = &Launch> {
+        let own = self.actions.iter().zip(&self.kernels).filter(move |(_, of)| **of == kernel);
+        own.flat_map(|(action, _)| action.launches())
     }
 
     /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ.
@@ -249,7 +262,9 @@ impl Executable {
         match action {
             // An output may have its place already.
             Action::Allocate(slot, _) if matches!(slots[*slot], Held::Given(_)) => {}
-            Action::Allocate(slot, ty) => slots[*slot] = Held::Own(Array::new(Device::CPU, ty)?),
+            Action::Allocate(slot, ty) | Action::Scratch(slot, ty) => {
+                slots[*slot] = Held::Own(Array::new(Device::CPU, ty)?)
+            }
             Action::Launch(launch) => launch.run(slots)?,
             Action::Alias { op, attrs, from, to } => {
                 slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);

@@ -15,6 +15,7 @@ mod product;
 mod routine;
 mod shared_layout;
 mod single;
+mod timed;
 mod traffic;
 
 pub use array::Array;

@@ -114,7 +114,7 @@ impl Reach {
                 };
                 self.homes[*to] = self.homes[*from].clone().and_then(view);
             }
-            Action::Release(_) => {}
+            Action::Scratch(..) | Action::Release(_) => {}
             Action::Launch(launch) => {
                 self.launch(launch, |index| launch.operands[index], |index| Some(launch.outputs[index]));
                 return true;

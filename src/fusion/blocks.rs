@@ -8,10 +8,14 @@
 //! matrix of scores) are such groups. Each row keeps its bits: products are never multiplied a single row at a time.
 //!
 //! A group is worth it if it saves more bytes than it moves again: the library packs the right operand of a product once
-//! per block. So blocks are as high as caches allow, and right operands fit there too.
+//! per block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
+//! of the rule that it broke.
 
+use super::cost::pays;
 use super::region::{Region, Value, Walk};
+use super::stitch::Refusals;
 use super::units::{Role, Unit, UnitKind, Units, role};
+use crate::error::Reason;
 use crate::ir::{DType, Graph, Meaning, NodeId, TensorType};
 use std::collections::HashSet;
 
@@ -21,7 +25,7 @@ const BLOCK_BYTES: usize = 4 << 20;
 const RIGHT_BYTES: usize = 1 << 20;
 /// Bytes that must be saved for one that is packed again.
 const WORTH: usize = 2;
-/// Most members of a group: each is held against all others while the group grows.
+/// Most members of a group: each is held against all others as the group grows.
 const MAX_MEMBERS: usize = 64;
 /// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
 const MIN_HEIGHT: usize = 16;
@@ -78,30 +82,40 @@ pub fn same_elements(graph: &Graph, mut node: NodeId) -> Option<NodeId> {
     Some(node)
 }
 
-/// Puts products and their neighbours into blocks where that pays.
-pub(super) fn merge(units: &mut Units<'_>) {
+/// Puts products and their neighbours into blocks where that pays; says why for the edges that stay.
+pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
     for unit in 0..units.units.len() as u32 {
         if units.units[unit as usize].as_ref().is_none_or(|unit| !matches!(unit.kind, UnitKind::Product)) {
             continue;
         }
         let (mut members, mut best) = (vec![unit], None);
         let mut gain = 0;
-        'grow: while members.len() < MAX_MEMBERS {
+        'grow: loop {
+            let mut refused = Vec::new();
             for candidate in neighbours(units, &members) {
                 let mut grown = members.clone();
                 grown.push(candidate);
-                if let Some(group) = Group::new(units, &grown)
-                    && group.gain() > gain
-                {
-                    gain = group.gain();
-                    best = Some((group.unit, group.aliases));
-                    members = grown;
-                    continue 'grow;
+                match Group::new(units, &grown).and_then(|group| group.worth_more_than(gain)) {
+                    Ok(group) => {
+                        gain = group.gain();
+                        best = Some((group.unit, group.aliases));
+                        members = grown;
+                        continue 'grow;
+                    }
+                    Err(reason) => refused.push((candidate, reason)),
                 }
+            }
+            for (candidate, reason) in refused {
+                refuse(units, &members, candidate, &reason, refusals);
             }
             break;
         }
         if let Some((merged, aliases)) = best {
+            let apart = members.iter().map(|&member| units.cost.unit(units.unit(member))).sum();
+            if let Err(reason) = pays(units.cost.unit(&merged), apart) {
+                members.iter().for_each(|&member| refuse(units, &members, member, &reason, refusals));
+                continue;
+            }
             let place = *members.iter().max().expect("there are members");
             for &gone in members.iter().chain(&aliases) {
                 units.units[gone as usize] = None;
@@ -112,6 +126,22 @@ pub(super) fn merge(units: &mut Units<'_>) {
             units.units[place as usize] = Some(merged);
         }
     }
+}
+
+/// Notes why a unit did not join others, for every edge between the two.
+fn refuse(units: &Units<'_>, members: &[u32], candidate: u32, reason: &Reason, refusals: &mut Refusals) {
+    let between = |consumers: &[u32], producers: &[u32], refusals: &mut Refusals| {
+        for &consumer in consumers.iter().flat_map(|&unit| &units.unit(unit).nodes) {
+            for &arg in &units.graph[consumer].args {
+                let producer = units.graph.behind_views(arg);
+                if units.unit_of[producer].is_some_and(|unit| producers.contains(&unit)) {
+                    refusals.insert_edge(producer, consumer, reason);
+                }
+            }
+        }
+    };
+    between(&[candidate], members, refusals);
+    between(members, &[candidate], refusals);
 }
 
 /// Kernels and products that use results of the members, products that share a left operand with one, and the kernel
@@ -160,25 +190,38 @@ impl Group {
         self.saved.saturating_sub(WORTH * self.extra)
     }
 
-    /// The members as one group, if they can be computed in blocks.
-    fn new(units: &Units<'_>, members: &[u32]) -> Option<Group> {
+    fn worth_more_than(self, gain: usize) -> Result<Group, Reason> {
+        if self.gain() > gain {
+            return Ok(self);
+        }
+        let Group { saved, extra, .. } = self;
+        let what = format!("in blocks of rows {saved} bytes would not be moved, and {extra} bytes once more");
+        Err(Reason::NotWorthIt(what))
+    }
+
+    /// The members as one group.
+    ///
+    /// # Errors
+    /// The reason why they cannot be computed in blocks.
+    fn new(units: &Units<'_>, members: &[u32]) -> Result<Group, Reason> {
         let graph = units.graph;
         let set: HashSet<u32> = members.iter().copied().collect();
-        let aliases = aliases(units, &set)?;
+        let aliases = aliases(units, &set).ok_or(Reason::UsedElsewhere)?;
         let all: HashSet<u32> = set.iter().chain(&aliases).copied().collect();
         if leaves_and_returns(units, &all) {
-            return None;
+            return Err(Reason::WouldCycle);
         }
-        if all.iter().map(|&unit| units.unit(unit).nodes.len()).sum::<usize>() > units.max_nodes {
-            return None;
+        let n_nodes: usize = all.iter().map(|&unit| units.unit(unit).nodes.len()).sum();
+        if n_nodes > units.max_nodes || members.len() > MAX_MEMBERS {
+            return Err(Reason::GroupTooLarge);
         }
         let inside = |node: NodeId| units.unit_of[node].is_some_and(|unit| all.contains(&unit));
-        let ordered = in_order(units, &set, &inside)?;
-        let first = ordered.iter().find(|&&member| matches!(units.unit(member).kind, UnitKind::Product))?;
-        let (batches, rows, columns) = matrix(&graph[units.unit(*first).nodes[0]].ty)?;
-        // What is empty is nobody's work.
+        let ordered = in_order(units, &set, &inside).ok_or(Reason::WouldCycle)?;
+        let is_product = |member: &&u32| matches!(units.unit(**member).kind, UnitKind::Product);
+        let first = *ordered.iter().find(is_product).expect("groups grow from products");
+        let (batches, rows, columns) = matrix(&graph[units.unit(first).nodes[0]].ty)?;
         if batches * rows * columns == 0 {
-            return None;
+            return Err(Reason::NotWorthIt("the product is empty".into()));
         }
         let checker = Checker { units, inside: &inside, batches, rows };
         let mut produced = Vec::new();
@@ -202,10 +245,12 @@ impl Group {
         let lefts = checker.lefts(&ordered);
         let held = inner.iter().map(|&(node, _)| node).chain(lefts);
         let row_bytes: usize = held.map(|node| graph[node].ty.bytes() / (batches * rows)).sum();
-        let least = ordered.iter().map(|&member| checker.least(member)).max()?.min(rows);
+        let least = ordered.iter().map(|&member| checker.least(member)).fold(1, usize::max).min(rows);
         let height = (BLOCK_BYTES / row_bytes.max(1)).clamp(least.max(MIN_HEIGHT).min(rows), rows);
         if height * row_bytes > 2 * BLOCK_BYTES {
-            return None;
+            let (bytes, most) = (height * row_bytes, 2 * BLOCK_BYTES);
+            let what = format!("{height} rows, the fewest of a block, take {bytes} bytes; there is room for {most}");
+            return Err(Reason::TooMuchMemory(what));
         }
         let (saved, extra) = checker.traffic(&ordered, &inner, rows.div_ceil(height));
         let mut nodes: Vec<NodeId> = all.iter().flat_map(|&unit| units.unit(unit).nodes.iter().copied()).collect();
@@ -213,7 +258,7 @@ impl Group {
         let outputs = produced.into_iter().filter(|node| inner.iter().all(|(other, _)| other != node)).collect();
         let members = ordered.iter().map(|&member| of_unit(units.unit(member))).collect();
         let blocks = Blocks { batches, rows, height, least, inner, members };
-        Some(Group { unit: Unit { kind: UnitKind::Blocks(Box::new(blocks)), nodes, outputs }, aliases, saved, extra })
+        Ok(Group { unit: Unit { kind: UnitKind::Blocks(Box::new(blocks)), nodes, outputs }, aliases, saved, extra })
     }
 }
 
@@ -223,11 +268,11 @@ fn of_unit(unit: &Unit) -> Member {
 }
 
 /// Batches, rows and columns of a product's result.
-fn matrix(ty: &TensorType) -> Option<(usize, usize, usize)> {
+fn matrix(ty: &TensorType) -> Result<(usize, usize, usize), Reason> {
     match ty.sizes[..] {
-        [rows, columns] => Some((1, rows, columns)),
-        [batches, rows, columns] => Some((batches, rows, columns)),
-        _ => None,
+        [rows, columns] => Ok((1, rows, columns)),
+        [batches, rows, columns] => Ok((batches, rows, columns)),
+        _ => Err(Reason::DifferentRows),
     }
 }
 
@@ -312,36 +357,56 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn member(&self, member: u32) -> Option<()> {
+    fn member(&self, member: u32) -> Result<(), Reason> {
         let unit = self.units.unit(member);
         match &unit.kind {
             UnitKind::Product => self.product(unit.nodes[0]),
             UnitKind::Kernel(region) => self.kernel(region),
-            UnitKind::Alias | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
+            UnitKind::Alias | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => Err(Reason::OpaqueOp),
         }
     }
 
-    /// The value of a group that `node` is, or is a view of; `Some(None)` if it lies in memory already.
-    fn produced(&self, node: NodeId) -> Option<Option<NodeId>> {
+    /// The value of a group that `node` is, or is a view of; `None` if it lies in memory already.
+    fn produced(&self, node: NodeId) -> Result<Option<NodeId>, Reason> {
         let graph = self.units.graph;
         let root = graph.behind_views(node);
         match role(graph, root) != Role::Input && (self.inside)(root) {
-            true => same_elements(graph, node).map(Some),
-            false => Some(None),
+            true => same_elements(graph, node).map(Some).ok_or(Reason::MovesElements),
+            false => Ok(None),
         }
     }
 
-    fn product(&self, node: NodeId) -> Option<()> {
+    fn product(&self, node: NodeId) -> Result<(), Reason> {
         let graph = self.units.graph;
         let ty = &graph[node].ty;
         let [left, right] = [graph[node].args[0], graph[node].args[1]];
-        let of_floats = matches!(ty.dtype, DType::F32 | DType::F64);
         let (batches, rows, columns) = matrix(ty)?;
-        let enough = rows >= least_rows(columns, *graph[left].ty.sizes.last()?);
-        let fits = (batches, rows) == (self.batches, self.rows) && enough && columns > 1 && batches > 0;
-        let fits = fits && graph[right].ty.bytes() / batches <= RIGHT_BYTES;
-        let reads = self.produced(right)?.is_none() && self.produced(left).is_some();
-        (of_floats && fits && reads && ty.is_contiguous() && graph[left].ty.numel() > 0).then_some(())
+        let inner = graph[left].ty.sizes.last().copied().unwrap_or(1);
+        if !matches!(ty.dtype, DType::F32 | DType::F64) {
+            return Err(Reason::WholeProduct(format!("products of {} are computed all at once", ty.dtype)));
+        }
+        if !ty.is_contiguous() {
+            return Err(Reason::WholeProduct("its rows do not follow each other in memory".into()));
+        }
+        if self.produced(right)?.is_some() {
+            return Err(Reason::PrologueOfAnchor);
+        }
+        self.produced(left)?;
+        if (batches, rows) != (self.batches, self.rows) {
+            return Err(Reason::DifferentRows);
+        }
+        if batches == 0 || graph[left].ty.numel() == 0 {
+            return Err(Reason::NotWorthIt("there is nothing to multiply".into()));
+        }
+        if columns < 2 || rows < least_rows(columns, inner) {
+            return Err(Reason::WouldChangeBits);
+        }
+        let bytes = graph[right].ty.bytes() / batches;
+        if bytes > RIGHT_BYTES {
+            let what = format!("the right operand has {bytes} bytes a matrix; there is room for {RIGHT_BYTES}");
+            return Err(Reason::TooMuchMemory(what));
+        }
+        Ok(())
     }
 
     /// The fewest rows that a member may be computed for at once.
@@ -354,10 +419,12 @@ impl Checker<'_> {
         }
     }
 
-    fn kernel(&self, region: &Region) -> Option<()> {
-        for (value, _) in &region.outputs {
-            // A value per row that is stored needs nothing else; a number alone would be stored by every block.
-            matches!(region.values[*value], Value::Body(..) | Value::Fold(..)).then_some(())?;
+    fn kernel(&self, region: &Region) -> Result<(), Reason> {
+        // A value per row that is stored needs nothing else; a number alone would be stored by every block.
+        let is_computed =
+            |(value, _): &(usize, Walk)| matches!(region.values[*value], Value::Body(..) | Value::Fold(..));
+        if !region.outputs.iter().all(is_computed) {
+            return Err(Reason::DifferentRows);
         }
         for walk in &region.loads {
             if self.produced(walk.node)?.is_some() {
@@ -368,43 +435,42 @@ impl Checker<'_> {
     }
 
     /// Whether the outer loops are the rows, and a walk goes through the rows of its value in their order.
-    fn walk(&self, region: &Region, walk: &Walk) -> Option<()> {
+    fn walk(&self, region: &Region, walk: &Walk) -> Result<(), Reason> {
         let n_rows = self.batches * self.rows;
         let ty = &self.units.graph[walk.node].ty;
         let loops: Vec<usize> = region.rows.iter().chain(&region.inner).copied().collect();
         if loops.contains(&0) {
-            return None;
+            return Err(Reason::NotWorthIt("a kernel beside the product is empty".into()));
+        }
+        if walk.gather.is_some() || walk.base != 0 || !ty.is_contiguous() {
+            return Err(Reason::MovesElements);
         }
         let has_folds = !region.inner.is_empty() || region.has_folds();
         let mut product = 1;
         let n_outer = match has_folds {
             true => region.rows.len(),
             false => {
-                1 + region.rows.iter().position(|&size| {
+                let last = region.rows.iter().position(|&size| {
                     product *= size;
                     product >= n_rows
-                })?
+                });
+                1 + last.ok_or(Reason::DifferentRows)?
             }
         };
         let outer: usize = loops[..n_outer].iter().product();
-        if outer != n_rows
-            || walk.gather.is_some()
-            || walk.base != 0
-            || !ty.is_contiguous()
-            || !ty.numel().is_multiple_of(n_rows)
-        {
-            return None;
+        if outer != n_rows || !ty.numel().is_multiple_of(n_rows) {
+            return Err(Reason::DifferentRows);
         }
         let per_row = ty.numel() / n_rows;
         let mut stride = per_row;
         for at in (0..n_outer).rev() {
             if walk.strides[at] != stride {
-                return None;
+                return Err(Reason::DifferentRows);
             }
             stride *= loops[at];
         }
         let reach: usize = (n_outer..loops.len()).map(|at| (loops[at] - 1) * walk.strides[at]).sum();
-        (per_row > 0 && reach < per_row).then_some(())
+        if reach < per_row { Ok(()) } else { Err(Reason::DifferentRows) }
     }
 
     /// The left operands that lie in memory, each once.
@@ -414,7 +480,7 @@ impl Checker<'_> {
         let mut lefts: Vec<NodeId> = units.map(|unit| self.units.graph[unit.nodes[0]].args[0]).collect();
         lefts.sort_unstable();
         lefts.dedup();
-        lefts.retain(|&left| self.produced(left) == Some(None));
+        lefts.retain(|&left| self.produced(left) == Ok(None));
         lefts
     }
 

@@ -5,8 +5,10 @@
 
 pub mod argument_limit;
 pub mod blocks;
+pub mod cost;
 pub mod dominators;
 pub mod group_records;
+pub mod hoist;
 pub mod index_map;
 pub mod partition;
 pub mod parts;
@@ -15,10 +17,12 @@ mod piecewise;
 pub mod plan;
 pub mod region;
 mod siblings;
+pub mod split;
 pub mod stitch;
 pub mod units;
 
 pub use crate::ir::Pattern;
+pub use cost::Rates;
 pub use partition::{Decision, GroupId, Options, Order, Partition, partition};
 pub use pattern_graph::{PatternGraph, Users, Vertex, VertexFacts, VertexKind};
 pub use plan::{EdgeDecision, Plan, Step, StepKind, plan};

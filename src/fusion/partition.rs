@@ -10,6 +10,7 @@
 //! has to check for cycles itself.
 
 use super::argument_limit::{Answer, ArgumentLimit};
+use super::cost::Rates;
 use super::dominators::PostDominators;
 use super::group_records::GroupRecords;
 use super::pattern_graph::{PatternGraph, Users, Vertex};
@@ -45,7 +46,7 @@ pub enum Order {
     AnchorsFirst,
 }
 
-/// What limits the groups.
+/// What limits the groups, and what they are weighed by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Options {
     /// 0 keeps every vertex apart.
@@ -56,11 +57,19 @@ pub struct Options {
     pub max_function_args: usize,
     /// In which order vertices are offered.
     pub order: Order,
+    /// How fast the machine is that merges are weighed for.
+    pub rates: Rates,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { opt_level: 2, max_fuse_depth: 256, max_function_args: 0, order: Order::default() }
+        Options {
+            opt_level: 2,
+            max_fuse_depth: 256,
+            max_function_args: 0,
+            order: Order::default(),
+            rates: Rates::BUILT_IN,
+        }
     }
 }
 

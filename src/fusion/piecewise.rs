@@ -67,8 +67,8 @@ fn is_used_only_by(units: &Units<'_>, producer: u32, unit: u32) -> bool {
     outputs.iter().all(|&output| !units.is_output[output] && units.users[output].iter().all(inside))
 }
 
-fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
-    let (a, b) = (units.unit(a), units.unit(b));
+fn union(units: &Units<'_>, first: u32, second: u32) -> Result<Unit, Reason> {
+    let (a, b) = (units.unit(first), units.unit(second));
     let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
     nodes.sort_unstable();
     if nodes.len() > units.max_nodes {
@@ -80,5 +80,7 @@ fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
     let outputs = units.outputs_of(&nodes);
     let contains = |node| nodes.binary_search(&node).is_ok();
     let regions = place_parts(graph, &contains, whole, &outputs)?;
-    Ok(Unit { kind: UnitKind::Parts(regions), nodes, outputs })
+    let merged = Unit { kind: UnitKind::Parts(regions), nodes, outputs };
+    units.pays(&merged, first, second)?;
+    Ok(merged)
 }

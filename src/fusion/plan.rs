@@ -4,7 +4,7 @@ use super::blocks::Blocks;
 use super::partition::{Decision, Options};
 use super::region::Region;
 use super::stitch::{Refusals, stitch};
-use super::units::{Role, UnitKind, Units, role};
+use super::units::{Role, Unit, UnitKind, Units, role};
 use crate::error::Reason;
 use crate::ir::text::NodeText;
 use crate::ir::{Graph, NodeId, Op, SideTable};
@@ -39,6 +39,21 @@ pub struct Step {
     pub outputs: Vec<NodeId>,
 }
 
+impl Step {
+    /// The unit that it was made of.
+    pub(super) fn unit(&self) -> Unit {
+        let kind = match &self.kind {
+            StepKind::Kernel(region) => UnitKind::Kernel(region.clone()),
+            StepKind::Alias => UnitKind::Alias,
+            StepKind::Product => UnitKind::Product,
+            StepKind::Parts(regions) => UnitKind::Parts(regions.clone()),
+            StepKind::Routine => UnitKind::Routine,
+            StepKind::Blocks(blocks) => UnitKind::Blocks(blocks.clone()),
+        };
+        Unit { kind, nodes: self.nodes.clone(), outputs: self.outputs.clone() }
+    }
+}
+
 /// What became of the edge between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgeDecision {
@@ -67,11 +82,12 @@ pub struct Plan {
 pub fn plan(graph: &Graph, options: &Options) -> Plan {
     let mut units = Units::base(graph, options);
     let refusals = if options.opt_level == 0 { Refusals::default() } else { stitch(&mut units) };
-    let edges = decide(graph, &units, &refusals);
+    let edges = decide(graph, &units, |producer, consumer| reason(graph, &units, &refusals, producer, consumer));
     Plan { steps: in_order(units), edges }
 }
 
-fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDecision> {
+/// A decision for every edge between computed nodes; `reason` says why the ends of one are in two units.
+pub(super) fn decide(graph: &Graph, units: &Units<'_>, reason: impl Fn(NodeId, NodeId) -> Reason) -> Vec<EdgeDecision> {
     let computed = |node: NodeId| !matches!(role(graph, node), Role::Input | Role::Inline | Role::View);
     let mut pairs = Vec::new();
     for (consumer, node) in graph.nodes().filter(|(id, _)| computed(*id)) {
@@ -83,7 +99,7 @@ fn decide(graph: &Graph, units: &Units<'_>, refusals: &Refusals) -> Vec<EdgeDeci
         let (own, other) = (units.unit_of[producer], units.unit_of[consumer]);
         let decision = match own == other {
             true => Decision::Fused,
-            false => Decision::Kept(reason(graph, units, refusals, producer, consumer)),
+            false => Decision::Kept(reason(producer, consumer)),
         };
         let is_written_anyway = readers[producer].iter().any(|reader| *reader != own && *reader != other);
         let size = graph[producer].ty.bytes();
@@ -112,27 +128,33 @@ fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> Side
 }
 
 fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeId, consumer: NodeId) -> Reason {
+    let of_blocks = refusals.edge(producer, consumer).cloned();
     match (role(graph, producer), role(graph, consumer)) {
         (Role::Routine, _) | (_, Role::Routine) => return Reason::OpaqueOp,
-        (Role::Product, Role::Product) => return Reason::TwoAnchors,
-        (Role::Product, _) => return Reason::EpilogueOfAnchor,
-        (_, Role::Product) => return Reason::PrologueOfAnchor,
+        (Role::Product, Role::Product) => return of_blocks.unwrap_or(Reason::TwoAnchors),
+        (Role::Product, _) => return of_blocks.unwrap_or(Reason::EpilogueOfAnchor),
+        (_, Role::Product) => return of_blocks.unwrap_or(Reason::PrologueOfAnchor),
         (Role::Parts, _) | (_, Role::Parts) => return Reason::MovesElements,
         (
             Role::Input | Role::Inline | Role::Loop | Role::View,
             Role::Input | Role::Inline | Role::Loop | Role::View,
         ) => {}
     }
+    // What does not pay was taken apart before anything else was tried.
+    if let Some(slower @ Reason::ModelledSlower(_)) = &units.splits[consumer] {
+        return slower.clone();
+    }
     let pair = units.unit_of[producer].zip(units.unit_of[consumer]);
     pair.and_then(|(producer, consumer)| refusals.get(producer, consumer).cloned())
         .or_else(|| units.splits[consumer].clone())
+        .or(of_blocks)
         .or_else(|| units.base_reason(producer, consumer))
         // One base group whose view of a computed value had to lie in memory.
         .unwrap_or(Reason::MovesElements)
 }
 
 /// Orders units by their edges; among those that are ready, the one with the earliest node comes first.
-fn in_order(mut units: Units<'_>) -> Vec<Step> {
+pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
     let live: Vec<u32> = (0..units.units.len() as u32).filter(|&unit| units.units[unit as usize].is_some()).collect();
     let mut waits: Vec<usize> = vec![0; units.units.len()];
     for &unit in &live {

@@ -77,7 +77,9 @@ fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<super::units::Unit> {
     if leads_to(a, b) || leads_to(b, a) {
         return None;
     }
-    union(units, a, b).ok()
+    let merged = union(units, a, b).ok()?;
+    units.pays(&merged, a, b).ok()?;
+    Some(merged)
 }
 
 /// Bytes that a kernel moves, each memory once.

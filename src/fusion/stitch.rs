@@ -2,18 +2,23 @@
 //!
 //! The base partition never lets a reduction's result back into the rows it came from, nor a value with two uses into
 //! either. Both are fine for a kernel that holds several folds over the same rows and writes several results. A
-//! merge is accepted if the union fits common loops ([`super::region`]), if no path leaves the union and comes back,
-//! and if it leaves no thread idle; it then always saves the traffic of the edge. The order of attempts is fixed, so
-//! planning is deterministic.
+//! merge is accepted if the union fits common loops ([`super::region`]), if no path leaves the union and comes back, if it
+//! leaves no thread idle, and if it takes no longer than the two apart ([`super::cost`]). Edges are tried in the order of
+//! what they save, as Kruskal's algorithm takes the edges of a spanning tree; equal ones in that of their nodes, so planning
+//! is deterministic.
 
+use super::cost::Nanos;
 use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
 use super::{blocks, piecewise, siblings};
 use crate::error::Reason;
+use crate::ir::NodeId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Most nodes of one kernel, unless the options say fewer.
 pub const MAX_NODES: usize = 256;
+/// How often all edges are tried at most.
+const MAX_PASSES: usize = 4;
 /// Rows that are longer than this, in elements, are only stitched if there are enough of them for every thread.
 pub const LONG_ROW: usize = 32 * 1024;
 /// Rows that are always enough.
@@ -25,12 +30,23 @@ pub struct Refusals {
     reasons: FxHashMap<(u32, u32), Reason>,
     /// The pairs that each unit is part of, so that they are found when it changes.
     pairs: FxHashMap<u32, Vec<(u32, u32)>>,
+    /// Why two nodes are not in one group of blocks.
+    edges: FxHashMap<(NodeId, NodeId), Reason>,
 }
 
 impl Refusals {
     /// The reason why `producer` was not merged into `consumer`, if that was tried.
     pub fn get(&self, producer: u32, consumer: u32) -> Option<&Reason> {
         self.reasons.get(&(producer, consumer))
+    }
+
+    /// The reason why two nodes are not in one group of blocks, if one of them is in such a group or is a product.
+    pub fn edge(&self, producer: NodeId, consumer: NodeId) -> Option<&Reason> {
+        self.edges.get(&(producer, consumer))
+    }
+
+    pub(super) fn insert_edge(&mut self, producer: NodeId, consumer: NodeId, reason: &Reason) {
+        self.edges.entry((producer, consumer)).or_insert_with(|| reason.clone());
     }
 
     pub(super) fn insert(&mut self, producer: u32, consumer: u32, reason: Reason) {
@@ -58,36 +74,68 @@ pub fn stitch(units: &mut Units<'_>) -> Refusals {
         merge_all(units, &mut refusals);
     }
     piecewise::merge(units, &mut refusals);
-    blocks::merge(units);
+    blocks::merge(units, &mut refusals);
     refusals
 }
 
+/// Tries edges in the order of the time that they save, those of the earliest nodes first among equals, over and over
+/// until none can be merged: a merge may make room for one that was refused.
 fn merge_all(units: &mut Units<'_>, refusals: &mut Refusals) {
-    for unit in 0..units.units.len() as u32 {
-        while units.units[unit as usize].is_some() && merge_one(units, unit, refusals) {}
+    let edges = edges(units);
+    for _ in 0..MAX_PASSES {
+        let mut merged_any = false;
+        for &Edge { producer, consumer, .. } in &edges {
+            merged_any |= merge_ends(units, producer, consumer, refusals);
+        }
+        if !merged_any {
+            break;
+        }
     }
 }
 
-/// Tries to merge one of the producers of `unit` into it.
-fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> bool {
-    if !matches!(units.unit(unit).kind, UnitKind::Kernel(_)) {
+/// An edge between two kernels.
+struct Edge {
+    saves: Nanos,
+    consumer: NodeId,
+    producer: NodeId,
+}
+
+/// The edges between kernels, those first that save most.
+fn edges(units: &Units<'_>) -> Vec<Edge> {
+    let is_kernel = |unit: u32| matches!(units.unit(unit).kind, UnitKind::Kernel(_));
+    let mut edges = Vec::new();
+    for (consumer, node) in units.graph.nodes() {
+        let Some(own) = units.unit_of[consumer].filter(|&own| is_kernel(own)) else { continue };
+        for &producer in &node.args {
+            let Some(other) = units.unit_of[producer].filter(|&other| other != own && is_kernel(other)) else {
+                continue;
+            };
+            let is_needed = |user: &NodeId| units.unit_of[*user].is_none_or(|of| of != own && of != other);
+            let is_written = units.is_output[producer] || units.users[producer].iter().any(is_needed);
+            let bytes = units.graph[producer].ty.bytes() * if is_written { 1 } else { 2 };
+            edges.push(Edge { saves: units.cost.moving(bytes), consumer, producer });
+        }
+    }
+    edges.sort_by(|a, b| b.saves.total_cmp(&a.saves).then((a.consumer, a.producer).cmp(&(b.consumer, b.producer))));
+    edges
+}
+
+/// Merges the kernels of two nodes, if they are two and can be one; whether it did.
+fn merge_ends(units: &mut Units<'_>, producer: NodeId, consumer: NodeId, refusals: &mut Refusals) -> bool {
+    let Some((producer, consumer)) = units.unit_of[producer].zip(units.unit_of[consumer]) else { return false };
+    if producer == consumer || refusals.get(producer, consumer).is_some() {
         return false;
     }
-    for producer in units.predecessors(unit) {
-        if !matches!(units.unit(producer).kind, UnitKind::Kernel(_)) || refusals.get(producer, unit).is_some() {
-            continue;
+    match try_merge(units, producer, consumer) {
+        Ok(merged) => {
+            accept(units, producer, consumer, merged, refusals);
+            true
         }
-        match try_merge(units, producer, unit) {
-            Ok(merged) => {
-                accept(units, producer, unit, merged, refusals);
-                return true;
-            }
-            Err(reason) => {
-                refusals.insert(producer, unit, reason);
-            }
+        Err(reason) => {
+            refusals.insert(producer, consumer, reason);
+            false
         }
     }
-    false
 }
 
 fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
@@ -96,7 +144,9 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
     if has_path_around(units, producer, consumer) {
         return Err(Reason::WouldCycle);
     }
-    union(units, producer, consumer)
+    let merged = union(units, producer, consumer)?;
+    units.pays(&merged, producer, consumer)?;
+    Ok(merged)
 }
 
 /// What is known of the union of two kernels without laying it out.

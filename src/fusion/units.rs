@@ -5,6 +5,7 @@
 //! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
 
 use super::blocks::Blocks;
+use super::cost::{CostModel, pays};
 use super::partition::{Decision, Options, partition};
 use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
@@ -107,6 +108,8 @@ pub struct Units<'g> {
     pub is_output: SideTable<bool>,
     /// Why a base group was not one kernel, by its nodes.
     pub splits: SideTable<Option<Reason>>,
+    /// How long units take.
+    pub cost: CostModel<'g>,
     /// Most nodes of a unit that is merged of others.
     pub max_nodes: usize,
     /// The base partition's word on each edge, asked for by [`Units::base_reason`].
@@ -152,8 +155,9 @@ impl<'g> Units<'g> {
         }
         let unit_of = SideTable::filled(graph, || None);
         let splits = SideTable::filled(graph, || None);
+        let cost = CostModel::new(graph, options.rates);
         let max_nodes = options.max_fuse_depth.min(MAX_NODES);
-        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, base };
+        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, cost, base };
         let inside = units.views_inside();
         units.cut(&inside);
         units
@@ -255,7 +259,7 @@ impl<'g> Units<'g> {
     }
 
     fn add_kernel_or_split(&mut self, members: Vec<NodeId>) {
-        match self.region(&members) {
+        match self.region_that_pays(&members) {
             Ok((region, outputs)) => self.add_kernel(members, outputs, region),
             Err(reason) => {
                 for &node in &members {
@@ -271,6 +275,15 @@ impl<'g> Units<'g> {
                 }
             }
         }
+    }
+
+    /// The nodes as one kernel, if it takes no longer than one for each of them.
+    fn region_that_pays(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
+        let (region, outputs) = self.region(nodes)?;
+        if nodes.len() > 1 {
+            pays(self.cost.kernel(&region), nodes.iter().map(|&node| self.cost.alone(node)).sum())?;
+        }
+        Ok((region, outputs))
     }
 
     fn add_kernel(&mut self, nodes: Vec<NodeId>, outputs: Vec<NodeId>, region: Region) {
@@ -342,6 +355,14 @@ impl<'g> Units<'g> {
     /// The unit of that number.
     pub fn unit(&self, unit: u32) -> &Unit {
         self.units[unit as usize].as_ref().expect("an absorbed unit is not asked for")
+    }
+
+    /// Whether two units take no longer as one.
+    ///
+    /// # Errors
+    /// The reason why not, with the times.
+    pub(super) fn pays(&self, merged: &Unit, a: u32, b: u32) -> Result<(), Reason> {
+        pays(self.cost.unit(merged), self.cost.unit(self.unit(a)) + self.cost.unit(self.unit(b)))
     }
 
     /// Units that read what `unit` writes.

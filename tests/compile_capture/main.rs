@@ -10,3 +10,6 @@ mod deferred;
 mod policies;
 mod structs;
 mod threads;
+mod tuning;
+#[path = "../values/mod.rs"]
+mod values;

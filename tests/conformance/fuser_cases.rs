@@ -109,6 +109,7 @@ fn read_options(options: &Value) -> Result<Options, String> {
         max_fuse_depth: number("max_fuse_depth")? as usize,
         max_function_args: number("max_function_args")? as usize,
         order: Order::Strict,
+        ..Options::default()
     })
 }
 

@@ -26,6 +26,7 @@ fn check(name: &str, explain: &Explain, json: &Value) {
         assert_eq!(found["kind"], group.kind.name(), "{name}");
         assert_eq!(found["code"], group.code, "{name}");
         assert_eq!(found["bytes_read"], group.bytes_read, "{name}");
+        assert_eq!(found["modelled_ns"], group.modelled_time.as_nanos() as u64, "{name}");
     }
     assert_eq!(list("edges").len(), explain.edges.len(), "{name}");
     for (found, edge) in list("edges").iter().zip(&explain.edges) {

@@ -3,6 +3,7 @@
 //! The plans of `plans/` are accepted by `UPDATE_EXPECT=1`.
 
 mod asserts;
+mod blocks;
 mod functions;
 mod html;
 mod json;

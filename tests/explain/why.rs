@@ -26,7 +26,7 @@ fn neighbours_apart() -> Result<()> {
     let explain = report()?;
     let why = explain.why("mm", "gelu")?;
     assert_eq!(why.a.1, "mm");
-    assert!(reasons(&why.answer).contains(&&Reason::EpilogueOfAnchor), "{why}");
+    assert!(reasons(&why.answer).contains(&&Reason::WouldChangeBits), "{why}");
     assert!(why.to_string().contains("hint: "), "{why}");
     Ok(())
 }

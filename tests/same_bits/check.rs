@@ -10,13 +10,16 @@ use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{Faults, interp};
 use opfuse::compile::pipeline::{Built, build};
 use opfuse::device::{Device, Storage, pool};
-use opfuse::eager::{self, Argument, Array, Traffic};
+use opfuse::eager::{self, Argument, Array, Executable, Traffic};
+use opfuse::error::Reason;
+use opfuse::fusion::cost::CostModel;
+use opfuse::fusion::split::{Parts, split};
 use opfuse::fusion::units::pattern_graph;
-use opfuse::fusion::{Options, Order, partition};
+use opfuse::fusion::{Decision, Options, Order, Plan, partition, plan};
 use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
 use opfuse::ir::{Graph, Layout, NodeId, NodeKind, Scalar, TensorType, verify};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -61,7 +64,11 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
             pool::with_threads(threads, || outputs(graph, &built, &case.inputs, &expected))
                 .map_err(|what| format!("{label}: {what}\n{}{}", built.graph, built.plan.text(&built.graph)))?;
         }
+        worth(&built, &options)?;
         if effort == Effort::Interpreter && tier == Some(Tier::Vm) {
+            for parts in [Parts::Base, Parts::Ops] {
+                taken_apart(case, &built, &options, parts, &expected)?;
+            }
             interpreted(&built, &case.inputs)?;
             counted(&case.graph, &built, &case.inputs, &expected)?;
         }
@@ -91,6 +98,45 @@ fn legal(built: &Built, options: &Options) -> Result<(), String> {
     let groups = partition(&pattern_graph, options).groups;
     let broken = broken_by_groups(&pattern_graph, options, &groups).map(|rule| format!("base groups: {rule}"));
     broken.or_else(|| broken_by_plan(&built.graph, options, &built.plan)).map_or(Ok(()), Err)
+}
+
+/// By the cost model, a plan takes no longer than op by op.
+fn worth(built: &Built, options: &Options) -> Result<(), String> {
+    let cost = CostModel::new(&built.graph, options.rates);
+    let time = |plan: &Plan| plan.steps.iter().map(|step| cost.step(step)).sum::<f64>();
+    let ops = plan(&built.graph, &Options { opt_level: 0, ..*options });
+    let (fused, apart) = (time(&built.plan), time(&ops));
+    if fused <= apart * 1.000_001 {
+        return Ok(());
+    }
+    Err(format!(
+        "{fused} ns modelled, op by op {apart}\n{}{}{}",
+        built.graph,
+        built.plan.text(&built.graph),
+        ops.text(&built.graph)
+    ))
+}
+
+/// A plan whose every group is taken apart has the same bits, and a reason for each edge that it cuts.
+fn taken_apart(case: &Case, built: &Built, options: &Options, parts: Parts, expected: &[Array]) -> Result<(), String> {
+    let reason = Reason::MeasuredSlower("as the test says".into());
+    let all: HashMap<usize, Reason> = (0..built.plan.steps.len()).map(|step| (step, reason.clone())).collect();
+    let plan = split(&built.graph, options, &built.plan, parts, &all);
+    let label = |what: &dyn std::fmt::Display| format!("{parts:?}: {what}\n{}{}", built.graph, plan.text(&built.graph));
+    if plan.n_kernels() < built.plan.n_kernels() {
+        return Err(label(&"there are fewer kernels"));
+    }
+    let executable = Executable::build(&built.graph, &plan, None).map_err(|error| label(&error))?;
+    let inputs: Vec<&Array> = case.inputs.iter().collect();
+    let got = executable.run(&inputs).map_err(|error| label(&error))?;
+    all_same(&case.graph, &got, expected).map_err(|what| label(&what))?;
+    for (before, after) in built.plan.edges.iter().zip(&plan.edges) {
+        let is_cut = before.decision == Decision::Fused && after.decision != Decision::Fused;
+        if is_cut && after.decision != Decision::Kept(reason.clone()) {
+            return Err(label(&format!("{after} instead of the reason for the split")));
+        }
+    }
+    Ok(())
 }
 
 /// Every pass leaves a graph that verifies.
@@ -200,7 +246,11 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
         let operands: Vec<Vec<u8>> = lowered
             .operands
             .iter()
-            .map(|node| node.map_or_else(Vec::new, |node| from(&values[node.index()])))
+            .map(|node| match node {
+                &Some(node) if is_handed_on(&built.plan, node) => made.get(&node).cloned().unwrap_or_default(),
+                &Some(node) => from(&values[node.index()]),
+                None => Vec::new(),
+            })
             .collect();
         let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
         let mut buffers: Vec<Vec<u8>> = Vec::new();
@@ -214,6 +264,7 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
         interp::run(&lowered.kernel, &lowered.geometry, &operands, &mut slices, &Faults::new());
         made.extend(lowered.outputs.iter().copied().zip(buffers));
     }
+    made.retain(|&node, _| !is_handed_on(&built.plan, node));
     for (node, bytes) in made {
         let value = &values[node.index()];
         let storage = Storage::copy_of(Device::CPU, &bytes).map_err(|error| error.to_string())?;
@@ -226,6 +277,11 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// Whether only the kernel that computes a value sees it: its prologue hands it on, in an order of its own.
+fn is_handed_on(plan: &Plan, node: NodeId) -> bool {
+    plan.steps.iter().any(|step| step.nodes.contains(&node) && !step.outputs.contains(&node))
 }
 
 /// The bytes counted in a run are those that the plan says, and the run has eager's bits.

@@ -1,9 +1,11 @@
 //! From what the pipeline kept to the data of a report.
 
 use super::{Decision, Edge, Explain, Group, GroupKind, NodeReport, Source};
+use crate::compile::calibration::{Calibration, calibration};
 use crate::compile::pipeline::Built;
 use crate::eager::Traffic;
 use crate::error::Reason;
+use crate::fusion::cost::CostModel;
 use crate::fusion::units::{Role, role};
 use crate::fusion::{self, EdgeDecision, Step, StepKind};
 use crate::ir::{Graph, NodeId, Op};
@@ -22,6 +24,7 @@ impl Explain {
             edges: Vec::new(),
             outputs: Vec::new(),
             eager: Some(reason),
+            calibration: calibration().clone(),
             plan_time: Duration::ZERO,
             compile_time: Duration::ZERO,
             backward: None,
@@ -60,6 +63,7 @@ impl Explain {
             edges: built.plan.edges.iter().map(edge).collect(),
             outputs: graph.outputs().to_vec(),
             eager: None,
+            calibration: Calibration::of(built.rates),
             plan_time: built.plan_time,
             compile_time: built.compile_time,
             backward: None,
@@ -97,28 +101,29 @@ fn bytes_alone(graph: &Graph, node: NodeId) -> usize {
 
 fn groups(built: &Built) -> Vec<Group> {
     let graph = &built.graph;
-    let mut launches = built.executable.launches();
+    let cost = CostModel::new(graph, built.rates);
     let mut groups = Vec::new();
     for step in &built.plan.steps {
-        let (kind, n_launches) = match &step.kind {
+        let kind = match &step.kind {
             StepKind::Alias => continue,
-            StepKind::Kernel(_) => (GroupKind::Kernel, 1),
-            StepKind::Product => (GroupKind::Product, 0),
-            StepKind::Parts(regions) => (GroupKind::Parts, regions.len()),
-            StepKind::Blocks(blocks) => {
-                (GroupKind::Blocks, blocks.members.iter().filter(|m| m.region.is_some()).count())
-            }
-            StepKind::Routine => (GroupKind::Routine, 0),
+            StepKind::Kernel(_) => GroupKind::Kernel,
+            StepKind::Product => GroupKind::Product,
+            StepKind::Parts(_) => GroupKind::Parts,
+            StepKind::Blocks(_) => GroupKind::Blocks,
+            StepKind::Routine => GroupKind::Routine,
         };
         let mut group = empty(built, groups.len(), kind, step);
-        for launch in launches.by_ref().take(n_launches) {
-            group.inputs.extend(launch.lowered.operands.iter().flatten());
+        group.modelled_time = Duration::from_nanos(cost.step(step) as u64);
+        for launch in built.executable.launches_of(groups.len()) {
+            // What a prologue hands on is no input.
+            let is_own = |node: &&NodeId| step.nodes.contains(node);
+            group.inputs.extend(launch.lowered.operands.iter().flatten().filter(|node| !is_own(node)));
             group.tier = Some(launch.entry.compiled.tier());
             group.declined = group.declined.or_else(|| launch.entry.declined.clone());
             group.compile_time += launch.entry.compile_time;
             group.code += &launch.lowered.kernel.to_string();
         }
-        if n_launches == 0 || kind == GroupKind::Blocks {
+        if matches!(kind, GroupKind::Product | GroupKind::Routine | GroupKind::Blocks) {
             group.inputs = from_outside(graph, &step.nodes);
         }
         group.inputs.sort_unstable();
@@ -155,6 +160,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         declined: None,
         bytes_read: 0,
         bytes_written: 0,
+        modelled_time: Duration::ZERO,
         compile_time: Duration::ZERO,
         code: String::new(),
     }

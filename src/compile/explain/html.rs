@@ -59,9 +59,12 @@ impl Explain {
         )?;
         writeln!(out, "<h2>Kernels</h2>")?;
         let most = self.groups.iter().map(Group::bytes).max().unwrap_or(0).max(1);
-        table(out, &["", "what", "tier", "ops", "reads", "writes", "compiled in"], &self.groups, |out, group| {
-            self.group_row(out, group, most)
-        })?;
+        table(
+            out,
+            &["", "what", "tier", "ops", "reads", "writes", "modelled", "compiled in"],
+            &self.groups,
+            |out, group| self.group_row(out, group, most),
+        )?;
         let (fused, kept): (Vec<&Edge>, Vec<&Edge>) = self.edges.iter().partition(|edge| edge.is_fused());
         writeln!(out, "<h2>{} not fused</h2>", counted(kept.len(), "edge"))?;
         table(out, &["from", "to", "costs", "why", "what to do"], &kept, |out, edge| self.edge_row(out, edge))?;
@@ -86,6 +89,7 @@ impl Explain {
         write!(out, "<div class=\"bar\" style=\"width:{share:.0}%;background:{colour}\"></div></td>")?;
         let (read, written) = (Bytes(group.bytes_read), Bytes(group.bytes_written));
         write!(out, "<td class=\"number\">{read}</td><td class=\"number\">{written}</td>")?;
+        write!(out, "<td class=\"number\">{}</td>", time(group.modelled_time))?;
         let compiled = if group.code.is_empty() { String::new() } else { time(group.compile_time) };
         writeln!(out, "<td class=\"number\">{compiled}</td></tr>")
     }

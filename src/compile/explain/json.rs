@@ -6,7 +6,9 @@
 
 use super::{Decision, Edge, Explain, Group, NodeReport, Source};
 use crate::codegen::tier::Tier;
+use crate::compile::calibration::Calibration;
 use crate::error::Reason;
+use crate::fusion::Rates;
 use crate::fusion::units::Role;
 use crate::ir::text::NodeText;
 use crate::ir::{NodeId, NodeKind, Op};
@@ -42,6 +44,8 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("eager", option(explain.eager.as_ref(), reason)),
         ("kernels", before_after(explain.kernels_before, explain.kernels_after)),
         ("bytes", before_after(explain.bytes_before, explain.bytes_after)),
+        ("modelled_ns", nanoseconds(explain.modelled_time())),
+        ("rates", rates(&explain.calibration)),
         ("plan_ns", nanoseconds(explain.plan_time)),
         ("compile_ns", nanoseconds(explain.compile_time)),
         ("groups", list(&explain.groups, group)),
@@ -50,6 +54,20 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("outputs", list(&explain.outputs, name)),
         ("backward", option(explain.backward.as_deref(), |backward| Json::Object(report(backward)))),
     ]
+}
+
+fn rates(calibration: &Calibration) -> Json {
+    let Rates { launch, bandwidth, jump, plain, functions, multiply_adds } = calibration.rates;
+    let number = |value: u32| Json::Count(value.into());
+    Json::Object(vec![
+        ("source", text(&calibration.source)),
+        ("launch_ns", number(launch)),
+        ("bandwidth", list(&bandwidth, |&rate| number(rate))),
+        ("jump", number(jump)),
+        ("plain", number(plain)),
+        ("functions", number(functions)),
+        ("multiply_adds", number(multiply_adds)),
+    ])
 }
 
 fn group(group: &Group) -> Json {
@@ -64,6 +82,7 @@ fn group(group: &Group) -> Json {
         ("declined", option(group.declined.as_ref(), reason)),
         ("bytes_read", count(group.bytes_read)),
         ("bytes_written", count(group.bytes_written)),
+        ("modelled_ns", nanoseconds(group.modelled_time)),
         ("compile_ns", nanoseconds(group.compile_time)),
         ("code", text(&group.code)),
     ])

@@ -2,8 +2,8 @@
 //!
 //! [`Explain`] is plain data, made once from what the pipeline kept; every view of it is a function of that data: text
 //! ([`Explain`] is `Display`), [`Explain::plan_text`] for version control, [`Explain::to_json`], [`Explain::to_html`],
-//! [`Explain::to_dot`], and the answer to one question, [`Explain::why`]. Nothing here decides anything, and nothing is
-//! measured: times are those of compiling.
+//! [`Explain::to_dot`], and the answer to one question, [`Explain::why`]. Nothing here decides or measures anything:
+//! times are those of compiling, and those of the cost model.
 
 mod asserts;
 mod dot;
@@ -21,6 +21,7 @@ pub use json::SCHEMA;
 pub use why::{Answer, Why};
 
 use crate::codegen::tier::Tier;
+use crate::compile::calibration::Calibration;
 use crate::error::Reason;
 use crate::fusion::units::Role;
 use crate::ir::{Node, NodeId, Op};
@@ -50,6 +51,8 @@ pub struct Explain {
     pub outputs: Vec<NodeId>,
     /// Why the function runs eagerly, if it does; there are no kernels then.
     pub eager: Option<Reason>,
+    /// What merges were weighed by, and where that is from.
+    pub calibration: Calibration,
     /// Time for passes and planning.
     pub plan_time: Duration,
     /// Time for lowering and compiling.
@@ -81,6 +84,8 @@ pub struct Group {
     pub bytes_read: usize,
     /// Bytes written.
     pub bytes_written: usize,
+    /// How long it takes one thread, by the cost model.
+    pub modelled_time: Duration,
     /// How long its code took to compile, now or earlier.
     pub compile_time: Duration,
     /// The generated loops as text, one kernel after the other; empty where nothing is generated.
@@ -157,6 +162,11 @@ pub enum Decision {
 }
 
 impl Explain {
+    /// How long the kernels take one thread, by the cost model.
+    pub fn modelled_time(&self) -> Duration {
+        self.groups.iter().map(|group| group.modelled_time).sum()
+    }
+
     /// The group that computes `node`, if one does.
     pub fn group_of(&self, node: NodeId) -> Option<&Group> {
         self.groups.get(self.nodes.get(node.index())?.group?)

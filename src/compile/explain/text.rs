@@ -13,11 +13,14 @@ impl fmt::Display for Explain {
         let percent = 100.0 * self.bytes_after as f64 / self.bytes_before.max(1) as f64;
         writeln!(f, "{} in {}", counted(self.kernels_before, "op"), counted(self.kernels_after, "kernel"))?;
         writeln!(f, "{} bytes unfused, {} fused ({percent:.0} %)", self.bytes_before, self.bytes_after)?;
+        let source = &self.calibration.source;
+        writeln!(f, "modelled to take one thread {:.1?} (rates: {source})", self.modelled_time())?;
         writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;
         for group in &self.groups {
             let tier = group.tier.map_or("library", Tier::name);
             write!(f, "{} {} [{tier}] ", group.kind, group.index)?;
-            write!(f, "reads {}, writes {} bytes: ", group.bytes_read, group.bytes_written)?;
+            write!(f, "reads {}, writes {} bytes, ", group.bytes_read, group.bytes_written)?;
+            write!(f, "modelled {:.1?}: ", group.modelled_time)?;
             writeln!(f, "{}", self.calls(group))?;
             if let Some(reason) = &group.declined {
                 writeln!(f, "  declined: {reason}")?;

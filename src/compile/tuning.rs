@@ -1,0 +1,192 @@
+//! Tuning: measuring whether the steps of a plan are faster than their parts.
+//!
+//! The cost model may be wrong about a machine. With [`Tuning::Measured`](super::Tuning), a graph that runs for the
+//! third time is measured: its plan and the same plan with every group taken apart run in turns on the inputs of that
+//! call, each kernel is timed, and a group that loses to its parts is split for good, for the reason
+//! [`Reason::MeasuredSlower`]. All plans have the same bits, so nobody sees it but by the clock and in the report.
+
+use super::options::{CompileOptions, Tuning};
+use super::pipeline::{self, Built};
+use crate::codegen::tier::Tier;
+use crate::eager::{Array, Executable};
+use crate::error::{Reason, Result};
+use crate::fusion::split::{Parts, split};
+use crate::fusion::{Options, Plan, StepKind};
+use crate::ir::{Graph, NodeId};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The run that is measured: caches and branch predictors are warm then.
+const MEASURED_RUN: u32 = 3;
+/// Time for one comparison, but for the fewest runs.
+const BUDGET: Duration = Duration::from_millis(20);
+/// Fewest runs of either side.
+const MIN_RUNS: u32 = 5;
+/// Parts must be faster by one part in so many: less may be noise.
+const MARGIN: u32 = 16;
+/// A group may be split, and its parts again.
+const MAX_ROUNDS: usize = 2;
+
+/// How graphs are built, and whether they are measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) fusion: Options,
+    pub(super) tier: Option<Tier>,
+    pub(super) tuning: Tuning,
+}
+
+impl Settings {
+    pub(super) fn of(options: &CompileOptions) -> Settings {
+        Settings { fusion: options.fusion, tier: options.tier_or_forced(), tuning: options.tuning }
+    }
+}
+
+/// A built graph, and the better one that a measurement found.
+pub(super) struct Tuned {
+    first: Built,
+    settings: Settings,
+    runs: AtomicU32,
+    better: OnceLock<Option<Box<Built>>>,
+}
+
+impl Tuned {
+    /// Builds a graph.
+    ///
+    /// # Errors
+    /// A graph that breaks an invariant.
+    pub(super) fn build(graph: Graph, settings: &Settings) -> Result<Tuned> {
+        let first = pipeline::build(graph, &settings.fusion, settings.tier)?;
+        Ok(Tuned { first, settings: *settings, runs: AtomicU32::new(0), better: OnceLock::new() })
+    }
+
+    /// What runs.
+    #[inline]
+    pub(super) fn built(&self) -> &Built {
+        match self.better.get() {
+            Some(Some(better)) => better,
+            Some(None) | None => &self.first,
+        }
+    }
+
+    /// Runs it, and measures it when it is time to.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    #[inline]
+    pub(super) fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
+        if self.settings.tuning == Tuning::Measured && self.runs.fetch_add(1, Ordering::Relaxed) + 1 == MEASURED_RUN {
+            self.measure(inputs);
+        }
+        self.built().executable.run(inputs)
+    }
+
+    #[cold]
+    fn measure(&self, inputs: &[&Array]) {
+        // An error is that of the call, which comes next: nothing is known to be better then.
+        let better = tuned(&self.first, &self.settings, inputs).unwrap_or_default();
+        let _ = self.better.set(better.map(Box::new));
+    }
+}
+
+/// The same graph with groups taken apart that are slower than their parts on these inputs, if any are.
+///
+/// # Errors
+/// As [`Executable::run`].
+fn tuned(built: &Built, settings: &Settings, inputs: &[&Array]) -> Result<Option<Built>> {
+    let mut better: Option<Built> = None;
+    for _ in 0..MAX_ROUNDS {
+        let now = better.as_ref().unwrap_or(built);
+        let slower = slower_groups(now, settings, inputs)?;
+        if slower.is_empty() {
+            break;
+        }
+        let plan = split(&now.graph, &settings.fusion, &now.plan, Parts::Base, &slower);
+        let next = rebuilt(now, plan, settings)?;
+        // What is faster alone may still not be so among others: they share caches.
+        let [before, after] = in_turns([&now.executable, &next.executable], inputs)?.map(|times| total(&times));
+        if after >= before {
+            break;
+        }
+        better = Some(next);
+    }
+    Ok(better)
+}
+
+/// The groups that are slower than their parts, with both times as the reason to split them.
+fn slower_groups(built: &Built, settings: &Settings, inputs: &[&Array]) -> Result<HashMap<usize, Reason>> {
+    let is_group = |(_, step): &(usize, &crate::fusion::Step)| match &step.kind {
+        StepKind::Kernel(_) | StepKind::Parts(_) => step.nodes.len() > 1,
+        StepKind::Blocks(_) => true,
+        StepKind::Alias | StepKind::Product | StepKind::Routine => false,
+    };
+    let groups = built.plan.steps.iter().enumerate().filter(is_group);
+    let all: HashMap<usize, Reason> = groups.map(|(index, _)| (index, Reason::Disabled)).collect();
+    let apart = split(&built.graph, &settings.fusion, &built.plan, Parts::Base, &all);
+    if apart.steps.len() == built.plan.steps.len() {
+        return Ok(HashMap::new());
+    }
+    let apart = rebuilt(built, apart, settings)?;
+    let [together_times, apart_times] = in_turns([&built.executable, &apart.executable], inputs)?;
+    let step_of = steps_of_nodes(&built.plan);
+    let mut parts: HashMap<usize, (usize, Duration)> = HashMap::new();
+    for (step, &time) in kernels(&apart.plan).zip(&apart_times) {
+        let Some(&whole) = step.nodes.first().and_then(|node| step_of.get(node)) else { continue };
+        let (count, sum) = parts.entry(whole).or_default();
+        *count += 1;
+        *sum += time;
+    }
+    let indices = built.plan.steps.iter().enumerate().filter(|(_, step)| !matches!(step.kind, StepKind::Alias));
+    let mut slower = HashMap::new();
+    for ((index, _), &together) in indices.zip(&together_times) {
+        let Some(&(count, sum)) = parts.get(&index) else { continue };
+        if count > 1 && sum + sum / MARGIN < together {
+            let times = format!("{} ns together, {} ns apart", together.as_nanos(), sum.as_nanos());
+            slower.insert(index, Reason::MeasuredSlower(times));
+        }
+    }
+    Ok(slower)
+}
+
+fn steps_of_nodes(plan: &Plan) -> HashMap<NodeId, usize> {
+    let steps = plan.steps.iter().enumerate();
+    steps.flat_map(|(index, step)| step.nodes.iter().map(move |&node| (node, index))).collect()
+}
+
+fn kernels(plan: &Plan) -> impl Iterator<Item = &crate::fusion::Step> {
+    plan.steps.iter().filter(|step| !matches!(step.kind, StepKind::Alias))
+}
+
+fn rebuilt(built: &Built, plan: Plan, settings: &Settings) -> Result<Built> {
+    let start = Instant::now();
+    let executable = Executable::build(&built.graph, &plan, settings.tier)?;
+    let (traced, graph) = (built.traced.clone(), built.graph.clone());
+    let compile_time = built.compile_time + start.elapsed();
+    Ok(Built { traced, graph, plan, executable, rates: built.rates, plan_time: built.plan_time, compile_time })
+}
+
+/// The best time of each kernel of two executables that run in turns.
+fn in_turns(executables: [&Executable; 2], inputs: &[&Array]) -> Result<[Vec<Duration>; 2]> {
+    let mut best: [Vec<Duration>; 2] = Default::default();
+    let start = Instant::now();
+    // The first runs only warm up.
+    for run in 0.. {
+        if run > MIN_RUNS && start.elapsed() > BUDGET {
+            break;
+        }
+        for (executable, best) in executables.iter().zip(&mut best) {
+            let times = executable.run_timed(inputs)?;
+            match run {
+                0 => *best = vec![Duration::MAX; times.len()],
+                _ => best.iter_mut().zip(times).for_each(|(best, time)| *best = time.min(*best)),
+            }
+        }
+    }
+    Ok(best)
+}
+
+fn total(times: &[Duration]) -> Duration {
+    times.iter().sum()
+}

@@ -1,0 +1,29 @@
+//! Runs that time each kernel.
+
+use super::array::Array;
+use super::executable::Executable;
+use crate::device::Access;
+use crate::error::Result;
+use std::time::{Duration, Instant};
+
+impl Executable {
+    /// Runs as [`Executable::run`] does, and says how long each kernel of the plan took, with the memory that it takes
+    /// and gives back. What a view takes counts as the next kernel's.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    pub fn run_timed(&self, inputs: &[&Array]) -> Result<Vec<Duration>> {
+        self.check(inputs)?;
+        let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
+        let mut slots = self.slots(inputs);
+        let mut times = vec![Duration::ZERO; self.kernels.iter().max().map_or(0, |last| last + 1)];
+        let mut last = Instant::now();
+        for (action, &kernel) in self.actions.iter().zip(&self.kernels) {
+            self.act(action, &mut slots)?;
+            let now = Instant::now();
+            times[kernel] += now - last;
+            last = now;
+        }
+        Ok(times)
+    }
+}

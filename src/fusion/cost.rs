@@ -1,0 +1,350 @@
+//! The cost model: how long a kernel takes, from what it moves and what it computes.
+//!
+//! A kernel takes a fixed time and, on top, the longer of two: moving its bytes and computing its values (the roofline
+//! of Williams, Waterman and Patterson, "Roofline", 2009). Bytes count once for each memory that it touches, at the
+//! speed of the smallest cache that holds all of them; work counts once per element, or once per row where the value
+//! is the same in the whole row. What a value costs is read off its scalar body.
+//!
+//! All of it is for one thread: plans do not depend on how many there are, and merging keeps what can be shared out.
+//! The rates are plain numbers, so that a plan is a function of graph and options alone; [`Rates::BUILT_IN`] stands for
+//! no machine in particular, and those of this one are measured by `compile::calibration`.
+
+use super::blocks::Blocks;
+use super::hoist::Candidates;
+use super::plan::Step;
+use super::region::{Region, Value, Walk};
+use super::units::{Unit, UnitKind};
+use crate::error::Reason;
+use crate::ir::scalar::Kind;
+use crate::ir::{DType, Graph, Meaning, NodeId, Op, SideTable};
+use std::collections::{BTreeMap, HashMap};
+
+/// Nanoseconds.
+pub type Nanos = f64;
+
+/// Bytes that the levels of memory hold; what is larger than the last lies in the last.
+pub const LEVELS: [usize; 3] = [32 << 10, 1 << 20, 16 << 20];
+
+/// How fast one thread of a machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rates {
+    /// Nanoseconds that a kernel takes besides its loops.
+    pub launch: u32,
+    /// Bytes per microsecond, read and written, when everything lies in the first, second, … of [`LEVELS`], and in
+    /// memory.
+    pub bandwidth: [u32; LEVELS.len() + 1],
+    /// How many times slower elements are read or written when each lies in another cache line than the one before.
+    pub jump: u32,
+    /// Plain instructions per microsecond, each on one element.
+    pub plain: u32,
+    /// Functions such as `exp` per microsecond.
+    pub functions: u32,
+    /// Multiplications and additions of a matrix product per microsecond, each pair counted once.
+    pub multiply_adds: u32,
+}
+
+impl Rates {
+    /// Those of a server's core with wide vectors, rounded; where no others are given.
+    pub const BUILT_IN: Rates = Rates {
+        launch: 200,
+        bandwidth: [80_000, 60_000, 40_000, 15_000],
+        jump: 8,
+        plain: 25_000,
+        functions: 2_000,
+        multiply_adds: 60_000,
+    };
+
+    /// How long it takes to move that many bytes when `held` bytes are in use.
+    fn moving(&self, bytes: usize, held: usize) -> Nanos {
+        let level = LEVELS.iter().position(|&level| held <= level).unwrap_or(LEVELS.len());
+        bytes as f64 * 1e3 / f64::from(self.bandwidth[level].max(1))
+    }
+
+    /// The same where some bytes are walked across the lines that they lie in.
+    fn scattered(&self, bytes: usize, scattered: usize) -> Nanos {
+        self.moving(bytes + scattered * self.jump.max(1) as usize, bytes + scattered)
+    }
+
+    fn computing(&self, work: Work) -> Nanos {
+        (work.plain / f64::from(self.plain.max(1)) + work.functions / f64::from(self.functions.max(1))) * 1e3
+    }
+}
+
+impl Default for Rates {
+    fn default() -> Rates {
+        Rates::BUILT_IN
+    }
+}
+
+/// Instructions, scaled to elements of 4 bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    /// Plain ones.
+    pub plain: f64,
+    /// Functions.
+    pub functions: f64,
+}
+
+impl Work {
+    fn add(&mut self, other: Work, times: usize) {
+        self.plain += other.plain * times as f64;
+        self.functions += other.functions * times as f64;
+    }
+
+    /// What one element of a node takes.
+    fn of_element(graph: &Graph, node: NodeId) -> Work {
+        let call = &graph[node];
+        let plain = |count: usize| Work { plain: count as f64, functions: 0.0 };
+        let Some(op) = call.op() else { return Work::default() };
+        let work = match op.row().meaning {
+            Meaning::Body(..) => match op.body(&graph.arg_types(node), &call.attrs) {
+                Ok(body) => {
+                    let count = |is: fn(&Kind) -> bool| body.insts.iter().filter(|inst| is(&inst.kind)).count() as f64;
+                    Work {
+                        plain: count(|kind| matches!(kind, Kind::Prim(_))),
+                        functions: count(|kind| matches!(kind, Kind::Func(_))),
+                    }
+                }
+                Err(_) => plain(1),
+            },
+            Meaning::Fold(_) => plain(1),
+            // An index is looked at before it is followed.
+            Meaning::Gather(_) => plain(4),
+            Meaning::View(_)
+            | Meaning::Window(_)
+            | Meaning::Fill
+            | Meaning::Range
+            | Meaning::Product
+            | Meaning::Concat
+            | Meaning::Overlay
+            | Meaning::Routine(_)
+            | Meaning::Decompose(_) => plain(0),
+        };
+        let width = call.ty.dtype.compute().size() as f64 / 4.0;
+        Work { plain: work.plain * width, functions: work.functions * width }
+    }
+}
+
+/// The model of one graph.
+#[derive(Debug)]
+pub struct CostModel<'g> {
+    graph: &'g Graph,
+    rates: Rates,
+    work: SideTable<Work>,
+}
+
+impl<'g> CostModel<'g> {
+    /// The model of a graph on a machine of these rates.
+    pub fn new(graph: &'g Graph, rates: Rates) -> CostModel<'g> {
+        // The same op on the same dtype costs about the same everywhere, whatever its attributes.
+        let mut known: HashMap<(Op, DType), Work> = HashMap::new();
+        let mut work = SideTable::filled(graph, Work::default);
+        for (id, node) in graph.nodes() {
+            if let Some(op) = node.op() {
+                work[id] = *known.entry((op, node.ty.dtype)).or_insert_with(|| Work::of_element(graph, id));
+            }
+        }
+        CostModel { graph, rates, work }
+    }
+
+    /// What one element of a node takes.
+    pub fn of_element(&self, node: NodeId) -> Work {
+        self.work[node]
+    }
+
+    /// How long it takes to move that many bytes and nothing else.
+    pub fn moving(&self, bytes: usize) -> Nanos {
+        self.rates.moving(bytes, bytes)
+    }
+
+    /// How long a step of a plan takes.
+    pub fn step(&self, step: &Step) -> Nanos {
+        self.unit(&step.unit())
+    }
+
+    /// How long a unit takes.
+    pub fn unit(&self, unit: &Unit) -> Nanos {
+        match &unit.kind {
+            UnitKind::Kernel(region) => self.kernel(region),
+            UnitKind::Alias => 0.0,
+            UnitKind::Product => self.product(unit.nodes[0]),
+            UnitKind::Parts(regions) => regions.iter().map(|region| self.launch(region, None)).sum(),
+            UnitKind::Routine => self.alone(unit.nodes[0]),
+            UnitKind::Blocks(blocks) => self.blocks(blocks),
+        }
+    }
+
+    /// How long a kernel takes.
+    pub fn kernel(&self, region: &Region) -> Nanos {
+        self.launch(region, Candidates::of(self, region).as_ref())
+    }
+
+    /// As [`CostModel::kernel`], with what is hoisted.
+    fn launch(&self, region: &Region, hoisted: Option<&Candidates>) -> Nanos {
+        let (bytes, scattered) = self.traffic(region);
+        let moving = self.rates.scattered(bytes, scattered);
+        f64::from(self.rates.launch) + moving.max(self.rates.computing(self.work(region, hoisted)))
+    }
+
+    /// Bytes that a kernel moves, each element once: those that follow each other, and those that lie in another cache
+    /// line each.
+    fn traffic(&self, region: &Region) -> (usize, usize) {
+        let loops = || region.rows.iter().chain(&region.inner);
+        // Row loops are ordered by the strides of the first output.
+        let innermost = match region.outputs.first() {
+            Some((_, walk)) if region.inner.is_empty() => densest(&walk.strides),
+            Some(_) | None => loops().count().checked_sub(1),
+        };
+        let is_crossing = |walk: &Walk, dtype| innermost.is_some_and(|at| crosses_lines(walk.strides[at], dtype));
+        let mut memories: BTreeMap<NodeId, (usize, bool)> = BTreeMap::new();
+        for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
+            let is_walked = |&(_, &stride): &(&usize, &usize)| stride != 0 || walk.gather.is_some();
+            let elements: usize = loops().zip(&walk.strides).filter(is_walked).map(|(&size, _)| size).product();
+            let ty = &self.graph[walk.node].ty;
+            let memory = memories.entry(walk.node).or_default();
+            memory.0 = (memory.0 + elements * ty.dtype.size()).min(ty.bytes());
+            memory.1 |= is_crossing(walk, ty.dtype);
+        }
+        let sum = |jumps: bool| memories.values().filter(|memory| memory.1 == jumps).map(|memory| memory.0).sum();
+        (sum(false), sum(true))
+    }
+
+    fn work(&self, region: &Region, hoisted: Option<&Candidates>) -> Work {
+        let rows: usize = region.rows.iter().product();
+        let full = rows * region.inner.iter().product::<usize>();
+        let own = hoisted.map_or(0, |hoisted| hoisted.elements(region));
+        let mut sum = Work::default();
+        for (index, value) in region.values.iter().enumerate() {
+            let times = match hoisted {
+                Some(hoisted) if hoisted.contains(index) => own,
+                Some(_) | None if region.is_full[index] => full,
+                Some(_) | None => rows,
+            };
+            match value {
+                Value::Body(node, _) => sum.add(self.work[*node], times),
+                Value::Fold(node, _) => sum.add(self.work[*node], full),
+                Value::Gather(..) => sum.add(Work { plain: 4.0, functions: 0.0 }, times),
+                Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
+            }
+        }
+        sum
+    }
+
+    fn product(&self, node: NodeId) -> Nanos {
+        let bytes = self.bytes_alone(node);
+        f64::from(self.rates.launch) + self.rates.moving(bytes, bytes).max(self.multiplying(node))
+    }
+
+    fn multiplying(&self, node: NodeId) -> Nanos {
+        let inner = self.graph[self.graph[node].args[0]].ty.sizes.last().copied().unwrap_or(1);
+        let ty = &self.graph[node].ty;
+        let width = ty.dtype.compute().size() as f64 / 4.0;
+        ty.numel() as f64 * inner as f64 * width * 1e3 / f64::from(self.rates.multiply_adds.max(1))
+    }
+
+    /// Members one after the other, of which only what lies outside is moved through memory, and right operands once
+    /// more for each block.
+    pub fn blocks(&self, blocks: &Blocks) -> Nanos {
+        let n_blocks = blocks.rows.div_ceil(blocks.height.max(1)).max(1);
+        let rates = &self.rates;
+        let is_inner = |node: NodeId| blocks.inner.iter().any(|&(inner, _)| inner == self.graph.behind_views(node));
+        let held: usize = blocks.inner.iter().map(|&(node, _)| self.graph[node].ty.bytes()).sum::<usize>() / n_blocks;
+        let (mut time, mut outside) = (0.0, BTreeMap::new());
+        for member in &blocks.members {
+            let mut inside = 0;
+            let mut touch = |node: NodeId, bytes: usize| {
+                if is_inner(node) {
+                    inside += bytes;
+                } else {
+                    outside.insert(node, bytes);
+                }
+            };
+            let computing = match &member.region {
+                Some(region) => {
+                    for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
+                        touch(walk.node, self.graph[walk.node].ty.bytes());
+                    }
+                    rates.computing(self.work(region, None))
+                }
+                None => {
+                    let node = member.nodes[0];
+                    let [left, right] = [self.graph[node].args[0], self.graph[node].args[1]];
+                    touch(left, self.graph[left].ty.bytes());
+                    touch(node, self.graph[node].ty.bytes());
+                    let packed = self.graph[right].ty.bytes();
+                    time += rates.moving(2 * (n_blocks - 1) * packed, packed);
+                    touch(right, packed);
+                    self.multiplying(node)
+                }
+            };
+            time += f64::from(rates.launch) * n_blocks as f64 + computing.max(rates.moving(inside, held));
+        }
+        let bytes = outside.values().sum();
+        time.max(rates.moving(bytes, bytes))
+    }
+
+    /// How long a node takes as a kernel of its own.
+    pub fn alone(&self, node: NodeId) -> Nanos {
+        let call = &self.graph[node];
+        let Some(op) = call.op().filter(|op| !op.is_view()) else { return 0.0 };
+        if matches!(op.row().meaning, Meaning::Product) {
+            return self.product(node);
+        }
+        let mut work = Work::default();
+        let elements = match op.row().meaning {
+            Meaning::Fold(_) => self.graph[call.args[0]].ty.numel(),
+            _ => call.ty.numel(),
+        };
+        work.add(self.work[node], elements);
+        let (mut bytes, mut scattered) = (call.ty.bytes(), 0);
+        // Counted from the last dim, as operands are broadcast.
+        let innermost = densest(&call.ty.strides).map(|dim| call.ty.strides.len() - dim);
+        for arg in self.distinct_args(node) {
+            let ty = &self.graph[arg].ty;
+            let stride = innermost.and_then(|from_end| ty.strides.get(ty.rank().checked_sub(from_end)?));
+            match stride.is_some_and(|&stride| crosses_lines(stride, ty.dtype)) {
+                true => scattered += self.size(arg),
+                false => bytes += self.size(arg),
+            }
+        }
+        f64::from(self.rates.launch) + self.rates.scattered(bytes, scattered).max(self.rates.computing(work))
+    }
+
+    fn bytes_alone(&self, node: NodeId) -> usize {
+        self.distinct_args(node).map(|arg| self.size(arg)).sum::<usize>() + self.graph[node].ty.bytes()
+    }
+
+    fn distinct_args(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        let mut args = self.graph[node].args.clone();
+        args.sort_unstable();
+        args.dedup();
+        args.into_iter()
+    }
+
+    /// Bytes of a value that others read: an expanded view has no more than its source.
+    fn size(&self, node: NodeId) -> usize {
+        self.graph[node].ty.bytes().min(self.graph[self.graph.behind_views(node)].ty.bytes())
+    }
+}
+
+/// Whether a merge pays: together its parts must take no longer than apart.
+///
+/// # Errors
+/// The reason, with both times.
+pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
+    if together <= apart {
+        return Ok(());
+    }
+    Err(Reason::ModelledSlower(format!("{together:.0} ns together, {apart:.0} ns apart")))
+}
+
+/// The loop whose elements lie closest to each other.
+fn densest(strides: &[usize]) -> Option<usize> {
+    (0..strides.len()).filter(|&at| strides[at] != 0).min_by_key(|&at| strides[at])
+}
+
+/// Whether elements at that distance lie in another cache line each.
+fn crosses_lines(stride: usize, dtype: DType) -> bool {
+    const CACHE_LINE: usize = 64;
+    stride * dtype.size() > CACHE_LINE
+}

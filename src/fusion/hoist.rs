@@ -1,0 +1,282 @@
+//! Hoisting: what depends on few of a kernel's loops is computed once for these, not again in every turn of the others.
+//!
+//! Batch normalization takes the root of a variance per channel and uses it for every element of a batch. Values that
+//! stay the same along the innermost loop are computed once per tile by every code tier anyway; those that follow it but
+//! not the loops around it are what is meant here. They get a kernel of their own in front of the main one, a *prologue*,
+//! which leaves them in memory so small that it stays in a cache.
+
+use super::cost::{CostModel, Work};
+use super::region::{Region, Value, ValueId, Walk};
+use crate::ir::NodeId;
+use crate::ir::shape::Sizes;
+use smallvec::SmallVec;
+
+/// Most bytes of hoisted values.
+const MAX_BYTES: usize = 256 << 10;
+/// A value is hoisted if that saves computing it at least so often.
+const MIN_TURNS: usize = 8;
+/// Plain instructions that are worth a read from a cache.
+const MIN_WORK: f64 = 8.0;
+/// Plain instructions that a function counts for.
+const FUNCTION: f64 = 12.0;
+
+/// A kernel in two parts.
+#[derive(Debug)]
+pub struct Hoisted {
+    /// What is computed first.
+    pub prologue: Region,
+    /// What reads it.
+    pub main: Region,
+    /// The values between the two, and their elements: row-major over the loops of the prologue.
+    pub between: Vec<(NodeId, Sizes)>,
+}
+
+/// The loops that each value of a region depends on, as bits, rows first.
+fn loops_of_values(region: &Region) -> Vec<u64> {
+    let n_rows = region.rows.len();
+    let walked = |walk: &Walk| {
+        let bits = walk.strides.iter().enumerate().filter(|&(_, &stride)| stride != 0);
+        bits.fold(0u64, |bits, (index, _)| bits | 1 << index)
+    };
+    let mut loops: Vec<u64> = Vec::with_capacity(region.values.len());
+    for value in &region.values {
+        loops.push(match value {
+            Value::Load(slot) | Value::Position(slot, _) => walked(&region.loads[*slot]),
+            Value::Gather(slot, at) => walked(&region.loads[*slot]) | loops[*at],
+            Value::Number(..) | Value::Extent(_) => 0,
+            Value::Body(_, args) => args.iter().fold(0, |bits, &arg| bits | loops[arg]),
+            // It is known once its row has been walked.
+            Value::Fold(_, value) => loops[*value] & ((1 << n_rows) - 1) | FOLD,
+        });
+    }
+    loops
+}
+
+/// Marks what depends on a fold.
+const FOLD: u64 = 1 << 63;
+
+/// What is worth hoisting out of a region.
+pub(super) struct Candidates {
+    /// The loops of the prologue.
+    loops: u64,
+    /// Values that the main kernel reads, and all that they need.
+    roots: Vec<ValueId>,
+    cone: Vec<bool>,
+}
+
+impl Candidates {
+    /// Those of a region, unless there are none.
+    pub(super) fn of(cost: &CostModel<'_>, region: &Region) -> Option<Candidates> {
+        let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
+        let total: usize = sizes.iter().product();
+        // Two values at least: a kernel of one op has nothing to hoist.
+        let bodies = region.values.iter().filter(|value| matches!(value, Value::Body(..))).count();
+        if bodies < 2 || sizes.len() < 2 || sizes.len() > 32 || total == 0 {
+            return None;
+        }
+        let loops = loops_of_values(region);
+        let innermost = 1u64 << (sizes.len() - 1);
+        let elements = |loops: u64| -> usize {
+            (0..sizes.len()).filter(|index| loops >> index & 1 == 1).map(|index| sizes[index]).product()
+        };
+        let is_small = |value: ValueId| {
+            let own = loops[value];
+            own & FOLD == 0 && own & innermost != 0 && elements(own).saturating_mul(MIN_TURNS) <= total
+        };
+        let work = |value: ValueId| match &region.values[value] {
+            Value::Body(node, _) => Candidates::dearness(cost.of_element(*node)),
+            Value::Gather(..) => 4.0,
+            Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) | Value::Fold(..) => 0.0,
+        };
+        // The last loops that are worth it: nearly always the only ones.
+        let mut best: Option<(f64, Candidates)> = None;
+        let mut masks: Vec<u64> = (0..loops.len()).filter(|&value| is_small(value)).map(|value| loops[value]).collect();
+        masks.sort_unstable();
+        masks.dedup();
+        for mask in masks {
+            let roots = roots(region, &loops, mask);
+            let cone = cone(region, &roots);
+            let dear: f64 = (0..cone.len()).filter(|&value| cone[value]).map(work).sum();
+            if roots.is_empty() || dear < MIN_WORK * roots.len() as f64 {
+                continue;
+            }
+            let saved = dear * (total - elements(mask)) as f64;
+            if best.as_ref().is_none_or(|(most, _)| saved > *most) {
+                best = Some((saved, Candidates { loops: mask, roots, cone }));
+            }
+        }
+        let (_, found) = best?;
+        let bytes: usize = found.roots.iter().map(|_| elements(found.loops) * size_of::<f64>()).sum();
+        (bytes <= MAX_BYTES).then_some(found)
+    }
+
+    fn dearness(work: Work) -> f64 {
+        work.plain + FUNCTION * work.functions
+    }
+
+    /// Whether a value is computed in the prologue.
+    pub(super) fn contains(&self, value: ValueId) -> bool {
+        self.cone[value]
+    }
+
+    /// How often what is in the prologue is computed.
+    pub(super) fn elements(&self, region: &Region) -> usize {
+        let sizes = region.rows.iter().chain(&region.inner).enumerate();
+        sizes.filter(|(index, _)| self.loops >> index & 1 == 1).map(|(_, &size)| size).product()
+    }
+}
+
+/// Pointwise values over exactly these loops that something over more loops reads, one per node.
+fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
+    let mut roots: Vec<ValueId> = Vec::new();
+    let mut take = |value: ValueId| {
+        if let Value::Body(node, _) = region.values[value]
+            && loops[value] == mask
+            && !roots.contains(&value)
+            && region.outputs.iter().all(|(written, _)| *written != value)
+        {
+            // A node that is asked for at two maps has one place only.
+            let is_other = |&other: &ValueId| matches!(region.values[other], Value::Body(known, _) if known == node);
+            if !roots.iter().any(is_other) {
+                roots.push(value);
+            }
+        }
+    };
+    let users = region.values.iter().zip(loops).filter(|(_, own)| **own != mask);
+    for (value, _) in users {
+        match value {
+            Value::Body(_, args) => args.iter().for_each(|&arg| take(arg)),
+            Value::Gather(_, at) => take(*at),
+            Value::Fold(_, folded) => take(*folded),
+            Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
+        }
+    }
+    roots.sort_unstable();
+    roots
+}
+
+/// Values and all that they are computed from.
+fn cone(region: &Region, roots: &[ValueId]) -> Vec<bool> {
+    let mut cone = vec![false; region.values.len()];
+    roots.iter().for_each(|&root| cone[root] = true);
+    for value in (0..cone.len()).rev() {
+        if cone[value] {
+            args(&region.values[value], |arg| cone[arg] = true);
+        }
+    }
+    cone
+}
+
+fn args(value: &Value, mut each: impl FnMut(ValueId)) {
+    match value {
+        Value::Body(_, args) => args.iter().for_each(|&arg| each(arg)),
+        Value::Gather(_, at) => each(*at),
+        Value::Fold(_, folded) => each(*folded),
+        Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
+    }
+}
+
+/// A region as a prologue and the rest, if anything is worth it.
+pub fn hoist(cost: &CostModel<'_>, region: &Region) -> Option<Hoisted> {
+    let found = Candidates::of(cost, region)?;
+    let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
+    let kept: SmallVec<[usize; 6]> = (0..sizes.len()).filter(|index| found.loops >> index & 1 == 1).collect();
+    let own: Sizes = kept.iter().map(|&index| sizes[index]).collect();
+    let row_major: SmallVec<[usize; 6]> = (0..own.len()).map(|index| own[index + 1..].iter().product()).collect();
+    let node_of = |root: ValueId| match region.values[root] {
+        Value::Body(node, _) => node,
+        _ => unreachable!("roots are pointwise"),
+    };
+
+    let mut prologue = Copy::new(region);
+    prologue.region.rows = own.clone();
+    for value in (0..region.values.len()).filter(|&value| found.cone[value]) {
+        prologue.take(value, |walk| kept.iter().map(|&index| walk.strides[index]).collect());
+    }
+    for &root in &found.roots {
+        let walk = Walk { node: node_of(root), strides: row_major.clone(), base: 0, gather: None };
+        let value = prologue.new_of[root].expect("the cone has its roots");
+        prologue.region.outputs.push((value, walk));
+    }
+    prologue.region.is_full = vec![true; prologue.region.values.len()];
+
+    let mut main = Copy::new(region);
+    (main.region.rows, main.region.inner) = (region.rows.clone(), region.inner.clone());
+    let needed = needed(region, &found.roots);
+    for value in (0..region.values.len()).filter(|&value| needed[value]) {
+        if found.roots.contains(&value) {
+            let mut strides = SmallVec::from_elem(0, sizes.len());
+            kept.iter().zip(&row_major).for_each(|(&index, &stride)| strides[index] = stride);
+            main.load(value, Walk { node: node_of(value), strides, base: 0, gather: None });
+        } else {
+            main.take(value, |walk| walk.strides.clone());
+        }
+        main.region.is_full.push(region.is_full[value]);
+    }
+    let outputs = region
+        .outputs
+        .iter()
+        .map(|(value, walk)| (main.new_of[*value].expect("what is written is needed"), walk.clone()));
+    main.region.outputs = outputs.collect();
+    let between = found.roots.iter().map(|&root| (node_of(root), own.clone())).collect();
+    Some(Hoisted { prologue: prologue.region, main: main.region, between })
+}
+
+/// What the outputs of a region need, if the roots are there already.
+fn needed(region: &Region, roots: &[ValueId]) -> Vec<bool> {
+    let mut needed = vec![false; region.values.len()];
+    region.outputs.iter().for_each(|(value, _)| needed[*value] = true);
+    for value in (0..needed.len()).rev() {
+        if needed[value] && !roots.contains(&value) {
+            args(&region.values[value], |arg| needed[arg] = true);
+        }
+    }
+    needed
+}
+
+/// A part of a region that is being copied.
+struct Copy<'r> {
+    from: &'r Region,
+    region: Region,
+    new_of: Vec<Option<ValueId>>,
+}
+
+impl<'r> Copy<'r> {
+    fn new(from: &'r Region) -> Copy<'r> {
+        Copy { from, region: Region::default(), new_of: vec![None; from.values.len()] }
+    }
+
+    fn load(&mut self, value: ValueId, walk: Walk) {
+        self.region.loads.push(walk);
+        self.push(value, Value::Load(self.region.loads.len() - 1));
+    }
+
+    fn push(&mut self, old: ValueId, value: Value) {
+        self.new_of[old] = Some(self.region.values.len());
+        self.region.values.push(value);
+    }
+
+    /// Copies a value whose operands are copied, its walk with other strides.
+    fn take(&mut self, value: ValueId, strides: impl Fn(&Walk) -> SmallVec<[usize; 6]>) {
+        let new = |arg: &ValueId| self.new_of[*arg].expect("operands come first");
+        let from = self.from;
+        let walk = |slot: usize, loads: &mut Vec<Walk>| {
+            let old = &from.loads[slot];
+            loads.push(Walk { strides: strides(old), ..old.clone() });
+            loads.len() - 1
+        };
+        let copied = match &from.values[value] {
+            Value::Load(slot) => Value::Load(walk(*slot, &mut self.region.loads)),
+            Value::Number(number, dtype) => Value::Number(*number, *dtype),
+            Value::Body(node, args) => Value::Body(*node, args.iter().map(new).collect()),
+            Value::Fold(node, folded) => Value::Fold(*node, new(folded)),
+            Value::Gather(slot, at) => {
+                let at = new(at);
+                Value::Gather(walk(*slot, &mut self.region.loads), at)
+            }
+            Value::Position(slot, node) => Value::Position(walk(*slot, &mut self.region.loads), *node),
+            Value::Extent(slot) => Value::Extent(walk(*slot, &mut self.region.loads)),
+        };
+        self.push(value, copied);
+    }
+}

@@ -1,0 +1,115 @@
+//! Splitting: plans whose steps are taken apart again.
+//!
+//! The model decides what is merged; a measurement, or a kernel that no tier compiles, may prove it wrong for a step.
+//! The rest of the plan stays as it is.
+
+use super::partition::{Decision, Options};
+use super::plan::{Plan, Step, StepKind, decide, in_order};
+use super::region::{Region, Value};
+use super::units::{Unit, UnitKind, Units};
+use crate::error::Reason;
+use crate::ir::{Graph, NodeId};
+use std::collections::HashMap;
+
+/// How far a step is taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// A group in blocks into its products and kernels; a kernel into base groups; a base group into what is computed
+    /// for few elements or more than once, and the rest.
+    Base,
+    /// Into single ops.
+    Ops,
+}
+
+/// `plan`, made of `graph` with `options`, with some steps taken apart, each for a reason.
+pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reasons: &HashMap<usize, Reason>) -> Plan {
+    let single = Options { opt_level: 0, ..*options };
+    let mut units = Units::base(graph, if parts == Parts::Base { options } else { &single });
+    for (index, step) in plan.steps.iter().enumerate() {
+        match (&step.kind, reasons.contains_key(&index), parts) {
+            (_, false, _) => put(&mut units, step.unit()),
+            (StepKind::Blocks(blocks), true, Parts::Base) => {
+                for member in &blocks.members {
+                    let kind = member.region.clone().map_or(UnitKind::Product, UnitKind::Kernel);
+                    put(&mut units, Unit { kind, nodes: member.nodes.clone(), outputs: member.outputs.clone() });
+                }
+            }
+            (StepKind::Kernel(region), true, Parts::Base) if is_base_group(&units, step) => {
+                cut(&mut units, &step.nodes, region);
+            }
+            (_, true, _) => {}
+        }
+    }
+    let mut step_of: HashMap<NodeId, usize> = HashMap::new();
+    for (index, step) in plan.steps.iter().enumerate() {
+        step_of.extend(step.nodes.iter().map(|&node| (node, index)));
+    }
+    let known: HashMap<(NodeId, NodeId), &Decision> =
+        plan.edges.iter().map(|edge| ((edge.producer, edge.consumer), &edge.decision)).collect();
+    let edges = decide(graph, &units, |producer, consumer| match known.get(&(producer, consumer)) {
+        Some(Decision::Kept(reason)) => reason.clone(),
+        Some(Decision::Fused) | None => {
+            let step = step_of.get(&consumer);
+            step.and_then(|step| reasons.get(step)).cloned().unwrap_or(Reason::Disabled)
+        }
+    });
+    Plan { steps: in_order(units), edges }
+}
+
+fn is_base_group(units: &Units<'_>, step: &Step) -> bool {
+    step.nodes.iter().all(|&node| units.unit_of[node] == units.unit_of[step.nodes[0]])
+}
+
+/// Cuts a base group in two: what has few elements or is computed at several places, with all it follows from, and the
+/// rest. It stays whole if there is no such thing.
+fn cut(units: &mut Units<'_>, nodes: &[NodeId], region: &Region) {
+    let graph = units.graph;
+    let most = nodes.iter().map(|&node| graph[node].ty.numel()).max().unwrap_or(0);
+    let mut times: HashMap<NodeId, usize> = HashMap::new();
+    for value in &region.values {
+        if let Value::Body(node, _) = value {
+            *times.entry(*node).or_default() += 1;
+        }
+    }
+    let mut few: Vec<NodeId> = Vec::new();
+    for &node in nodes {
+        let is_own = |arg: &NodeId| !nodes.contains(arg) || few.contains(arg);
+        let is_dear = graph[node].ty.numel() < most || times.get(&node).is_some_and(|&times| times > 1);
+        if is_dear && graph[node].args.iter().all(is_own) {
+            few.push(node);
+        }
+    }
+    let many: Vec<NodeId> = nodes.iter().copied().filter(|node| !few.contains(node)).collect();
+    if few.is_empty() || many.is_empty() {
+        return;
+    }
+    let parts = [few, many].map(|nodes| units.region(&nodes).map(|(region, outputs)| (nodes, region, outputs)));
+    if let [Ok(few), Ok(many)] = parts {
+        let [few, many] = [few, many].map(|(nodes, region, outputs)| Unit {
+            kind: UnitKind::Kernel(Box::new(region)),
+            nodes,
+            outputs,
+        });
+        for &node in &few.nodes {
+            units.unit_of[node] = Some(units.units.len() as u32);
+        }
+        units.units.push(Some(few));
+        put(units, many);
+    }
+}
+
+/// Puts a unit in the place of those that its nodes are in: they are in no other one.
+fn put(units: &mut Units<'_>, unit: Unit) {
+    let mut place = None;
+    for &node in &unit.nodes {
+        if let Some(old) = units.unit_of[node] {
+            units.units[old as usize] = None;
+            place = place.max(Some(old));
+        }
+    }
+    let Some(place) = place else { return };
+    for &node in &unit.nodes {
+        units.unit_of[node] = Some(place);
+    }
+    units.units[place as usize] = Some(unit);
+}
