@@ -17,7 +17,7 @@ use crate::fusion::region::{Region, Value};
 use crate::fusion::{Plan, Rates, Step, StepKind};
 use crate::ir::{Graph, NodeId, SideTable, TensorType};
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Says of a kernel whether it is to be compiled; see [`Executable::build_if`].
 pub type Accepts<'a> = &'a dyn Fn(&Kernel) -> Result<(), Reason>;
@@ -90,6 +90,7 @@ impl<'g> Builder<'g> {
             kernels,
             n_slots: self.n_slots,
             inputs,
+            seen: graph.inputs().iter().map(|_| OnceLock::new()).collect(),
             input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
             outputs: last_outputs,
             declined: self.declined,
