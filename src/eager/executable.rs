@@ -6,7 +6,7 @@
 
 use super::array::Array;
 use super::blocks::BlockRun;
-use super::builder::Builder;
+use super::builder::{Accepts, Builder, Failure};
 use super::product::product;
 use super::routine::{self, Operands};
 use super::shared_layout::SharedLayout;
@@ -135,8 +135,26 @@ pub struct Executable {
 
 impl Executable {
     /// Lowers and compiles every step of a plan. `tier` forces one; otherwise each kernel gets the one that suits it.
+    ///
+    /// # Errors
+    /// A step that no tier compiles.
     pub fn build(graph: &Graph, plan: &Plan, tier: Option<Tier>) -> Result<Executable> {
-        Builder::new(graph, tier).build(plan)
+        Executable::build_if(graph, plan, tier, &|_| Ok(())).map_err(|Failure { step, reason }| {
+            Error::invalid("plan", format!("step {step} is not compiled: {reason}"))
+        })
+    }
+
+    /// As [`Executable::build`], where kernels that `accepts` refuses are not compiled.
+    ///
+    /// # Errors
+    /// The first step that is refused, or that no tier compiles.
+    pub fn build_if(
+        graph: &Graph,
+        plan: &Plan,
+        tier: Option<Tier>,
+        accepts: Accepts<'_>,
+    ) -> std::result::Result<Executable, Failure> {
+        Builder::new(graph, tier, accepts).build(plan)
     }
 
     /// How it runs as the one kernel that it is.
