@@ -24,7 +24,7 @@ pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>)
 /// What the function returns.
 pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &Flat, reads: Reads) -> Result<(F::Output, Capture)> {
     let apply = |handles: &[Tensor]| function.apply(&inputs.with_tensors(handles));
-    let tensors = |output: &F::Output| Flat::of(output).tensors;
+    let tensors = |output: &F::Output| Flat::of(output).tensors.into_vec();
     let (output, captured) = tracer::trace_with(Mode::Real, reads, &inputs.tensors, apply, tensors)?;
     let flat = Flat::of(&output);
     Ok((output, captured.map(|trace| (trace, Joint::without_gradients(&flat)))))
@@ -41,7 +41,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &Flat, reads: R
         }
         let outputs = Flat::of(&function.apply(&inputs.with_tensors(handles))?);
         let (gradients, joint) = gradients(handles, &outputs)?;
-        Ok((outputs.tensors, gradients, joint))
+        Ok((outputs.tensors.into_vec(), gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
     let ((_, _, joint), captured): (_, Captured) =

@@ -7,19 +7,42 @@
 use crate::device::Device;
 use crate::dispatch::autograd::is_grad_enabled;
 use crate::dispatch::{AutocastState, Flat, Tensor, Words};
-use crate::ir::{DType, Sizes, Strides};
+use crate::eager::SharedLayout;
+use crate::ir::DType;
 use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 
 /// What is known of one input.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 struct InputGuard {
     dtype: DType,
-    sizes: Sizes,
-    strides: Strides,
+    /// Sizes and strides count; the offset may be any.
+    layout: SharedLayout,
     device: Device,
     number: bool,
     /// Whether gradients are recorded and flow to it.
     requires_grad: bool,
+}
+
+impl InputGuard {
+    /// All that inputs are compared by.
+    fn key(&self) -> (DType, &[usize], &[usize], Device, bool, bool) {
+        (self.dtype, &self.layout.sizes, &self.layout.strides, self.device, self.number, self.requires_grad)
+    }
+}
+
+impl PartialEq for InputGuard {
+    fn eq(&self, other: &InputGuard) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for InputGuard {}
+
+impl Hash for InputGuard {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
 }
 
 /// What is known of all inputs and of the thread's state; equal guards share an executable.
@@ -45,11 +68,20 @@ impl Guard {
 
     /// Whether inputs satisfy it.
     pub fn holds(&self, inputs: &Flat) -> bool {
-        self.inputs.len() == inputs.tensors.len()
-            && self.words == inputs.words
-            && self.inputs.iter().zip(&inputs.tensors).all(|(guard, input)| guard.holds(input))
+        self.words == inputs.words && self.holds_of(inputs.tensors.iter())
+    }
+
+    /// Whether inputs satisfy it that are tensors and nothing else.
+    pub(super) fn holds_of_tensors(&self, inputs: &[&Tensor]) -> bool {
+        self.words.is_empty() && self.holds_of(inputs.iter().copied())
+    }
+
+    fn holds_of<'a>(&self, inputs: impl ExactSizeIterator<Item = &'a Tensor>) -> bool {
+        let grad_mode = is_grad_enabled();
+        self.inputs.len() == inputs.len()
+            && self.grad_mode == grad_mode
             && self.autocast == AutocastState::current()
-            && self.grad_mode == is_grad_enabled()
+            && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input, grad_mode))
     }
 
     /// What is different about `inputs`, in words; `None` if nothing is.
@@ -64,14 +96,16 @@ impl Guard {
                 () if guard.device != found.device => {
                     format!("input {index} is on {}, not {}", found.device, guard.device)
                 }
-                () if guard.sizes.len() != found.sizes.len() => {
-                    format!("input {index} has {} dims, not {}", found.sizes.len(), guard.sizes.len())
+                () if guard.layout.rank() != found.layout.rank() => {
+                    format!("input {index} has {} dims, not {}", found.layout.rank(), guard.layout.rank())
                 }
-                () if guard.sizes != found.sizes => {
-                    format!("input {index} has shape {:?}, not {:?}", &found.sizes[..], &guard.sizes[..])
+                () if guard.layout.sizes != found.layout.sizes => {
+                    let [found, known] = [&found, guard].map(|guard| &guard.layout.sizes[..]);
+                    format!("input {index} has shape {found:?}, not {known:?}")
                 }
-                () if guard.strides != found.strides => {
-                    format!("input {index} has strides {:?}, not {:?}", &found.strides[..], &guard.strides[..])
+                () if guard.layout.strides != found.layout.strides => {
+                    let [found, known] = [&found, guard].map(|guard| &guard.layout.strides[..]);
+                    format!("input {index} has strides {found:?}, not {known:?}")
                 }
                 () if guard.requires_grad != found.requires_grad => {
                     format!("input {index} requires gradients now, or did before")
@@ -97,20 +131,18 @@ impl InputGuard {
     fn of(input: &Tensor) -> InputGuard {
         InputGuard {
             dtype: input.dtype(),
-            sizes: input.sizes().into(),
-            strides: input.strides().into(),
+            layout: input.shared_layout().clone(),
             device: input.device(),
             number: input.as_number().is_some(),
             requires_grad: is_grad_enabled() && input.requires_grad(),
         }
     }
 
-    fn holds(&self, input: &Tensor) -> bool {
+    fn holds(&self, input: &Tensor, grad_mode: bool) -> bool {
         self.dtype == input.dtype()
-            && self.sizes[..] == *input.sizes()
-            && self.strides[..] == *input.strides()
+            && self.layout.has_extents_of(input.shared_layout())
             && self.device == input.device()
             && self.number == input.as_number().is_some()
-            && self.requires_grad == (is_grad_enabled() && input.requires_grad())
+            && self.requires_grad == (grad_mode && input.requires_grad())
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::codegen::tier::Tier;
 use crate::debug::{self, Stage};
-use crate::eager::Executable;
-use crate::error::Result;
+use crate::eager::{Accepts, Executable, Failure};
+use crate::error::{Error, Result};
+use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, Rates, plan};
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
-use crate::ir::{Graph, verify};
+use crate::ir::{Graph, NodeId, verify};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Everything that the pipeline made, kept for reports.
@@ -32,6 +34,14 @@ pub struct Built {
 /// # Errors
 /// A graph that breaks an invariant, naming which.
 pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Built> {
+    build_if(traced, options, tier, &|_| Ok(()))
+}
+
+/// As [`build`], where kernels that `accepts` refuses are not compiled: their groups are taken apart.
+///
+/// # Errors
+/// A graph that breaks an invariant, naming which, or a single op that is refused.
+pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
     let start = Instant::now();
     debug::dump(Stage::Trace, || traced.to_string());
     verify(&traced)?;
@@ -44,9 +54,35 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
     let plan = plan(&graph, options);
     debug::dump(Stage::Plan, || plan.text(&graph));
     let plan_time = start.elapsed();
-    let executable = Executable::build(&graph, &plan, tier)?;
+    let (plan, executable) = lower(&graph, options, plan, tier, accepts)?;
     let compile_time = start.elapsed() - plan_time;
     Ok(Built { traced, graph, plan, executable, rates: options.rates, plan_time, compile_time })
+}
+
+/// Lowers and compiles a plan. A step that fails is taken apart into base groups, and these into single ops if they fail
+/// too; the edges between them get the reason. So one kernel that cannot be compiled costs its own fusion and no other.
+fn lower(
+    graph: &Graph,
+    options: &Options,
+    mut plan: Plan,
+    tier: Option<Tier>,
+    accepts: Accepts<'_>,
+) -> Result<(Plan, Executable)> {
+    loop {
+        let Failure { step, reason } = match Executable::build_if(graph, &plan, tier, accepts) {
+            Ok(executable) => return Ok((plan, executable)),
+            Err(failure) => failure,
+        };
+        let reasons = HashMap::from([(step, reason.clone())]);
+        let finer = [Parts::Base, Parts::Ops].map(|parts| split(graph, options, &plan, parts, &reasons));
+        let Some(next) = finer.into_iter().find(|next| next.steps.len() > plan.steps.len()) else {
+            let nodes: Vec<String> = plan.steps[step].nodes.iter().map(NodeId::to_string).collect();
+            let what = format!("{} is not compiled: {reason}", nodes.join(", "));
+            return Err(Error::invalid("plan", what));
+        };
+        debug::dump(Stage::Plan, || next.text(graph));
+        plan = next;
+    }
 }
 
 /// Verifies after a pass, in debug builds and on request.

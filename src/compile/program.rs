@@ -9,7 +9,7 @@ use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
 use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
-use crate::dispatch::{Flat, Tensor, Words};
+use crate::dispatch::{Flat, Tensor, Tensors, Words};
 use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::ir::Graph;
@@ -43,6 +43,8 @@ pub(super) struct Program {
     n_outputs: usize,
     words: Words,
     gradients: Option<Arc<Gradients>>,
+    /// Whether it takes the function's inputs, gives its outputs, and does nothing else.
+    is_plain: bool,
 }
 
 /// The way back of a program.
@@ -71,7 +73,20 @@ impl Program {
             let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
-            return Ok(Program { tuned, lifted, written, changes, aliases, separation, n_outputs, words, gradients });
+            let does_more = !(lifted.is_empty() && written.is_empty() && changes.is_empty() && aliases.is_empty());
+            let is_plain = !does_more && separation.is_nothing() && tuned.built().graph.outputs().len() == n_outputs;
+            return Ok(Program {
+                tuned,
+                lifted,
+                written,
+                changes,
+                aliases,
+                separation,
+                n_outputs,
+                words,
+                gradients,
+                is_plain,
+            });
         }
         let n_kept_back = lifted.iter().rev().take_while(|lifted| matches!(lifted, Lifted::Declared)).count();
         if n_kept_back != joint.differentiable.len() {
@@ -104,17 +119,21 @@ impl Program {
             n_outputs: joint.n_outputs,
             words: joint.words,
             gradients: Some(Arc::new(own)),
+            is_plain: false,
         })
     }
 
     /// Whether an input that is written to shares elements with another one: values of a graph do not see each other's
     /// writes, so it must not run then.
-    pub(super) fn is_tangled(&self, inputs: &[Tensor]) -> bool {
+    pub(super) fn is_tangled(&self, inputs: &[&Tensor]) -> bool {
+        if self.written.is_empty() {
+            return false;
+        }
         let lifted = self.lifted.iter().map(|lifted| match lifted {
             Lifted::Tensor(tensor) => Some(tensor),
             Lifted::Draw { .. } | Lifted::Declared => None,
         });
-        let all = || inputs.iter().map(Some).chain(lifted.clone()).enumerate();
+        let all = || inputs.iter().copied().map(Some).chain(lifted.clone()).enumerate();
         self.written.iter().any(|&written| {
             let target = all().find_map(|(index, tensor)| tensor.filter(|_| index == written));
             let shares = |target: &Tensor| {
@@ -146,7 +165,7 @@ impl Program {
     ///
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
-    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Flat> {
+    pub(super) fn run(&self, inputs: &[&Tensor]) -> Result<Flat> {
         self.run_by(inputs, Tuned::run)
     }
 
@@ -154,15 +173,33 @@ impl Program {
     #[inline]
     pub(super) fn run_by(
         &self,
-        inputs: &[Tensor],
+        inputs: &[&Tensor],
         run: impl FnOnce(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
     ) -> Result<Flat> {
-        let lifted = self.lifted.iter().map(Lifted::tensor).collect::<Result<SmallVec<[Cow<'_, Tensor>; 4]>>>()?;
-        let all: SmallVec<[&Tensor; 8]> = inputs.iter().chain(lifted.iter().map(Cow::as_ref)).collect();
-        let arrays: SmallVec<[&Array; 8]> = all.iter().map(|tensor| tensor.array()).collect();
+        if self.is_plain {
+            // Pushed one by one, here and below: extending costs a call of its own, which small calls feel.
+            let mut arrays: SmallVec<[&Array; 8]> = SmallVec::new();
+            for tensor in inputs {
+                arrays.push(tensor.array());
+            }
+            let results = run(&self.tuned, &arrays)?;
+            return Ok(Flat { tensors: tensors_of(results), words: self.words() });
+        }
+        let mut lifted: SmallVec<[Cow<'_, Tensor>; 4]> = SmallVec::new();
+        for one in &self.lifted {
+            lifted.push(one.tensor()?);
+        }
+        let mut all: SmallVec<[&Tensor; 8]> = SmallVec::from_slice(inputs);
+        for tensor in &lifted {
+            all.push(tensor);
+        }
+        let mut arrays: SmallVec<[&Array; 8]> = SmallVec::new();
+        for tensor in &all {
+            arrays.push(tensor.array());
+        }
         let mut results = run(&self.tuned, &arrays)?;
         self.separation.apply(&mut results)?;
-        let mut results: Vec<Tensor> = results.into_iter().map(Tensor::from_array).collect();
+        let mut results = tensors_of(results);
         if let Some(gradients) = &self.gradients {
             let kept = gradients.kept.iter().map(|kept| match *kept {
                 Kept::Input(index) => all[index].clone(),
@@ -171,6 +208,23 @@ impl Program {
             let kept: Vec<Tensor> = kept.collect();
             let outputs: SmallVec<[&Tensor; 2]> = gradients.differentiable.iter().map(|&at| &results[at]).collect();
             record_program(gradients.clone(), &all, &kept, &outputs)?;
+        }
+        self.write(&all, &results)?;
+        for alias in &self.aliases {
+            results[alias.output] = alias.of(all[alias.input])?;
+        }
+        results.truncate(self.n_outputs);
+        Ok(Flat { tensors: results, words: self.words() })
+    }
+
+    fn words(&self) -> Words {
+        Words::from_slice(&self.words)
+    }
+
+    /// What a run does besides its results.
+    fn write(&self, all: &[&Tensor], results: &[Tensor]) -> Result<()> {
+        if self.written.is_empty() && self.changes.is_empty() {
+            return Ok(());
         }
         // Writes whose values have a history are not captured.
         let _unrecorded = no_grad();
@@ -181,12 +235,16 @@ impl Program {
             let value = change.output.map(|output| &results[output]);
             change_gradient(all[change.input], value, change.replaced)?;
         }
-        for alias in &self.aliases {
-            results[alias.output] = alias.of(all[alias.input])?;
-        }
-        results.truncate(self.n_outputs);
-        Ok(Flat { tensors: results, words: self.words.clone() })
+        Ok(())
     }
+}
+
+fn tensors_of(arrays: SmallVec<[Array; 2]>) -> Tensors {
+    let mut tensors = Tensors::new();
+    for array in arrays {
+        tensors.push(Tensor::from_array(array));
+    }
+    tensors
 }
 
 /// What is to be done so that the outputs of `graph` share what the function's did, and writes come one by one.

@@ -40,6 +40,11 @@ impl Separation {
         Separation(groups.into_iter().map(|(_, _, outputs)| outputs).collect())
     }
 
+    /// Whether there is nothing to copy.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Copies what has to be, in the results of a run.
     ///
     /// # Errors

@@ -17,9 +17,10 @@ enum Held<'a> {
 /// Permission to read some storages and write others, while it lives.
 #[must_use = "the locks are held only while it lives"]
 pub struct Access<'a> {
-    /// What most calls read: one storage or two.
+    /// What most calls read: up to three storages.
     _first: Option<RwLockReadGuard<'a, ()>>,
     _second: Option<RwLockReadGuard<'a, ()>>,
+    _third: Option<RwLockReadGuard<'a, ()>>,
     /// More, or some to write.
     _held: Vec<Held<'a>>,
 }
@@ -30,8 +31,11 @@ impl<'a> Access<'a> {
     pub fn to_read(storages: impl IntoIterator<Item = &'a Storage>) -> Access<'a> {
         let mut storages = storages.into_iter();
         let (first, second) = (storages.next(), storages.next());
-        if let Some(third) = storages.next() {
-            return Access::to_read_many(first.into_iter().chain(second).chain([third]).chain(storages));
+        if let (Some(first), Some(second), Some(third)) = (first, second, storages.next()) {
+            return match storages.next() {
+                None => Access::to_read_three(first, second, third),
+                Some(fourth) => Access::to_read_many([first, second, third, fourth].into_iter().chain(storages)),
+            };
         }
         let (low, high) = match (first, second) {
             (Some(first), Some(second)) => match address(first).cmp(&address(second)) {
@@ -42,15 +46,29 @@ impl<'a> Access<'a> {
             (first, _) => (first, None),
         };
         let (_first, _second) = (low.map(Storage::shared), high.map(Storage::shared));
-        Access { _first, _second, _held: Vec::new() }
+        Access { _first, _second, _third: None, _held: Vec::new() }
     }
 
-    fn to_read_many(storages: impl Iterator<Item = &'a Storage>) -> Access<'a> {
-        let mut storages: SmallVec<[&Storage; 4]> = storages.collect();
+    fn to_read_three(a: &'a Storage, b: &'a Storage, c: &'a Storage) -> Access<'a> {
+        let in_order = |one: &'a Storage, other: &'a Storage| match address(one) <= address(other) {
+            true => (one, other),
+            false => (other, one),
+        };
+        let (a, b) = in_order(a, b);
+        let (b, high) = in_order(b, c);
+        let (low, middle) = in_order(a, b);
+        let _first = Some(low.shared());
+        let _second = (address(middle) != address(low)).then(|| middle.shared());
+        let _third = (address(high) != address(middle)).then(|| high.shared());
+        Access { _first, _second, _third, _held: Vec::new() }
+    }
+
+    fn to_read_many(all: impl Iterator<Item = &'a Storage>) -> Access<'a> {
+        let mut storages: SmallVec<[&Storage; 8]> = all.collect();
         storages.sort_unstable_by_key(|storage| address(storage));
         storages.dedup_by_key(|storage| address(storage));
         let held = storages.into_iter().map(|storage| Held::Shared(storage.shared())).collect();
-        Access { _first: None, _second: None, _held: held }
+        Access { _first: None, _second: None, _third: None, _held: held }
     }
 
     /// Waits for the locks of storages to read and others to write; one that is in both lists is written.
@@ -71,7 +89,7 @@ impl<'a> Access<'a> {
             false => Ok(Held::Shared(storage.shared())),
         };
         let held = all.into_iter().map(lock).collect::<Result<_>>()?;
-        Ok(Access { _first: None, _second: None, _held: held })
+        Ok(Access { _first: None, _second: None, _third: None, _held: held })
     }
 }
 

@@ -7,6 +7,7 @@ use super::structure::{Flat, Parts, TensorStruct, Words};
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
+use smallvec::SmallVec;
 
 /// A function over tensors. `A` stands for its arguments: a tuple of structures, or `Vec<Tensor>` for a slice.
 pub trait Function<A>: Send + Sync {
@@ -27,7 +28,15 @@ pub trait Inputs<A> {
     /// # Errors
     /// If there is no memory for a number.
     fn into_parts(self) -> Result<Flat>;
+
+    /// All of them, if they are tensors and nothing else: handles need not be copied then.
+    fn as_tensors(&self) -> Option<TensorRefs<'_>> {
+        None
+    }
 }
+
+/// Tensors that are looked at.
+pub type TensorRefs<'a> = SmallVec<[&'a Tensor; 6]>;
 
 /// One argument of a call of a function that takes `&T`. A number is a tensor, too: it becomes a 0-dim tensor that
 /// promotes as a number, and stays an argument.
@@ -37,6 +46,11 @@ pub trait Input<T> {
     /// # Errors
     /// If there is no memory for a number.
     fn add_parts(&self, into: &mut Flat) -> Result<()>;
+
+    /// The tensor that it is, if it is nothing else.
+    fn as_tensor(&self) -> Option<&Tensor> {
+        None
+    }
 }
 
 impl Input<Tensor> for Tensor {
@@ -44,12 +58,19 @@ impl Input<Tensor> for Tensor {
         into.tensors.push(self.clone());
         Ok(())
     }
+    fn as_tensor(&self) -> Option<&Tensor> {
+        Some(self)
+    }
 }
 
 impl<T: TensorStruct> Input<T> for &T {
     fn add_parts(&self, into: &mut Flat) -> Result<()> {
         self.take_apart(into);
         Ok(())
+    }
+    #[inline]
+    fn as_tensor(&self) -> Option<&Tensor> {
+        (**self).as_tensor()
     }
 }
 
@@ -102,6 +123,12 @@ macro_rules! arities {
                 $(self.$index.add_parts(&mut parts)?;)+
                 Ok(parts)
             }
+            #[inline]
+            fn as_tensors(&self) -> Option<TensorRefs<'_>> {
+                let mut tensors = TensorRefs::new();
+                $(tensors.push(self.$index.as_tensor()?);)+
+                Some(tensors)
+            }
         }
     )*};
 }
@@ -117,6 +144,12 @@ arities! {
 impl<T: TensorStruct> Inputs<(T,)> for &T {
     fn into_parts(self) -> Result<Flat> {
         Ok(Flat::of(self))
+    }
+    #[inline]
+    fn as_tensors(&self) -> Option<TensorRefs<'_>> {
+        let mut tensors = TensorRefs::new();
+        tensors.push((**self).as_tensor()?);
+        Some(tensors)
     }
 }
 
@@ -138,14 +171,21 @@ macro_rules! slices {
                 let $tensors = self;
                 Ok(Flat { tensors: $vec, words: Words::new() })
             }
+            fn as_tensors(&self) -> Option<TensorRefs<'_>> {
+                let mut refs = TensorRefs::new();
+                for tensor in self.iter() {
+                    refs.push(tensor);
+                }
+                Some(refs)
+            }
         }
     )*};
 }
 slices! {
-    [] &[Tensor]: |tensors| tensors.to_vec();
-    [] &Vec<Tensor>: |tensors| tensors.clone();
+    [] &[Tensor]: |tensors| tensors.into();
+    [] &Vec<Tensor>: |tensors| tensors[..].into();
     [] &[&Tensor]: |tensors| tensors.iter().map(|&tensor| tensor.clone()).collect();
-    [const N: usize] [&Tensor; N]: |tensors| tensors.map(Tensor::clone).to_vec();
+    [const N: usize] [&Tensor; N]: |tensors| tensors.iter().map(|&tensor| tensor.clone()).collect();
 }
 
 fn other(inputs: &Flat) -> Error {

@@ -7,6 +7,9 @@
 use super::tensor::Tensor;
 use smallvec::SmallVec;
 
+/// The tensors of a structure, of few without memory of their own.
+pub type Tensors = SmallVec<[Tensor; 4]>;
+
 /// What a structure is besides its tensors.
 pub type Words = SmallVec<[u64; 4]>;
 
@@ -48,13 +51,18 @@ pub trait TensorStruct: Sized {
 
     /// Puts one together of the next parts; `None` if they are those of another structure.
     fn put_together(from: &mut Parts<'_>) -> Option<Self>;
+
+    /// The tensor that it is, if it is nothing else.
+    fn as_tensor(&self) -> Option<&Tensor> {
+        None
+    }
 }
 
 /// A structure that was taken apart.
 #[derive(Clone, Default)]
 pub struct Flat {
     /// Its tensors, in order.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Tensors,
     /// The rest.
     pub words: Words,
 }
@@ -69,7 +77,7 @@ impl Flat {
 
     /// The same structure of other tensors.
     pub(crate) fn with_tensors(&self, tensors: &[Tensor]) -> Flat {
-        Flat { tensors: tensors.to_vec(), words: self.words.clone() }
+        Flat { tensors: tensors.into(), words: self.words.clone() }
     }
 
     /// The structure; `None` if the parts are those of another one.
@@ -81,7 +89,7 @@ impl Flat {
 
 /// The parts of a structure that is put together, from the first one on.
 pub struct Parts<'a> {
-    tensors: std::vec::IntoIter<Tensor>,
+    tensors: smallvec::IntoIter<[Tensor; 4]>,
     words: std::slice::Iter<'a, u64>,
 }
 
@@ -112,6 +120,10 @@ impl TensorStruct for Tensor {
     fn put_together(from: &mut Parts<'_>) -> Option<Tensor> {
         from.tensor()
     }
+    #[inline]
+    fn as_tensor(&self) -> Option<&Tensor> {
+        Some(self)
+    }
 }
 
 impl<T: TensorStruct> TensorStruct for Option<T> {
@@ -134,7 +146,11 @@ impl<T: TensorStruct> TensorStruct for Vec<T> {
     }
     fn put_together(from: &mut Parts<'_>) -> Option<Vec<T>> {
         let len = from.word()?;
-        (0..len).map(|_| T::put_together(from)).collect()
+        let mut all = Vec::with_capacity(from.tensors.len().min(len as usize));
+        for _ in 0..len {
+            all.push(T::put_together(from)?);
+        }
+        Some(all)
     }
 }
 

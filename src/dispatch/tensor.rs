@@ -11,7 +11,7 @@ use super::keys::batched::physical;
 use super::keyset::KeySet;
 use super::view_chain::ViewStep;
 use crate::device::{Device, DeviceKind, Storage};
-use crate::eager::{Argument, Array};
+use crate::eager::{Argument, Array, SharedLayout};
 use crate::error::{Error, Result};
 use crate::ir::shape::{Layout, checked_numel};
 use crate::ir::{DType, Scalar, TensorType};
@@ -319,6 +319,12 @@ impl Tensor {
     /// Sizes, outermost first.
     pub fn sizes(&self) -> &[usize] {
         &self.0.array.layout.sizes
+    }
+
+    /// Sizes and strides, as they are shared between tensors.
+    #[inline]
+    pub(crate) fn shared_layout(&self) -> &SharedLayout {
+        &self.0.array.layout
     }
 
     /// Strides in elements.

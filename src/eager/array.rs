@@ -3,6 +3,7 @@
 use super::shared_layout::SharedLayout;
 use crate::device::{Device, Storage};
 use crate::error::{Error, Result};
+use crate::ir::shape::same_extents;
 use crate::ir::{DType, Layout, TensorType};
 use std::sync::Arc;
 
@@ -54,8 +55,10 @@ impl Array {
     }
 
     /// Whether it has exactly this type; being a number is not the array's affair.
+    #[inline]
     pub fn is_of(&self, ty: &TensorType) -> bool {
-        self.dtype == ty.dtype && self.layout.sizes == ty.sizes && self.layout.strides == ty.strides
+        let layout = &*self.layout;
+        self.dtype == ty.dtype && same_extents(&layout.sizes, &ty.sizes) && same_extents(&layout.strides, &ty.strides)
     }
 
     /// The array's type.

@@ -3,25 +3,39 @@
 use super::blocks::{BlockRun, Place, Work};
 use super::executable::{Action, Executable, Launch, Slot};
 use super::single::Single;
+use crate::codegen::Kernel;
 use crate::codegen::cache;
 use crate::codegen::lower::lower;
 use crate::codegen::parallel::Cut;
 use crate::codegen::tier::Tier;
 use crate::debug;
-use crate::error::{Error, Reason, Result};
+use crate::error::Reason;
 use crate::fusion::blocks::{Blocks, same_elements};
 use crate::fusion::cost::CostModel;
 use crate::fusion::hoist::{Hoisted, hoist};
 use crate::fusion::region::{Region, Value};
-use crate::fusion::{Plan, Rates, StepKind};
+use crate::fusion::{Plan, Rates, Step, StepKind};
 use crate::ir::{Graph, NodeId, SideTable, TensorType};
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+/// Says of a kernel whether it is to be compiled; see [`Executable::build_if`].
+pub type Accepts<'a> = &'a dyn Fn(&Kernel) -> Result<(), Reason>;
+
+/// A step that could not be lowered or compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Its position in the plan.
+    pub step: usize,
+    /// Why.
+    pub reason: Reason,
+}
 
 /// An executable that is being made.
 pub(super) struct Builder<'g> {
     graph: &'g Graph,
     tier: Option<Tier>,
+    accepts: Accepts<'g>,
     actions: Vec<Action>,
     /// The kernel of the plan that each action belongs to, and the one that is being made.
     kernels: Vec<usize>,
@@ -35,10 +49,10 @@ pub(super) struct Builder<'g> {
 }
 
 impl<'g> Builder<'g> {
-    pub(super) fn new(graph: &'g Graph, tier: Option<Tier>) -> Builder<'g> {
+    pub(super) fn new(graph: &'g Graph, tier: Option<Tier>, accepts: Accepts<'g>) -> Builder<'g> {
         let slots = SideTable::filled(graph, || None);
         let (actions, kernels, declined) = (Vec::new(), Vec::new(), Vec::new());
-        Builder { graph, tier, actions, kernels, kernel: 0, declined, slots, n_slots: 0, cost: None }
+        Builder { graph, tier, accepts, actions, kernels, kernel: 0, declined, slots, n_slots: 0, cost: None }
     }
 
     fn push(&mut self, action: Action) {
@@ -54,48 +68,10 @@ impl<'g> Builder<'g> {
         })
     }
 
-    pub(super) fn build(mut self, plan: &Plan) -> Result<Executable> {
+    pub(super) fn build(mut self, plan: &Plan) -> Result<Executable, Failure> {
         let graph = self.graph;
         for (index, step) in plan.steps.iter().enumerate() {
-            match &step.kind {
-                StepKind::Kernel(region) => {
-                    for &output in &step.outputs {
-                        let slot = self.slot(output);
-                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
-                    }
-                    self.kernel(index, region, &step.nodes)?;
-                }
-                StepKind::Parts(regions) => {
-                    for &output in &step.outputs {
-                        let slot = self.slot(output);
-                        self.push(Action::Allocate(slot, graph[output].ty.clone()));
-                    }
-                    for region in regions {
-                        self.launch(index, region, &step.nodes)?;
-                    }
-                }
-                StepKind::Blocks(blocks) => self.blocks(index, blocks, &step.outputs)?,
-                StepKind::Alias => {
-                    let node = &graph[step.nodes[0]];
-                    let op = node.op().ok_or_else(|| Error::invalid("plan", "a view step has no op"))?;
-                    let (from, to) = (self.slot(node.args[0]), self.slot(step.nodes[0]));
-                    self.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
-                }
-                StepKind::Product => {
-                    let node = &graph[step.nodes[0]];
-                    let [left, right, to] = [node.args[0], node.args[1], step.nodes[0]].map(|node| self.slot(node));
-                    self.push(Action::Product { left, right, to, ty: node.ty.clone() });
-                }
-                StepKind::Routine => {
-                    let node = &graph[step.nodes[0]];
-                    let op = node.op().ok_or_else(|| Error::invalid("plan", "a routine has no op"))?;
-                    let args = node.args.iter().map(|&arg| self.slot(arg)).collect();
-                    let to = self.slot(step.nodes[0]);
-                    self.push(Action::Allocate(to, node.ty.clone()));
-                    self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
-                }
-            }
-            self.kernel += usize::from(!matches!(step.kind, StepKind::Alias));
+            self.step(index, step).map_err(|reason| Failure { step: index, reason })?;
         }
         let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
         let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
@@ -114,14 +90,59 @@ impl<'g> Builder<'g> {
             kernels,
             n_slots: self.n_slots,
             inputs,
+            seen: graph.inputs().iter().map(|_| OnceLock::new()).collect(),
             input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
             outputs: last_outputs,
             declined: self.declined,
         })
     }
 
+    fn step(&mut self, index: usize, step: &Step) -> Result<(), Reason> {
+        let graph = self.graph;
+        match &step.kind {
+            StepKind::Kernel(region) => {
+                for &output in &step.outputs {
+                    let slot = self.slot(output);
+                    self.push(Action::Allocate(slot, graph[output].ty.clone()));
+                }
+                self.kernel(index, region, &step.nodes)?;
+            }
+            StepKind::Parts(regions) => {
+                for &output in &step.outputs {
+                    let slot = self.slot(output);
+                    self.push(Action::Allocate(slot, graph[output].ty.clone()));
+                }
+                for region in regions {
+                    self.launch(index, region, &step.nodes)?;
+                }
+            }
+            StepKind::Blocks(blocks) => self.blocks(index, blocks, &step.outputs)?,
+            StepKind::Alias => {
+                let node = &graph[step.nodes[0]];
+                let op = node.op().ok_or_else(|| Reason::TierCannot("a view step has no op".into()))?;
+                let (from, to) = (self.slot(node.args[0]), self.slot(step.nodes[0]));
+                self.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
+            }
+            StepKind::Product => {
+                let node = &graph[step.nodes[0]];
+                let [left, right, to] = [node.args[0], node.args[1], step.nodes[0]].map(|node| self.slot(node));
+                self.push(Action::Product { left, right, to, ty: node.ty.clone() });
+            }
+            StepKind::Routine => {
+                let node = &graph[step.nodes[0]];
+                let op = node.op().ok_or_else(|| Reason::TierCannot("a routine has no op".into()))?;
+                let args = node.args.iter().map(|&arg| self.slot(arg)).collect();
+                let to = self.slot(step.nodes[0]);
+                self.push(Action::Allocate(to, node.ty.clone()));
+                self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
+            }
+        }
+        self.kernel += usize::from(!matches!(step.kind, StepKind::Alias));
+        Ok(())
+    }
+
     /// A group in blocks of rows; its members one by one if a kernel's loops turn out not to begin with the rows.
-    fn blocks(&mut self, step: usize, blocks: &Blocks, outputs: &[NodeId]) -> Result<()> {
+    fn blocks(&mut self, step: usize, blocks: &Blocks, outputs: &[NodeId]) -> Result<(), Reason> {
         let graph = self.graph;
         let mut works = Vec::new();
         for member in &blocks.members {
@@ -159,7 +180,7 @@ impl<'g> Builder<'g> {
     }
 
     /// The members of a group, one by one.
-    fn members(&mut self, step: usize, blocks: &Blocks) -> Result<()> {
+    fn members(&mut self, step: usize, blocks: &Blocks) -> Result<(), Reason> {
         let graph = self.graph;
         let mut made = Vec::new();
         for member in &blocks.members {
@@ -214,7 +235,7 @@ impl<'g> Builder<'g> {
     }
 
     /// A kernel, behind a prologue if it has values that few loops decide.
-    fn kernel(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
+    fn kernel(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<(), Reason> {
         let graph = self.graph;
         let is_body = |value: &&Value| matches!(value, Value::Body(..));
         // What an op alone computes, it computes for each element.
@@ -233,19 +254,18 @@ impl<'g> Builder<'g> {
         self.launch(step, &main, nodes)
     }
 
-    fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<()> {
+    fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<(), Reason> {
         let launch = self.new_launch(step, region, nodes)?;
         self.push(Action::Launch(Arc::new(launch)));
         Ok(())
     }
 
-    fn new_launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<Launch> {
-        let lowered = lower(self.graph, region)?;
+    fn new_launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<Launch, Reason> {
+        let lowered = lower(self.graph, region).map_err(|error| Reason::TierCannot(error.to_string()))?;
+        (self.accepts)(&lowered.kernel)?;
         debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
         let tier = self.tier.unwrap_or_else(|| Tier::choose(&lowered.kernel, &lowered.geometry));
-        let entry = cache::compiled(tier, &lowered.kernel, &lowered.geometry).map_err(|reason| Error::Internal {
-            message: format!("no tier compiles a kernel: {reason}\n{}", lowered.kernel),
-        })?;
+        let entry = cache::compiled(tier, &lowered.kernel, &lowered.geometry)?;
         if let Some(reason) = &entry.declined {
             self.declined.push((step, reason.clone()));
         }

@@ -4,12 +4,12 @@
 //! live in slots; a slot is emptied after its last use, so its buffer goes back to the allocator and serves the next
 //! step. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
 
-use super::Argument;
 use super::array::Array;
 use super::blocks::BlockRun;
-use super::builder::Builder;
+use super::builder::{Accepts, Builder, Failure};
 use super::product::product;
 use super::routine::{self, Operands};
+use super::shared_layout::SharedLayout;
 use super::single::Single;
 use crate::codegen::Pointers;
 use crate::codegen::cache::Entry;
@@ -21,7 +21,7 @@ use crate::error::{Error, Reason, Result};
 use crate::fusion::Plan;
 use crate::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, Op, TensorType};
 use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Holds a value while an executable runs.
 pub(super) type Slot = usize;
@@ -123,6 +123,8 @@ pub struct Executable {
     pub(super) n_slots: usize,
     pub(super) inputs: Vec<Option<Slot>>,
     pub(super) input_types: Vec<TensorType>,
+    /// By input, a layout that was found to have the extents of its type: most calls bring the same one again.
+    pub(super) seen: Vec<OnceLock<SharedLayout>>,
     /// The slots of the outputs, and whether no later output is the same.
     pub(super) outputs: Vec<(Slot, bool)>,
     /// Reasons why a tier was not taken, by step of the plan.
@@ -133,8 +135,26 @@ pub struct Executable {
 
 impl Executable {
     /// Lowers and compiles every step of a plan. `tier` forces one; otherwise each kernel gets the one that suits it.
+    ///
+    /// # Errors
+    /// A step that no tier compiles.
     pub fn build(graph: &Graph, plan: &Plan, tier: Option<Tier>) -> Result<Executable> {
-        Builder::new(graph, tier).build(plan)
+        Executable::build_if(graph, plan, tier, &|_| Ok(())).map_err(|Failure { step, reason }| {
+            Error::invalid("plan", format!("step {step} is not compiled: {reason}"))
+        })
+    }
+
+    /// As [`Executable::build`], where kernels that `accepts` refuses are not compiled.
+    ///
+    /// # Errors
+    /// The first step that is refused, or that no tier compiles.
+    pub fn build_if(
+        graph: &Graph,
+        plan: &Plan,
+        tier: Option<Tier>,
+        accepts: Accepts<'_>,
+    ) -> std::result::Result<Executable, Failure> {
+        Builder::new(graph, tier, accepts).build(plan)
     }
 
     /// How it runs as the one kernel that it is.
@@ -161,11 +181,7 @@ impl Executable {
     pub fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
         self.check(inputs)?;
         if let Some(single) = &self.single {
-            let mut arguments: SmallVec<[Argument<'_>; 8]> = SmallVec::new();
-            for &array in inputs {
-                arguments.push(Argument { array, number: false });
-            }
-            return Ok(smallvec![single.run(&arguments, |array| array)?]);
+            return Ok(smallvec![single.run_on(inputs.len(), |index| inputs[index], |array| array)?]);
         }
         let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
         let mut slots = self.slots(inputs);
@@ -218,15 +234,29 @@ impl Executable {
     }
 
     pub(super) fn check(&self, inputs: &[&Array]) -> Result<()> {
-        let fits = |(array, ty): (&&Array, &TensorType)| array.is_of(ty) && array.device().kind == DeviceKind::Cpu;
-        if inputs.len() == self.input_types.len() && inputs.iter().zip(&self.input_types).all(fits) {
+        let fits = |((array, ty), seen): ((&&Array, &TensorType), &OnceLock<SharedLayout>)| {
+            let is_known = seen.get().is_some_and(|seen| seen.is(&array.layout)) && array.dtype == ty.dtype;
+            if !is_known && array.is_of(ty) {
+                let _ = seen.set(array.layout.clone());
+            } else if !is_known {
+                return false;
+            }
+            array.device().kind == DeviceKind::Cpu
+        };
+        let n_inputs = self.input_types.len();
+        if inputs.len() == n_inputs && inputs.iter().zip(&self.input_types).zip(&self.seen).all(fits) {
             return Ok(());
         }
+        Err(self.other_types(inputs))
+    }
+
+    #[cold]
+    fn other_types(&self, inputs: &[&Array]) -> Error {
         let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();
         let found: Vec<String> = inputs.iter().map(|array| array.ty().to_string()).collect();
         let what =
             format!("inputs on the cpu of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
-        Err(Error::argument("executable", what))
+        Error::argument("executable", what)
     }
 
     pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[Held<'a>; 8]> {

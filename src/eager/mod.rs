@@ -19,6 +19,7 @@ mod timed;
 mod traffic;
 
 pub use array::Array;
+pub use builder::{Accepts, Failure};
 pub use executable::Executable;
 pub use graphs::{graph_id, run_graph};
 pub use shared_layout::SharedLayout;

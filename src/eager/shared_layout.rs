@@ -5,6 +5,7 @@
 //! counted references.
 
 use crate::ir::Layout;
+use crate::ir::shape::same_extents;
 use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +38,22 @@ impl SharedLayout {
         let kept: &'static Layout = Box::leak(Box::new(layout));
         all.insert(kept);
         SharedLayout(Shared::Kept(kept))
+    }
+}
+
+impl SharedLayout {
+    /// Whether both are one, not only equal.
+    #[inline]
+    pub(super) fn is(&self, other: &SharedLayout) -> bool {
+        std::ptr::eq(&**self, &**other)
+    }
+
+    /// Whether sizes and strides are the same, as they are of one that is shared.
+    #[inline]
+    pub(crate) fn has_extents_of(&self, other: &SharedLayout) -> bool {
+        let (one, other) = (&**self, &**other);
+        std::ptr::eq(one, other)
+            || (same_extents(&one.sizes, &other.sizes) && same_extents(&one.strides, &other.strides))
     }
 }
 

@@ -54,12 +54,26 @@ impl Single {
     /// Out of memory, or what the kernel finds wrong with the elements.
     #[inline]
     pub(super) fn run<T>(&self, arguments: &[Argument<'_>], make: impl FnOnce(Array) -> T) -> Result<T> {
+        self.run_on(arguments.len(), |index| arguments[index].array, make)
+    }
+
+    /// The same on `n` arrays, by their positions.
+    ///
+    /// # Errors
+    /// As [`Single::run`].
+    #[inline]
+    pub(super) fn run_on<'a, T>(
+        &self,
+        n: usize,
+        argument: impl Fn(usize) -> &'a Array,
+        make: impl FnOnce(Array) -> T,
+    ) -> Result<T> {
         let storage = Storage::shareable(Device::CPU, self.bytes)?;
         let array = |slot: Slot| {
-            let argument = self.argument_of[slot].expect("operands of the kernel are arguments: seen when it was made");
-            arguments[argument].array
+            let index = self.argument_of[slot].expect("operands of the kernel are arguments: seen when it was made");
+            argument(index)
         };
-        let access = Access::to_read(arguments.iter().map(|argument| &**argument.array.storage()));
+        let access = Access::to_read((0..n).map(|index| &**argument(index).storage()));
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: the arguments have the types of the graph's inputs, which the accesses were made from, and `access`
         // keeps writers out; the result was made above with the type of the graph's output, and nobody else knows it.

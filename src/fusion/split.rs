@@ -9,7 +9,7 @@ use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
 use crate::error::Reason;
 use crate::ir::{Graph, NodeId};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// How far a step is taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,21 +23,28 @@ pub enum Parts {
 
 /// `plan`, made of `graph` with `options`, with some steps taken apart, each for a reason.
 pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reasons: &HashMap<usize, Reason>) -> Plan {
-    let single = Options { opt_level: 0, ..*options };
-    let mut units = Units::base(graph, if parts == Parts::Base { options } else { &single });
+    let mut units = Units::base(graph, &Options { opt_level: 0, ..*options });
+    let base = Units::base(graph, options);
     for (index, step) in plan.steps.iter().enumerate() {
         match (&step.kind, reasons.contains_key(&index), parts) {
             (_, false, _) => put(&mut units, step.unit()),
+            (_, true, Parts::Ops) => {}
             (StepKind::Blocks(blocks), true, Parts::Base) => {
                 for member in &blocks.members {
                     let kind = member.region.clone().map_or(UnitKind::Product, UnitKind::Kernel);
                     put(&mut units, Unit { kind, nodes: member.nodes.clone(), outputs: member.outputs.clone() });
                 }
             }
-            (StepKind::Kernel(region), true, Parts::Base) if is_base_group(&units, step) => {
-                cut(&mut units, &step.nodes, region);
+            (StepKind::Kernel(region), true, Parts::Base) if base_groups(&base, step) == [step.nodes.clone()] => {
+                cut(&mut units, step, region);
             }
-            (_, true, _) => {}
+            (_, true, Parts::Base) => {
+                for nodes in base_groups(&base, step) {
+                    if let Some(group) = base.unit_of[nodes[0]] {
+                        put(&mut units, base.unit(group).clone());
+                    }
+                }
+            }
         }
     }
     let mut step_of: HashMap<NodeId, usize> = HashMap::new();
@@ -56,14 +63,17 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
     Plan { steps: in_order(units), edges }
 }
 
-fn is_base_group(units: &Units<'_>, step: &Step) -> bool {
-    step.nodes.iter().all(|&node| units.unit_of[node] == units.unit_of[step.nodes[0]])
+/// The nodes of the base groups that lie in a step with all their nodes.
+fn base_groups(base: &Units<'_>, step: &Step) -> Vec<Vec<NodeId>> {
+    let groups: BTreeSet<u32> = step.nodes.iter().filter_map(|&node| base.unit_of[node]).collect();
+    let nodes = groups.into_iter().map(|group| base.unit(group).nodes.clone());
+    nodes.filter(|nodes| nodes.iter().all(|node| step.nodes.contains(node))).collect()
 }
 
 /// Cuts a base group in two: what has few elements or is computed at several places, with all it follows from, and the
 /// rest. It stays whole if there is no such thing.
-fn cut(units: &mut Units<'_>, nodes: &[NodeId], region: &Region) {
-    let graph = units.graph;
+fn cut(units: &mut Units<'_>, step: &Step, region: &Region) {
+    let (graph, nodes) = (units.graph, &step.nodes);
     let most = nodes.iter().map(|&node| graph[node].ty.numel()).max().unwrap_or(0);
     let mut times: HashMap<NodeId, usize> = HashMap::new();
     for value in &region.values {
@@ -81,20 +91,16 @@ fn cut(units: &mut Units<'_>, nodes: &[NodeId], region: &Region) {
     }
     let many: Vec<NodeId> = nodes.iter().copied().filter(|node| !few.contains(node)).collect();
     if few.is_empty() || many.is_empty() {
-        return;
+        return put(units, step.unit());
     }
     let parts = [few, many].map(|nodes| units.region(&nodes).map(|(region, outputs)| (nodes, region, outputs)));
-    if let [Ok(few), Ok(many)] = parts {
-        let [few, many] = [few, many].map(|(nodes, region, outputs)| Unit {
-            kind: UnitKind::Kernel(Box::new(region)),
-            nodes,
-            outputs,
-        });
-        for &node in &few.nodes {
-            units.unit_of[node] = Some(units.units.len() as u32);
+    match parts {
+        [Ok(few), Ok(many)] => {
+            for (nodes, region, outputs) in [few, many] {
+                put(units, Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs });
+            }
         }
-        units.units.push(Some(few));
-        put(units, many);
+        [_, _] => put(units, step.unit()),
     }
 }
 

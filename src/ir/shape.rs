@@ -357,6 +357,12 @@ pub fn elementwise_strides(sizes: &[usize], inputs: &[(&[usize], &[usize])]) -> 
     strides_in_order(sizes, &order)
 }
 
+/// Whether two lists of sizes or strides are the same. They are short: a loop beats a call of `memcmp`.
+#[inline]
+pub fn same_extents(one: &[usize], other: &[usize]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one == other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,10 @@
 
 use super::build::Case;
 use super::legality::{broken_by_groups, broken_by_plan};
-use opfuse::codegen::kernel::{Inst, Kind};
+use opfuse::codegen::kernel::{Inst, Kernel, Kind};
 use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{Faults, interp};
-use opfuse::compile::pipeline::{Built, build};
+use opfuse::compile::pipeline::{Built, build, build_if};
 use opfuse::device::{Device, Storage, pool};
 use opfuse::eager::{self, Argument, Array, Executable, Traffic};
 use opfuse::error::Reason;
@@ -22,6 +22,9 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// Instructions of the longest kernel that [`refused`] accepts: many single ops have fewer, many groups have more.
+const MOST_INSTS: usize = 12;
 
 /// What is checked beside the tiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +69,7 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
         }
         worth(&built, &options)?;
         if effort == Effort::Interpreter && tier == Some(Tier::Vm) {
+            refused(case, &options, &expected)?;
             for parts in [Parts::Base, Parts::Ops] {
                 taken_apart(case, &built, &options, parts, &expected)?;
             }
@@ -137,6 +141,30 @@ fn taken_apart(case: &Case, built: &Built, options: &Options, parts: Parts, expe
         }
     }
     Ok(())
+}
+
+/// Groups whose kernels are refused are taken apart, with the same bits; it is an error only if op by op is refused too.
+fn refused(case: &Case, options: &Options, expected: &[Array]) -> Result<(), String> {
+    let reason = Reason::TierCannot("it is too long for the test".into());
+    let accepts = |kernel: &Kernel| if kernel.insts.len() > MOST_INSTS { Err(reason.clone()) } else { Ok(()) };
+    let built = match build_if(case.graph.clone(), options, None, &accepts) {
+        Ok(built) => built,
+        Err(error) => {
+            let built = build(case.graph.clone(), options, None).map_err(|error| error.to_string())?;
+            let ops = plan(&built.graph, &Options { opt_level: 0, ..*options });
+            return match Executable::build_if(&built.graph, &ops, None, &accepts) {
+                Err(failure) if failure.reason == reason && error.to_string().contains("too long") => Ok(()),
+                Err(_) | Ok(_) => Err(format!("refused: {error}\n{}", ops.text(&built.graph))),
+            };
+        }
+    };
+    let lengths = built.executable.launches().map(|launch| launch.lowered.kernel.insts.len());
+    if lengths.max().unwrap_or(0) > MOST_INSTS {
+        return Err("a refused kernel was compiled".into());
+    }
+    let inputs: Vec<&Array> = case.inputs.iter().collect();
+    let got = built.executable.run(&inputs).map_err(|error| format!("refused: {error}"))?;
+    all_same(&case.graph, &got, expected).map_err(|what| format!("refused: {what}"))
 }
 
 /// Every pass leaves a graph that verifies.

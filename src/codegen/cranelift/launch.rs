@@ -34,10 +34,14 @@ pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointe
     if part.outer.is_empty() || (n_inner == 0 && !shape.has_folds) {
         return;
     }
+    let n_accesses = geometry.operands.len() + geometry.outputs.len();
+    if geometry.rows.is_empty() && !shape.has_folds && n_accesses <= FEW {
+        // SAFETY: passed on from the caller.
+        return unsafe { run_one_row(code, shape, geometry, pointers, n_inner, first) };
+    }
     let n_kept = shape.n_kept * n_inner * word::BUFFER_BYTES / 8;
     let n_blocks = shape.n_folds * n_inner.div_ceil(FOLD_BLOCK).max(1) * word::BLOCK_BYTES / 8;
     with_scratch(n_kept + n_blocks, |scratch| {
-        let n_accesses = geometry.operands.len() + geometry.outputs.len();
         let mut words: SmallVec<[u64; 48]> = SmallVec::from_elem(0, word::ACCESSES + n_accesses * word::ACCESS_WORDS);
         words[word::INNER] = n_inner as u64;
         words[word::KEPT] = scratch.as_mut_ptr() as u64;
@@ -67,6 +71,41 @@ pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointe
             row += run;
         }
     });
+}
+
+/// Accesses of a launch whose words have a place of fixed size.
+const FEW: usize = 8;
+
+/// Runs one row of a kernel without folds, from element `first` on: what small calls are.
+///
+/// # Safety
+/// As [`run`], of a geometry without row loops and with at most [`FEW`] accesses.
+unsafe fn run_one_row(
+    code: &Code,
+    shape: &Shape,
+    geometry: &Geometry,
+    pointers: Pointers<'_>,
+    n_inner: usize,
+    first: usize,
+) {
+    let mut words = [0; word::ACCESSES + FEW * word::ACCESS_WORDS];
+    words[word::ROWS] = 1;
+    words[word::INNER] = n_inner as u64;
+    words[word::FOLD_BLOCKS] = fold_blocks_address();
+    let operands = pointers.operands.iter().zip(&shape.iotas);
+    let operands = operands.map(|(&pointer, &iota)| if iota { 0 } else { pointer as u64 }).zip(&geometry.operands);
+    let outputs = pointers.outputs.iter().map(|&pointer| pointer as u64).zip(&geometry.outputs);
+    let mut put = |(words, (start, access)): (&mut [u64], (u64, &Access))| {
+        let stride = access.inner.last().copied().unwrap_or(0) as u64;
+        words[0] = start.wrapping_add(access.base as u64).wrapping_add(stride.wrapping_mul(first as u64));
+        words[2] = stride;
+    };
+    let (of_operands, of_outputs) = words[word::ACCESSES..].split_at_mut(geometry.operands.len() * word::ACCESS_WORDS);
+    of_operands.chunks_exact_mut(word::ACCESS_WORDS).zip(operands).for_each(&mut put);
+    of_outputs.chunks_exact_mut(word::ACCESS_WORDS).zip(outputs).for_each(&mut put);
+    // SAFETY: the words describe the only row of the launch, which the caller vouches for; without folds nothing is kept
+    // from one pass over a row to the next, so there is no scratch.
+    unsafe { code.call(&words) };
 }
 
 /// Distance of a row's first element from an access's pointer.
