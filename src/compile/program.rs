@@ -218,7 +218,7 @@ impl Program {
     }
 
     fn words(&self) -> Words {
-        if self.words.is_empty() { Words::new() } else { self.words.clone() }
+        Words::from_slice(&self.words)
     }
 
     /// What a run does besides its results.

@@ -146,7 +146,11 @@ impl<T: TensorStruct> TensorStruct for Vec<T> {
     }
     fn put_together(from: &mut Parts<'_>) -> Option<Vec<T>> {
         let len = from.word()?;
-        (0..len).map(|_| T::put_together(from)).collect()
+        let mut all = Vec::with_capacity(from.tensors.len().min(len as usize));
+        for _ in 0..len {
+            all.push(T::put_together(from)?);
+        }
+        Some(all)
     }
 }
 
