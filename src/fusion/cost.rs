@@ -152,6 +152,11 @@ impl<'g> CostModel<'g> {
         self.work[node]
     }
 
+    /// What a kernel takes besides its loops.
+    pub fn launch_time(&self) -> Nanos {
+        f64::from(self.rates.launch)
+    }
+
     /// How long it takes to move that many bytes and nothing else.
     pub fn moving(&self, bytes: usize) -> Nanos {
         self.rates.moving(bytes, bytes)

@@ -9,6 +9,7 @@ pub mod cost;
 pub mod dominators;
 pub mod group_records;
 pub mod hoist;
+mod horizontal;
 pub mod index_map;
 pub mod partition;
 pub mod parts;

@@ -6,7 +6,7 @@
 //! everybody reads costs one attempt per reader.
 
 use super::region::{Region, Walk};
-use super::stitch::{Refusals, accept, has_path_around, union};
+use super::stitch::{Refusals, accept, are_independent, union};
 use super::units::{Role, UnitKind, Units, role};
 use crate::ir::{Graph, NodeId};
 
@@ -72,9 +72,7 @@ fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<super::units::Unit> {
     if shared(graph, first, second) * SAVED_PART < total {
         return None;
     }
-    let leads_to =
-        |from: u32, to: u32| units.successors(from).any(|next| next == to) || has_path_around(units, from, to);
-    if leads_to(a, b) || leads_to(b, a) {
+    if !are_independent(units, a, b) {
         return None;
     }
     let merged = union(units, a, b).ok()?;

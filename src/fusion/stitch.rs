@@ -10,7 +10,7 @@
 use super::cost::Nanos;
 use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
-use super::{blocks, piecewise, siblings};
+use super::{blocks, horizontal, piecewise, siblings};
 use crate::error::Reason;
 use crate::ir::NodeId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -75,6 +75,7 @@ pub fn stitch(units: &mut Units<'_>) -> Refusals {
     }
     piecewise::merge(units, &mut refusals);
     blocks::merge(units, &mut refusals);
+    horizontal::merge(units, &mut refusals);
     refusals
 }
 
@@ -242,6 +243,13 @@ fn has_path_beside(units: &Units<'_>, producer: u32, consumer: u32, views: &[u32
         }
     }
     false
+}
+
+/// Whether neither of two units leads to the other.
+pub(super) fn are_independent(units: &Units<'_>, a: u32, b: u32) -> bool {
+    let leads_to =
+        |from: u32, to: u32| units.successors(from).any(|next| next == to) || has_path_around(units, from, to);
+    !leads_to(a, b) && !leads_to(b, a)
 }
 
 /// Puts the union of two units, and of views between them, in the place of the second, and forgets what was said of either.
