@@ -11,7 +11,7 @@
 //! per block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
 //! of the rule that it broke.
 
-use super::cost::pays;
+use super::cost::{Nanos, pays};
 use super::region::{Region, Value, Walk};
 use super::stitch::Refusals;
 use super::units::{Role, Unit, UnitKind, Units, role};
@@ -25,6 +25,9 @@ const BLOCK_BYTES: usize = 4 << 20;
 const RIGHT_BYTES: usize = 1 << 20;
 /// Bytes that must be saved for one that is packed again.
 const WORTH: usize = 2;
+/// How much longer than its parts a group may take by the model. What the model knows of products is rough, and memory
+/// that nobody takes, like that of a matrix of scores, is worth something too.
+pub const DOUBT: f64 = 1.125;
 /// Most members of a group: each is held against all others as the group grows.
 const MAX_MEMBERS: usize = 64;
 /// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
@@ -111,8 +114,8 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
             break;
         }
         if let Some((merged, aliases)) = best {
-            let apart = members.iter().map(|&member| units.cost.unit(units.unit(member))).sum();
-            if let Err(reason) = pays(units.cost.unit(&merged), apart) {
+            let apart: Nanos = members.iter().map(|&member| units.cost.unit(units.unit(member))).sum();
+            if let Err(reason) = pays(units.cost.unit(&merged), apart * DOUBT) {
                 members.iter().for_each(|&member| refuse(units, &members, member, &reason, refusals));
                 continue;
             }
