@@ -166,25 +166,34 @@ fn are_small_enough(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<
 
 /// The views of memory through which `consumer` alone sees what `producer` writes, all elements in their order.
 fn views_between(units: &Units<'_>, producer: u32, consumer: u32) -> Vec<u32> {
-    fn joins(units: &Units<'_>, view: NodeId, consumer: u32, found: &mut Vec<u32>) -> bool {
-        let Some(unit) = units.unit_of[view].filter(|_| units.is_alias(view)) else { return false };
-        let mut fits = |user: &NodeId| units.unit_of[*user] == Some(consumer) || joins(units, *user, consumer, found);
-        let fits = !units.is_output[view]
-            && blocks::same_elements(units.graph, view).is_some()
-            && units.users[view].iter().all(&mut fits);
-        found.extend(fits.then_some(unit));
-        fits
-    }
-    let mut found = Vec::new();
-    for &user in units.unit(producer).outputs.iter().flat_map(|&output| &units.users[output]) {
-        let mut views = Vec::new();
-        if joins(units, user, consumer, &mut views) {
-            found.extend(views);
+    let operands = units.unit(consumer).region().map_or(&[][..], |region| &region.operands[..]);
+    let mut chains: Vec<Vec<NodeId>> = operands.iter().filter_map(|&view| chain_to(units, view, producer)).collect();
+    // A chain that ends in another one stays only if that one does.
+    loop {
+        let is_inside =
+            |user: &NodeId| units.unit_of[*user] == Some(consumer) || chains.iter().any(|chain| chain.contains(user));
+        let is_free = |view: &NodeId| !units.is_output[*view] && units.users[*view].iter().all(is_inside);
+        let free: Vec<Vec<NodeId>> = chains.iter().filter(|chain| chain.iter().all(is_free)).cloned().collect();
+        if free.len() == chains.len() {
+            break;
         }
+        chains = free;
     }
+    let mut found: Vec<u32> = chains.iter().flatten().filter_map(|&view| units.unit_of[view]).collect();
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// The views of memory from `view` to what `producer` writes, if it is seen through them with all elements in order.
+fn chain_to(units: &Units<'_>, view: NodeId, producer: u32) -> Option<Vec<NodeId>> {
+    let (mut node, mut chain) = (view, Vec::new());
+    while units.is_alias(node) {
+        chain.push(node);
+        node = units.graph[node].args[0];
+    }
+    let reaches = !chain.is_empty() && units.unit_of[node] == Some(producer);
+    (reaches && blocks::same_elements(units.graph, view) == Some(node)).then_some(chain)
 }
 
 /// Two kernels as one, whether or not paths lead around them.
