@@ -12,6 +12,7 @@
 //! of the rule that it broke.
 
 use super::cost::{Nanos, pays};
+use super::order::{contract, leaves_and_returns};
 use super::region::{Region, Value, Walk};
 use super::stitch::Refusals;
 use super::units::{Role, Unit, UnitKind, Units, role};
@@ -120,9 +121,9 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
                 continue;
             }
             let place = *members.iter().max().expect("there are members");
-            for &gone in members.iter().chain(&aliases) {
-                units.units[gone as usize] = None;
-            }
+            members.extend(aliases);
+            contract(units, &members, place);
+            members.iter().for_each(|&gone| units.units[gone as usize] = None);
             for &node in &merged.nodes {
                 units.unit_of[node] = Some(place);
             }
@@ -210,7 +211,7 @@ impl Group {
         let graph = units.graph;
         let set: HashSet<u32> = members.iter().copied().collect();
         let aliases = aliases(units, &set).ok_or(Reason::UsedElsewhere)?;
-        let all: HashSet<u32> = set.iter().chain(&aliases).copied().collect();
+        let all: Vec<u32> = members.iter().chain(&aliases).copied().collect();
         if leaves_and_returns(units, &all) {
             return Err(Reason::WouldCycle);
         }
@@ -307,27 +308,6 @@ fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
         !units.is_output[node] && units.users[node].iter().all(inside)
     };
     found.iter().all(stays).then(|| found.clone())
-}
-
-/// Whether a path leaves the units and comes back.
-fn leaves_and_returns(units: &Units<'_>, all: &HashSet<u32>) -> bool {
-    let last = all.iter().filter_map(|&unit| units.unit(unit).nodes.last()).max().copied();
-    let mut seen: HashSet<u32> = HashSet::new();
-    let mut stack: Vec<u32> =
-        all.iter().flat_map(|&unit| units.successors(unit)).filter(|next| !all.contains(next)).collect();
-    while let Some(unit) = stack.pop() {
-        // Ids grow along every path.
-        if Some(units.unit(unit).nodes[0]) > last || !seen.insert(unit) {
-            continue;
-        }
-        for next in units.successors(unit) {
-            if all.contains(&next) {
-                return true;
-            }
-            stack.push(next);
-        }
-    }
-    false
 }
 
 /// The members, each behind those whose results it uses; `None` if they wait for each other.

@@ -288,7 +288,7 @@ impl<'g> CostModel<'g> {
         time.max(rates.moving(bytes, bytes))
     }
 
-    /// How long a node takes as a kernel of its own.
+    /// How long a node takes as a kernel of its own, roughly: nothing is laid out.
     pub fn alone(&self, node: NodeId) -> Nanos {
         let call = &self.graph[node];
         let Some(op) = call.op().filter(|op| !op.is_view()) else { return 0.0 };
@@ -307,9 +307,12 @@ impl<'g> CostModel<'g> {
         for arg in self.distinct_args(node) {
             let ty = &self.graph[arg].ty;
             let stride = innermost.and_then(|from_end| ty.strides.get(ty.rank().checked_sub(from_end)?));
+            // Of what is picked from, no more than what is picked.
+            let most = if op.is_gather() && arg == call.args[0] { call.ty.bytes() } else { usize::MAX };
+            let size = self.size(arg).min(most);
             match stride.is_some_and(|&stride| crosses_lines(stride, ty.dtype)) {
-                true => scattered += self.size(arg),
-                false => bytes += self.size(arg),
+                true => scattered += size,
+                false => bytes += size,
             }
         }
         f64::from(self.rates.launch) + self.rates.scattered(bytes, scattered).max(self.rates.computing(work))

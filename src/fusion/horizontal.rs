@@ -4,7 +4,8 @@
 //! save what every kernel costs besides its loops. That counts only where the loops are short. It comes last: a kernel
 //! that is busy with two things joins no block of a matrix product.
 
-use super::stitch::{Refusals, accept, are_independent, union};
+use super::order::are_independent;
+use super::stitch::{Refusals, accept, union};
 use super::units::{UnitKind, Units};
 use crate::ir::shape::Sizes;
 use rustc_hash::FxHashMap;

@@ -11,6 +11,7 @@ pub mod group_records;
 pub mod hoist;
 mod horizontal;
 pub mod index_map;
+mod order;
 pub mod partition;
 pub mod parts;
 pub mod pattern_graph;

@@ -4,8 +4,9 @@
 //! computed box by box instead ([`super::parts`]): a producer whose only user is in the unit, and the one kernel that
 //! uses the unit's results at the same elements. Kernels with folds stay apart.
 
+use super::order::leaves_and_returns;
 use super::parts::place_parts;
-use super::stitch::{Refusals, accept, has_path_around};
+use super::stitch::{Refusals, accept};
 use super::units::{Role, Unit, UnitKind, Units, role};
 use crate::error::Reason;
 
@@ -41,7 +42,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
     users.sort_unstable();
     users.dedup();
     let &[user] = &users[..] else { return None };
-    if !is_elementwise(units, user) || has_path_around(units, unit, user) {
+    if !is_elementwise(units, user) || leaves_and_returns(units, &[unit, user]) {
         return None;
     }
     match union(units, unit, user) {

@@ -5,8 +5,9 @@
 //! twice is a good part of all that the two move. Only the latest reader is tried with the next one, so a value that
 //! everybody reads costs one attempt per reader.
 
+use super::order::are_independent;
 use super::region::{Region, Walk};
-use super::stitch::{Refusals, accept, are_independent, union};
+use super::stitch::{Refusals, accept, union};
 use super::units::{Role, UnitKind, Units, role};
 use crate::ir::{Graph, NodeId};
 

@@ -8,12 +8,13 @@
 //! is deterministic.
 
 use super::cost::Nanos;
+use super::order::{UnitOrder, contract, leaves_and_returns};
 use super::region::{Region, Value};
 use super::units::{Unit, UnitKind, Units};
 use super::{blocks, horizontal, piecewise, siblings};
 use crate::error::Reason;
 use crate::ir::NodeId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// Most nodes of one kernel, unless the options say fewer.
 pub const MAX_NODES: usize = 256;
@@ -68,6 +69,7 @@ impl Refusals {
 /// edges that stay.
 pub fn stitch(units: &mut Units<'_>) -> Refusals {
     let mut refusals = Refusals::default();
+    units.order = UnitOrder::of(units);
     merge_all(units, &mut refusals);
     if siblings::merge(units, &mut refusals) {
         // A kernel that has a sibling's results may now take in what reads both.
@@ -146,7 +148,8 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
     let views = views_between(units, producer, consumer);
     are_small_enough(units, producer, consumer, &views)?;
     // Before the union is laid out: that takes longer.
-    if has_path_beside(units, producer, consumer, &views) {
+    let members: Vec<u32> = [producer, consumer].into_iter().chain(views.iter().copied()).collect();
+    if leaves_and_returns(units, &members) {
         return Err(Reason::WouldCycle);
     }
     let merged = union_with(units, producer, consumer, &views)?;
@@ -228,47 +231,15 @@ fn is_too_long(region: &Region) -> bool {
     inner > LONG_ROW && rows < MANY_ROWS && folds > 0 && (full_output || folds > 1)
 }
 
-/// Whether some third unit lies on a path from `producer` to `consumer`.
-pub(super) fn has_path_around(units: &Units<'_>, producer: u32, consumer: u32) -> bool {
-    has_path_beside(units, producer, consumer, &[])
-}
-
-/// The same beside views that lead from one to the other and nowhere else.
-fn has_path_beside(units: &Units<'_>, producer: u32, consumer: u32, views: &[u32]) -> bool {
-    let last = *units.unit(consumer).nodes.last().expect("units have nodes");
-    let mut seen: FxHashSet<u32> = FxHashSet::default();
-    let mut stack: Vec<u32> =
-        units.successors(producer).filter(|next| *next != consumer && !views.contains(next)).collect();
-    while let Some(unit) = stack.pop() {
-        // Ids grow along every path, so a unit that starts behind the consumer's last node cannot lead to it.
-        if units.unit(unit).nodes[0] > last || !seen.insert(unit) {
-            continue;
-        }
-        for next in units.successors(unit) {
-            if next == consumer {
-                return true;
-            }
-            stack.push(next);
-        }
-    }
-    false
-}
-
-/// Whether neither of two units leads to the other.
-pub(super) fn are_independent(units: &Units<'_>, a: u32, b: u32) -> bool {
-    let leads_to =
-        |from: u32, to: u32| units.successors(from).any(|next| next == to) || has_path_around(units, from, to);
-    !leads_to(a, b) && !leads_to(b, a)
-}
-
 /// Puts the union of two units, and of views between them, in the place of the second, and forgets what was said of either.
 pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit, refusals: &mut Refusals) {
     refusals.forget(producer);
     refusals.forget(consumer);
-    for &node in &merged.nodes {
-        if let Some(gone) = units.unit_of[node].replace(consumer) {
-            units.units[gone as usize] = None;
-        }
-    }
+    let mut members: Vec<u32> = merged.nodes.iter().filter_map(|&node| units.unit_of[node]).collect();
+    members.sort_unstable();
+    members.dedup();
+    contract(units, &members, consumer);
+    members.iter().for_each(|&gone| units.units[gone as usize] = None);
+    merged.nodes.iter().for_each(|&node| units.unit_of[node] = Some(consumer));
     units.units[consumer as usize] = Some(merged);
 }

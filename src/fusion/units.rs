@@ -5,7 +5,8 @@
 //! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
 
 use super::blocks::Blocks;
-use super::cost::{CostModel, pays};
+use super::cost::{CostModel, Nanos, pays};
+use super::order::UnitOrder;
 use super::partition::{Decision, Options, partition};
 use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
@@ -110,6 +111,8 @@ pub struct Units<'g> {
     pub splits: SideTable<Option<Reason>>,
     /// How long units take.
     pub cost: CostModel<'g>,
+    /// In which order they may run, while they are merged.
+    pub(super) order: UnitOrder,
     /// Most nodes of a unit that is merged of others.
     pub max_nodes: usize,
     /// The base partition's word on each edge, asked for by [`Units::base_reason`].
@@ -155,9 +158,10 @@ impl<'g> Units<'g> {
         }
         let unit_of = SideTable::filled(graph, || None);
         let splits = SideTable::filled(graph, || None);
-        let cost = CostModel::new(graph, options.rates);
+        let (cost, order) = (CostModel::new(graph, options.rates), UnitOrder::default());
         let max_nodes = options.max_fuse_depth.min(MAX_NODES);
-        let mut units = Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, cost, base };
+        let mut units =
+            Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, cost, order, base };
         let inside = units.views_inside();
         units.cut(&inside);
         units
@@ -280,10 +284,20 @@ impl<'g> Units<'g> {
     /// The nodes as one kernel, if it takes no longer than one for each of them.
     fn region_that_pays(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
         let (region, outputs) = self.region(nodes)?;
-        if nodes.len() > 1 {
-            pays(self.cost.kernel(&region), nodes.iter().map(|&node| self.cost.alone(node)).sum())?;
+        let together = self.cost.kernel(&region);
+        // An estimate is quicker than to lay out each node, and nearly always says enough.
+        if nodes.len() > 1 && 2.0 * together > nodes.iter().map(|&node| self.cost.alone(node)).sum() {
+            pays(together, nodes.iter().map(|&node| self.kernel_alone(node)).sum())?;
         }
         Ok((region, outputs))
+    }
+
+    /// How long a node takes as a kernel of its own; nothing for a view.
+    fn kernel_alone(&self, node: NodeId) -> Nanos {
+        if role(self.graph, node) == Role::View {
+            return 0.0;
+        }
+        self.region(&[node]).map_or(0.0, |(region, _)| self.cost.kernel(&region))
     }
 
     fn add_kernel(&mut self, nodes: Vec<NodeId>, outputs: Vec<NodeId>, region: Region) {

@@ -277,8 +277,10 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
             .operands
             .iter()
             .map(|node| match node {
-                &Some(node) if is_handed_on(&built.plan, node) => made.get(&node).cloned().unwrap_or_default(),
-                &Some(node) => from(&values[node.index()]),
+                &Some(node) => {
+                    let handed_on = made.get(&node).filter(|_| is_handed_on(&built.plan, node));
+                    handed_on.cloned().unwrap_or_else(|| from(&values[node.index()]))
+                }
                 None => Vec::new(),
             })
             .collect();

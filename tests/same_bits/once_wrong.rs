@@ -56,4 +56,18 @@ pub(crate) const ONCE_WRONG: &[(&str, &str)] = &[
          return n1",
     ),
     ("a sum in bool did not type", "n0 = input: i32[2,3]\n n1 = sum(n0; [1], false, bool): bool[2]\n return n1"),
+    (
+        "a kernel with an early and a late result hid a path between two others, which then waited for each other",
+        "n0 = input: f32[6,60]
+         n1 = input: f32[6,6]
+         n2 = input: f32[6,60]
+         n3 = exp(n0): f32[6,60]
+         n4 = sin(n1): f32[6,6]
+         n5 = arange(; 0, 6, 1, none): i64[6]
+         n6 = index_select(n3, n5; 1): f32[6,6]
+         n7 = mul(n6, n4): f32[6,6]
+         n8 = mm(n4, n2): f32[6,60]
+         n9 = add(n8, n3; 1): f32[6,60]
+         return n7, n9",
+    ),
 ];
