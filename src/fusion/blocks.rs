@@ -199,7 +199,10 @@ impl Group {
             return Ok(self);
         }
         let Group { saved, extra, .. } = self;
-        let what = format!("in blocks of rows {saved} bytes would not be moved, and {extra} bytes once more");
+        let what = match gain {
+            0 => format!("in blocks of rows {saved} bytes would not be moved, and {extra} bytes once more"),
+            _ => "blocks of rows save as much without it".into(),
+        };
         Err(Reason::NotWorthIt(what))
     }
 

@@ -10,6 +10,7 @@ use super::region::{Region, Value, ValueId, Walk};
 use crate::ir::NodeId;
 use crate::ir::shape::Sizes;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 /// Most bytes of hoisted values.
 const MAX_BYTES: usize = 256 << 10;
@@ -219,7 +220,7 @@ pub fn hoist(cost: &CostModel<'_>, region: &Region) -> Option<Hoisted> {
         .map(|(value, walk)| (main.new_of[*value].expect("what is written is needed"), walk.clone()));
     main.region.outputs = outputs.collect();
     let between = found.roots.iter().map(|&root| (node_of(root), own.clone())).collect();
-    Some(Hoisted { prologue: prologue.region, main: main.region, between })
+    Some(Hoisted { prologue: prologue.finish(), main: main.finish(), between })
 }
 
 /// What the outputs of a region need, if the roots are there already.
@@ -244,6 +245,17 @@ struct Copy<'r> {
 impl<'r> Copy<'r> {
     fn new(from: &'r Region) -> Copy<'r> {
         Copy { from, region: Region::default(), new_of: vec![None; from.values.len()] }
+    }
+
+    /// The region, with the nodes that it reads from memory.
+    fn finish(mut self) -> Region {
+        let read = self.region.values.iter().filter_map(|value| match value {
+            Value::Load(slot) | Value::Gather(slot, _) => Some(self.region.loads[*slot].node),
+            Value::Number(..) | Value::Body(..) | Value::Fold(..) | Value::Position(..) | Value::Extent(_) => None,
+        });
+        let nodes: BTreeSet<NodeId> = read.collect();
+        self.region.operands = nodes.into_iter().collect();
+        self.region
     }
 
     fn load(&mut self, value: ValueId, walk: Walk) {
