@@ -12,8 +12,8 @@ use crate::debug;
 use crate::error::Reason;
 use crate::fusion::blocks::{Blocks, same_elements};
 use crate::fusion::cost::CostModel;
-use crate::fusion::hoist::{Hoisted, hoist};
-use crate::fusion::region::{Region, Value};
+use crate::fusion::hoist::{Hoisted, hoist, may_hoist};
+use crate::fusion::region::Region;
 use crate::fusion::{Plan, Rates, Step, StepKind};
 use crate::ir::{Graph, NodeId, SideTable, TensorType};
 use smallvec::SmallVec;
@@ -237,9 +237,7 @@ impl<'g> Builder<'g> {
     /// A kernel, behind a prologue if it has values that few loops decide.
     fn kernel(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<(), Reason> {
         let graph = self.graph;
-        let is_body = |value: &&Value| matches!(value, Value::Body(..));
-        // What an op alone computes, it computes for each element.
-        if region.values.iter().filter(is_body).count() < 2 {
+        if !may_hoist(region) {
             return self.launch(step, region, nodes);
         }
         let cost = self.cost.get_or_insert_with(|| CostModel::new(graph, Rates::BUILT_IN));

@@ -168,10 +168,10 @@ impl Executable {
         self.actions.iter().flat_map(Action::launches)
     }
 
-    /// The launches of a kernel of the plan, in order.
-    pub fn launches_of(&self, kernel: usize) -> impl Iterator<Item = &Launch> {
-        let own = self.actions.iter().zip(&self.kernels).filter(move |(_, of)| **of == kernel);
-        own.flat_map(|(action, _)| action.launches())
+    /// Every launch with the kernel of the plan that it belongs to, in order.
+    pub fn launches_by_kernel(&self) -> impl Iterator<Item = (usize, &Launch)> {
+        let actions = self.actions.iter().zip(&self.kernels);
+        actions.flat_map(|(action, &kernel)| action.launches().into_iter().map(move |launch| (kernel, launch)))
     }
 
     /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ.

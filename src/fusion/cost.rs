@@ -11,7 +11,6 @@
 
 use super::blocks::Blocks;
 use super::hoist::Candidates;
-use super::plan::Step;
 use super::region::{Region, Value, Walk};
 use super::units::{Unit, UnitKind};
 use crate::error::Reason;
@@ -24,6 +23,11 @@ pub type Nanos = f64;
 
 /// Bytes that the levels of memory hold; what is larger than the last lies in the last.
 pub const LEVELS: [usize; 3] = [32 << 10, 1 << 20, 16 << 20];
+
+/// The level that bytes in use lie in, as an index of [`Rates::bandwidth`].
+pub fn level(held: usize) -> usize {
+    LEVELS.iter().position(|&level| held <= level).unwrap_or(LEVELS.len())
+}
 
 /// How fast one thread of a machine is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,8 +60,7 @@ impl Rates {
 
     /// How long it takes to move that many bytes when `held` bytes are in use.
     fn moving(&self, bytes: usize, held: usize) -> Nanos {
-        let level = LEVELS.iter().position(|&level| held <= level).unwrap_or(LEVELS.len());
-        bytes as f64 * 1e3 / f64::from(self.bandwidth[level].max(1))
+        bytes as f64 * 1e3 / f64::from(self.bandwidth[level(held)].max(1))
     }
 
     /// The same where some bytes are walked across the lines that they lie in.
@@ -86,6 +89,9 @@ pub struct Work {
 }
 
 impl Work {
+    /// What it takes to look at an index before it is followed.
+    pub(super) const PICK: Work = Work { plain: 4.0, functions: 0.0 };
+
     fn add(&mut self, other: Work, times: usize) {
         self.plain += other.plain * times as f64;
         self.functions += other.functions * times as f64;
@@ -108,8 +114,7 @@ impl Work {
                 Err(_) => plain(1),
             },
             Meaning::Fold(_) => plain(1),
-            // An index is looked at before it is followed.
-            Meaning::Gather(_) => plain(4),
+            Meaning::Gather(_) => Work::PICK,
             Meaning::View(_)
             | Meaning::Window(_)
             | Meaning::Fill
@@ -162,12 +167,7 @@ impl<'g> CostModel<'g> {
         self.rates.moving(bytes, bytes)
     }
 
-    /// How long a step of a plan takes.
-    pub fn step(&self, step: &Step) -> Nanos {
-        self.unit(&step.unit())
-    }
-
-    /// How long a unit takes.
+    /// How long a unit, or a step of a plan, takes.
     pub fn unit(&self, unit: &Unit) -> Nanos {
         match &unit.kind {
             UnitKind::Kernel(region) => self.kernel(region),
@@ -228,7 +228,7 @@ impl<'g> CostModel<'g> {
             match value {
                 Value::Body(node, _) => sum.add(self.work[*node], times),
                 Value::Fold(node, _) => sum.add(self.work[*node], full),
-                Value::Gather(..) => sum.add(Work { plain: 4.0, functions: 0.0 }, times),
+                Value::Gather(..) => sum.add(Work::PICK, times),
                 Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) => {}
             }
         }

@@ -56,6 +56,17 @@ fn loops_of_values(region: &Region) -> Vec<u64> {
 /// Marks what depends on a fold.
 const FOLD: u64 = 1 << 63;
 
+/// Whether there is more than one op in a region: what one alone computes, it computes for each element.
+pub fn may_hoist(region: &Region) -> bool {
+    region.values.iter().filter(|value| matches!(value, Value::Body(..))).nth(1).is_some()
+}
+
+/// The product of the sizes of some loops.
+fn elements(region: &Region, loops: u64) -> usize {
+    let sizes = region.rows.iter().chain(&region.inner).enumerate();
+    sizes.filter(|(index, _)| loops >> index & 1 == 1).map(|(_, &size)| size).product()
+}
+
 /// What is worth hoisting out of a region.
 pub(super) struct Candidates {
     /// The loops of the prologue.
@@ -70,23 +81,18 @@ impl Candidates {
     pub(super) fn of(cost: &CostModel<'_>, region: &Region) -> Option<Candidates> {
         let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
         let total: usize = sizes.iter().product();
-        // Two values at least: a kernel of one op has nothing to hoist.
-        let bodies = region.values.iter().filter(|value| matches!(value, Value::Body(..))).count();
-        if bodies < 2 || sizes.len() < 2 || sizes.len() > 32 || total == 0 {
+        if !may_hoist(region) || sizes.len() < 2 || sizes.len() > 32 || total == 0 {
             return None;
         }
         let loops = loops_of_values(region);
         let innermost = 1u64 << (sizes.len() - 1);
-        let elements = |loops: u64| -> usize {
-            (0..sizes.len()).filter(|index| loops >> index & 1 == 1).map(|index| sizes[index]).product()
-        };
         let is_small = |value: ValueId| {
             let own = loops[value];
-            own & FOLD == 0 && own & innermost != 0 && elements(own).saturating_mul(MIN_TURNS) <= total
+            own & FOLD == 0 && own & innermost != 0 && elements(region, own).saturating_mul(MIN_TURNS) <= total
         };
         let work = |value: ValueId| match &region.values[value] {
             Value::Body(node, _) => Candidates::dearness(cost.of_element(*node)),
-            Value::Gather(..) => 4.0,
+            Value::Gather(..) => Work::PICK.plain,
             Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) | Value::Fold(..) => 0.0,
         };
         // The last loops that are worth it: nearly always the only ones.
@@ -101,13 +107,13 @@ impl Candidates {
             if roots.is_empty() || dear < MIN_WORK * roots.len() as f64 {
                 continue;
             }
-            let saved = dear * (total - elements(mask)) as f64;
+            let saved = dear * (total - elements(region, mask)) as f64;
             if best.as_ref().is_none_or(|(most, _)| saved > *most) {
                 best = Some((saved, Candidates { loops: mask, roots, cone }));
             }
         }
         let (_, found) = best?;
-        let bytes: usize = found.roots.iter().map(|_| elements(found.loops) * size_of::<f64>()).sum();
+        let bytes = found.roots.len() * elements(region, found.loops) * size_of::<f64>();
         (bytes <= MAX_BYTES).then_some(found)
     }
 
@@ -122,8 +128,7 @@ impl Candidates {
 
     /// How often what is in the prologue is computed.
     pub(super) fn elements(&self, region: &Region) -> usize {
-        let sizes = region.rows.iter().chain(&region.inner).enumerate();
-        sizes.filter(|(index, _)| self.loops >> index & 1 == 1).map(|(_, &size)| size).product()
+        elements(region, self.loops)
     }
 }
 

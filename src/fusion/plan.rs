@@ -1,58 +1,16 @@
 //! The plan of a graph: its kernels in order, and a decision with a reason for every edge.
 
-use super::blocks::Blocks;
 use super::partition::{Decision, Options};
-use super::region::Region;
 use super::stitch::{Refusals, stitch};
-use super::units::{Role, Unit, UnitKind, Units, role};
+use super::units::{Role, Units, role};
 use crate::error::Reason;
 use crate::ir::text::NodeText;
 use crate::ir::{Graph, NodeId, Op, SideTable};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What a step does.
-#[derive(Debug, Clone)]
-pub enum StepKind {
-    /// Runs one kernel.
-    Kernel(Box<Region>),
-    /// Takes a view of memory; costs nothing.
-    Alias,
-    /// Multiplies matrices.
-    Product,
-    /// Writes a value part by part, by one kernel each, in this order.
-    Parts(Vec<Region>),
-    /// Runs a procedure on whole arrays.
-    Routine,
-    /// Multiplies matrices and runs kernels, some rows at a time.
-    Blocks(Box<Blocks>),
-}
-
-/// One step of a plan.
-#[derive(Debug, Clone)]
-pub struct Step {
-    /// What it does.
-    pub kind: StepKind,
-    /// Its nodes, operands first.
-    pub nodes: Vec<NodeId>,
-    /// Those of them that are written to memory.
-    pub outputs: Vec<NodeId>,
-}
-
-impl Step {
-    /// The unit that it was made of.
-    pub(super) fn unit(&self) -> Unit {
-        let kind = match &self.kind {
-            StepKind::Kernel(region) => UnitKind::Kernel(region.clone()),
-            StepKind::Alias => UnitKind::Alias,
-            StepKind::Product => UnitKind::Product,
-            StepKind::Parts(regions) => UnitKind::Parts(regions.clone()),
-            StepKind::Routine => UnitKind::Routine,
-            StepKind::Blocks(blocks) => UnitKind::Blocks(blocks.clone()),
-        };
-        Unit { kind, nodes: self.nodes.clone(), outputs: self.outputs.clone() }
-    }
-}
+/// One step of a plan is a unit that stays as it is.
+pub use super::units::{Unit as Step, UnitKind as StepKind};
 
 /// What became of the edge between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,22 +133,7 @@ pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
         }
     }
     assert_eq!(order.len(), live.len(), "merging keeps the graph of units acyclic");
-    let mut take = |unit: u32| units.units[unit as usize].take().expect("each unit is ordered once");
-    order
-        .into_iter()
-        .map(|unit| {
-            let unit = take(unit);
-            let kind = match unit.kind {
-                UnitKind::Kernel(region) => StepKind::Kernel(region),
-                UnitKind::Alias => StepKind::Alias,
-                UnitKind::Product => StepKind::Product,
-                UnitKind::Parts(regions) => StepKind::Parts(regions),
-                UnitKind::Routine => StepKind::Routine,
-                UnitKind::Blocks(blocks) => StepKind::Blocks(blocks),
-            };
-            Step { kind, nodes: unit.nodes, outputs: unit.outputs }
-        })
-        .collect()
+    order.into_iter().map(|unit| units.units[unit as usize].take().expect("each unit is ordered once")).collect()
 }
 
 impl Plan {

@@ -27,7 +27,7 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
     let base = Units::base(graph, options);
     for (index, step) in plan.steps.iter().enumerate() {
         match (&step.kind, reasons.contains_key(&index), parts) {
-            (_, false, _) => put(&mut units, step.unit()),
+            (_, false, _) => put(&mut units, step.clone()),
             (_, true, Parts::Ops) => {}
             (StepKind::Blocks(blocks), true, Parts::Base) => {
                 for member in &blocks.members {
@@ -91,7 +91,7 @@ fn cut(units: &mut Units<'_>, step: &Step, region: &Region) {
     }
     let many: Vec<NodeId> = nodes.iter().copied().filter(|node| !few.contains(node)).collect();
     if few.is_empty() || many.is_empty() {
-        return put(units, step.unit());
+        return put(units, step.clone());
     }
     let parts = [few, many].map(|nodes| units.region(&nodes).map(|(region, outputs)| (nodes, region, outputs)));
     match parts {
@@ -100,7 +100,7 @@ fn cut(units: &mut Units<'_>, step: &Step, region: &Region) {
                 put(units, Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs });
             }
         }
-        [_, _] => put(units, step.unit()),
+        [_, _] => put(units, step.clone()),
     }
 }
 

@@ -108,7 +108,7 @@ fn legal(built: &Built, options: &Options) -> Result<(), String> {
 /// By the cost model, a plan takes no longer than op by op.
 fn worth(built: &Built, options: &Options) -> Result<(), String> {
     let cost = CostModel::new(&built.graph, options.rates);
-    let time = |plan: &Plan| plan.steps.iter().map(|step| cost.step(step)).sum::<f64>();
+    let time = |plan: &Plan| plan.steps.iter().map(|step| cost.unit(step)).sum::<f64>();
     let ops = plan(&built.graph, &Options { opt_level: 0, ..*options });
     let (fused, apart) = (time(&built.plan), time(&ops));
     let has_blocks = built.plan.steps.iter().any(|step| matches!(step.kind, StepKind::Blocks(_)));

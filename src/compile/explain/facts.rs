@@ -102,6 +102,7 @@ fn bytes_alone(graph: &Graph, node: NodeId) -> usize {
 fn groups(built: &Built) -> Vec<Group> {
     let graph = &built.graph;
     let cost = CostModel::new(graph, built.rates);
+    let mut launches = built.executable.launches_by_kernel().peekable();
     let mut groups = Vec::new();
     for step in &built.plan.steps {
         let kind = match &step.kind {
@@ -113,8 +114,8 @@ fn groups(built: &Built) -> Vec<Group> {
             StepKind::Routine => GroupKind::Routine,
         };
         let mut group = empty(built, groups.len(), kind, step);
-        group.modelled_time = Duration::from_nanos(cost.step(step) as u64);
-        for launch in built.executable.launches_of(groups.len()) {
+        group.modelled_time = Duration::from_nanos(cost.unit(step) as u64);
+        while let Some((_, launch)) = launches.next_if(|(kernel, _)| *kernel == group.index) {
             // What a prologue hands on is no input.
             let is_own = |node: &&NodeId| step.nodes.contains(node);
             group.inputs.extend(launch.lowered.operands.iter().flatten().filter(|node| !is_own(node)));
