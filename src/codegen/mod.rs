@@ -12,9 +12,11 @@ pub mod interp;
 pub mod kernel;
 pub mod launch;
 pub mod lower;
+pub mod native;
 pub mod parallel;
 pub mod tier;
 pub mod vm;
+pub mod x64;
 
 pub use geometry::{Access, Class, Geometry, Lanes};
 pub use kernel::{FOLD_BLOCK, FOLD_LANES, Kernel};

@@ -4,7 +4,9 @@ use super::cranelift;
 use super::geometry::{Class, Geometry, Lanes};
 use super::kernel::{Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
+use super::native;
 use super::vm;
+use super::x64;
 use crate::error::Reason;
 use crate::ir::DType;
 use std::fmt;
@@ -16,17 +18,20 @@ pub enum Tier {
     Vm,
     /// Machine code by Cranelift.
     Cranelift,
+    /// Machine code for AVX-512, written directly.
+    X64,
 }
 
 impl Tier {
     /// Every tier.
-    pub const ALL: [Tier; 2] = [Tier::Vm, Tier::Cranelift];
+    pub const ALL: [Tier; 3] = [Tier::Vm, Tier::Cranelift, Tier::X64];
 
     /// Its name, as in `OPFUSE_TIER`.
     pub const fn name(self) -> &'static str {
         match self {
             Tier::Vm => "vm",
             Tier::Cranelift => "cranelift",
+            Tier::X64 => "x64",
         }
     }
 
@@ -74,7 +79,9 @@ pub enum Compiled {
     /// Tile instructions.
     Vm(Box<vm::Program>),
     /// Machine code.
-    Cranelift(Box<cranelift::Program>),
+    Cranelift(Box<native::Program>),
+    /// Machine code.
+    X64(Box<native::Program>),
 }
 
 impl Compiled {
@@ -88,8 +95,12 @@ impl Compiled {
     ) -> Result<(Compiled, Option<Reason>), Reason> {
         let declined = match tier {
             Tier::Vm => None,
-            Tier::Cranelift => match cranelift::Program::compile(kernel, lanes, classes) {
+            Tier::Cranelift => match cranelift::compile(kernel, lanes, classes) {
                 Ok(program) => return Ok((Compiled::Cranelift(Box::new(program)), None)),
+                Err(reason) => Some(reason),
+            },
+            Tier::X64 => match x64::compile(kernel, lanes, classes) {
+                Ok(program) => return Ok((Compiled::X64(Box::new(program)), None)),
                 Err(reason) => Some(reason),
             },
         };
@@ -101,6 +112,7 @@ impl Compiled {
         match self {
             Compiled::Vm(_) => Tier::Vm,
             Compiled::Cranelift(_) => Tier::Cranelift,
+            Compiled::X64(_) => Tier::X64,
         }
     }
 
@@ -115,7 +127,9 @@ impl Compiled {
             // SAFETY: the caller keeps the contract, which is the same.
             Compiled::Vm(program) => unsafe { program.run(geometry, pointers, part, faults) },
             // SAFETY: the caller keeps the contract, which is the same.
-            Compiled::Cranelift(program) => unsafe { program.run(geometry, pointers, part, faults) },
+            Compiled::Cranelift(program) | Compiled::X64(program) => unsafe {
+                program.run(geometry, pointers, part, faults)
+            },
         }
     }
 }
