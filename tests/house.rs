@@ -37,6 +37,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/program.rs",
     "codegen/vm/routine.rs",
     "codegen/vm/steps.rs",
+    "codegen/x64/memory.rs",
     "device/memory.rs",
     "device/pool.rs",
     "device/storage.rs",

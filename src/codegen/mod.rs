@@ -14,6 +14,7 @@ pub mod launch;
 pub mod lower;
 pub mod native;
 pub mod parallel;
+mod simplify;
 pub mod tier;
 pub mod vm;
 pub mod x64;

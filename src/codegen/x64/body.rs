@@ -1,7 +1,7 @@
 //! What the loops of a pass do in one round: loads, prims, stores, and partial results taking elements in.
 
 use super::code::{Address, Block, Class, Home, Inst, Op, Start, V};
-use super::elements::{Layout, Payloads};
+use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
 use super::folds::{Fold, Partial};
 use super::opcode;
@@ -35,6 +35,15 @@ pub(super) struct Function<'a> {
     pub(super) one: i32,
 }
 
+/// How the copies of a body are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Node by node: what one copy waits for the others fill.
+    Interleaved,
+    /// One after another, so that fewer values are alive at once.
+    InTurn,
+}
+
 /// Which elements a round of a loop works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elements {
@@ -51,15 +60,16 @@ impl Function<'_> {
         encoder: &mut Encoder,
         pass: &Pass,
         folds: &[Fold],
-        copies: usize,
+        copies: (usize, Order),
         elements: Elements,
     ) -> Block {
+        let (copies, order) = copies;
         let mut select = Select::new(encoder, Shape::Vector);
         let masks: Vec<Option<V>> = (0..copies).map(|copy| self.tail_mask(&mut select, copy, elements)).collect();
         let n = self.flat.nodes.len();
         let mut body =
             Body { function: self, select, pass, copies: vec![vec![None; n]; copies], shared: vec![None; n], masks };
-        body.write(folds);
+        body.write(folds, order);
         let mut block = body.select.block;
         block.drop_dead();
         block
@@ -191,10 +201,6 @@ static NO_PASS: Pass = Pass {
     kept: Vec::new(),
 };
 
-/// Up to how many nodes the copies of a body are written node by node; longer ones are written one after another, so
-/// that fewer values are alive at once.
-const INTERLEAVED: usize = 24;
-
 /// A block while it is written.
 struct Body<'f, 'e> {
     function: &'f Function<'f>,
@@ -209,20 +215,23 @@ struct Body<'f, 'e> {
 }
 
 impl Body<'_, '_> {
-    fn write(&mut self, folds: &[Fold]) {
+    fn write(&mut self, folds: &[Fold], order: Order) {
         let pass = self.pass;
         let n_copies = self.copies.len();
-        if pass.body.len() <= INTERLEAVED {
-            (0..n_copies).for_each(|copy| self.read_kept(copy));
-            for &id in &pass.body {
-                (0..n_copies).for_each(|copy| self.compute(id, copy));
+        match order {
+            Order::Interleaved => {
+                (0..n_copies).for_each(|copy| self.read_kept(copy));
+                for &id in &pass.body {
+                    (0..n_copies).for_each(|copy| self.compute(id, copy));
+                }
+                (0..n_copies).for_each(|copy| self.finish(folds, copy));
             }
-            (0..n_copies).for_each(|copy| self.finish(folds, copy));
-        } else {
-            for copy in 0..n_copies {
-                self.read_kept(copy);
-                pass.body.iter().for_each(|&id| self.compute(id, copy));
-                self.finish(folds, copy);
+            Order::InTurn => {
+                for copy in 0..n_copies {
+                    self.read_kept(copy);
+                    pass.body.iter().for_each(|&id| self.compute(id, copy));
+                    self.finish(folds, copy);
+                }
             }
         }
     }
@@ -236,7 +245,7 @@ impl Body<'_, '_> {
         for &(id, buffer) in &self.pass.kept {
             let dtype = self.function.flat.nodes[id].ty.dtype();
             let layout = self.contiguous(self.function.motions.len() + buffer, dtype, copy);
-            let value = self.select.load(dtype, layout, self.masks[copy], Payloads::Kept);
+            let value = self.select.load(dtype, layout, self.masks[copy], Payloads::Kept, When::Needed);
             self.copies[copy][id] = Some(value);
         }
     }
@@ -334,7 +343,10 @@ impl Body<'_, '_> {
             self.layout(slot, operand.dtype, copy)
         };
         let payloads = self.function.payloads_of_load(id);
-        self.select.load(operand.dtype, layout, self.masks[copy], payloads)
+        // All that is computed comes before the stores of a round, but for what is stored as it is.
+        let stored = self.pass.stores.iter().any(|&slot| self.function.flat.outputs[slot] == id);
+        let when = if stored { When::Here } else { When::Needed };
+        self.select.load(operand.dtype, layout, self.masks[copy], payloads, when)
     }
 
     fn contiguous(&self, access: usize, dtype: DType, copy: usize) -> Layout {

@@ -6,7 +6,7 @@
 //! instruction has no control flow; loops are written around whole [`Block`]s.
 
 use super::encoder::Width;
-use super::opcode::{Encoding, Opcode};
+use super::opcode::{Encoding, Opcode, Space};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -45,6 +45,8 @@ pub(super) enum Home {
     Whole(i32),
     /// A mask of all or no lanes.
     Lanes(bool),
+    /// A whole vector of an operand: it is read where it is needed, and again rather than kept in the frame.
+    Memory(Address),
 }
 
 /// What is known of a virtual register.
@@ -138,6 +140,24 @@ pub(super) struct Block {
     pub(super) infos: Vec<Info>,
 }
 
+impl Inst {
+    /// Everything it reads.
+    pub(super) fn reads(&self) -> impl Iterator<Item = V> {
+        self.args.iter().copied().chain(self.lanes.map(|lanes| lanes.mask))
+    }
+
+    /// Cycles until its result is there, and cycles in which it keeps others from starting, times two: what a machine
+    /// with two vector ports takes about.
+    fn timing(&self) -> (usize, usize) {
+        match self.op {
+            Op::Machine(opcode) if opcode.space == Space::Evex => opcode.timing(),
+            Op::Machine(_) => (2, 1),
+            Op::Fma { .. } => (4, 1),
+            Op::Place { .. } => (5, 1),
+        }
+    }
+}
+
 impl Block {
     /// A new virtual register.
     pub(super) fn register(&mut self, class: Class, wide: bool, home: Home) -> V {
@@ -148,6 +168,45 @@ impl Block {
     /// What is known of a register.
     pub(super) fn info(&self, v: V) -> Info {
         self.infos[v.index()]
+    }
+
+    /// The most vectors that the block makes and that are alive at once.
+    pub(super) fn most_alive(&self) -> usize {
+        let (mut alive, mut most) = (0_usize, 0);
+        let mut seen = vec![false; self.infos.len()];
+        let counts = |v: V| {
+            let info = self.info(v);
+            info.home == Home::Block && info.class == Class::Vector
+        };
+        for inst in self.insts.iter().rev() {
+            if let Some(result) = inst.result.filter(|&v| counts(v) && seen[v.index()]) {
+                seen[result.index()] = false;
+                alive -= 1;
+            }
+            for v in inst.reads().filter(|&v| counts(v)) {
+                if !std::mem::replace(&mut seen[v.index()], true) {
+                    alive += 1;
+                }
+            }
+            most = most.max(alive);
+        }
+        most
+    }
+
+    /// Cycles of the longest chain of instructions, and cycles that all of them take if none waits.
+    pub(super) fn timing(&self) -> (usize, usize) {
+        let mut ready = vec![0; self.infos.len()];
+        let (mut longest, mut half_cycles) = (0, 0);
+        for inst in &self.insts {
+            let (latency, busy) = inst.timing();
+            let start = inst.reads().map(|v| ready[v.index()]).max().unwrap_or(0);
+            longest = longest.max(start + latency);
+            half_cycles += busy;
+            if let Some(result) = inst.result {
+                ready[result.index()] = start + latency;
+            }
+        }
+        (longest, half_cycles.div_ceil(2))
     }
 
     /// Drops instructions whose results nobody reads.
@@ -223,6 +282,7 @@ impl fmt::Display for Block {
             Home::Element(at) => format!("element[{at}]"),
             Home::Whole(at) => format!("frame[{at}]"),
             Home::Lanes(all) => format!("lanes({all})"),
+            Home::Memory(address) => address.to_string(),
         };
         for inst in &self.insts {
             f.write_str("    ")?;

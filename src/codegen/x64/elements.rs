@@ -17,6 +17,15 @@ pub(super) enum Layout {
     Strided(i32),
 }
 
+/// When a vector is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Here: an output that is written meanwhile may lie in the same place.
+    Here,
+    /// Where it is needed, which may be more than once.
+    Needed,
+}
+
 /// Whether NaN payloads of f16 have to survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payloads {
@@ -28,13 +37,29 @@ pub(super) enum Payloads {
 
 impl Select<'_> {
     /// The elements of an access in their computation type; lanes outside the mask read nothing.
-    pub(super) fn load(&mut self, dtype: DType, layout: Layout, mask: Option<V>, payloads: Payloads) -> Val {
+    pub(super) fn load(
+        &mut self,
+        dtype: DType,
+        layout: Layout,
+        mask: Option<V>,
+        payloads: Payloads,
+        when: When,
+    ) -> Val {
         let address = match layout {
             Layout::Contiguous(address) => address,
             Layout::Strided(distances) => return self.gather(dtype, distances, mask),
         };
         let width = self.shape.width();
         match dtype {
+            DType::F32 | DType::I32 | DType::F64 | DType::I64 if mask.is_none() && when == When::Needed => {
+                let wide = dtype.size() == 8;
+                (0..self.shape.parts(dtype.compute()))
+                    .map(|part| {
+                        let home = Home::Memory(ahead(address, part as i32 * 64));
+                        self.block.register(Class::Vector, wide, home)
+                    })
+                    .collect()
+            }
             DType::F32 | DType::I32 | DType::F64 | DType::I64 => {
                 let wide = dtype.size() == 8;
                 (0..self.shape.parts(dtype.compute()))

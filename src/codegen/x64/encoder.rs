@@ -433,6 +433,11 @@ impl Encoder {
         self.place(label);
     }
 
+    /// Bytes written so far.
+    pub fn n_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Jumps.
     pub fn jump(&mut self, label: Label) {
         self.bytes.push(0xe9);

@@ -5,7 +5,7 @@
 //! of accesses. A stretch has a loop of whole rounds, several copies of the body each, and one of masked rounds for what
 //! is left. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around that.
 
-use super::body::{Elements, Function};
+use super::body::{Elements, Function, Order};
 use super::code::Block;
 use super::encoder::*;
 use super::folds::{Fold, GROUPS};
@@ -29,8 +29,10 @@ const SAVED: [Gpr; 5] = [RBX, R12, R13, R14, R15];
 const SLOT_BYTES: i32 = 16;
 /// Pages of a new frame are touched one after another, so that none of them lies behind the page that guards the stack.
 const PAGE: i32 = 4096;
-/// Up to how many nodes a body without folds is copied how often.
-const COPIES: [(usize, usize); 3] = [(8, 4), (40, 2), (usize::MAX, 1)];
+/// Most copies of a body in a loop without folds.
+const MOST_COPIES: usize = 8;
+/// Vector registers that the copies of a body may fill.
+const MOST_ALIVE: usize = 28;
 
 /// Writes the function of a kernel.
 pub(super) struct Writer<'a> {
@@ -361,26 +363,35 @@ impl<'a> Writer<'a> {
 
     /// All elements from `rax` to `rdx`.
     fn stretch(&mut self, pass: &Pass, folds: &[Fold]) {
-        let size = pass.body.len();
-        let plain = COPIES.iter().find(|row| size <= row.0).map_or(1, |row| row.1);
-        let copies = if folds.is_empty() { plain } else { GROUPS };
-        let step = (copies * LANES) as i32;
+        // One masked copy again and again, or, where every copy has its own partial results, all of them once.
+        let n_masked = if folds.is_empty() { 1 } else { GROUPS };
+        let masked = (n_masked, Order::Interleaved);
+        let mut last = self.function.round(&mut self.encoder, pass, folds, masked, Elements::Tail);
+        let copies = if folds.is_empty() {
+            (copies(&last), Order::Interleaved)
+        } else if last.most_alive() <= MOST_ALIVE {
+            masked
+        } else {
+            let in_turn = (n_masked, Order::InTurn);
+            last = self.function.round(&mut self.encoder, pass, folds, in_turn, Elements::Tail);
+            in_turn
+        };
+        let main = self.function.round(&mut self.encoder, pass, folds, copies, Elements::All);
+        let step = (copies.0 * LANES) as i32;
         let (rest, done) = (self.encoder.label(), self.encoder.label());
         self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(Condition::Greater, rest);
         let top = self.encoder.label();
-        self.round(pass, folds, copies, Elements::All, top);
+        self.round(&main, Elements::All, top);
         self.encoder.add(RAX, step);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(Condition::LessEqual, top);
         self.encoder.place(rest);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
         self.encoder.jump_if(Condition::NotLess, done);
-        // One masked copy again and again, or, where every copy has its own partial results, all of them once.
-        let copies = if folds.is_empty() { 1 } else { GROUPS };
         let top = self.encoder.label();
-        self.round(pass, folds, copies, Elements::Tail, top);
+        self.round(&last, Elements::Tail, top);
         if folds.is_empty() {
             self.encoder.add(RAX, LANES as i32);
             self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
@@ -390,11 +401,10 @@ impl<'a> Writer<'a> {
     }
 
     /// A round of a loop, its top at a label.
-    fn round(&mut self, pass: &Pass, folds: &[Fold], copies: usize, elements: Elements, top: Label) {
-        let block = self.function.round(&mut self.encoder, pass, folds, copies, elements);
-        self.note(if elements == Elements::All { "loop" } else { "tail" }, &block);
+    fn round(&mut self, block: &Block, elements: Elements, top: Label) {
+        self.note(if elements == Elements::All { "loop" } else { "tail" }, block);
         let tail = self.function.tail;
-        let mut allocator = Allocator::new(&block, &mut self.encoder, &mut self.frame, &self.pointers);
+        let mut allocator = Allocator::new(block, &mut self.encoder, &mut self.frame, &self.pointers);
         allocator.pin();
         allocator.place_loop(top);
         if elements == Elements::Tail {
@@ -403,3 +413,27 @@ impl<'a> Writer<'a> {
         allocator.run();
     }
 }
+
+/// How many copies of a body keep the machine busy.
+///
+/// Its instructions wait for each other most of the time, and it looks ahead by [`WINDOW`] of them: so many chains of
+/// instructions as their latency takes longer than their execution have to be in sight. Short bodies are copied to save
+/// on the loop. Copies that do not fit into the registers would cost more than they bring.
+fn copies(body: &Block) -> usize {
+    let (latency, cycles) = body.timing();
+    let n = body.insts.len().max(1);
+    let in_sight = (WINDOW / n).max(1);
+    let busy = latency.div_ceil(cycles.max(1)).div_ceil(in_sight);
+    let at_least = if n <= 12 {
+        4
+    } else if n <= 32 {
+        2
+    } else {
+        1
+    };
+    let fit = MOST_ALIVE / body.most_alive().max(1);
+    busy.max(at_least).min(MOST_COPIES).min(fit).max(1)
+}
+
+/// Instructions that wait for their operands at once, on machines of the last years.
+const WINDOW: usize = 96;

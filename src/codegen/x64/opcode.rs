@@ -64,6 +64,25 @@ pub struct Opcode {
     pub tuple: Tuple,
 }
 
+impl Opcode {
+    /// Cycles until a result is there, and half cycles in which no other instruction can start: rough figures of
+    /// machines with two vector ports of 512 bits, from Intel's optimization manual.
+    pub fn timing(&self) -> (usize, usize) {
+        let one_of = |pairs: &[&Pair]| pairs.iter().any(|pair| pair.contains(self));
+        if one_of(&[&DIV_F, &SQRT]) {
+            return if self.wide { (24, 36) } else { (18, 22) };
+        }
+        if one_of(&[&GATHER, &SCATTER]) {
+            return (26, 20);
+        }
+        if one_of(&[&LOAD, &STORE]) {
+            return (7, 1);
+        }
+        let quick = [&AND, &OR, &XOR, &ADD_I, &SUB_I, &MIN_I, &MAX_I, &BLEND, &MOVE, &SHL_IMM, &SHR_IMM, &SAR_IMM];
+        if one_of(&quick) { (1, 1) } else { (4, 1) }
+    }
+}
+
 /// The same instruction for 32-bit and for 64-bit lanes.
 pub type Pair = [Opcode; 2];
 

@@ -88,7 +88,7 @@ impl<'a> Allocator<'a> {
         let n = block.infos.len();
         let mut uses: Vec<SmallVec<[u32; 4]>> = vec![SmallVec::new(); n];
         for (at, inst) in block.insts.iter().enumerate().rev() {
-            for v in reads(inst) {
+            for v in inst.reads() {
                 uses[v.index()].push(at as u32);
             }
         }
@@ -117,7 +117,7 @@ impl<'a> Allocator<'a> {
     /// Loads values of all lanes into registers that the block leaves over; they hold when it ends.
     pub(super) fn pin(&mut self) {
         let taken = self.vectors.iter().filter(|owner| owner.is_some()).count();
-        let free = N_VECTORS.saturating_sub(taken + self.most_alive() + SPARE);
+        let free = N_VECTORS.saturating_sub(taken + self.block.most_alive() + SPARE);
         let mut shared: Vec<V> = (0..self.block.infos.len() as u32)
             .map(V)
             .filter(|&v| {
@@ -147,29 +147,6 @@ impl<'a> Allocator<'a> {
                 if foldable(inst).is_some_and(|arg| inst.args[arg] == v) { 2 } else { 3 }
             })
             .sum()
-    }
-
-    /// The most values of the block that are alive at once.
-    fn most_alive(&self) -> usize {
-        let (mut alive, mut most) = (0_usize, 0);
-        let mut seen = vec![false; self.block.infos.len()];
-        let counts = |v: V| {
-            let info = self.block.info(v);
-            info.home == Home::Block && info.class == Class::Vector
-        };
-        for inst in self.block.insts.iter().rev() {
-            if let Some(result) = inst.result.filter(|&v| counts(v) && seen[v.index()]) {
-                seen[result.index()] = false;
-                alive -= 1;
-            }
-            for v in reads(inst).filter(|&v| counts(v)) {
-                if !std::mem::replace(&mut seen[v.index()], true) {
-                    alive += 1;
-                }
-            }
-            most = most.max(alive);
-        }
-        most
     }
 
     /// Puts the top of a loop here.
@@ -203,9 +180,14 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// Whether a value comes from memory and is the same for all lanes, or for every round.
+    /// Whether a value comes from memory and is the same in every round.
     fn is_shared(&self, v: V) -> bool {
         matches!(self.block.info(v).home, Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_))
+    }
+
+    /// Whether a value can be had again after it left its register.
+    fn is_lasting(&self, v: V) -> bool {
+        self.is_shared(v) || matches!(self.block.info(v).home, Home::Memory(_))
     }
 
     fn next_use(&self, v: V) -> u32 {
@@ -214,7 +196,7 @@ impl<'a> Allocator<'a> {
 
     /// Marks the uses at this position as past; values that nobody reads any more leave their registers.
     fn pass(&mut self, at: usize, inst: &Inst) {
-        for v in reads(inst) {
+        for v in inst.reads() {
             let uses = &mut self.uses[v.index()];
             if uses.last() == Some(&(at as u32)) {
                 uses.pop();
@@ -265,7 +247,7 @@ impl<'a> Allocator<'a> {
         let victim = owners.filter(|&v| !pinned(v)).max_by_key(|&v| (self.next_use(v), v.0));
         let victim = victim.expect("an instruction has fewer operands than there are registers");
         let register = self.places[victim.index()].expect("a victim is in a register");
-        if !self.is_shared(victim) && self.spilled[victim.index()].is_none() {
+        if !self.is_lasting(victim) && self.spilled[victim.index()].is_none() {
             let slot = self.frame.spill(self.n_spilled);
             self.n_spilled += 1;
             self.spilled[victim.index()] = Some(slot);
@@ -300,10 +282,9 @@ impl<'a> Allocator<'a> {
         if info.class == Class::Mask {
             return self.load_mask(v, register);
         }
-        let memory = match (self.spilled[v.index()], self.memory(v)) {
-            (Some(slot), _) => Memory::at(RSP, slot),
-            (None, Some(memory)) => memory,
-            (None, None) => unreachable!("{v} is read before it is made"),
+        let memory = match self.spilled[v.index()] {
+            Some(slot) => Memory::at(RSP, slot),
+            None => self.memory(v).unwrap_or_else(|| unreachable!("{v} is read before it is made")),
         };
         let plain = Rm::Mem(Memory { broadcast: false, ..memory });
         if memory.broadcast {
@@ -320,7 +301,7 @@ impl<'a> Allocator<'a> {
                 let opcode = if all { &opcode::MASK_XNOR } else { &opcode::MASK_XOR };
                 return self.vector(opcode, Width::X, register, register, Rm::Reg(register));
             }
-            (None, Home::Block | Home::Register(_) | Home::Constant(_) | Home::Element(_)) => {
+            (None, Home::Block | Home::Register(_) | Home::Constant(_) | Home::Element(_) | Home::Memory(_)) => {
                 unreachable!("{v} is read before it is made")
             }
         };
@@ -328,19 +309,22 @@ impl<'a> Allocator<'a> {
     }
 
     /// The place in memory of a value that has one from the start.
-    fn memory(&self, v: V) -> Option<Memory> {
+    fn memory(&mut self, v: V) -> Option<Memory> {
         match self.block.info(v).home {
             Home::Constant(number) => Some(self.encoder.constant_memory(number)),
             Home::Element(at) => Some(Memory { broadcast: true, ..Memory::at(RSP, at) }),
             Home::Whole(at) => Some(Memory::at(RSP, at)),
+            Home::Memory(address) => Some(self.address(address)),
             Home::Block | Home::Register(_) | Home::Lanes(_) => None,
         }
     }
 
-    /// The operand that may lie in memory: there, if the value is not in a register and has a place.
+    /// The operand that may lie in memory: there, if the value has a place and a register would not pay.
     fn operand(&mut self, v: V, wide: bool, busy: &[V]) -> Rm {
         let info = self.block.info(v);
-        if self.places[v.index()].is_none() && info.class == Class::Vector && info.wide == wide {
+        let again = self.uses[v.index()].len() > 1;
+        let keep = again && self.free_register(Class::Vector).is_some() && !self.is_shared(v);
+        if self.places[v.index()].is_none() && info.class == Class::Vector && info.wide == wide && !keep {
             if let Some(memory) = self.memory(v) {
                 return Rm::Mem(memory);
             }
@@ -386,7 +370,7 @@ impl<'a> Allocator<'a> {
     }
 
     fn machine(&mut self, at: usize, inst: &Inst, opcode: &'static Opcode) {
-        let busy: SmallVec<[V; 4]> = reads(inst).collect();
+        let busy: SmallVec<[V; 4]> = inst.reads().collect();
         let mask = self.mask(inst.lanes, &busy);
         if is_indexed(opcode) {
             return self.indexed(at, inst, opcode, &busy, mask);
@@ -465,14 +449,15 @@ impl<'a> Allocator<'a> {
 
     /// The machine's three forms of an fma each overwrite another operand; the one whose value ends here is chosen.
     fn fma(&mut self, at: usize, inst: &Inst, negated: bool, wide: bool) {
-        let busy: SmallVec<[V; 4]> = reads(inst).collect();
+        let busy: SmallVec<[V; 4]> = inst.reads().collect();
         let [a, b, c] = inst.args[..] else { unreachable!("an fma has three operands") };
         let ends = |this: &Self, v: V| {
             let once = inst.args.iter().filter(|&&arg| arg == v).count() == 1;
             let last = this.uses[v.index()].first() == Some(&(at as u32));
-            once && last && this.places[v.index()].is_some() && this.block.info(v).home == Home::Block
+            let own = matches!(this.block.info(v).home, Home::Block | Home::Memory(_));
+            once && last && own && this.places[v.index()].is_some()
         };
-        let in_memory = |this: &Self, v: V| this.places[v.index()].is_none() && this.is_shared(v);
+        let in_memory = |this: &Self, v: V| this.places[v.index()].is_none() && this.is_lasting(v);
         let index = wide as usize;
         let pick =
             |add: &'static opcode::Pair, sub: &'static opcode::Pair| if negated { &sub[index] } else { &add[index] };
@@ -490,36 +475,37 @@ impl<'a> Allocator<'a> {
             }
         };
         let overwrites = ends(self, over);
-        let from = if overwrites || in_memory(self, over) { None } else { Some(self.bring(over, &busy)) };
         let second_register = self.bring(second, &busy);
-        let rm = self.operand(third, wide, &busy);
-        let source = self.places[over.index()];
         let result = inst.result.expect("an fma has a result");
         if overwrites {
+            let rm = self.operand(third, wide, &busy);
+            let register = self.bring(over, &busy);
             self.pass(at, inst);
-            let register = source.expect("a value that ends here is in a register");
             self.place(result, register);
-            self.vector(opcode, inst.width, register, second_register, rm);
-        } else {
-            let register = self.take(Class::Vector, &busy);
-            match from {
-                Some(from) => self.vector(&opcode::MOVE[0], Width::Z, register, 0, Rm::Reg(from)),
-                None => self.load(over, register),
-            }
-            self.place(result, register);
-            self.vector(opcode, inst.width, register, second_register, rm);
-            self.pass(at, inst);
+            return self.vector(opcode, inst.width, register, second_register, rm);
         }
+        let register = match in_memory(self, over) {
+            true => {
+                let register = self.take(Class::Vector, &busy);
+                self.load(over, register);
+                register
+            }
+            false => {
+                let from = self.bring(over, &busy);
+                let register = self.take(Class::Vector, &busy);
+                self.vector(&opcode::MOVE[0], Width::Z, register, 0, Rm::Reg(from));
+                register
+            }
+        };
+        self.place(result, register);
+        let rm = self.operand(third, wide, &busy);
+        self.vector(opcode, inst.width, register, second_register, rm);
+        self.pass(at, inst);
     }
 }
 
 /// Registers that stay free for loads of shared values inside a block.
 const SPARE: usize = 2;
-
-/// Everything an instruction reads.
-fn reads(inst: &Inst) -> impl Iterator<Item = V> {
-    inst.args.iter().copied().chain(inst.lanes.map(|lanes| lanes.mask))
-}
 
 /// The operand that may be read from memory.
 fn foldable(inst: &Inst) -> Option<usize> {
