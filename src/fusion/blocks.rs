@@ -335,28 +335,31 @@ fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
 /// The members, each behind those whose results it uses and as close to them as it can be, so that few values are held at
 /// a time; `None` if they wait for each other.
 fn in_order(units: &Units<'_>, set: &HashSet<u32>, inside: &dyn Fn(NodeId) -> bool) -> Option<Vec<u32>> {
-    let mut left: Vec<u32> = set.iter().copied().collect();
-    left.sort_unstable_by_key(|&unit| (units.unit(unit).nodes[0], unit));
+    let makers = |unit: u32| {
+        let mut makers: Vec<u32> = Vec::new();
+        for &arg in units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args) {
+            let mut source = arg;
+            while role(units.graph, source) == Role::View && inside(source) && units.unit_of[source] != Some(unit) {
+                source = units.graph[source].args[0];
+            }
+            makers.extend(units.unit_of[source].filter(|&of| of != unit && inside(source)));
+        }
+        makers.sort_unstable();
+        makers.dedup();
+        makers
+    };
+    let mut left: Vec<(u32, Vec<u32>)> = set.iter().map(|&unit| (unit, makers(unit))).collect();
+    left.sort_unstable_by_key(|&(unit, _)| (units.unit(unit).nodes[0], unit));
+    let mut place: HashMap<u32, usize> = HashMap::new();
     let mut ordered: Vec<u32> = Vec::new();
     while !left.is_empty() {
-        // One more than the position of the last member that it needs; `None` if that has none yet.
-        let ready = |unit: u32| {
-            let mut needs = 0;
-            for &arg in units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args) {
-                let mut source = arg;
-                while role(units.graph, source) == Role::View && inside(source) && units.unit_of[source] != Some(unit) {
-                    source = units.graph[source].args[0];
-                }
-                let maker = units.unit_of[source].filter(|&of| of != unit && inside(source));
-                if let Some(maker) = maker {
-                    needs = needs.max(1 + ordered.iter().position(|&of| of == maker)?);
-                }
-            }
-            Some(needs)
-        };
-        let all_ready = left.iter().enumerate().filter_map(|(at, &unit)| Some((ready(unit)?, Reverse(at))));
+        // One more than the place of the last member that it needs; `None` if that has none yet.
+        let ready = |makers: &[u32]| makers.iter().try_fold(0, |last, maker| Some(last.max(1 + place.get(maker)?)));
+        let all_ready = left.iter().enumerate().filter_map(|(at, (_, makers))| Some((ready(makers)?, Reverse(at))));
         let (_, Reverse(at)) = all_ready.max()?;
-        ordered.push(left.remove(at));
+        let (unit, _) = left.remove(at);
+        place.insert(unit, ordered.len());
+        ordered.push(unit);
     }
     Some(ordered)
 }
