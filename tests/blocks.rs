@@ -3,7 +3,7 @@
 use opfuse::compile::explain::{Decision, Edge, Group, GroupKind};
 use opfuse::device::pool;
 use opfuse::eager::Traffic;
-use opfuse::{DType, Result, Tensor, compile};
+use opfuse::{DType, Explain, Result, Tensor, compile};
 use values::{Numbers, bits, softmax_by_parts};
 
 mod values;
@@ -255,6 +255,103 @@ fn moved_elements_keep_the_bits() -> Result<()> {
     }
     assert!(blocks * 2 > of_all, "only {blocks} of {of_all} were put into blocks");
     Ok(())
+}
+
+/// Some views, copies, folds and products behind a product of `x[0]` and `x[1]`; weights are cut from `x[2]`.
+fn random_chain(x: &[Tensor], seed: u64) -> Result<Vec<Tensor>> {
+    let mut numbers = Numbers::new(seed);
+    let mut below = |n: usize| (numbers.next() >> 20) as usize % n;
+    let (mut value, mut kept) = (x[0].matmul(&x[1])?, Vec::<Tensor>::new());
+    for _ in 0..3 + below(6) {
+        let sizes: Vec<usize> = value.sizes().to_vec();
+        let (rank, dim) = (sizes.len(), below(sizes.len()));
+        value = match below(12) {
+            0 | 1 => {
+                let mut order: Vec<i64> = (0..rank as i64).collect();
+                (1..rank).for_each(|at| order.swap(at, below(at + 1)));
+                value.permute(&order[..])?
+            }
+            2 if rank < 5 && sizes[dim] > 1 => {
+                let divisors: Vec<usize> = (2..=sizes[dim]).filter(|by| sizes[dim].is_multiple_of(*by)).collect();
+                let by = divisors[below(divisors.len())];
+                value.reshape(&[&sizes[..dim], &[sizes[dim] / by, by], &sizes[dim + 1..]].concat()[..])?
+            }
+            3 if dim + 1 < rank => {
+                value.reshape(&[&sizes[..dim], &[sizes[dim] * sizes[dim + 1]], &sizes[dim + 2..]].concat()[..])?
+            }
+            4 if sizes[dim] > 3 => {
+                let (first, step) = (below(3) as i64, 1 + below(2) as i64);
+                value.slice(dim as i64, first, sizes[dim] as i64 - below(2) as i64, step)?
+            }
+            5 | 6 => value.contiguous()?,
+            7 => (value * 0.5)?.tanh()?,
+            8 => (&value - value.amax([dim as i64], true)?)?,
+            9 if rank > 1 && sizes[rank - 1] > 1 => {
+                let (inner, columns) = (sizes[rank - 1], 8 + below(9));
+                let weight = x[2].slice(0, 0, (inner * columns) as i64, 1)?.reshape(&[inner, columns][..])?;
+                if inner * columns > x[2].numel() { value } else { value.matmul(&weight)? }
+            }
+            10 if rank < 5 && value.numel() < 20_000 => {
+                let wide = [&sizes[..dim], &[2], &sizes[dim..]].concat();
+                value.unsqueeze(dim as i64)?.expand(&wide[..])?
+            }
+            _ => match kept.iter().find(|other| other.sizes() == value.sizes()) {
+                Some(other) => (&value + other)?,
+                None => {
+                    kept.push(value.clone());
+                    value
+                }
+            },
+        };
+    }
+    kept.push(value);
+    Ok(kept)
+}
+
+#[test]
+fn random_chains_keep_the_bits() -> Result<()> {
+    let n_chains: u64 = std::env::var("OPFUSE_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(600);
+    let mut numbers = Numbers::new(0xcafe);
+    let (mut blocks, mut moving) = (0, 0);
+    for seed in 0..n_chains {
+        let [batch, rows, width] =
+            [&[1, 2, 3][..], &[1, 16, 24, 70, 130], &[8, 12, 24, 32]].map(|all| numbers.pick(all));
+        let dtype = numbers.pick(&[DType::F32, DType::F32, DType::F64]);
+        let sizes = [&[batch, rows, width][..], &[width, width], &[4096]];
+        let inputs: Vec<Tensor> = sizes.into_iter().map(|sizes| numbers.tensor(sizes, dtype)).collect::<Result<_>>()?;
+        let Ok(eager) = random_chain(&inputs, seed) else { continue };
+        let compiled = compile(move |inputs: &[Tensor]| random_chain(inputs, seed));
+        let same = |found: &[Tensor]| eager.iter().zip(found).all(|(eager, found)| bits(eager) == bits(found));
+        for threads in [1, 2] {
+            pool::set_num_threads(threads);
+            compiled.call(&inputs[..])?;
+            let found: Vec<Tensor> = compiled.call(&inputs[..])?;
+            assert!(same(&found), "chain {seed}, {threads} threads: other bits\n{}", compiled.explain().plan_text());
+        }
+        let (found, counted) = compiled.call_counted(&inputs[..])?;
+        let explain = compiled.explain();
+        assert!(same(&found), "chain {seed}, counted: other bits\n{}", explain.plan_text());
+        assert_eq!(counted, moved_by(&explain), "chain {seed}\n{explain}");
+        let is_group = |group: &&Group| group.kind == GroupKind::Blocks;
+        blocks += explain.groups.iter().any(|group| is_group(&group)) as u64;
+        let is_permute = |group: &Group| {
+            group
+                .nodes
+                .iter()
+                .any(|&node| explain.nodes[node.index()].node.op().is_some_and(|op| op.name() == "permute"))
+        };
+        moving += explain.groups.iter().filter(is_group).any(is_permute) as u64;
+    }
+    assert!(
+        blocks * 4 > n_chains && moving * 20 > n_chains,
+        "{blocks} of {n_chains} in blocks, {moving} with a permutation"
+    );
+    Ok(())
+}
+
+fn moved_by(explain: &Explain) -> Vec<Traffic> {
+    let moved = |group: &Group| Traffic { kernel: group.index, read: group.bytes_read, written: group.bytes_written };
+    explain.groups.iter().map(moved).collect()
 }
 
 #[test]
