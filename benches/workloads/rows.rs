@@ -7,12 +7,13 @@ use opfuse::{Result, Tensor};
 const SIZES: [usize; 2] = [4096, 1024];
 const SQUARE: [usize; 2] = [4096, 4096];
 
-pub(super) const WORKLOADS: [Workload; 11] = [
+pub(super) const WORKLOADS: [Workload; 12] = [
     Workload { id: "W04", what: "softmax", inputs: wide, run: softmax, check: 0.000_980_38 },
     Workload { id: "W04p", what: "softmax in parts", inputs: wide, run: softmax_parts, check: 0.000_980_38 },
     Workload { id: "W05", what: "layer norm", inputs: normed, run: layer_norm, check: 1.3198 },
     Workload { id: "W05p", what: "layer norm in parts", inputs: normed, run: layer_norm_parts, check: 1.3198 },
     Workload { id: "W06", what: "rms norm * silu(g)", inputs: gated, run: gated_rms_norm, check: 0.13901 },
+    Workload { id: "W06p", what: "rms norm in parts", inputs: gated, run: gated_rms_norm_parts, check: 0.13901 },
     Workload { id: "W07", what: "layer norm of residual", inputs: residual, run: residual_norm, check: 1.2765 },
     Workload { id: "W08a", what: "sum over rows", inputs: || same_shaped(1, &SQUARE), run: sum_rows, check: 1404.4 },
     Workload {
@@ -66,6 +67,10 @@ fn gated() -> Result<Vec<Tensor>> {
 }
 
 fn gated_rms_norm(x: &[Tensor]) -> Result<Vec<Tensor>> {
+    Ok(vec![(x[0].rms_norm(&SIZES[1..], Some(&x[2]), Some(1e-6))? * x[1].silu()?)?])
+}
+
+fn gated_rms_norm_parts(x: &[Tensor]) -> Result<Vec<Tensor>> {
     let scale = (x[0].square()?.mean(-1, true)? + 1e-6)?.rsqrt()?;
     Ok(vec![(((&x[0] * &scale)? * &x[2])? * x[1].silu()?)?])
 }

@@ -19,6 +19,6 @@ pub mod tier;
 pub mod vm;
 pub mod x64;
 
-pub use geometry::{Access, Class, Geometry, Lanes};
+pub use geometry::{Access, Class, Geometry, Lanes, LoopOrder};
 pub use kernel::{FOLD_BLOCK, FOLD_LANES, Kernel};
 pub use launch::{Faults, Part, Pointers};

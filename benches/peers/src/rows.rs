@@ -1,0 +1,130 @@
+//! The rows on opfuse: the functions of `benches/workloads`, called eagerly or compiled.
+//!
+//! Single small operations (W20) are called as a user would, with tensors in and a tensor out; everything else takes a
+//! slice and gives a list. A training step (W14) goes on from the parameters that the last one left.
+
+use crate::session::{Peer, Row};
+use crate::workloads::{self, Function, TOLERANCE, Workload};
+use opfuse::codegen::cache;
+use opfuse::device::allocator;
+use opfuse::{Result, Tensor, compile};
+
+/// How functions are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// As they are.
+    Eager,
+    /// Through `compile`.
+    Compiled,
+}
+
+pub(crate) struct Opfuse {
+    mode: Mode,
+}
+
+impl Opfuse {
+    pub(crate) fn new(mode: Mode) -> Opfuse {
+        Opfuse { mode }
+    }
+}
+
+/// What a call gives; a single tensor comes without a list around it.
+pub(crate) enum Outputs {
+    One(Tensor),
+    Many(Vec<Tensor>),
+}
+
+impl Outputs {
+    fn check(&self, workload: &Workload) -> Result<f64> {
+        match self {
+            Outputs::One(tensor) => workload.check_of(std::slice::from_ref(tensor)),
+            Outputs::Many(tensors) => workload.check_of(tensors),
+        }
+    }
+}
+
+/// A function of `benches/workloads` in one of the modes.
+type Called = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>;
+/// The same with its inputs.
+type Call = Box<dyn FnMut() -> Result<Outputs>>;
+
+impl Peer for Opfuse {
+    type Output = Outputs;
+    const VERSION: &'static str = "opfuse";
+
+    fn forget(&mut self) {
+        cache::clear();
+        allocator::trim();
+    }
+
+    fn row(&mut self, id: &str) -> std::result::Result<Row<Outputs>, String> {
+        let workload = workloads::all().into_iter().find(|workload| workload.id == id).ok_or(format!("no row {id}"))?;
+        let inputs = (workload.inputs)().map_err(text)?;
+        let mut call = match (id, self.mode) {
+            ("W20a" | "W20b", mode) => sum(inputs, mode),
+            ("W20c", mode) => relu_of_small_fma(inputs, mode),
+            ("W14", mode) => steps(inputs, called(workload.run, mode)),
+            (_, mode) => whole(inputs, called(workload.run, mode)),
+        };
+        Ok(Row {
+            call: Box::new(move || call().map_err(text)),
+            check: Box::new(move |outputs| {
+                outputs.check(&workload).map_err(text).and_then(|found| right(found, &workload))
+            }),
+        })
+    }
+}
+
+/// What was found, if it is what other libraries found.
+fn right(found: f64, workload: &Workload) -> std::result::Result<f64, String> {
+    let Workload { id, check, .. } = workload;
+    let is_right = (found - check).abs() <= TOLERANCE * check.abs();
+    is_right.then_some(found).ok_or_else(|| format!("{id} adds up to {found}, not {check}"))
+}
+
+#[cold]
+fn text(error: opfuse::Error) -> String {
+    error.to_string()
+}
+
+fn called(function: Function, mode: Mode) -> Called {
+    match mode {
+        Mode::Eager => Box::new(function),
+        Mode::Compiled => {
+            let compiled = compile::<Vec<Tensor>, _>(function);
+            Box::new(move |inputs| compiled.call(inputs))
+        }
+    }
+}
+
+fn whole(inputs: Vec<Tensor>, function: Called) -> Call {
+    Box::new(move || function(&inputs).map(Outputs::Many))
+}
+
+/// Training: the parameters that a step leaves are the next one's.
+fn steps(mut inputs: Vec<Tensor>, function: Called) -> Call {
+    Box::new(move || {
+        let mut outputs = function(&inputs)?;
+        for (held, new) in inputs[1..].iter_mut().zip(outputs.drain(1..)) {
+            *held = new;
+        }
+        Ok(Outputs::Many(outputs))
+    })
+}
+
+fn sum(inputs: Vec<Tensor>, mode: Mode) -> Call {
+    let compiled = compile(|a: &Tensor, b: &Tensor| a + b);
+    match mode {
+        Mode::Eager => Box::new(move || (&inputs[0] + &inputs[1]).map(Outputs::One)),
+        Mode::Compiled => Box::new(move || compiled.call((&inputs[0], &inputs[1])).map(Outputs::One)),
+    }
+}
+
+fn relu_of_small_fma(inputs: Vec<Tensor>, mode: Mode) -> Call {
+    let fma = |a: &Tensor, b: &Tensor, c: &Tensor| ((a * b)? + c)?.relu();
+    let compiled = compile(fma);
+    match mode {
+        Mode::Eager => Box::new(move || fma(&inputs[0], &inputs[1], &inputs[2]).map(Outputs::One)),
+        Mode::Compiled => Box::new(move || compiled.call((&inputs[0], &inputs[1], &inputs[2])).map(Outputs::One)),
+    }
+}
