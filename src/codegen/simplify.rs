@@ -117,6 +117,7 @@ fn without_dead(kernel: &Kernel) -> Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codegen::geometry::LoopOrder;
     use crate::codegen::interp;
     use crate::codegen::kernel::{Level, Operand, Source};
     use crate::codegen::launch::Faults;
@@ -149,7 +150,14 @@ mod tests {
 
     fn results(kernel: &Kernel, values: &[f32]) -> Vec<u32> {
         let access = || Access { inner: smallvec![4], ..Access::default() };
-        let geometry = Geometry::plan(kernel, &[values.len()], &[], vec![row_of(access())], vec![row_of(access())]);
+        let geometry = Geometry::plan(
+            kernel,
+            &[values.len()],
+            &[],
+            vec![row_of(access())],
+            vec![row_of(access())],
+            LoopOrder::OfMemory,
+        );
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let mut out = vec![0; bytes.len()];
         interp::run(kernel, &geometry, &[&bytes], &mut [&mut out], &Faults::new());

@@ -88,9 +88,9 @@ impl<'a> Writer<'a> {
                 function.slots[id] = Some(slot);
             }
         }
-        for access in 0..motions.len() {
+        for (access, &motion) in motions.iter().enumerate() {
             let iota = kernel.operands.get(access).is_some_and(|operand| operand.source == Source::Iota);
-            if iota || motions[access] != Class::Contiguous {
+            if iota || motion != Class::Contiguous {
                 function.distances[access] = Some(frame.take(128, 64));
             }
         }

@@ -324,12 +324,11 @@ impl<'a> Allocator<'a> {
         let info = self.block.info(v);
         let again = self.uses[v.index()].len() > 1;
         let keep = again && self.free_register(Class::Vector).is_some() && !self.is_shared(v);
-        if self.places[v.index()].is_none() && info.class == Class::Vector && info.wide == wide && !keep {
-            if let Some(memory) = self.memory(v) {
-                return Rm::Mem(memory);
-            }
+        let fits = self.places[v.index()].is_none() && info.class == Class::Vector && info.wide == wide && !keep;
+        match if fits { self.memory(v) } else { None } {
+            Some(memory) => Rm::Mem(memory),
+            None => Rm::Reg(self.bring(v, busy)),
         }
-        Rm::Reg(self.bring(v, busy))
     }
 
     fn address(&mut self, address: Address) -> Memory {
