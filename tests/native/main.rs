@@ -95,6 +95,36 @@ fn every_dtype_is_read_and_written() {
     }
 }
 
+/// Machine code has shorter ways to scale by powers of two; they must not show at the ends of the range.
+#[test]
+fn exponentials_of_numbers_from_all_over() {
+    let edges = [-150.0, -149.0, -126.0, -104.0, -103.3, -87.4, -0.3, 0.3, 88.7, 89.0, 127.9, 128.0, 710.0, -746.0];
+    for func in [Func::Exp, Func::Exp2, Func::Expm1, Func::Sigmoid, Func::Tanh, Func::Erf, Func::Pow] {
+        for ty in [Ty::F32, Ty::F64] {
+            let mut b = Builder::default();
+            let args = loads(&mut b, &vec![ty; func.arity()]);
+            let value = b.func(func, &args);
+            b.output(ty.dtype(), value);
+            let mut case = place(&mut Random::new(5), b.kernel, &[], &[40_000]);
+            for (number, bytes) in case.inputs.iter_mut().enumerate() {
+                let mut random = Random::new(number as u64);
+                let wide = ty == Ty::F64;
+                for element in bytes.chunks_exact_mut(ty.size()) {
+                    let near = random.pick(&edges) * (1.0 + (random.below(4001) as f64 - 2000.0) * 1e-5);
+                    let any = random.next();
+                    match (wide, random.below(2) == 0) {
+                        (true, true) => element.copy_from_slice(&near.to_bits().to_le_bytes()),
+                        (true, false) => element.copy_from_slice(&any.to_le_bytes()),
+                        (false, true) => element.copy_from_slice(&(near as f32).to_bits().to_le_bytes()),
+                        (false, false) => element.copy_from_slice(&(any as u32).to_le_bytes()),
+                    }
+                }
+            }
+            case.check_all(&format!("{} of {ty}", func.name()), 1);
+        }
+    }
+}
+
 fn folded(combine: Combine, dtype: DType) -> Kernel {
     let mut b = Builder::default();
     let x = b.load(dtype, Source::Memory, Level::Full);

@@ -88,6 +88,27 @@ impl Flat {
         }
     }
 
+    /// Per node whether the sign and payload of a NaN that it is can reach an output or a fold.
+    pub(in crate::codegen) fn shown_payloads(&self) -> Vec<bool> {
+        let mut shows = vec![false; self.nodes.len()];
+        for &id in &self.outputs {
+            shows[id] = true;
+        }
+        for (id, node) in self.nodes.iter().enumerate().rev() {
+            let passes_on = match node.op {
+                // What moves a value shows it where it is shown itself.
+                Op::Prim(Prim::Select | Prim::Max | Prim::Min | Prim::Neg | Prim::Abs) => shows[id],
+                Op::Prim(prim) => !prim.is_payload_blind(),
+                Op::Fold(_) => true,
+                Op::Load(_) | Op::Lit(_) => false,
+            };
+            for &arg in &node.args {
+                shows[arg] |= passes_on;
+            }
+        }
+        shows
+    }
+
     fn lit(&mut self, lit: Lit) -> Id {
         self.node(Op::Lit(lit), SmallVec::new(), lit.ty, Level::Row, true)
     }

@@ -5,6 +5,7 @@ use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
 use super::folds::{Fold, Partial};
 use super::opcode;
+use super::scaling::scaled;
 use super::select::{LANES, Select, Shape, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
@@ -23,6 +24,8 @@ pub(super) struct Function<'a> {
     pub(super) motions: &'a [Motion],
     /// Its nodes.
     pub(super) flat: &'a Flat,
+    /// Per node whether the payload of a NaN that it is can be seen.
+    pub(super) shown: Vec<bool>,
     /// Where in the frame row values are: 16 bytes of a value, or the bits of a mask.
     pub(super) slots: Vec<Option<i32>>,
     /// Where in the frame the distances of the lanes of an access are.
@@ -169,24 +172,25 @@ impl Function<'_> {
         }
     }
 
-    /// Whether somebody can see the payload of a NaN that a node loads from f16.
-    fn payloads_of_load(&self, id: Id) -> Payloads {
-        let shows = |node: &crate::codegen::native::flat::Node| {
-            node.args.contains(&id)
-                && match node.op {
-                    Node::Prim(prim) => !prim.is_payload_blind(),
-                    Node::Load(_) | Node::Lit(_) | Node::Fold(_) => true,
-                }
-        };
-        let seen = self.flat.outputs.contains(&id) || self.flat.nodes.iter().any(shows);
-        if seen { Payloads::Kept } else { Payloads::Lost }
+    /// Whether somebody can see the payload of a NaN that a node is.
+    fn payloads(&self, id: Id) -> Payloads {
+        if self.shown[id] { Payloads::Kept } else { Payloads::Lost }
     }
 
     /// Whether the value of an f16 output can be a NaN other than the canonical one.
     fn payloads_of_output(&self, slot: usize) -> Payloads {
-        match self.flat.nodes[self.flat.outputs[slot]].op {
-            Node::Prim(Prim::RoundF16 | Prim::Canon) => Payloads::Lost,
-            Node::Prim(_) | Node::Load(_) | Node::Lit(_) | Node::Fold(_) => Payloads::Kept,
+        if self.is_canonical(self.flat.outputs[slot]) { Payloads::Lost } else { Payloads::Kept }
+    }
+
+    /// Whether a node is known to be no NaN but the canonical one.
+    fn is_canonical(&self, id: Id) -> bool {
+        let node = &self.flat.nodes[id];
+        match node.op {
+            Node::Prim(Prim::RoundF16 | Prim::Canon) => true,
+            Node::Prim(Prim::Max | Prim::Min) => node.args.iter().all(|&arg| self.is_canonical(arg)),
+            Node::Prim(Prim::Select) => node.args[1..].iter().all(|&arg| self.is_canonical(arg)),
+            Node::Lit(lit) => lit.ty == Ty::F32 && !lit.as_f32().is_nan(),
+            Node::Prim(_) | Node::Load(_) | Node::Fold(_) => false,
         }
     }
 }
@@ -307,6 +311,14 @@ impl Body<'_, '_> {
         match node.op {
             Node::Load(slot) => self.load(id, slot as usize, copy),
             Node::Prim(Prim::Fma) => self.fma(&node.args, node.ty, copy),
+            Node::Prim(Prim::Mul) if let Some((p, n)) = scaled(self.function.flat, id) => {
+                let (p, n) = (self.value(p, copy), self.value(n, copy));
+                self.select.scale(&p, &n, node.ty)
+            }
+            Node::Prim(Prim::RoundF16) if self.function.payloads(id) == Payloads::Lost => {
+                let value = self.value(node.args[0], copy);
+                smallvec![self.select.rounded_f16(value[0])]
+            }
             Node::Prim(prim) => {
                 let args: SmallVec<[Val; 3]> = node.args.iter().map(|&arg| self.value(arg, copy)).collect();
                 self.select.prim(prim, &args, self.function.flat.nodes[node.args[0]].ty)
@@ -342,7 +354,7 @@ impl Body<'_, '_> {
         } else {
             self.layout(slot, operand.dtype, copy)
         };
-        let payloads = self.function.payloads_of_load(id);
+        let payloads = self.function.payloads(id);
         // All that is computed comes before the stores of a round, but for what is stored as it is.
         let stored = self.pass.stores.iter().any(|&slot| self.function.flat.outputs[slot] == id);
         let when = if stored { When::Here } else { When::Needed };

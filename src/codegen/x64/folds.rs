@@ -19,6 +19,9 @@ use smallvec::{SmallVec, smallvec};
 pub(super) const GROUPS: usize = FOLD_LANES / LANES;
 /// Registers that the partial results of a loop may fill; more lie in the frame.
 const MAX_REGISTERS: usize = 16;
+/// The machine's numbers of comparisons: either is a NaN, none is.
+const UNORDERED: u8 = 3;
+const ORDERED: u8 = 7;
 /// Bytes of one partial vector in the frame.
 const VECTOR_BYTES: i32 = 64;
 
@@ -51,18 +54,23 @@ pub(super) struct Fold {
     pub(super) value: Id,
     /// The node of their indices.
     pub(super) index: Option<Id>,
-    /// Per group the places of the value's vectors, then those of the index.
+    /// Whether NaN are gathered apart: of an extreme whose NaN may be any, so that elements wait for one instruction
+    /// of the element before instead of two.
+    nan_apart: bool,
+    /// Per group the places of the value's vectors, then those of the index or of NaN.
     places: Vec<SmallVec<[Place; 4]>>,
 }
 
 impl Fold {
     /// The folds `ids` with places for their partial results.
-    pub(super) fn of_pass(flat: &Flat, ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
+    pub(super) fn of_pass(flat: &Flat, shown: &[bool], ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
         let describe = |&id: &Id| {
             let node = &flat.nodes[id];
             let Node::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
             let (value, index) = (node.args[0], node.args.get(1).copied());
-            Fold { id, combine, ty: flat.nodes[value].ty, value, index, places: Vec::new() }
+            let ty = flat.nodes[value].ty;
+            let nan_apart = ty.is_float() && matches!(combine, Combine::Max | Combine::Min) && !shown[id];
+            Fold { id, combine, ty, value, index, nan_apart, places: Vec::new() }
         };
         let mut folds: Vec<Fold> = ids.iter().map(describe).collect();
         let needed: usize = folds.iter().map(|fold| GROUPS * fold.vectors()).sum();
@@ -85,7 +93,12 @@ impl Fold {
 
     /// Vectors of one group.
     fn vectors(&self) -> usize {
-        self.value_vectors() + if self.index.is_some() { 2 } else { 0 }
+        let others = match (self.index, self.nan_apart) {
+            (Some(_), _) => 2,
+            (None, true) => self.value_vectors(),
+            (None, false) => 0,
+        };
+        self.value_vectors() + others
     }
 
     fn value_vectors(&self) -> usize {
@@ -95,22 +108,34 @@ impl Fold {
     /// The partial results of a group, to be read, or written where they are in registers.
     fn partial(&self, select: &mut Select<'_>, group: usize) -> Partial {
         let n_values = self.value_vectors();
-        let vectors: Val = self.places[group]
-            .iter()
-            .enumerate()
-            .map(|(number, &place)| {
-                let wide = number >= n_values || is_wide(self.ty);
-                match place {
-                    Place::Register(register) => select.accumulator(register, wide),
-                    Place::Frame(at) => {
-                        let address = Address { start: Start::Frame, scale: None, disp: at };
-                        select.load_as(&opcode::LOAD[0], Width::Z, address, None, wide)
-                    }
-                }
-            })
-            .collect();
+        let n_read = if self.index.is_some() { self.vectors() } else { n_values };
+        let vectors: Val = (0..n_read).map(|number| self.read(select, group, number)).collect();
         let index = self.index.map(|_| vectors[n_values..].into());
         Partial { value: vectors[..n_values].into(), index }
+    }
+
+    /// The partial results of a group, NaN among them.
+    fn whole(&self, select: &mut Select<'_>, group: usize) -> Partial {
+        let partial = self.partial(select, group);
+        if !self.nan_apart {
+            return partial;
+        }
+        let nans: Val = (self.value_vectors()..self.vectors()).map(|number| self.read(select, group, number)).collect();
+        let is_nan = select.is_nan(&nans, self.ty);
+        let pick = |(part, (&nan, &value)): (usize, (&V, &V))| select.blend(is_nan, nan, value, part);
+        Partial { value: nans.iter().zip(&partial.value).enumerate().map(pick).collect(), index: None }
+    }
+
+    /// A vector of the partial results of a group.
+    fn read(&self, select: &mut Select<'_>, group: usize, number: usize) -> V {
+        let wide = is_wide(self.ty) || (self.index.is_some() && number >= self.value_vectors());
+        match self.places[group][number] {
+            Place::Register(register) => select.accumulator(register, wide),
+            Place::Frame(at) => {
+                let address = Address { start: Start::Frame, scale: None, disp: at };
+                select.load_as(&opcode::LOAD[0], Width::Z, address, None, wide)
+            }
+        }
     }
 
     /// Starts the partial results.
@@ -121,9 +146,14 @@ impl Fold {
             Ty::I32 | Ty::I64 | Ty::F32 | Ty::F64 => select.bits(is_wide(self.ty), identity.bits),
         };
         let index = select.bits(true, identity.index as u64);
+        let number = select.bits(is_wide(self.ty), 0);
         for places in &self.places {
-            for (number, &place) in places.iter().enumerate() {
-                let v = if number < self.value_vectors() { value } else { index };
+            for (at, &place) in places.iter().enumerate() {
+                let v = match (at < self.value_vectors(), self.index) {
+                    (true, _) => value,
+                    (false, Some(_)) => index,
+                    (false, None) => number,
+                };
                 self.assign(select, place, v, None);
             }
         }
@@ -171,9 +201,13 @@ impl Fold {
             .collect();
         for (part, (place, acc, x)) in parts.into_iter().enumerate() {
             let mut mask = mask.map(|mask| select.mask_part(mask, part));
-            if self.ty.is_float() && matches!(self.combine, Combine::Max | Combine::Min) {
+            if self.nan_apart {
+                let is_nan = select.compared_with_itself(x, UNORDERED, mask, is_wide(self.ty));
+                let place = self.places[group][self.value_vectors() + part];
+                self.assign(select, place, x, Some(is_nan));
+            } else if self.ty.is_float() && matches!(self.combine, Combine::Max | Combine::Min) {
                 // A NaN stays, so only lanes without one take elements in.
-                mask = Some(select.ordered(acc, mask, is_wide(self.ty)));
+                mask = Some(select.compared_with_itself(acc, ORDERED, mask, is_wide(self.ty)));
             }
             let opcode = self.opcode();
             match place {
@@ -254,7 +288,7 @@ impl Fold {
 
     /// The result of all partial results, in the lowest lane.
     pub(super) fn tree(&self, select: &mut Select<'_>) -> Partial {
-        let mut groups: Vec<Partial> = (0..GROUPS).map(|group| self.partial(select, group)).collect();
+        let mut groups: Vec<Partial> = (0..GROUPS).map(|group| self.whole(select, group)).collect();
         while groups.len() > 1 {
             let upper = groups.split_off(groups.len() / 2);
             groups = groups.iter().zip(&upper).map(|(low, high)| self.combined(select, low, high)).collect();
@@ -289,8 +323,8 @@ impl Select<'_> {
         known.unwrap_or_else(|| self.block.register(Class::Vector, wide, Home::Register(register)))
     }
 
-    /// The lanes of a mask, or of all, that are no NaN.
-    fn ordered(&mut self, a: V, mask: Option<V>, wide: bool) -> V {
+    /// The lanes of a mask, or of all, that are a NaN or are none.
+    fn compared_with_itself(&mut self, a: V, relation: u8, mask: Option<V>, wide: bool) -> V {
         let result = self.mask_register();
         self.push_inst(Inst {
             op: Op::Machine(&opcode::CMP_F[wide as usize]),
@@ -299,7 +333,7 @@ impl Select<'_> {
             args: smallvec![a, a],
             lanes: mask.map(|mask| Lanes { mask, zero: false }),
             address: None,
-            imm: Some(7),
+            imm: Some(relation),
         });
         result
     }

@@ -78,7 +78,8 @@ impl<'a> Writer<'a> {
         let homes: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
         let slots = vec![None; flat.nodes.len()];
         let distances = vec![None; motions.len()];
-        let mut function = Function { kernel, motions, flat, slots, distances, rows, tail, one };
+        let shown = flat.shown_payloads();
+        let mut function = Function { kernel, motions, flat, shown, slots, distances, rows, tail, one };
         for pass in &passes.passes {
             for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
                 let slot = match flat.nodes[id].op {
@@ -236,7 +237,7 @@ impl<'a> Writer<'a> {
             self.encoder.place(none);
         }
         self.load_rows(pass);
-        let folds = Fold::of_pass(self.function.flat, &pass.folds, &mut self.frame);
+        let folds = Fold::of_pass(self.function.flat, &self.function.shown, &pass.folds, &mut self.frame);
         if folds.is_empty() {
             self.encoder.set(RAX, 0);
             self.encoder.int(Int::Mov, RDX, Rm::Reg(RCX.0));

@@ -1,7 +1,7 @@
 //! The fast tier of x86-64: AVX-512 machine code, written directly.
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
-//! registers: [`select`] chooses instructions for prims, [`elements`] for loads and stores, [`folds`] for partial
+//! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of loads and stores, [`folds`] for partial
 //! results. [`registers`] gives every value a machine register and hands the instructions of [`opcode`] to the
 //! [`encoder`]; [`memory`] makes the bytes executable.
 //!
@@ -17,6 +17,7 @@ mod function;
 mod memory;
 pub mod opcode;
 mod registers;
+mod scaling;
 mod select;
 
 use super::geometry::{Class, Lanes};

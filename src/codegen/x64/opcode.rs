@@ -133,6 +133,7 @@ opcodes! {
     MAX_F: Pair = [row("vmaxps", 1, 0, 0, 0x5f, Rvm, Full), row("vmaxpd", 1, 1, 1, 0x5f, Rvm, Full)];
     SQRT: Pair = [row("vsqrtps", 1, 0, 0, 0x51, Rm, Full), row("vsqrtpd", 1, 1, 1, 0x51, Rm, Full)];
     ROUND: Pair = [row("vrndscaleps", 3, 1, 0, 0x08, Rm, Full), row("vrndscalepd", 3, 1, 1, 0x09, Rm, Full)];
+    SCALE: Pair = [row("vscalefps", 2, 1, 0, 0x2c, Rvm, Full), row("vscalefpd", 2, 1, 1, 0x2c, Rvm, Full)];
     CMP_F: Pair = [row("vcmpps", 1, 0, 0, 0xc2, Rvm, Full), row("vcmppd", 1, 1, 1, 0xc2, Rvm, Full)];
     // `reg` is an operand as well: `vvvv * rm + reg`, `vvvv * reg + rm`, `reg * rm + vvvv`.
     FMADD_231: Pair = [row("vfmadd231ps", 2, 1, 0, 0xb8, Rvm, Full), row("vfmadd231pd", 2, 1, 1, 0xb8, Rvm, Full)];

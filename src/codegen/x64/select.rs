@@ -323,6 +323,11 @@ impl<'e> Select<'e> {
             .collect()
     }
 
+    /// `p 2^n` for a whole number `n`.
+    pub(super) fn scale(&mut self, p: &Val, n: &Val, ty: Ty) -> Val {
+        self.both(p, n, &opcode::SCALE, ty)
+    }
+
     fn negate(&mut self, a: &Val, ty: Ty) -> Val {
         if ty.is_float() {
             return self.with_bits(a, &opcode::XOR, ty, sign_bit(ty));
@@ -430,10 +435,15 @@ impl<'e> Select<'e> {
     }
 
     fn round_f16(&mut self, a: &Val) -> Val {
-        let narrow = self.narrow_f16(a[0]);
-        let wide: Val = smallvec![self.op(&opcode::F16_TO_F32, &[narrow])];
+        let wide: Val = smallvec![self.rounded_f16(a[0])];
         let nan = ((F16_NAN as u64) << 13) | 0x7f80_0000;
         self.unless_nan(a, &wide, Ty::F32, nan)
+    }
+
+    /// The nearest f16 of each lane, widened; a NaN keeps some of its payload.
+    pub(super) fn rounded_f16(&mut self, a: V) -> V {
+        let narrow = self.narrow_f16(a);
+        self.op(&opcode::F16_TO_F32, &[narrow])
     }
 
     /// The nearest f16 in the lower half of a register.
