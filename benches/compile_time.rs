@@ -10,6 +10,7 @@ mod timing;
 #[allow(dead_code, reason = "this bench uses a part of the module")]
 mod workloads;
 
+use opfuse::codegen::LoopOrder;
 use opfuse::codegen::cache;
 use opfuse::codegen::lower::{Lowered, lower};
 use opfuse::codegen::tier::{Compiled, Tier};
@@ -80,7 +81,7 @@ fn kernels(n_ops: usize, with_funcs: bool, n_samples: usize) -> Result<()> {
         let plan = plan(&graph, &Options::default());
         let [step] = &plan.steps[..] else { return Err(Error::invalid("plan", plan.text(&graph))) };
         let StepKind::Kernel(region) = &step.kind else { return Err(Error::invalid("plan", plan.text(&graph))) };
-        lowered.push(lower(&graph, region)?);
+        lowered.push(lower(&graph, region, LoopOrder::OfMemory)?);
         lowering.push(start.elapsed().as_secs_f64());
     }
     let with = if with_funcs { "with exp and tanh" } else { "arithmetic" };

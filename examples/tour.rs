@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, reason = "a tour talks")]
 
+use opfuse::codegen::LoopOrder;
 use opfuse::codegen::cache;
 use opfuse::codegen::cranelift;
 use opfuse::codegen::lower::{Lowered, lower};
@@ -34,7 +35,7 @@ fn main() -> Result<ExitCode> {
     let plan = planned(&graph);
     for step in &plan.steps {
         if let StepKind::Kernel(region) = &step.kind {
-            kernel(&lower(&graph, region)?);
+            kernel(&lower(&graph, region, LoopOrder::OfMemory)?);
         }
     }
     let small = equal_bits(&inputs)?;

@@ -2,7 +2,7 @@
 //!
 //! Built once per shape and kept; a call only brings pointers. Strides are in bytes for memory and in units for an
 //! iota. Loops are merged where every access allows it, and row loops are ordered by the first output's strides, so
-//! that memory is walked forwards. Inner loops of a fold keep their logical order: it is the order of the fold.
+//! that memory is walked forwards, unless the caller needs them in an order of its own. Inner loops of a fold keep their logical order: it is the order of the fold.
 
 use super::kernel::{Kernel, Level, Source};
 use smallvec::SmallVec;
@@ -31,6 +31,15 @@ pub enum Lanes {
     /// Along the last row loop: a fold has its own partial results for every lane. For folds over an outer dimension,
     /// and for short ones.
     Rows,
+}
+
+/// In which order row loops are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LoopOrder {
+    /// By the strides of the first output, largest outermost; ties keep their order.
+    OfMemory,
+    /// As they are given.
+    Given,
 }
 
 /// How an access moves along the vector loop.
@@ -106,10 +115,14 @@ impl Geometry {
         inner: &[usize],
         operands: Vec<Access>,
         outputs: Vec<Access>,
+        order: LoopOrder,
     ) -> Geometry {
         let mut plan = Geometry { rows: rows.into(), inner: inner.into(), operands, outputs, lanes: Lanes::Inner };
         plan.drop_units();
-        plan.order_rows();
+        match order {
+            LoopOrder::OfMemory => plan.order_rows(),
+            LoopOrder::Given => {}
+        }
         plan.merge(|access| &mut access.rows, |plan| &mut plan.rows);
         plan.merge(|access| &mut access.inner, |plan| &mut plan.inner);
         if !kernel.has_folds() {

@@ -3,7 +3,7 @@
 //! Bodies of ops are copied in, identical instructions merged, calls on literals evaluated, and canonicalizations
 //! whose effect nobody can see dropped. The kernel does not depend on sizes; everything that does is in [`Lowered`].
 
-use super::geometry::{Access, Geometry, LoopStrides};
+use super::geometry::{Access, Geometry, LoopOrder, LoopStrides};
 use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use crate::error::Result;
 use crate::fusion::region::{Region, Value, Walk};
@@ -26,11 +26,11 @@ pub struct Lowered {
     pub outputs: Vec<NodeId>,
 }
 
-/// Lowers a region.
+/// Lowers a region, its row loops in that order.
 ///
 /// # Errors
 /// None on a region of a verified graph; a body that does not type is reported as it is.
-pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
+pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered> {
     let mut builder = Builder { graph, region, kernel: Kernel::default(), known: HashMap::new(), extra: Vec::new() };
     for (slot, load) in region.loads.iter().enumerate() {
         builder.kernel.operands.push(operand(graph, region, slot, load));
@@ -58,7 +58,7 @@ pub fn lower(graph: &Graph, region: &Region) -> Result<Lowered> {
     let mut operands: Vec<Option<NodeId>> =
         loads().map(|(load, operand)| (operand.source == Source::Memory).then_some(load.node)).collect();
     operands.resize(accesses.len(), None);
-    let geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs);
+    let geometry = Geometry::plan(&kernel, &region.rows, &region.inner, accesses, outputs, order);
     let outputs = region.outputs.iter().map(|(_, walk)| walk.node).collect();
     Ok(Lowered { kernel, geometry, operands, outputs })
 }

@@ -16,6 +16,6 @@ pub mod parallel;
 pub mod tier;
 pub mod vm;
 
-pub use geometry::{Access, Class, Geometry, Lanes};
+pub use geometry::{Access, Class, Geometry, Lanes, LoopOrder};
 pub use kernel::{FOLD_BLOCK, FOLD_LANES, Kernel};
 pub use launch::{Faults, Part, Pointers};

@@ -10,11 +10,12 @@
 use super::array::Array;
 use super::executable::{Launch, Slot};
 use super::product;
-use crate::codegen::{Faults, Geometry, Lanes, Part, Pointers};
+use crate::codegen::{Access, Faults, Geometry, Lanes, Part, Pointers};
 use crate::device::{Device, Storage, pool};
 use crate::error::{Error, Result};
+use crate::fusion::blocks::Blocks;
 use crate::ir::DType;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::{Mutex, PoisonError};
 
 /// Multiply-adds from which a second thread pays.
@@ -35,6 +36,16 @@ pub(super) enum Work {
     Kernel { launch: Box<Launch>, operands: SmallVec<[Option<Place>; 6]>, outputs: SmallVec<[Place; 2]> },
 }
 
+impl Work {
+    /// Where it reads and writes.
+    fn places(&self) -> SmallVec<[Place; 8]> {
+        match self {
+            Work::Product { left, right, to, .. } => smallvec![*left, Place::Memory(*right), *to],
+            Work::Kernel { operands, outputs, .. } => operands.iter().flatten().chain(outputs).copied().collect(),
+        }
+    }
+}
+
 /// A group that runs.
 pub(super) struct BlockRun {
     pub(super) batches: usize,
@@ -43,6 +54,10 @@ pub(super) struct BlockRun {
     pub(super) least: usize,
     /// Bytes of a row of each inner value.
     pub(super) inner: Vec<usize>,
+    /// The place in scratch memory of each inner value. Values have one place if none is read when the next is made.
+    place_of: Vec<usize>,
+    /// Bytes of a row in each place.
+    places: Vec<usize>,
     pub(super) works: Vec<Work>,
 }
 
@@ -56,21 +71,42 @@ struct Block {
 }
 
 impl BlockRun {
-    /// The slots that it reads and writes.
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        let slot = |place: &Place| match place {
-            Place::Memory(slot) => Some(*slot),
-            Place::Scratch(_) => None,
-        };
-        self.works.iter().flat_map(move |work| -> SmallVec<[Slot; 8]> {
-            match work {
-                Work::Product { left, right, to, .. } => {
-                    [slot(left), Some(*right), slot(to)].into_iter().flatten().collect()
-                }
-                Work::Kernel { operands, outputs, .. } => {
-                    operands.iter().flatten().chain(outputs).filter_map(slot).collect()
+    /// A group of these works; `inner` are bytes of a row.
+    pub(super) fn new(blocks: &Blocks, inner: Vec<usize>, works: Vec<Work>) -> BlockRun {
+        let &Blocks { batches, rows, height, least, .. } = blocks;
+        // The first and the last work that knows each inner value.
+        let mut known: Vec<Option<(usize, usize)>> = vec![None; inner.len()];
+        for (at, work) in works.iter().enumerate() {
+            for &place in work.places().iter() {
+                if let Place::Scratch(inner) = place {
+                    known[inner] = Some((known[inner].map_or(at, |(first, _)| first), at));
                 }
             }
+        }
+        let mut order: Vec<usize> = (0..inner.len()).collect();
+        order.sort_by_key(|&value| known[value]);
+        // Bytes of a row, and the last work that needs what lies there.
+        let mut places: Vec<(usize, Option<usize>)> = Vec::new();
+        let mut place_of = vec![0; inner.len()];
+        for value in order {
+            let (first, last) = known[value].unzip();
+            let is_free = |place: &usize| places[*place].1 < first;
+            // The one whose size is nearest.
+            let free = (0..places.len()).filter(is_free).min_by_key(|&place| places[place].0.abs_diff(inner[value]));
+            let place = free.unwrap_or(places.len());
+            places.resize(places.len().max(place + 1), (0, None));
+            places[place] = (places[place].0.max(inner[value]), last);
+            place_of[value] = place;
+        }
+        let places = places.into_iter().map(|(bytes, _)| bytes).collect();
+        BlockRun { batches, rows, height, least, inner, place_of, places, works }
+    }
+
+    /// The slots that it reads and writes.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.works.iter().flat_map(Work::places).filter_map(|place| match place {
+            Place::Memory(slot) => Some(slot),
+            Place::Scratch(_) => None,
         })
     }
 
@@ -84,52 +120,70 @@ impl BlockRun {
 
     /// Whether the loops of every kernel can be run for some rows alone.
     pub(super) fn fits(&self) -> bool {
-        let n_rows = self.batches * self.rows;
         self.works.iter().all(|work| match work {
             Work::Product { .. } => true,
             Work::Kernel { launch, operands, outputs, .. } => {
                 let geometry = &launch.lowered.geometry;
-                let of_inner = |place: &Place| match *place {
-                    Place::Scratch(inner) => Some(self.inner[inner]),
-                    Place::Memory(_) => None,
-                };
                 let operands = operands.iter().zip(&geometry.operands).map(|(place, access)| (place.as_ref(), access));
                 let outputs = outputs.iter().zip(&geometry.outputs).map(|(place, access)| (Some(place), access));
-                let walks_rows = |(place, access): (Option<&Place>, &crate::codegen::Access)| {
-                    let Some(bytes) = place.and_then(of_inner) else { return true };
-                    let outer: usize = geometry.rows.iter().product();
-                    // A stretch of several rows is one loop only if they lie behind each other.
-                    let mut stride = n_rows.checked_div(outer).unwrap_or(0) * bytes;
-                    geometry.rows.iter().zip(&access.rows).rev().all(|(&size, &found)| {
-                        let expected = stride;
-                        stride *= size;
-                        found == expected
-                    })
+                let walks_rows = |(place, access): (Option<&Place>, &Access)| match place {
+                    Some(&Place::Scratch(inner)) => self.walks_rows(geometry, access, self.inner[inner]),
+                    Some(Place::Memory(_)) | None => true,
                 };
-                self.part(geometry, Block { batch: 0, first: 0, rows: 1 }).is_some()
+                self.parts(geometry, Block { batch: 0, first: 0, rows: 1 }).is_some()
                     && operands.chain(outputs).all(walks_rows)
             }
         })
     }
 
-    /// The part of a kernel's loops that is a block; `None` if its loops do not begin with the rows.
-    fn part(&self, geometry: &Geometry, block: Block) -> Option<Part> {
-        let n_rows = self.batches * self.rows;
+    /// Whether an access goes through rows of that many bytes in their order, and stays in each.
+    fn walks_rows(&self, geometry: &Geometry, access: &Access, bytes: usize) -> bool {
+        let strides = access.rows.iter().chain(&access.inner);
+        // Rows that the loops from here on go through.
+        let (mut rows, mut reach) = (self.batches * self.rows, access.base as usize);
+        for (&size, &stride) in geometry.rows.iter().chain(&geometry.inner).zip(strides) {
+            if rows == 1 {
+                reach += (size - 1) * stride;
+            } else if rows.is_multiple_of(size) {
+                rows /= size;
+                if stride != rows * bytes {
+                    return false;
+                }
+            } else {
+                // The last rows and what each has are one loop.
+                let per_row = size / rows;
+                if !size.is_multiple_of(rows) || per_row * stride != bytes {
+                    return false;
+                }
+                (rows, reach) = (1, reach + (per_row - 1) * stride);
+            }
+        }
+        rows == 1 && reach < bytes
+    }
+
+    /// The parts of a kernel's loops that are a block; `None` if its loops do not begin with the rows.
+    fn parts(&self, geometry: &Geometry, block: Block) -> Option<SmallVec<[Part; 2]>> {
+        let (n_rows, end) = (self.batches * self.rows, block.first + block.rows);
         let outer = geometry.n_rows();
         let lanes = *geometry.inner.last()?;
-        if geometry.lanes != Lanes::Inner || outer == 0 || !n_rows.is_multiple_of(outer) {
+        if geometry.lanes != Lanes::Inner || outer == 0 {
             return None;
         }
-        let rows_in_one = n_rows / outer;
-        if rows_in_one == 1 {
-            return Some(Part { outer: block.first..block.first + block.rows, lanes: 0..lanes });
+        if outer.is_multiple_of(n_rows) {
+            let per_row = outer / n_rows;
+            return Some(smallvec![Part { outer: block.first * per_row..end * per_row, lanes: 0..lanes }]);
         }
-        // Rows and columns are one loop, of one matrix or of several.
-        let per_row = lanes / rows_in_one;
-        let is_one_loop =
-            geometry.inner.len() == 1 && lanes.is_multiple_of(rows_in_one) && rows_in_one.is_multiple_of(self.rows);
-        let (at, first) = (block.first / rows_in_one, block.first % rows_in_one);
-        is_one_loop.then(|| Part { outer: at..at + 1, lanes: first * per_row..(first + block.rows) * per_row })
+        // The last loop goes through several rows, and the block may be in several of its turns.
+        let in_one = n_rows / outer;
+        if geometry.inner.len() != 1 || !n_rows.is_multiple_of(outer) || !lanes.is_multiple_of(in_one) {
+            return None;
+        }
+        let per_row = lanes / in_one;
+        let part = |turn: usize| {
+            let at = |row: usize| row.clamp(turn * in_one, (turn + 1) * in_one) - turn * in_one;
+            Part { outer: turn..turn + 1, lanes: at(block.first) * per_row..at(end) * per_row }
+        };
+        Some((block.first / in_one..end.div_ceil(in_one)).map(part).collect())
     }
 
     /// Runs every block. `array` gives what lies in a slot.
@@ -168,7 +222,7 @@ impl BlockRun {
     unsafe fn run_block<'a>(&self, array: &(dyn Fn(Slot) -> &'a Array + Sync), block: Block) -> Result<()> {
         let mut at = 0;
         let offsets: SmallVec<[usize; 8]> = self
-            .inner
+            .places
             .iter()
             .map(|bytes| {
                 let offset = at;
@@ -181,7 +235,8 @@ impl BlockRun {
         let pointer = |place: Place| match place {
             Place::Memory(slot) => array(slot).ptr(),
             Place::Scratch(inner) => {
-                scratch.ptr().wrapping_add(offsets[inner]).wrapping_sub(block.first * self.inner[inner])
+                let offset = offsets[self.place_of[inner]];
+                scratch.ptr().wrapping_add(offset).wrapping_sub(block.first * self.inner[inner])
             }
         };
         for work in &self.works {
@@ -207,7 +262,7 @@ impl BlockRun {
                 }
                 Work::Kernel { launch, operands, outputs } => {
                     let geometry = &launch.lowered.geometry;
-                    let part = self.part(geometry, block).expect("the group was checked when it was built");
+                    let parts = self.parts(geometry, block).expect("the group was checked when it was built");
                     let operands: SmallVec<[*const u8; 8]> = operands
                         .iter()
                         .map(|place| place.map_or(std::ptr::dangling(), |place| pointer(place).cast_const()))
@@ -215,9 +270,11 @@ impl BlockRun {
                     let outputs: SmallVec<[*mut u8; 4]> = outputs.iter().map(|&place| pointer(place)).collect();
                     let faults = Faults::new();
                     let pointers = Pointers { operands: &operands, outputs: &outputs };
-                    // SAFETY: the part touches the block's rows alone of what lies in scratch (`fits`), and of what is
-                    // written in memory; the caller vouches for the rest.
-                    unsafe { launch.entry.compiled.run(geometry, pointers, &part, &faults) };
+                    for part in &parts {
+                        // SAFETY: the part touches the block's rows alone of what lies in scratch (`fits`); in memory
+                        // every turn of the loops writes elements of its own; the caller vouches for the rest.
+                        unsafe { launch.entry.compiled.run(geometry, pointers, part, &faults) };
+                    }
                     crate::codegen::parallel::outcome(&faults, geometry)?;
                 }
             }

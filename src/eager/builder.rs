@@ -3,11 +3,11 @@
 use super::blocks::{BlockRun, Place, Work};
 use super::executable::{Action, Executable, Launch, Slot};
 use super::single::Single;
-use crate::codegen::Kernel;
 use crate::codegen::cache;
 use crate::codegen::lower::lower;
 use crate::codegen::parallel::Cut;
 use crate::codegen::tier::Tier;
+use crate::codegen::{Kernel, LoopOrder};
 use crate::debug;
 use crate::error::Reason;
 use crate::fusion::blocks::{Blocks, same_elements};
@@ -148,7 +148,7 @@ impl<'g> Builder<'g> {
         for member in &blocks.members {
             works.push(match &member.region {
                 Some(region) => {
-                    let launch = Box::new(self.new_launch(step, region, &member.nodes)?);
+                    let launch = Box::new(self.new_launch(step, region, &member.nodes, LoopOrder::Given)?);
                     let place = |node: &Option<NodeId>| node.map(|node| self.place(blocks, node));
                     let operands = launch.lowered.operands.clone().iter().map(place).collect();
                     let outputs = launch.lowered.outputs.clone().iter().map(|&node| self.place(blocks, node)).collect();
@@ -165,8 +165,7 @@ impl<'g> Builder<'g> {
             });
         }
         let inner = blocks.inner.iter().map(|&(node, count)| count * graph[node].ty.dtype.size()).collect();
-        let &Blocks { batches, rows, height, least, .. } = blocks;
-        let run = BlockRun { batches, rows, height, least, inner, works };
+        let run = BlockRun::new(blocks, inner, works);
         if run.fits() {
             for &output in outputs {
                 let slot = self.slot(output);
@@ -253,13 +252,19 @@ impl<'g> Builder<'g> {
     }
 
     fn launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<(), Reason> {
-        let launch = self.new_launch(step, region, nodes)?;
+        let launch = self.new_launch(step, region, nodes, LoopOrder::OfMemory)?;
         self.push(Action::Launch(Arc::new(launch)));
         Ok(())
     }
 
-    fn new_launch(&mut self, step: usize, region: &Region, nodes: &[NodeId]) -> Result<Launch, Reason> {
-        let lowered = lower(self.graph, region).map_err(|error| Reason::TierCannot(error.to_string()))?;
+    fn new_launch(
+        &mut self,
+        step: usize,
+        region: &Region,
+        nodes: &[NodeId],
+        order: LoopOrder,
+    ) -> Result<Launch, Reason> {
+        let lowered = lower(self.graph, region, order).map_err(|error| Reason::TierCannot(error.to_string()))?;
         (self.accepts)(&lowered.kernel)?;
         debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
         let tier = self.tier.unwrap_or_else(|| Tier::choose(&lowered.kernel, &lowered.geometry));

@@ -6,6 +6,7 @@
 //! in memory. So a product takes its right operand from memory, and its left one from a block or from memory:
 //! `matmul + bias + gelu`, three projections of one input, and attention (scores, softmax, weighted values, without the
 //! matrix of scores) are such groups. Each row keeps its bits: products are never multiplied a single row at a time.
+//! A kernel may write its rows elsewhere ([`super::row_order`]), as where heads are split or merged.
 //!
 //! A group is worth it if it saves more bytes than it moves again: the library packs the right operand of a product once
 //! per block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
@@ -14,11 +15,13 @@
 use super::cost::{Nanos, pays};
 use super::order::{contract, leaves_and_returns};
 use super::region::{Region, Value, Walk};
+use super::row_order::{RowKernel, rows_first};
 use super::stitch::Refusals;
 use super::units::{Role, Unit, UnitKind, Units, role};
 use crate::error::Reason;
 use crate::ir::{DType, Graph, Meaning, NodeId, TensorType};
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 /// Bytes of a block's values and left operand, which should stay in a core's caches.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -64,7 +67,7 @@ pub struct Blocks {
 /// A member of a group.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// The loops of a kernel; a product has none.
+    /// The loops of a kernel, those of the rows first; a product has none.
     pub region: Option<Box<Region>>,
     /// Its nodes, operands first.
     pub nodes: Vec<NodeId>,
@@ -96,9 +99,9 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
         let mut gain = 0;
         'grow: loop {
             let mut refused = Vec::new();
-            for candidate in neighbours(units, &members) {
-                let mut grown = members.clone();
-                grown.push(candidate);
+            let alone = neighbours(units, &members).into_iter().map(|candidate| vec![candidate]);
+            for candidates in alone.chain(readers(units, &members)) {
+                let grown = [&members[..], &candidates].concat();
                 match Group::new(units, &grown).and_then(|group| group.worth_more_than(gain)) {
                     Ok(group) => {
                         gain = group.gain();
@@ -106,7 +109,7 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
                         members = grown;
                         continue 'grow;
                     }
-                    Err(reason) => refused.push((candidate, reason)),
+                    Err(reason) => refused.extend((candidates.len() == 1).then(|| (candidates[0], reason))),
                 }
             }
             for (candidate, reason) in refused {
@@ -154,16 +157,7 @@ fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
     let mut found = Vec::new();
     for &member in members {
         let unit = units.unit(member);
-        let mut stack: Vec<NodeId> = unit.outputs.clone();
-        while let Some(value) = stack.pop() {
-            for &user in &units.users[value] {
-                match units.unit_of[user].map(|of| (of, &units.unit(of).kind)) {
-                    Some((_, UnitKind::Alias)) => stack.push(user),
-                    Some((of, UnitKind::Kernel(_) | UnitKind::Product)) => found.push(of),
-                    Some((_, UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_))) | None => {}
-                }
-            }
-        }
+        found.extend(users(units, &unit.outputs).into_iter().filter(|&user| is_kernel_or_product(units, user)));
         if let UnitKind::Product = unit.kind {
             let left = units.graph[unit.nodes[0]].args[0];
             let shares = |&user: &NodeId| role(units.graph, user) == Role::Product && units.graph[user].args[0] == left;
@@ -176,6 +170,42 @@ fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
     found.sort_unstable();
     found.dedup();
     found.retain(|candidate| !members.contains(candidate));
+    found
+}
+
+/// The kernels and products that use a result of the members, for each that several use and nobody else: only all of them
+/// together keep it out of memory.
+fn readers(units: &Units<'_>, members: &[u32]) -> Vec<Vec<u32>> {
+    let mut found = Vec::new();
+    for output in members.iter().flat_map(|&member| &units.unit(member).outputs) {
+        let mut users = users(units, std::slice::from_ref(output));
+        users.retain(|user| !members.contains(user));
+        let may_join = users.iter().all(|&user| is_kernel_or_product(units, user));
+        if users.len() > 1 && may_join && !found.contains(&users) {
+            found.push(users);
+        }
+    }
+    found
+}
+
+fn is_kernel_or_product(units: &Units<'_>, unit: u32) -> bool {
+    matches!(units.unit(unit).kind, UnitKind::Kernel(_) | UnitKind::Product)
+}
+
+/// The units that use some values, by themselves or through views of memory, in order.
+fn users(units: &Units<'_>, values: &[NodeId]) -> Vec<u32> {
+    let (mut found, mut stack) = (Vec::new(), values.to_vec());
+    while let Some(value) = stack.pop() {
+        for &user in &units.users[value] {
+            match units.unit_of[user].map(|of| (of, &units.unit(of).kind)) {
+                Some((_, UnitKind::Alias)) => stack.push(user),
+                Some((of, _)) => found.push(of),
+                None => {}
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
     found
 }
 
@@ -230,12 +260,9 @@ impl Group {
         if batches * rows * columns == 0 {
             return Err(Reason::NotWorthIt("the product is empty".into()));
         }
-        let checker = Checker { units, inside: &inside, batches, rows };
-        let mut produced = Vec::new();
-        for &member in &ordered {
-            checker.member(member)?;
-            produced.extend(units.unit(member).outputs.iter().copied());
-        }
+        let mut checker = Checker { units, inside: &inside, batches, rows, scattered: Vec::new() };
+        let members = ordered.iter().map(|&member| checker.member(member)).collect::<Result<Vec<Member>, Reason>>()?;
+        let produced: Vec<NodeId> = members.iter().flat_map(|member| member.outputs.iter().copied()).collect();
         let used_inside = |value: NodeId| {
             let mut stack = vec![value];
             while let Some(value) = stack.pop() {
@@ -247,11 +274,9 @@ impl Group {
             true
         };
         let per_row = |node: NodeId| graph[node].ty.numel() / (batches * rows);
-        let is_inner = |node: &NodeId| used_inside(*node);
+        let is_inner = |node: &NodeId| !checker.scattered.contains(node) && used_inside(*node);
         let inner: Vec<(NodeId, usize)> = produced.iter().copied().filter(is_inner).map(|v| (v, per_row(v))).collect();
-        let lefts = checker.lefts(&ordered);
-        let held = inner.iter().map(|&(node, _)| node).chain(lefts);
-        let row_bytes: usize = held.map(|node| graph[node].ty.bytes() / (batches * rows)).sum();
+        let row_bytes = checker.held(&members, &inner);
         let least = ordered.iter().map(|&member| checker.least(member)).fold(1, usize::max).min(rows);
         let height = (BLOCK_BYTES / row_bytes.max(1)).clamp(least.max(MIN_HEIGHT).min(rows), rows);
         if height * row_bytes > 2 * BLOCK_BYTES {
@@ -263,15 +288,9 @@ impl Group {
         let mut nodes: Vec<NodeId> = all.iter().flat_map(|&unit| units.unit(unit).nodes.iter().copied()).collect();
         nodes.sort_unstable();
         let outputs = produced.into_iter().filter(|node| inner.iter().all(|(other, _)| other != node)).collect();
-        let members = ordered.iter().map(|&member| of_unit(units.unit(member))).collect();
         let blocks = Blocks { batches, rows, height, least, inner, members };
         Ok(Group { unit: Unit { kind: UnitKind::Blocks(Box::new(blocks)), nodes, outputs }, aliases, saved, extra })
     }
-}
-
-fn of_unit(unit: &Unit) -> Member {
-    let region = unit.region().map(|region| Box::new(region.clone()));
-    Member { region, nodes: unit.nodes.clone(), outputs: unit.outputs.clone() }
 }
 
 /// Batches, rows and columns of a product's result.
@@ -313,23 +332,34 @@ fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
     found.iter().all(stays).then(|| found.clone())
 }
 
-/// The members, each behind those whose results it uses; `None` if they wait for each other.
+/// The members, each behind those whose results it uses and as close to them as it can be, so that few values are held at
+/// a time; `None` if they wait for each other.
 fn in_order(units: &Units<'_>, set: &HashSet<u32>, inside: &dyn Fn(NodeId) -> bool) -> Option<Vec<u32>> {
-    let mut left: Vec<u32> = set.iter().copied().collect();
-    left.sort_unstable_by_key(|&unit| (units.unit(unit).nodes[0], unit));
+    let makers = |unit: u32| {
+        let mut makers: Vec<u32> = Vec::new();
+        for &arg in units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args) {
+            let mut source = arg;
+            while role(units.graph, source) == Role::View && inside(source) && units.unit_of[source] != Some(unit) {
+                source = units.graph[source].args[0];
+            }
+            makers.extend(units.unit_of[source].filter(|&of| of != unit && inside(source)));
+        }
+        makers.sort_unstable();
+        makers.dedup();
+        makers
+    };
+    let mut left: Vec<(u32, Vec<u32>)> = set.iter().map(|&unit| (unit, makers(unit))).collect();
+    left.sort_unstable_by_key(|&(unit, _)| (units.unit(unit).nodes[0], unit));
+    let mut place: HashMap<u32, usize> = HashMap::new();
     let mut ordered: Vec<u32> = Vec::new();
     while !left.is_empty() {
-        let is_ready = |&unit: &u32| {
-            units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args).all(|&arg| {
-                let mut source = arg;
-                while role(units.graph, source) == Role::View && inside(source) && units.unit_of[source] != Some(unit) {
-                    source = units.graph[source].args[0];
-                }
-                !inside(source) || units.unit_of[source].is_some_and(|of| of == unit || ordered.contains(&of))
-            })
-        };
-        let at = left.iter().position(is_ready)?;
-        ordered.push(left.remove(at));
+        // One more than the place of the last member that it needs; `None` if that has none yet.
+        let ready = |makers: &[u32]| makers.iter().try_fold(0, |last, maker| Some(last.max(1 + place.get(maker)?)));
+        let all_ready = left.iter().enumerate().filter_map(|(at, (_, makers))| Some((ready(makers)?, Reverse(at))));
+        let (_, Reverse(at)) = all_ready.max()?;
+        let (unit, _) = left.remove(at);
+        place.insert(unit, ordered.len());
+        ordered.push(unit);
     }
     Some(ordered)
 }
@@ -340,26 +370,44 @@ struct Checker<'a> {
     inside: &'a dyn Fn(NodeId) -> bool,
     batches: usize,
     rows: usize,
+    /// Results of the members so far that have their rows somewhere else.
+    scattered: Vec<NodeId>,
 }
 
 impl Checker<'_> {
-    fn member(&self, member: u32) -> Result<(), Reason> {
+    /// The member as the group runs it.
+    fn member(&mut self, member: u32) -> Result<Member, Reason> {
         let unit = self.units.unit(member);
-        match &unit.kind {
-            UnitKind::Product => self.product(unit.nodes[0]),
-            UnitKind::Kernel(region) => self.kernel(region),
-            UnitKind::Alias | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => Err(Reason::OpaqueOp),
-        }
+        let region = match &unit.kind {
+            UnitKind::Product => {
+                self.product(unit.nodes[0])?;
+                None
+            }
+            UnitKind::Kernel(region) => {
+                let RowKernel { region, scattered } = self.kernel(region)?;
+                self.scattered.extend(scattered);
+                Some(Box::new(region))
+            }
+            UnitKind::Alias | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => {
+                return Err(Reason::OpaqueOp);
+            }
+        };
+        Ok(Member { region, nodes: unit.nodes.clone(), outputs: unit.outputs.clone() })
+    }
+
+    /// Whether the group makes what `node` is, or is a view of.
+    fn makes(&self, node: NodeId) -> bool {
+        let root = self.units.graph.behind_views(node);
+        role(self.units.graph, root) != Role::Input && (self.inside)(root)
     }
 
     /// The value of a group that `node` is, or is a view of; `None` if it lies in memory already.
     fn produced(&self, node: NodeId) -> Result<Option<NodeId>, Reason> {
-        let graph = self.units.graph;
-        let root = graph.behind_views(node);
-        match role(graph, root) != Role::Input && (self.inside)(root) {
-            true => same_elements(graph, node).map(Some).ok_or(Reason::MovesElements),
-            false => Ok(None),
+        if !self.makes(node) {
+            return Ok(None);
         }
+        let root = same_elements(self.units.graph, node).ok_or(Reason::MovesElements)?;
+        if self.scattered.contains(&root) { Err(Reason::DifferentRows) } else { Ok(Some(root)) }
     }
 
     fn product(&self, node: NodeId) -> Result<(), Reason> {
@@ -374,7 +422,7 @@ impl Checker<'_> {
         if !ty.is_contiguous() {
             return Err(Reason::WholeProduct("its rows do not follow each other in memory".into()));
         }
-        if self.produced(right)?.is_some() {
+        if self.makes(right) {
             return Err(Reason::PrologueOfAnchor);
         }
         self.produced(left)?;
@@ -405,65 +453,43 @@ impl Checker<'_> {
         }
     }
 
-    fn kernel(&self, region: &Region) -> Result<(), Reason> {
+    fn kernel(&self, region: &Region) -> Result<RowKernel, Reason> {
         // A value per row that is stored needs nothing else; a number alone would be stored by every block.
         let is_computed =
             |(value, _): &(usize, Walk)| matches!(region.values[*value], Value::Body(..) | Value::Fold(..));
         if !region.outputs.iter().all(is_computed) {
             return Err(Reason::DifferentRows);
         }
-        for walk in &region.loads {
-            if self.produced(walk.node)?.is_some() {
-                self.walk(region, walk)?;
-            }
-        }
-        region.outputs.iter().try_for_each(|(_, walk)| self.walk(region, walk))
-    }
-
-    /// Whether the outer loops are the rows, and a walk goes through the rows of its value in their order.
-    fn walk(&self, region: &Region, walk: &Walk) -> Result<(), Reason> {
-        let n_rows = self.batches * self.rows;
-        let ty = &self.units.graph[walk.node].ty;
-        let loops: Vec<usize> = region.rows.iter().chain(&region.inner).copied().collect();
-        if loops.contains(&0) {
-            return Err(Reason::NotWorthIt("a kernel beside the product is empty".into()));
-        }
-        if walk.gather.is_some() || walk.base != 0 || !ty.is_contiguous() {
-            return Err(Reason::MovesElements);
-        }
-        let has_folds = !region.inner.is_empty() || region.has_folds();
-        let mut product = 1;
-        let n_outer = match has_folds {
-            true => region.rows.len(),
-            false => {
-                let last = region.rows.iter().position(|&size| {
-                    product *= size;
-                    product >= n_rows
-                });
-                1 + last.ok_or(Reason::DifferentRows)?
-            }
-        };
-        let outer: usize = loops[..n_outer].iter().product();
-        if outer != n_rows || !ty.numel().is_multiple_of(n_rows) {
+        let graph = self.units.graph;
+        if region.loads.iter().any(|walk| self.scattered.contains(&graph.behind_views(walk.node))) {
             return Err(Reason::DifferentRows);
         }
-        let per_row = ty.numel() / n_rows;
-        let mut stride = per_row;
-        for at in (0..n_outer).rev() {
-            if walk.strides[at] != stride {
-                return Err(Reason::DifferentRows);
-            }
-            stride *= loops[at];
+        rows_first(graph, region, self.batches * self.rows, &|node| self.makes(node))
+    }
+
+    /// The most bytes of a row that are there at once: left operands, and each value of the group until it was last read.
+    fn held(&self, members: &[Member], inner: &[(NodeId, usize)]) -> usize {
+        let graph = self.units.graph;
+        let bytes = |node: NodeId| graph[node].ty.bytes() / (self.batches * self.rows);
+        let mut last: HashMap<NodeId, usize> = HashMap::new();
+        for (at, member) in members.iter().enumerate() {
+            let args = member.nodes.iter().flat_map(|&node| &graph[node].args);
+            last.extend(args.map(|&arg| (graph.behind_views(arg), at)));
         }
-        let reach: usize = (n_outer..loops.len()).map(|at| (loops[at] - 1) * walk.strides[at]).sum();
-        if reach < per_row { Ok(()) } else { Err(Reason::DifferentRows) }
+        let mut held: Vec<usize> = vec![0; members.len()];
+        for (at, member) in members.iter().enumerate() {
+            for &output in member.outputs.iter().filter(|&&output| inner.iter().any(|&(node, _)| node == output)) {
+                let end = last.get(&output).map_or(at, |&last| last.max(at));
+                held[at..=end].iter_mut().for_each(|held| *held += bytes(output));
+            }
+        }
+        held.into_iter().max().unwrap_or(0) + self.lefts(members).into_iter().map(bytes).sum::<usize>()
     }
 
     /// The left operands that lie in memory, each once.
-    fn lefts(&self, members: &[u32]) -> Vec<NodeId> {
-        let is_product = |unit: &&Unit| matches!(unit.kind, UnitKind::Product);
-        let units = members.iter().map(|&member| self.units.unit(member)).filter(is_product);
-        let mut lefts: Vec<NodeId> = units.map(|unit| self.units.graph[unit.nodes[0]].args[0]).collect();
+    fn lefts(&self, members: &[Member]) -> Vec<NodeId> {
+        let products = members.iter().filter(|member| member.region.is_none());
+        let mut lefts: Vec<NodeId> = products.map(|product| self.units.graph[product.nodes[0]].args[0]).collect();
         lefts.sort_unstable();
         lefts.dedup();
         lefts.retain(|&left| self.produced(left) == Ok(None));

@@ -254,38 +254,40 @@ impl<'g> CostModel<'g> {
         let rates = &self.rates;
         let is_inner = |node: NodeId| blocks.inner.iter().any(|&(inner, _)| inner == self.graph.behind_views(node));
         let held: usize = blocks.inner.iter().map(|&(node, _)| self.graph[node].ty.bytes()).sum::<usize>() / n_blocks;
-        let (mut time, mut outside) = (0.0, BTreeMap::new());
+        let (mut time, mut outside): (Nanos, BTreeMap<NodeId, (usize, bool)>) = (0.0, BTreeMap::new());
         for member in &blocks.members {
             let mut inside = 0;
-            let mut touch = |node: NodeId, bytes: usize| {
+            let mut touch = |node: NodeId, jumps: bool| {
+                let bytes = self.graph[node].ty.bytes();
                 if is_inner(node) {
                     inside += bytes;
                 } else {
-                    outside.insert(node, bytes);
+                    let jumped = outside.get(&node).is_some_and(|&(_, jumped)| jumped);
+                    outside.insert(node, (bytes, jumps || jumped));
                 }
             };
             let computing = match &member.region {
                 Some(region) => {
                     for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
-                        touch(walk.node, self.graph[walk.node].ty.bytes());
+                        // Loops run as they are, those of the rows first.
+                        let step = walk.strides.last().copied().unwrap_or(0);
+                        touch(walk.node, crosses_lines(step, self.graph[walk.node].ty.dtype));
                     }
                     rates.computing(self.work(region, None))
                 }
                 None => {
                     let node = member.nodes[0];
                     let [left, right] = [self.graph[node].args[0], self.graph[node].args[1]];
-                    touch(left, self.graph[left].ty.bytes());
-                    touch(node, self.graph[node].ty.bytes());
                     let packed = self.graph[right].ty.bytes();
                     time += rates.moving(2 * (n_blocks - 1) * packed, packed);
-                    touch(right, packed);
+                    [left, right, node].into_iter().for_each(|node| touch(node, false));
                     self.multiplying(node)
                 }
             };
             time += f64::from(rates.launch) * n_blocks as f64 + computing.max(rates.moving(inside, held));
         }
-        let bytes = outside.values().sum();
-        time.max(rates.moving(bytes, bytes))
+        let sum = |jumps: bool| outside.values().filter(|memory| memory.1 == jumps).map(|memory| memory.0).sum();
+        time.max(rates.scattered(sum(false), sum(true)))
     }
 
     /// How long a node takes as a kernel of its own, roughly: nothing is laid out.

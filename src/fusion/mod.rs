@@ -18,6 +18,7 @@ pub mod pattern_graph;
 mod piecewise;
 pub mod plan;
 pub mod region;
+mod row_order;
 mod siblings;
 pub mod split;
 pub mod stitch;

@@ -2,7 +2,7 @@
 
 use crate::assert_error;
 use half::{bf16, f16};
-use opfuse::codegen::geometry::{Access, Geometry};
+use opfuse::codegen::geometry::{Access, Geometry, LoopOrder};
 use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use opfuse::dispatch::{Dispatcher, Value};
 use opfuse::ir::Combine;
@@ -116,7 +116,7 @@ fn plan(kernel: &Kernel, rows: &[usize], inner: &[usize], strides: &[(&[usize], 
         |&(rows, inner): &(&[usize], &[usize])| Access { rows: rows.into(), inner: inner.into(), ..Access::default() };
     let mut accesses: Vec<Access> = strides.iter().map(access).collect();
     let output = accesses.pop().expect("the output's strides come last");
-    Geometry::plan(kernel, rows, inner, accesses, vec![output])
+    Geometry::plan(kernel, rows, inner, accesses, vec![output], LoopOrder::OfMemory)
 }
 
 #[test]

@@ -69,8 +69,28 @@ const CASES: &[Case] = &[
         name: "a transposed result",
         function: |x| Ok(vec![x[0].mm(&x[1])?.t()?.softmax(-1)?]),
         ends: ("mm", "exp"),
+        kind: "different_rows",
+        text: "same rows",
+        ..CASE
+    },
+    Case {
+        name: "a transposed result multiplied",
+        function: |x| Ok(vec![x[0].mm(&x[1])?.t()?.mm(&x[0])?]),
+        ends: ("n2", "n4"),
         kind: "moves_elements",
         text: "moves elements",
+        ..CASE
+    },
+    Case {
+        name: "rows written elsewhere",
+        sizes: &[&[300, 16], &[16, 16]],
+        function: |x| {
+            let moved = x[0].mm(&x[1])?.view([3, 100, 16])?.transpose(0, 1)?.contiguous()?;
+            Ok(vec![moved.view([300, 16])?.mm(&x[1])?])
+        },
+        ends: ("clone", "n7"),
+        kind: "different_rows",
+        text: "same rows",
         ..CASE
     },
     Case {

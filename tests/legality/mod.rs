@@ -242,6 +242,11 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
         let sorts: Vec<String> = step.nodes.iter().map(|&node| format!("{node} {:?}", sort(graph, node))).collect();
         return Some(format!("rules 5 and 6: {} cannot be one step", sorts.join(", ")));
     }
+    if let StepKind::Blocks(_) = step.kind
+        && let Some(rule) = broken_by_blocks(graph, step)
+    {
+        return Some(rule);
+    }
     if let StepKind::Kernel(_) = step.kind {
         let folds = step.nodes.iter().copied().filter(|&node| sort(graph, node) == Sort::Fold);
         // A view inside may have split or joined rows or elements; there are as many of them then.
@@ -253,6 +258,26 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
     }
     let n_nodes = step.nodes.len();
     (n_nodes > options.max_fuse_depth.max(1)).then(|| format!("rule 7: {n_nodes} nodes"))
+}
+
+/// A product some rows at a time needs its right operand whole, and those rows of its left one: neither lies elsewhere.
+fn broken_by_blocks(graph: &Graph, step: &Step) -> Option<String> {
+    for &anchor in step.nodes.iter().filter(|&&node| sort(graph, node) == Sort::Anchor) {
+        let [left, right] = [graph[anchor].args[0], graph[anchor].args[1]];
+        if step.nodes.contains(&graph.behind_views(right)) {
+            return Some(format!("rule 6: {right} is made in the blocks that {anchor} needs all of it for"));
+        }
+        let mut node = left;
+        while step.nodes.contains(&graph.behind_views(left)) && sort(graph, node) == Sort::View {
+            let source = graph[node].args[0];
+            let [view, whole] = [node, source].map(|node| &graph[node].ty);
+            if !view.is_contiguous() || !whole.is_contiguous() || view.numel() != whole.numel() {
+                return Some(format!("rule 6: {anchor} reads rows of {source} that its own block has not made"));
+            }
+            node = source;
+        }
+    }
+    None
 }
 
 /// The rows of a reduction and the elements of each.

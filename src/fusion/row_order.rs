@@ -1,0 +1,136 @@
+//! A kernel's loops in the order of a matrix product's rows.
+//!
+//! A group in blocks ([`super::blocks`]) runs a kernel on some rows at a time, so the loops that go through the rows come
+//! first, outermost first, and all others behind them: a copy of `[batch, head, time, size]` as `[batch, time, head, size]`
+//! runs over batch, head and time if these are the rows of what it reads. What it reads of the group lies row by row.
+//! What it writes need not: every turn of the loops writes elements of its own, so blocks do not meet. But a value whose
+//! rows are scattered lies in memory whole, and nobody in the group may read it.
+//!
+//! Nothing is computed otherwise than before: row loops may run in any order, and loops of a fold stay as they are.
+
+use super::region::{Region, Walk};
+use crate::error::Reason;
+use crate::ir::{Graph, Layout, Meaning, NodeId};
+use smallvec::SmallVec;
+
+/// A kernel that can be run on some rows at a time.
+pub(super) struct RowKernel {
+    /// Its loops, those of the rows first. Values of the group are read as they lie, not through views.
+    pub(super) region: Region,
+    /// The results whose rows do not follow each other.
+    pub(super) scattered: Vec<NodeId>,
+}
+
+/// `region` with the loops of `n_rows` rows first; `is_inside` says whether a value, or what it is a view of, is made in the
+/// group.
+///
+/// # Errors
+/// The reason why it cannot be computed row by row.
+pub(super) fn rows_first(
+    graph: &Graph,
+    region: &Region,
+    n_rows: usize,
+    is_inside: &dyn Fn(NodeId) -> bool,
+) -> Result<RowKernel, Reason> {
+    if region.rows.iter().chain(&region.inner).any(|&size| size == 0) {
+        return Err(Reason::NotWorthIt("a kernel beside the product is empty".into()));
+    }
+    let mut region = region.clone();
+    let root = |node: NodeId| if is_inside(node) { graph.behind_views(node) } else { node };
+    let mut own: SmallVec<[usize; 4]> = SmallVec::new();
+    for (slot, load) in region.loads.iter_mut().enumerate() {
+        if is_inside(load.node) {
+            *load = without_views(graph, load).ok_or(Reason::MovesElements)?;
+            own.push(slot);
+        }
+    }
+    region.operands = region.operands.iter().map(|&node| root(node)).collect();
+    region.operands.sort_unstable();
+    region.operands.dedup();
+    let leading = own.first().map(|&slot| &region.loads[slot]).or(region.outputs.first().map(|(_, walk)| walk));
+    let (order, n_outer) = order(graph, &region, n_rows, leading.ok_or(Reason::DifferentRows)?)?;
+    reorder(&mut region, &order);
+    let follows = |walk: &Walk| follows_rows(graph, &region, walk, n_rows, n_outer);
+    if !own.iter().all(|&slot| follows(&region.loads[slot])) {
+        return Err(Reason::DifferentRows);
+    }
+    let scattered = region.outputs.iter().map(|(_, walk)| walk).filter(|walk| !follows(walk));
+    let scattered = scattered.map(|walk| walk.node).collect();
+    Ok(RowKernel { region, scattered })
+}
+
+/// The same elements, of the value that the walk's is a view of; `None` if they do not lie at fixed places of it.
+fn without_views(graph: &Graph, walk: &Walk) -> Option<Walk> {
+    if walk.gather.is_some() {
+        return None;
+    }
+    let (root, layout) = seen(graph, walk.node)?;
+    let same = |((&size, &found), &stride): ((&usize, &usize), &usize)| size == 1 || found == stride;
+    let ty = &graph[walk.node].ty;
+    let is_same = ty.sizes.iter().zip(&ty.strides).zip(&layout.strides).all(same);
+    is_same.then(|| Walk { node: root, base: walk.base + layout.offset, ..walk.clone() })
+}
+
+/// What `node` is a view of, and where its elements lie if that is dense.
+fn seen(graph: &Graph, node: NodeId) -> Option<(NodeId, Layout)> {
+    let call = &graph[node];
+    let Some(op) = call.op().filter(|op| op.is_view()) else {
+        return call.ty.is_contiguous().then(|| (node, Layout::contiguous(&call.ty.sizes)));
+    };
+    let Meaning::View(rule) = op.row().meaning else { return None };
+    let (root, layout) = seen(graph, call.args[0])?;
+    Some((root, rule(&layout, &call.attrs).ok()?))
+}
+
+/// The loops over rows in a new order, and how many of them go through the rows: those whose steps, in what `leading`
+/// walks, are whole rows.
+fn order(
+    graph: &Graph,
+    region: &Region,
+    n_rows: usize,
+    leading: &Walk,
+) -> Result<(SmallVec<[usize; 6]>, usize), Reason> {
+    let per_row = row_elements(graph, leading.node, n_rows).ok_or(Reason::DifferentRows)?;
+    let (mut outer, mut rest): (SmallVec<[usize; 6]>, SmallVec<[usize; 6]>) =
+        (0..region.rows.len()).partition(|&at| leading.strides[at] >= per_row);
+    outer.sort_by_key(|&at| std::cmp::Reverse(leading.strides[at]));
+    // Within a row memory is written forwards.
+    if let Some((_, first)) = region.outputs.first() {
+        rest.sort_by_key(|&at| std::cmp::Reverse(first.strides[at]));
+    }
+    let n_outer = outer.len();
+    match outer.iter().map(|&at| region.rows[at]).product::<usize>() == n_rows {
+        true => Ok((outer.into_iter().chain(rest).collect(), n_outer)),
+        false => Err(Reason::DifferentRows),
+    }
+}
+
+fn reorder(region: &mut Region, order: &[usize]) {
+    region.rows = order.iter().map(|&at| region.rows[at]).collect();
+    for walk in region.loads.iter_mut().chain(region.outputs.iter_mut().map(|(_, walk)| walk)) {
+        let rows: SmallVec<[usize; 6]> = order.iter().map(|&at| walk.strides[at]).collect();
+        walk.strides[..rows.len()].copy_from_slice(&rows);
+    }
+}
+
+/// How many elements of a value belong to a row.
+fn row_elements(graph: &Graph, node: NodeId, n_rows: usize) -> Option<usize> {
+    let ty = &graph[node].ty;
+    let fits = ty.is_contiguous() && ty.numel() > 0 && ty.numel().is_multiple_of(n_rows);
+    fits.then(|| ty.numel() / n_rows)
+}
+
+/// Whether the first loops go through the rows of what a walk goes through, in their order, and the others stay in a row.
+fn follows_rows(graph: &Graph, region: &Region, walk: &Walk, n_rows: usize, n_outer: usize) -> bool {
+    let Some(per_row) = row_elements(graph, walk.node, n_rows) else { return false };
+    let loops: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
+    let mut stride = per_row;
+    for at in (0..n_outer).rev() {
+        if walk.strides[at] != stride {
+            return false;
+        }
+        stride *= loops[at];
+    }
+    let reach: usize = (n_outer..loops.len()).map(|at| (loops[at] - 1) * walk.strides[at]).sum();
+    walk.base + reach < per_row
+}
