@@ -24,6 +24,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/cranelift/code.rs",
     "codegen/native/block_folds.rs",
     "codegen/native/code.rs",
+    "codegen/native/crossed.rs",
     "codegen/native/launch.rs",
     "codegen/native/packed.rs",
     "codegen/native/program.rs",

@@ -53,6 +53,11 @@ pub enum Class {
     Strided,
 }
 
+/// Elements below which the last loop of a kernel without folds gives way to one of at least [`LONG_LOOP`].
+const SHORT_LOOP: usize = 8;
+/// Elements from which a loop is worth strides.
+const LONG_LOOP: usize = 64;
+
 /// The loops of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Geometry {
@@ -126,7 +131,7 @@ impl Geometry {
         plan.merge(|access| &mut access.rows, |plan| &mut plan.rows);
         plan.merge(|access| &mut access.inner, |plan| &mut plan.inner);
         if !kernel.has_folds() {
-            plan.split_last_row();
+            plan.split_row(order);
         }
         if plan.inner.is_empty() {
             plan.inner.push(1);
@@ -193,14 +198,17 @@ impl Geometry {
         }
     }
 
-    fn split_last_row(&mut self) {
-        if let Some(size) = self.rows.pop() {
-            self.inner.push(size);
-            self.each(|access| {
-                let stride = access.rows.pop().expect("every access has a stride per row loop");
-                access.inner.push(stride);
-            });
-        }
+    /// Makes a row loop the inner one: the last, unless it is so short that starting it takes longer than strides do.
+    fn split_row(&mut self, order: LoopOrder) {
+        let Some(last) = self.rows.len().checked_sub(1) else { return };
+        let is_short = order == LoopOrder::OfMemory && self.rows[last] < SHORT_LOOP;
+        let longer = (0..last).rev().find(|&index| is_short && self.rows[index] >= LONG_LOOP);
+        let index = longer.unwrap_or(last);
+        self.inner.push(self.rows.remove(index));
+        self.each(|access| {
+            let stride = access.rows.remove(index);
+            access.inner.push(stride);
+        });
     }
 
     /// Gives a loop of one element its strides: those of neighbours where nothing is folded, so that one element runs

@@ -1,10 +1,10 @@
 //! Code tiers: which one compiles a kernel, and how a compiled kernel is called.
 
 use super::cranelift;
-use super::geometry::{Class, Geometry, Lanes};
+use super::geometry::{Access, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
-use super::native;
+use super::native::{self, crossed::crossing};
 use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
@@ -45,17 +45,20 @@ impl Tier {
     /// The tier that suits a kernel on this machine.
     ///
     /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
-    /// keeps what is rather a matter of memory: operands that jump, which it walks in patches, single ops, and long rows
+    /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix), which it walks in patches, single ops, and long rows
     /// that it cuts for several threads. Without that tier, short chains of plain arithmetic go to Cranelift: 128-bit
     /// code has neither the width nor the conversions that the others want. The limits were measured by `cargo bench
     /// --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
         let arithmetic = kernel.insts.len() - loads;
-        let jumps =
-            geometry.operands.iter().chain(&geometry.outputs).any(|access| geometry.lane_stride(access) > CACHE_LINE);
+        let far = |access: &Access| geometry.lane_stride(access) > CACHE_LINE;
+        let across = crossing(kernel, geometry);
+        let astray = |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot);
+        let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
         let long = geometry.inner.last().is_some_and(|&size| size >= LONG_ENOUGH);
-        if arithmetic < 2 || jumps || !long || geometry.lanes == Lanes::Rows {
+        let single = arithmetic < 2 && across.is_empty();
+        if single || jumps || !long || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }
         if x64::is_available() && suits_x64(kernel, geometry) {
@@ -63,7 +66,7 @@ impl Tier {
         }
         let plain = !kernel.has_funcs() && !kernel.has_folds();
         let wide = !dtypes(kernel).any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
-        if arithmetic <= SHORT_CHAIN && plain && wide { Tier::Cranelift } else { Tier::Vm }
+        if arithmetic <= SHORT_CHAIN && plain && wide && across.is_empty() { Tier::Cranelift } else { Tier::Vm }
     }
 }
 

@@ -285,6 +285,35 @@ fn what_cannot_be_expressed_is_declined() {
     assert!(reason.to_string().contains("zero divisor"), "{reason}");
 }
 
+/// Operands that lie across the rows are copied patch by patch.
+#[test]
+fn transposed_operands() {
+    for dtype in [DType::F32, DType::F64, DType::I64] {
+        let mut b = Builder::default();
+        let x = b.load(dtype, Source::Memory, Level::Full);
+        let y = b.load(dtype, Source::Memory, Level::Full);
+        let z = b.load(dtype, Source::Memory, Level::Full);
+        let product = b.prim(Prim::Mul, &[x, y]);
+        let sum = b.prim(Prim::Add, &[product, z]);
+        b.output(dtype, sum);
+        for (batch, rows, lanes) in [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (2, 15, 40)] {
+            let bytes = dtype.size();
+            let mut case = place(&mut Random::new(rows as u64), b.kernel.clone(), &[batch, rows], &[lanes]);
+            // A gap behind each line of the first operand, and none behind those of the second.
+            for (slot, line) in [(0, rows + 3), (1, rows)] {
+                let access = &mut case.geometry.operands[slot];
+                access.rows = [lanes * line * bytes, bytes].into_iter().collect();
+                access.inner = [line * bytes].into_iter().collect();
+                access.base = 0;
+                case.inputs[slot] = case::buffer(&mut Random::new(slot as u64), dtype, batch * lanes * line);
+            }
+            for cut in [0, 1, 20] {
+                case.check_all(&format!("{batch} x {rows} x {lanes} of {dtype}"), cut);
+            }
+        }
+    }
+}
+
 #[test]
 fn an_output_may_replace_an_operand() {
     let mut b = Builder::default();

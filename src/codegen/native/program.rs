@@ -4,6 +4,7 @@
 
 use super::Compile;
 use super::code::Code;
+use super::crossed::{Crossed, crossing};
 use super::launch::{self, Shape};
 use super::packed::Packed;
 use crate::codegen::geometry::{Class, Geometry, Lanes};
@@ -20,9 +21,10 @@ pub struct Program {
     shape: Shape,
     classes: SmallVec<[Class; 8]>,
     compile: Compile,
-    /// For rows of several inner loops, which only kernels with folds have.
-    kernel: Option<Kernel>,
+    /// For rows of several inner loops, which only kernels with folds have, and for operands that lie across rows.
+    kernel: Kernel,
     packed: OnceLock<Packed>,
+    crossed: OnceLock<Option<Crossed>>,
 }
 
 impl Program {
@@ -38,8 +40,16 @@ impl Program {
             return Err(Reason::TierCannot("its vectors run along the inner loop only".into()));
         }
         let (code, shape) = compile(kernel, classes)?;
-        let kernel = kernel.has_folds().then(|| kernel.clone());
-        Ok(Program { code, shape, classes: classes.into(), compile, kernel, packed: OnceLock::new() })
+        let kernel = kernel.clone();
+        Ok(Program {
+            code,
+            shape,
+            classes: classes.into(),
+            compile,
+            kernel,
+            packed: OnceLock::new(),
+            crossed: OnceLock::new(),
+        })
     }
 
     /// Bytes of machine code and constants.
@@ -57,14 +67,34 @@ impl Program {
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, _faults: &Faults) {
         assert_eq!(geometry.lanes, Lanes::Inner, "the program was compiled for vectors along the inner loop");
         assert_eq!(geometry.operands.len() + geometry.outputs.len(), self.classes.len(), "another kernel's geometry");
-        if let ([_, _, ..], Some(kernel)) = (&geometry.inner[..], &self.kernel) {
-            let compile =
-                || Packed::compile(self.compile, kernel).expect("a kernel that compiled does so for simpler accesses");
+        if self.shape.has_folds && geometry.inner.len() > 1 {
+            let compile = || {
+                Packed::compile(self.compile, &self.kernel)
+                    .expect("a kernel that compiled does so for simpler accesses")
+            };
             // SAFETY: passed on from the caller.
             return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
         }
+        if !self.shape.has_folds && self.classes.contains(&Class::Strided) {
+            let crossing = crossing(&self.kernel, geometry);
+            if let Some(crossed) = self.crossed(&crossing) {
+                // SAFETY: passed on from the caller.
+                return unsafe { crossed.run(geometry, pointers, part) };
+            }
+        }
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
         unsafe { launch::run(&self.code, &self.shape, geometry, pointers, part) }
+    }
+}
+
+impl Program {
+    /// The code for copies of these operands, if there are any and it is what was first needed.
+    fn crossed(&self, crossing: &[usize]) -> Option<&Crossed> {
+        if crossing.is_empty() {
+            return None;
+        }
+        let compile = || Crossed::compile(self.compile, &self.kernel, &self.classes, crossing).ok();
+        self.crossed.get_or_init(compile).as_ref().filter(|crossed| crossed.is_for(crossing))
     }
 }
 

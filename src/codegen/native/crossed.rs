@@ -1,0 +1,157 @@
+//! Operands that jump along the vector loop but lie in a line along the rows: a transposed matrix.
+//!
+//! Read lane by lane, every element is another line of memory, and the lines of a few rows share so few sets of a cache
+//! that they are gone before the next row needs them. So a patch of rows and lanes is copied first, line by line, each
+//! line read once and whole; the code then walks the copy, which stays in the nearest cache. It is the same kernel's code
+//! for operands in a line, and is compiled on first use.
+
+#![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
+
+use super::Compile;
+use super::code::Code;
+use super::launch::{self, Shape, row_offset};
+use crate::codegen::geometry::{Access, Class, Geometry};
+use crate::codegen::kernel::{Kernel, Source};
+use crate::codegen::launch::{Part, Pointers};
+use crate::error::Reason;
+use smallvec::{SmallVec, smallvec};
+
+/// Rows of a patch: elements of four bytes in a line of memory.
+const ROWS: usize = 16;
+/// Lanes of a patch.
+const LANES: usize = 256;
+/// Bytes of a line of memory.
+const LINE_BYTES: usize = 64;
+
+/// The operands of a launch that jump along the vector loop and lie in a line along the rows; none of a kernel with
+/// folds, whose rows are not cut.
+pub(in crate::codegen) fn crossing(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+    if kernel.has_folds() || geometry.rows.last().is_none_or(|&rows| rows < ROWS) {
+        return SmallVec::new();
+    }
+    let crosses = |slot: &usize| {
+        let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
+        let in_line = access.rows.last() == Some(&operand.dtype.size());
+        operand.source == Source::Memory && in_line && geometry.lane_stride(access) > LINE_BYTES
+    };
+    (0..kernel.operands.len()).filter(crosses).collect()
+}
+
+/// A kernel compiled for copies of some operands.
+pub(super) struct Crossed {
+    code: Code,
+    shape: Shape,
+    /// Per operand that is copied, its number and the bytes of an element.
+    copied: SmallVec<[(usize, usize); 4]>,
+}
+
+impl Crossed {
+    /// Compiles `kernel` for copies of the operands in `crossing`; the others move as `classes` says.
+    pub(super) fn compile(
+        compile: Compile,
+        kernel: &Kernel,
+        classes: &[Class],
+        crossing: &[usize],
+    ) -> Result<Crossed, Reason> {
+        let mut classes: SmallVec<[Class; 8]> = classes.into();
+        crossing.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
+        let (code, shape) = compile(kernel, &classes)?;
+        let copied = crossing.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
+        Ok(Crossed { code, shape, copied })
+    }
+
+    /// Whether these operands are what it was compiled for.
+    pub(super) fn is_for(&self, crossing: &[usize]) -> bool {
+        self.copied.iter().map(|&(slot, _)| slot).eq(crossing.iter().copied())
+    }
+
+    /// Runs a part of a launch.
+    ///
+    /// # Safety
+    /// As [`super::Program::run`].
+    pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+        let last = geometry.rows.last().copied().unwrap_or(1);
+        let mut copies: Vec<Vec<u64>> =
+            self.copied.iter().map(|&(_, bytes)| vec![0; (ROWS * LANES * bytes).div_ceil(8)]).collect();
+        let mut row = part.outer.start;
+        while row < part.outer.end {
+            let rows = (last - row % last).min(part.outer.end - row).min(ROWS);
+            for lane in part.lanes.clone().step_by(LANES) {
+                let lanes = (part.lanes.end - lane).min(LANES);
+                let mut patch = patch(geometry, row, rows, lane, lanes);
+                let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
+                for (&(slot, bytes), copy) in self.copied.iter().zip(&mut copies) {
+                    let access = &patch.operands[slot];
+                    let from = operands[slot].wrapping_offset(access.base as isize);
+                    let stride = access.inner[0];
+                    // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy has
+                    // room for a patch.
+                    unsafe { transpose(from, stride, copy.as_mut_ptr().cast(), bytes, rows, lanes) };
+                    operands[slot] = copy.as_ptr().cast();
+                    patch.operands[slot] =
+                        Access { rows: smallvec![LANES * bytes], inner: smallvec![bytes], base: 0, gather: None };
+                }
+                let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
+                // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
+                unsafe {
+                    launch::run(&self.code, &self.shape, &patch, of_patch, &Part { outer: 0..rows, lanes: 0..lanes });
+                }
+            }
+            row += rows;
+        }
+    }
+}
+
+/// The loops of a patch: neighbouring rows of the last row loop, and some lanes.
+fn patch(geometry: &Geometry, row: usize, rows: usize, lane: usize, lanes: usize) -> Geometry {
+    let access = |access: &Access| {
+        let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access));
+        let base = row_offset(geometry, access, row).wrapping_add((lane as u64).wrapping_mul(stride as u64));
+        Access { rows: smallvec![row_stride], inner: smallvec![stride], base: base as i64, gather: None }
+    };
+    Geometry {
+        rows: smallvec![rows],
+        inner: smallvec![lanes],
+        operands: geometry.operands.iter().map(access).collect(),
+        outputs: geometry.outputs.iter().map(access).collect(),
+        lanes: geometry.lanes,
+    }
+}
+
+/// Copies `lanes` lines of `rows` elements, `stride` bytes apart, into rows of [`LANES`] elements.
+///
+/// # Safety
+/// Every element of the lines is alive, and `to` has room for [`ROWS`] rows.
+unsafe fn transpose(from: *const u8, stride: usize, to: *mut u8, bytes: usize, rows: usize, lanes: usize) {
+    // SAFETY: passed on from the caller; the cases make every copy one machine move.
+    unsafe {
+        match bytes {
+            1 => transpose_as::<u8>(from, stride, to.cast(), rows, lanes),
+            2 => transpose_as::<u16>(from, stride, to.cast(), rows, lanes),
+            4 => transpose_as::<u32>(from, stride, to.cast(), rows, lanes),
+            _ => transpose_as::<u64>(from, stride, to.cast(), rows, lanes),
+        }
+    }
+}
+
+/// # Safety
+/// As [`transpose`], of elements of type `T`.
+unsafe fn transpose_as<T: Copy>(from: *const u8, stride: usize, to: *mut T, rows: usize, lanes: usize) {
+    for lane in 0..lanes {
+        // SAFETY: a line of the operand, and a column of the copy, which the caller vouches for.
+        unsafe {
+            let line = from.add(lane * stride).cast::<T>();
+            if rows == ROWS {
+                // A whole line at once: all loads come before all stores.
+                let elements: [T; ROWS] = line.cast::<[T; ROWS]>().read_unaligned();
+                for (row, element) in elements.into_iter().enumerate() {
+                    to.add(row * LANES + lane).write(element);
+                }
+            } else {
+                for row in 0..rows {
+                    to.add(row * LANES + lane).write(line.add(row).read_unaligned());
+                }
+            }
+        }
+    }
+}
