@@ -37,6 +37,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/steps.rs",
     "device/memory.rs",
     "device/pool.rs",
+    "device/shared.rs",
     "device/storage.rs",
     "dispatch/operator.rs",
     "eager/blocks.rs",

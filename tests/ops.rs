@@ -21,13 +21,12 @@ mod windows;
 
 use build::{Builder, n_tensors};
 use check::{Effort, elements, failure};
-use opfuse::device::{Device, Storage};
+use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::{self, Argument, Array};
 use opfuse::ir::scalar::math;
 use opfuse::ir::{Attr, Attrs, DType, Layout, Meaning, Op, Rule, TensorType};
 use smallvec::smallvec;
 use std::f64::consts::{FRAC_2_SQRT_PI, LOG2_E, PI, SQRT_2};
-use std::sync::Arc;
 use values::Fill;
 
 /// Points away from the corners of the piecewise ops.
@@ -302,7 +301,7 @@ fn array(dtype: DType, numbers: impl Iterator<Item = f64>) -> Array {
     };
     let layout = Layout::contiguous(&[bytes.len() / dtype.size()]);
     let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-    Array::from_storage(Arc::new(storage), dtype, layout).expect("the storage was made for the layout")
+    Array::from_storage(Shared::new(storage), dtype, layout).expect("the storage was made for the layout")
 }
 
 #[test]
@@ -347,7 +346,8 @@ fn bitwise_ops_work_on_bits() {
     let integers = |values: Vec<i64>| {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-        Array::from_storage(Arc::new(storage), DType::I64, Layout::contiguous(&[values.len()])).expect("it is as large")
+        Array::from_storage(Shared::new(storage), DType::I64, Layout::contiguous(&[values.len()]))
+            .expect("it is as large")
     };
     let (a, b) =
         (integers(pairs.iter().map(|pair| pair.0).collect()), integers(pairs.iter().map(|pair| pair.1).collect()));
