@@ -16,11 +16,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 target=${CARGO_TARGET_DIR:-target}
 if [ "${PEERS_BUILD:-1}" = 1 ]; then
+    # Incremental code is cut into more pieces and is slower.
+    export CARGO_INCREMENTAL=0
     cargo build --release --quiet -p opfuse-peers
     for library in ${PEERS_RUST:-}; do
-        cargo build --release --quiet --manifest-path "benches/peers/$library/Cargo.toml" --target-dir "$target"
+        cargo build --release --quiet --manifest-path "benches/peers/$library/Cargo.toml" --target-dir "$target/peers/$library"
     done
 fi
-mkdir -p "$target/peers"
 exec python3 -B benches/peers/driver/compare.py \
-    --built "$target/release" --state "$target/peers/state.json" --docs docs/benchmarks "$@"
+    --target "$target" --docs docs/benchmarks "$@"

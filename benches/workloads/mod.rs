@@ -8,6 +8,7 @@ mod elementwise;
 mod inputs;
 mod models;
 mod rows;
+mod values;
 
 use opfuse::ir::DType;
 use opfuse::{Result, Tensor};

@@ -1,7 +1,7 @@
 //! Workloads around matrix products.
 
 use super::Workload;
-use super::inputs::{affine, causal_mask, same_shaped, uniform, weight};
+use super::inputs::{affine, causal_mask, same_shaped, targets, uniform, weight};
 use opfuse::autograd::{GradOptions, grad};
 use opfuse::{Result, Tensor};
 
@@ -34,9 +34,8 @@ fn perceptron(x: &[Tensor]) -> Result<Vec<Tensor>> {
 
 /// The perceptron's, and one-hot targets.
 fn training_inputs() -> Result<Vec<Tensor>> {
-    let targets = (0..256 * 10).map(|at| if 7 * (at / 10) % 10 == at % 10 { 1.0 } else { 0.0 });
     let mut inputs = perceptron_inputs()?;
-    inputs.push(Tensor::from_slice(&targets.collect::<Vec<f32>>(), &[256, 10])?);
+    inputs.push(targets(256)?);
     Ok(inputs)
 }
 

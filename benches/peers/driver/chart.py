@@ -7,7 +7,7 @@ many times as fast as PyTorch's eager calls the eager row is. Both axes are loga
 import math
 from html import escape
 
-from table import geometric_mean
+from table import CALLS, ONE_OP, geometric_mean
 
 WIDTH, TOP, BAR, GAP = 1120, 96, 9, 7
 LEFT, RIGHT = (250, 660), (720, 1090)
@@ -44,7 +44,8 @@ def svg(rows):
         if place == 0:
             parts += [text(12, y + BAR + 3, row.row), text(60, y + BAR + 3, row.what, "quiet")]
         against = row.best_peer or ""
-        parts += bar(LEFT, y, row.ratio, place, f"{row.row}, {row.threads} thr, against {against}")
+        ratio = None if row.row in ONE_OP else row.ratio
+        parts += bar(LEFT, y, ratio, place, f"{row.row}, {row.threads} thr, against {against}")
         parts += bar(RIGHT, y, row.eager_ratio, place, f"{row.row}, {row.threads} thr, eager")
         if row.room:
             x = across(LEFT, row.room)
@@ -56,7 +57,8 @@ def mean(rows, ratio):
     """The geometric means, per number of threads, of rows that are more than a call."""
     means = []
     for threads in sorted({row.threads for row in rows}):
-        ratios = [ratio(row) for row in rows if row.threads == threads and ratio(row) and not row.row.startswith("W20")]
+        chosen = [row for row in rows if row.threads == threads and row.row not in CALLS]
+        ratios = [ratio(row) for row in chosen if ratio(row)]
         if ratios:
             means.append(f"{geometric_mean(ratios):.2f}")
     return f" (mean {', '.join(means)})" if means else ""

@@ -2,7 +2,7 @@
 
 Each row is set up in every peer, and then all peers run a chunk after the other, in rounds whose order is reversed
 each time, so that whatever the machine does befalls all of them. A figure is the least of the chunks' medians. How
-much the processors did for others meanwhile is watched; a chunk that was disturbed is run once more.
+much the processors did for others meanwhile is watched; a chunk that was disturbed is run again, three times at most.
 
 A row is always measured with all peers, so what is kept of it comes from one run; `--peers` prints and keeps nothing.
 Needs Python alone. `scripts/peers.sh` builds the programs and calls this with what it was given.
@@ -38,8 +38,7 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no row after so many")
     parser.add_argument("--report", action="store_true", help="only write the table and the picture again")
     parser.add_argument("--python", default=os.environ.get("PEERS_PYTHON", "python3"), help="of the Python peers")
-    parser.add_argument("--built", type=Path, required=True, help="folder of the built programs")
-    parser.add_argument("--state", type=Path, required=True, help="what is kept, a JSON file")
+    parser.add_argument("--target", type=Path, required=True, help="folder of what is built, and of what is kept")
     parser.add_argument("--docs", type=Path, required=True, help="folder of the table and the picture")
     return parser.parse_args()
 
@@ -48,16 +47,17 @@ def main():
     options = arguments()
     begin = time.monotonic()
     state = {"rows": {}, "roofline": {}, "versions": {}}
-    if options.state.exists():
-        state |= json.loads(options.state.read_text())
-    places, logs = Places(options.python, options.built), options.state.parent / "logs"
+    kept, logs = options.target / "peers" / "state.json", options.target / "peers" / "logs"
+    if kept.exists():
+        state |= json.loads(kept.read_text())
+    places = Places(options.python, options.target)
     logs.mkdir(parents=True, exist_ok=True)
     if unknown := set(options.rows) - set(WORK) | set(options.peers or []) - set(PEERS):
         sys.exit(f"no row or peer {', '.join(sorted(unknown))}; rows: {' '.join(WORK)}; peers: {' '.join(PEERS)}")
     if not options.report:
         if not options.peers:
             measure_roofline(state["roofline"], places, options)
-            keep(options.state, state)
+            keep(kept, state)
         absent = {}
         for threads in options.threads:
             workers = [Worker(peer, threads, places.command(peer), logs) for peer in options.peers or PEERS]
@@ -70,7 +70,7 @@ def main():
                 if not options.peers:
                     state["rows"][key] = {"date": str(date.today()), "peers": results}
                     state["versions"] |= {worker.peer: worker.version for worker in workers if worker.version}
-                    keep(options.state, state)
+                    keep(kept, state)
             for worker in workers:
                 worker.stop()
         for peer, reason in absent.items():
@@ -100,11 +100,13 @@ def measure(row, workers, options, absent):
                 results[worker.peer] = {"error": str(failure)}
     for turn in range(options.rounds):
         for worker, _, chunks in ready[:: -1 if turn % 2 else 1]:
+            if worker.peer in results:
+                continue
             try:
                 # Other programs disturb less in the real-time class, but threads of one program hand over faster out of
                 # it; so each peer gets both, and the best counts.
                 chunks.append(chunk(worker, options.budget, is_urgent=turn % 4 in (0, 3)))
-            except Failed as failure:
+            except (Failed, OSError) as failure:
                 results[worker.peer] = {"error": str(failure)}
     for worker, first, chunks in ready:
         try:
@@ -119,12 +121,12 @@ def measure(row, workers, options, absent):
 def chunk(worker, budget, is_urgent):
     """The median of a chunk."""
     worker.prefer(is_urgent)
-    for last in (False, True):
+    for _ in range(3):
         busy, own, start = busy_seconds(), worker.seconds(), time.monotonic()
         answer = worker.ask(f"run {budget} 20000")
         elapsed = time.monotonic() - start
         others = (busy_seconds() - busy - (worker.seconds() - own)) / elapsed
-        if last or others < QUIET:
+        if others < QUIET:
             break
     worker.prefer(False)
     return statistics.median(answer["t"])
@@ -157,7 +159,8 @@ def measure_roofline(kept, places, options):
         if str(threads) in kept and options.missing:
             continue
         try:
-            run = subprocess.run([places.built / "roofline", str(threads)], capture_output=True, text=True, check=True)
+            command = [places.target / "release" / "roofline", str(threads)]
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"no floor with {threads} threads: {getattr(error, 'stderr', None) or error}".strip())
             continue

@@ -10,7 +10,8 @@ from workers import PEERS
 
 COMPILE, EAGER, TORCH = "opfuse-compile", "opfuse-eager", "torch-eager"
 COMPILING = [COMPILE, "torch-compile", "jax-jit", "onnxruntime", "numba"]
-ONE_OP, CALLS = ("W20a", "W20b"), ("W20a", "W20b", "W20c")
+# What is nothing but a call, and of these what is a single op, which nobody compiles.
+CALLS, ONE_OP = ("W20a", "W20b", "W20c"), ("W20a", "W20b")
 
 HEAD = """# Beside other libraries
 
@@ -18,9 +19,9 @@ Made by `scripts/peers.sh`{when} on {machine}.
 
 Every library computes the rows from the same bits, and their results are checked against each other. All of them are
 measured in turns in one run, row by row; a figure is the least median of several chunks, *spread* the greatest over the
-least (opfuse compiled, then the peer it is compared with). Outputs are fresh in each call. Libraries are called as their
-users call them: one call where there is one. *Best peer* is the fastest of them. *Floor* is the time that the row's bytes
-or its arithmetic take at least on this machine, and *of floor* how many times that the compiled row takes; what is counted
+least (opfuse, then the peer it is compared with). Outputs are fresh in each call. Libraries are called as their users
+call them: one call where there is one. *Best peer* is the fastest of them. *Floor* is the time that the row's bytes or its
+arithmetic take at least on this machine, and *of floor* how many times that the compiled row takes; what is counted
 stands in `benches/peers/driver/floor.py`, and `benches/peers/src/bin/roofline.rs` measures the machine.
 
 Libraries: {peers}.
@@ -98,7 +99,7 @@ def markdown(rows, rooflines, versions):
     ahead = [row for row in whole if row not in behind]
     parts = [
         HEAD.format(when=when, machine=machine(), peers=others or "no other library"),
-        "## In one line\n",
+        "## Summary\n",
         *summary(rows, whole),
         "\n## Compiled: rows behind the best peer\n",
         *compiled_table(behind),
@@ -106,8 +107,8 @@ def markdown(rows, rooflines, versions):
         *eager_table(slow),
         "\n## Compiled: rows ahead\n",
         *compiled_table(ahead),
-        "\n## Eager: all rows\n",
-        *eager_table([row for row in rows if row not in slow]),
+        "\n## Eager: rows ahead\n",
+        *eager_table([row for row in rows if row.eager_ratio and row not in slow]),
         "\n## Every library\n",
         *every_library(rows),
         "\n## Calls of next to no work\n",
@@ -118,8 +119,8 @@ def markdown(rows, rooflines, versions):
         "(W21). The first call of a compiled opfuse function also runs it op by op.\n",
         *grid(rows, COMPILING, lambda row, peer: first_call(row.results.get(peer, {}))),
         "\n## Memory\n",
-        "MB that a row's calls have at most, inputs and outputs included, beyond what the process had before. An allocator",
-        "that kept memory of former rows may need less.\n",
+        "MB that a row's calls have at most, inputs and outputs included, beyond what the process had before. A library that",
+        "keeps memory of former rows for itself shows less than it takes.\n",
         *grid(rows, PEERS, lambda row, peer: memory(row.results.get(peer, {}))),
         "\n## The machine\n",
         *roofline_table(rooflines),
@@ -163,7 +164,7 @@ def compiled_table(rows):
         floor, bound = row.floor or (None, "–")
         cells = [
             row.row, row.what, row.threads, time(row.best(COMPILE)), row.best_peer or "–", time(row.best(row.best_peer)),
-            ratio(row.ratio), time(floor), bound, ratio(row.of_floor), spreads(row, COMPILE, row.best_peer),
+            ratio(row.ratio), time(floor), bound, times(row.of_floor), spreads(row, COMPILE, row.best_peer),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
@@ -247,7 +248,12 @@ def geometric_mean(values):
 
 
 def ratio(value):
-    return "–" if value is None else f"**{value:.2f}**" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    """Times as fast; what is behind stands out."""
+    return f"**{value:.2f}**" if value and value < 1 else times(value)
+
+
+def times(value):
+    return "–" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
 def time(seconds):

@@ -19,16 +19,16 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Places:
-    """Where programs are: interpreter of the Python peers, and folder of the built ones."""
+    """Where programs are: interpreter of the Python peers, and folder of what was built and measured."""
 
     python: str
-    built: Path
+    target: Path
 
     def command(self, peer):
         if peer.startswith("opfuse-"):
-            return [str(self.built / "opfuse-peers")]
+            return [str(self.target / "release" / "opfuse-peers")]
         if peer in ("candle", "burn"):
-            return [str(self.built / f"{peer}-peers")]
+            return [str(self.target / "peers" / peer / "release" / f"{peer}-peers")]
         return [self.python, str(HERE / "python" / f"{PYTHON[peer]}_peer.py")]
 
 

@@ -1,12 +1,13 @@
 """A worker of the comparison: what every Python peer does with its command line, its inputs and its clock.
 
 A peer imports this module before its library, because thread counts are read when libraries load, and ends with
-`serve(make, version)`. `make(row)` gives two functions, or None for what the library cannot express: a call that ends when its
-results are in memory, and the sum that the first call's results are checked by. The protocol is that of
+`serve(make, version)`. `make(row)` gives two functions, or None for what the library cannot express: a call that ends
+when its results are in memory, and the sum that the first call's results are checked by. The protocol is that of
 `benches/peers/src/protocol.rs`.
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -49,6 +50,13 @@ def reset_peak():
         pass  # the peak is then that of the whole process
 
 
+def give_back():
+    """Lets the C library give memory of former rows back, where it knows how."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
+
+
 def timed(call):
     start = perf_counter()
     output = call()
@@ -64,6 +72,7 @@ class Session:
     def setup(self, row):
         self.call = None
         gc.collect()
+        give_back()
         self.before = memory("VmRSS")
         made = self.make(row)
         if made is None:

@@ -23,8 +23,12 @@ pub(crate) struct Opfuse {
 }
 
 impl Opfuse {
+    /// The first call of a process registers operators and starts threads; that is no row's first call.
     pub(crate) fn new(mode: Mode) -> Opfuse {
-        Opfuse { mode }
+        let mut opfuse = Opfuse { mode };
+        let warm_up = opfuse.row("W20c").and_then(|mut row| (row.call)());
+        drop(warm_up.expect("a row of three small operands can be called"));
+        opfuse
     }
 }
 

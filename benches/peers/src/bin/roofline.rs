@@ -3,8 +3,9 @@
 //!
 //! `fma` counts two operations for each element of a fused multiply-add of registers; `exp` and `sigmoid` are elements of
 //! a vectorised exponential of degree 6 and of 1 / (1 + exp(-x)), in the first-level cache; `triad` and `read` are bytes
-//! of `a = b + 3 c` and of a sum, by footprint of all threads together. A triad stores through the cache or past it,
-//! whichever is faster. Everything is the best of several samples: what disturbs makes slower.
+//! of `a = b + 3 c` and of a sum, by footprint of all threads together. A triad stores through the cache or past it, a sum
+//! reads in one place or in four, whichever is faster. Everything is the best of several samples: what disturbs makes
+//! slower.
 //!
 //! It needs AVX-512 and says so where there is none; rows then have no floor.
 
@@ -152,15 +153,18 @@ mod machine {
     fn read_rate(threads: usize, footprint: usize) -> f64 {
         let elements = (footprint / 4 / threads).next_multiple_of(8 * LANES);
         let n_rounds = rounds(footprint);
-        rate(threads, (4 * elements * n_rounds) as f64, move || {
-            let array = Array::of(elements);
-            move || {
-                for _ in 0..n_rounds {
-                    // SAFETY: `main` has seen AVX-512.
-                    black_box(unsafe { sum(black_box(array.fixed())) });
+        let of = |sum: unsafe fn(&[Lanes]) -> f32| {
+            rate(threads, (4 * elements * n_rounds) as f64, move || {
+                let array = Array::of(elements);
+                move || {
+                    for _ in 0..n_rounds {
+                        // SAFETY: `main` has seen AVX-512.
+                        black_box(unsafe { sum(black_box(array.fixed())) });
+                    }
                 }
-            }
-        })
+            })
+        };
+        of(sum).max(of(sum_in_four_places))
     }
 
     fn rounds(footprint: usize) -> usize {
@@ -201,6 +205,21 @@ mod machine {
         let mut sums = [_mm512_setzero_ps(); 8];
         for eight in array.as_chunks::<8>().0 {
             for (sum, lanes) in sums.iter_mut().zip(eight) {
+                *sum = _mm512_add_ps(*sum, load(lanes));
+            }
+        }
+        sums.iter().map(|&sum| _mm512_reduce_add_ps(sum)).sum()
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn sum_in_four_places(array: &[Lanes]) -> f32 {
+        let quarter = array.len() / 4;
+        let (front, back) = array.split_at(2 * quarter);
+        let ((a, b), (c, d)) = (front.split_at(quarter), back.split_at(quarter));
+        let mut sums = [_mm512_setzero_ps(); 8];
+        let pairs = |lanes| <[Lanes]>::as_chunks::<2>(lanes).0;
+        for (((a, b), c), d) in pairs(a).iter().zip(pairs(b)).zip(pairs(c)).zip(pairs(d)) {
+            for (sum, lanes) in sums.iter_mut().zip([a, b, c, d].into_iter().flatten()) {
                 *sum = _mm512_add_ps(*sum, load(lanes));
             }
         }
