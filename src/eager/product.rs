@@ -9,7 +9,6 @@ use crate::device::{Device, pool};
 use crate::error::{Error, Result};
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use crate::ir::{DType, TensorType};
-use std::sync::Arc;
 
 /// Multiply-adds from which a second thread pays.
 const WORTH_A_THREAD: usize = 1 << 18;
@@ -205,7 +204,7 @@ fn wrapping<T: bytemuck::Pod>(a: &Array, b: &Array, shape: Shape, mul: fn(T, T) 
 /// Overwrites new memory.
 fn fill<T: bytemuck::NoUninit>(array: &mut Array, values: &[T]) {
     let bytes: &[u8] = bytemuck::cast_slice(values);
-    let storage = Arc::get_mut(&mut array.storage).expect("new memory has one owner");
+    let storage = array.storage.get_mut().expect("new memory has one owner");
     storage.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
 }
 
