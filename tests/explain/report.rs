@@ -140,7 +140,6 @@ fn reasons_have_kinds_and_hints() {
         Reason::ModelledSlower(what()),
         Reason::MeasuredSlower(what()),
         Reason::WouldCycle,
-        Reason::WouldChangeBits,
         Reason::TierCannot(what()),
         Reason::ReadsValue(what()),
         Reason::NotCaptured(what()),
