@@ -56,7 +56,9 @@ fn parts_have_the_bits_of_the_whole() -> Result<()> {
 
 #[test]
 fn batches_and_threads_have_the_bits_of_the_chain() -> Result<()> {
-    for (batch, m, k, n) in [(1, 300, 70, 90), (1, 40, 70, 700), (3, 90, 120, 100), (9, 60, 50, 70), (1, 1, 900, 700), (1, 700, 900, 1)] {
+    for (batch, m, k, n) in
+        [(1, 300, 70, 90), (1, 40, 70, 700), (3, 90, 120, 100), (9, 60, 50, 70), (1, 1, 900, 700), (1, 700, 900, 1)]
+    {
         let a = uniform(1, &[batch, m, k], DType::F32)?;
         let b = uniform(2, &[batch, n, k], DType::F32)?.transpose(1, 2)?;
         let (left, right): (Vec<f32>, Vec<f32>) = (a.to_vec()?, b.contiguous()?.to_vec()?);

@@ -28,8 +28,8 @@ use tile::Multiply;
 
 /// Multiply-adds from which a second thread pays.
 const WORTH_A_THREAD: usize = 1 << 18;
-/// Rows or columns of a part of a result, and of which its width is a multiple: tiles are not cut.
-const PART: usize = 256;
+/// Fewest columns of a part of a result, and what its width is a multiple of: tiles are not cut.
+const COLUMNS: usize = 128;
 const TILE: usize = 32;
 /// Most parts a thread, so that one that is held up does not hold up the others for long.
 const PARTS: usize = 4;
@@ -125,10 +125,15 @@ impl Rows {
 fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: Shape) {
     let Shape { batch, m, k, n, left, right } = shape;
     let threads = (batch * m * n * k.max(1) / WORTH_A_THREAD).clamp(1, pool::num_threads());
-    // The longer side is cut, unless there are matrices enough.
-    let wanted = if batch >= 2 * threads { 1 } else { (m.max(n) / PART).clamp(threads, PARTS * threads) };
-    let part = |length: usize, unit: usize| if wanted == 1 { length.max(1) } else { even(length, length.div_ceil(wanted), unit) };
-    let (rows, columns) = if n > m { (m.max(1), part(n, TILE)) } else { (part(m, 1), n.max(1)) };
+    // Columns are cut rather than rows: parts of some rows would each pack all of the right operand.
+    let (rows, columns) = if threads == 1 || batch >= 2 * threads {
+        (m.max(1), n.max(1))
+    } else if n >= COLUMNS * threads || n > m {
+        let parts = (n / COLUMNS).clamp(threads, PARTS * threads);
+        (m.max(1), even(n, n.div_ceil(parts), TILE))
+    } else {
+        (even(m, m.div_ceil(threads), 1), n.max(1))
+    };
     let (down, across) = (m.div_ceil(rows), n.div_ceil(columns));
     let one = |index: usize| {
         let (matrix, row, column) = (index / (down * across), index / across % down * rows, index % across * columns);

@@ -58,7 +58,8 @@ impl<T: Multiply> Piece<T> {
         }
         let (size, lanes) = (size_of::<T>(), kernels.lanes);
         if n == 1 && m >= lanes && c_row == 1 {
-            let turned = Piece { m: n, n: m, a: b, left: [right[1], right[0]], b: a, right: [left[1], left[0]], ..*self };
+            let turned =
+                Piece { m: n, n: m, a: b, left: [right[1], right[0]], b: a, right: [left[1], left[0]], ..*self };
             // SAFETY: the same elements.
             return unsafe { turned.multiply(kernels) };
         }

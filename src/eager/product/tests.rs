@@ -67,7 +67,13 @@ macro_rules! bits {
 bits! { f32 f64 }
 
 /// What is wrong with a product of that shape, if anything is.
-fn wrong<T: Bits>(isa: Isa, [m, k, n]: [usize; 3], lies: [Lies; 2], specials: bool, random: &mut Random) -> Option<String> {
+fn wrong<T: Bits>(
+    isa: Isa,
+    [m, k, n]: [usize; 3],
+    lies: [Lies; 2],
+    specials: bool,
+    random: &mut Random,
+) -> Option<String> {
     let (left, right) = (lies[0].strides(m, k), lies[1].strides(k, n));
     let mut matrix = |rows: usize, columns: usize, [row, column]: [usize; 2]| -> Vec<T> {
         let extent = 1 + rows.saturating_sub(1) * row + columns.saturating_sub(1) * column;
@@ -89,7 +95,8 @@ fn wrong<T: Bits>(isa: Isa, [m, k, n]: [usize; 3], lies: [Lies; 2], specials: bo
     unsafe {
         piece.multiply(T::kernels(isa));
     }
-    let canonical = |x: T| if x.bits() & !T::of(-0.0).bits() > T::of(f64::INFINITY).bits() { T::of(f64::NAN) } else { x };
+    let canonical =
+        |x: T| if x.bits() & !T::of(-0.0).bits() > T::of(f64::INFINITY).bits() { T::of(f64::NAN) } else { x };
     for (at, &found) in c.iter().enumerate() {
         let (row, column) = (at / c_row.max(1), at % c_row.max(1));
         let expected = if row < m && column < n {
@@ -101,9 +108,7 @@ fn wrong<T: Bits>(isa: Isa, [m, k, n]: [usize; 3], lies: [Lies; 2], specials: bo
             margin
         };
         if found.bits() != expected.bits() {
-            return Some(format!(
-                "{isa:?} {m} x {k} x {n} {lies:?}: {found:?} at [{row}, {column}], not {expected:?}"
-            ));
+            return Some(format!("{isa:?} {m} x {k} x {n} {lies:?}: {found:?} at [{row}, {column}], not {expected:?}"));
         }
     }
     None
@@ -113,7 +118,8 @@ fn wrong<T: Bits>(isa: Isa, [m, k, n]: [usize; 3], lies: [Lies; 2], specials: bo
 fn every_element_is_one_chain() {
     let mut random = Random(1);
     // Some shapes beyond tiles: long chains, several blocks of columns, rows and columns alone.
-    let far = [[3, 1200, 40], [30, 2100, 70], [1, 1100, 300], [300, 1030, 1], [1, 3, 5000], [200, 7, 600], [260, 700, 33]];
+    let far =
+        [[3, 1200, 40], [30, 2100, 70], [1, 1100, 300], [300, 1030, 1], [1, 3, 5000], [200, 7, 600], [260, 700, 33]];
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         for turn in 0..1500 {
             let mut shape = [random.below(41), random.below(41), random.below(41)];

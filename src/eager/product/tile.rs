@@ -204,7 +204,8 @@ unsafe fn turned<V: Vector>(tile: &Tile<V::Element>) {
             while step + V::DEPTH <= k {
                 V::transpose(b.wrapping_add(step), b_step, to, V::LANES);
                 for row in 0..V::DEPTH {
-                    sum = V::splat(a.wrapping_add((step + row) * a_step)).mul_add(V::load(to.wrapping_add(row * V::LANES)), sum);
+                    sum = V::splat(a.wrapping_add((step + row) * a_step))
+                        .mul_add(V::load(to.wrapping_add(row * V::LANES)), sum);
                 }
                 step += V::DEPTH;
             }
