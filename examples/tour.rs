@@ -7,9 +7,9 @@
 
 use opfuse::codegen::LoopOrder;
 use opfuse::codegen::cache;
-use opfuse::codegen::cranelift;
 use opfuse::codegen::lower::{Lowered, lower};
 use opfuse::codegen::tier::Tier;
+use opfuse::codegen::{cranelift, x64};
 use opfuse::dispatch::keys::tracer::{Mode, Trace, trace};
 use opfuse::dispatch::register;
 use opfuse::fusion::{Decision, Options, Plan, StepKind, plan};
@@ -164,13 +164,19 @@ fn kernel(lowered: &Lowered) {
 
     chapter("7. Code", "A tier turns the kernel into something that runs.");
     println!("this kernel suits: {}", Tier::choose(kernel, geometry));
-    match cranelift::Program::emit_text(kernel, &geometry.classes(kernel)) {
-        Err(reason) => println!("Cranelift declines: {reason}"),
-        Ok(text) => {
-            let lines: Vec<&str> = text.lines().collect();
-            println!("Cranelift would compile {} lines of CLIF; the first sum is in here:", lines.len());
-            let start = lines.iter().position(|line| line.contains("fadd")).unwrap_or(0).saturating_sub(10);
-            lines.iter().skip(start).take(16).for_each(|line| println!("  {line}"));
+    let classes = geometry.classes(kernel);
+    for (tier, name, text, sum) in [
+        ("x64", "instructions", x64::emit_text(kernel, &classes), "vaddps"),
+        ("cranelift", "CLIF", cranelift::emit_text(kernel, &classes), "fadd"),
+    ] {
+        match text {
+            Err(reason) => println!("{tier} declines: {reason}"),
+            Ok(text) => {
+                let lines: Vec<&str> = text.lines().collect();
+                println!("{tier} makes {} lines of {name} of it; the first sum is in here:", lines.len());
+                let start = lines.iter().position(|line| line.contains(sum)).unwrap_or(0).saturating_sub(6);
+                lines.iter().skip(start).take(10).for_each(|line| println!("  {line}"));
+            }
         }
     }
 }

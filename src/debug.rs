@@ -4,10 +4,10 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `OPFUSE_DUMP=trace,simplify,plan,kernel` | prints those stages to standard error |
+//! | `OPFUSE_DUMP=trace,simplify,plan,kernel,code` | prints those stages to standard error |
 //! | `OPFUSE_EXPLAIN=1` | prints every reason when a function is compiled |
 //! | `OPFUSE_EAGER=1` | `compile` is the identity |
-//! | `OPFUSE_TIER=vm` or `cranelift` | forces a code tier; what it declines runs in the vm |
+//! | `OPFUSE_TIER=vm`, `cranelift` or `x64` | forces a code tier; what it declines runs in the vm |
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
@@ -25,6 +25,8 @@ pub enum Stage {
     Plan,
     /// Loop-level kernels.
     Kernel,
+    /// What a tier makes of them.
+    Code,
 }
 
 impl Stage {
@@ -34,6 +36,7 @@ impl Stage {
             Stage::Simplify => "simplify",
             Stage::Plan => "plan",
             Stage::Kernel => "kernel",
+            Stage::Code => "code",
         }
     }
 }

@@ -42,7 +42,7 @@ fn softmax_and_layer_norm_are_one_kernel() -> Result<()> {
 fn the_first_call_and_later_ones_agree_on_every_tier() -> Result<()> {
     let (x, w) = (ramp(&[5, 70]), ramp(&[70]));
     let expected = bits(&layer_norm_by_parts(&x, &w, &w)?.gelu_tanh()?);
-    for tier in [None, Some(Tier::Vm), Some(Tier::Cranelift)] {
+    for tier in [None].into_iter().chain(Tier::ALL.map(Some)) {
         let options = CompileOptions { tier, ..CompileOptions::default() };
         let f = compile_with(|x: &Tensor, w: &Tensor| layer_norm_by_parts(x, w, w)?.gelu_tanh(), options);
         for call in 0..3 {

@@ -22,9 +22,11 @@ const UPWARD: [(&str, &str, &str); 1] =
 /// The files that may say `allow(unsafe_code)`: memory, code entry points, SIMD primitives, the CUDA driver.
 const UNSAFE_FILES: &[&str] = &[
     "codegen/cranelift/code.rs",
-    "codegen/cranelift/launch.rs",
-    "codegen/cranelift/packed.rs",
-    "codegen/cranelift/program.rs",
+    "codegen/native/block_folds.rs",
+    "codegen/native/code.rs",
+    "codegen/native/launch.rs",
+    "codegen/native/packed.rs",
+    "codegen/native/program.rs",
     "codegen/parallel.rs",
     "codegen/tier.rs",
     "codegen/vm/direct.rs",
@@ -35,6 +37,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/program.rs",
     "codegen/vm/routine.rs",
     "codegen/vm/steps.rs",
+    "codegen/x64/memory.rs",
     "device/memory.rs",
     "device/pool.rs",
     "device/storage.rs",

@@ -5,6 +5,7 @@
 
 use super::geometry::{Access, Geometry, LoopOrder, LoopStrides};
 use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
+use super::simplify::simplify;
 use crate::error::Result;
 use crate::fusion::region::{Region, Value, Walk};
 use crate::ir::scalar::body::Kind as BodyKind;
@@ -45,7 +46,7 @@ pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered
         builder.kernel.outputs.push(Output { dtype: graph[walk.node].ty.dtype, value: reg });
     }
     let Builder { kernel, extra, .. } = builder;
-    let kernel = without_dead(&without_idle_canons(kernel));
+    let kernel = simplify(kernel);
     debug_assert_eq!(kernel.verify(), Ok(()));
     let n_rows = region.rows.len();
     let loads = || region.loads.iter().zip(&kernel.operands);
@@ -302,65 +303,4 @@ impl Builder<'_> {
         let always = self.prim(Prim::Eq, &[anywhere, anywhere]);
         self.prim(Prim::Select, &[always, reg, reg])
     }
-}
-
-/// Drops a `canon` that only payload-blind prims and sums read: their own results are canonical again.
-fn without_idle_canons(kernel: Kernel) -> Kernel {
-    let mut seen = vec![false; kernel.insts.len()];
-    for output in &kernel.outputs {
-        seen[output.value.index()] = true;
-    }
-    for inst in &kernel.insts {
-        let blind = match inst.kind {
-            Kind::Prim(prim) => prim.is_payload_blind(),
-            Kind::Func(_) => true,
-            Kind::Fold(Combine::Sum | Combine::Prod | Combine::ArgMax | Combine::ArgMin) => true,
-            Kind::Fold(Combine::Max | Combine::Min | Combine::Any | Combine::All) => false,
-            Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) => true,
-        };
-        if !blind {
-            for reg in &inst.args {
-                seen[reg.index()] = true;
-            }
-        }
-    }
-    let mut out = kernel;
-    let mut moved: Vec<Reg> = Vec::with_capacity(out.insts.len());
-    for (index, &seen) in seen.iter().enumerate() {
-        for arg in &mut out.insts[index].args {
-            *arg = moved[arg.index()];
-        }
-        let idle = out.insts[index].kind == Kind::Prim(Prim::Canon) && !seen;
-        moved.push(if idle { out.insts[index].args[0] } else { Reg(index as u32) });
-    }
-    out
-}
-
-/// Drops instructions that no output needs.
-fn without_dead(kernel: &Kernel) -> Kernel {
-    let mut live = vec![false; kernel.insts.len()];
-    for output in &kernel.outputs {
-        live[output.value.index()] = true;
-    }
-    for (index, inst) in kernel.insts.iter().enumerate().rev() {
-        // A fold stays although nobody reads it: stores were placed for a kernel with folds.
-        live[index] |= matches!(inst.kind, Kind::Fold(_));
-        if live[index] {
-            for arg in &inst.args {
-                live[arg.index()] = true;
-            }
-        }
-    }
-    let mut out = Kernel { operands: kernel.operands.clone(), ..Kernel::default() };
-    let mut moved: Vec<Reg> = Vec::with_capacity(kernel.insts.len());
-    for (inst, live) in kernel.insts.iter().zip(live) {
-        moved.push(Reg(out.insts.len() as u32));
-        if live {
-            let args = inst.args.iter().map(|reg| moved[reg.index()]).collect();
-            out.insts.push(Inst { args, ..inst.clone() });
-        }
-    }
-    out.outputs =
-        kernel.outputs.iter().map(|output| Output { value: moved[output.value.index()], ..*output }).collect();
-    out
 }

@@ -12,9 +12,12 @@ pub mod interp;
 pub mod kernel;
 pub mod launch;
 pub mod lower;
+pub mod native;
 pub mod parallel;
+mod simplify;
 pub mod tier;
 pub mod vm;
+pub mod x64;
 
 pub use geometry::{Access, Class, Geometry, Lanes, LoopOrder};
 pub use kernel::{FOLD_BLOCK, FOLD_LANES, Kernel};

@@ -80,7 +80,7 @@ impl Cut {
         if threads == 1 || outer * lanes == 0 {
             let ready = match compiled {
                 Compiled::Vm(program) => program.ready(geometry),
-                Compiled::Cranelift(_) => None,
+                Compiled::Cranelift(_) | Compiled::X64(_) => None,
             };
             return Cut { whole, pieces: Pieces::None, threads: 1, ready };
         }
@@ -139,7 +139,7 @@ impl Cut {
                     unsafe { self.run_blocks(program, geometry, pointers, row, &faults) };
                 }
             }
-            (Pieces::None, _) | (Pieces::Blocks, Compiled::Cranelift(_)) => {
+            (Pieces::None, _) | (Pieces::Blocks, Compiled::Cranelift(_) | Compiled::X64(_)) => {
                 // SAFETY: the caller keeps the contract for the whole launch.
                 unsafe { compiled.run(geometry, pointers, &self.whole, &faults) };
             }

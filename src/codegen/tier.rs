@@ -2,11 +2,15 @@
 
 use super::cranelift;
 use super::geometry::{Class, Geometry, Lanes};
-use super::kernel::{Kernel, Kind};
+use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
+use super::native;
 use super::vm;
+use super::x64;
+use crate::debug::{self, Stage};
 use crate::error::Reason;
 use crate::ir::DType;
+use crate::ir::scalar::Func;
 use std::fmt;
 
 /// A way to make running code.
@@ -16,17 +20,20 @@ pub enum Tier {
     Vm,
     /// Machine code by Cranelift.
     Cranelift,
+    /// Machine code for AVX-512, written directly.
+    X64,
 }
 
 impl Tier {
     /// Every tier.
-    pub const ALL: [Tier; 2] = [Tier::Vm, Tier::Cranelift];
+    pub const ALL: [Tier; 3] = [Tier::Vm, Tier::Cranelift, Tier::X64];
 
     /// Its name, as in `OPFUSE_TIER`.
     pub const fn name(self) -> &'static str {
         match self {
             Tier::Vm => "vm",
             Tier::Cranelift => "cranelift",
+            Tier::X64 => "x64",
         }
     }
 
@@ -37,25 +44,52 @@ impl Tier {
 
     /// The tier that suits a kernel on this machine.
     ///
-    /// A short chain of plain arithmetic that lies in registers beats tiles in cache, so Cranelift takes it. Funcs,
-    /// folds, 16-bit floats and long chains want the widest vectors and conversions there are, which the vm's
-    /// routines have and 128-bit code has not; so do operands that jump, which the vm walks in patches. The limits
-    /// were measured by `cargo bench --bench fusion`.
+    /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
+    /// keeps what is rather a matter of memory: operands that jump, which it walks in patches, single ops, and long rows
+    /// that it cuts for several threads. Without that tier, short chains of plain arithmetic go to Cranelift: 128-bit
+    /// code has neither the width nor the conversions that the others want. The limits were measured by `cargo bench
+    /// --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
         let arithmetic = kernel.insts.len() - loads;
-        let short = (2..=SHORT_CHAIN).contains(&arithmetic);
-        let plain = !kernel.has_funcs() && !kernel.has_folds() && geometry.lanes == Lanes::Inner;
-        let dtypes =
-            kernel.operands.iter().map(|operand| operand.dtype).chain(kernel.outputs.iter().map(|out| out.dtype));
-        let wide = !dtypes.into_iter().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
         let jumps =
             geometry.operands.iter().chain(&geometry.outputs).any(|access| geometry.lane_stride(access) > CACHE_LINE);
         let long = geometry.inner.last().is_some_and(|&size| size >= LONG_ENOUGH);
-        if short && plain && wide && long && !jumps { Tier::Cranelift } else { Tier::Vm }
+        if arithmetic < 2 || jumps || !long || geometry.lanes == Lanes::Rows {
+            return Tier::Vm;
+        }
+        if x64::is_available() && suits_x64(kernel, geometry) {
+            return Tier::X64;
+        }
+        let plain = !kernel.has_funcs() && !kernel.has_folds();
+        let wide = !dtypes(kernel).any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
+        if arithmetic <= SHORT_CHAIN && plain && wide { Tier::Cranelift } else { Tier::Vm }
     }
 }
 
+/// Element types of all operands, then of all outputs.
+fn dtypes(kernel: &Kernel) -> impl Iterator<Item = DType> {
+    kernel.operands.iter().map(|operand| operand.dtype).chain(kernel.outputs.iter().map(|out| out.dtype))
+}
+
+/// Whether a kernel is one that machine code for wide vectors runs faster than the vm.
+fn suits_x64(kernel: &Kernel, geometry: &Geometry) -> bool {
+    let expressible = kernel.insts.iter().all(|inst| match inst.kind {
+        Kind::Gather(_) => false,
+        Kind::Prim(prim) => !prim.is_by_element(),
+        // The vm looks at the angles first, and leaves out the reduction of huge ones.
+        Kind::Func(func) => !matches!(func, Func::Sin | Func::Cos | Func::Tan),
+        Kind::Load(_) | Kind::Lit(_) | Kind::Fold(_) => true,
+    });
+    let narrow = |(dtype, &class): (DType, &Class)| class == Class::Strided && dtype.size() < 4;
+    let one_line = geometry.inner.len() == 1;
+    // The vm spreads the blocks of few long rows over threads.
+    let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
+    expressible && one_line && !few_rows && !dtypes(kernel).zip(&geometry.classes(kernel)).any(narrow)
+}
+
+/// Rows below which long folds are left to the vm.
+const FEW_ROWS: usize = 8;
 /// Arithmetic instructions up to which 128-bit code in registers beats wide code through tiles.
 const SHORT_CHAIN: usize = 16;
 /// Elements of the vector loop from which machine code pays.
@@ -74,7 +108,9 @@ pub enum Compiled {
     /// Tile instructions.
     Vm(Box<vm::Program>),
     /// Machine code.
-    Cranelift(Box<cranelift::Program>),
+    Cranelift(Box<native::Program>),
+    /// Machine code.
+    X64(Box<native::Program>),
 }
 
 impl Compiled {
@@ -86,10 +122,15 @@ impl Compiled {
         lanes: Lanes,
         classes: &[Class],
     ) -> Result<(Compiled, Option<Reason>), Reason> {
+        debug::dump(Stage::Code, || text(tier, kernel, classes));
         let declined = match tier {
             Tier::Vm => None,
-            Tier::Cranelift => match cranelift::Program::compile(kernel, lanes, classes) {
+            Tier::Cranelift => match cranelift::compile(kernel, lanes, classes) {
                 Ok(program) => return Ok((Compiled::Cranelift(Box::new(program)), None)),
+                Err(reason) => Some(reason),
+            },
+            Tier::X64 => match x64::compile(kernel, lanes, classes) {
+                Ok(program) => return Ok((Compiled::X64(Box::new(program)), None)),
                 Err(reason) => Some(reason),
             },
         };
@@ -101,6 +142,7 @@ impl Compiled {
         match self {
             Compiled::Vm(_) => Tier::Vm,
             Compiled::Cranelift(_) => Tier::Cranelift,
+            Compiled::X64(_) => Tier::X64,
         }
     }
 
@@ -115,7 +157,19 @@ impl Compiled {
             // SAFETY: the caller keeps the contract, which is the same.
             Compiled::Vm(program) => unsafe { program.run(geometry, pointers, part, faults) },
             // SAFETY: the caller keeps the contract, which is the same.
-            Compiled::Cranelift(program) => unsafe { program.run(geometry, pointers, part, faults) },
+            Compiled::Cranelift(program) | Compiled::X64(program) => unsafe {
+                program.run(geometry, pointers, part, faults)
+            },
         }
     }
+}
+
+/// The code of a kernel for people: what a tier that makes machine code makes of it.
+fn text(tier: Tier, kernel: &Kernel, classes: &[Class]) -> String {
+    let text = match tier {
+        Tier::Vm => return kernel.to_string(),
+        Tier::Cranelift => cranelift::emit_text(kernel, classes),
+        Tier::X64 => x64::emit_text(kernel, classes),
+    };
+    text.unwrap_or_else(|reason| reason.to_string())
 }

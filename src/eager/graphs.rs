@@ -3,8 +3,7 @@
 //! A graph is known by a number of its owner's. Its executable is remembered per thread for the operand types it was
 //! run with, whose strides may be others than those the graph was made with.
 
-use super::{Argument, Array, CAPACITY, Executable};
-use crate::codegen::tier::Tier;
+use super::{Argument, Array, CAPACITY, Executable, tier_at_once};
 use crate::error::Result;
 use crate::fusion::{Options, plan};
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
@@ -47,7 +46,8 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
         return run_graph(id, graph, &again);
     };
     let own = eliminate_dead(&eliminate_common(&decompose(&own)?));
-    let executable = Arc::new(Executable::build(&own, &plan(&own, &Options::default()), Some(Tier::Vm))?);
+    let executable =
+        Arc::new(Executable::build(&own, &plan(&own, &Options::default()), tier_at_once(arrays.iter().copied()))?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();

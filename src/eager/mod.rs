@@ -175,7 +175,16 @@ fn executable_of(key: CallKey, build: impl FnOnce() -> Result<Executable>) -> Re
     Ok(executable)
 }
 
-/// The executable of a one-op graph, on the vm: it runs at once, without machine code.
+/// Elements of an operand from which a call is worth machine code; below, the vm runs it at once.
+const MANY: usize = 1 << 14;
+
+/// The tier that a single call on operands of these sizes runs on, unless its kernel suits another.
+fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier> {
+    let most = arrays.into_iter().map(|array| array.layout.numel()).max().unwrap_or(0);
+    (most < MANY).then_some(Tier::Vm)
+}
+
+/// The executable of a one-op graph.
 fn build(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Array>) -> Result<Executable> {
     let mut graph = Graph::new();
     let inputs: SmallVec<[_; 4]> = arguments.iter().map(|argument| graph.input(argument.ty())).collect();
@@ -190,5 +199,6 @@ fn build(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Arr
     graph.set_outputs(vec![output]);
     let graph = decompose(&graph)?;
     let plan = plan(&graph, &Options::default());
-    Executable::build(&graph, &plan, Some(Tier::Vm))
+    let arrays = arguments.iter().map(|argument| argument.array).chain(target);
+    Executable::build(&graph, &plan, tier_at_once(arrays))
 }

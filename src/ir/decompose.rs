@@ -165,14 +165,17 @@ fn exponentials(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<(NodeId,
     Ok((shifted, exp, sum))
 }
 
-/// `exp(x - max) / sum(exp(x - max))`.
+/// `exp(x - max) (1 / sum(exp(x - max)))`.
 pub fn softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let out = graph[args[0]].ty.dtype;
     if is_empty(graph, args[0]) {
         return copied(graph, args[0]);
     }
     let (_, exp, sum) = exponentials(graph, args[0], attrs)?;
-    let ratio = binary(graph, Op::Div, exp, sum)?;
+    // One division per row. The sum is at least 1 and at most the number of its terms, so its inverse is an ordinary
+    // number; a product with it is rounded twice where a quotient is rounded once.
+    let inverse = unary(graph, Op::Reciprocal, sum)?;
+    let ratio = binary(graph, Op::Mul, exp, inverse)?;
     cast(graph, ratio, out).and_then(|node| dense(graph, node))
 }
 

@@ -103,7 +103,7 @@ fn noisy(x: &Tensor) -> Result<Tensor> {
 fn a_compiled_function_draws_what_the_eager_one_would() -> Result<()> {
     let _turn = turn();
     let inputs = [&[4usize, 33][..], &[4, 33], &[8, 5], &[4, 33]].map(|sizes| Tensor::full(sizes, 0.75, None));
-    for tier in [None, Some(Tier::Vm), Some(Tier::Cranelift)] {
+    for tier in [None].into_iter().chain(Tier::ALL.map(Some)) {
         opfuse::manual_seed(11);
         let eager: Vec<Tensor> =
             inputs.iter().map(|x| noisy(x.as_ref().map_err(Error::clone)?)).collect::<Result<_>>()?;

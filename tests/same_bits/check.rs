@@ -56,7 +56,7 @@ fn check(case: &Case, effort: Effort) -> Result<(), String> {
     passes(&case.graph)?;
     let expected = reference(&case.graph, &case.inputs)?;
     let large = case.graph.nodes().any(|(_, node)| node.ty.numel() > 4096);
-    for tier in [Some(Tier::Vm), Some(Tier::Cranelift), None] {
+    for tier in Tier::ALL.map(Some).into_iter().chain([None]) {
         let name = tier.map_or("chosen", Tier::name);
         let options = options(case, tier);
         let built = build(case.graph.clone(), &options, tier).map_err(|error| format!("{name}: {error}"))?;

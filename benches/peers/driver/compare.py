@@ -159,7 +159,8 @@ def measure_roofline(kept, places, options):
         if str(threads) in kept and options.missing:
             continue
         try:
-            run = subprocess.run([places.target / "release" / "roofline", str(threads)], capture_output=True, text=True, check=True)
+            command = [places.target / "release" / "roofline", str(threads)]
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"no floor with {threads} threads: {getattr(error, 'stderr', None) or error}".strip())
             continue

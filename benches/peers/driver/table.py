@@ -19,9 +19,9 @@ Made by `scripts/peers.sh`{when} on {machine}.
 
 Every library computes the rows from the same bits, and their results are checked against each other. All of them are
 measured in turns in one run, row by row; a figure is the least median of several chunks, *spread* the greatest over the
-least (opfuse compiled, then the peer it is compared with). Outputs are fresh in each call. Libraries are called as their
-users call them: one call where there is one. *Best peer* is the fastest of them. *Floor* is the time that the row's bytes
-or its arithmetic take at least on this machine, and *of floor* how many times that the compiled row takes; what is counted
+least (opfuse, then the peer it is compared with). Outputs are fresh in each call. Libraries are called as their users
+call them: one call where there is one. *Best peer* is the fastest of them. *Floor* is the time that the row's bytes or its
+arithmetic take at least on this machine, and *of floor* how many times that the compiled row takes; what is counted
 stands in `benches/peers/driver/floor.py`, and `benches/peers/src/bin/roofline.rs` measures the machine.
 
 Libraries: {peers}.
@@ -119,8 +119,8 @@ def markdown(rows, rooflines, versions):
         "(W21). The first call of a compiled opfuse function also runs it op by op.\n",
         *grid(rows, COMPILING, lambda row, peer: first_call(row.results.get(peer, {}))),
         "\n## Memory\n",
-        "MB that a row's calls have at most, inputs and outputs included, beyond what the process had before. A library",
-        "that keeps memory of former rows for itself shows less than it takes.\n",
+        "MB that a row's calls have at most, inputs and outputs included, beyond what the process had before. A library that",
+        "keeps memory of former rows for itself shows less than it takes.\n",
         *grid(rows, PEERS, lambda row, peer: memory(row.results.get(peer, {}))),
         "\n## The machine\n",
         *roofline_table(rooflines),

@@ -1,8 +1,8 @@
 """A worker of the comparison: what every Python peer does with its command line, its inputs and its clock.
 
 A peer imports this module before its library, because thread counts are read when libraries load, and ends with
-`serve(make, version)`. `make(row)` gives two functions, or None for what the library cannot express: a call that ends when its
-results are in memory, and the sum that the first call's results are checked by. The protocol is that of
+`serve(make, version)`. `make(row)` gives two functions, or None for what the library cannot express: a call that ends
+when its results are in memory, and the sum that the first call's results are checked by. The protocol is that of
 `benches/peers/src/protocol.rs`.
 """
 

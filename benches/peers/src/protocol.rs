@@ -1,8 +1,8 @@
 //! How a driver talks to a worker.
 //!
 //! `--serve`: commands come as lines, `setup ROW`, `run SECONDS MOST_SAMPLES`, `end` and `quit`; every answer, and one
-//! unasked-for when the worker is ready, is a line of `@@` and a JSON object. Other lines of output mean nothing. What a
-//! row cannot do is `"ok": false` with an `error`, and the worker goes on.
+//! unasked-for when the worker is ready, is a line of `@@` and a JSON object. Other lines of output mean nothing. What
+//! a row cannot do is `"ok": false` with an `error`, and the worker goes on.
 //!
 //! `--workloads A,B`: runs the rows once and prints a JSON object for each; fails if a row does.
 //!

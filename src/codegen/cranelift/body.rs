@@ -3,13 +3,13 @@
 //! The same code writes the vector form, several copies at a time, and the scalar form for what is left.
 
 use super::elements::Step;
-use super::flat::{Id, Op};
 use super::function::{Invariants, Writer, next_partial};
 use super::partials::{FoldState, GROUPS, Partial};
-use super::plan::Pass;
 use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val};
 use crate::codegen::kernel::Source;
+use crate::codegen::native::flat::{Id, Op};
+use crate::codegen::native::passes::Pass;
 use crate::ir::DType;
 use crate::ir::scalar::Ty;
 use cranelift_codegen::ir::{InstBuilder, Value};

@@ -1,13 +1,13 @@
 //! From a kernel to machine code.
 
-use super::code::Code;
-use super::flat::Flat;
+use super::code;
 use super::function::Writer;
 use super::host::{self, Registers};
-use super::launch::Shape;
-use super::plan::Plan;
 use crate::codegen::geometry::Class;
-use crate::codegen::kernel::{Kernel, Kind, Source};
+use crate::codegen::kernel::Kernel;
+use crate::codegen::native::code::Code;
+use crate::codegen::native::passes::Passes;
+use crate::codegen::native::{self, Shape};
 use crate::error::Reason;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -32,14 +32,8 @@ pub(super) fn compile(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape
             return Err(Reason::TierCannot("this machine lacks an instruction that the kernel needs".into()));
         }
         let (bytes, align) = (compiled.code_buffer(), compiled.buffer.alignment as u64);
-        let code = Code::new(isa, &context.func.signature, bytes, align)?;
-        let shape = Shape {
-            has_folds: kernel.has_folds(),
-            iotas: kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect(),
-            n_folds: plan.passes.iter().map(|pass| pass.folds.len()).max().unwrap_or(0),
-            n_kept: plan.n_kept,
-        };
-        Ok((code, shape))
+        let code = code::load(isa, &context.func.signature, bytes, align)?;
+        Ok((code, native::shape(kernel, plan)))
     })
 }
 
@@ -52,25 +46,15 @@ pub(super) fn text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason>
 fn with_function<R>(
     kernel: &Kernel,
     classes: &[Class],
-    then: impl FnOnce(&OwnedTargetIsa, &mut Context, &Plan) -> Result<R, Reason>,
+    then: impl FnOnce(&OwnedTargetIsa, &mut Context, &Passes) -> Result<R, Reason>,
 ) -> Result<R, Reason> {
     // Taken out while in use, so that a panic leaves no half-written function behind.
     thread_local! {
         static CONTEXT: Cell<Option<Box<(Context, FunctionBuilderContext)>>> = const { Cell::new(None) };
     }
-    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
-        return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
-    }
-    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.is_by_element())) {
-        return Err(Reason::TierCannot(
-            "it has no check for zero divisors, no exact remainder and no integer power".into(),
-        ));
-    }
-    let flat = Flat::new(kernel, classes);
+    let (flat, plan) = native::prepare(kernel, classes)?;
     let straight = !kernel.has_folds() && flat.nodes.len() >= LONG_BODY;
     let isa = host::isa(if straight { Registers::SinglePass } else { Registers::Backtracking })?;
-    let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
-    let plan = Plan::new(&flat, once);
     let mut contexts = CONTEXT.take().unwrap_or_else(|| Box::new((Context::new(), FunctionBuilderContext::new())));
     let (context, builder) = &mut *contexts;
     context.clear();

@@ -8,42 +8,20 @@
 
 use super::body::Body;
 use super::elements::Step;
-use super::flat::{Flat, Id, Op};
 use super::partials::{FoldState, GROUPS, Partial};
-use super::plan::{Pass, Plan};
 use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val, flags};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
+use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::codegen::native::passes::{Pass, Passes};
+use crate::codegen::native::{block_folds, word};
 use crate::ir::scalar::Ty;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AbiParam, BlockArg, InstBuilder, Signature, Value, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 use smallvec::SmallVec;
-
-/// The words a compiled function reads.
-pub(super) mod word {
-    /// Rows to run.
-    pub(in super::super) const ROWS: usize = 0;
-    /// Elements per row.
-    pub(in super::super) const INNER: usize = 1;
-    /// Address of the row buffers, [`BUFFER_BYTES`] per element each.
-    pub(in super::super) const KEPT: usize = 2;
-    /// Address of the block results: per fold an entry per block.
-    pub(in super::super) const BLOCKS: usize = 3;
-    /// Address of the function that folds block results.
-    pub(in super::super) const FOLD_BLOCKS: usize = 4;
-    /// From here on [`ACCESS_WORDS`] per operand and output: address (an iota: value) in the first row, stride per
-    /// row, stride per element.
-    pub(in super::super) const ACCESSES: usize = 5;
-    /// Words per access.
-    pub(in super::super) const ACCESS_WORDS: usize = 3;
-    /// Bytes of an element in a row buffer.
-    pub(in super::super) const BUFFER_BYTES: usize = 8;
-    /// Bytes of a block result: bits of the value, then its index.
-    pub(in super::super) const BLOCK_BYTES: usize = 16;
-}
 
 /// From how many nodes on a loop body is not unrolled four, and two, times.
 const UNROLL_NODES: [(usize, usize); 3] = [(16, 4), (80, 2), (usize::MAX, 1)];
@@ -60,7 +38,7 @@ pub(super) struct Writer<'a, 'f> {
     pub(super) classes: &'a [Class],
     /// The kernel's nodes.
     pub(super) flat: &'a Flat,
-    plan: &'a Plan,
+    plan: &'a Passes,
     /// The function.
     pub(super) b: &'a mut FunctionBuilder<'f>,
     call_conv: CallConv,
@@ -90,7 +68,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         kernel: &'a Kernel,
         classes: &'a [Class],
         flat: &'a Flat,
-        plan: &'a Plan,
+        plan: &'a Passes,
         b: &'a mut FunctionBuilder<'f>,
         call_conv: CallConv,
     ) {
@@ -470,7 +448,7 @@ pub(super) fn next_partial(shape: Partial, registers: &mut impl Iterator<Item = 
     Partial { value: shape.value.rebuilt(registers), index: shape.index.map(|index| index.rebuilt(registers)) }
 }
 
-/// A fold as a number that [`super::code`] takes apart again.
+/// A fold as a number that [`block_folds`] takes apart again.
 fn fold_code(fold: &FoldState) -> u64 {
-    super::code::fold_code(fold.combine, fold.ty)
+    block_folds::fold_code(fold.combine, fold.ty)
 }

@@ -1,25 +1,35 @@
 //! The portable JIT tier: kernels as CLIF, 128-bit vectors, compiled by Cranelift.
 //!
-//! [`flat`] makes one list of prims of a kernel, [`plan`] distributes it over passes, [`function`] and [`body`] write
-//! the loops, [`value`], [`prims`], [`elements`] and [`partials`] what is in them. [`compile`] runs Cranelift,
-//! [`code`] owns the result, [`launch`] calls it.
-//!
-//! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
-//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
+//! From the loops of [`super::native`], [`function`] and [`body`] write a function, [`value`], [`prims`], [`elements`]
+//! and [`partials`] what is in it. [`compile`] runs Cranelift, [`code`] owns the memory of the result.
 
 mod body;
 mod code;
 mod compile;
 mod elements;
-mod flat;
 mod function;
 mod host;
-mod launch;
-mod packed;
 mod partials;
-mod plan;
 mod prims;
-mod program;
 mod value;
 
-pub use program::Program;
+use super::geometry::{Class, Lanes};
+use super::kernel::Kernel;
+use super::native::Program;
+use crate::error::Reason;
+
+/// Compiles a valid `kernel` for accesses of these `classes`, operands first.
+///
+/// # Errors
+/// The reason why this tier does not take it.
+pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+    Program::new(compile::compile, kernel, lanes, classes)
+}
+
+/// The CLIF that [`compile`] hands to Cranelift.
+///
+/// # Errors
+/// The reason why this tier does not take the kernel.
+pub fn emit_text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
+    compile::text(kernel, classes)
+}

@@ -4,11 +4,11 @@
 //! lane, values and indices apart; a bool lane is an all-ones or zero i32 there.
 
 use super::elements::Step;
-use super::flat::{Flat, Id, Op};
 use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val};
 use crate::codegen::fold;
 use crate::codegen::kernel::FOLD_LANES;
+use crate::codegen::native::flat::{Flat, Id, Op};
 use crate::ir::scalar::{Lit, Prim, Ty};
 use crate::ir::{Combine, DType};
 use cranelift_codegen::ir::condcodes::IntCC;

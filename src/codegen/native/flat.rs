@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// The number of a node.
-pub(super) type Id = usize;
+pub(in crate::codegen) type Id = usize;
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Op {
+pub(in crate::codegen) enum Op {
     /// The element of an operand at this position.
     Load(u16),
     /// A literal.
@@ -32,34 +32,34 @@ pub(super) enum Op {
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Node {
+pub(in crate::codegen) struct Node {
     /// What it is.
-    pub(super) op: Op,
+    pub(in crate::codegen) op: Op,
     /// Its operands.
-    pub(super) args: SmallVec<[Id; 3]>,
+    pub(in crate::codegen) args: SmallVec<[Id; 3]>,
     /// Its type.
-    pub(super) ty: Ty,
+    pub(in crate::codegen) ty: Ty,
     /// Per row or per element.
-    pub(super) level: Level,
+    pub(in crate::codegen) level: Level,
     /// The pass in which it can first be computed, or before which it is known.
-    pub(super) pass: usize,
+    pub(in crate::codegen) pass: usize,
     /// Whether it is the same for all inner elements of a row.
-    pub(super) uniform: bool,
+    pub(in crate::codegen) uniform: bool,
 }
 
 /// The nodes of a kernel, and which of them its outputs are.
 #[derive(Debug, Default)]
-pub(super) struct Flat {
+pub(in crate::codegen) struct Flat {
     /// All nodes, operands before users.
-    pub(super) nodes: Vec<Node>,
+    pub(in crate::codegen) nodes: Vec<Node>,
     /// The value of every output.
-    pub(super) outputs: Vec<Id>,
+    pub(in crate::codegen) outputs: Vec<Id>,
     known: HashMap<(Op, SmallVec<[Id; 3]>, Level), Id>,
 }
 
 impl Flat {
     /// Flattens `kernel`, whose operands move along the vector loop as `classes` says.
-    pub(super) fn new(kernel: &Kernel, classes: &[Class]) -> Flat {
+    pub(in crate::codegen) fn new(kernel: &Kernel, classes: &[Class]) -> Flat {
         let mut flat = Flat::default();
         let mut ids: Vec<Id> = Vec::with_capacity(kernel.insts.len());
         for inst in &kernel.insts {
@@ -81,11 +81,32 @@ impl Flat {
     }
 
     /// The literal a node is, if it is one.
-    pub(super) fn as_lit(&self, id: Id) -> Option<Lit> {
+    pub(in crate::codegen) fn as_lit(&self, id: Id) -> Option<Lit> {
         match self.nodes[id].op {
             Op::Lit(lit) => Some(lit),
             Op::Load(_) | Op::Prim(_) | Op::Fold(_) => None,
         }
+    }
+
+    /// Per node whether the sign and payload of a NaN that it is can reach an output or a fold.
+    pub(in crate::codegen) fn shown_payloads(&self) -> Vec<bool> {
+        let mut shows = vec![false; self.nodes.len()];
+        for &id in &self.outputs {
+            shows[id] = true;
+        }
+        for (id, node) in self.nodes.iter().enumerate().rev() {
+            let passes_on = match node.op {
+                // What moves a value shows it where it is shown itself.
+                Op::Prim(Prim::Select | Prim::Max | Prim::Min | Prim::Neg | Prim::Abs) => shows[id],
+                Op::Prim(prim) => !prim.is_payload_blind(),
+                Op::Fold(_) => true,
+                Op::Load(_) | Op::Lit(_) => false,
+            };
+            for &arg in &node.args {
+                shows[arg] |= passes_on;
+            }
+        }
+        shows
     }
 
     fn lit(&mut self, lit: Lit) -> Id {

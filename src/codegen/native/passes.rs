@@ -14,66 +14,66 @@ const KEEP_NODES: usize = 14;
 
 /// One loop over the row's elements, and the row values that must be known before it.
 #[derive(Debug, Default)]
-pub(super) struct Pass {
+pub(in crate::codegen) struct Pass {
     /// Row values computed in front of it.
-    pub(super) row: Vec<Id>,
+    pub(in crate::codegen) row: Vec<Id>,
     /// Values that are the same for all elements, but may only be computed if there is one.
-    pub(super) uniform: Vec<Id>,
+    pub(in crate::codegen) uniform: Vec<Id>,
     /// Values per element.
-    pub(super) body: Vec<Id>,
+    pub(in crate::codegen) body: Vec<Id>,
     /// Folds fed by this loop.
-    pub(super) folds: Vec<Id>,
+    pub(in crate::codegen) folds: Vec<Id>,
     /// Outputs written by this loop.
-    pub(super) stores: Vec<usize>,
+    pub(in crate::codegen) stores: Vec<usize>,
     /// Values this loop keeps, with the number of their row buffer.
-    pub(super) keeps: Vec<(Id, usize)>,
+    pub(in crate::codegen) keeps: Vec<(Id, usize)>,
     /// Values of its body that are read from a row buffer instead of computed.
-    pub(super) kept: Vec<(Id, usize)>,
+    pub(in crate::codegen) kept: Vec<(Id, usize)>,
 }
 
 impl Pass {
     /// Whether there is anything to loop for.
-    pub(super) fn has_loop(&self) -> bool {
+    pub(in crate::codegen) fn has_loop(&self) -> bool {
         !self.folds.is_empty() || !self.stores.is_empty()
     }
 }
 
 /// All passes in order; outputs per row are written behind the last.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(in crate::codegen) struct Passes {
     /// The passes; the last may consist of row values only.
-    pub(super) passes: Vec<Pass>,
+    pub(in crate::codegen) passes: Vec<Pass>,
     /// Outputs written once per row.
-    pub(super) row_stores: Vec<usize>,
+    pub(in crate::codegen) row_stores: Vec<usize>,
     /// The number of row buffers.
-    pub(super) n_kept: usize,
+    pub(in crate::codegen) n_kept: usize,
 }
 
-impl Plan {
+impl Passes {
     /// Distributes the nodes. A row value goes to an output `once` per row where the output does not move along the
     /// inner loop, and to every element where it does.
-    pub(super) fn new(flat: &Flat, once: impl Fn(usize) -> bool) -> Plan {
+    pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool) -> Passes {
         let n_passes = flat.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
-        let mut plan = Plan { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
-        plan.passes.resize_with(n_passes, Pass::default);
+        let mut all = Passes { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
+        all.passes.resize_with(n_passes, Pass::default);
         let needed = closure(flat, &flat.outputs, |_| true);
         for &id in &needed {
             if matches!(flat.nodes[id].op, Op::Fold(_)) {
-                plan.passes[flat.nodes[id].pass - 1].folds.push(id);
+                all.passes[flat.nodes[id].pass - 1].folds.push(id);
             } else if flat.nodes[id].level == Level::Row && flat.as_lit(id).is_none() {
-                plan.passes[flat.nodes[id].pass].row.push(id);
+                all.passes[flat.nodes[id].pass].row.push(id);
             }
         }
         for (slot, &id) in flat.outputs.iter().enumerate() {
             match flat.nodes[id].level {
-                Level::Row if once(slot) => plan.row_stores.push(slot),
-                Level::Row | Level::Full => plan.passes[flat.nodes[id].pass].stores.push(slot),
+                Level::Row if once(slot) => all.row_stores.push(slot),
+                Level::Row | Level::Full => all.passes[flat.nodes[id].pass].stores.push(slot),
             }
         }
         for pass in 0..n_passes {
-            plan.fill(flat, pass);
+            all.fill(flat, pass);
         }
-        plan
+        all
     }
 
     /// Finds what the loop of `pass` computes, reads from row buffers, and needs once.

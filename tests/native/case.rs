@@ -1,10 +1,10 @@
 //! Kernels on buffers: how they are built, placed in memory, run, and held against the interpreter.
 
-use opfuse::codegen::cranelift::Program;
 use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
-use opfuse::codegen::interp;
 use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use opfuse::codegen::launch::{Faults, Part, Pointers};
+use opfuse::codegen::native::Program;
+use opfuse::codegen::{cranelift, interp, x64};
 use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use opfuse::ir::{Combine, DType};
 
@@ -226,9 +226,22 @@ impl Case {
         self.geometry.classes(&self.kernel).to_vec()
     }
 
-    pub(crate) fn compile(&self) -> Program {
-        Program::compile(&self.kernel, Lanes::Inner, &self.classes())
-            .unwrap_or_else(|reason| panic!("{reason}\n{}", self.kernel))
+    /// What the tiers that make machine code make of it.
+    pub(crate) fn programs(&self) -> Vec<(&'static str, Program)> {
+        let classes = self.classes();
+        let by_cranelift = cranelift::compile(&self.kernel, Lanes::Inner, &classes)
+            .unwrap_or_else(|reason| panic!("{reason}\n{}", self.kernel));
+        let mut programs = vec![("cranelift", by_cranelift)];
+        match x64::compile(&self.kernel, Lanes::Inner, &classes) {
+            Ok(program) => programs.push(("x64", program)),
+            Err(reason) => {
+                let dtypes = self.kernel.operands.iter().map(|operand| operand.dtype);
+                let dtypes = dtypes.chain(self.kernel.outputs.iter().map(|output| output.dtype));
+                let narrow = dtypes.zip(&classes).any(|(dtype, &class)| class == Class::Strided && dtype.size() < 4);
+                assert!(narrow || !x64::is_available(), "{reason}\n{}", self.kernel);
+            }
+        }
+        programs
     }
 
     /// The outputs, the launch cut into two parts.
@@ -252,6 +265,13 @@ impl Case {
             unsafe { program.run(&self.geometry, pointers, &part, &Faults::new()) };
         }
         outputs
+    }
+
+    /// Holds every tier's outputs against the interpreter's.
+    pub(crate) fn check_all(&self, what: &str, cut: usize) {
+        for (tier, program) in self.programs() {
+            self.check(&program, &format!("{tier}, {what}"), cut);
+        }
     }
 
     pub(crate) fn check(&self, program: &Program, what: &str, cut: usize) {

@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code, reason = "the door through which launches reach generated code")]
 
+use super::Compile;
 use super::code::Code;
-use super::compile;
 use super::launch::{self, Shape};
 use super::packed::Packed;
 use crate::codegen::geometry::{Class, Geometry, Lanes};
@@ -19,26 +19,27 @@ pub struct Program {
     code: Code,
     shape: Shape,
     classes: SmallVec<[Class; 8]>,
+    compile: Compile,
     /// For rows of several inner loops, which only kernels with folds have.
     kernel: Option<Kernel>,
     packed: OnceLock<Packed>,
 }
 
 impl Program {
-    /// Compiles a valid `kernel` for accesses of these `classes`, operands first.
-    pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first.
+    pub(in crate::codegen) fn new(
+        compile: Compile,
+        kernel: &Kernel,
+        lanes: Lanes,
+        classes: &[Class],
+    ) -> Result<Program, Reason> {
         assert_eq!(classes.len(), kernel.operands.len() + kernel.outputs.len(), "a class per operand and output");
         if lanes == Lanes::Rows {
             return Err(Reason::TierCannot("its vectors run along the inner loop only".into()));
         }
-        let (code, shape) = compile::compile(kernel, classes)?;
+        let (code, shape) = compile(kernel, classes)?;
         let kernel = kernel.has_folds().then(|| kernel.clone());
-        Ok(Program { code, shape, classes: classes.into(), kernel, packed: OnceLock::new() })
-    }
-
-    /// The CLIF that [`Program::compile`] hands to Cranelift.
-    pub fn emit_text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
-        compile::text(kernel, classes)
+        Ok(Program { code, shape, classes: classes.into(), compile, kernel, packed: OnceLock::new() })
     }
 
     /// Bytes of machine code and constants.
@@ -57,7 +58,8 @@ impl Program {
         assert_eq!(geometry.lanes, Lanes::Inner, "the program was compiled for vectors along the inner loop");
         assert_eq!(geometry.operands.len() + geometry.outputs.len(), self.classes.len(), "another kernel's geometry");
         if let ([_, _, ..], Some(kernel)) = (&geometry.inner[..], &self.kernel) {
-            let compile = || Packed::compile(kernel).expect("a kernel that compiled does so for simpler accesses");
+            let compile =
+                || Packed::compile(self.compile, kernel).expect("a kernel that compiled does so for simpler accesses");
             // SAFETY: passed on from the caller.
             return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
         }

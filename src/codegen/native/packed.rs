@@ -6,8 +6,8 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from and to raw addresses")]
 
+use super::Compile;
 use super::code::Code;
-use super::compile;
 use super::launch::{self, Shape, row_offset};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
@@ -27,7 +27,7 @@ pub(super) struct Packed {
 
 impl Packed {
     /// Compiles `kernel` for rows in one line.
-    pub(super) fn compile(kernel: &Kernel) -> Result<Packed, Reason> {
+    pub(super) fn compile(compile: Compile, kernel: &Kernel) -> Result<Packed, Reason> {
         let mut kernel = kernel.clone();
         let full = |slot: usize| {
             kernel.insts.iter().any(|inst| inst.kind == Kind::Load(slot as u16) && inst.level == Level::Full)
@@ -42,7 +42,7 @@ impl Packed {
         kernel.operands.iter_mut().for_each(|operand| operand.source = Source::Memory);
         let class = |once: bool| if once { Class::Uniform } else { Class::Contiguous };
         let classes = operands.iter().map(|_| Class::Contiguous).chain(outputs.iter().map(|output| class(output.1)));
-        let (code, shape) = compile::compile(&kernel, &classes.collect::<Vec<_>>())?;
+        let (code, shape) = compile(&kernel, &classes.collect::<Vec<_>>())?;
         Ok(Packed { code, shape, operands, outputs })
     }
 

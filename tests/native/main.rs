@@ -1,4 +1,4 @@
-//! The Cranelift tier against the interpreter, by bits, on seeded random kernels; its memory and its threads.
+//! The tiers that make machine code against the interpreter, by bits, on seeded random kernels; its memory and its threads.
 //!
 //! `OPFUSE_SEED=n` runs one random case alone and `OPFUSE_CASES=n` another number of them.
 
@@ -9,10 +9,11 @@ mod random;
 
 use case::{Builder, Random, place};
 use opfuse::codegen::FOLD_BLOCK;
-use opfuse::codegen::cranelift::Program;
 use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
 use opfuse::codegen::kernel::{Kernel, Kind, Level, Operand, Source};
 use opfuse::codegen::launch::{Faults, Part, Pointers};
+use opfuse::codegen::native::Program;
+use opfuse::codegen::{cranelift, x64};
 use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use opfuse::ir::{Combine, DType};
 use random::random_case;
@@ -29,7 +30,7 @@ fn random_kernels_have_the_bits_of_the_interpreter() {
     };
     for seed in seeds {
         let case = random_case(seed);
-        case.check(&case.compile(), &format!("seed {seed}"), seed as usize);
+        case.check_all(&format!("seed {seed}"), seed as usize);
     }
 }
 
@@ -57,7 +58,7 @@ fn every_prim_of_every_type() {
             b.output(b.ty(value).dtype(), value);
             for (seed, n) in [(1, 67), (2, 1000), (3, 9)] {
                 let case = place(&mut Random::new(seed), b.kernel.clone(), &[2], &[n]);
-                case.check(&case.compile(), &format!("{} of {ty}", prim.name()), 1);
+                case.check_all(&format!("{} of {ty}", prim.name()), 1);
             }
         }
     }
@@ -73,7 +74,7 @@ fn every_func_of_both_widths() {
             let value = b.func(func, &args);
             b.output(ty.dtype(), value);
             let case = place(&mut Random::new(7), b.kernel, &[3], &[501]);
-            case.check(&case.compile(), &format!("{} of {ty}", func.name()), 1);
+            case.check_all(&format!("{} of {ty}", func.name()), 1);
         }
     }
 }
@@ -88,8 +89,38 @@ fn every_dtype_is_read_and_written() {
             b.output(to, x);
             for seed in 0..12 {
                 let case = place(&mut Random::new(seed), b.kernel.clone(), &[2], &[150]);
-                case.check(&case.compile(), &format!("{from} to {to}, seed {seed}"), 1);
+                case.check_all(&format!("{from} to {to}, seed {seed}"), 1);
             }
+        }
+    }
+}
+
+/// Machine code has shorter ways to scale by powers of two; they must not show at the ends of the range.
+#[test]
+fn exponentials_of_numbers_from_all_over() {
+    let edges = [-150.0, -149.0, -126.0, -104.0, -103.3, -87.4, -0.3, 0.3, 88.7, 89.0, 127.9, 128.0, 710.0, -746.0];
+    for func in [Func::Exp, Func::Exp2, Func::Expm1, Func::Sigmoid, Func::Tanh, Func::Erf, Func::Pow] {
+        for ty in [Ty::F32, Ty::F64] {
+            let mut b = Builder::default();
+            let args = loads(&mut b, &vec![ty; func.arity()]);
+            let value = b.func(func, &args);
+            b.output(ty.dtype(), value);
+            let mut case = place(&mut Random::new(5), b.kernel, &[], &[40_000]);
+            for (number, bytes) in case.inputs.iter_mut().enumerate() {
+                let mut random = Random::new(number as u64);
+                let wide = ty == Ty::F64;
+                for element in bytes.chunks_exact_mut(ty.size()) {
+                    let near = random.pick(&edges) * (1.0 + (random.below(4001) as f64 - 2000.0) * 1e-5);
+                    let any = random.next();
+                    match (wide, random.below(2) == 0) {
+                        (true, true) => element.copy_from_slice(&near.to_bits().to_le_bytes()),
+                        (true, false) => element.copy_from_slice(&any.to_le_bytes()),
+                        (false, true) => element.copy_from_slice(&(near as f32).to_bits().to_le_bytes()),
+                        (false, false) => element.copy_from_slice(&(any as u32).to_le_bytes()),
+                    }
+                }
+            }
+            case.check_all(&format!("{} of {ty}", func.name()), 1);
         }
     }
 }
@@ -120,7 +151,7 @@ fn folds_of_every_short_length() {
         let kernel = folded(combine, dtype);
         for n in 0..=70 {
             let case = place(&mut Random::new(n as u64), kernel.clone(), &[3], &[n]);
-            case.check(&case.compile(), &format!("{combine:?} of {n} {dtype}"), 1);
+            case.check_all(&format!("{combine:?} of {n} {dtype}"), 1);
         }
     }
 }
@@ -142,7 +173,7 @@ fn the_zero_and_the_nan_that_a_fold_keeps() {
                 let bits = if with_nan && random.below(3) == 0 { nan } else { (random.next() as u32) & 0x8000_0000 };
                 bytes.copy_from_slice(&bits.to_le_bytes());
             }
-            case.check(&case.compile(), &format!("{combine:?} of zeros, seed {seed}"), 1);
+            case.check_all(&format!("{combine:?} of zeros, seed {seed}"), 1);
         }
     }
 }
@@ -152,12 +183,12 @@ fn folds_of_several_blocks() {
     for (combine, dtype) in fold_cases() {
         for n in [FOLD_BLOCK - 1, FOLD_BLOCK, FOLD_BLOCK + 1, 3 * FOLD_BLOCK + 37] {
             let case = place(&mut Random::new(n as u64), folded(combine, dtype), &[2], &[n]);
-            case.check(&case.compile(), &format!("{combine:?} of {n} {dtype}"), 1);
+            case.check_all(&format!("{combine:?} of {n} {dtype}"), 1);
         }
     }
     let n = 34 * FOLD_BLOCK + 5;
     let case = place(&mut Random::new(1), folded(Combine::Sum, DType::F32), &[], &[n]);
-    case.check(&case.compile(), "a sum of more blocks than lanes", 0);
+    case.check_all("a sum of more blocks than lanes", 0);
 }
 
 /// `(x - mean) / sqrt(var + eps)` and the softmax of it: five passes, one with a dear value that a later one reads.
@@ -189,16 +220,16 @@ fn normalized() -> Kernel {
 fn several_passes() {
     for n in (0..=70).chain([1024, FOLD_BLOCK + 100]) {
         let case = place(&mut Random::new(n as u64), normalized(), &[2, 2], &[n]);
-        case.check(&case.compile(), &format!("rows of {n}"), 1);
+        case.check_all(&format!("rows of {n}"), 1);
         let case = place(&mut Random::new(n as u64), normalized(), &[2], &[3, n]);
-        case.check(&case.compile(), &format!("rows of 3 x {n}"), 1);
+        case.check_all(&format!("rows of 3 x {n}"), 1);
     }
 }
 
 #[test]
 fn loops_are_rotated() {
     let text =
-        Program::emit_text(&normalized(), &[Class::Contiguous, Class::Contiguous, Class::Contiguous, Class::Uniform])
+        cranelift::emit_text(&normalized(), &[Class::Contiguous, Class::Contiguous, Class::Contiguous, Class::Uniform])
             .expect("the kernel is expressible");
     let mut blocks: Vec<(usize, String)> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -236,20 +267,21 @@ fn loops_are_rotated() {
 #[test]
 fn what_cannot_be_expressed_is_declined() {
     let kernel = folded(Combine::Sum, DType::F32);
-    assert!(Program::compile(&kernel, Lanes::Rows, &[Class::Contiguous, Class::Uniform]).is_err());
+    assert!(cranelift::compile(&kernel, Lanes::Rows, &[Class::Contiguous, Class::Uniform]).is_err());
     let mut b = Builder::default();
     let at = b.load(DType::I64, Source::Memory, Level::Full);
     b.kernel.operands.push(Operand { dtype: DType::F32, source: Source::Memory });
     let value = b.push(Kind::Gather(1), &[at], Ty::F32, Level::Full);
     b.output(DType::F32, value);
-    let reason = Program::compile(&b.kernel, Lanes::Inner, &[Class::Contiguous; 3]).expect_err("gathers are declined");
+    let reason =
+        cranelift::compile(&b.kernel, Lanes::Inner, &[Class::Contiguous; 3]).expect_err("gathers are declined");
     assert!(reason.to_string().contains("gather"), "{reason}");
     let mut b = Builder::default();
     let args = loads(&mut b, &[Ty::I64, Ty::I64]);
     let value = b.prim(Prim::Quot, &args);
     b.output(DType::I64, value);
     let reason =
-        Program::compile(&b.kernel, Lanes::Inner, &[Class::Contiguous; 3]).expect_err("divisions are declined");
+        cranelift::compile(&b.kernel, Lanes::Inner, &[Class::Contiguous; 3]).expect_err("divisions are declined");
     assert!(reason.to_string().contains("zero divisor"), "{reason}");
 }
 
@@ -269,16 +301,20 @@ fn an_output_may_replace_an_operand() {
             outputs: vec![access()],
             lanes: Lanes::Inner,
         };
-        let program = Program::compile(&b.kernel, Lanes::Inner, &[Class::Contiguous; 3]).expect("it is expressible");
-        let mut x: Vec<f32> = (0..n).map(|i| i as f32 - 3.0).collect();
-        let y: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();
-        let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| (x + y) * x).collect();
-        let target = x.as_mut_ptr();
-        let pointers =
-            Pointers { operands: &[target.cast_const().cast(), y.as_ptr().cast()], outputs: &[target.cast()] };
-        // SAFETY: `x` and `y` have `n` elements; the output coincides with the first operand element for element.
-        unsafe { program.run(&geometry, pointers, &Part { outer: 0..1, lanes: 0..n }, &Faults::new()) };
-        assert_eq!(x, expected);
+        let classes = [Class::Contiguous; 3];
+        let by_cranelift = cranelift::compile(&b.kernel, Lanes::Inner, &classes).expect("it is expressible");
+        let by_x64 = x64::compile(&b.kernel, Lanes::Inner, &classes);
+        for program in by_x64.into_iter().chain([by_cranelift]) {
+            let mut x: Vec<f32> = (0..n).map(|i| i as f32 - 3.0).collect();
+            let y: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();
+            let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| (x + y) * x).collect();
+            let target = x.as_mut_ptr();
+            let pointers =
+                Pointers { operands: &[target.cast_const().cast(), y.as_ptr().cast()], outputs: &[target.cast()] };
+            // SAFETY: `x` and `y` have `n` elements; the output coincides with the first operand element for element.
+            unsafe { program.run(&geometry, pointers, &Part { outer: 0..1, lanes: 0..n }, &Faults::new()) };
+            assert_eq!(x, expected);
+        }
     }
 }
 
@@ -290,19 +326,18 @@ fn code_mappings() -> usize {
     maps.lines().filter(own).count()
 }
 
-#[test]
+/// Compiles a kernel again and again.
 #[cfg(target_os = "linux")]
-fn dropped_programs_give_their_memory_back() {
-    let case = place(&mut Random::new(3), folded(Combine::Sum, DType::F32), &[2], &[50]);
-    let kept: Vec<Program> = (0..300).map(|_| case.compile()).collect();
+fn memory_comes_back(compile: impl Fn() -> Program, check: impl Fn(&Program)) {
+    let kept: Vec<Program> = (0..300).map(|_| compile()).collect();
     let with_kept = code_mappings();
     drop(kept);
     let before = code_mappings();
     assert!(with_kept > before, "programs that live hold mappings: {with_kept}, without them {before}");
     for round in 0..1000 {
-        let program = case.compile();
+        let program = compile();
         if round % 100 == 0 {
-            case.check(&program, "a fresh program", 1);
+            check(&program);
         }
     }
     let after = code_mappings();
@@ -311,17 +346,27 @@ fn dropped_programs_give_their_memory_back() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn dropped_programs_give_their_memory_back() {
+    let case = place(&mut Random::new(3), folded(Combine::Sum, DType::F32), &[2], &[50]);
+    for (number, (tier, _)) in case.programs().into_iter().enumerate() {
+        let compile = || case.programs().swap_remove(number).1;
+        memory_comes_back(compile, |program| case.check(program, &format!("a fresh program of {tier}"), 1));
+    }
+}
+
+#[test]
 fn threads_compile_and_run_at_the_same_time() {
     let shared = random_case(17);
-    let program = shared.compile();
+    let programs = shared.programs();
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
-            let (shared, program) = (&shared, &program);
+            let (shared, programs) = (&shared, &programs);
             scope.spawn(move || {
                 for seed in 0..40 {
-                    shared.check(program, "a shared program", seed);
+                    programs.iter().for_each(|(tier, program)| shared.check(program, tier, seed));
                     let case = random_case(1000 + thread * 40 + seed as u64);
-                    case.check(&case.compile(), &format!("seed {}", 1000 + thread * 40 + seed as u64), seed);
+                    case.check_all(&format!("seed {}", 1000 + thread * 40 + seed as u64), seed);
                 }
             });
         }

@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "hands addresses of a launch to generated code")]
 
-use super::code::{Code, fold_blocks_address};
-use super::function::word;
+use super::block_folds::fold_blocks_address;
+use super::code::Code;
+use super::word;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::kernel::FOLD_BLOCK;
 use crate::codegen::launch::{Part, Pointers};
@@ -11,16 +12,19 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// What a launch must know of a compiled kernel.
-pub(super) struct Shape {
+pub(in crate::codegen) struct Shape {
     /// Whether rows are whole.
-    pub(super) has_folds: bool,
+    pub(in crate::codegen) has_folds: bool,
     /// Per operand, whether it is an iota.
-    pub(super) iotas: SmallVec<[bool; 8]>,
+    pub(in crate::codegen) iotas: SmallVec<[bool; 8]>,
     /// Folds in the pass that has most.
-    pub(super) n_folds: usize,
+    pub(in crate::codegen) n_folds: usize,
     /// Row buffers.
-    pub(super) n_kept: usize,
+    pub(in crate::codegen) n_kept: usize,
 }
+
+/// Words that may be skipped to align the row buffers.
+const BUFFER_ALIGN_WORDS: usize = word::BUFFER_ALIGN / 8;
 
 /// Scratch words a thread keeps between launches; longer ones are allocated each time.
 const MAX_CACHED_WORDS: usize = 1 << 17;
@@ -41,10 +45,10 @@ pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointe
     }
     let n_kept = shape.n_kept * n_inner * word::BUFFER_BYTES / 8;
     let n_blocks = shape.n_folds * n_inner.div_ceil(FOLD_BLOCK).max(1) * word::BLOCK_BYTES / 8;
-    with_scratch(n_kept + n_blocks, |scratch| {
+    with_scratch(n_kept + n_blocks + BUFFER_ALIGN_WORDS, |scratch| {
         let mut words: SmallVec<[u64; 48]> = SmallVec::from_elem(0, word::ACCESSES + n_accesses * word::ACCESS_WORDS);
         words[word::INNER] = n_inner as u64;
-        words[word::KEPT] = scratch.as_mut_ptr() as u64;
+        words[word::KEPT] = (scratch.as_mut_ptr() as u64).next_multiple_of(word::BUFFER_ALIGN as u64);
         words[word::BLOCKS] = words[word::KEPT] + 8 * n_kept as u64;
         words[word::FOLD_BLOCKS] = fold_blocks_address();
         let operands = pointers.operands.iter().zip(&shape.iotas);

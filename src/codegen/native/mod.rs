@@ -1,0 +1,59 @@
+//! What tiers that make machine code share.
+//!
+//! [`flat`] makes one list of prims of a kernel and [`passes`] distributes it over loops; a tier writes a function
+//! from those that reads its launch from [`word`]s. [`program`] owns the result, [`launch`] calls it, [`packed`] brings
+//! rows of several inner loops into one line first.
+//!
+//! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
+//! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
+
+pub(super) mod block_folds;
+pub(super) mod code;
+pub(super) mod flat;
+mod launch;
+mod packed;
+pub(super) mod passes;
+mod program;
+pub(super) mod word;
+
+pub(super) use launch::Shape;
+pub use program::Program;
+
+use super::geometry::Class;
+use super::kernel::{Kernel, Kind, Source};
+use crate::error::Reason;
+use code::Code;
+use flat::Flat;
+use passes::Passes;
+
+/// Makes machine code for a kernel whose accesses move along the vector loop as the classes say.
+pub(super) type Compile = fn(&Kernel, &[Class]) -> Result<(Code, Shape), Reason>;
+
+/// The flat form of `kernel` and its loops.
+///
+/// # Errors
+/// The reason why no machine code is made for it.
+pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passes), Reason> {
+    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
+        return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
+    }
+    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.is_by_element())) {
+        return Err(Reason::TierCannot(
+            "it has no check for zero divisors, no exact remainder and no integer power".into(),
+        ));
+    }
+    let flat = Flat::new(kernel, classes);
+    let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
+    let passes = Passes::new(&flat, once);
+    Ok((flat, passes))
+}
+
+/// What a launch of `kernel` must know.
+pub(super) fn shape(kernel: &Kernel, passes: &Passes) -> Shape {
+    Shape {
+        has_folds: kernel.has_folds(),
+        iotas: kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect(),
+        n_folds: passes.passes.iter().map(|pass| pass.folds.len()).max().unwrap_or(0),
+        n_kept: passes.n_kept,
+    }
+}

@@ -1,0 +1,23 @@
+//! The words a compiled function reads: its only argument is the address of a list of 64-bit words.
+
+/// Rows to run.
+pub(in crate::codegen) const ROWS: usize = 0;
+/// Elements per row.
+pub(in crate::codegen) const INNER: usize = 1;
+/// Address of the row buffers, [`BUFFER_BYTES`] per element each; a multiple of [`BUFFER_ALIGN`].
+pub(in crate::codegen) const KEPT: usize = 2;
+/// Address of the block results: per fold an entry per block.
+pub(in crate::codegen) const BLOCKS: usize = 3;
+/// Address of the function that folds block results.
+pub(in crate::codegen) const FOLD_BLOCKS: usize = 4;
+/// From here on [`ACCESS_WORDS`] per operand and output: address (an iota: value) in the first row, stride per
+/// row, stride per element.
+pub(in crate::codegen) const ACCESSES: usize = 5;
+/// Words per access.
+pub(in crate::codegen) const ACCESS_WORDS: usize = 3;
+/// Bytes of an element in a row buffer.
+pub(in crate::codegen) const BUFFER_BYTES: usize = 8;
+/// What the address of the row buffers is a multiple of: the widest vector.
+pub(in crate::codegen) const BUFFER_ALIGN: usize = 64;
+/// Bytes of a block result: bits of the value, then its index.
+pub(in crate::codegen) const BLOCK_BYTES: usize = 16;

@@ -1,0 +1,198 @@
+//! What a kernel need not compute.
+//!
+//! Bits of outputs stay as they are; a NaN inside a kernel may lose its canonical form where nobody can tell.
+
+use super::kernel::{Inst, Kernel, Kind, Output};
+use crate::ir::Combine;
+use crate::ir::scalar::{Lit, Prim, Reg, Ty};
+use smallvec::smallvec;
+
+/// The kernel without idle instructions.
+pub(super) fn simplify(kernel: Kernel) -> Kernel {
+    without_dead(&with_raw_extremes(without_idle_canons(kernel)))
+}
+
+/// Drops a `canon` of a NaN whose sign and payload reach no output: on every way there is a prim that does not look at
+/// them, or another `canon`.
+fn without_idle_canons(kernel: Kernel) -> Kernel {
+    let shows = shown_payloads(&kernel);
+    let mut out = kernel;
+    let mut moved: Vec<Reg> = Vec::with_capacity(out.insts.len());
+    for (index, &shows) in shows.iter().enumerate() {
+        for arg in &mut out.insts[index].args {
+            *arg = moved[arg.index()];
+        }
+        let idle = out.insts[index].kind == Kind::Prim(Prim::Canon) && !shows;
+        moved.push(if idle { out.insts[index].args[0] } else { Reg(index as u32) });
+    }
+    for output in &mut out.outputs {
+        output.value = moved[output.value.index()];
+    }
+    out
+}
+
+/// Per register whether its bits can be seen should it hold a NaN.
+fn shown_payloads(kernel: &Kernel) -> Vec<bool> {
+    let mut shows = vec![false; kernel.insts.len()];
+    for output in &kernel.outputs {
+        shows[output.value.index()] = true;
+    }
+    for (index, inst) in kernel.insts.iter().enumerate().rev() {
+        let passes_on = match inst.kind {
+            Kind::Prim(Prim::Bitcast) => true,
+            // What moves a value shows it where it is shown itself.
+            Kind::Prim(Prim::Select | Prim::Max | Prim::Min | Prim::Neg | Prim::Abs) => shows[index],
+            Kind::Fold(Combine::Max | Combine::Min | Combine::Any | Combine::All) => shows[index],
+            Kind::Prim(prim) => !prim.is_payload_blind(),
+            Kind::Fold(Combine::Sum | Combine::Prod | Combine::ArgMax | Combine::ArgMin) => false,
+            Kind::Func(_) | Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) => false,
+        };
+        for arg in &inst.args {
+            shows[arg.index()] |= passes_on;
+        }
+    }
+    shows
+}
+
+/// `select(x != x, x, max(x, c)) = max(c, x)` for a literal that is neither NaN nor zero: the raw maximum gives its
+/// second operand for a NaN, and operands that are equal, and not zero, have equal bits. The same for the minimum.
+fn with_raw_extremes(mut kernel: Kernel) -> Kernel {
+    for index in 0..kernel.insts.len() {
+        let Some((prim, x, limit)) = guarded_extreme(&kernel, &kernel.insts[index]) else { continue };
+        kernel.insts[index].kind = Kind::Prim(prim);
+        kernel.insts[index].args = smallvec![limit, x];
+    }
+    kernel
+}
+
+fn guarded_extreme(kernel: &Kernel, select: &Inst) -> Option<(Prim, Reg, Reg)> {
+    let (Kind::Prim(Prim::Select), &[is_nan, x, other]) = (select.kind, &select.args[..]) else { return None };
+    let (is_nan, other) = (kernel.inst(is_nan), kernel.inst(other));
+    let Kind::Prim(prim @ (Prim::Max | Prim::Min)) = other.kind else { return None };
+    let limit = other.args[1];
+    let Kind::Lit(lit) = kernel.inst(limit).kind else { return None };
+    let guards = is_nan.kind == Kind::Prim(Prim::Ne) && is_nan.args[..] == [x, x];
+    (guards && other.args[0] == x && is_plain(lit)).then_some((prim, x, limit))
+}
+
+/// Whether a literal is a float that equals no other bits.
+fn is_plain(lit: Lit) -> bool {
+    let value = match lit.ty {
+        Ty::F32 => lit.as_f32() as f64,
+        Ty::F64 => lit.as_f64(),
+        Ty::Bool | Ty::I32 | Ty::I64 => return false,
+    };
+    !value.is_nan() && value != 0.0
+}
+
+/// Drops instructions that no output needs.
+fn without_dead(kernel: &Kernel) -> Kernel {
+    let mut live = vec![false; kernel.insts.len()];
+    for output in &kernel.outputs {
+        live[output.value.index()] = true;
+    }
+    for (index, inst) in kernel.insts.iter().enumerate().rev() {
+        // A fold stays although nobody reads it: stores were placed for a kernel with folds.
+        live[index] |= matches!(inst.kind, Kind::Fold(_));
+        if live[index] {
+            for arg in &inst.args {
+                live[arg.index()] = true;
+            }
+        }
+    }
+    let mut out = Kernel { operands: kernel.operands.clone(), ..Kernel::default() };
+    let mut moved: Vec<Reg> = Vec::with_capacity(kernel.insts.len());
+    for (inst, live) in kernel.insts.iter().zip(live) {
+        moved.push(Reg(out.insts.len() as u32));
+        if live {
+            let args = inst.args.iter().map(|reg| moved[reg.index()]).collect();
+            out.insts.push(Inst { args, ..inst.clone() });
+        }
+    }
+    out.outputs =
+        kernel.outputs.iter().map(|output| Output { value: moved[output.value.index()], ..*output }).collect();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::geometry::LoopOrder;
+    use crate::codegen::interp;
+    use crate::codegen::kernel::{Level, Operand, Source};
+    use crate::codegen::launch::Faults;
+    use crate::codegen::{Access, Geometry};
+    use crate::ir::DType;
+
+    fn inst(kind: Kind, args: &[u32], ty: Ty, level: Level) -> Inst {
+        Inst { kind, args: args.iter().map(|&reg| Reg(reg)).collect(), ty, level }
+    }
+
+    /// `canon(x + x)` limited by a number as PyTorch does it, then negated, then canonical.
+    fn limited(prim: Prim, limit: f32) -> Kernel {
+        let full = |kind: Kind, args: &[u32]| inst(kind, args, Ty::F32, Level::Full);
+        Kernel {
+            operands: vec![Operand { dtype: DType::F32, source: Source::Memory }],
+            insts: vec![
+                full(Kind::Load(0), &[]),
+                full(Kind::Prim(Prim::Add), &[0, 0]),
+                full(Kind::Prim(Prim::Canon), &[1]),
+                inst(Kind::Lit(Lit::f32(limit)), &[], Ty::F32, Level::Row),
+                inst(Kind::Prim(Prim::Ne), &[2, 2], Ty::Bool, Level::Full),
+                full(Kind::Prim(prim), &[2, 3]),
+                full(Kind::Prim(Prim::Select), &[4, 2, 5]),
+                full(Kind::Prim(Prim::Neg), &[6]),
+                full(Kind::Prim(Prim::Canon), &[7]),
+            ],
+            outputs: vec![Output { dtype: DType::F32, value: Reg(8) }],
+        }
+    }
+
+    fn results(kernel: &Kernel, values: &[f32]) -> Vec<u32> {
+        let access = || Access { inner: smallvec![4], ..Access::default() };
+        let geometry = Geometry::plan(
+            kernel,
+            &[values.len()],
+            &[],
+            vec![row_of(access())],
+            vec![row_of(access())],
+            LoopOrder::OfMemory,
+        );
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut out = vec![0; bytes.len()];
+        interp::run(kernel, &geometry, &[&bytes], &mut [&mut out], &Faults::new());
+        out.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect()
+    }
+
+    /// The access with its stride on the row loop.
+    fn row_of(access: Access) -> Access {
+        Access { rows: access.inner, inner: smallvec![], ..access }
+    }
+
+    #[test]
+    fn a_guarded_maximum_is_one_instruction_with_the_same_bits() {
+        let nan = f32::from_bits(0xffc0_0123);
+        let values = [0.0, -0.0, 0.25, 0.125, -1.0, f32::INFINITY, f32::NEG_INFINITY, nan, f32::NAN];
+        for prim in [Prim::Max, Prim::Min] {
+            for limit in [0.25, 0.5, -2.0, f32::INFINITY] {
+                let simple = simplify(limited(prim, limit));
+                assert_eq!(simple.insts.len(), 6, "{simple}");
+                assert_eq!(results(&simple, &values), results(&limited(prim, limit), &values), "{simple}");
+            }
+            for limit in [0.0, -0.0, f32::NAN] {
+                let simple = simplify(limited(prim, limit));
+                assert!(simple.insts.iter().any(|inst| inst.kind == Kind::Prim(Prim::Select)), "{simple}");
+                assert_eq!(results(&simple, &values), results(&limited(prim, limit), &values), "{simple}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_canon_that_an_output_shows_stays() {
+        let mut kernel = limited(Prim::Max, 0.0);
+        kernel.outputs.push(Output { dtype: DType::F32, value: Reg(6) });
+        let simple = simplify(kernel);
+        let canons = simple.insts.iter().filter(|inst| inst.kind == Kind::Prim(Prim::Canon)).count();
+        assert_eq!(canons, 2, "{simple}");
+    }
+}

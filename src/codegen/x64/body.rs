@@ -1,0 +1,421 @@
+//! What the loops of a pass do in one round: loads, prims, stores, and partial results taking elements in.
+
+use super::code::{Address, Block, Class, Home, Inst, Op, Start, V};
+use super::elements::{Layout, Payloads, When};
+use super::encoder::{Encoder, Width};
+use super::folds::{Fold, Partial};
+use super::opcode;
+use super::scaling::scaled;
+use super::select::{LANES, Select, Shape, Val, is_wide};
+use crate::codegen::geometry::Class as Motion;
+use crate::codegen::kernel::{Kernel, Source};
+use crate::codegen::native::flat::{Flat, Id, Op as Node};
+use crate::codegen::native::passes::Pass;
+use crate::ir::DType;
+use crate::ir::scalar::{Prim, Ty};
+use smallvec::{SmallVec, smallvec};
+
+/// What blocks know of the function they are part of.
+#[derive(Debug)]
+pub(super) struct Function<'a> {
+    /// What is compiled.
+    pub(super) kernel: &'a Kernel,
+    /// How its accesses move.
+    pub(super) motions: &'a [Motion],
+    /// Its nodes.
+    pub(super) flat: &'a Flat,
+    /// Per node whether the payload of a NaN that it is can be seen.
+    pub(super) shown: Vec<bool>,
+    /// Where in the frame row values are: 16 bytes of a value, or the bits of a mask.
+    pub(super) slots: Vec<Option<i32>>,
+    /// Where in the frame the distances of the lanes of an access are.
+    pub(super) distances: Vec<Option<i32>>,
+    /// Where in the frame the row of an access is, or an iota's value.
+    pub(super) rows: Vec<i32>,
+    /// Where in the frame the bits of the last round are, one per element.
+    pub(super) tail: i32,
+    /// Where in the frame a mask of one lane is.
+    pub(super) one: i32,
+}
+
+/// How the copies of a body are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Node by node: what one copy waits for the others fill.
+    Interleaved,
+    /// One after another, so that fewer values are alive at once.
+    InTurn,
+}
+
+/// Which elements a round of a loop works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Elements {
+    /// All lanes of every copy.
+    All,
+    /// Those the frame's bits say.
+    Tail,
+}
+
+impl Function<'_> {
+    /// A round of the loop of `pass`: `copies` times the body, for neighbouring elements.
+    pub(super) fn round(
+        &self,
+        encoder: &mut Encoder,
+        pass: &Pass,
+        folds: &[Fold],
+        copies: (usize, Order),
+        elements: Elements,
+    ) -> Block {
+        let (copies, order) = copies;
+        let mut select = Select::new(encoder, Shape::Vector);
+        let masks: Vec<Option<V>> = (0..copies).map(|copy| self.tail_mask(&mut select, copy, elements)).collect();
+        let n = self.flat.nodes.len();
+        let mut body =
+            Body { function: self, select, pass, copies: vec![vec![None; n]; copies], shared: vec![None; n], masks };
+        body.write(folds, order);
+        let mut block = body.select.block;
+        block.drop_dead();
+        block
+    }
+
+    fn tail_mask(&self, select: &mut Select<'_>, copy: usize, elements: Elements) -> Option<V> {
+        if elements == Elements::All {
+            return None;
+        }
+        let at = self.tail + (copy * LANES / 8) as i32;
+        let mask = select.block.register(Class::Mask, false, Home::Whole(at));
+        let upper = select.block.register(Class::Mask, false, Home::Whole(at + 1));
+        select.set_upper(mask, upper);
+        Some(mask)
+    }
+
+    /// Computes row values, each into its slot.
+    pub(super) fn row_values(&self, encoder: &mut Encoder, ids: &[Id]) -> Block {
+        let mut row = self.row(encoder);
+        for &id in ids.iter().filter(|&&id| !self.is_row_iota(id)) {
+            let value = row.node(id, 0);
+            row.copies[0][id] = Some(value.clone());
+            let slot = self.slots[id].expect("a row value has a slot");
+            row.keep_row(self.flat.nodes[id].ty, value[0], slot);
+        }
+        row.select.block
+    }
+
+    /// Writes row values to the outputs of those numbers.
+    pub(super) fn row_stores(&self, encoder: &mut Encoder, slots: &[usize]) -> Block {
+        let mut row = self.row(encoder);
+        for &slot in slots {
+            let value = row.value(self.flat.outputs[slot], 0);
+            let mask = row.masks[0];
+            let start = Start::Row(self.kernel.operands.len() + slot);
+            let layout = Layout::Contiguous(Address { start, scale: None, disp: 0 });
+            let payloads = self.payloads_of_output(slot);
+            row.select.store(self.kernel.outputs[slot].dtype, &value, layout, mask, payloads);
+        }
+        row.select.block
+    }
+
+    /// Starts the partial results of folds.
+    pub(super) fn start_folds(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
+        let mut select = Select::new(encoder, Shape::Vector);
+        folds.iter().for_each(|fold| fold.start(&mut select));
+        select.block
+    }
+
+    /// Brings the partial results of a fold together: the result to its slot, its value and index to the frame.
+    pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> Block {
+        let select = Select::new(encoder, Shape::Vector);
+        let n = self.flat.nodes.len();
+        let mut body = Body {
+            function: self,
+            select,
+            pass: &NO_PASS,
+            copies: Vec::new(),
+            shared: vec![None; n],
+            masks: Vec::new(),
+        };
+        let result = fold.tree(&mut body.select);
+        let slot = self.slots[fold.id].expect("a fold has a slot");
+        match &result.index {
+            Some(index) => {
+                body.keep_vector(result.value[0], value_at);
+                body.keep_vector(index[0], index_at);
+                body.keep_vector(index[0], slot);
+            }
+            None if fold.ty == Ty::Bool => body.keep_lanes(result.value[0], slot),
+            None => body.keep_vector(result.value[0], slot),
+        }
+        body.select.block
+    }
+
+    fn row<'s>(&'s self, encoder: &'s mut Encoder) -> Body<'s, 's> {
+        let mut select = Select::new(encoder, Shape::Row);
+        let one = select.block.register(Class::Mask, false, Home::Whole(self.one));
+        let n = self.flat.nodes.len();
+        Body {
+            function: self,
+            select,
+            pass: &NO_PASS,
+            copies: vec![vec![None; n]],
+            shared: vec![None; n],
+            masks: vec![Some(one)],
+        }
+    }
+
+    /// Whether a node is an iota that is the same for all elements: its slot is that of the row.
+    pub(super) fn is_row_iota(&self, id: Id) -> bool {
+        match self.flat.nodes[id].op {
+            Node::Load(slot) => {
+                self.kernel.operands[slot as usize].source == Source::Iota && self.flat.nodes[id].uniform
+            }
+            Node::Lit(_) | Node::Prim(_) | Node::Fold(_) => false,
+        }
+    }
+
+    /// Whether somebody can see the payload of a NaN that a node is.
+    fn payloads(&self, id: Id) -> Payloads {
+        if self.shown[id] { Payloads::Kept } else { Payloads::Lost }
+    }
+
+    /// Whether the value of an f16 output can be a NaN other than the canonical one.
+    fn payloads_of_output(&self, slot: usize) -> Payloads {
+        if self.is_canonical(self.flat.outputs[slot]) { Payloads::Lost } else { Payloads::Kept }
+    }
+
+    /// Whether a node is known to be no NaN but the canonical one.
+    fn is_canonical(&self, id: Id) -> bool {
+        let node = &self.flat.nodes[id];
+        match node.op {
+            Node::Prim(Prim::RoundF16 | Prim::Canon) => true,
+            Node::Prim(Prim::Max | Prim::Min) => node.args.iter().all(|&arg| self.is_canonical(arg)),
+            Node::Prim(Prim::Select) => node.args[1..].iter().all(|&arg| self.is_canonical(arg)),
+            Node::Lit(lit) => lit.ty == Ty::F32 && !lit.as_f32().is_nan(),
+            Node::Prim(_) | Node::Load(_) | Node::Fold(_) => false,
+        }
+    }
+}
+
+static NO_PASS: Pass = Pass {
+    row: Vec::new(),
+    uniform: Vec::new(),
+    body: Vec::new(),
+    folds: Vec::new(),
+    stores: Vec::new(),
+    keeps: Vec::new(),
+    kept: Vec::new(),
+};
+
+/// A block while it is written.
+struct Body<'f, 'e> {
+    function: &'f Function<'f>,
+    select: Select<'e>,
+    pass: &'f Pass,
+    /// Per copy and node its value.
+    copies: Vec<Vec<Option<Val>>>,
+    /// Per node the value of all lanes.
+    shared: Vec<Option<Val>>,
+    /// Per copy the lanes that count.
+    masks: Vec<Option<V>>,
+}
+
+impl Body<'_, '_> {
+    fn write(&mut self, folds: &[Fold], order: Order) {
+        let pass = self.pass;
+        let n_copies = self.copies.len();
+        match order {
+            Order::Interleaved => {
+                (0..n_copies).for_each(|copy| self.read_kept(copy));
+                for &id in &pass.body {
+                    (0..n_copies).for_each(|copy| self.compute(id, copy));
+                }
+                (0..n_copies).for_each(|copy| self.finish(folds, copy));
+            }
+            Order::InTurn => {
+                for copy in 0..n_copies {
+                    self.read_kept(copy);
+                    pass.body.iter().for_each(|&id| self.compute(id, copy));
+                    self.finish(folds, copy);
+                }
+            }
+        }
+    }
+
+    fn compute(&mut self, id: Id, copy: usize) {
+        let value = self.node(id, copy);
+        self.copies[copy][id] = Some(value);
+    }
+
+    fn read_kept(&mut self, copy: usize) {
+        for &(id, buffer) in &self.pass.kept {
+            let dtype = self.function.flat.nodes[id].ty.dtype();
+            let layout = self.contiguous(self.function.motions.len() + buffer, dtype, copy);
+            let value = self.select.load(dtype, layout, self.masks[copy], Payloads::Kept, When::Needed);
+            self.copies[copy][id] = Some(value);
+        }
+    }
+
+    /// Stores of a copy, and its elements into partial results.
+    fn finish(&mut self, folds: &[Fold], copy: usize) {
+        let function = self.function;
+        for &(id, buffer) in &self.pass.keeps {
+            let dtype = function.flat.nodes[id].ty.dtype();
+            let layout = self.contiguous(function.motions.len() + buffer, dtype, copy);
+            let value = self.value(id, copy);
+            self.select.store(dtype, &value, layout, self.masks[copy], Payloads::Kept);
+        }
+        for &slot in &self.pass.stores {
+            let dtype = function.kernel.outputs[slot].dtype;
+            let value = self.value(function.flat.outputs[slot], copy);
+            let layout = self.layout(function.kernel.operands.len() + slot, dtype, copy);
+            let payloads = function.payloads_of_output(slot);
+            self.select.store(dtype, &value, layout, self.masks[copy], payloads);
+        }
+        for fold in folds {
+            let mut value = self.value(fold.value, copy);
+            if fold.ty == Ty::Bool {
+                value = smallvec![self.select.op(&opcode::MASK_TO_LANES, &[value[0]])];
+            }
+            let index = fold.index.map(|id| self.value(id, copy));
+            fold.take(&mut self.select, copy, &Partial { value, index }, self.masks[copy]);
+        }
+    }
+
+    /// The value of a node in a copy.
+    fn value(&mut self, id: Id, copy: usize) -> Val {
+        if let Some(value) = self.copies.get(copy).and_then(|values| values[id].as_ref()).or(self.shared[id].as_ref()) {
+            return value.clone();
+        }
+        let function = self.function;
+        let ty = function.flat.nodes[id].ty;
+        let value = match (function.flat.as_lit(id), function.slots[id]) {
+            (Some(lit), _) => self.select.lit(lit),
+            (None, Some(slot)) if ty == Ty::Bool => {
+                smallvec![self.select.block.register(Class::Mask, false, Home::Whole(slot))]
+            }
+            (None, Some(slot)) => {
+                let v = self.select.block.register(Class::Vector, is_wide(ty), Home::Element(slot));
+                SmallVec::from_elem(v, self.select.shape.parts(ty))
+            }
+            (None, None) => unreachable!("operands are computed before, or are values of the row"),
+        };
+        if ty == Ty::Bool && function.flat.as_lit(id).is_none() {
+            // All lanes agree, so its upper half is itself.
+            self.select.set_upper(value[0], value[0]);
+        }
+        self.shared[id] = Some(value.clone());
+        value
+    }
+
+    fn node(&mut self, id: Id, copy: usize) -> Val {
+        let node = &self.function.flat.nodes[id];
+        match node.op {
+            Node::Load(slot) => self.load(id, slot as usize, copy),
+            Node::Prim(Prim::Fma) => self.fma(&node.args, node.ty, copy),
+            Node::Prim(Prim::Mul) if let Some((p, n)) = scaled(self.function.flat, id) => {
+                let (p, n) = (self.value(p, copy), self.value(n, copy));
+                self.select.scale(&p, &n, node.ty)
+            }
+            Node::Prim(Prim::RoundF16) if self.function.payloads(id) == Payloads::Lost => {
+                let value = self.value(node.args[0], copy);
+                smallvec![self.select.rounded_f16(value[0])]
+            }
+            Node::Prim(prim) => {
+                let args: SmallVec<[Val; 3]> = node.args.iter().map(|&arg| self.value(arg, copy)).collect();
+                self.select.prim(prim, &args, self.function.flat.nodes[node.args[0]].ty)
+            }
+            Node::Lit(_) | Node::Fold(_) => self.value(id, copy),
+        }
+    }
+
+    /// An fma takes the sign of a factor in.
+    fn fma(&mut self, args: &[Id], ty: Ty, copy: usize) -> Val {
+        let mut negated = false;
+        let mut factor = |this: &mut Self, id: Id| {
+            let node = &this.function.flat.nodes[id];
+            if node.op == Node::Prim(Prim::Neg) {
+                negated = !negated;
+                return this.value(node.args[0], copy);
+            }
+            this.value(id, copy)
+        };
+        let (a, b) = (factor(self, args[0]), factor(self, args[1]));
+        let c = self.value(args[2], copy);
+        self.select.fma(&a, &b, &c, ty, negated)
+    }
+
+    fn load(&mut self, id: Id, slot: usize, copy: usize) -> Val {
+        let operand = self.function.kernel.operands[slot];
+        let is_row = self.select.shape == Shape::Row;
+        if operand.source == Source::Iota {
+            return if is_row { self.value(id, copy) } else { self.iota(slot, copy) };
+        }
+        let layout = if is_row {
+            Layout::Contiguous(Address { start: Start::Row(slot), scale: None, disp: 0 })
+        } else {
+            self.layout(slot, operand.dtype, copy)
+        };
+        let payloads = self.function.payloads(id);
+        // All that is computed comes before the stores of a round, but for what is stored as it is.
+        let stored = self.pass.stores.iter().any(|&slot| self.function.flat.outputs[slot] == id);
+        let when = if stored { When::Here } else { When::Needed };
+        self.select.load(operand.dtype, layout, self.masks[copy], payloads, when)
+    }
+
+    fn contiguous(&self, access: usize, dtype: DType, copy: usize) -> Layout {
+        let bytes = dtype.size();
+        let scale = Some(bytes.trailing_zeros() as u8);
+        Layout::Contiguous(Address { start: Start::Row(access), scale, disp: (copy * LANES * bytes) as i32 })
+    }
+
+    fn layout(&mut self, access: usize, dtype: DType, copy: usize) -> Layout {
+        if self.function.motions[access] == Motion::Contiguous {
+            return self.contiguous(access, dtype, copy);
+        }
+        self.place(access, copy);
+        Layout::Strided(self.function.distances[access].expect("a strided access has distances in the frame"))
+    }
+
+    fn place(&mut self, access: usize, copy: usize) {
+        let op = Op::Place { access, ahead: (copy * LANES) as i32 };
+        let width = Width::Z;
+        let args = SmallVec::new();
+        self.select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
+    }
+
+    fn iota(&mut self, slot: usize, copy: usize) -> Val {
+        self.place(slot, copy);
+        let first = self.select.op(&opcode::BROADCAST_GPR, &[]);
+        let distances = self.function.distances[slot].expect("an iota has distances in the frame");
+        (0..LANES / 8)
+            .map(|part| {
+                let distance = self.select.distances(distances, part);
+                self.select.op(&opcode::ADD_I[1], &[first, distance])
+            })
+            .collect()
+    }
+
+    /// Puts a row value into its slot.
+    fn keep_row(&mut self, ty: Ty, v: V, slot: i32) {
+        if ty != Ty::Bool {
+            return self.keep_vector(v, slot);
+        }
+        let ones = self.select.word(u32::MAX);
+        let lanes = self.select.zeroed(&opcode::MOVE[0], v, &[ones]);
+        self.keep_lanes(lanes, slot);
+    }
+
+    fn keep_vector(&mut self, v: V, at: i32) {
+        let address = Address { start: Start::Frame, scale: None, disp: at };
+        self.select.store_as(&opcode::STORE[0], Width::X, v, address, None, None);
+    }
+
+    /// Puts the bits of the lowest of all-ones or zero lanes into a slot, for all lanes.
+    fn keep_lanes(&mut self, v: V, at: i32) {
+        let shape = std::mem::replace(&mut self.select.shape, Shape::Half);
+        let lanes = self.select.op(&opcode::BROADCAST[0], &[v]);
+        let mask = self.select.mask_op(&opcode::LANES_TO_MASK, &[lanes], None);
+        self.select.shape = shape;
+        let address = Address { start: Start::Frame, scale: None, disp: at };
+        self.select.store_as(&opcode::MASK_STORE, Width::X, mask, address, None, None);
+    }
+}

@@ -1,0 +1,322 @@
+//! Straight-line code over virtual registers: what the loops of a kernel are made of before registers are chosen.
+//!
+//! Every virtual register is written by one instruction, but for accumulators, which live in a register of their own
+//! and are written again and again. Values that are the same for all lanes (constants, values per row) are not loaded
+//! by an instruction: they have a place in memory, from which an instruction may read them in all lanes at once. An
+//! instruction has no control flow; loops are written around whole [`Block`]s.
+
+use super::encoder::Width;
+use super::opcode::{Encoding, Opcode, Space};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// A virtual register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct V(pub(super) u32);
+
+impl V {
+    /// Its position in tables.
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What kind of register holds a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// A vector register.
+    Vector,
+    /// A mask register: a bit per lane.
+    Mask,
+}
+
+/// Where a value is when no instruction of the block has made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Nowhere: an instruction of the block makes it.
+    Block,
+    /// In this machine register, always.
+    Register(u8),
+    /// A constant: its number.
+    Constant(u32),
+    /// One element at this distance in the frame, for all lanes.
+    Element(i32),
+    /// A whole vector, or the bits of a mask, at this distance in the frame.
+    Whole(i32),
+    /// A mask of all or no lanes.
+    Lanes(bool),
+    /// A whole vector of an operand: it is read where it is needed, and again rather than kept in the frame.
+    Memory(Address),
+}
+
+/// What is known of a virtual register.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Info {
+    /// Its kind.
+    pub(super) class: Class,
+    /// Where it comes from.
+    pub(super) home: Home,
+    /// Whether its lanes have 64 bits; masks do not know.
+    pub(super) wide: bool,
+}
+
+/// Where an access of the block's elements starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// The row of an operand or output; row buffers come behind them.
+    Row(usize),
+    /// The frame.
+    Frame,
+    /// What the last [`Op::Place`] computed.
+    Placed,
+}
+
+/// An address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Address {
+    /// Where it starts.
+    pub(super) start: Start,
+    /// Bytes per element of the loop, as a power of two, if it moves with the loop.
+    pub(super) scale: Option<u8>,
+    /// A distance in bytes.
+    pub(super) disp: i32,
+}
+
+/// What an instruction does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Op {
+    /// The machine's instruction.
+    Machine(&'static Opcode),
+    /// `a * b + c` or, negated, `c - a * b`, with one rounding, of 64-bit lanes or not.
+    Fma {
+        /// Whether the product is subtracted.
+        negated: bool,
+        /// Whether lanes have 64 bits.
+        wide: bool,
+    },
+    /// Computes the address, or an iota's value, of an access at the loop's position plus so many elements.
+    Place {
+        /// The operand or output.
+        access: usize,
+        /// Elements ahead.
+        ahead: i32,
+    },
+}
+
+/// The lanes that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lanes {
+    /// The mask.
+    pub(super) mask: V,
+    /// Whether the other lanes become zero; else they stay, and the result must be an accumulator.
+    pub(super) zero: bool,
+}
+
+/// One instruction.
+#[derive(Debug, Clone)]
+pub(super) struct Inst {
+    /// What it does.
+    pub(super) op: Op,
+    /// How many bits of registers it works on.
+    pub(super) width: Width,
+    /// What it makes.
+    pub(super) result: Option<V>,
+    /// Its operands: those of `vvvv`, `rm` and `reg`, in the order of the encoding; `a`, `b`, `c` of an fma.
+    pub(super) args: SmallVec<[V; 3]>,
+    /// Lanes that are written, if not all.
+    pub(super) lanes: Option<Lanes>,
+    /// The memory it reads or writes.
+    pub(super) address: Option<Address>,
+    /// A number in the instruction.
+    pub(super) imm: Option<u8>,
+}
+
+/// Straight-line code.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    /// Its instructions.
+    pub(super) insts: Vec<Inst>,
+    /// Its registers.
+    pub(super) infos: Vec<Info>,
+}
+
+impl Inst {
+    /// Everything it reads.
+    pub(super) fn reads(&self) -> impl Iterator<Item = V> {
+        self.args.iter().copied().chain(self.lanes.map(|lanes| lanes.mask))
+    }
+
+    /// Cycles until its result is there, and cycles in which it keeps others from starting, times two: what a machine
+    /// with two vector ports takes about.
+    fn timing(&self) -> (usize, usize) {
+        match self.op {
+            Op::Machine(opcode) if opcode.space == Space::Evex => opcode.timing(),
+            Op::Machine(_) => (2, 1),
+            Op::Fma { .. } => (4, 1),
+            Op::Place { .. } => (5, 1),
+        }
+    }
+}
+
+impl Block {
+    /// A new virtual register.
+    pub(super) fn register(&mut self, class: Class, wide: bool, home: Home) -> V {
+        self.infos.push(Info { class, home, wide });
+        V(self.infos.len() as u32 - 1)
+    }
+
+    /// What is known of a register.
+    pub(super) fn info(&self, v: V) -> Info {
+        self.infos[v.index()]
+    }
+
+    /// The most vectors that the block makes and that are alive at once.
+    pub(super) fn most_alive(&self) -> usize {
+        let (mut alive, mut most) = (0_usize, 0);
+        let mut seen = vec![false; self.infos.len()];
+        let counts = |v: V| {
+            let info = self.info(v);
+            info.home == Home::Block && info.class == Class::Vector
+        };
+        for inst in self.insts.iter().rev() {
+            if let Some(result) = inst.result.filter(|&v| counts(v) && seen[v.index()]) {
+                seen[result.index()] = false;
+                alive -= 1;
+            }
+            for v in inst.reads().filter(|&v| counts(v)) {
+                if !std::mem::replace(&mut seen[v.index()], true) {
+                    alive += 1;
+                }
+            }
+            most = most.max(alive);
+        }
+        most
+    }
+
+    /// Cycles of the longest chain of instructions, and cycles that all of them take if none waits.
+    pub(super) fn timing(&self) -> (usize, usize) {
+        let mut ready = vec![0; self.infos.len()];
+        let (mut longest, mut half_cycles) = (0, 0);
+        for inst in &self.insts {
+            let (latency, busy) = inst.timing();
+            let start = inst.reads().map(|v| ready[v.index()]).max().unwrap_or(0);
+            longest = longest.max(start + latency);
+            half_cycles += busy;
+            if let Some(result) = inst.result {
+                ready[result.index()] = start + latency;
+            }
+        }
+        (longest, half_cycles.div_ceil(2))
+    }
+
+    /// Drops instructions whose results nobody reads.
+    pub(super) fn drop_dead(&mut self) {
+        let mut is_read = vec![false; self.infos.len()];
+        let mut keep = vec![true; self.insts.len()];
+        for (inst, keep) in self.insts.iter().zip(&mut keep).rev() {
+            let lasting = |v: V| matches!(self.infos[v.index()].home, Home::Register(_));
+            *keep = inst.result.is_none_or(|v| is_read[v.index()] || lasting(v));
+            if *keep {
+                inst.args
+                    .iter()
+                    .chain(inst.lanes.iter().map(|lanes| &lanes.mask))
+                    .for_each(|v| is_read[v.index()] = true);
+            }
+        }
+        let mut keep = keep.into_iter();
+        self.insts.retain(|_| keep.next().expect("a flag per instruction"));
+        self.drop_places();
+    }
+
+    /// Drops addresses that no instruction uses any more.
+    fn drop_places(&mut self) {
+        let mut is_used = false;
+        let mut keep = vec![true; self.insts.len()];
+        for (inst, keep) in self.insts.iter().zip(&mut keep).rev() {
+            if matches!(inst.op, Op::Place { .. }) {
+                *keep = std::mem::replace(&mut is_used, false);
+            } else {
+                is_used |= uses_place(inst);
+            }
+        }
+        let mut keep = keep.into_iter();
+        self.insts.retain(|_| keep.next().expect("a flag per instruction"));
+    }
+}
+
+/// Whether an instruction reads what the last [`Op::Place`] computed.
+fn uses_place(inst: &Inst) -> bool {
+    let from_gpr = matches!(inst.op, Op::Machine(opcode) if *opcode == super::opcode::BROADCAST_GPR);
+    from_gpr || inst.address.is_some_and(|address| address.start == Start::Placed)
+}
+
+impl fmt::Display for V {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.start {
+            Start::Row(access) => write!(f, "[row{access}")?,
+            Start::Frame => f.write_str("[frame")?,
+            Start::Placed => f.write_str("[placed")?,
+        }
+        if let Some(scale) = self.scale {
+            write!(f, " + {} i", 1 << scale)?;
+        }
+        if self.disp != 0 {
+            write!(f, " + {}", self.disp)?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |v: &V| match self.info(*v).home {
+            Home::Block => format!("{v}"),
+            Home::Register(register) => format!("acc{register}"),
+            Home::Constant(number) => format!("c{number}"),
+            Home::Element(at) => format!("element[{at}]"),
+            Home::Whole(at) => format!("frame[{at}]"),
+            Home::Lanes(all) => format!("lanes({all})"),
+            Home::Memory(address) => address.to_string(),
+        };
+        for inst in &self.insts {
+            f.write_str("    ")?;
+            if let Some(result) = &inst.result {
+                write!(f, "{}", named(result))?;
+                if let Some(lanes) = inst.lanes {
+                    write!(f, "{{{}}}{}", named(&lanes.mask), if lanes.zero { "{z}" } else { "" })?;
+                }
+                f.write_str(" = ")?;
+            }
+            match inst.op {
+                Op::Machine(opcode) => f.write_str(opcode.name)?,
+                Op::Fma { negated, wide } => {
+                    write!(f, "vf{}madd{}", if negated { "n" } else { "" }, if wide { "pd" } else { "ps" })?;
+                }
+                Op::Place { access, ahead } => write!(f, "place row{access}, i + {ahead}")?,
+            }
+            let mut operands: Vec<String> = inst.args.iter().map(named).collect();
+            operands.extend(inst.address.map(|address| address.to_string()));
+            operands.extend(inst.imm.map(|imm| imm.to_string()));
+            let lanes = match (inst.lanes, inst.result) {
+                (Some(lanes), None) => format!(" {{{}}}", named(&lanes.mask)),
+                _ => String::new(),
+            };
+            writeln!(f, "{}{}{lanes}", if operands.is_empty() { "" } else { " " }, operands.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The number of operands of an opcode that are registers, memory aside.
+pub(super) const fn n_operands(encoding: Encoding) -> usize {
+    match encoding {
+        Encoding::Rvm => 2,
+        Encoding::Rm | Encoding::Mr | Encoding::Vm(_) => 1,
+    }
+}

@@ -1,0 +1,502 @@
+//! Bytes of machine instructions: EVEX and VEX forms of vector instructions, and the integer ones that loops need.
+//!
+//! Formats are those of Intel's Software Developer's Manual, volume 2, chapter 2. Constants lie behind the code and are
+//! addressed relative to the instruction pointer; every jump has a 32-bit distance, so nothing moves once written.
+//! The encoder knows no kernel and no value; that its bytes mean what they should is checked against a disassembler.
+
+use super::opcode::{Encoding, Opcode, Space, Tuple};
+use indexmap::IndexSet;
+
+/// A general-purpose register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gpr(pub u8);
+
+macro_rules! gprs {
+    ($($name:ident = $number:literal),*) => {
+        $(#[doc = concat!("Register ", stringify!($name), ".")] pub const $name: Gpr = Gpr($number);)*
+    };
+}
+gprs!(RAX = 0, RCX = 1, RDX = 2, RBX = 3, RSP = 4, RBP = 5, RSI = 6, RDI = 7);
+gprs!(R8 = 8, R9 = 9, R10 = 10, R11 = 11, R12 = 12, R13 = 13, R14 = 14, R15 = 15);
+
+/// Bits of a vector register that an instruction works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Width {
+    /// 128 bits.
+    X,
+    /// 256 bits.
+    Y,
+    /// 512 bits.
+    Z,
+}
+
+impl Width {
+    const fn bytes(self) -> i32 {
+        16 << self as i32
+    }
+}
+
+/// Where an address starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// At a register.
+    Gpr(Gpr),
+    /// At a constant: its number.
+    Constant(u32),
+}
+
+/// What is added to the start of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Index {
+    /// Nothing.
+    None,
+    /// A register times 1, 2, 4 or 8, given as the power of two.
+    Gpr(Gpr, u8),
+    /// Each lane of a vector register.
+    Vector(u8),
+}
+
+/// An operand in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Where it starts.
+    pub base: Base,
+    /// What is added.
+    pub index: Index,
+    /// And a distance in bytes.
+    pub disp: i32,
+    /// Whether all lanes read the one element there.
+    pub broadcast: bool,
+}
+
+impl Memory {
+    /// The bytes at a register plus a distance.
+    pub fn at(base: Gpr, disp: i32) -> Memory {
+        Memory { base: Base::Gpr(base), index: Index::None, disp, broadcast: false }
+    }
+}
+
+/// The operand of an instruction that may lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rm {
+    /// A register by number.
+    Reg(u8),
+    /// Memory.
+    Mem(Memory),
+}
+
+/// Which lanes an instruction writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Masked {
+    /// The mask register, 1 to 7.
+    pub register: u8,
+    /// Whether the other lanes become zero; else they stay.
+    pub zero: bool,
+}
+
+/// The registers of a vector instruction, by their fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Operands {
+    /// The field `reg`, or the digit that some opcodes have there.
+    pub reg: u8,
+    /// The field `vvvv`; 0 if the instruction has none.
+    pub vvvv: u8,
+    /// The field `rm`.
+    pub rm: Rm,
+}
+
+/// When a jump is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Condition {
+    /// Equal, zero.
+    Equal = 4,
+    /// Not equal, not zero.
+    NotEqual = 5,
+    /// Less, signed.
+    Less = 12,
+    /// Not less, signed.
+    NotLess = 13,
+    /// Less or equal, signed.
+    LessEqual = 14,
+    /// Greater, signed.
+    Greater = 15,
+}
+
+/// An integer instruction of two registers or a register and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Int {
+    /// Sum into the register.
+    Add = 0x03,
+    /// Difference into the register.
+    Sub = 0x2b,
+    /// Comparison.
+    Cmp = 0x3b,
+    /// The register becomes the operand.
+    Mov = 0x8b,
+    /// Memory becomes the register.
+    Store = 0x89,
+    /// The register is added to memory.
+    AddTo = 0x01,
+    /// The register becomes the address.
+    Lea = 0x8d,
+    /// Product into the register.
+    Imul = 0x0faf,
+    /// The register becomes the operand if the last comparison was greater, signed.
+    CmovGreater = 0x0f4f,
+}
+
+/// A place in the code that jumps lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Label(usize);
+
+/// A constant that code reads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Constant {
+    /// Four bytes.
+    Word(u32),
+    /// Eight bytes.
+    Double(u64),
+    /// A whole vector of 64-bit lanes.
+    Vector([u64; 8]),
+}
+
+/// Writes machine code.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+    constants: IndexSet<Constant>,
+    /// Where a distance to a constant belongs, the constant, and bytes of the instruction behind the distance.
+    uses: Vec<(usize, u32, i32)>,
+    labels: Vec<Option<usize>>,
+    jumps: Vec<(usize, Label)>,
+}
+
+impl Encoder {
+    /// The number of a constant.
+    pub fn constant(&mut self, constant: Constant) -> u32 {
+        self.constants.insert_full(constant).0 as u32
+    }
+
+    /// The constant with that number, broadcast unless it is a whole vector.
+    pub fn constant_memory(&self, number: u32) -> Memory {
+        let broadcast = !matches!(self.constants[number as usize], Constant::Vector(_));
+        Memory { base: Base::Constant(number), index: Index::None, disp: 0, broadcast }
+    }
+
+    /// The bits of the constant with that number; those of its first lane if it is a vector.
+    pub fn constant_bits(&self, number: u32) -> u64 {
+        match self.constants[number as usize] {
+            Constant::Word(word) => word as u64,
+            Constant::Double(double) => double,
+            Constant::Vector(lanes) => lanes[0],
+        }
+    }
+
+    /// A vector instruction; `imm` if the opcode has one.
+    pub fn vector(&mut self, opcode: &Opcode, width: Width, operands: Operands, mask: Option<Masked>, imm: Option<u8>) {
+        match opcode.space {
+            Space::Evex => self.evex(opcode, width, operands, mask),
+            Space::Vex(long) => self.vex(opcode, long, operands),
+        }
+        self.bytes.push(opcode.code);
+        let tail = imm.is_some() as i32;
+        let compress = match opcode.space {
+            Space::Evex => scale_of_distance(opcode, width, operands.rm),
+            Space::Vex(_) => 1,
+        };
+        self.modrm(operands.reg, operands.rm, compress, tail);
+        self.bytes.extend(imm);
+    }
+
+    fn evex(&mut self, opcode: &Opcode, width: Width, Operands { reg, vvvv, rm }: Operands, mask: Option<Masked>) {
+        let inverted = |register: u8, bit: u8| (!register >> bit) & 1;
+        // Bit 4 of a vector index lies where that of `vvvv` does; no instruction has both.
+        let (x, b, v4, broadcast) = match rm {
+            Rm::Reg(register) => (inverted(register, 4), inverted(register, 3), inverted(vvvv, 4), 0),
+            Rm::Mem(memory) => {
+                let b = match memory.base {
+                    Base::Gpr(base) => inverted(base.0, 3),
+                    Base::Constant(_) => 1,
+                };
+                let (x, v4) = match memory.index {
+                    Index::None => (1, inverted(vvvv, 4)),
+                    Index::Gpr(index, _) => (inverted(index.0, 3), inverted(vvvv, 4)),
+                    Index::Vector(index) => (inverted(index, 3), inverted(index, 4)),
+                };
+                (x, b, v4, memory.broadcast as u8)
+            }
+        };
+        let (aaa, z) = mask.map_or((0, 0), |mask| (mask.register, mask.zero as u8));
+        self.bytes.extend([
+            0x62,
+            inverted(reg, 3) << 7 | x << 6 | b << 5 | inverted(reg, 4) << 4 | opcode.map,
+            (opcode.wide as u8) << 7 | (!vvvv & 15) << 3 | 1 << 2 | opcode.prefix,
+            z << 7 | (width as u8) << 5 | broadcast << 4 | v4 << 3 | aaa,
+        ]);
+    }
+
+    /// The three-byte form; registers are below 16.
+    fn vex(&mut self, opcode: &Opcode, long: bool, Operands { reg, vvvv, rm }: Operands) {
+        let inverted = |register: u8| (!register >> 3) & 1;
+        let (x, b) = match rm {
+            Rm::Reg(register) => (1, inverted(register)),
+            Rm::Mem(memory) => {
+                let b = match memory.base {
+                    Base::Gpr(base) => inverted(base.0),
+                    Base::Constant(_) => 1,
+                };
+                let x = match memory.index {
+                    Index::Gpr(index, _) => inverted(index.0),
+                    Index::None | Index::Vector(_) => 1,
+                };
+                (x, b)
+            }
+        };
+        self.bytes.extend([
+            0xc4,
+            inverted(reg) << 7 | x << 6 | b << 5 | opcode.map,
+            (opcode.wide as u8) << 7 | (!vvvv & 15) << 3 | (long as u8) << 2 | opcode.prefix,
+        ]);
+    }
+
+    /// The byte of operands, and what belongs to an address; a short distance counts in units of `compress`, and
+    /// `tail` bytes of the instruction follow.
+    fn modrm(&mut self, reg: u8, rm: Rm, compress: i32, tail: i32) {
+        let reg = (reg & 7) << 3;
+        let memory = match rm {
+            Rm::Reg(register) => return self.bytes.push(0xc0 | reg | register & 7),
+            Rm::Mem(memory) => memory,
+        };
+        let base = match memory.base {
+            Base::Gpr(base) => base.0,
+            Base::Constant(number) => {
+                self.bytes.push(reg | 5);
+                self.uses.push((self.bytes.len(), number, tail));
+                return self.bytes.extend([0; 4]);
+            }
+        };
+        let short = memory.disp / compress;
+        let is_short = memory.disp % compress == 0 && i8::try_from(short).is_ok();
+        // Without a distance, the numbers of rbp and r13 mean something else.
+        let form = match (memory.disp, is_short) {
+            (0, _) if base & 7 != RBP.0 => 0x00,
+            (_, true) => 0x40,
+            (_, false) => 0x80,
+        };
+        let sib = match memory.index {
+            Index::None if base & 7 != RSP.0 => None,
+            Index::None => Some(4 << 3),
+            Index::Gpr(index, scale) => Some(scale << 6 | (index.0 & 7) << 3),
+            Index::Vector(index) => Some((index & 7) << 3),
+        };
+        self.bytes.push(form | reg | if sib.is_some() { 4 } else { base & 7 });
+        self.bytes.extend(sib.map(|sib| sib | base & 7));
+        match form {
+            0x00 => {}
+            0x40 => self.bytes.push(short as i8 as u8),
+            _ => self.bytes.extend(memory.disp.to_le_bytes()),
+        }
+    }
+
+    /// A 64-bit integer instruction.
+    pub fn int(&mut self, int: Int, register: Gpr, rm: Rm) {
+        let (x, b) = match rm {
+            Rm::Reg(register) => (0, register >> 3),
+            Rm::Mem(memory) => {
+                let b = match memory.base {
+                    Base::Gpr(base) => base.0 >> 3,
+                    Base::Constant(_) => 0,
+                };
+                let x = match memory.index {
+                    Index::Gpr(index, _) => index.0 >> 3,
+                    Index::None | Index::Vector(_) => 0,
+                };
+                (x, b)
+            }
+        };
+        self.bytes.push(0x48 | (register.0 >> 3) << 2 | x << 1 | b);
+        let code = int as u16;
+        if code > 0xff {
+            self.bytes.push(0x0f);
+        }
+        self.bytes.push(code as u8);
+        self.modrm(register.0, rm, 1, 0);
+    }
+
+    /// The register becomes a 64-bit number.
+    pub fn set(&mut self, register: Gpr, value: u64) {
+        self.bytes.extend([0x48 | register.0 >> 3, 0xb8 | register.0 & 7]);
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    /// Adds a number to a register.
+    pub fn add(&mut self, register: Gpr, value: i32) {
+        self.immediate(0, register, value);
+    }
+
+    /// Subtracts a number from a register; gives back where the number stands, see [`Encoder::patch`].
+    pub fn sub(&mut self, register: Gpr, value: i32) -> usize {
+        self.immediate(5, register, value);
+        self.bytes.len() - 4
+    }
+
+    /// Keeps the bits of a register that a number has.
+    pub fn and(&mut self, register: Gpr, value: i32) {
+        self.immediate(4, register, value);
+    }
+
+    /// Compares a register with a number.
+    pub fn compare(&mut self, register: Gpr, value: i32) {
+        self.immediate(7, register, value);
+    }
+
+    fn immediate(&mut self, digit: u8, register: Gpr, value: i32) {
+        self.bytes.extend([0x48 | register.0 >> 3, 0x81, 0xc0 | digit << 3 | register.0 & 7]);
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    /// Shifts a register right, zeros in.
+    pub fn shift_right(&mut self, register: Gpr, bits: u8) {
+        self.bytes.extend([0x48 | register.0 >> 3, 0xc1, 0xe8 | register.0 & 7, bits]);
+    }
+
+    /// Changes the sign of a register.
+    pub fn negate(&mut self, register: Gpr) {
+        self.bytes.extend([0x48 | register.0 >> 3, 0xf7, 0xd8 | register.0 & 7]);
+    }
+
+    /// `to` becomes the low bits of `from`, as many as the register `count` says.
+    pub fn low_bits(&mut self, to: Gpr, from: Gpr, count: Gpr) {
+        const BZHI: Opcode = Opcode {
+            name: "bzhi",
+            space: Space::Vex(false),
+            map: 2,
+            prefix: 0,
+            wide: true,
+            code: 0xf5,
+            encoding: Encoding::Rvm,
+            tuple: Tuple::None,
+        };
+        self.vector(&BZHI, Width::X, Operands { reg: to.0, vvvv: count.0, rm: Rm::Reg(from.0) }, None, None);
+    }
+
+    /// Pushes a register.
+    pub fn push(&mut self, register: Gpr) {
+        self.bytes.extend([0x40 | register.0 >> 3, 0x50 | register.0 & 7]);
+    }
+
+    /// Pops a register.
+    pub fn pop(&mut self, register: Gpr) {
+        self.bytes.extend([0x40 | register.0 >> 3, 0x58 | register.0 & 7]);
+    }
+
+    /// Calls the function whose address a register holds.
+    pub fn call(&mut self, register: Gpr) {
+        self.bytes.extend([0x40 | register.0 >> 3, 0xff, 0xd0 | register.0 & 7]);
+    }
+
+    /// Returns.
+    pub fn ret(&mut self) {
+        self.bytes.push(0xc3);
+    }
+
+    /// Forgets the upper halves of vector registers, without which other code would run slowly.
+    pub fn zero_upper(&mut self) {
+        self.bytes.extend([0xc5, 0xf8, 0x77]);
+    }
+
+    /// A label without a place yet.
+    pub fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// Puts a label here.
+    pub fn place(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.bytes.len());
+    }
+
+    /// Puts a label at the next address that suits the top of a loop.
+    pub fn place_loop(&mut self, label: Label) {
+        const NOPS: [&[u8]; 4] =
+            [&[], &[0x90], &[0x0f, 0x1f, 0x40, 0x00], &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00]];
+        loop {
+            let missing = self.bytes.len().next_multiple_of(LOOP_ALIGN) - self.bytes.len();
+            let nop = NOPS.iter().rev().find(|nop| nop.len() <= missing).expect("the first is empty");
+            if nop.is_empty() {
+                break;
+            }
+            self.bytes.extend(*nop);
+        }
+        self.place(label);
+    }
+
+    /// Bytes written so far.
+    pub fn n_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Jumps.
+    pub fn jump(&mut self, label: Label) {
+        self.bytes.push(0xe9);
+        self.jumps.push((self.bytes.len(), label));
+        self.bytes.extend([0; 4]);
+    }
+
+    /// Jumps if the condition holds.
+    pub fn jump_if(&mut self, condition: Condition, label: Label) {
+        self.bytes.extend([0x0f, 0x80 | condition as u8]);
+        self.jumps.push((self.bytes.len(), label));
+        self.bytes.extend([0; 4]);
+    }
+
+    /// Replaces a number that was written before.
+    pub fn patch(&mut self, at: usize, value: i32) {
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// The code, constants behind it.
+    ///
+    /// # Panics
+    /// If a jump leads to a label without a place.
+    pub fn finish(mut self) -> Vec<u8> {
+        for (at, label) in std::mem::take(&mut self.jumps) {
+            let target = self.labels[label.0].expect("every label is placed before the code is finished");
+            self.patch(at, (target as i64 - at as i64 - 4) as i32);
+        }
+        let mut places = vec![0; self.constants.len()];
+        for (number, constant) in self.constants.iter().enumerate() {
+            let align = if matches!(constant, Constant::Vector(_)) { 64 } else { 8 };
+            self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
+            places[number] = self.bytes.len();
+            match constant {
+                Constant::Word(word) => self.bytes.extend(word.to_le_bytes()),
+                Constant::Double(double) => self.bytes.extend(double.to_le_bytes()),
+                Constant::Vector(lanes) => self.bytes.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes())),
+            }
+        }
+        for (at, number, tail) in std::mem::take(&mut self.uses) {
+            self.patch(at, places[number as usize] as i32 - at as i32 - 4 - tail);
+        }
+        self.bytes
+    }
+}
+
+/// What addresses of loop tops are multiples of.
+const LOOP_ALIGN: usize = 32;
+
+/// The unit of a short distance: the bytes that the instruction touches, or one element.
+fn scale_of_distance(opcode: &Opcode, width: Width, rm: Rm) -> i32 {
+    let broadcast = matches!(rm, Rm::Mem(Memory { broadcast: true, .. }));
+    let element = if opcode.wide { 8 } else { 4 };
+    match opcode.tuple {
+        _ if broadcast => element,
+        Tuple::None => 1,
+        Tuple::Full | Tuple::Whole => width.bytes(),
+        Tuple::Half => width.bytes() / 2,
+        Tuple::Quarter => width.bytes() / 4,
+        Tuple::Element => element,
+    }
+}

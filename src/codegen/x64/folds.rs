@@ -1,0 +1,363 @@
+//! Partial results of folds: where they live, how they take elements in, and how they become one value.
+//!
+//! The order is that of [`crate::codegen::fold`]: element `i` goes to partial result `i mod 32`, which is lane `i mod 16`
+//! of group `i / 16 mod 2`. A bool is an all-ones or zero 32-bit lane here.
+
+use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
+use super::encoder::Width;
+use super::opcode;
+use super::registers::Frame;
+use super::select::{LANES, Select, Shape, Val, is_wide};
+use crate::codegen::fold;
+use crate::codegen::kernel::FOLD_LANES;
+use crate::codegen::native::flat::{Flat, Id, Op as Node};
+use crate::ir::Combine;
+use crate::ir::scalar::{Prim, Ty};
+use smallvec::{SmallVec, smallvec};
+
+/// Vectors of partial results: copies of a loop's body that each feed their own.
+pub(super) const GROUPS: usize = FOLD_LANES / LANES;
+/// Registers that the partial results of a loop may fill; more lie in the frame.
+const MAX_REGISTERS: usize = 16;
+/// The machine's numbers of comparisons: either is a NaN, none is.
+const UNORDERED: u8 = 3;
+const ORDERED: u8 = 7;
+/// Bytes of one partial vector in the frame.
+const VECTOR_BYTES: i32 = 64;
+
+/// Where a vector of partial results is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Register(u8),
+    Frame(i32),
+}
+
+/// A value and, for index folds, its index.
+#[derive(Debug, Clone)]
+pub(super) struct Partial {
+    /// The value.
+    pub(super) value: Val,
+    /// Its index.
+    pub(super) index: Option<Val>,
+}
+
+/// A fold of a pass.
+#[derive(Debug)]
+pub(super) struct Fold {
+    /// Its node.
+    pub(super) id: Id,
+    /// How it combines.
+    pub(super) combine: Combine,
+    /// The type of its elements.
+    pub(super) ty: Ty,
+    /// The node of its elements.
+    pub(super) value: Id,
+    /// The node of their indices.
+    pub(super) index: Option<Id>,
+    /// Whether NaN are gathered apart: of an extreme whose NaN may be any, so that elements wait for one instruction
+    /// of the element before instead of two.
+    nan_apart: bool,
+    /// Per group the places of the value's vectors, then those of the index or of NaN.
+    places: Vec<SmallVec<[Place; 4]>>,
+}
+
+impl Fold {
+    /// The folds `ids` with places for their partial results.
+    pub(super) fn of_pass(flat: &Flat, shown: &[bool], ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
+        let describe = |&id: &Id| {
+            let node = &flat.nodes[id];
+            let Node::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
+            let (value, index) = (node.args[0], node.args.get(1).copied());
+            let ty = flat.nodes[value].ty;
+            let nan_apart = ty.is_float() && matches!(combine, Combine::Max | Combine::Min) && !shown[id];
+            Fold { id, combine, ty, value, index, nan_apart, places: Vec::new() }
+        };
+        let mut folds: Vec<Fold> = ids.iter().map(describe).collect();
+        let needed: usize = folds.iter().map(|fold| GROUPS * fold.vectors()).sum();
+        let mut last = 32;
+        for fold in &mut folds {
+            for _ in 0..GROUPS {
+                let places = (0..fold.vectors()).map(|_| {
+                    if needed <= MAX_REGISTERS {
+                        last -= 1;
+                        Place::Register(last)
+                    } else {
+                        Place::Frame(frame.take(VECTOR_BYTES, VECTOR_BYTES))
+                    }
+                });
+                fold.places.push(places.collect());
+            }
+        }
+        folds
+    }
+
+    /// Vectors of one group.
+    fn vectors(&self) -> usize {
+        let others = match (self.index, self.nan_apart) {
+            (Some(_), _) => 2,
+            (None, true) => self.value_vectors(),
+            (None, false) => 0,
+        };
+        self.value_vectors() + others
+    }
+
+    fn value_vectors(&self) -> usize {
+        Shape::Vector.parts(self.ty)
+    }
+
+    /// The partial results of a group, to be read, or written where they are in registers.
+    fn partial(&self, select: &mut Select<'_>, group: usize) -> Partial {
+        let n_values = self.value_vectors();
+        let n_read = if self.index.is_some() { self.vectors() } else { n_values };
+        let vectors: Val = (0..n_read).map(|number| self.read(select, group, number)).collect();
+        let index = self.index.map(|_| vectors[n_values..].into());
+        Partial { value: vectors[..n_values].into(), index }
+    }
+
+    /// The partial results of a group, NaN among them.
+    fn whole(&self, select: &mut Select<'_>, group: usize) -> Partial {
+        let partial = self.partial(select, group);
+        if !self.nan_apart {
+            return partial;
+        }
+        let nans: Val = (self.value_vectors()..self.vectors()).map(|number| self.read(select, group, number)).collect();
+        let is_nan = select.is_nan(&nans, self.ty);
+        let pick = |(part, (&nan, &value)): (usize, (&V, &V))| select.blend(is_nan, nan, value, part);
+        Partial { value: nans.iter().zip(&partial.value).enumerate().map(pick).collect(), index: None }
+    }
+
+    /// A vector of the partial results of a group.
+    fn read(&self, select: &mut Select<'_>, group: usize, number: usize) -> V {
+        let wide = is_wide(self.ty) || (self.index.is_some() && number >= self.value_vectors());
+        match self.places[group][number] {
+            Place::Register(register) => select.accumulator(register, wide),
+            Place::Frame(at) => {
+                let address = Address { start: Start::Frame, scale: None, disp: at };
+                select.load_as(&opcode::LOAD[0], Width::Z, address, None, wide)
+            }
+        }
+    }
+
+    /// Starts the partial results.
+    pub(super) fn start(&self, select: &mut Select<'_>) {
+        let identity = fold::sequence(self.combine, self.ty, &[]);
+        let value = match self.ty {
+            Ty::Bool => select.word(if identity.bits == 0 { 0 } else { u32::MAX }),
+            Ty::I32 | Ty::I64 | Ty::F32 | Ty::F64 => select.bits(is_wide(self.ty), identity.bits),
+        };
+        let index = select.bits(true, identity.index as u64);
+        let number = select.bits(is_wide(self.ty), 0);
+        for places in &self.places {
+            for (at, &place) in places.iter().enumerate() {
+                let v = match (at < self.value_vectors(), self.index) {
+                    (true, _) => value,
+                    (false, Some(_)) => index,
+                    (false, None) => number,
+                };
+                self.assign(select, place, v, None);
+            }
+        }
+    }
+
+    fn assign(&self, select: &mut Select<'_>, place: Place, v: V, mask: Option<V>) {
+        match place {
+            Place::Register(register) => {
+                let wide = select.block.info(v).wide;
+                let result = select.accumulator(register, wide);
+                let lanes = mask.map(|mask| Lanes { mask, zero: false });
+                let op = Op::Machine(&opcode::MOVE[wide as usize]);
+                let (width, args) = (Width::Z, smallvec![v]);
+                select.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
+            }
+            Place::Frame(at) => {
+                let address = Address { start: Start::Frame, scale: None, disp: at };
+                let wide = select.block.info(v).wide;
+                select.store_as(&opcode::STORE[wide as usize], Width::Z, v, address, mask, None);
+            }
+        }
+    }
+
+    /// Takes elements into the partial results of a group; those outside the mask are none.
+    pub(super) fn take(&self, select: &mut Select<'_>, group: usize, x: &Partial, mask: Option<V>) {
+        let acc = self.partial(select, group);
+        if let (Some(best), Some(index)) = (&acc.index, &x.index) {
+            let mut wins = self.wins(select, &acc.value, best, &x.value, index);
+            if let Some(mask) = mask {
+                wins = select.mask_op(&opcode::MASK_AND, &[wins, mask], None);
+            }
+            let new: Val = x.value.iter().chain(index).copied().collect();
+            for (number, (&place, &v)) in self.places[group].iter().zip(&new).enumerate() {
+                let part = if number < x.value.len() { number } else { number - x.value.len() };
+                let wins = select.mask_part(wins, part);
+                self.assign(select, place, v, Some(wins));
+            }
+            return;
+        }
+        let parts: SmallVec<[(Place, V, V); 2]> = self.places[group]
+            .iter()
+            .zip(&acc.value)
+            .zip(&x.value)
+            .map(|((&place, &acc), &x)| (place, acc, x))
+            .collect();
+        for (part, (place, acc, x)) in parts.into_iter().enumerate() {
+            let mut mask = mask.map(|mask| select.mask_part(mask, part));
+            if self.nan_apart {
+                let is_nan = select.compared_with_itself(x, UNORDERED, mask, is_wide(self.ty));
+                let place = self.places[group][self.value_vectors() + part];
+                self.assign(select, place, x, Some(is_nan));
+            } else if self.ty.is_float() && matches!(self.combine, Combine::Max | Combine::Min) {
+                // A NaN stays, so only lanes without one take elements in.
+                mask = Some(select.compared_with_itself(acc, ORDERED, mask, is_wide(self.ty)));
+            }
+            let opcode = self.opcode();
+            match place {
+                Place::Register(_) => {
+                    let lanes = mask.map(|mask| Lanes { mask, zero: false });
+                    let (op, args) = (Op::Machine(opcode), smallvec![acc, x]);
+                    let (width, result) = (Width::Z, Some(acc));
+                    select.push_inst(Inst { op, width, result, args, lanes, address: None, imm: None });
+                }
+                Place::Frame(_) => {
+                    let sum = select.vector(is_wide(self.ty));
+                    select.push(opcode, Some(sum), &[acc, x], None);
+                    self.assign(select, place, sum, mask);
+                }
+            }
+        }
+    }
+
+    /// The instruction that combines two vectors, a NaN in the first aside.
+    fn opcode(&self) -> &'static opcode::Opcode {
+        let pair = match (self.combine, self.ty.is_float()) {
+            (Combine::Sum, true) => &opcode::ADD_F,
+            (Combine::Sum, false) => &opcode::ADD_I,
+            (Combine::Prod, true) => &opcode::MUL_F,
+            (Combine::Prod, false) => &opcode::MUL_I,
+            (Combine::Max, true) => &opcode::MAX_F,
+            (Combine::Max, false) => &opcode::MAX_I,
+            (Combine::Min, true) => &opcode::MIN_F,
+            (Combine::Min, false) => &opcode::MIN_I,
+            (Combine::Any, _) => &opcode::OR,
+            (Combine::All, _) => &opcode::AND,
+            (Combine::ArgMax | Combine::ArgMin, _) => unreachable!("index folds are selections"),
+        };
+        &pair[is_wide(self.ty) as usize]
+    }
+
+    /// [`fold::IndexFold::wins`] as a mask.
+    fn wins(&self, select: &mut Select<'_>, best: &Val, best_index: &Val, value: &Val, index: &Val) -> V {
+        let ty = self.ty;
+        let (low, high) = if self.combine == Combine::ArgMax { (best, value) } else { (value, best) };
+        let ahead = select.prim(Prim::Lt, &[low.clone(), high.clone()], ty);
+        let behind = select.prim(Prim::Lt, &[high.clone(), low.clone()], ty);
+        let level = select.prim(Prim::Not, &[behind], Ty::Bool);
+        let earlier = select.prim(Prim::Lt, &[index.clone(), best_index.clone()], Ty::I64);
+        let tie = select.prim(Prim::And, &[level, earlier], Ty::Bool);
+        let ordered = select.prim(Prim::Or, &[ahead, tie], Ty::Bool);
+        if !ty.is_float() {
+            return ordered[0];
+        }
+        let nan: Val = smallvec![select.is_nan(value, ty)];
+        let best_nan: Val = smallvec![select.is_nan(best, ty)];
+        let same = select.prim(Prim::Eq, &[nan.clone(), best_nan.clone()], Ty::Bool);
+        let ordered = select.prim(Prim::And, &[same, ordered], Ty::Bool);
+        let number = select.prim(Prim::Not, &[best_nan], Ty::Bool);
+        let first_nan = select.prim(Prim::And, &[nan, number], Ty::Bool);
+        select.prim(Prim::Or, &[first_nan, ordered], Ty::Bool)[0]
+    }
+
+    /// The partial result `acc` with `x` in it.
+    fn combined(&self, select: &mut Select<'_>, acc: &Partial, x: &Partial) -> Partial {
+        if let (Some(best), Some(index)) = (&acc.index, &x.index) {
+            let wins = self.wins(select, &acc.value, best, &x.value, index);
+            let pick = |select: &mut Select<'_>, x: &Val, acc: &Val| -> Val {
+                x.iter().zip(acc).enumerate().map(|(part, (&x, &acc))| select.blend(wins, x, acc, part)).collect()
+            };
+            let value = pick(select, &x.value, &acc.value);
+            return Partial { value, index: Some(pick(select, index, best)) };
+        }
+        let opcode = self.opcode();
+        let better: Val = acc.value.iter().zip(&x.value).map(|(&acc, &x)| select.op(opcode, &[acc, x])).collect();
+        if !(self.ty.is_float() && matches!(self.combine, Combine::Max | Combine::Min)) {
+            return Partial { value: better, index: None };
+        }
+        let nan = select.is_nan(&acc.value, self.ty);
+        let keep = |(part, (&acc, &better)): (usize, (&V, &V))| select.blend(nan, acc, better, part);
+        Partial { value: acc.value.iter().zip(&better).enumerate().map(keep).collect(), index: None }
+    }
+
+    /// The result of all partial results, in the lowest lane.
+    pub(super) fn tree(&self, select: &mut Select<'_>) -> Partial {
+        let mut groups: Vec<Partial> = (0..GROUPS).map(|group| self.whole(select, group)).collect();
+        while groups.len() > 1 {
+            let upper = groups.split_off(groups.len() / 2);
+            groups = groups.iter().zip(&upper).map(|(low, high)| self.combined(select, low, high)).collect();
+        }
+        let mut all = groups.pop().expect("there is a group");
+        select.shape = Shape::Half;
+        let mut half = LANES / 2;
+        while half > 0 {
+            let low = |val: &Val| -> Val { smallvec![val[0]] };
+            let lower = Partial { value: low(&all.value), index: all.index.as_ref().map(low) };
+            let upper = Partial {
+                value: select.lanes_from(&all.value, half, is_wide(self.ty)),
+                index: all.index.as_ref().map(|index| select.lanes_from(index, half, true)),
+            };
+            all = self.combined(select, &lower, &upper);
+            half /= 2;
+        }
+        all
+    }
+
+    /// The fold as a number for the folding of block results.
+    pub(super) fn number(&self) -> u64 {
+        crate::codegen::native::block_folds::fold_code(self.combine, self.ty)
+    }
+}
+
+impl Select<'_> {
+    /// The accumulator in that register.
+    fn accumulator(&mut self, register: u8, wide: bool) -> V {
+        let known =
+            (0..self.block.infos.len() as u32).map(V).find(|&v| self.block.info(v).home == Home::Register(register));
+        known.unwrap_or_else(|| self.block.register(Class::Vector, wide, Home::Register(register)))
+    }
+
+    /// The lanes of a mask, or of all, that are a NaN or are none.
+    fn compared_with_itself(&mut self, a: V, relation: u8, mask: Option<V>, wide: bool) -> V {
+        let result = self.mask_register();
+        self.push_inst(Inst {
+            op: Op::Machine(&opcode::CMP_F[wide as usize]),
+            width: self.shape.width(),
+            result: Some(result),
+            args: smallvec![a, a],
+            lanes: mask.map(|mask| Lanes { mask, zero: false }),
+            address: None,
+            imm: Some(relation),
+        });
+        result
+    }
+
+    /// Lanes `half..2 * half`, brought to the bottom.
+    fn lanes_from(&mut self, val: &Val, half: usize, wide: bool) -> Val {
+        let bytes = half * if wide { 8 } else { 4 };
+        let v = match bytes {
+            64 => val[1],
+            32 => self.shuffled(val[0], 0x0e, wide, true),
+            16 => self.shuffled(val[0], 0x01, wide, true),
+            8 => self.shuffled(val[0], 0x0e, wide, false),
+            _ => self.shuffled(val[0], 0x01, wide, false),
+        };
+        smallvec![v]
+    }
+
+    fn shuffled(&mut self, v: V, imm: u8, wide: bool, across: bool) -> V {
+        let result = self.vector(wide);
+        if across {
+            self.push(&opcode::SHUFFLE_X, Some(result), &[v, v], Some(imm));
+        } else {
+            self.push(&opcode::SHUFFLE, Some(result), &[v], Some(imm));
+        }
+        result
+    }
+}

@@ -1,0 +1,440 @@
+//! The function of a kernel: a loop over rows, and in it one loop over the elements per pass.
+//!
+//! Registers: `rdi` holds the address of the words, `rax` the element, `rcx` the elements of a row, `rdx` the end of a
+//! stretch, `rsi` the last element at which a whole round fits; `r10` and `r11` are for the moment; the others hold rows
+//! of accesses. A stretch has a loop of whole rounds, several copies of the body each, and one of masked rounds for what
+//! is left. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around that.
+
+use super::body::{Elements, Function, Order};
+use super::code::Block;
+use super::encoder::*;
+use super::folds::{Fold, GROUPS};
+use super::opcode;
+use super::registers::{Allocator, Frame, Pointer};
+use super::select::LANES;
+use crate::codegen::geometry::Class;
+use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
+use crate::codegen::native::flat::{Flat, Op};
+use crate::codegen::native::passes::{Pass, Passes};
+use crate::codegen::native::word;
+use crate::ir::Combine;
+use crate::ir::scalar::Ty;
+use std::fmt::Write;
+
+/// Registers for the rows of accesses.
+const ROW_REGISTERS: [Gpr; 7] = [RBX, R8, R9, R12, R13, R14, R15];
+/// Registers that belong to the caller, `rbp` aside.
+const SAVED: [Gpr; 5] = [RBX, R12, R13, R14, R15];
+/// Bytes of a row value in the frame.
+const SLOT_BYTES: i32 = 16;
+/// Pages of a new frame are touched one after another, so that none of them lies behind the page that guards the stack.
+const PAGE: i32 = 4096;
+/// Most copies of a body in a loop without folds.
+const MOST_COPIES: usize = 8;
+/// Vector registers that the copies of a body may fill.
+const MOST_ALIVE: usize = 28;
+
+/// Writes the function of a kernel.
+pub(super) struct Writer<'a> {
+    function: Function<'a>,
+    passes: &'a Passes,
+    encoder: Encoder,
+    frame: Frame,
+    pointers: Vec<Pointer>,
+    /// Where rows of accesses and row buffers are in the frame.
+    homes: Vec<i32>,
+    words_at: i32,
+    rows_left: i32,
+    block_start: i32,
+    block_end: i32,
+    /// The text of the blocks, for people.
+    text: Option<String>,
+}
+
+/// Machine code for a kernel.
+pub(super) fn write(kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
+    Writer::new(kernel, classes, flat, passes, None).write().0
+}
+
+/// The blocks of a kernel's function as text.
+pub(super) fn text(kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
+    Writer::new(kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
+}
+
+impl<'a> Writer<'a> {
+    fn new(
+        kernel: &'a Kernel,
+        motions: &'a [Class],
+        flat: &'a Flat,
+        passes: &'a Passes,
+        text: Option<String>,
+    ) -> Writer<'a> {
+        let mut frame = Frame::default();
+        let (words_at, rows_left) = (frame.take(8, 8), frame.take(8, 8));
+        let (block_start, block_end) = (frame.take(8, 8), frame.take(8, 8));
+        let (tail, one) = (frame.take(16, 8), frame.take(8, 8));
+        let rows: Vec<i32> = motions.iter().map(|_| frame.take(8, 8)).collect();
+        let buffers = (0..passes.n_kept).map(|_| frame.take(8, 8));
+        let homes: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
+        let slots = vec![None; flat.nodes.len()];
+        let distances = vec![None; motions.len()];
+        let shown = flat.shown_payloads();
+        let mut function = Function { kernel, motions, flat, shown, slots, distances, rows, tail, one };
+        for pass in &passes.passes {
+            for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
+                let slot = match flat.nodes[id].op {
+                    Op::Load(access) if function.is_row_iota(id) => function.rows[access as usize],
+                    Op::Load(_) | Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => frame.take(SLOT_BYTES, SLOT_BYTES),
+                };
+                function.slots[id] = Some(slot);
+            }
+        }
+        for (access, &motion) in motions.iter().enumerate() {
+            let iota = kernel.operands.get(access).is_some_and(|operand| operand.source == Source::Iota);
+            if iota || motion != Class::Contiguous {
+                function.distances[access] = Some(frame.take(128, 64));
+            }
+        }
+        let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
+        let encoder = Encoder::default();
+        Writer { function, passes, encoder, frame, pointers, homes, words_at, rows_left, block_start, block_end, text }
+    }
+
+    fn write(mut self) -> (Vec<u8>, Option<String>) {
+        let size_at = self.enter();
+        self.copy_words();
+        let row = self.encoder.label();
+        self.encoder.place(row);
+        for pass in &self.passes.passes {
+            self.run(|function, encoder| function.row_values(encoder, &pass.row), "row");
+            if pass.has_loop() {
+                self.pass(pass);
+            }
+        }
+        if !self.passes.row_stores.is_empty() {
+            self.run(|function, encoder| function.row_stores(encoder, &self.passes.row_stores), "row outputs");
+        }
+        self.next_row(row);
+        self.leave();
+        let size = self.frame.size() / 64 * 64 + 64;
+        self.encoder.patch(size_at, size);
+        (self.encoder.finish(), self.text)
+    }
+
+    fn at(&self, home: i32) -> Rm {
+        Rm::Mem(Memory::at(RSP, home))
+    }
+
+    fn word(&self, word: usize) -> Rm {
+        Rm::Mem(Memory::at(RDI, 8 * word as i32))
+    }
+
+    fn enter(&mut self) -> usize {
+        self.encoder.push(RBP);
+        self.encoder.int(Int::Mov, RBP, Rm::Reg(RSP.0));
+        SAVED.into_iter().for_each(|register| self.encoder.push(register));
+        self.encoder.int(Int::Mov, R11, Rm::Reg(RSP.0));
+        let size_at = self.encoder.sub(RSP, 0);
+        self.encoder.and(RSP, -64);
+        let (probe, done) = (self.encoder.label(), self.encoder.label());
+        self.encoder.place(probe);
+        self.encoder.sub(R11, PAGE);
+        self.encoder.int(Int::Cmp, R11, Rm::Reg(RSP.0));
+        self.encoder.jump_if(Condition::Less, done);
+        self.encoder.int(Int::Store, R11, Rm::Mem(Memory::at(R11, 0)));
+        self.encoder.jump(probe);
+        self.encoder.place(done);
+        size_at
+    }
+
+    fn leave(&mut self) {
+        self.encoder.zero_upper();
+        let saved = Memory::at(RBP, -8 * SAVED.len() as i32);
+        self.encoder.int(Int::Lea, RSP, Rm::Mem(saved));
+        SAVED.into_iter().rev().for_each(|register| self.encoder.pop(register));
+        self.encoder.pop(RBP);
+        self.encoder.ret();
+    }
+
+    /// Brings into the frame what the words say, and what follows from them for all rows.
+    fn copy_words(&mut self) {
+        self.encoder.int(Int::Store, RDI, self.at(self.words_at));
+        self.encoder.int(Int::Mov, R11, self.word(word::ROWS));
+        self.encoder.int(Int::Store, R11, self.at(self.rows_left));
+        self.encoder.int(Int::Mov, RCX, self.word(word::INNER));
+        self.encoder.set(R11, 1);
+        self.encoder.int(Int::Store, R11, self.at(self.function.one));
+        for access in 0..self.function.motions.len() {
+            self.encoder.int(Int::Mov, R11, self.word(word::ACCESSES + access * word::ACCESS_WORDS));
+            self.encoder.int(Int::Store, R11, self.at(self.homes[access]));
+            if let Some(at) = self.function.distances[access] {
+                self.write_distances(access, at);
+            }
+        }
+        for buffer in 0..self.passes.n_kept {
+            self.encoder.set(R11, (buffer * word::BUFFER_BYTES) as u64);
+            self.encoder.int(Int::Imul, R11, Rm::Reg(RCX.0));
+            self.encoder.int(Int::Add, R11, self.word(word::KEPT));
+            let home = self.homes[self.function.motions.len() + buffer];
+            self.encoder.int(Int::Store, R11, self.at(home));
+        }
+    }
+
+    /// The numbers of the lanes times the stride.
+    fn write_distances(&mut self, access: usize, at: i32) {
+        let stride = self.word(word::ACCESSES + access * word::ACCESS_WORDS + 2);
+        self.encoder.int(Int::Mov, R11, stride);
+        let vector = |encoder: &mut Encoder, opcode: &opcode::Opcode, reg: u8, vvvv: u8, rm: Rm| {
+            encoder.vector(opcode, Width::Z, Operands { reg, vvvv, rm }, None, None);
+        };
+        vector(&mut self.encoder, &opcode::BROADCAST_GPR, 0, 0, Rm::Reg(R11.0));
+        for part in 0..LANES as u64 / 8 {
+            let lanes = std::array::from_fn(|lane| 8 * part + lane as u64);
+            let number = self.encoder.constant(Constant::Vector(lanes));
+            let memory = Rm::Mem(self.encoder.constant_memory(number));
+            vector(&mut self.encoder, &opcode::MUL_I[1], 1, 0, memory);
+            let to = Rm::Mem(Memory::at(RSP, at + 64 * part as i32));
+            vector(&mut self.encoder, &opcode::STORE[1], 1, 0, to);
+        }
+    }
+
+    /// Moves all rows on and runs the next one, if there is one.
+    fn next_row(&mut self, top: Label) {
+        for access in 0..self.function.motions.len() {
+            self.encoder.int(Int::Mov, R11, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
+            self.encoder.int(Int::AddTo, R11, self.at(self.homes[access]));
+        }
+        self.encoder.int(Int::Mov, R11, self.at(self.rows_left));
+        self.encoder.sub(R11, 1);
+        self.encoder.int(Int::Store, R11, self.at(self.rows_left));
+        self.encoder.compare(R11, 0);
+        self.encoder.jump_if(Condition::NotEqual, top);
+    }
+
+    /// Encodes a block outside of loops.
+    fn run(&mut self, block: impl FnOnce(&Function<'a>, &mut Encoder) -> Block, name: &str) {
+        let block = block(&self.function, &mut self.encoder);
+        if block.insts.is_empty() {
+            return;
+        }
+        self.note(name, &block);
+        Allocator::new(&block, &mut self.encoder, &mut self.frame, &self.pointers).run();
+    }
+
+    fn note(&mut self, name: &str, block: &Block) {
+        if let Some(text) = &mut self.text {
+            write!(text, "  {name}\n{block}").expect("a string takes everything");
+        }
+    }
+
+    fn pass(&mut self, pass: &Pass) {
+        if !pass.uniform.is_empty() {
+            // Without elements there may be nothing to load.
+            let none = self.encoder.label();
+            self.encoder.compare(RCX, 0);
+            self.encoder.jump_if(Condition::Equal, none);
+            self.run(|function, encoder| function.row_values(encoder, &pass.uniform), "same for all elements");
+            self.encoder.place(none);
+        }
+        self.load_rows(pass);
+        let folds = Fold::of_pass(self.function.flat, &self.function.shown, &pass.folds, &mut self.frame);
+        if folds.is_empty() {
+            self.encoder.set(RAX, 0);
+            self.encoder.int(Int::Mov, RDX, Rm::Reg(RCX.0));
+            self.stretch(pass, &folds);
+        } else {
+            self.blocks(pass, &folds);
+        }
+        self.pointers = self.homes.iter().map(|&at| Pointer::Frame(at)).collect();
+    }
+
+    /// Brings rows of the accesses that the pass's loops walk into registers, as far as there are some.
+    fn load_rows(&mut self, pass: &Pass) {
+        let n_accesses = self.function.motions.len();
+        let loads = pass.body.iter().filter_map(|&id| match self.function.flat.nodes[id].op {
+            Op::Load(slot) => Some(slot as usize),
+            Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => None,
+        });
+        let stores = pass.stores.iter().map(|&slot| self.function.kernel.operands.len() + slot);
+        let buffers = pass.keeps.iter().chain(&pass.kept).map(|&(_, buffer)| n_accesses + buffer);
+        let mut used: Vec<usize> = loads.chain(stores).chain(buffers).collect();
+        used.sort_unstable();
+        used.dedup();
+        for (access, register) in used.into_iter().zip(ROW_REGISTERS) {
+            self.encoder.int(Int::Mov, register, self.at(self.homes[access]));
+            self.pointers[access] = Pointer::Gpr(register);
+        }
+    }
+
+    /// The loop over blocks of a pass with folds. Without elements there is one block without any.
+    fn blocks(&mut self, pass: &Pass, folds: &[Fold]) {
+        let parts: Vec<(i32, i32)> = folds
+            .iter()
+            .map(|fold| (self.function.slots[fold.id].expect("a fold has a slot"), fold.index.is_some()))
+            .map(
+                |(slot, indexed)| {
+                    if indexed { (self.frame.take(16, 16), self.frame.take(16, 16)) } else { (slot, slot) }
+                },
+            )
+            .collect();
+        let (top, done) = (self.encoder.label(), self.encoder.label());
+        self.encoder.set(RAX, 0);
+        self.encoder.place(top);
+        self.encoder.int(Int::Store, RAX, self.at(self.block_start));
+        self.encoder.int(Int::Lea, RDX, Rm::Mem(Memory::at(RAX, FOLD_BLOCK as i32)));
+        self.encoder.int(Int::Cmp, RDX, Rm::Reg(RCX.0));
+        self.encoder.int(Int::CmovGreater, RDX, Rm::Reg(RCX.0));
+        self.encoder.int(Int::Store, RDX, self.at(self.block_end));
+        self.run(|function, encoder| function.start_folds(encoder, folds), "partial results");
+        self.stretch(pass, folds);
+        for (fold, &(value, index)) in folds.iter().zip(&parts) {
+            self.run(|function, encoder| function.finish_fold(encoder, fold, value, index), "tree");
+        }
+        self.encoder.compare(RCX, FOLD_BLOCK as i32);
+        self.encoder.jump_if(Condition::LessEqual, done);
+        for (number, (fold, &(value, index))) in folds.iter().zip(&parts).enumerate() {
+            self.keep_block(number, fold, value, index);
+        }
+        self.encoder.int(Int::Mov, RAX, self.at(self.block_end));
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RCX.0));
+        self.encoder.jump_if(Condition::Less, top);
+        for (number, fold) in folds.iter().enumerate() {
+            self.join_blocks(number, fold);
+        }
+        self.encoder.place(done);
+    }
+
+    /// `r11` becomes the number of blocks.
+    fn count_blocks(&mut self) {
+        self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RCX, FOLD_BLOCK as i32 - 1)));
+        self.encoder.shift_right(R11, FOLD_BLOCK.trailing_zeros() as u8);
+    }
+
+    /// `r11` becomes the address of the block entries of a fold, of the block whose start `r10` holds if any.
+    fn block_entry(&mut self, number: usize, of_block: bool) {
+        if of_block {
+            self.encoder.int(Int::Mov, RSI, self.at(self.block_start));
+            self.encoder.shift_right(RSI, FOLD_BLOCK.trailing_zeros() as u8);
+        } else {
+            self.encoder.set(RSI, 0);
+        }
+        self.count_blocks();
+        self.encoder.set(R10, number as u64);
+        self.encoder.int(Int::Imul, R11, Rm::Reg(R10.0));
+        self.encoder.int(Int::Add, R11, Rm::Reg(RSI.0));
+        self.encoder.set(R10, word::BLOCK_BYTES as u64);
+        self.encoder.int(Int::Imul, R11, Rm::Reg(R10.0));
+        self.encoder.int(Int::Add, R11, self.word(word::BLOCKS));
+    }
+
+    fn keep_block(&mut self, number: usize, fold: &Fold, value: i32, index: i32) {
+        self.block_entry(number, true);
+        self.encoder.int(Int::Mov, R10, self.at(value));
+        if fold.ty == Ty::Bool {
+            self.encoder.and(R10, 1);
+        }
+        self.encoder.int(Int::Store, R10, Rm::Mem(Memory::at(R11, 0)));
+        if fold.index.is_some() {
+            self.encoder.int(Int::Mov, R10, self.at(index));
+            self.encoder.int(Int::Store, R10, Rm::Mem(Memory::at(R11, 8)));
+        }
+    }
+
+    /// Has the results of a fold's blocks folded, and brings what comes of it to its slot.
+    fn join_blocks(&mut self, number: usize, fold: &Fold) {
+        self.block_entry(number, false);
+        self.encoder.int(Int::Store, R11, self.at(self.block_start));
+        self.encoder.int(Int::Mov, RSI, Rm::Reg(R11.0));
+        self.count_blocks();
+        self.encoder.int(Int::Mov, RDX, Rm::Reg(R11.0));
+        self.encoder.int(Int::Mov, R10, self.word(word::FOLD_BLOCKS));
+        self.encoder.set(RDI, fold.number());
+        self.encoder.zero_upper();
+        self.encoder.call(R10);
+        self.encoder.int(Int::Mov, RDI, self.at(self.words_at));
+        self.encoder.int(Int::Mov, RCX, self.word(word::INNER));
+        self.encoder.int(Int::Mov, R11, self.at(self.block_start));
+        self.encoder.int(Int::Mov, R10, Rm::Mem(Memory::at(R11, 0)));
+        if matches!(fold.combine, Combine::Any | Combine::All) {
+            self.encoder.negate(R10);
+        }
+        let slot = self.function.slots[fold.id].expect("a fold has a slot");
+        self.encoder.int(Int::Store, R10, self.at(slot));
+    }
+
+    /// All elements from `rax` to `rdx`.
+    fn stretch(&mut self, pass: &Pass, folds: &[Fold]) {
+        // One masked copy again and again, or, where every copy has its own partial results, all of them once.
+        let n_masked = if folds.is_empty() { 1 } else { GROUPS };
+        let masked = (n_masked, Order::Interleaved);
+        let mut last = self.function.round(&mut self.encoder, pass, folds, masked, Elements::Tail);
+        let copies = if folds.is_empty() {
+            (copies(&last), Order::Interleaved)
+        } else if last.most_alive() <= MOST_ALIVE {
+            masked
+        } else {
+            let in_turn = (n_masked, Order::InTurn);
+            last = self.function.round(&mut self.encoder, pass, folds, in_turn, Elements::Tail);
+            in_turn
+        };
+        let main = self.function.round(&mut self.encoder, pass, folds, copies, Elements::All);
+        let step = (copies.0 * LANES) as i32;
+        let (rest, done) = (self.encoder.label(), self.encoder.label());
+        self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
+        self.encoder.jump_if(Condition::Greater, rest);
+        let top = self.encoder.label();
+        self.round(&main, Elements::All, top);
+        self.encoder.add(RAX, step);
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
+        self.encoder.jump_if(Condition::LessEqual, top);
+        self.encoder.place(rest);
+        self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
+        self.encoder.jump_if(Condition::NotLess, done);
+        let top = self.encoder.label();
+        self.round(&last, Elements::Tail, top);
+        if folds.is_empty() {
+            self.encoder.add(RAX, LANES as i32);
+            self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
+            self.encoder.jump_if(Condition::Less, top);
+        }
+        self.encoder.place(done);
+    }
+
+    /// A round of a loop, its top at a label.
+    fn round(&mut self, block: &Block, elements: Elements, top: Label) {
+        self.note(if elements == Elements::All { "loop" } else { "tail" }, block);
+        let tail = self.function.tail;
+        let mut allocator = Allocator::new(block, &mut self.encoder, &mut self.frame, &self.pointers);
+        allocator.pin();
+        allocator.place_loop(top);
+        if elements == Elements::Tail {
+            allocator.write_tail(tail);
+        }
+        allocator.run();
+    }
+}
+
+/// How many copies of a body keep the machine busy.
+///
+/// Its instructions wait for each other most of the time, and it looks ahead by [`WINDOW`] of them: so many chains of
+/// instructions as their latency takes longer than their execution have to be in sight. Short bodies are copied to save
+/// on the loop. Copies that do not fit into the registers would cost more than they bring.
+fn copies(body: &Block) -> usize {
+    let (latency, cycles) = body.timing();
+    let n = body.insts.len().max(1);
+    let in_sight = (WINDOW / n).max(1);
+    let busy = latency.div_ceil(cycles.max(1)).div_ceil(in_sight);
+    let at_least = if n <= 12 {
+        4
+    } else if n <= 32 {
+        2
+    } else {
+        1
+    };
+    let fit = MOST_ALIVE / body.most_alive().max(1);
+    busy.max(at_least).min(MOST_COPIES).min(fit).max(1)
+}
+
+/// Instructions that wait for their operands at once, on machines of the last years.
+const WINDOW: usize = 96;

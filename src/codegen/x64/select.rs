@@ -1,0 +1,589 @@
+//! Instructions for prims, with the bits of [`crate::ir::scalar::eval`].
+//!
+//! A value of 32-bit lanes fills one register, one of 64-bit lanes as many as [`Shape`] says, a bool one mask. Lanes that
+//! nobody asked for may hold anything; no instruction faults on them.
+
+use super::code::{Block, Class, Home, Inst, Lanes, Op, V};
+use super::encoder::{Constant, Encoder, Width};
+use super::opcode::{self, Opcode, Pair};
+use crate::ir::scalar::half_bits::F16_NAN;
+use crate::ir::scalar::{Lit, Prim, Ty};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+/// A value: its registers.
+pub(super) type Val = SmallVec<[V; 2]>;
+
+/// How many lanes a block works on, and in what registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Sixteen elements: a vector of 32-bit lanes, or two of 64-bit lanes.
+    Vector,
+    /// One register for every type: eight lanes count at most.
+    Half,
+    /// One element, in the lowest lane.
+    Row,
+}
+
+/// Elements of [`Shape::Vector`].
+pub(super) const LANES: usize = 16;
+
+impl Shape {
+    /// Registers of a value.
+    pub(super) const fn parts(self, ty: Ty) -> usize {
+        match self {
+            Shape::Vector if is_wide(ty) => 2,
+            Shape::Vector | Shape::Half | Shape::Row => 1,
+        }
+    }
+
+    /// Bits of registers that instructions work on.
+    pub(super) const fn width(self) -> Width {
+        match self {
+            Shape::Vector | Shape::Half => Width::Z,
+            Shape::Row => Width::X,
+        }
+    }
+}
+
+/// Whether lanes have 64 bits.
+pub(super) const fn is_wide(ty: Ty) -> bool {
+    matches!(ty, Ty::I64 | Ty::F64)
+}
+
+/// Comparisons as the machine numbers them.
+#[derive(Debug, Clone, Copy)]
+enum Relation {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Unordered,
+}
+
+impl Relation {
+    /// For floats: a NaN makes all but `Ne` and `Unordered` false, without a signal.
+    const fn float(self) -> u8 {
+        match self {
+            Relation::Eq => 0,
+            Relation::Ne => 4,
+            Relation::Lt => 17,
+            Relation::Le => 18,
+            Relation::Unordered => 3,
+        }
+    }
+
+    const fn int(self) -> u8 {
+        match self {
+            Relation::Eq => 0,
+            Relation::Ne => 4,
+            Relation::Lt => 1,
+            Relation::Le => 2,
+            // No integer is unordered; 3 is "never".
+            Relation::Unordered => 3,
+        }
+    }
+}
+
+/// Writes a block.
+pub(super) struct Select<'e> {
+    /// What was written.
+    pub(super) block: Block,
+    /// Keeps the constants.
+    pub(super) encoder: &'e mut Encoder,
+    /// The lanes of the block.
+    pub(super) shape: Shape,
+    constants: HashMap<Constant, V>,
+    lanes: [Option<V>; 2],
+    /// Upper halves of masks that were asked for.
+    uppers: HashMap<V, V>,
+    /// Distances of lanes in the frame, with their registers.
+    pub(super) distances: Vec<(i32, V)>,
+}
+
+impl<'e> Select<'e> {
+    /// An empty block.
+    pub(super) fn new(encoder: &'e mut Encoder, shape: Shape) -> Select<'e> {
+        let (constants, uppers) = (HashMap::new(), HashMap::new());
+        Select { block: Block::default(), encoder, shape, constants, lanes: [None; 2], uppers, distances: Vec::new() }
+    }
+
+    /// Adds an instruction on the block's lanes.
+    pub(super) fn push(&mut self, opcode: &'static Opcode, result: Option<V>, args: &[V], imm: Option<u8>) {
+        let width = self.shape.width();
+        self.push_inst(Inst {
+            op: Op::Machine(opcode),
+            width,
+            result,
+            args: args.into(),
+            lanes: None,
+            address: None,
+            imm,
+        });
+    }
+
+    /// Adds an instruction.
+    pub(super) fn push_inst(&mut self, inst: Inst) {
+        self.block.insts.push(inst);
+    }
+
+    /// A new vector register.
+    pub(super) fn vector(&mut self, wide: bool) -> V {
+        self.block.register(Class::Vector, wide, Home::Block)
+    }
+
+    /// A new mask register.
+    pub(super) fn mask_register(&mut self) -> V {
+        self.block.register(Class::Mask, false, Home::Block)
+    }
+
+    /// The vector that an instruction makes.
+    pub(super) fn op(&mut self, opcode: &'static Opcode, args: &[V]) -> V {
+        self.op_imm(opcode, args, None)
+    }
+
+    /// The vector that an instruction with a number makes.
+    pub(super) fn op_imm(&mut self, opcode: &'static Opcode, args: &[V], imm: Option<u8>) -> V {
+        let result = self.vector(opcode.wide);
+        self.push(opcode, Some(result), args, imm);
+        result
+    }
+
+    /// The mask that an instruction makes.
+    pub(super) fn mask_op(&mut self, opcode: &'static Opcode, args: &[V], imm: Option<u8>) -> V {
+        let result = self.mask_register();
+        self.push(opcode, Some(result), args, imm);
+        result
+    }
+
+    /// The vector whose other lanes are zero.
+    pub(super) fn zeroed(&mut self, opcode: &'static Opcode, mask: V, args: &[V]) -> V {
+        let result = self.vector(opcode.wide);
+        let lanes = Some(Lanes { mask, zero: true });
+        let width = self.shape.width();
+        let (op, args) = (Op::Machine(opcode), args.into());
+        self.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
+        result
+    }
+
+    fn shared(&mut self, constant: Constant, wide: bool) -> V {
+        if let Some(&v) = self.constants.get(&constant) {
+            return v;
+        }
+        let number = self.encoder.constant(constant.clone());
+        let v = self.block.register(Class::Vector, wide, Home::Constant(number));
+        self.constants.insert(constant, v);
+        v
+    }
+
+    /// A 32-bit constant in all lanes.
+    pub(super) fn word(&mut self, bits: u32) -> V {
+        self.shared(Constant::Word(bits), false)
+    }
+
+    /// A constant of the width in all lanes.
+    pub(super) fn bits(&mut self, wide: bool, bits: u64) -> V {
+        if wide { self.shared(Constant::Double(bits), true) } else { self.word(bits as u32) }
+    }
+
+    /// A mask of all or no lanes.
+    pub(super) fn all_lanes(&mut self, all: bool) -> V {
+        let known = self.lanes[all as usize];
+        let v = known.unwrap_or_else(|| self.block.register(Class::Mask, false, Home::Lanes(all)));
+        self.lanes[all as usize] = Some(v);
+        v
+    }
+
+    /// A literal in all lanes.
+    pub(super) fn lit(&mut self, lit: Lit) -> Val {
+        if lit.ty == Ty::Bool {
+            return smallvec![self.all_lanes(lit.as_bool())];
+        }
+        let v = self.bits(is_wide(lit.ty), lit.bits);
+        SmallVec::from_elem(v, self.shape.parts(lit.ty))
+    }
+
+    /// The part of a mask that goes with a part of a 64-bit value.
+    pub(super) fn mask_part(&mut self, mask: V, part: usize) -> V {
+        if part == 0 {
+            return mask;
+        }
+        if matches!(self.block.info(mask).home, Home::Lanes(_)) {
+            return mask;
+        }
+        if let Some(&upper) = self.uppers.get(&mask) {
+            return upper;
+        }
+        let upper = self.mask_op(&opcode::MASK_SHIFT_RIGHT, &[mask], Some(8));
+        self.set_upper(mask, upper);
+        upper
+    }
+
+    /// Makes the upper half of a mask known.
+    pub(super) fn set_upper(&mut self, mask: V, upper: V) {
+        self.uppers.insert(mask, upper);
+    }
+
+    /// One mask of the masks of the parts of a 64-bit value.
+    fn join_masks(&mut self, masks: &[V]) -> V {
+        match *masks {
+            [mask] => mask,
+            [low, high] => self.mask_op(&opcode::MASK_JOIN, &[high, low], None),
+            _ => unreachable!("a value has one part or two"),
+        }
+    }
+
+    fn each(&mut self, a: &Val, mut op: impl FnMut(&mut Self, V) -> V) -> Val {
+        a.iter().map(|&a| op(self, a)).collect()
+    }
+
+    fn both(&mut self, a: &Val, b: &Val, opcodes: &'static Pair, ty: Ty) -> Val {
+        let opcode = &opcodes[is_wide(ty) as usize];
+        let swap = commutes(opcode) && self.is_shared(a[0]) && !self.is_shared(b[0]);
+        let (a, b) = if swap { (b, a) } else { (a, b) };
+        a.iter().zip(b).map(|(&a, &b)| self.op(opcode, &[a, b])).collect()
+    }
+
+    fn is_shared(&self, v: V) -> bool {
+        self.block.info(v).home != Home::Block
+    }
+
+    /// The value of a prim on operands of these types.
+    pub(super) fn prim(&mut self, prim: Prim, args: &[Val], ty: Ty) -> Val {
+        let a = &args[0];
+        match prim {
+            Prim::Convert(to) => self.convert(a, ty, to),
+            Prim::Select => {
+                let parts = args[1].len();
+                (0..parts).map(|part| self.blend(args[0][0], args[1][part], args[2][part], part)).collect()
+            }
+            Prim::Bitcast => a.clone(),
+            Prim::Eq => self.compare(Relation::Eq, a, &args[1], ty),
+            Prim::Ne => self.compare(Relation::Ne, a, &args[1], ty),
+            Prim::Lt => self.compare(Relation::Lt, a, &args[1], ty),
+            Prim::Le => self.compare(Relation::Le, a, &args[1], ty),
+            Prim::Quot | Prim::Rem | Prim::IntPow => unreachable!("kernels with these are declined before"),
+            Prim::And | Prim::Or | Prim::Xor | Prim::Not if ty == Ty::Bool => self.logic(prim, args),
+            Prim::Add if ty.is_float() => self.both(a, &args[1], &opcode::ADD_F, ty),
+            Prim::Sub if ty.is_float() => self.both(a, &args[1], &opcode::SUB_F, ty),
+            Prim::Mul if ty.is_float() => self.both(a, &args[1], &opcode::MUL_F, ty),
+            Prim::Max if ty.is_float() => self.both(a, &args[1], &opcode::MAX_F, ty),
+            Prim::Min if ty.is_float() => self.both(a, &args[1], &opcode::MIN_F, ty),
+            Prim::Add => self.both(a, &args[1], &opcode::ADD_I, ty),
+            Prim::Sub => self.both(a, &args[1], &opcode::SUB_I, ty),
+            Prim::Mul => self.both(a, &args[1], &opcode::MUL_I, ty),
+            Prim::Max => self.both(a, &args[1], &opcode::MAX_I, ty),
+            Prim::Min => self.both(a, &args[1], &opcode::MIN_I, ty),
+            Prim::Div => self.both(a, &args[1], &opcode::DIV_F, ty),
+            Prim::And => self.both(a, &args[1], &opcode::AND, ty),
+            Prim::Or => self.both(a, &args[1], &opcode::OR, ty),
+            Prim::Xor => self.both(a, &args[1], &opcode::XOR, ty),
+            Prim::Fma => self.fma(a, &args[1], &args[2], ty, false),
+            Prim::Neg => self.negate(a, ty),
+            Prim::Abs if ty.is_float() => self.with_bits(a, &opcode::AND, ty, !sign_bit(ty)),
+            Prim::Abs => self.each(a, |this, a| this.op(&opcode::ABS_I[is_wide(ty) as usize], &[a])),
+            Prim::Not => self.with_bits(a, &opcode::XOR, ty, u64::MAX),
+            Prim::Sqrt => self.each(a, |this, a| this.op(&opcode::SQRT[is_wide(ty) as usize], &[a])),
+            Prim::RoundEven => self.round(a, ty, 0),
+            Prim::Floor => self.round(a, ty, 1),
+            Prim::Ceil => self.round(a, ty, 2),
+            Prim::Trunc => self.round(a, ty, 3),
+            Prim::Shl => self.shift(args, ty, &opcode::SHL, &opcode::SHL_IMM),
+            Prim::Shr => self.shift(args, ty, &opcode::SAR, &opcode::SAR_IMM),
+            Prim::ShrU => self.shift(args, ty, &opcode::SHR, &opcode::SHR_IMM),
+            Prim::Canon => {
+                let nan = if is_wide(ty) { f64::NAN.to_bits() } else { f32::NAN.to_bits() as u64 };
+                self.unless_nan(a, a, ty, nan)
+            }
+            Prim::RoundF16 => self.round_f16(a),
+            Prim::RoundBF16 => self.round_bf16(a),
+            Prim::WrapU8 => self.with_bits(a, &opcode::AND, ty, 0xff),
+            Prim::WrapI8 => self.sign_extend(a, 24),
+            Prim::WrapI16 => self.sign_extend(a, 16),
+        }
+    }
+
+    /// `a * b + c`, or `c - a * b`.
+    pub(super) fn fma(&mut self, a: &Val, b: &Val, c: &Val, ty: Ty, negated: bool) -> Val {
+        let wide = is_wide(ty);
+        (0..a.len())
+            .map(|part| {
+                let result = self.vector(wide);
+                self.push_inst(Inst {
+                    op: Op::Fma { negated, wide },
+                    width: self.shape.width(),
+                    result: Some(result),
+                    args: smallvec![a[part], b[part], c[part]],
+                    lanes: None,
+                    address: None,
+                    imm: None,
+                });
+                result
+            })
+            .collect()
+    }
+
+    /// `p 2^n` for a whole number `n`.
+    pub(super) fn scale(&mut self, p: &Val, n: &Val, ty: Ty) -> Val {
+        self.both(p, n, &opcode::SCALE, ty)
+    }
+
+    fn negate(&mut self, a: &Val, ty: Ty) -> Val {
+        if ty.is_float() {
+            return self.with_bits(a, &opcode::XOR, ty, sign_bit(ty));
+        }
+        let zero = self.lit(Lit { ty, bits: 0 });
+        self.both(&zero, a, &opcode::SUB_I, ty)
+    }
+
+    fn with_bits(&mut self, a: &Val, opcodes: &'static Pair, ty: Ty, bits: u64) -> Val {
+        let constant = self.bits(is_wide(ty), bits);
+        self.each(a, |this, a| this.op(&opcodes[is_wide(ty) as usize], &[a, constant]))
+    }
+
+    fn round(&mut self, a: &Val, ty: Ty, mode: u8) -> Val {
+        // Bit 3: without a signal for results that differ.
+        self.each(a, |this, a| this.op_imm(&opcode::ROUND[is_wide(ty) as usize], &[a], Some(8 | mode)))
+    }
+
+    /// Amounts count modulo the width; the machine's shifts by more give zero.
+    fn shift(&mut self, args: &[Val], ty: Ty, by_lane: &'static Pair, by_imm: &'static Pair) -> Val {
+        let wide = is_wide(ty) as usize;
+        let modulus = if wide == 1 { 63 } else { 31 };
+        let amount = args[1][0];
+        if let Home::Constant(number) = self.block.info(amount).home {
+            let bits = (self.encoder.constant_bits(number) & modulus) as u8;
+            return self.each(&args[0], |this, a| this.op_imm(&by_imm[wide], &[a], Some(bits)));
+        }
+        let amounts = self.with_bits(&args[1], &opcode::AND, ty, modulus);
+        args[0].iter().zip(&amounts).map(|(&a, &amount)| self.op(&by_lane[wide], &[a, amount])).collect()
+    }
+
+    fn sign_extend(&mut self, a: &Val, bits: u8) -> Val {
+        let raised = self.each(a, |this, a| this.op_imm(&opcode::SHL_IMM[0], &[a], Some(bits)));
+        self.each(&raised, |this, a| this.op_imm(&opcode::SAR_IMM[0], &[a], Some(bits)))
+    }
+
+    fn compare(&mut self, relation: Relation, a: &Val, b: &Val, ty: Ty) -> Val {
+        if ty == Ty::Bool {
+            let differ = self.mask_op(&opcode::MASK_XOR, &[a[0], b[0]], None);
+            return match relation {
+                Relation::Ne => smallvec![differ],
+                Relation::Eq => smallvec![self.mask_op(&opcode::MASK_NOT, &[differ], None)],
+                Relation::Lt | Relation::Le | Relation::Unordered => unreachable!("bools have no order"),
+            };
+        }
+        let (opcode, imm) = if ty.is_float() {
+            (&opcode::CMP_F[is_wide(ty) as usize], relation.float())
+        } else {
+            (&opcode::CMP_I[is_wide(ty) as usize], relation.int())
+        };
+        let masks: Val = a.iter().zip(b).map(|(&a, &b)| self.mask_op(opcode, &[a, b], Some(imm))).collect();
+        smallvec![self.join_masks(&masks)]
+    }
+
+    /// The mask of the NaN lanes of a float.
+    pub(super) fn is_nan(&mut self, a: &Val, ty: Ty) -> V {
+        self.compare(Relation::Unordered, a, a, ty)[0]
+    }
+
+    fn logic(&mut self, prim: Prim, args: &[Val]) -> Val {
+        let opcode = match prim {
+            Prim::And => &opcode::MASK_AND,
+            Prim::Or => &opcode::MASK_OR,
+            Prim::Xor => &opcode::MASK_XOR,
+            other => {
+                debug_assert_eq!(other, Prim::Not);
+                return smallvec![self.mask_op(&opcode::MASK_NOT, &[args[0][0]], None)];
+            }
+        };
+        smallvec![self.mask_op(opcode, &[args[0][0], args[1][0]], None)]
+    }
+
+    /// `yes` in the lanes of the mask, `no` in the others.
+    pub(super) fn blend(&mut self, mask: V, yes: V, no: V, part: usize) -> V {
+        if self.block.info(yes).class == Class::Mask {
+            return self.blend_masks(mask, yes, no);
+        }
+        let mask = self.mask_part(mask, part);
+        let wide = self.block.info(yes).wide;
+        let result = self.vector(wide);
+        self.push_inst(Inst {
+            op: Op::Machine(&opcode::BLEND[wide as usize]),
+            width: self.shape.width(),
+            result: Some(result),
+            args: smallvec![no, yes],
+            lanes: Some(Lanes { mask, zero: false }),
+            address: None,
+            imm: None,
+        });
+        result
+    }
+
+    fn blend_masks(&mut self, mask: V, yes: V, no: V) -> V {
+        let yes = self.mask_op(&opcode::MASK_AND, &[mask, yes], None);
+        let others = self.mask_op(&opcode::MASK_NOT, &[mask], None);
+        let no = self.mask_op(&opcode::MASK_AND, &[others, no], None);
+        self.mask_op(&opcode::MASK_OR, &[yes, no], None)
+    }
+
+    /// `value` where `a` is no NaN, else those bits.
+    fn unless_nan(&mut self, a: &Val, value: &Val, ty: Ty, nan: u64) -> Val {
+        let is_nan = self.is_nan(a, ty);
+        let nan = self.bits(is_wide(ty), nan);
+        (0..value.len()).map(|part| self.blend(is_nan, nan, value[part], part)).collect()
+    }
+
+    fn round_f16(&mut self, a: &Val) -> Val {
+        let wide: Val = smallvec![self.rounded_f16(a[0])];
+        let nan = ((F16_NAN as u64) << 13) | 0x7f80_0000;
+        self.unless_nan(a, &wide, Ty::F32, nan)
+    }
+
+    /// The nearest f16 of each lane, widened; a NaN keeps some of its payload.
+    pub(super) fn rounded_f16(&mut self, a: V) -> V {
+        let narrow = self.narrow_f16(a);
+        self.op(&opcode::F16_TO_F32, &[narrow])
+    }
+
+    /// The nearest f16 in the lower half of a register.
+    pub(super) fn narrow_f16(&mut self, a: V) -> V {
+        self.op_imm(&opcode::F32_TO_F16, &[a], Some(0))
+    }
+
+    fn round_bf16(&mut self, a: &Val) -> Val {
+        let odd = self.op_imm(&opcode::SHR_IMM[0], &[a[0]], Some(16));
+        let one = self.word(1);
+        let odd = self.op(&opcode::AND[0], &[odd, one]);
+        let half = self.word(0x7fff);
+        let bias = self.op(&opcode::ADD_I[0], &[odd, half]);
+        let sum = self.op(&opcode::ADD_I[0], &[a[0], bias]);
+        let high = self.word(0xffff_0000);
+        let rounded: Val = smallvec![self.op(&opcode::AND[0], &[sum, high])];
+        self.unless_nan(a, &rounded, Ty::F32, f32::NAN.to_bits() as u64)
+    }
+
+    /// The upper half of a register of 32-bit lanes, in the lower half of another.
+    pub(super) fn upper(&mut self, a: V) -> V {
+        let result = self.vector(false);
+        self.push(&opcode::EXTRACT_Y, Some(result), &[a], Some(1));
+        result
+    }
+
+    /// The halves of 32-bit lanes, as the lower halves of the parts of a 64-bit value.
+    fn halves(&mut self, a: V) -> Val {
+        match self.shape {
+            Shape::Vector => smallvec![a, self.upper(a)],
+            Shape::Half | Shape::Row => smallvec![a],
+        }
+    }
+
+    /// 32-bit lanes from the lower halves of parts.
+    pub(super) fn join_halves(&mut self, parts: &Val) -> Val {
+        match parts[..] {
+            [low, high] => {
+                let result = self.vector(false);
+                self.push(&opcode::INSERT_Y, Some(result), &[low, high], Some(1));
+                smallvec![result]
+            }
+            _ => parts.clone(),
+        }
+    }
+
+    fn widen(&mut self, a: &Val, opcode: &'static Opcode) -> Val {
+        let halves = self.halves(a[0]);
+        halves.iter().map(|&half| self.widened(opcode, half)).collect()
+    }
+
+    fn widened(&mut self, opcode: &'static Opcode, half: V) -> V {
+        let result = self.vector(true);
+        self.push(opcode, Some(result), &[half], None);
+        result
+    }
+
+    fn narrowed(&mut self, a: &Val, opcode: &'static Opcode) -> Val {
+        let parts: Val = a
+            .iter()
+            .map(|&a| {
+                let result = self.vector(false);
+                self.push(opcode, Some(result), &[a], None);
+                result
+            })
+            .collect();
+        self.join_halves(&parts)
+    }
+
+    fn convert(&mut self, a: &Val, from: Ty, to: Ty) -> Val {
+        match (from, to) {
+            _ if from == to => a.clone(),
+            (_, Ty::Bool) => {
+                let zero = self.lit(Lit { ty: from, bits: 0 });
+                self.compare(Relation::Ne, a, &zero, from)
+            }
+            (Ty::Bool, _) => {
+                let one = self.bits(is_wide(to), Lit::number(to, 1.0).bits);
+                let opcode = &opcode::MOVE[is_wide(to) as usize];
+                (0..self.shape.parts(to))
+                    .map(|part| {
+                        let mask = self.mask_part(a[0], part);
+                        self.zeroed(opcode, mask, &[one])
+                    })
+                    .collect()
+            }
+            (Ty::I32, Ty::F32) => self.each(a, |this, a| this.op(&opcode::I32_TO_F32, &[a])),
+            (Ty::I32, Ty::I64) => self.widen(a, &opcode::I32_TO_I64),
+            (Ty::I32, Ty::F64) => self.widen(a, &opcode::I32_TO_F64),
+            (Ty::I64, Ty::I32) => self.narrowed(a, &opcode::I64_TO_I32),
+            (Ty::I64, Ty::F32) => self.narrowed(a, &opcode::I64_TO_F32),
+            (Ty::I64, Ty::F64) => self.each(a, |this, a| this.op(&opcode::I64_TO_F64, &[a])),
+            (Ty::F32, Ty::F64) => self.widen(a, &opcode::F32_TO_F64),
+            (Ty::F64, Ty::F32) => self.narrowed(a, &opcode::F64_TO_F32),
+            (Ty::F32, Ty::I32) => {
+                let cut = self.each(a, |this, a| this.op(&opcode::F32_TO_I32, &[a]));
+                self.saturate(a, from, &cut, to)
+            }
+            (Ty::F32, Ty::I64) => {
+                let cut = self.widen(a, &opcode::F32_TO_I64);
+                self.saturate(a, from, &cut, to)
+            }
+            (Ty::F64, Ty::I32) => {
+                let cut = self.narrowed(a, &opcode::F64_TO_I32);
+                self.saturate(a, from, &cut, to)
+            }
+            (Ty::F64, Ty::I64) => {
+                let cut = self.each(a, |this, a| this.op(&opcode::F64_TO_I64, &[a]));
+                self.saturate(a, from, &cut, to)
+            }
+            (Ty::F32, Ty::F32) | (Ty::I32, Ty::I32) | (Ty::I64, Ty::I64) | (Ty::F64, Ty::F64) => a.clone(),
+        }
+    }
+
+    /// The machine gives the least integer for everything out of range and for NaN: too large becomes the greatest,
+    /// NaN zero.
+    fn saturate(&mut self, a: &Val, from: Ty, cut: &Val, to: Ty) -> Val {
+        let limit = Lit::number(from, if to == Ty::I32 { 2147483648.0 } else { 9223372036854775808.0 });
+        let limit = self.lit(limit);
+        let too_large = self.compare(Relation::Le, &limit, a, from)[0];
+        let greatest = self.bits(is_wide(to), if to == Ty::I32 { i32::MAX as u64 } else { i64::MAX as u64 });
+        let number = self.compare(Relation::Eq, a, a, from)[0];
+        let opcode = &opcode::MOVE[is_wide(to) as usize];
+        (0..cut.len())
+            .map(|part| {
+                let limited = self.blend(too_large, greatest, cut[part], part);
+                let mask = self.mask_part(number, part);
+                self.zeroed(opcode, mask, &[limited])
+            })
+            .collect()
+    }
+}
+
+fn sign_bit(ty: Ty) -> u64 {
+    if is_wide(ty) { 1 << 63 } else { 1 << 31 }
+}
+
+/// Whether operands may change places. Of two NaN the first gives the result its payload, which nobody may see.
+fn commutes(opcode: &'static Opcode) -> bool {
+    [&opcode::ADD_F, &opcode::MUL_F, &opcode::ADD_I, &opcode::MUL_I, &opcode::AND, &opcode::OR, &opcode::XOR]
+        .iter()
+        .any(|pair| pair.contains(opcode))
+}
