@@ -6,7 +6,7 @@
 //! through, `pack` moves operands, `vector` names instructions. 16-bit floats go through f32 with one rounding at the end,
 //! integers through a plain loop that wraps.
 //!
-//! The operands of a result, and the results of other threads, are never needed: a thread has its own part of the result.
+//! A product is cut into parts of its result, one chain never: there is no sum of partial sums.
 
 mod pack;
 mod piece;
@@ -162,17 +162,36 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: Shape) {
 
 /// 16-bit floats: widened, multiplied in f32, rounded once.
 fn through_f32(a: &Array, b: &Array, ty: &TensorType, out: &mut Array) -> Result<()> {
-    let is_f16 = ty.dtype == DType::F16;
-    let wide = |array: &Array| -> Result<Array> {
-        let mut to = Array::new(Device::CPU, &TensorType::contiguous(DType::F32, &array.layout.sizes))?;
-        let widen = if is_f16 { widen_f16 } else { widen_bf16 };
-        fill(&mut to, &elements::<u16>(array).map(widen).collect::<Vec<f32>>());
-        Ok(to)
-    };
-    let product = product(&wide(a)?, &wide(b)?, &TensorType { dtype: DType::F32, ..ty.clone() })?;
-    let round = if is_f16 { round_f16 } else { round_bf16 };
-    fill(out, &elements::<f32>(&product).map(round).collect::<Vec<u16>>());
+    let wide_type = TensorType { dtype: DType::F32, ..ty.clone() };
+    if ty.dtype == DType::F16 {
+        let product = product(&widened(a, widen_f16)?, &widened(b, widen_f16)?, &wide_type)?;
+        convert(stretch(&product), out, round_f16);
+    } else {
+        let product = product(&widened(a, widen_bf16)?, &widened(b, widen_bf16)?, &wide_type)?;
+        convert(stretch(&product), out, round_bf16);
+    }
     Ok(())
+}
+
+/// The same elements in f32, where they lie if there are no gaps between them, else in rows.
+fn widened(array: &Array, widen: impl Fn(u16) -> f32) -> Result<Array> {
+    let layout = &array.layout;
+    let rows = TensorType::contiguous(DType::F32, &layout.sizes);
+    if stretch::<u16>(array).len() > layout.numel() {
+        let mut to = Array::new(Device::CPU, &rows)?;
+        fill(&mut to, &elements::<u16>(array).map(widen).collect::<Vec<f32>>());
+        return Ok(to);
+    }
+    let mut to = Array::new(Device::CPU, &TensorType { strides: layout.strides.clone(), ..rows })?;
+    convert(stretch(array), &mut to, widen);
+    Ok(to)
+}
+
+/// Overwrites new memory with what becomes of these elements, side by side.
+fn convert<T: Copy, U: bytemuck::Pod>(from: &[T], to: &mut Array, convert: impl Fn(T) -> U) {
+    let storage = Arc::get_mut(&mut to.storage).expect("new memory has one owner");
+    let to: &mut [U] = bytemuck::cast_slice_mut(&mut storage.bytes_mut()[..from.len() * size_of::<U>()]);
+    from.iter().zip(to).for_each(|(&from, to)| *to = convert(from));
 }
 
 /// Integers, which wrap; row-major.
@@ -197,15 +216,20 @@ fn fill<T: bytemuck::NoUninit>(array: &mut Array, values: &[T]) {
     storage.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
 }
 
-/// The elements in row-major order.
-fn elements<T: bytemuck::AnyBitPattern>(array: &Array) -> impl Iterator<Item = T> + '_ {
-    let layout = &array.layout;
+/// What lies between the first and the last element, with them.
+fn stretch<T: bytemuck::AnyBitPattern>(array: &Array) -> &[T] {
+    let (first, end) = (array.layout.offset, array.layout.extent());
     #[allow(unsafe_code, reason = "the lock is held by the caller")]
     // SAFETY: the run that calls this holds the locks of its inputs, and what it made itself nobody else knows.
     let bytes = unsafe { array.storage.bytes() };
-    let all: &[T] = bytemuck::cast_slice(&bytes[..layout.extent() * size_of::<T>()]);
+    bytemuck::cast_slice(&bytes[first.min(end) * size_of::<T>()..end * size_of::<T>()])
+}
+
+/// The elements in row-major order.
+fn elements<T: bytemuck::AnyBitPattern>(array: &Array) -> impl Iterator<Item = T> + '_ {
+    let (layout, all) = (&array.layout, stretch::<T>(array));
     (0..layout.numel()).map(move |mut index| {
-        let mut at = layout.offset;
+        let mut at = 0;
         for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
             at += index % size * stride;
             index /= size;
