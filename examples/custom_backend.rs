@@ -14,7 +14,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use opfuse::device::runtime::{self, Registration};
-use opfuse::device::{Allocator, DeviceKind, Runtime, Storage, StreamPool, allocator};
+use opfuse::device::{Allocator, DeviceKind, Runtime, Shared, Storage, StreamPool, allocator};
 use opfuse::dispatch::{DispatchKey, Kernel, KeySet, Library, Operator, Stack, Value, cpu_fallback, load, register};
 use opfuse::eager::Array;
 use opfuse::ir::{Layout, Meaning, Op};
@@ -168,7 +168,7 @@ impl Calls {
         let (left, right) = (read(a), read(b));
         let pairs = left.chunks_exact(4).zip(right.chunks_exact(4).cycle());
         let bytes: Vec<u8> = pairs.flat_map(|(x, y)| native(float(x), float(y)).to_ne_bytes()).collect();
-        let storage = Arc::new(Storage::copy_of(DEVICE, &bytes)?);
+        let storage = Shared::new(Storage::copy_of(DEVICE, &bytes)?);
         Array::from_storage(storage, DType::F32, Layout::contiguous(a.sizes())).map(Tensor::from_array)
     }
 }

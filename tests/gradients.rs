@@ -26,13 +26,12 @@ mod windows;
 use build::{Builder, Case};
 use check::{Effort, elements, failure, reference};
 use opfuse::Error;
-use opfuse::device::{Device, Storage};
+use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::{self, Argument, Array};
 use opfuse::ir::autodiff::{Vjp, VjpInput, vjp};
 use opfuse::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, NodeId, NodeKind, Op, TensorType, verify};
 use smallvec::smallvec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use values::Fill;
 
 /// Operands that the reference takes for constants, though they may be floats.
@@ -106,7 +105,7 @@ fn is_tame(call: &Call) -> bool {
 fn array(dtype: DType, sizes: &[usize], bits: &[u64]) -> Array {
     let bytes: Vec<u8> = bits.iter().flat_map(|bits| bits.to_le_bytes()[..dtype.size()].to_vec()).collect();
     let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-    Array::from_storage(Arc::new(storage), dtype, Layout::contiguous(sizes)).expect("the storage was made for it")
+    Array::from_storage(Shared::new(storage), dtype, Layout::contiguous(sizes)).expect("the storage was made for it")
 }
 
 fn bits(array: &Array) -> Vec<u64> {

@@ -40,6 +40,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/x64/memory.rs",
     "device/memory.rs",
     "device/pool.rs",
+    "device/shared.rs",
     "device/storage.rs",
     "dispatch/operator.rs",
     "eager/blocks.rs",

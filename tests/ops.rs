@@ -21,13 +21,13 @@ mod windows;
 
 use build::{Builder, n_tensors};
 use check::{Effort, elements, failure};
-use opfuse::device::{Device, Storage};
+use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::{self, Argument, Array};
 use opfuse::ir::scalar::math;
 use opfuse::ir::{Attr, Attrs, DType, Layout, Meaning, Op, Rule, TensorType};
+use random::Random;
 use smallvec::smallvec;
 use std::f64::consts::{FRAC_2_SQRT_PI, LOG2_E, PI, SQRT_2};
-use std::sync::Arc;
 use values::Fill;
 
 /// Points away from the corners of the piecewise ops.
@@ -302,7 +302,7 @@ fn array(dtype: DType, numbers: impl Iterator<Item = f64>) -> Array {
     };
     let layout = Layout::contiguous(&[bytes.len() / dtype.size()]);
     let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-    Array::from_storage(Arc::new(storage), dtype, layout).expect("the storage was made for the layout")
+    Array::from_storage(Shared::new(storage), dtype, layout).expect("the storage was made for the layout")
 }
 
 #[test]
@@ -347,7 +347,8 @@ fn bitwise_ops_work_on_bits() {
     let integers = |values: Vec<i64>| {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-        Array::from_storage(Arc::new(storage), DType::I64, Layout::contiguous(&[values.len()])).expect("it is as large")
+        Array::from_storage(Shared::new(storage), DType::I64, Layout::contiguous(&[values.len()]))
+            .expect("it is as large")
     };
     let (a, b) =
         (integers(pairs.iter().map(|pair| pair.0).collect()), integers(pairs.iter().map(|pair| pair.1).collect()));
@@ -384,6 +385,54 @@ fn bodies_type_for_every_dtype() {
             assert_eq!(body.insts[body.results[0].index()].ty, out.dtype.compute(), "{} of {types:?}", op.name());
         }
     }
+}
+
+/// The bits of an element follow from those of its operands: not from how many there are, from where they lie, or from
+/// whether the call was made before.
+#[test]
+fn an_element_is_the_same_among_few_and_many() {
+    const MANY: usize = 130;
+    let mut random = Random::new(11);
+    let of = |arrays: &[Array], op: Op, attrs: &[Attr]| {
+        let operands: Vec<Argument<'_>> = arrays.iter().map(|array| Argument { array, number: false }).collect();
+        eager::run(op, &operands, attrs)
+    };
+    let mut n_cases = 0;
+    // A fill has its value in one element.
+    for (op, rule) in pointwise().filter(|(op, _)| *op != Op::Fill) {
+        for dtype in DType::ALL {
+            // Integers are not divided by zero.
+            let fill = if dtype.is_float() { Fill::Wild } else { Fill::AboveOne };
+            let mut operand = |index: usize| {
+                let dtype = if mask(rule) == Some(index) { DType::Bool } else { dtype };
+                values::array(&mut random, &TensorType::contiguous(dtype, &[MANY]), fill)
+            };
+            let all: Vec<Array> = (0..n_tensors(op)).map(&mut operand).collect();
+            let Ok(expected) = of(&all, op, &arguments(op)) else { continue };
+            let expected: Vec<u64> = elements(&expected).collect();
+            n_cases += 1;
+            for n in [0, 1, 2, 63, 64, 65] {
+                let part = |array: &Array| {
+                    let layout = Layout { offset: array.layout().offset, ..Layout::contiguous(&[n]) };
+                    Array::from_storage(array.storage().clone(), array.dtype(), layout).expect("it is a part")
+                };
+                let parts: Vec<Array> = all.iter().map(part).collect();
+                // Layouts of results are known again.
+                let copy = |array: &Array| of(std::slice::from_ref(array), Op::Clone, &[Attr::None]).expect("a copy");
+                let copies: Vec<Array> = parts.iter().map(copy).collect();
+                for (time, operands) in [&parts, &copies, &copies].into_iter().enumerate() {
+                    let got = of(operands, op, &arguments(op)).expect("more elements are taken");
+                    assert_eq!(
+                        elements(&got).collect::<Vec<u64>>(),
+                        expected[..n],
+                        "{} of {n} {dtype}, time {time}",
+                        op.name()
+                    );
+                }
+            }
+        }
+    }
+    assert!(n_cases > 500, "only {n_cases} cases");
 }
 
 /// Each op alone on odd shapes: what inference says is what comes out, and every tier agrees.

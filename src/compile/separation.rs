@@ -4,12 +4,11 @@
 //! apart in the function stays apart in its results, or a write to one of them would change another. Which results of a
 //! graph would share memory is known when it is built; those are copied after each run, before anything is written.
 
-use crate::device::Storage;
+use crate::device::{Shared, Storage};
 use crate::dispatch::keys::tracer::Owner;
 use crate::eager::{self, Argument, Array};
 use crate::error::Result;
 use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
-use std::sync::Arc;
 
 /// The outputs to be copied, in groups that share their elements.
 #[derive(Debug, Default)]
@@ -60,7 +59,7 @@ impl Separation {
                 }
             }
             let storage = results[group[0]].storage();
-            let storage = Arc::new(storage.read(|bytes| Storage::copy_of(storage.device(), bytes))?);
+            let storage = Shared::new(storage.read(|bytes| Storage::copy_of(storage.device(), bytes))?);
             for &output in group {
                 let (dtype, layout) = (results[output].dtype(), results[output].layout().clone());
                 results[output] = Array::from_storage(storage.clone(), dtype, layout)?;

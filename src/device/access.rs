@@ -1,17 +1,19 @@
-//! The locks of one kernel run: those of every storage it reads, and of those it writes.
+//! Permission for one kernel run: the locks of every storage it reads, and of those it writes. Runs that only read, and
+//! not for long, may do without locks; see [`ShortAccess`].
 //!
 //! Locks are taken in the order of the storages' addresses and each storage is locked once, so runs never wait for
 //! each other in a circle.
 
-use super::Storage;
+use super::readers::{Announced, announce};
+use super::{Exclusive, Storage};
 use crate::error::Result;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+use std::sync::RwLockReadGuard;
 
 enum Held<'a> {
     Shared(#[allow(dead_code, reason = "held, not used")] RwLockReadGuard<'a, ()>),
-    Exclusive(#[allow(dead_code, reason = "held, not used")] RwLockWriteGuard<'a, ()>),
+    Exclusive(#[allow(dead_code, reason = "held, not used")] Exclusive<'a>),
 }
 
 /// Permission to read some storages and write others, while it lives.
@@ -90,6 +92,26 @@ impl<'a> Access<'a> {
         };
         let held = all.into_iter().map(lock).collect::<Result<_>>()?;
         Ok(Access { _first: None, _second: None, _third: None, _held: held })
+    }
+}
+
+/// Permission to read some storages for a short while.
+#[must_use = "writers are kept out only while it lives"]
+pub enum ShortAccess<'a> {
+    /// No lock is held: writers see that this thread reads, and wait without sleeping long.
+    Announced(#[allow(dead_code, reason = "held, not used")] Announced),
+    /// Somebody writes to one of them or waits to, or they are too many.
+    Locked(#[allow(dead_code, reason = "held, not used")] Access<'a>),
+}
+
+impl<'a> ShortAccess<'a> {
+    /// Waits until nobody writes to the storages.
+    #[inline(always)]
+    pub fn to_read(storages: impl Iterator<Item = &'a Storage> + Clone) -> ShortAccess<'a> {
+        match announce(storages.clone()) {
+            Some(announced) => ShortAccess::Announced(announced),
+            None => ShortAccess::Locked(Access::to_read(storages)),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 #![allow(unsafe_code, reason = "hands out bytes that several tensors share, under its lock")]
 //! The bytes behind tensors.
 //!
-//! A storage is made, written by whoever made it, and then shared in an `Arc`; views are tensors with the same
-//! storage. Whoever reads or writes shared bytes holds its lock for as long: many readers or one writer, so two threads
-//! that write to aliases of one tensor take turns. A kernel takes the locks of all its operands at once, in the order
+//! A storage is made, written by whoever made it, and then shared through [`Shared`] handles; views are tensors with the
+//! same storage. Whoever reads or writes shared bytes holds its lock for as long: many readers or one writer, so two
+//! threads that write to aliases of one tensor take turns. Short kernels announce what they read instead, which keeps
+//! writers out as well and touches nothing that threads share (`readers`). A kernel takes the locks of all its operands at once, in the order
 //! of their addresses ([`super::Access`]), and calls nobody's code while it holds them. A [`Borrowed`] slice outlives
 //! its lock: as long as one is alive, writing is an error rather than a wait, for the writer may be the borrower.
 //! A meta storage has a length and no bytes. Element types are the tensor's affair.
@@ -11,14 +12,17 @@
 use super::allocator;
 use super::guard;
 use super::memory::Block;
+use super::readers;
 use super::runtime;
+use super::shared::{Pooled, Shared, Spare};
 use super::stream::Stream;
 use super::{Device, DeviceKind};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::LocalKey;
 
 /// A stretch of bytes on a device.
 pub struct Storage {
@@ -28,15 +32,28 @@ pub struct Storage {
     block: Block,
     /// Who may touch the bytes now.
     lock: RwLock<()>,
+    /// Those who write, and those who wait to: readers that take no lock look here.
+    writers: AtomicUsize,
     /// Slices that are alive without the lock.
     borrows: AtomicUsize,
     /// How often tensors over it were written to.
     version: AtomicU64,
 }
 
+thread_local! {
+    static SPARE: Spare<Storage> = const { Spare::new() };
+}
+
+impl Pooled for Storage {
+    #[inline(always)]
+    fn spare() -> &'static LocalKey<Spare<Storage>> {
+        &SPARE
+    }
+}
+
 /// The bytes of a storage for as long as the value lives; nobody can write to them meanwhile.
 #[derive(Debug)]
-pub struct Borrowed(Arc<Storage>);
+pub struct Borrowed(Shared<Storage>);
 
 impl Deref for Borrowed {
     type Target = [u8];
@@ -53,6 +70,21 @@ impl Drop for Borrowed {
     }
 }
 
+/// Keeps everybody else away from the bytes of a storage; made by [`Storage::exclusive`].
+#[derive(Debug)]
+#[must_use = "others are kept away only while it lives"]
+pub struct Exclusive<'a> {
+    writers: &'a AtomicUsize,
+    _lock: RwLockWriteGuard<'a, ()>,
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        // Readers that see it also see what was written.
+        self.writers.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl Storage {
     /// `len` bytes on `device`, initialised but arbitrary. The meta device accepts any length.
     ///
@@ -63,19 +95,26 @@ impl Storage {
 
     /// As [`Storage::new`], to be shared.
     #[inline(always)]
-    pub fn shareable(device: Device, len: usize) -> Result<Arc<Storage>> {
+    pub fn shareable(device: Device, len: usize) -> Result<Shared<Storage>> {
         if device.kind == DeviceKind::Cpu
             && let Some(block) = allocator::allocate_at_once(len)
         {
-            return Ok(Arc::new(Storage::over(block, device, len)));
+            return Ok(Shared::new(Storage::over(block, device, len)));
         }
-        Storage::new(device, len).map(Arc::new)
+        Storage::new(device, len).map(Shared::new)
     }
 
     #[inline(always)]
     fn over(block: Block, device: Device, len: usize) -> Storage {
-        let (lock, borrows, version) = (RwLock::new(()), AtomicUsize::new(0), AtomicU64::new(0));
-        Storage { device, len, block, lock, borrows, version }
+        Storage {
+            device,
+            len,
+            block,
+            lock: RwLock::new(()),
+            writers: AtomicUsize::new(0),
+            borrows: AtomicUsize::new(0),
+            version: AtomicU64::new(0),
+        }
     }
 
     /// `len` zero bytes on `device`.
@@ -134,8 +173,12 @@ impl Storage {
     ///
     /// # Errors
     /// If a slice of the bytes is [`Borrowed`].
-    pub fn exclusive(&self) -> Result<RwLockWriteGuard<'_, ()>> {
-        let guard = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+    pub fn exclusive(&self) -> Result<Exclusive<'_>> {
+        // In one order with the looks of readers; see `readers`.
+        self.writers.fetch_add(1, Ordering::SeqCst);
+        let lock = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+        let guard = Exclusive { writers: &self.writers, _lock: lock };
+        readers::wait_for(self);
         if self.borrows.load(Ordering::Acquire) == 0 {
             return Ok(guard);
         }
@@ -143,10 +186,10 @@ impl Storage {
     }
 
     /// The bytes, for as long as the result lives.
-    pub fn borrow(self: &Arc<Self>) -> Borrowed {
-        let _guard = self.shared();
-        self.borrows.fetch_add(1, Ordering::Relaxed);
-        Borrowed(self.clone())
+    pub fn borrow(storage: &Shared<Storage>) -> Borrowed {
+        let _guard = storage.shared();
+        storage.borrows.fetch_add(1, Ordering::Relaxed);
+        Borrowed(storage.clone())
     }
 
     /// Runs `work` on the bytes, which nobody writes to meanwhile; none on the meta device.
@@ -175,6 +218,12 @@ impl Storage {
     #[inline]
     pub unsafe fn bytes(&self) -> &[u8] {
         &self.block.as_bytes()[..self.present()]
+    }
+
+    /// How many write to it or wait to.
+    #[inline(always)]
+    pub(super) fn writers(&self) -> &AtomicUsize {
+        &self.writers
     }
 
     /// How often tensors over it were written to.
@@ -290,8 +339,8 @@ mod tests {
 
     #[test]
     fn borrowed_bytes_cannot_be_written() {
-        let storage = Arc::new(Storage::copy_of(Device::CPU, &[1, 2]).expect("memory is there"));
-        let borrowed = storage.borrow();
+        let storage = Shared::new(Storage::copy_of(Device::CPU, &[1, 2]).expect("memory is there"));
+        let borrowed = Storage::borrow(&storage);
         assert_eq!(borrowed[..], [1, 2]);
         assert!(storage.exclusive().is_err());
         drop(borrowed);

@@ -11,10 +11,9 @@ use super::operator::Operator;
 use super::tensor::Tensor;
 use super::transfer::copy_storage;
 use super::value::{Stack, Value};
-use crate::device::{Device, DeviceKind, Storage};
+use crate::device::{Device, DeviceKind, Shared, Storage};
 use crate::eager::Array;
 use crate::error::{Error, Result};
-use std::sync::Arc;
 
 /// Runs an operator on the CPU and brings the results to the device of its first tensor that is elsewhere.
 ///
@@ -60,7 +59,7 @@ pub fn cpu_fallback(operator: &Operator, _: KeySet, stack: &mut Stack) -> Result
 /// The CPU's copies of storages of a device during one call.
 struct Host {
     device: Device,
-    copies: Vec<(Arc<Storage>, Arc<Storage>)>,
+    copies: Vec<(Shared<Storage>, Shared<Storage>)>,
 }
 
 impl Host {
@@ -79,11 +78,11 @@ impl Host {
         }
         let array = tensor.array();
         let storage = array.storage();
-        let known = self.copies.iter().find(|(original, _)| Arc::ptr_eq(original, storage));
+        let known = self.copies.iter().find(|(original, _)| Shared::ptr_eq(original, storage));
         let copy = match known {
             Some((_, copy)) => copy.clone(),
             None => {
-                let copy = Arc::new(copy_storage(storage, Device::CPU)?);
+                let copy = Shared::new(copy_storage(storage, Device::CPU)?);
                 self.copies.push((storage.clone(), copy.clone()));
                 copy
             }
@@ -95,7 +94,7 @@ impl Host {
     fn bring_out(&self, value: &mut Value) -> Result<()> {
         map(value, |tensor| {
             let array = tensor.array();
-            let storage = Arc::new(copy_storage(array.storage(), self.device)?);
+            let storage = Shared::new(copy_storage(array.storage(), self.device)?);
             Array::from_storage(storage, array.dtype(), array.layout().clone()).map(Tensor::from_array)
         })
     }
@@ -103,7 +102,7 @@ impl Host {
     /// Copies what the CPU wrote to the memory of a tensor on the device.
     fn write_back(&self, tensor: &Tensor) -> Result<()> {
         let storage = tensor.array().storage();
-        let Some((_, copy)) = self.copies.iter().find(|(original, _)| Arc::ptr_eq(original, storage)) else {
+        let Some((_, copy)) = self.copies.iter().find(|(original, _)| Shared::ptr_eq(original, storage)) else {
             return Ok(());
         };
         copy.read(|from| storage.write(|to| to.copy_from_slice(from)))

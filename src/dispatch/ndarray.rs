@@ -6,7 +6,7 @@
 use super::element::{Element, elements_of};
 use super::keys::tracer;
 use super::tensor::Tensor;
-use crate::device::Borrowed;
+use crate::device::{Borrowed, Storage};
 use crate::error::{Error, Result};
 use crate::ir::Layout;
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
@@ -64,7 +64,8 @@ impl Tensor {
             return Err(Error::dtype(NAME, self.dtype(), T::DTYPE.name(), hint));
         }
         let array = self.array();
-        let view = NdView { bytes: array.storage().borrow(), layout: array.layout().clone(), elements: PhantomData };
+        let view =
+            NdView { bytes: Storage::borrow(array.storage()), layout: array.layout().clone(), elements: PhantomData };
         let is_readable = elements_of::<T>(&view.bytes).is_some_and(|all| view.layout.extent() <= all.len());
         if !is_readable {
             let what = format!("the bytes on {} cannot be looked at from here", self.device());

@@ -135,11 +135,13 @@ pub(super) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Att
 }
 
 fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
-    match operator.kernel(keys).and_then(Kernel::row) {
+    let (mut keys, mut kernel) = (keys, operator.kernel(keys).and_then(Kernel::row));
+    if kernel.is_some_and(is_autograd) && !keys::autograd::is_wanted(tensors) {
         // What that kernel would do, without calling it.
-        Some(kernel) if is_autograd(kernel) && !keys::autograd::is_wanted(tensors) => {
-            run(op, operator, keys - AUTOGRAD_KEYS, tensors, attrs)
-        }
+        keys = keys - AUTOGRAD_KEYS;
+        kernel = operator.kernel(keys).and_then(Kernel::row);
+    }
+    match kernel {
         Some(kernel) => kernel(op, keys, tensors, attrs),
         None => run_boxed(op, operator, keys, tensors, attrs),
     }

@@ -10,7 +10,7 @@ use super::key::DispatchKey;
 use super::keys::batched::physical;
 use super::keyset::KeySet;
 use super::view_chain::ViewStep;
-use crate::device::{Device, DeviceKind, Storage};
+use crate::device::{Device, DeviceKind, Pooled, Shared, Spare, Storage, WeakShared};
 use crate::eager::{Argument, Array, SharedLayout};
 use crate::error::{Error, Result};
 use crate::ir::shape::{Layout, checked_numel};
@@ -19,7 +19,8 @@ use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
+use std::thread::LocalKey;
 
 /// An n-dimensional array of one dtype, which any thread may use. A clone is the same tensor.
 ///
@@ -55,7 +56,7 @@ use std::sync::{Arc, OnceLock, Weak};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Tensor(Arc<Inner>);
+pub struct Tensor(Shared<Inner>);
 
 struct Inner {
     array: Array,
@@ -78,6 +79,17 @@ struct Inner {
     filled: OnceLock<Box<Array>>,
 }
 
+thread_local! {
+    static SPARE: Spare<Inner> = const { Spare::new() };
+}
+
+impl Pooled for Inner {
+    #[inline(always)]
+    fn spare() -> &'static LocalKey<Spare<Inner>> {
+        &SPARE
+    }
+}
+
 /// What a view knows of where it comes from.
 #[derive(Clone)]
 pub(super) struct ViewOf {
@@ -95,7 +107,7 @@ pub(super) struct ViewOf {
 
 /// A handle that does not keep its tensor alive.
 #[derive(Clone)]
-pub(super) struct WeakTensor(Weak<Inner>);
+pub(super) struct WeakTensor(WeakShared<Inner>);
 
 impl WeakTensor {
     pub(super) fn upgrade(&self) -> Option<Tensor> {
@@ -118,7 +130,7 @@ impl Tensor {
         let device = array.device();
         let (keys, id) = (device_keys(device), next_id());
         // Written out: whatever is copied into its place costs a small call several nanoseconds.
-        Tensor(Arc::new(Inner {
+        Tensor(Shared::new(Inner {
             array,
             keys,
             number: None,
@@ -141,10 +153,10 @@ impl Tensor {
         let value = value.into();
         let lit = value.to_lit(value.dtype());
         let bytes = &lit.bits.to_ne_bytes()[..value.dtype().size()];
-        let storage = Arc::new(Storage::copy_of(Device::CPU, bytes)?);
-        let array = Array { storage, dtype: value.dtype(), layout: Layout::default().into() };
+        let storage = Shared::new(Storage::copy_of(Device::CPU, bytes)?);
+        let array = Array { storage, dtype: value.dtype(), layout: SharedLayout::scalar() };
         let device = Device::CPU;
-        Ok(Tensor(Arc::new(Inner { number: Some(value), ..Inner::new(array, device_keys(device), device) })))
+        Ok(Tensor(Shared::new(Inner { number: Some(value), ..Inner::new(array, device_keys(device), device) })))
     }
 
     /// A row-major tensor over bytes that are copied.
@@ -154,8 +166,8 @@ impl Tensor {
             let what = format!("shape {sizes:?} has {count} elements, but {} were given", bytes.len() / dtype.size());
             return Err(Error::shape("from_slice", what, "the element counts must agree"));
         }
-        let storage = Arc::new(Storage::copy_of(device, bytes)?);
-        Ok(Tensor::from_array(Array { storage, dtype, layout: Layout::contiguous(sizes).into() }))
+        let storage = Shared::new(Storage::copy_of(device, bytes)?);
+        Ok(Tensor::from_array(Array { storage, dtype, layout: SharedLayout::frequent(Layout::contiguous(sizes)) }))
     }
 
     /// A tensor of type `ty` without bytes, on the meta device.
@@ -170,7 +182,7 @@ impl Tensor {
     /// are traced. Reading it is an error.
     pub(crate) fn abstracted(ty: &TensorType, device: Device, number: Option<Scalar>) -> Result<Tensor> {
         let array = Array::new(Device::META, ty)?;
-        Ok(Tensor(Arc::new(Inner { number, ..Inner::new(array, device_keys(device), device) })))
+        Ok(Tensor(Shared::new(Inner { number, ..Inner::new(array, device_keys(device), device) })))
     }
 
     /// A tensor of type `ty` without bytes whose calls go to the kernels of `keys`, which find in `payload` what it
@@ -185,7 +197,7 @@ impl Tensor {
         payload: Arc<dyn Any + Send + Sync>,
     ) -> Result<Tensor> {
         let array = Array::new(Device::META, ty)?;
-        Ok(Tensor(Arc::new(Inner { payload: Some(payload), ..Inner::new(array, keys, device) })))
+        Ok(Tensor(Shared::new(Inner { payload: Some(payload), ..Inner::new(array, keys, device) })))
     }
 
     /// What a wrapper stands for, if it is a wrapper of that kind.
@@ -201,7 +213,7 @@ impl Tensor {
     /// A tensor over an array with the dispatch keys of this one, as a view has them.
     pub(super) fn view_with(&self, array: Array) -> Tensor {
         let Inner { keys, device, version, .. } = &*self.0;
-        Tensor(Arc::new(Inner { version: version.clone(), ..Inner::new(array, *keys, *device) }))
+        Tensor(Shared::new(Inner { version: version.clone(), ..Inner::new(array, *keys, *device) }))
     }
 
     /// Another handle of the same elements, without history; a trace tells the two apart, writes count for both.
@@ -222,7 +234,7 @@ impl Tensor {
     /// The same tensor marked as a view.
     pub(super) fn marked_as_view(mut self, view: ViewOf) -> Tensor {
         let view = Some(Box::new(view));
-        match Arc::get_mut(&mut self.0) {
+        match self.0.get_mut() {
             Some(inner) => {
                 inner.view = view;
                 self
@@ -241,11 +253,11 @@ impl Tensor {
         let fresh = Inner::new(self.array().clone(), *keys, *device);
         let mut inner = Inner { number: *number, version: version.clone(), payload: payload.clone(), ..fresh };
         change(&mut inner);
-        Tensor(Arc::new(inner))
+        Tensor(Shared::new(inner))
     }
 
     pub(super) fn downgrade(&self) -> WeakTensor {
-        WeakTensor(Arc::downgrade(&self.0))
+        WeakTensor(self.0.downgrade())
     }
 
     /// What autograd knows of it, if anything.
@@ -304,7 +316,7 @@ impl Tensor {
     ///
     /// # Errors
     /// If the storage is too short for it.
-    pub(super) fn take_elements(&self, storage: &Arc<Storage>) -> Result<()> {
+    pub(super) fn take_elements(&self, storage: &Shared<Storage>) -> Result<()> {
         let Array { dtype, layout, .. } = &self.0.array;
         let array = Array::from_storage(storage.clone(), *dtype, Layout::clone(layout))?;
         self.0.filled.get_or_init(|| Box::new(array));
@@ -375,7 +387,7 @@ impl Tensor {
 
     /// Whether both handles share one storage.
     pub fn is_alias_of(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(self.array().storage(), other.array().storage())
+        Shared::ptr_eq(self.array().storage(), other.array().storage())
     }
 
     /// Whether writing to one may change the other.
@@ -385,7 +397,7 @@ impl Tensor {
 
     /// Whether both are the very same handle; a trace names tensors by this.
     pub fn is_same(&self, other: &Tensor) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Shared::ptr_eq(&self.0, &other.0)
     }
 
     /// A number that no other tensor of this process has or will have; clones of a handle share it.

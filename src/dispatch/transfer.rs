@@ -5,11 +5,10 @@
 use super::autograd::{Context, Function, apply, is_grad_enabled};
 use super::keys::tracer::on_read;
 use super::tensor::Tensor;
-use crate::device::{Device, DeviceKind, Storage};
+use crate::device::{Device, DeviceKind, Shared, Storage};
 use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::ir::{Layout, TensorType};
-use std::sync::Arc;
 
 impl Tensor {
     /// This tensor on a device: itself if it is there, else a copy that lies as densely as it can.
@@ -56,7 +55,7 @@ fn moved(x: &Tensor, device: Device) -> Result<Tensor> {
 
 /// The array with its storage on a device.
 fn over(array: &Array, device: Device) -> Result<Array> {
-    let storage = Arc::new(copy_storage(array.storage(), device)?);
+    let storage = Shared::new(copy_storage(array.storage(), device)?);
     Array::from_storage(storage, array.dtype(), Layout::clone(array.layout()))
 }
 

@@ -1,17 +1,16 @@
 //! Arrays: a storage, a dtype and a layout. What kernels see of a tensor.
 
 use super::shared_layout::SharedLayout;
-use crate::device::{Device, Storage};
+use crate::device::{Device, Shared, Storage};
 use crate::error::{Error, Result};
 use crate::ir::shape::same_extents;
 use crate::ir::{DType, Layout, TensorType};
-use std::sync::Arc;
 
 /// Elements of one dtype somewhere in a storage. Cloning shares the storage, and copies nothing else either.
 #[derive(Debug, Clone)]
 pub struct Array {
     // The layout lies inside the storage: every way to make an array sees to it, and kernels rely on it.
-    pub(crate) storage: Arc<Storage>,
+    pub(crate) storage: Shared<Storage>,
     pub(crate) dtype: DType,
     pub(crate) layout: SharedLayout,
 }
@@ -28,7 +27,7 @@ impl Array {
     ///
     /// # Errors
     /// If the layout reaches past the storage.
-    pub fn from_storage(storage: Arc<Storage>, dtype: DType, layout: Layout) -> Result<Array> {
+    pub fn from_storage(storage: Shared<Storage>, dtype: DType, layout: Layout) -> Result<Array> {
         let needed = checked_extent(&layout).and_then(|extent| extent.checked_mul(dtype.size()));
         if needed.is_none_or(|needed| needed > storage.len()) {
             let (sizes, strides, have) = (&layout.sizes[..], &layout.strides[..], storage.len());
@@ -40,7 +39,7 @@ impl Array {
     }
 
     /// The bytes.
-    pub fn storage(&self) -> &Arc<Storage> {
+    pub fn storage(&self) -> &Shared<Storage> {
         &self.storage
     }
 

@@ -79,7 +79,7 @@ impl<'g> Builder<'g> {
         let inputs: Vec<Option<Slot>> = graph.inputs().iter().map(|&id| self.slots[id]).collect();
         let single = match (&self.actions[..], &outputs[..]) {
             ([Action::Allocate(to, ty), Action::Launch(launch)], [output]) if to == output => {
-                Single::new(launch, &inputs, ty, self.n_slots)
+                Single::new(launch, &inputs, ty)
             }
             _ => None,
         };

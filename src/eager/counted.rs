@@ -13,13 +13,12 @@ use super::product::product;
 use super::traffic::Traffic;
 use crate::codegen::interp::{self, Watch};
 use crate::codegen::{Faults, Kernel, parallel};
-use crate::device::{Device, Storage};
+use crate::device::{Device, Shared, Storage};
 use crate::error::Result;
 use crate::ir::{DType, Layout, Meaning, Op, Routine, TensorType};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 impl Executable {
     /// As [`Executable::run`], with what each kernel moved.
@@ -31,10 +30,10 @@ impl Executable {
         let mut copies: Vec<Array> = Vec::with_capacity(inputs.len());
         for (index, &input) in inputs.iter().enumerate() {
             // Inputs that share memory still do.
-            let shared = inputs[..index].iter().position(|other| Arc::ptr_eq(&other.storage, &input.storage));
+            let shared = inputs[..index].iter().position(|other| Shared::ptr_eq(&other.storage, &input.storage));
             let storage = match shared {
                 Some(known) => copies[known].storage.clone(),
-                None => Arc::new(input.storage.read(|bytes| Storage::copy_of(Device::CPU, bytes))?),
+                None => Shared::new(input.storage.read(|bytes| Storage::copy_of(Device::CPU, bytes))?),
             };
             copies.push(Array { storage, ..input.clone() });
         }
@@ -76,7 +75,7 @@ impl Executable {
         let mut results = self.results(&mut slots);
         for result in &mut results {
             // An output that is an input is the caller's.
-            if let Some(index) = copies.iter().position(|copy| Arc::ptr_eq(&copy.storage, &result.storage)) {
+            if let Some(index) = copies.iter().position(|copy| Shared::ptr_eq(&copy.storage, &result.storage)) {
                 result.storage = inputs[index].storage.clone();
             }
         }
@@ -176,7 +175,7 @@ impl Touched {
         let mut scratch = Vec::new();
         for &bytes in &run.inner {
             let bytes = bytes * run.batches * run.rows;
-            let storage = Arc::new(Storage::zeroed(Device::CPU, bytes)?);
+            let storage = Shared::new(Storage::zeroed(Device::CPU, bytes)?);
             scratch.push(Array::from_storage(storage, DType::U8, Layout::contiguous(&[bytes]))?);
         }
         let array = |place: &Place| match place {

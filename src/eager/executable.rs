@@ -376,15 +376,26 @@ impl Launch {
     #[allow(unsafe_code, reason = "kernels work on raw pointers")]
     #[inline]
     pub(super) unsafe fn start<'a>(&self, array: impl Fn(Slot) -> &'a Array, outputs: &[*mut u8]) -> Result<()> {
-        if self.is_idle {
-            return Ok(());
-        }
         let pointer = |slot: &Option<Slot>| slot.map_or(std::ptr::dangling(), |slot| array(slot).ptr().cast_const());
         let mut operands: SmallVec<[*const u8; 8]> = SmallVec::new();
         for slot in &self.operands {
             operands.push(pointer(slot));
         }
-        let pointers = Pointers { operands: &operands, outputs };
+        // SAFETY: the caller's promise.
+        unsafe { self.start_at(&operands, outputs) }
+    }
+
+    /// As [`Launch::start`], on pointers to the first elements of its operands; one that is no memory has any.
+    ///
+    /// # Safety
+    /// As for [`Launch::start`].
+    #[allow(unsafe_code, reason = "kernels work on raw pointers")]
+    #[inline]
+    pub(super) unsafe fn start_at(&self, operands: &[*const u8], outputs: &[*mut u8]) -> Result<()> {
+        if self.is_idle {
+            return Ok(());
+        }
+        let pointers = Pointers { operands, outputs };
         // SAFETY: the caller's promise.
         let result = unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) };
         result.map_err(|error| self.blamed(error))

@@ -12,6 +12,7 @@ pub mod executable;
 mod footprint;
 mod graphs;
 mod product;
+mod recent;
 mod routine;
 mod shared_layout;
 mod single;
@@ -26,7 +27,7 @@ pub use shared_layout::SharedLayout;
 pub use traffic::Traffic;
 
 use crate::codegen::tier::Tier;
-use crate::device::{Device, DeviceKind};
+use crate::device::{Device, DeviceKind, Shared};
 use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
 use crate::ir::passes::decompose;
@@ -84,20 +85,34 @@ pub fn run_as<T>(
     attrs: &[Attr],
     make: impl Copy + FnOnce(Array) -> T,
 ) -> Result<T> {
-    check_data(op, arguments)?;
-    let mut key = CallKey::default();
-    call_key(&mut key, op, arguments, attrs);
-    // The borrow may last while a single kernel runs: kernels call nothing of this module.
-    let done = KNOWN.with_borrow(|known| known.get(&key[..])?.single().map(|single| single.run(arguments, make)));
-    match done {
+    match run_again(op, arguments, attrs, make) {
         Some(result) => result,
-        None => run_steps(op, arguments, attrs, key).map(make),
+        None => run_known(op, arguments, attrs).map(make),
     }
 }
 
-/// Runs a call that is no known single kernel.
-fn run_steps(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], key: CallKey) -> Result<Array> {
+/// As [`run_as`] of a call that this thread has made lately, on operands of the same layouts; `None` if it is another.
+#[inline(always)]
+pub fn run_again<T>(
+    op: Op,
+    arguments: &[Argument<'_>],
+    attrs: &[Attr],
+    make: impl FnOnce(Array) -> T,
+) -> Option<Result<T>> {
+    recent::with(op, arguments, attrs, |single| single.run(arguments, make))
+}
+
+/// Runs a call that is not at hand.
+#[inline(never)]
+fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
+    check_data(op, arguments)?;
+    let mut key = CallKey::default();
+    call_key(&mut key, op, arguments, attrs);
     let executable = executable_of(key, || build(op, arguments, attrs, None))?;
+    if let Some(single) = executable.single() {
+        recent::keep(op, arguments, attrs, &executable);
+        return single.run(arguments, |array| array);
+    }
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let mut results = executable.run(&arrays)?;
     Ok(results.pop().expect("a one-op graph has one output"))
@@ -119,7 +134,7 @@ pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Arr
     let executable = executable_of(key, || build(op, arguments, attrs, Some(target)))?;
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let in_the_way = |array: &&Array| {
-        Arc::ptr_eq(array.storage(), target.storage())
+        Shared::ptr_eq(array.storage(), target.storage())
             && !(executable.works_in_place() && array.layout == target.layout && array.dtype == target.dtype)
     };
     if arrays.iter().any(in_the_way) {

@@ -8,7 +8,7 @@ use crate::ir::Layout;
 use crate::ir::shape::same_extents;
 use std::collections::HashSet;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most layouts that are kept for good: about 120 bytes each.
 const KEPT: usize = 1024;
@@ -25,7 +25,7 @@ enum Shared {
 
 impl SharedLayout {
     /// A layout that many arrays will have: kept for good while there is room.
-    pub(super) fn frequent(layout: Layout) -> SharedLayout {
+    pub(crate) fn frequent(layout: Layout) -> SharedLayout {
         static ALL: Mutex<Option<HashSet<&'static Layout>>> = Mutex::new(None);
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         let all = all.get_or_insert_with(HashSet::new);
@@ -39,9 +39,24 @@ impl SharedLayout {
         all.insert(kept);
         SharedLayout(Shared::Kept(kept))
     }
+
+    /// The layout of a single element that is in no dim.
+    pub(crate) fn scalar() -> SharedLayout {
+        static SCALAR: OnceLock<SharedLayout> = OnceLock::new();
+        SCALAR.get_or_init(|| SharedLayout::frequent(Layout::default())).clone()
+    }
 }
 
 impl SharedLayout {
+    /// Where it lies, if it is kept for good: no other layout will ever lie there.
+    #[inline]
+    pub(super) fn kept_address(&self) -> Option<usize> {
+        match &self.0 {
+            Shared::Kept(layout) => Some(std::ptr::from_ref(*layout).addr()),
+            Shared::Counted(_) => None,
+        }
+    }
+
     /// Whether both are one, not only equal.
     #[inline]
     pub(super) fn is(&self, other: &SharedLayout) -> bool {

@@ -6,44 +6,58 @@
 use super::executable::{Launch, Slot};
 use super::shared_layout::SharedLayout;
 use super::{Argument, Array};
-use crate::device::{Access, Device, Storage};
+use crate::device::{Access, Device, ShortAccess, Storage};
 use crate::error::Result;
 use crate::ir::{DType, Layout, TensorType};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// Most operands of such a kernel.
+const MAX_OPERANDS: usize = 8;
+
+/// Stands for the argument of an operand that is no memory.
+const NO_ARGUMENT: u8 = u8::MAX;
+
 /// One kernel that makes one result of arguments.
 pub(super) struct Single {
     launch: Arc<Launch>,
-    /// By slot, the argument that lies there.
-    argument_of: SmallVec<[Option<usize>; 6]>,
+    /// By operand of the kernel, the argument that it is.
+    operands: SmallVec<[u8; MAX_OPERANDS]>,
     dtype: DType,
     /// Shared by all results.
     layout: SharedLayout,
     /// Bytes of the result.
     bytes: usize,
+    /// Whether a thread that waits for it does not wait long.
+    is_short: bool,
 }
+
+/// Elements up to which a kernel is short: some microseconds.
+const SHORT: usize = 1 << 14;
 
 impl Single {
     /// A launch whose inputs lie in `inputs` and whose result is new memory of type `ty`; `None` if it needs more
     /// than its inputs.
-    pub(super) fn new(
-        launch: &Arc<Launch>,
-        inputs: &[Option<Slot>],
-        ty: &TensorType,
-        n_slots: usize,
-    ) -> Option<Single> {
-        let argument_of: SmallVec<[Option<usize>; 6]> =
-            (0..n_slots).map(|slot| inputs.iter().position(|input| *input == Some(slot))).collect();
-        let given = launch.operands.iter().flatten().all(|&slot| argument_of[slot].is_some());
+    pub(super) fn new(launch: &Arc<Launch>, inputs: &[Option<Slot>], ty: &TensorType) -> Option<Single> {
+        let argument = |slot: &Option<Slot>| match slot {
+            None => Some(NO_ARGUMENT),
+            Some(slot) => {
+                let index = inputs.iter().position(|input| *input == Some(*slot))?;
+                u8::try_from(index).ok().filter(|&index| index != NO_ARGUMENT)
+            }
+        };
+        let operands = launch.operands.iter().map(argument).collect::<Option<SmallVec<[u8; MAX_OPERANDS]>>>()?;
+        let few = operands.len() <= MAX_OPERANDS;
+        let geometry = &launch.lowered.geometry;
         let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
         let bytes = layout.extent() * ty.dtype.size();
-        (given && launch.outputs.len() == 1).then(|| Single {
+        (few && launch.outputs.len() == 1).then(|| Single {
             launch: launch.clone(),
-            argument_of,
+            operands,
             dtype: ty.dtype,
             layout: SharedLayout::frequent(layout),
             bytes,
+            is_short: geometry.n_rows().saturating_mul(geometry.n_inner()) <= SHORT,
         })
     }
 
@@ -69,16 +83,22 @@ impl Single {
         make: impl FnOnce(Array) -> T,
     ) -> Result<T> {
         let storage = Storage::shareable(Device::CPU, self.bytes)?;
-        let array = |slot: Slot| {
-            let index = self.argument_of[slot].expect("operands of the kernel are arguments: seen when it was made");
-            argument(index)
+        let mut operands = [std::ptr::dangling(); MAX_OPERANDS];
+        for (pointer, index) in operands.iter_mut().zip(&self.operands) {
+            if *index != NO_ARGUMENT {
+                *pointer = argument(*index as usize).ptr().cast_const();
+            }
+        }
+        let storages = (0..n).map(|index| &**argument(index).storage());
+        let access = match self.is_short {
+            true => ShortAccess::to_read(storages),
+            false => ShortAccess::Locked(Access::to_read(storages)),
         };
-        let access = Access::to_read((0..n).map(|index| &**argument(index).storage()));
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: the arguments have the types of the graph's inputs, which the accesses were made from, and `access`
         // keeps writers out; the result was made above with the type of the graph's output, and nobody else knows it.
         unsafe {
-            self.launch.start(array, &[storage.ptr()])?;
+            self.launch.start_at(&operands[..self.operands.len()], &[storage.ptr()])?;
         }
         drop(access);
         Ok(make(Array { storage, dtype: self.dtype, layout: self.layout.clone() }))

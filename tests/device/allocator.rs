@@ -2,10 +2,10 @@
 //!
 //! The allocator is one per process and the account covers all of it, so the tests here take turns.
 
-use opfuse::device::{Block, Device, Storage, allocator, pool};
+use opfuse::device::{Block, Device, Shared, Storage, allocator, pool};
 use opfuse::error::Error;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -299,18 +299,19 @@ fn the_peak_is_the_highest_point() {
 #[test]
 fn storages_cross_threads_and_loops_write_disjoint_parts() {
     let _turn = turn();
-    let storage = Arc::new(Storage::copy_of(Device::CPU, &[3; 10_000]).expect("memory is there"));
+    let storage = Shared::new(Storage::copy_of(Device::CPU, &[3; 10_000]).expect("memory is there"));
     let sums: Vec<u64> = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                let storage = Arc::clone(&storage);
+                let storage = storage.clone();
                 scope.spawn(move || storage.read(|bytes| bytes.iter().map(|&byte| u64::from(byte)).sum()))
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("it only reads")).collect()
     });
     assert_eq!(sums, [30_000; 4]);
-    let mut storage = Arc::into_inner(storage).expect("all readers are gone");
+    let mut storage = storage;
+    let storage = storage.get_mut().expect("all readers are gone");
     let parts: Vec<Mutex<&mut [u8]>> = storage.bytes_mut().chunks_mut(1000).map(Mutex::new).collect();
     pool::run(parts.len(), 4, &|task| parts[task].lock().expect("no panics").fill(task as u8));
     drop(parts);

@@ -9,7 +9,7 @@ use opfuse::codegen::kernel::{Inst, Kernel, Kind};
 use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{Faults, interp};
 use opfuse::compile::pipeline::{Built, build, build_if};
-use opfuse::device::{Device, Storage, pool};
+use opfuse::device::{Device, Shared, Storage, pool};
 use opfuse::eager::{self, Argument, Array, Executable, Traffic};
 use opfuse::error::Reason;
 use opfuse::fusion::blocks::DOUBT;
@@ -22,7 +22,6 @@ use opfuse::ir::{Graph, Layout, NodeId, NodeKind, Scalar, TensorType, verify};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// Instructions of the longest kernel that [`refused`] accepts: many single ops have fewer, many groups have more.
 const MOST_INSTS: usize = 12;
@@ -214,7 +213,7 @@ fn array_of(number: Scalar) -> Array {
     let dtype = number.dtype();
     let bits = number.to_lit(dtype).bits;
     let storage = Storage::copy_of(Device::CPU, &bits.to_le_bytes()[..dtype.size()]).expect("memory is there");
-    Array::from_storage(Arc::new(storage), dtype, Layout::contiguous(&[])).expect("the storage was made for it")
+    Array::from_storage(Shared::new(storage), dtype, Layout::contiguous(&[])).expect("the storage was made for it")
 }
 
 fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {
@@ -254,7 +253,7 @@ pub(crate) fn same(got: &Array, expected: &Array) -> Result<(), String> {
 /// The bits of every element in row-major order.
 pub(crate) fn elements(array: &Array) -> impl Iterator<Item = u64> + '_ {
     let (layout, size) = (array.layout(), array.dtype().size());
-    let bytes = array.storage().borrow();
+    let bytes = Storage::borrow(array.storage());
     (0..layout.numel()).map(move |mut index| {
         let mut at = layout.offset;
         for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
@@ -301,7 +300,8 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
         let value = &values[node.index()];
         let storage = Storage::copy_of(Device::CPU, &bytes).map_err(|error| error.to_string())?;
         let layout = Layout { offset: 0, ..value.layout().clone() };
-        let got = Array::from_storage(Arc::new(storage), value.dtype(), layout).map_err(|error| error.to_string())?;
+        let got =
+            Array::from_storage(Shared::new(storage), value.dtype(), layout).map_err(|error| error.to_string())?;
         same(&got, value).map_err(|what| {
             let kernels: Vec<String> =
                 built.executable.launches().map(|launch| launch.lowered.kernel.to_string()).collect();

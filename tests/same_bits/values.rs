@@ -3,11 +3,10 @@
 //! The whole storage is filled, so that elements a layout steps over hold something too.
 
 use super::random::Random;
-use opfuse::device::{Device, Storage};
+use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::Array;
 use opfuse::ir::scalar::half_bits::{round_bf16, round_f16};
 use opfuse::ir::{DType, Layout, TensorType};
-use std::sync::Arc;
 
 /// What an input holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +40,7 @@ pub(crate) fn array(random: &mut Random, ty: &TensorType, fill: Fill) -> Array {
         bytes.extend_from_slice(&bits.to_le_bytes()[..ty.dtype.size()]);
     }
     let storage = Storage::copy_of(Device::CPU, &bytes).expect("memory is there");
-    Array::from_storage(Arc::new(storage), ty.dtype, layout).expect("the storage was made for the layout")
+    Array::from_storage(Shared::new(storage), ty.dtype, layout).expect("the storage was made for the layout")
 }
 
 /// The bits of one element.

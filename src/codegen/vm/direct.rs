@@ -37,6 +37,19 @@ enum Source {
     Constant(usize),
 }
 
+impl Source {
+    /// Whether both are the same. An access is read in one way.
+    fn is(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::Memory(one), Source::Memory(other)) | (Source::Element(_, one), Source::Element(_, other)) => {
+                one == other
+            }
+            (Source::Constant(one), Source::Constant(other)) => one == other,
+            (Source::Memory(_) | Source::Element(..) | Source::Constant(_), _) => false,
+        }
+    }
+}
+
 impl Direct {
     /// The routine of a plan that consists of nothing else.
     pub(super) fn of(plan: &Plan) -> Option<Direct> {
@@ -81,9 +94,23 @@ impl Direct {
             Source::Memory(access) | Source::Element(_, access) => (source, base(access)),
             Source::Constant(_) => (source, 0),
         };
-        let output = (self.output as usize - geometry.operands.len(), base(self.output));
-        let constants = plan.constants.clone();
-        Ready { routine: self.routine, sources: self.sources.map(source), output, n, constants }
+        let size = |source: Source| match source {
+            Source::Memory(access) => geometry.lane_stride(&geometry.operands[access as usize]),
+            Source::Element(..) | Source::Constant(_) => 0,
+        };
+        // The routine does not have more operands than differ, or takes the same one twice.
+        let first_like = |index: usize| self.sources.iter().position(|other| other.is(&self.sources[index]));
+        let output = self.output as usize - geometry.operands.len();
+        Ready {
+            routine: self.routine,
+            sources: self.sources.map(source),
+            same_as: [0, 1, 2].map(|index| first_like(index).expect("it is like itself") as u8),
+            sizes: self.sources.map(size),
+            output: (output, base(self.output)),
+            output_size: geometry.lane_stride(&geometry.outputs[output]),
+            n,
+            constants: plan.constants.clone(),
+        }
     }
 
     /// Runs one part of a launch, `tile` elements at a time.
@@ -136,8 +163,13 @@ pub struct Ready {
     routine: Routine,
     /// With the distance of the first element from the pointer.
     sources: [(Source, i64); 3],
+    /// The first operand that is the same as this one.
+    same_as: [u8; 3],
+    /// Bytes of an element of each operand that is walked over.
+    sizes: [usize; 3],
     /// The output, and the distance of its first element from the pointer.
     output: (usize, i64),
+    output_size: usize,
     n: usize,
     constants: Vec<Line>,
 }
@@ -150,21 +182,76 @@ impl Ready {
     #[inline]
     pub unsafe fn run(&self, pointers: Pointers<'_>) {
         let mut blocks: [MaybeUninit<Block>; 3] = [const { MaybeUninit::uninit() }; 3];
-        let [a, b, c] = &mut blocks;
-        let source = |(source, base): (Source, i64), block: &mut MaybeUninit<Block>| {
+        let mut src = [Place { ptr: std::ptr::null_mut(), step: 0 }; 3];
+        for (index, block) in blocks.iter_mut().enumerate() {
+            let same_as = self.same_as[index] as usize;
+            if same_as < index {
+                src[index] = src[same_as];
+                continue;
+            }
+            let (source, base) = self.sources[index];
             let ptr = match source {
                 Source::Constant(_) => std::ptr::null_mut(),
                 Source::Memory(access) | Source::Element(_, access) => {
                     pointers.operands[access as usize].wrapping_offset(base as isize).cast_mut()
                 }
             };
-            // SAFETY: the caller vouches for the operands.
-            unsafe { place(source, ptr, &self.constants, block) }
-        };
-        let src = [source(self.sources[0], a), source(self.sources[1], b), source(self.sources[2], c)];
+            // SAFETY: the caller vouches for the operands; a block has room for so many of any type.
+            src[index] = unsafe {
+                match source {
+                    Source::Memory(_) if self.n < BLOCK => few(ptr, self.n, self.sizes[index], block),
+                    Source::Memory(_) | Source::Element(..) | Source::Constant(_) => {
+                        place(source, ptr, &self.constants, block)
+                    }
+                }
+            };
+        }
         let dst = pointers.outputs[self.output.0].wrapping_offset(self.output.1 as isize);
-        // SAFETY: see `Direct::run`.
-        unsafe { (self.routine)(&Call { dst, src, n: self.n }) }
+        if self.n >= BLOCK {
+            // SAFETY: see `Direct::run`.
+            return unsafe { (self.routine)(&Call { dst, src, n: self.n }) };
+        }
+        let mut block = MaybeUninit::uninit();
+        // SAFETY: every operand is a whole block now, and so is the result; then as many elements are written as the
+        // caller vouches for.
+        unsafe {
+            let whole = few(dst, 0, self.output_size, &mut block);
+            (self.routine)(&Call { dst: whole.ptr, src, n: BLOCK });
+            copy_few(whole.ptr, dst, self.n * self.output_size);
+        }
+    }
+}
+
+/// A block that begins with `n` elements of `size` bytes from `ptr`; zero is behind them, a value of every type.
+///
+/// # Safety
+/// There are so many elements, fewer than a block's and at most as large as the widest.
+#[inline(always)]
+unsafe fn few(ptr: *const u8, n: usize, size: usize, block: &mut MaybeUninit<Block>) -> Place {
+    let lines = block.as_mut_ptr().cast::<Line>();
+    // SAFETY: a block of elements of one byte is one line, and this block has room for the widest; the elements fit.
+    unsafe {
+        for line in 0..size * BLOCK / Line::BYTES {
+            lines.add(line).write(Line::ZERO);
+        }
+        copy_few(ptr, lines.cast(), n * size);
+    }
+    Place { ptr: lines.cast(), step: BLOCK }
+}
+
+/// Copies bytes, most often those of a single element.
+///
+/// # Safety
+/// As for `copy_nonoverlapping`.
+#[inline(always)]
+unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise; lengths that are known are copied without a call.
+    unsafe {
+        match bytes {
+            4 => std::ptr::copy_nonoverlapping(from, to, 4),
+            8 => std::ptr::copy_nonoverlapping(from, to, 8),
+            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
+        }
     }
 }
 

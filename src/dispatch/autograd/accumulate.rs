@@ -7,7 +7,6 @@ use crate::dispatch::register::call;
 use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::error::Result;
 use crate::ir::{Attr, Op};
-use std::sync::Arc;
 
 /// Adds gradients to a leaf, which owns it; edges keep the leaf.
 pub(super) struct Accumulate {
@@ -37,7 +36,7 @@ impl Backward for Accumulate {
         let sum = match before {
             Some(before) => before.add(&gradient)?,
             // What others know too must not be written through later on.
-            None if Arc::strong_count(gradient.array().storage()) > 1 && !tracer::is_tracing() => {
+            None if gradient.array().storage().has_others() && !tracer::is_tracing() => {
                 call(Op::Clone, &[&gradient], &[Attr::Str("contiguous".into())])?
             }
             None => gradient,

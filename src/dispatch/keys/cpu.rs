@@ -11,6 +11,20 @@ use smallvec::SmallVec;
 
 /// The CPU kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
 pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    // Most calls are like one before.
+    let again = match *tensors {
+        [a] => eager::run_again(op, &[a.as_argument()], attrs, Tensor::from_array),
+        [a, b] => eager::run_again(op, &[a.as_argument(), b.as_argument()], attrs, Tensor::from_array),
+        _ => None,
+    };
+    match again {
+        Some(result) => result,
+        None => kernel_anew(op, tensors, attrs),
+    }
+}
+
+#[inline(never)]
+fn kernel_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let mut has_data = true;
     for tensor in tensors {
         if tensor.device().kind != DeviceKind::Cpu {
@@ -21,21 +35,11 @@ pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs:
     if !has_data && tracer::is_abstract() {
         return meta::shape_of(op, tensors, attrs, Device::CPU);
     }
-    match *tensors {
-        [a] => run(op, tensors, &[a.as_argument()], attrs),
-        [a, b] => run(op, tensors, &[a.as_argument(), b.as_argument()], attrs),
-        _ => {
-            let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
-            run(op, tensors, &arguments, attrs)
-        }
-    }
-}
-
-fn run(op: Op, tensors: &[&Tensor], arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Tensor> {
+    let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
     if op.is_view() {
-        return eager::run(op, arguments, attrs).map(|result| tensors[0].view_with(result));
+        return eager::run(op, &arguments, attrs).map(|result| tensors[0].view_with(result));
     }
-    eager::run_as(op, arguments, attrs, Tensor::from_array)
+    eager::run_as(op, &arguments, attrs, Tensor::from_array)
 }
 
 #[cold]

@@ -23,7 +23,6 @@ use crate::error::{Error, Result};
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use crate::ir::{DType, TensorType};
 use piece::{Piece, even};
-use std::sync::Arc;
 use tile::Multiply;
 
 /// Multiply-adds from which a second thread pays.
@@ -189,7 +188,7 @@ fn widened(array: &Array, widen: impl Fn(u16) -> f32) -> Result<Array> {
 
 /// Overwrites new memory with what becomes of these elements, side by side.
 fn convert<T: Copy, U: bytemuck::Pod>(from: &[T], to: &mut Array, convert: impl Fn(T) -> U) {
-    let storage = Arc::get_mut(&mut to.storage).expect("new memory has one owner");
+    let storage = to.storage.get_mut().expect("new memory has one owner");
     let to: &mut [U] = bytemuck::cast_slice_mut(&mut storage.bytes_mut()[..from.len() * size_of::<U>()]);
     from.iter().zip(to).for_each(|(&from, to)| *to = convert(from));
 }
@@ -212,7 +211,7 @@ fn wrapping<T: bytemuck::Pod>(a: &Array, b: &Array, shape: Shape, mul: fn(T, T) 
 /// Overwrites new memory.
 fn fill<T: bytemuck::NoUninit>(array: &mut Array, values: &[T]) {
     let bytes: &[u8] = bytemuck::cast_slice(values);
-    let storage = Arc::get_mut(&mut array.storage).expect("new memory has one owner");
+    let storage = array.storage.get_mut().expect("new memory has one owner");
     storage.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
 }
 

@@ -4,12 +4,11 @@
 //! elements (stride 0) and empty tensors are exact, and a call that writes can be checked element by element.
 
 use super::case::Window;
-use opfuse::device::Storage;
+use opfuse::device::{Shared, Storage};
 use opfuse::eager::Array;
 use opfuse::ir::Layout;
 use opfuse::{DType, Device, Tensor};
 use safetensors::{Dtype, SafeTensors};
-use std::sync::Arc;
 
 /// The stored tensors.
 pub(crate) struct Store<'a>(SafeTensors<'a>);
@@ -59,7 +58,7 @@ fn over(tensor: &Tensor, layout: Layout) -> Result<Tensor, String> {
 
 fn tensor(dtype: DType, sizes: Vec<usize>, bytes: &[u8]) -> Result<Tensor, String> {
     let storage = Storage::copy_of(Device::CPU, bytes).map_err(|error| error.to_string())?;
-    let array = Array::from_storage(Arc::new(storage), dtype, Layout::contiguous(&sizes));
+    let array = Array::from_storage(Shared::new(storage), dtype, Layout::contiguous(&sizes));
     array.map(Tensor::from_array).map_err(|error| error.to_string())
 }
 

@@ -11,7 +11,7 @@
 
 use super::recording::{LeafGradient, Named, Recording};
 use super::{BREAK, Mode, RECORDING, Reads, Session};
-use crate::device::{DeviceKind, Storage};
+use crate::device::{DeviceKind, Shared, Storage, WeakShared};
 use crate::dispatch::autograd::is_grad_enabled;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keyset::KeySet;
@@ -26,7 +26,7 @@ use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use indexmap::IndexMap;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Runs segments.
 pub trait Runner: Send + Sync {
@@ -45,7 +45,7 @@ pub(super) struct Deferral {
     /// Whether a value was read.
     has_read: bool,
     /// Elements of segments that were run, by the address of the storage that stood for theirs.
-    filled: HashMap<usize, (Weak<Storage>, Arc<Storage>)>,
+    filled: HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
     /// What a segment failed with; its values are lost.
     failed: Option<Error>,
 }
@@ -122,7 +122,7 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     let inputs = std::mem::take(&mut recording.inputs);
     let written = std::mem::take(&mut recording.written);
     recording.lifted.clear();
-    deferral.filled.retain(|_, (first, _)| first.strong_count() > 0);
+    deferral.filled.retain(|_, (first, _)| !first.is_gone());
     let computes = |(_, node): (NodeId, &crate::ir::Node)| matches!(node.kind, NodeKind::Op(_));
     if !graph.nodes().any(computes) {
         return Ok(());
@@ -149,7 +149,7 @@ impl Segment {
         mut self,
         runner: &dyn Runner,
         node_of: impl Fn(u64) -> Option<NodeId>,
-        filled: &mut HashMap<usize, (Weak<Storage>, Arc<Storage>)>,
+        filled: &mut HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
     ) -> Result<()> {
         let _below = exclude(DispatchKey::Tracer);
         // Values that somebody still has a handle of, and that are not inputs.
@@ -217,7 +217,7 @@ impl Recording {
             return Ok(());
         }
         let deferral = self.deferral.as_ref();
-        let at = Arc::as_ptr(tensor.array().storage()).addr();
+        let at = tensor.array().storage().as_ptr().addr();
         match deferral.and_then(|deferral| deferral.filled.get(&at)) {
             Some((_, storage)) => tensor.take_elements(storage),
             None => Err(deferral.and_then(|deferral| deferral.failed.clone()).unwrap_or_else(no_data)),

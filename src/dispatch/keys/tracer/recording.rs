@@ -3,7 +3,7 @@
 use super::deferred::Deferral;
 use super::trace::{GradientChange, Lifted, OutputAlias};
 use super::{Mode, Reads};
-use crate::device::{Storage, n_settings};
+use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::dispatch::view_chain;
 use crate::error::{Reason, Result};
@@ -11,7 +11,6 @@ use crate::ir::{Attr, Attrs, Graph, NodeId, Op, TensorType};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 
 /// A recording in progress.
 pub(super) struct Recording {
@@ -39,7 +38,7 @@ pub(super) struct Recording {
 
 /// The tensors that lie in one storage.
 pub(super) struct Named {
-    pub(super) storage: Weak<Storage>,
+    pub(super) storage: WeakShared<Storage>,
     /// All that were named; the first one has the storage, the others are views.
     pub(super) tensors: SmallVec<[WeakTensor; 1]>,
     /// The first one's number and type.
@@ -123,8 +122,8 @@ impl Recording {
             return;
         }
         let storage = tensor.array().storage();
-        let named = self.storages.entry(Arc::as_ptr(storage).addr()).or_insert_with(|| Named {
-            storage: Arc::downgrade(storage),
+        let named = self.storages.entry(storage.as_ptr().addr()).or_insert_with(|| Named {
+            storage: storage.downgrade(),
             tensors: SmallVec::new(),
             id: tensor.id(),
             ty: tensor.ty(),
@@ -135,7 +134,7 @@ impl Recording {
     /// Whether every tensor in the storage of `root` that is still there is known to be a view of it, so that a write to
     /// `root` is seen by all of them. Views that were made in inference mode do not know what they are views of.
     pub(super) fn knows_views_of(&self, root: &Tensor) -> bool {
-        let Some(named) = self.storages.get(&Arc::as_ptr(root.array().storage()).addr()) else { return true };
+        let Some(named) = self.storages.get(&root.array().storage().as_ptr().addr()) else { return true };
         named
             .tensors
             .iter()

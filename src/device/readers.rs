@@ -1,0 +1,233 @@
+//! Threads that read storages for a short while without taking their locks.
+//!
+//! A lock costs a small call two locked instructions per operand, and threads that read the same storage take its lock's
+//! cache line from each other. So a thread that runs a short kernel *announces* what it reads, in a place of its own, and
+//! then looks whether anybody writes there; whoever is about to write says so in the storage, and then looks at all
+//! places. Announcement, note and both looks are in one order that all threads agree on (`SeqCst`), so of a reader and a
+//! writer at least one sees the other: a reader that sees a writer takes its announcement back and waits for the lock, a
+//! writer that sees an announcement waits until it is taken back.
+//!
+//! What always holds: only its thread writes to a place; an announcement is granted at once or not at all, so nobody
+//! waits while making one; a writer locks nothing to look. There are [`MAX_PLACES`]; further threads take locks.
+
+use super::Storage;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Most threads that read by announcements at the same time.
+const MAX_PLACES: usize = 256;
+/// Most storages of an announcement.
+pub(super) const MAX_STORAGES: usize = 3;
+
+/// Looks of a waiting writer before it lets other threads run, and before it sleeps between looks.
+const SPINS: u32 = 100;
+const YIELDS: u32 = 200;
+const NAP: Duration = Duration::from_micros(50);
+
+/// What one thread reads; on cache lines of its own.
+#[repr(align(128))]
+struct Place {
+    /// Whether a thread has it.
+    is_taken: AtomicBool,
+    is_reading: AtomicBool,
+    /// Addresses of storages. They count only while it is reading.
+    storages: [AtomicUsize; MAX_STORAGES],
+}
+
+impl Place {
+    const fn free() -> Place {
+        Place {
+            is_taken: AtomicBool::new(false),
+            is_reading: AtomicBool::new(false),
+            storages: [const { AtomicUsize::new(0) }; MAX_STORAGES],
+        }
+    }
+}
+
+static PLACES: [Place; MAX_PLACES] = [const { Place::free() }; MAX_PLACES];
+
+/// How many places, from the first, were ever taken.
+static N_USED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static OWN: Own = const { Own(Cell::new(None)) };
+}
+
+/// A thread's place, once it has read; free for other threads when the thread ends.
+struct Own(Cell<Option<&'static Place>>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some(place) = self.0.get() {
+            place.is_taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Keeps writers out of the storages that were announced, while it lives. It belongs to its thread.
+pub struct Announced {
+    place: &'static Place,
+    not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for Announced {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Whoever sees this, or what the next announcement writes, also sees that everything has been read.
+        self.place.is_reading.store(false, Ordering::Release);
+    }
+}
+
+/// Announces that the thread reads storages from now on. `None` if one of them is being written to, if the thread reads
+/// others by an announcement already, or if there is no place for it: then locks have to be taken.
+#[inline(always)]
+pub(super) fn announce<'a>(storages: impl Iterator<Item = &'a Storage> + Clone) -> Option<Announced> {
+    // A thread that is ending has no place any more.
+    let place = OWN.try_with(|own| own.0.get().or_else(|| take_place(own))).ok().flatten()?;
+    if place.is_reading.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut slots = place.storages.iter();
+    for storage in storages.clone() {
+        // Ordered after all that the last announcement was for.
+        slots.next()?.store(address(storage), Ordering::Release);
+    }
+    for slot in slots {
+        slot.store(0, Ordering::Release);
+    }
+    // A swap rather than a store, since it costs the same and is one order with the looks below either way.
+    place.is_reading.swap(true, Ordering::SeqCst);
+    let announced = Announced { place, not_send: std::marker::PhantomData };
+    let mut is_written = false;
+    for storage in storages {
+        is_written |= storage.writers().load(Ordering::SeqCst) != 0;
+    }
+    (!is_written).then_some(announced)
+}
+
+#[cold]
+fn take_place(own: &Own) -> Option<&'static Place> {
+    let take = |place: &Place| !place.is_taken.load(Ordering::Relaxed) && !place.is_taken.swap(true, Ordering::Acquire);
+    let (index, place) = PLACES.iter().enumerate().find(|(_, place)| take(place))?;
+    // In one order with the looks of writers: those that do not look here yet are seen by the first announcement.
+    N_USED.fetch_max(index + 1, Ordering::SeqCst);
+    own.0.set(Some(place));
+    Some(place)
+}
+
+/// Waits until nobody reads a storage by an announcement. Its writers are counted already, so no new one is granted.
+pub(super) fn wait_for(storage: &Storage) {
+    let address = address(storage);
+    let reads = |place: &Place| {
+        place.is_reading.load(Ordering::SeqCst)
+            && place.storages.iter().any(|slot| slot.load(Ordering::Acquire) == address)
+    };
+    for place in &PLACES[..N_USED.load(Ordering::SeqCst)] {
+        let mut looks = 0;
+        while reads(place) {
+            looks += 1;
+            match looks {
+                ..SPINS => std::hint::spin_loop(),
+                SPINS..YIELDS => std::thread::yield_now(),
+                YIELDS.. => std::thread::sleep(NAP),
+            }
+        }
+    }
+}
+
+fn address(storage: &Storage) -> usize {
+    std::ptr::from_ref(storage).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use std::thread;
+
+    fn storages<const N: usize>() -> [Storage; N] {
+        std::array::from_fn(|_| Storage::zeroed(Device::CPU, 8).expect("memory is there"))
+    }
+
+    #[test]
+    fn a_writer_waits_until_announcements_are_taken_back() {
+        let [a, b] = storages();
+        let is_writing = AtomicBool::new(false);
+        let announced = announce([&b, &a].into_iter()).expect("nobody writes");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _exclusive = a.exclusive().expect("nothing is borrowed");
+                is_writing.store(true, Ordering::Release);
+            });
+            while a.writers().load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            assert!(thread::spawn(|| ()).join().is_ok(), "threads come and go while a writer waits");
+            assert!(!is_writing.load(Ordering::Acquire));
+            drop(announced);
+        });
+        assert!(is_writing.load(Ordering::Acquire));
+        assert!(announce([&a].into_iter()).is_some(), "the writer is gone");
+    }
+
+    #[test]
+    fn announcements_are_refused_to_whom_locks_are_for() {
+        let [a, b, c, d] = storages();
+        let exclusive = a.exclusive().expect("nothing is borrowed");
+        assert!(announce([&b, &a].into_iter()).is_none(), "one is written to");
+        let other = announce([&b].into_iter()).expect("a refused announcement is taken back");
+        assert!(announce([&c].into_iter()).is_none(), "the thread reads already");
+        let on_another_thread = |storage: &Storage| announce([storage].into_iter()).is_some();
+        thread::scope(|scope| {
+            assert!(scope.spawn(|| on_another_thread(&b)).join().expect("nothing panics"));
+        });
+        drop((other, exclusive));
+        assert!(announce([&a, &b, &c, &d].into_iter()).is_none(), "there are too many");
+        assert!(announce([&a, &b, &c].into_iter()).is_some());
+        assert!(announce(std::iter::empty()).is_some(), "nothing is read");
+    }
+
+    #[test]
+    fn places_are_used_again() {
+        let [a] = storages();
+        for _ in 0..2 * MAX_PLACES {
+            let read = || drop(announce([&a].into_iter()).expect("nobody writes"));
+            thread::scope(|scope| scope.spawn(read).join().expect("nothing panics"));
+        }
+        // Other tests may run beside this one.
+        assert!(N_USED.load(Ordering::Relaxed) < MAX_PLACES / 2);
+    }
+
+    /// Whoever reads sees all that a writer wrote, or nothing of it.
+    #[test]
+    fn readers_and_writers_keep_apart() {
+        const ROUNDS: usize = if cfg!(miri) { 20 } else { 20_000 };
+        let [a, b] = storages();
+        // Plain cells would be a data race where announcements fail; these tell the tale without one.
+        let values = [const { AtomicUsize::new(0) }; 8];
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                let (a, b, values) = (&a, &b, &values);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        if round % 20 == 0 {
+                            // In one order, as runs take them.
+                            let _both = (a.exclusive(), b.exclusive());
+                            let next = values[0].load(Ordering::Relaxed) + 1;
+                            values.iter().for_each(|value| value.store(next, Ordering::Relaxed));
+                        }
+                        let (announced, guard) = match announce([a, b].into_iter()) {
+                            Some(announced) => (Some(announced), None),
+                            None => (None, Some((a.shared(), b.shared()))),
+                        };
+                        let seen = values.each_ref().map(|value| value.load(Ordering::Relaxed));
+                        assert!(seen.iter().all(|value| *value == seen[0]), "{seen:?}");
+                        drop((announced, guard));
+                    }
+                });
+            }
+        });
+        assert_eq!(values[7].load(Ordering::Relaxed), 3 * (ROUNDS / 20));
+    }
+}

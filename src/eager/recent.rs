@@ -1,0 +1,148 @@
+//! The last calls of a thread: what runs them is found without looking at shapes.
+//!
+//! Most calls are made again and again on operands whose layouts are kept for good ([`SharedLayout`]), so *which* layout
+//! it is says all about sizes and strides. A call has one place in a small table, which the last call that belongs there
+//! holds. Every other call, and those of more operands, is looked up by its words; see [`CallKey`](crate::ir::CallKey).
+
+use super::single::Single;
+use super::{Argument, Executable};
+use crate::device::DeviceKind;
+use crate::ir::{Attr, Op};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Calls that a thread keeps at hand.
+const PLACES: usize = 128;
+/// Most operands of such a call.
+const MAX_OPERANDS: usize = 3;
+
+/// What calls are told apart by, besides their other arguments: the op, and dtype and kind of each operand; then the
+/// address of each operand's layout, 0 where there is no operand.
+type Words = [u64; 1 + MAX_OPERANDS];
+
+struct Recent {
+    words: Words,
+    attrs: SmallVec<[Attr; 1]>,
+    executable: Arc<Executable>,
+}
+
+thread_local! {
+    /// Empty until there is a call to keep.
+    static RECENT: RefCell<Vec<Option<Recent>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The words of a call, if its operands are few, have bytes on the CPU, and layouts that are kept for good.
+#[inline(always)]
+fn words_of(op: Op, arguments: &[Argument<'_>]) -> Option<Words> {
+    if arguments.len() > MAX_OPERANDS {
+        return None;
+    }
+    let mut words = [op as u64, 0, 0, 0];
+    for (index, Argument { array, number }) in arguments.iter().enumerate() {
+        if array.storage.device().kind != DeviceKind::Cpu {
+            return None;
+        }
+        words[0] |= (array.dtype as u64 | 0x40 | (*number as u64) << 7) << (32 + 8 * index);
+        words[1 + index] = array.layout.kept_address()? as u64;
+    }
+    Some(words)
+}
+
+/// The place of a call. Most calls differ in op or first operand.
+#[inline(always)]
+fn place(words: &Words) -> usize {
+    let mixed = words[0].wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        ^ (words[1] ^ words[2].rotate_left(16)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (mixed >> (u64::BITS - PLACES.ilog2())) as usize
+}
+
+#[inline(always)]
+fn are_same(one: &[Attr], other: &[Attr]) -> bool {
+    match (one, other) {
+        ([], []) => true,
+        ([Attr::Scalar(one)], [Attr::Scalar(other)]) => one == other,
+        (one, other) => one == other,
+    }
+}
+
+/// What `run` makes of the kernel that runs the call, if it is at hand.
+#[inline(always)]
+pub(super) fn with<R>(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], run: impl FnOnce(&Single) -> R) -> Option<R> {
+    let words = words_of(op, arguments)?;
+    // The borrow may last while a kernel runs: kernels call nothing of this module.
+    RECENT.with_borrow(|recent| {
+        let recent = recent.get(place(&words))?.as_ref()?;
+        if recent.words != words || !are_same(&recent.attrs, attrs) {
+            return None;
+        }
+        recent.executable.single().map(run)
+    })
+}
+
+/// Keeps what runs a call at hand.
+pub(super) fn keep(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], executable: &Arc<Executable>) {
+    let Some(words) = words_of(op, arguments) else { return };
+    let new = Recent { words, attrs: attrs.into(), executable: executable.clone() };
+    let old = RECENT.with_borrow_mut(|recent| {
+        if recent.is_empty() {
+            recent.resize_with(PLACES, || None);
+        }
+        recent[place(&words)].replace(new)
+    });
+    // Not while the table is borrowed: what goes here may own anything.
+    drop(old);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Device, Storage};
+    use crate::eager::{Array, SharedLayout};
+    use crate::ir::{DType, Layout};
+    use std::collections::HashSet;
+
+    fn array(dtype: DType, layout: Layout, device: Device) -> Array {
+        let storage = Storage::new(device, 1024).expect("memory is there");
+        Array { storage: storage.into(), dtype, layout: SharedLayout::frequent(layout) }
+    }
+
+    /// Calls that differ in op, dtype, layout, kind or number of operands have different words.
+    #[test]
+    fn different_calls_have_different_words() {
+        let layouts = [Layout::default(), Layout::contiguous(&[4]), Layout::contiguous(&[2, 2])];
+        let dtypes = DType::ALL.iter();
+        let arrays: Vec<Array> = dtypes
+            .flat_map(|&dtype| layouts.iter().map(move |layout| array(dtype, layout.clone(), Device::CPU)))
+            .collect();
+        let arguments: Vec<Argument<'_>> =
+            arrays.iter().flat_map(|array| [false, true].map(|number| Argument { array, number })).collect();
+        let (mut seen, mut n_calls) = (HashSet::new(), 0);
+        let mut call = |op, arguments: &[Argument<'_>]| {
+            n_calls += 1;
+            seen.insert(words_of(op, arguments).expect("such calls are kept"));
+        };
+        for op in [Op::Add, Op::Sub, *Op::ALL.last().expect("there are ops")] {
+            call(op, &[]);
+            for &a in &arguments {
+                call(op, &[a]);
+                for &b in &arguments {
+                    call(op, &[a, b]);
+                    call(op, &[arguments[0], a, b]);
+                }
+            }
+        }
+        assert_eq!(seen.len(), n_calls);
+    }
+
+    #[test]
+    fn some_calls_are_not_kept() {
+        let kept = array(DType::F32, Layout::contiguous(&[4]), Device::CPU);
+        let meta = array(DType::F32, Layout::contiguous(&[4]), Device::META);
+        let counted = Array { layout: Layout::contiguous(&[4]).into(), ..kept.clone() };
+        let of = |array| Argument { array, number: false };
+        assert!(words_of(Op::Neg, &[of(&kept)]).is_some());
+        assert!(words_of(Op::Neg, &[of(&meta)]).is_none() && words_of(Op::Neg, &[of(&counted)]).is_none());
+        assert!(words_of(Op::Cat, &[of(&kept); 4]).is_none());
+    }
+}
