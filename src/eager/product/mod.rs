@@ -31,7 +31,7 @@ const WORTH_A_THREAD: usize = 1 << 18;
 const COLUMNS: usize = 128;
 const TILE: usize = 32;
 /// Most parts a thread, so that one that is held up does not hold up the others for long.
-const PARTS: usize = 4;
+const PARTS: usize = 2;
 
 /// The shape and strides of a product, in elements: batch, rows, inner, columns.
 #[derive(Debug, Clone, Copy)]
