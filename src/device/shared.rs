@@ -121,6 +121,7 @@ impl<T> Drop for Spare<T> {
     }
 }
 
+#[inline(never)]
 fn allocate<T>() -> NonNull<Node<T>> {
     NonNull::from(Box::leak(Box::<Node<T>>::new_uninit())).cast()
 }
@@ -171,13 +172,22 @@ unsafe impl<T: Pooled + Send + Sync> Sync for WeakShared<T> {}
 
 impl<T: Pooled> Shared<T> {
     /// The first handle of a value.
-    #[inline(always)]
+    #[inline]
     pub fn new(value: T) -> Shared<T> {
+        Shared::made_by(|| value)
+    }
+
+    /// As [`Shared::new`] of what `make` gives; its memory is there before, so that it is written where it stays.
+    #[inline(always)]
+    pub fn made_by(make: impl FnOnce() -> T) -> Shared<T> {
         // Where the thread is ending it keeps nothing any more.
         let spare = T::spare().try_with(Spare::take).ok().flatten();
         let node = spare.unwrap_or_else(allocate);
-        // SAFETY: the memory is that of a node and belongs to nobody else.
-        unsafe { node.write(Node { counts: AtomicU64::new(ONLY), value }) };
+        // SAFETY: the memory is that of a node and belongs to nobody else; if `make` panics, it is lost and no more.
+        unsafe {
+            (&raw mut (*node.as_ptr()).value).write(make());
+            (&raw mut (*node.as_ptr()).counts).write(AtomicU64::new(ONLY));
+        }
         Shared { node, owns: PhantomData }
     }
 

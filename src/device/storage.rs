@@ -99,7 +99,7 @@ impl Storage {
         if device.kind == DeviceKind::Cpu
             && let Some(block) = allocator::allocate_at_once(len)
         {
-            return Ok(Shared::new(Storage::over(block, device, len)));
+            return Ok(Shared::made_by(|| Storage::over(block, device, len)));
         }
         Storage::new(device, len).map(Shared::new)
     }

@@ -33,6 +33,7 @@ impl<'a> Operand<'a> {
     ///
     /// # Errors
     /// The error that the operand is, or that memory cannot be had.
+    #[inline]
     pub fn tensor(self) -> Result<Cow<'a, Tensor>> {
         match self {
             Operand::Ref(tensor) => Ok(Cow::Borrowed(tensor)),

@@ -43,6 +43,7 @@ struct Operators {
     _libraries: Vec<Library>,
 }
 
+#[inline]
 fn operators() -> Result<&'static Operators> {
     static OPERATORS: OnceLock<Result<Operators>> = OnceLock::new();
     OPERATORS.get_or_init(register).as_ref().map_err(Error::clone)
@@ -60,6 +61,7 @@ pub fn load() -> Result<()> {
 ///
 /// # Errors
 /// As [`load`].
+#[inline]
 pub fn operator(op: Op) -> Result<&'static Operator> {
     operators().map(|operators| &operators.by_op[op as usize])
 }
@@ -126,14 +128,22 @@ fn register() -> Result<Operators> {
 pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let operator = operator(op)?;
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
+    if keys == ON_CPU {
+        // Nearly all calls: the slots of these keys are known here.
+        return run(op, operator, ON_CPU, tensors, attrs);
+    }
     run(op, operator, keys, tensors, attrs)
 }
+
+/// What is left of the keys of a call on ordinary tensors, if no mode or guard is in force.
+const ON_CPU: KeySet = KeySet::from_keys(&[DispatchKey::CPU, DispatchKey::AutogradCPU]);
 
 /// As [`call`], by the kernel that `keys` lead to; tensors and thread-local sets are not asked.
 pub(super) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     run(op, operator(op)?, keys, tensors, attrs)
 }
 
+#[inline(always)]
 fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let (mut keys, mut kernel) = (keys, operator.kernel(keys).and_then(Kernel::row));
     if kernel.is_some_and(is_autograd) && !keys::autograd::is_wanted(tensors) {

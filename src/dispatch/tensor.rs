@@ -130,7 +130,7 @@ impl Tensor {
         let device = array.device();
         let (keys, id) = (device_keys(device), next_id());
         // Written out: whatever is copied into its place costs a small call several nanoseconds.
-        Tensor(Shared::new(Inner {
+        Tensor(Shared::made_by(|| Inner {
             array,
             keys,
             number: None,
@@ -244,6 +244,7 @@ impl Tensor {
     }
 
     /// The tensor as an operand of a kernel.
+    #[inline]
     pub(super) fn as_argument(&self) -> Argument<'_> {
         Argument { array: self.array(), number: self.0.number.is_some() }
     }
@@ -307,6 +308,7 @@ impl Tensor {
     }
 
     /// The array behind the handle.
+    #[inline]
     pub fn array(&self) -> &Array {
         self.0.filled.get().map_or(&self.0.array, |filled| filled)
     }
@@ -424,6 +426,7 @@ fn next_id() -> u64 {
 
 /// The keys of a dense tensor on a device, with the keys of autograd and mixed precision that ride along; those of
 /// autograd stay away in inference mode.
+#[inline]
 fn device_keys(device: Device) -> KeySet {
     use DispatchKey as K;
     const CPU: KeySet = KeySet::from_keys(&[K::CPU, K::AutogradCPU, K::ADInplaceOrView, K::AutocastCPU]);

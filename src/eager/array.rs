@@ -39,6 +39,7 @@ impl Array {
     }
 
     /// The bytes.
+    #[inline]
     pub fn storage(&self) -> &Shared<Storage> {
         &self.storage
     }
@@ -67,11 +68,13 @@ impl Array {
     }
 
     /// Where the bytes are.
+    #[inline]
     pub fn device(&self) -> Device {
         self.storage.device()
     }
 
     /// The first element.
+    #[inline]
     pub fn ptr(&self) -> *mut u8 {
         self.storage.ptr().wrapping_add(self.layout.offset * self.dtype.size())
     }

@@ -33,6 +33,8 @@ enum Source {
     Memory(AccessId),
     /// One element of memory, for all lanes.
     Element(Reader, AccessId),
+    /// What a routine makes of one element of memory, for all lanes: most often a number in another dtype.
+    Computed(Reader, AccessId, Routine),
     /// The plan's constants, at a byte offset.
     Constant(usize),
 }
@@ -44,8 +46,19 @@ impl Source {
             (Source::Memory(one), Source::Memory(other)) | (Source::Element(_, one), Source::Element(_, other)) => {
                 one == other
             }
+            (Source::Computed(_, one, routine), Source::Computed(_, other, other_routine)) => {
+                one == other && std::ptr::fn_addr_eq(*routine, *other_routine)
+            }
             (Source::Constant(one), Source::Constant(other)) => one == other,
-            (Source::Memory(_) | Source::Element(..) | Source::Constant(_), _) => false,
+            (Source::Memory(_) | Source::Element(..) | Source::Computed(..) | Source::Constant(_), _) => false,
+        }
+    }
+
+    /// The memory that it is in.
+    fn access(self) -> Option<AccessId> {
+        match self {
+            Source::Memory(access) | Source::Element(_, access) | Source::Computed(_, access, _) => Some(access),
+            Source::Constant(_) => None,
         }
     }
 }
@@ -61,10 +74,20 @@ impl Direct {
             return None;
         }
         let mut output = None;
+        // What places hold; a place may hold something else later.
         let mut sources: Vec<(PlaceId, Source)> = Vec::new();
+        let held = |sources: &[(PlaceId, Source)], place: PlaceId| {
+            sources.iter().rev().find(|(of, _)| *of == place).map(|&(_, source)| source)
+        };
         for step in moves {
             match *step {
                 Step::InPlace { place, access, level: Level::Full } => sources.push((place, Source::Memory(access))),
+                Step::Map { routine, dst, args: [arg, second, third], shape: Shape::Splat, .. }
+                    if arg == second && arg == third =>
+                {
+                    let Some(Source::Element(reader, access)) = held(&sources, arg) else { return None };
+                    sources.push((dst, Source::Computed(reader, access, routine)));
+                }
                 Step::Read { reader, dst, access, level: Level::Full, shape: Shape::Splat }
                     if !plan.iotas[access as usize] =>
                 {
@@ -76,9 +99,7 @@ impl Direct {
         }
         let source = |&place: &PlaceId| match plan.homes[place as usize].0 {
             Home::Constant(at) => Some(Source::Constant(at)),
-            Home::Block(_) | Home::Tile(_) | Home::Moving => {
-                sources.iter().find(|(of, _)| *of == place).map(|&(_, source)| source)
-            }
+            Home::Block(_) | Home::Tile(_) | Home::Moving => held(&sources, place),
         };
         let [a, b, c] = args;
         Some(Direct { routine: *routine, sources: [source(a)?, source(b)?, source(c)?], output: output? })
@@ -90,13 +111,10 @@ impl Direct {
             None => geometry.operands[access as usize].base,
             Some(output) => geometry.outputs[output].base,
         };
-        let source = |source: Source| match source {
-            Source::Memory(access) | Source::Element(_, access) => (source, base(access)),
-            Source::Constant(_) => (source, 0),
-        };
+        let source = |source: Source| (source, source.access().map_or(0, base));
         let size = |source: Source| match source {
             Source::Memory(access) => geometry.lane_stride(&geometry.operands[access as usize]),
-            Source::Element(..) | Source::Constant(_) => 0,
+            Source::Element(..) | Source::Computed(..) | Source::Constant(_) => 0,
         };
         // The routine does not have more operands than differ, or takes the same one twice.
         let first_like = |index: usize| self.sources.iter().position(|other| other.is(&self.sources[index]));
@@ -131,10 +149,7 @@ impl Direct {
             let mut steps = [0; 3];
             let mut src = [Place { ptr: std::ptr::null_mut(), step: 0 }; 3];
             for (index, (source, block)) in self.sources.iter().zip(&mut blocks).enumerate() {
-                let (ptr, step) = match *source {
-                    Source::Constant(_) => (std::ptr::null_mut(), 0),
-                    Source::Memory(access) | Source::Element(_, access) => at(access),
-                };
+                let (ptr, step) = source.access().map_or((std::ptr::null_mut(), 0), at);
                 // SAFETY: the caller vouches for the operands.
                 src[index] = unsafe { place(*source, ptr, &plan.constants, block) };
                 steps[index] = if matches!(source, Source::Memory(_)) { step } else { 0 };
@@ -190,17 +205,14 @@ impl Ready {
                 continue;
             }
             let (source, base) = self.sources[index];
-            let ptr = match source {
-                Source::Constant(_) => std::ptr::null_mut(),
-                Source::Memory(access) | Source::Element(_, access) => {
-                    pointers.operands[access as usize].wrapping_offset(base as isize).cast_mut()
-                }
-            };
+            let ptr = source.access().map_or(std::ptr::null_mut(), |access| {
+                pointers.operands[access as usize].wrapping_offset(base as isize).cast_mut()
+            });
             // SAFETY: the caller vouches for the operands; a block has room for so many of any type.
             src[index] = unsafe {
                 match source {
                     Source::Memory(_) if self.n < BLOCK => few(ptr, self.n, self.sizes[index], block),
-                    Source::Memory(_) | Source::Element(..) | Source::Constant(_) => {
+                    Source::Memory(_) | Source::Element(..) | Source::Computed(..) | Source::Constant(_) => {
                         place(source, ptr, &self.constants, block)
                     }
                 }
@@ -269,6 +281,18 @@ unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut Ma
             // SAFETY: the caller vouches for the element, and a block has room for so many of any type.
             unsafe { reader(block, ptr, 0, BLOCK) };
             Place { ptr: block, step: 0 }
+        }
+        Source::Computed(reader, _, routine) => {
+            let mut elements = MaybeUninit::<Block>::uninit();
+            let src = Place { ptr: elements.as_mut_ptr().cast(), step: 0 };
+            let dst = block.write([Line::ZERO; BLOCK * size_of::<u64>() / Line::BYTES]).as_mut_ptr().cast();
+            // SAFETY: the caller vouches for the element, and blocks have room for so many of any type; the routine's
+            // only operand is the block of elements.
+            unsafe {
+                reader(src.ptr, ptr, 0, BLOCK);
+                routine(&Call { dst, src: [src; 3], n: BLOCK });
+            }
+            Place { ptr: dst, step: 0 }
         }
     }
 }

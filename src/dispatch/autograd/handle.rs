@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 impl Tensor {
     /// Whether gradients flow to it: because it was said so, or because it was made from tensors they flow to.
+    #[inline]
     pub fn requires_grad(&self) -> bool {
         if self.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad()) {
             // A write may have given the base a history that this view comes to share.

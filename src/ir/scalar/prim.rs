@@ -174,6 +174,7 @@ impl Scalar {
 
 // Constants compare by bits: 0.0 is not -0.0, and a NaN equals itself.
 impl PartialEq for Scalar {
+    #[inline]
     fn eq(&self, other: &Scalar) -> bool {
         match (self, other) {
             (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
