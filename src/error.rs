@@ -234,8 +234,6 @@ pub enum Reason {
     MeasuredSlower(String),
     /// Fusing would make the graph of kernels cyclic.
     WouldCycle,
-    /// The result would not have eager's bits, as those of a matrix product of very few results at a time.
-    WouldChangeBits,
     /// A tier cannot express the kernel; the next tier runs it.
     TierCannot(String),
     /// The function reads a value while it is traced, so what it does next depends on data.
@@ -276,7 +274,6 @@ impl Reason {
             Reason::ModelledSlower(_) => "modelled_slower",
             Reason::MeasuredSlower(_) => "measured_slower",
             Reason::WouldCycle => "would_cycle",
-            Reason::WouldChangeBits => "would_change_bits",
             Reason::TierCannot(_) => "tier_cannot",
             Reason::ReadsValue(_) => "reads_value",
             Reason::NotCaptured(_) => "not_captured",
@@ -315,7 +312,6 @@ impl Reason {
             | Reason::TooManyArguments
             | Reason::RowsTooLong
             | Reason::WouldCycle
-            | Reason::WouldChangeBits
             | Reason::Disabled
             | Reason::NotCalled => None,
         }
@@ -368,9 +364,6 @@ impl Reason {
             Reason::WouldCycle => {
                 "move the op between the two out of the way: compute it before the first or after the second"
             }
-            Reason::WouldChangeBits => {
-                "give the product more rows or columns; there is no mode that gives up eager's bits for speed"
-            }
             Reason::TierCannot(_) => "set `CompileOptions::tier` to the tier that ran it; the bits are the same",
             Reason::ReadsValue(_) => {
                 "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
@@ -410,7 +403,6 @@ impl fmt::Display for Reason {
             Reason::ModelledSlower(times) => write!(f, "one kernel would take longer, by the cost model: {times}"),
             Reason::MeasuredSlower(times) => write!(f, "one kernel took longer when measured: {times}"),
             Reason::WouldCycle => f.write_str("fusing would make the kernels depend on each other in a circle"),
-            Reason::WouldChangeBits => f.write_str("fusing would change the bits of the result"),
             Reason::TierCannot(what) => write!(f, "the code tier cannot express it: {what}"),
             Reason::ReadsValue(op) => write!(f, "{op} reads a value while the function is traced"),
             Reason::NotCaptured(what) => write!(f, "not captured: {what}"),

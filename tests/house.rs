@@ -46,7 +46,11 @@ const UNSAFE_FILES: &[&str] = &[
     "dispatch/operator.rs",
     "eager/blocks.rs",
     "eager/executable.rs",
-    "eager/product.rs",
+    "eager/product/mod.rs",
+    "eager/product/pack.rs",
+    "eager/product/piece.rs",
+    "eager/product/tile.rs",
+    "eager/product/vector.rs",
     "eager/routine/elements.rs",
     "eager/single.rs",
 ];

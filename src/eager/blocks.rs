@@ -51,7 +51,6 @@ pub(super) struct BlockRun {
     pub(super) batches: usize,
     pub(super) rows: usize,
     pub(super) height: usize,
-    pub(super) least: usize,
     /// Bytes of a row of each inner value.
     pub(super) inner: Vec<usize>,
     /// The place in scratch memory of each inner value. Values have one place if none is read when the next is made.
@@ -73,7 +72,7 @@ struct Block {
 impl BlockRun {
     /// A group of these works; `inner` are bytes of a row.
     pub(super) fn new(blocks: &Blocks, inner: Vec<usize>, works: Vec<Work>) -> BlockRun {
-        let &Blocks { batches, rows, height, least, .. } = blocks;
+        let &Blocks { batches, rows, height, .. } = blocks;
         // The first and the last work that knows each inner value.
         let mut known: Vec<Option<(usize, usize)>> = vec![None; inner.len()];
         for (at, work) in works.iter().enumerate() {
@@ -99,7 +98,7 @@ impl BlockRun {
             place_of[value] = place;
         }
         let places = places.into_iter().map(|(bytes, _)| bytes).collect();
-        BlockRun { batches, rows, height, least, inner, place_of, places, works }
+        BlockRun { batches, rows, height, inner, place_of, places, works }
     }
 
     /// The slots that it reads and writes.
@@ -203,7 +202,7 @@ impl BlockRun {
         let threads = (work / WORTH_A_THREAD).clamp(1, pool::num_threads());
         // Fewer rows at a time where there would be less than a block for each thread.
         let wanted = self.rows.div_ceil(self.height).max(threads.div_ceil(self.batches));
-        let per_matrix = wanted.clamp(1, (self.rows / self.least).max(1));
+        let per_matrix = wanted.clamp(1, self.rows.max(1));
         let failed: Mutex<Option<Error>> = Mutex::new(None);
         pool::run(self.batches * per_matrix, threads, &|task| {
             let (batch, part) = (task / per_matrix, task % per_matrix);

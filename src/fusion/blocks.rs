@@ -5,11 +5,11 @@
 //! computes a row of its results from the same row of what the block hands it, and from whatever it likes of what lies
 //! in memory. So a product takes its right operand from memory, and its left one from a block or from memory:
 //! `matmul + bias + gelu`, three projections of one input, and attention (scores, softmax, weighted values, without the
-//! matrix of scores) are such groups. Each row keeps its bits: products are never multiplied a single row at a time.
+//! matrix of scores) are such groups. Each row keeps its bits: those of a row of a product depend on nothing else.
 //! A kernel may write its rows elsewhere ([`super::row_order`]), as where heads are split or merged.
 //!
-//! A group is worth it if it saves more bytes than it moves again: the library packs the right operand of a product once
-//! per block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
+//! A group is worth it if it saves more bytes than it moves again: the right operand of a product is packed once per
+//! block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
 //! of the rule that it broke.
 
 use super::cost::{Nanos, pays};
@@ -37,16 +37,6 @@ const MAX_MEMBERS: usize = 64;
 /// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
 const MIN_HEIGHT: usize = 16;
 
-/// The fewest rows whose bits are those of a product of more rows.
-///
-/// The library has ways of its own for single columns, for up to 256 results, and for a long inner dimension with up to
-/// 64 rows and columns. `tests/product_rows.rs` checks that otherwise a row does not depend on the others.
-pub fn least_rows(columns: usize, inner: usize) -> usize {
-    let few_results = 257usize.div_ceil(columns.max(1));
-    let long = if columns <= 64 && inner > 512 { 65 } else { 2 };
-    few_results.max(long)
-}
-
 /// A group of products and kernels that is computed in blocks of rows.
 #[derive(Debug, Clone)]
 pub struct Blocks {
@@ -56,8 +46,6 @@ pub struct Blocks {
     pub rows: usize,
     /// Rows of a block, unless there are too few blocks for all threads.
     pub height: usize,
-    /// No block may have fewer.
-    pub least: usize,
     /// Values that lie in memory only while their block is computed, with the elements of a row.
     pub inner: Vec<(NodeId, usize)>,
     /// The members, operands first.
@@ -277,8 +265,7 @@ impl Group {
         let is_inner = |node: &NodeId| !checker.scattered.contains(node) && used_inside(*node);
         let inner: Vec<(NodeId, usize)> = produced.iter().copied().filter(is_inner).map(|v| (v, per_row(v))).collect();
         let row_bytes = checker.held(&members, &inner);
-        let least = ordered.iter().map(|&member| checker.least(member)).fold(1, usize::max).min(rows);
-        let height = (BLOCK_BYTES / row_bytes.max(1)).clamp(least.max(MIN_HEIGHT).min(rows), rows);
+        let height = (BLOCK_BYTES / row_bytes.max(1)).clamp(MIN_HEIGHT.min(rows), rows);
         if height * row_bytes > 2 * BLOCK_BYTES {
             let (bytes, most) = (height * row_bytes, 2 * BLOCK_BYTES);
             let what = format!("{height} rows, the fewest of a block, take {bytes} bytes; there is room for {most}");
@@ -288,7 +275,7 @@ impl Group {
         let mut nodes: Vec<NodeId> = all.iter().flat_map(|&unit| units.unit(unit).nodes.iter().copied()).collect();
         nodes.sort_unstable();
         let outputs = produced.into_iter().filter(|node| inner.iter().all(|(other, _)| other != node)).collect();
-        let blocks = Blocks { batches, rows, height, least, inner, members };
+        let blocks = Blocks { batches, rows, height, inner, members };
         Ok(Group { unit: Unit { kind: UnitKind::Blocks(Box::new(blocks)), nodes, outputs }, aliases, saved, extra })
     }
 }
@@ -414,8 +401,7 @@ impl Checker<'_> {
         let graph = self.units.graph;
         let ty = &graph[node].ty;
         let [left, right] = [graph[node].args[0], graph[node].args[1]];
-        let (batches, rows, columns) = matrix(ty)?;
-        let inner = graph[left].ty.sizes.last().copied().unwrap_or(1);
+        let (batches, rows, _) = matrix(ty)?;
         if !matches!(ty.dtype, DType::F32 | DType::F64) {
             return Err(Reason::WholeProduct(format!("products of {} are computed all at once", ty.dtype)));
         }
@@ -432,25 +418,12 @@ impl Checker<'_> {
         if batches == 0 || graph[left].ty.numel() == 0 {
             return Err(Reason::NotWorthIt("there is nothing to multiply".into()));
         }
-        if columns < 2 || rows < least_rows(columns, inner) {
-            return Err(Reason::WouldChangeBits);
-        }
         let bytes = graph[right].ty.bytes() / batches;
         if bytes > RIGHT_BYTES {
             let what = format!("the right operand has {bytes} bytes a matrix; there is room for {RIGHT_BYTES}");
             return Err(Reason::TooMuchMemory(what));
         }
         Ok(())
-    }
-
-    /// The fewest rows that a member may be computed for at once.
-    fn least(&self, member: u32) -> usize {
-        let (graph, unit) = (self.units.graph, self.units.unit(member));
-        let last = |node: NodeId| graph[node].ty.sizes.last().copied().unwrap_or(1);
-        match unit.kind {
-            UnitKind::Product => least_rows(last(unit.nodes[0]), last(graph[unit.nodes[0]].args[0])),
-            UnitKind::Kernel(_) | UnitKind::Alias | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => 1,
-        }
     }
 
     fn kernel(&self, region: &Region) -> Result<RowKernel, Reason> {

@@ -7,9 +7,9 @@ pub(crate) fn softmax(x: &Tensor) -> Result<Tensor> {
     x.softmax(-1)
 }
 
-/// A residual block: two products, an activation, a norm.
+/// A residual block: two products, an activation, a norm. The first product waits for all of its weights.
 pub(crate) fn block(x: &Tensor, w: &Tensor, v: &Tensor, scale: &Tensor) -> Result<Tensor> {
-    let hidden = x.mm(w)?.gelu_tanh()?;
+    let hidden = x.mm(&w.exp()?)?.gelu_tanh()?;
     let sum = hidden.mm(v)?.add(x)?;
     sum.layer_norm([16], Some(scale), Some(scale), 1e-5)
 }

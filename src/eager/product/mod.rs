@@ -1,17 +1,37 @@
-//! Matrix products: one door to the `gemm` crate.
+//! Matrix products: the door, and how a product is spread over threads.
 //!
-//! f32 and f64 go there as they are, 16-bit floats through f32 with one rounding at the end, integers through a plain
-//! loop that wraps. A compiled function makes the same calls with the same shapes as eager, so the bits agree; for
-//! one shape they do not depend on the number of threads.
+//! Products of f32 and f64 have one canonical order: an element is one chain of fused multiply-adds over the inner dimension,
+//! from its beginning, starting at +0.0; a NaN has no sign and payload. So a row has its bits whatever the number of rows and
+//! columns beside it, the strides, the threads and the machine. `tile` computes, `piece` says in which order memory is gone
+//! through, `pack` moves operands, `vector` names instructions. 16-bit floats go through f32 with one rounding at the end,
+//! integers through a plain loop that wraps.
+//!
+//! A product is cut into parts of its result, one chain never: there is no sum of partial sums.
+
+mod pack;
+mod piece;
+mod tile;
+mod vector;
+
+#[cfg(test)]
+mod tests;
 
 use super::array::Array;
+use crate::codegen::vm::Isa;
 use crate::device::{Device, pool};
 use crate::error::{Error, Result};
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
 use crate::ir::{DType, TensorType};
+use piece::{Piece, even};
+use tile::Multiply;
 
 /// Multiply-adds from which a second thread pays.
 const WORTH_A_THREAD: usize = 1 << 18;
+/// Fewest columns of a part of a result, and what its width is a multiple of: tiles are not cut.
+const COLUMNS: usize = 128;
+const TILE: usize = 32;
+/// Most parts a thread, so that one that is held up does not hold up the others for long.
+const PARTS: usize = 2;
 
 /// The shape and strides of a product, in elements: batch, rows, inner, columns.
 #[derive(Debug, Clone, Copy)]
@@ -53,20 +73,6 @@ fn shape(a: &Array, b: &Array) -> Shape {
     Shape { batch, m, k, n, left: strides(a), right: strides(b) }
 }
 
-/// A float that the `gemm` crate multiplies.
-trait Gemm: Copy + 'static {
-    const ZERO: Self;
-    const ONE: Self;
-}
-impl Gemm for f32 {
-    const ZERO: f32 = 0.0;
-    const ONE: f32 = 1.0;
-}
-impl Gemm for f64 {
-    const ZERO: f64 = 0.0;
-    const ONE: f64 = 1.0;
-}
-
 /// Strides of batch, row and column of an operand.
 pub(super) fn strides(array: &Array) -> [usize; 3] {
     let (rank, strides) = (array.layout.rank(), &array.layout.strides);
@@ -91,13 +97,13 @@ impl Rows {
     /// # Safety
     /// The pointers are good for `m * k`, `k * n` and `m * n` elements of the dtype at the strides; nobody writes the
     /// operands and nobody else uses the result meanwhile.
-    #[allow(unsafe_code, reason = "passes the contract of the pointers on to the library")]
+    #[allow(unsafe_code, reason = "passes the contract of the pointers on")]
     pub(super) unsafe fn run(&self, dtype: DType) {
         match dtype {
             // SAFETY: the caller's promise.
-            DType::F32 => unsafe { self.multiply::<f32>(1) },
+            DType::F32 => unsafe { self.multiply::<f32>() },
             // SAFETY: the same.
-            DType::F64 => unsafe { self.multiply::<f64>(1) },
+            DType::F64 => unsafe { self.multiply::<f64>() },
             DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::BF16 => {
                 unreachable!("products of {dtype} are not computed in rows")
             }
@@ -106,84 +112,85 @@ impl Rows {
 
     /// # Safety
     /// As for [`Rows::run`], of elements of type `T`.
-    #[allow(unsafe_code, reason = "the library takes raw pointers")]
-    unsafe fn multiply<T: Gemm>(&self, threads: usize) {
-        let parallelism = if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
-        let &Rows { m, k, n, dst, lhs, strides: [left_row, left_column], rhs, right: [right_row, right_column] } = self;
-        // SAFETY: the caller's promise; with `read_dst` false the result is not read.
-        unsafe {
-            gemm::gemm(
-                m,
-                n,
-                k,
-                dst.cast::<T>(),
-                1,
-                n as isize,
-                false,
-                lhs.cast::<T>(),
-                left_column as isize,
-                left_row as isize,
-                rhs.cast::<T>(),
-                right_column as isize,
-                right_row as isize,
-                T::ZERO,
-                T::ONE,
-                false,
-                false,
-                false,
-                parallelism,
-            );
-        }
+    #[allow(unsafe_code, reason = "passes the contract of the pointers on")]
+    unsafe fn multiply<T: Multiply>(&self) {
+        let &Rows { m, k, n, dst, lhs, strides: left, rhs, right } = self;
+        let piece = Piece { m, k, n, a: lhs.cast(), left, b: rhs.cast(), right, c: dst.cast::<T>(), c_row: n };
+        // SAFETY: the caller's promise; the level is one of this machine.
+        unsafe { piece.multiply(T::kernels(Isa::best())) };
     }
 }
 
-fn multiply<T: Gemm>(a: &Array, b: &Array, out: &Array, shape: Shape) {
+fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: Shape) {
     let Shape { batch, m, k, n, left, right } = shape;
-    if batch * m * n == 0 {
-        return;
-    }
-    let size = size_of::<T>();
-    let one = |index: usize, threads: usize| {
-        let rows = Rows {
-            m,
+    let threads = (batch * m * n * k.max(1) / WORTH_A_THREAD).clamp(1, pool::num_threads());
+    // Columns are cut rather than rows: parts of some rows would each pack all of the right operand.
+    let (rows, columns) = if threads == 1 || batch >= 2 * threads {
+        (m.max(1), n.max(1))
+    } else if n >= COLUMNS * threads || n > m {
+        let parts = (n / COLUMNS).clamp(threads, PARTS * threads);
+        (m.max(1), even(n, n.div_ceil(parts), TILE))
+    } else {
+        (even(m, m.div_ceil(threads), 1), n.max(1))
+    };
+    let (down, across) = (m.div_ceil(rows), n.div_ceil(columns));
+    let one = |index: usize| {
+        let (matrix, row, column) = (index / (down * across), index / across % down * rows, index % across * columns);
+        let at = |array: &Array, offset: usize| array.ptr().cast::<T>().wrapping_add(offset);
+        let piece = Piece {
+            m: rows.min(m - row),
             k,
-            n,
-            dst: out.ptr().wrapping_add(index * m * n * size),
-            lhs: a.ptr().wrapping_add(index * left[0] * size),
-            strides: [left[1], left[2]],
-            rhs: b.ptr().wrapping_add(index * right[0] * size),
+            n: columns.min(n - column),
+            a: at(a, matrix * left[0] + row * left[1]).cast_const(),
+            left: [left[1], left[2]],
+            b: at(b, matrix * right[0] + column * right[2]).cast_const(),
             right: [right[1], right[2]],
+            c: at(out, (matrix * m + row) * n + column),
+            c_row: n,
         };
-        #[allow(unsafe_code, reason = "the library takes raw pointers")]
+        #[allow(unsafe_code, reason = "pieces are raw pointers")]
         // SAFETY: the layouts of `a` and `b` lie inside their storages, which they keep alive, and the run that calls
         // this holds the locks of shared ones, so nobody writes to them; `out` is new memory of `batch * m * n` elements
-        // that only this call knows, and each index writes its own part.
+        // that only this call knows, and each index writes its own part. The level is one of this machine.
         unsafe {
-            rows.multiply::<T>(threads);
+            piece.multiply(T::kernels(Isa::best()));
         }
     };
-    let work = m * n * k.max(1);
-    let threads = (batch * work / WORTH_A_THREAD).clamp(1, pool::num_threads());
-    if batch >= threads && batch > 1 {
-        pool::run(batch, threads, &|index| one(index, 1));
-    } else {
-        (0..batch).for_each(|index| one(index, threads));
-    }
+    pool::run(batch * down * across, threads, &one);
 }
 
 /// 16-bit floats: widened, multiplied in f32, rounded once.
 fn through_f32(a: &Array, b: &Array, ty: &TensorType, out: &mut Array) -> Result<()> {
-    let is_f16 = ty.dtype == DType::F16;
-    let wide = |array: &Array| -> Result<Array> {
-        let mut to = Array::new(Device::CPU, &TensorType::contiguous(DType::F32, &array.layout.sizes))?;
-        let widen = if is_f16 { widen_f16 } else { widen_bf16 };
-        fill(&mut to, &elements::<u16>(array).map(widen).collect::<Vec<f32>>());
-        Ok(to)
-    };
-    let product = product(&wide(a)?, &wide(b)?, &TensorType { dtype: DType::F32, ..ty.clone() })?;
-    let round = if is_f16 { round_f16 } else { round_bf16 };
-    fill(out, &elements::<f32>(&product).map(round).collect::<Vec<u16>>());
+    let wide_type = TensorType { dtype: DType::F32, ..ty.clone() };
+    if ty.dtype == DType::F16 {
+        let product = product(&widened(a, widen_f16)?, &widened(b, widen_f16)?, &wide_type)?;
+        convert(stretch(&product), out, round_f16);
+    } else {
+        let product = product(&widened(a, widen_bf16)?, &widened(b, widen_bf16)?, &wide_type)?;
+        convert(stretch(&product), out, round_bf16);
+    }
     Ok(())
+}
+
+/// The same elements in f32, where they lie if there are no gaps between them, else in rows.
+fn widened(array: &Array, widen: impl Fn(u16) -> f32) -> Result<Array> {
+    let layout = &array.layout;
+    let rows = TensorType::contiguous(DType::F32, &layout.sizes);
+    if stretch::<u16>(array).len() > layout.numel() {
+        let mut to = Array::new(Device::CPU, &rows)?;
+        fill(&mut to, &elements::<u16>(array).map(widen).collect::<Vec<f32>>());
+        return Ok(to);
+    }
+    let mut to = Array::new(Device::CPU, &TensorType { strides: layout.strides.clone(), ..rows })?;
+    convert(stretch(array), &mut to, widen);
+    Ok(to)
+}
+
+/// Overwrites new memory with what becomes of these elements, side by side.
+fn convert<T: Copy, U: bytemuck::Pod>(from: &[T], to: &mut Array, convert: impl Fn(T) -> U) {
+    let storage = to.storage.get_mut().expect("new memory has one owner");
+    let to: &mut [U] = bytemuck::cast_slice_mut(&mut storage.bytes_mut()[..from.len() * size_of::<U>()]);
+    from.iter().zip(to).for_each(|(&from, to)| *to = convert(from));
 }
 
 /// Integers, which wrap; row-major.
@@ -208,15 +215,20 @@ fn fill<T: bytemuck::NoUninit>(array: &mut Array, values: &[T]) {
     storage.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
 }
 
-/// The elements in row-major order.
-fn elements<T: bytemuck::AnyBitPattern>(array: &Array) -> impl Iterator<Item = T> + '_ {
-    let layout = &array.layout;
+/// What lies between the first and the last element, with them.
+fn stretch<T: bytemuck::AnyBitPattern>(array: &Array) -> &[T] {
+    let (first, end) = (array.layout.offset, array.layout.extent());
     #[allow(unsafe_code, reason = "the lock is held by the caller")]
     // SAFETY: the run that calls this holds the locks of its inputs, and what it made itself nobody else knows.
     let bytes = unsafe { array.storage.bytes() };
-    let all: &[T] = bytemuck::cast_slice(&bytes[..layout.extent() * size_of::<T>()]);
+    bytemuck::cast_slice(&bytes[first.min(end) * size_of::<T>()..end * size_of::<T>()])
+}
+
+/// The elements in row-major order.
+fn elements<T: bytemuck::AnyBitPattern>(array: &Array) -> impl Iterator<Item = T> + '_ {
+    let (layout, all) = (&array.layout, stretch::<T>(array));
     (0..layout.numel()).map(move |mut index| {
-        let mut at = layout.offset;
+        let mut at = 0;
         for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
             at += index % size * stride;
             index /= size;

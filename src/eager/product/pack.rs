@@ -1,0 +1,71 @@
+//! Packing: parts of operands moved to where tiles read them one after the other.
+
+#![allow(unsafe_code, reason = "operands are raw pointers, and so is the memory of a thread that they are packed to")]
+
+use super::tile::{Kernels, Multiply, Panels};
+use std::cell::Cell;
+
+/// The unit of a thread's memory for packed operands, as large as a vector and a cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line {
+    _bytes: [u8; 64],
+}
+
+/// A thread's memory for packed operands, which it keeps: blocks have a fixed greatest size.
+pub(super) struct Scratch;
+
+thread_local! {
+    static LINES: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+impl Scratch {
+    /// Calls `work` with memory for some elements, whose values are any.
+    pub(super) fn with<T: Multiply>(elements: usize, work: impl FnOnce(*mut T)) {
+        if elements == 0 {
+            return work(std::ptr::dangling_mut());
+        }
+        // Whoever needs memory while `work` runs makes their own.
+        let mut lines = LINES.take();
+        let needed = (elements * size_of::<T>()).div_ceil(size_of::<Line>());
+        if lines.len() < needed {
+            lines = vec![Line { _bytes: [0; 64] }; needed];
+        }
+        work(lines.as_mut_ptr().cast());
+        LINES.set(lines);
+    }
+}
+
+/// Packs columns of a right operand, or rows of a left one as if they were that. Behind the last column of its vector are zeros.
+///
+/// # Safety
+/// The machine has the level of `kernels`; `b` is good for the panels' steps and so many columns at the strides, and the
+/// panels have room for whole vectors of them.
+pub(super) unsafe fn pack<T: Multiply>(
+    kernels: &Kernels<T>,
+    b: *const T,
+    [row, column]: [usize; 2],
+    columns: usize,
+    panels: &Panels<T>,
+) {
+    if column == 1 {
+        // SAFETY: the caller's promise.
+        return unsafe { (kernels.copy)(b, row, columns, panels) };
+    }
+    let lanes = kernels.lanes;
+    for first in (0..columns).step_by(lanes) {
+        let (from, to) = (b.wrapping_add(first * column), panels.column(first));
+        let here = lanes.min(columns - first);
+        let turned = if row == 1 && here == lanes { panels.k / kernels.deep * kernels.deep } else { 0 };
+        // SAFETY: the caller's promise, for the steps that are turned and for the others.
+        unsafe {
+            (kernels.turn)(from, column, to, panels.width, turned);
+            for step in turned..panels.k {
+                let to = to.add(step * panels.width);
+                for lane in 0..lanes {
+                    *to.add(lane) = if lane < here { *from.wrapping_add(step * row + lane * column) } else { T::ZERO };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A piece of a product: its loops over tiles, on one thread.
+//!
+//! Columns and the inner dimension are cut into blocks whose part of the right operand stays in a core's second-level cache
+//! while the rows go by, some at a time. That part is packed into panels, unless it is used so rarely, or lies so close
+//! together, that it is read where it is. The left operand is read where it is, unless its elements lie far apart. None of
+//! this changes a bit (`tile`). A product with a single column is computed as one with a single row, whose vectors are full.
+
+#![allow(unsafe_code, reason = "tiles of operands and results are raw pointers")]
+
+use super::pack::{Scratch, pack};
+use super::tile::{Kernels, Multiply, Panels, Tile};
+
+/// Bytes of a block's steps of the inner dimension; fewer where each step of the left operand lies in a page of its own.
+const BLOCK_DEPTH: usize = 2 << 10;
+const SCATTERED_DEPTH: usize = 1 << 10;
+/// Bytes of a packed block, which is about half of a second-level cache.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes over which what is read in place may be spread: more would be too many pages, and too few sets of a cache.
+const CLOSE: usize = 64 << 10;
+
+/// Bytes of a single row's columns that are computed side by side.
+const ROW_BYTES: usize = 16 << 10;
+/// Slivers of rows that are packed at a time, so that whole cache lines are read.
+const SLIVERS: usize = 4;
+
+/// Some rows and columns of a product. Strides count elements: those of rows, then those of columns.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<T> {
+    pub(super) m: usize,
+    pub(super) k: usize,
+    pub(super) n: usize,
+    pub(super) a: *const T,
+    pub(super) left: [usize; 2],
+    pub(super) b: *const T,
+    pub(super) right: [usize; 2],
+    /// Columns of the result lie side by side.
+    pub(super) c: *mut T,
+    /// From row to row.
+    pub(super) c_row: usize,
+}
+
+/// `length` in equal parts of at most `most`, each but the last a multiple of `unit`.
+pub(super) fn even(length: usize, most: usize, unit: usize) -> usize {
+    let parts = length.div_ceil(most.max(unit)).max(1);
+    length.div_ceil(parts).next_multiple_of(unit).max(unit)
+}
+
+impl<T: Multiply> Piece<T> {
+    /// Multiplies on this thread.
+    ///
+    /// # Safety
+    /// The machine has the level of `kernels`. The pointers are good for `m * k`, `k * n` and `m * n` elements at the
+    /// strides; nobody writes the operands and nobody else uses the result meanwhile.
+    pub(super) unsafe fn multiply(&self, kernels: &Kernels<T>) {
+        let &Piece { m, k, n, a, left, b, right, c, c_row } = self;
+        if m * n == 0 {
+            return;
+        }
+        let (size, lanes) = (size_of::<T>(), kernels.lanes);
+        if n == 1 && m >= lanes && c_row == 1 {
+            let turned =
+                Piece { m: n, n: m, a: b, left: [right[1], right[0]], b: a, right: [left[1], left[0]], ..*self };
+            // SAFETY: the same elements.
+            return unsafe { turned.multiply(kernels) };
+        }
+        if m == 1 && (right[1] == 1 || right[0] == 1 && n >= lanes) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.row(kernels) };
+        }
+        let width = 2 * lanes;
+        let is_close = |stride: usize| k.min(BLOCK_DEPTH / size) * stride * size <= CLOSE;
+        let pack_rows = left[1] > 1 && n > width && !is_close(left[1]);
+        let depth = even(k, if pack_rows { SCATTERED_DEPTH } else { BLOCK_DEPTH } / size, 1);
+        let in_place = right[1] == 1 && (m <= 2 * kernels.pairs.len() || is_close(right[0]));
+        let columns = even(n, BLOCK_BYTES / (depth * size), width);
+        let packed_columns = if in_place { if n.is_multiple_of(lanes) { 0 } else { lanes } } else { columns };
+        let packed_rows = if pack_rows { SLIVERS * kernels.pairs.len() } else { 0 };
+        Scratch::with((packed_rows + packed_columns) * depth, |scratch: *mut T| {
+            let panels = scratch.wrapping_add(packed_rows * depth);
+            for first in (0..n).step_by(columns) {
+                for step in (0..k.max(1)).step_by(depth) {
+                    let block = Piece {
+                        n: columns.min(n - first),
+                        k: depth.min(k - step),
+                        a: a.wrapping_add(step * left[1]),
+                        b: b.wrapping_add(step * right[0] + first * right[1]),
+                        c: c.wrapping_add(first),
+                        ..*self
+                    };
+                    let block = Block {
+                        is_first: step == 0,
+                        is_last: step + block.k == k,
+                        in_place: if in_place { block.n / lanes * lanes } else { 0 },
+                        panels: Panels { to: panels, width: if in_place { lanes } else { width }, k: block.k },
+                        piece: block,
+                    };
+                    let rows = Panels { to: scratch, width: packed_rows, k: block.piece.k };
+                    // SAFETY: the caller's promise for these columns and steps; scratch has room for them.
+                    unsafe { block.multiply(kernels, pack_rows.then_some(rows)) };
+                }
+            }
+        });
+    }
+
+    /// A single row.
+    ///
+    /// # Safety
+    /// As for [`Piece::multiply`]; rows of the right operand are contiguous, or its columns are and they fill a vector.
+    unsafe fn row(&self, kernels: &Kernels<T>) {
+        let &Piece { k, n, a, left, b, right, c, .. } = self;
+        let (run, b_step, most) = match right {
+            [b_step, 1] => (kernels.stream, b_step, ROW_BYTES / size_of::<T>()),
+            [_, b_step] => (kernels.turned, b_step, n),
+        };
+        for first in (0..n).step_by(most) {
+            let (b, c) = (b.wrapping_add(first * right[1]), c.wrapping_add(first));
+            let (a_step, columns) = (left[1], most.min(n - first));
+            let row = Tile { k, a, a_row: 0, a_step, b, b_step, c, c_row: 0, columns, is_first: true, is_last: true };
+            // SAFETY: the caller's promise.
+            unsafe { run(&row) };
+        }
+    }
+}
+
+/// All rows of a piece, and as many columns and steps as caches hold.
+struct Block<T> {
+    piece: Piece<T>,
+    is_first: bool,
+    is_last: bool,
+    /// Columns of the right operand that are read in place; the others are packed.
+    in_place: usize,
+    panels: Panels<T>,
+}
+
+impl<T: Multiply> Block<T> {
+    /// # Safety
+    /// As for [`Piece::multiply`]; the panels have memory, and so have those that rows of the left operand are packed to.
+    unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
+        let &Block { ref piece, is_first, is_last, in_place, ref panels } = self;
+        let &Piece { m, k, n, a, left, b, right, c, c_row } = piece;
+        if in_place < n {
+            // SAFETY: the caller's promise.
+            unsafe { pack(kernels, b.wrapping_add(in_place * right[1]), right, n - in_place, panels) };
+        }
+        let slivers = m.div_ceil(kernels.pairs.len());
+        let mut packed = 0;
+        for sliver in 0..slivers {
+            let (row, end) = (sliver * m / slivers, (sliver + 1) * m / slivers);
+            let height = end - row;
+            let (a, a_row, a_step) = match &rows {
+                Some(rows) => {
+                    if sliver % SLIVERS == 0 {
+                        packed = row;
+                        let end = (sliver + SLIVERS).min(slivers) * m / slivers;
+                        // SAFETY: the caller's promise. As columns of what is turned, the rows fit the memory.
+                        unsafe { pack(kernels, a.wrapping_add(row * left[0]), [left[1], left[0]], end - row, rows) };
+                    }
+                    (rows.column(row - packed).cast_const(), 1, rows.width)
+                }
+                None => (a.wrapping_add(row * left[0]), left[0], left[1]),
+            };
+            let c = c.wrapping_add(row * c_row);
+            let mut column = 0;
+            while column < n {
+                // Columns from here that lie in one place.
+                let (b, b_step, rest) = if column < in_place {
+                    (b.wrapping_add(column), right[0], in_place - column)
+                } else {
+                    (panels.column(column - in_place).cast_const(), panels.width, n - column)
+                };
+                let lanes = kernels.lanes;
+                let (run, vectors) = if rest > lanes && (column >= in_place || rest >= 2 * lanes) {
+                    (kernels.pairs[height - 1], 2)
+                } else {
+                    (kernels.singles[height - 1], 1)
+                };
+                let columns = rest.min(vectors * lanes);
+                let c = c.wrapping_add(column);
+                // SAFETY: the caller's promise. Vectors read columns in place only where all of their lanes are columns,
+                // and whole vectors of panels.
+                unsafe { run(&Tile { k, a, a_row, a_step, b, b_step, c, c_row, columns, is_first, is_last }) };
+                column += columns;
+            }
+        }
+    }
+}

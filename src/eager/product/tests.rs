@@ -1,0 +1,141 @@
+//! Products against three loops, by bits, at every level of instructions that the machine has.
+
+use super::piece::Piece;
+use super::tile::Multiply;
+use crate::codegen::vm::Isa;
+
+/// Numbers from a counter.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 24
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() as usize % end
+    }
+}
+
+/// How the elements of a matrix lie.
+#[derive(Debug, Clone, Copy)]
+enum Lies {
+    Rows,
+    Columns,
+    /// Every second element of every third row.
+    Apart,
+    /// One row that is all of them.
+    Once,
+}
+
+impl Lies {
+    const ALL: [Lies; 4] = [Lies::Rows, Lies::Columns, Lies::Apart, Lies::Once];
+
+    fn strides(self, rows: usize, columns: usize) -> [usize; 2] {
+        match self {
+            Lies::Rows => [columns, 1],
+            Lies::Columns => [1, rows],
+            Lies::Apart => [6 * columns + 1, 2],
+            Lies::Once => [0, 1],
+        }
+    }
+}
+
+trait Bits: Multiply + std::fmt::Debug {
+    fn of(number: f64) -> Self;
+    fn mul_add(self, factor: Self, sum: Self) -> Self;
+    /// The bits, with those of one NaN for all.
+    fn bits(self) -> u64;
+}
+
+macro_rules! bits {
+    ($($float:ident)*) => {$(
+        impl Bits for $float {
+            fn of(number: f64) -> $float {
+                number as $float
+            }
+            fn mul_add(self, factor: $float, sum: $float) -> $float {
+                $float::mul_add(self, factor, sum)
+            }
+            fn bits(self) -> u64 {
+                u64::from($float::to_bits(self))
+            }
+        }
+    )*};
+}
+bits! { f32 f64 }
+
+/// What is wrong with a product of that shape, if anything is.
+fn wrong<T: Bits>(
+    isa: Isa,
+    [m, k, n]: [usize; 3],
+    lies: [Lies; 2],
+    specials: bool,
+    random: &mut Random,
+) -> Option<String> {
+    let (left, right) = (lies[0].strides(m, k), lies[1].strides(k, n));
+    let mut matrix = |rows: usize, columns: usize, [row, column]: [usize; 2]| -> Vec<T> {
+        let extent = 1 + rows.saturating_sub(1) * row + columns.saturating_sub(1) * column;
+        let all = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e-320, 1e300];
+        let number = |random: &mut Random| match specials && random.below(40) == 0 {
+            true => all[random.below(all.len())],
+            false => random.below(1 << 20) as f64 / f64::from(1 << 19) - 1.0,
+        };
+        (0..extent).map(|_| T::of(number(random))).collect()
+    };
+    let (a, b) = (matrix(m, k, left), matrix(k, n, right));
+    // A margin that nobody may touch, and rows that are longer than the result's.
+    let c_row = n + random.below(3);
+    let margin = T::of(7.0);
+    let mut c = vec![margin; m * c_row + 64];
+    let piece = Piece { m, k, n, a: a.as_ptr(), left, b: b.as_ptr(), right, c: c.as_mut_ptr(), c_row };
+    // SAFETY: the vectors have the extents of the strides, and the caller asks for a level that there is.
+    #[allow(unsafe_code, reason = "pieces are raw pointers")]
+    unsafe {
+        piece.multiply(T::kernels(isa));
+    }
+    let canonical =
+        |x: T| if x.bits() & !T::of(-0.0).bits() > T::of(f64::INFINITY).bits() { T::of(f64::NAN) } else { x };
+    for (at, &found) in c.iter().enumerate() {
+        let (row, column) = (at / c_row.max(1), at % c_row.max(1));
+        let expected = if row < m && column < n {
+            let step = |sum: T, step: usize| {
+                a[row * left[0] + step * left[1]].mul_add(b[step * right[0] + column * right[1]], sum)
+            };
+            canonical((0..k).fold(T::of(0.0), step))
+        } else {
+            margin
+        };
+        if found.bits() != expected.bits() {
+            return Some(format!("{isa:?} {m} x {k} x {n} {lies:?}: {found:?} at [{row}, {column}], not {expected:?}"));
+        }
+    }
+    None
+}
+
+#[test]
+fn every_element_is_one_chain() {
+    let mut random = Random(1);
+    // Some shapes beyond tiles: long chains, several blocks of columns, rows and columns alone.
+    let far =
+        [[3, 1200, 40], [30, 2100, 70], [1, 1100, 300], [300, 1030, 1], [1, 3, 5000], [200, 7, 600], [260, 700, 33]];
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        for turn in 0..1500 {
+            let mut shape = [random.below(41), random.below(41), random.below(41)];
+            if turn % 7 == 0 {
+                shape[random.below(3)] = random.below(2);
+            }
+            if turn % 50 == 0 {
+                shape = far[turn / 50 % far.len()];
+            }
+            let lies = [Lies::ALL[random.below(4)], Lies::ALL[random.below(4)]];
+            let specials = turn % 3 == 0;
+            let found = match turn % 2 {
+                0 => wrong::<f32>(isa, shape, lies, specials, &mut random),
+                _ => wrong::<f64>(isa, shape, lies, specials, &mut random),
+            };
+            assert_eq!(found, None);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Tiles: some rows by a few vectors of a product's result, held in registers over all steps of the inner dimension.
+//!
+//! A tile is the one place where products are computed. Each element of the result is one chain: it begins with +0.0, and
+//! for every step of the inner dimension, first to last, `left * right + sum` is rounded once. Where the inner dimension
+//! is taken in several blocks the chain goes on from the result in memory. So bits depend neither on the tile's height and
+//! width nor on the level of instructions. A NaN is stored without sign and payload, which hardware does not define.
+//!
+//! The left operand is read element by element, wherever it lies; the right one in vectors, from rows of any distance.
+
+#![allow(unsafe_code, reason = "SIMD primitives on raw memory")]
+
+use super::vector::{Element, Plain, Vector};
+use crate::codegen::vm::Isa;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+
+/// What a tile is computed from. Distances count elements.
+pub(super) struct Tile<T> {
+    /// Steps of the inner dimension.
+    pub(super) k: usize,
+    /// Left operand: from row to row, from step to step.
+    pub(super) a: *const T,
+    pub(super) a_row: usize,
+    pub(super) a_step: usize,
+    /// Right operand: whole vectors, a row a step.
+    pub(super) b: *const T,
+    pub(super) b_step: usize,
+    /// Result, of which these columns are stored.
+    pub(super) c: *mut T,
+    pub(super) c_row: usize,
+    pub(super) columns: usize,
+    /// Whether sums begin here, and whether they end here.
+    pub(super) is_first: bool,
+    pub(super) is_last: bool,
+}
+
+/// Computes a tile of a fixed height and width.
+///
+/// # Safety
+/// The machine has the level of the function. For each row of its height and each step `a` is good; `b` for as many vectors
+/// as the tile is wide at each step; `c` for `columns` elements of each row, which nobody else uses.
+pub(super) type Run<T> = unsafe fn(&Tile<T>);
+
+/// Moves some rows, which begin `pitch` elements apart, to a panel in which they are columns.
+///
+/// # Safety
+/// The machine has the level of the function, and the pointers are good for all that is moved.
+pub(super) type Turn<T> = unsafe fn(from: *const T, pitch: usize, to: *mut T, step: usize, depth: usize);
+
+/// Copies rows, which begin `pitch` elements apart, to panels of whole vectors; behind the last column are zeros.
+///
+/// # Safety
+/// As for [`Turn`].
+pub(super) type Lay<T> = unsafe fn(from: *const T, pitch: usize, columns: usize, to: &Panels<T>);
+
+/// Memory for columns of a right operand: panels of some columns, in each the steps of the inner dimension.
+pub(super) struct Panels<T> {
+    pub(super) to: *mut T,
+    /// Columns of a panel, a multiple of a vector.
+    pub(super) width: usize,
+    /// Steps.
+    pub(super) k: usize,
+}
+
+impl<T> Panels<T> {
+    /// Where a column begins.
+    pub(super) fn column(&self, column: usize) -> *mut T {
+        self.to.wrapping_add(column / self.width * self.width * self.k + column % self.width)
+    }
+}
+
+/// The functions of a level for one element.
+pub(super) struct Kernels<T: 'static> {
+    /// Elements of a vector.
+    pub(super) lanes: usize,
+    /// By rows less one: tiles two vectors wide, and one.
+    pub(super) pairs: &'static [Run<T>],
+    pub(super) singles: &'static [Run<T>],
+    /// A single row of all columns, whose chains begin and end: from a right operand whose rows are contiguous, and from one
+    /// whose columns are, `b_step` being the distance between these. The latter needs a vector of columns at least.
+    pub(super) stream: Run<T>,
+    pub(super) turned: Run<T>,
+    /// Turns a vector's lanes of rows; the depth is a multiple of `deep`.
+    pub(super) turn: Turn<T>,
+    pub(super) deep: usize,
+    pub(super) copy: Lay<T>,
+}
+
+/// An element that there are kernels for.
+pub(super) trait Multiply: Element {
+    /// Those of a level that this machine has.
+    fn kernels(isa: Isa) -> &'static Kernels<Self>;
+}
+
+#[inline(always)]
+unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize>(tile: &Tile<V::Element>) {
+    let &Tile { k, a, a_row, a_step, mut b, b_step, c, c_row, columns, is_first, is_last } = tile;
+    // SAFETY: the caller's promise, see `Run`. Masks leave only columns of the tile.
+    unsafe {
+        let mut sums = [[V::zero(); WIDTH]; ROWS];
+        let mut masks = [V::first(0); WIDTH];
+        for (at, mask) in masks.iter_mut().enumerate() {
+            *mask = V::first(columns.saturating_sub(at * V::LANES));
+        }
+        if !is_first {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (at, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::load_first(c.wrapping_add(row * c_row + at * V::LANES), masks[at]);
+                }
+            }
+        }
+        // Three rows have one pointer, so that all pointers fit the registers.
+        let mut a = [a, a.wrapping_add(3 * a_row), a.wrapping_add(6 * a_row), a.wrapping_add(9 * a_row)];
+        for _ in 0..k {
+            let mut right = [V::zero(); WIDTH];
+            for (at, right) in right.iter_mut().enumerate() {
+                *right = V::load(b.add(at * V::LANES));
+            }
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let left = V::splat(a[row / 3].wrapping_add(row % 3 * a_row));
+                for (sum, &right) in sums.iter_mut().zip(&right) {
+                    *sum = left.mul_add(right, *sum);
+                }
+            }
+            for a in &mut a {
+                *a = a.wrapping_add(a_step);
+            }
+            b = b.wrapping_add(b_step);
+        }
+        let mut has_nan = false;
+        for sums in &sums {
+            has_nan |= sums[0].has_nan(sums[WIDTH - 1]);
+        }
+        if is_last && has_nan {
+            for sums in &mut sums {
+                for sum in sums {
+                    *sum = sum.canonical();
+                }
+            }
+        }
+        for (row, sums) in sums.into_iter().enumerate() {
+            for (at, sum) in sums.into_iter().enumerate() {
+                sum.store_first(c.wrapping_add(row * c_row + at * V::LANES), masks[at]);
+            }
+        }
+    }
+}
+
+/// Steps of the inner dimension that [`stream`] takes at a time.
+const STEPS: usize = 8;
+
+/// Goes through some rows of the right operand side by side, so that memory is read in its order.
+#[inline(always)]
+unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
+    let &Tile { k, a, a_step, b, b_step, c, columns, .. } = tile;
+    for from in (0..k.max(1)).step_by(STEPS) {
+        // SAFETY: the caller's promise, see `Kernels`. Steps behind the last are not read, and their factors not used.
+        unsafe {
+            let n_steps = STEPS.min(k - from);
+            let mut left = [V::zero(); STEPS];
+            for (step, left) in left.iter_mut().enumerate().take(n_steps) {
+                *left = V::splat(a.wrapping_add((from + step) * a_step));
+            }
+            let b = b.wrapping_add(from * b_step);
+            for column in (0..columns).step_by(V::LANES) {
+                let mask = V::first(columns - column);
+                let mut sum = if from == 0 { V::zero() } else { V::load_first(c.wrapping_add(column), mask) };
+                let b = b.wrapping_add(column);
+                if n_steps == STEPS && columns - column >= V::LANES {
+                    for (step, left) in left.iter().enumerate() {
+                        sum = left.mul_add(V::load(b.wrapping_add(step * b_step)), sum);
+                    }
+                } else {
+                    for (step, left) in left.iter().enumerate() {
+                        if step < n_steps {
+                            sum = left.mul_add(V::load_first(b.wrapping_add(step * b_step), mask), sum);
+                        }
+                    }
+                }
+                if from + n_steps == k {
+                    sum = sum.canonical();
+                }
+                sum.store_first(c.wrapping_add(column), mask);
+            }
+        }
+    }
+}
+
+/// Turns some elements of a vector of columns at a time.
+#[inline(always)]
+unsafe fn turned<V: Vector>(tile: &Tile<V::Element>) {
+    let &Tile { k, a, a_step, b, b_step, c, columns, .. } = tile;
+    // SAFETY: the caller's promise, see `Kernels`.
+    unsafe {
+        let mut rows = [V::zero(); 4];
+        let to = rows.as_mut_ptr().cast::<V::Element>();
+        let mut next = 0;
+        while next < columns {
+            // The last columns are computed with some of those before them.
+            let column = next.min(columns - V::LANES);
+            let b = b.wrapping_add(column * b_step);
+            let mut sum = V::zero();
+            let mut step = 0;
+            while step + V::DEPTH <= k {
+                V::transpose(b.wrapping_add(step), b_step, to, V::LANES);
+                for row in 0..V::DEPTH {
+                    sum = V::splat(a.wrapping_add((step + row) * a_step))
+                        .mul_add(V::load(to.wrapping_add(row * V::LANES)), sum);
+                }
+                step += V::DEPTH;
+            }
+            for step in step..k {
+                for lane in 0..V::LANES {
+                    *to.add(lane) = *b.wrapping_add(lane * b_step + step);
+                }
+                sum = V::splat(a.wrapping_add(step * a_step)).mul_add(V::load(to), sum);
+            }
+            sum.canonical().store_first(c.wrapping_add(column), V::first(V::LANES));
+            next += V::LANES;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn turn<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Element, step: usize, depth: usize) {
+    for at in (0..depth).step_by(V::DEPTH) {
+        // SAFETY: the caller's promise, see `Turn`.
+        unsafe { V::transpose(from.add(at), pitch, to.add(at * step), step) };
+    }
+}
+
+#[inline(always)]
+unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize, panels: &Panels<V::Element>) {
+    for step in 0..panels.k {
+        let from = from.wrapping_add(step * pitch);
+        for column in (0..columns).step_by(V::LANES) {
+            // SAFETY: the caller's promise, see `Lay`.
+            unsafe {
+                let values = V::load_first(from.wrapping_add(column), V::first(columns - column));
+                let to = panels.column(column).wrapping_add(step * panels.width);
+                values.store_first(to, V::first(V::LANES));
+            }
+        }
+    }
+}
+
+/// A level: instances of the functions above that may use its instructions.
+macro_rules! level {
+    ($level:ident $($features:literal)?: $($vector:ident $name:ident)*; $($rows:literal)*) => {
+        mod $level {
+            use super::*;
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize>(call: &Tile<V::Element>) {
+                // SAFETY: the caller's promise.
+                unsafe { super::tile::<V, ROWS, WIDTH>(call) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn turn<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Element, step: usize, depth: usize) {
+                // SAFETY: the caller's promise.
+                unsafe { super::turn::<V>(from, pitch, to, step, depth) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize, to: &Panels<V::Element>) {
+                // SAFETY: the caller's promise.
+                unsafe { super::copy::<V>(from, pitch, columns, to) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn stream<V: Vector>(call: &Tile<V::Element>) {
+                // SAFETY: the caller's promise.
+                unsafe { super::stream::<V>(call) }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn turned<V: Vector>(call: &Tile<V::Element>) {
+                // SAFETY: the caller's promise.
+                unsafe { super::turned::<V>(call) }
+            }
+
+            struct Of<V>(std::marker::PhantomData<V>);
+            impl<V: Vector> Of<V> {
+                const KERNELS: Kernels<V::Element> = Kernels {
+                    lanes: V::LANES,
+                    pairs: &[$(tile::<V, $rows, 2>),*],
+                    singles: &[$(tile::<V, $rows, 1>),*],
+                    stream: stream::<V>,
+                    turned: turned::<V>,
+                    turn: turn::<V>,
+                    deep: V::DEPTH,
+                    copy: copy::<V>,
+                };
+            }
+            $(pub(super) static $name: Kernels<<$vector as Vector>::Element> = Of::<$vector>::KERNELS;)*
+        }
+    };
+}
+
+type PlainF32 = Plain<f32>;
+type PlainF64 = Plain<f64>;
+level!(baseline: PlainF32 F32 PlainF64 F64; 1 2 3 4 5 6);
+#[cfg(target_arch = "x86_64")]
+level!(avx2 "avx2,fma": __m256 F32 __m256d F64; 1 2 3 4 5 6);
+#[cfg(target_arch = "x86_64")]
+level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512 F32 __m512d F64; 1 2 3 4 5 6 7 8 9 10 11 12);
+
+macro_rules! multiply {
+    ($($element:ident $name:ident)*) => {$(
+        impl Multiply for $element {
+            fn kernels(isa: Isa) -> &'static Kernels<$element> {
+                match isa {
+                    Isa::Baseline => &baseline::$name,
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => &avx2::$name,
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => &avx512::$name,
+                    #[cfg(not(target_arch = "x86_64"))]
+                    Isa::Avx2 | Isa::Avx512 => &baseline::$name,
+                }
+            }
+        }
+    )*};
+}
+multiply! { f32 F32 f64 F64 }

@@ -1,0 +1,308 @@
+//! Vector registers, as the kernels of products need them.
+//!
+//! One trait over element and width. Every operation is an instruction or two, and is inlined into a function that was
+//! compiled for the instructions of its level (`tile`), which is what makes calling it sound. Operations with a mask touch
+//! the first lanes alone, in memory too.
+
+#![allow(unsafe_code, reason = "SIMD primitives")]
+
+/// An element of a product.
+pub(super) trait Element: Copy + 'static {
+    const ZERO: Self;
+}
+impl Element for f32 {
+    const ZERO: f32 = 0.0;
+}
+impl Element for f64 {
+    const ZERO: f64 = 0.0;
+}
+
+/// A register of some elements.
+///
+/// # Safety
+/// What holds for all methods: the machine has the instructions of the type's level, and the pointers are good for the
+/// elements that the method says.
+pub(super) trait Vector: Copy {
+    type Element: Element;
+    type Mask: Copy;
+    const LANES: usize;
+    /// Elements of a row that [`Vector::transpose`] moves.
+    const DEPTH: usize;
+
+    /// The first `lanes` of them, all if there are not so many.
+    unsafe fn first(lanes: usize) -> Self::Mask;
+    unsafe fn zero() -> Self;
+    /// One element in every lane.
+    unsafe fn splat(from: *const Self::Element) -> Self;
+    unsafe fn load(from: *const Self::Element) -> Self;
+    /// The masked elements, and zeros.
+    unsafe fn load_first(from: *const Self::Element, mask: Self::Mask) -> Self;
+    /// Stores the masked elements.
+    unsafe fn store_first(self, to: *mut Self::Element, mask: Self::Mask);
+    /// `self * factor + sum`, rounded once.
+    unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
+    /// Whether one of two has a NaN.
+    unsafe fn has_nan(self, other: Self) -> bool;
+    /// NaN without sign and payload.
+    unsafe fn canonical(self) -> Self;
+    /// `DEPTH` columns of `LANES` rows, which begin `pitch` elements apart, to rows that begin `step` elements apart.
+    unsafe fn transpose(from: *const Self::Element, pitch: usize, to: *mut Self::Element, step: usize);
+}
+
+/// Elements side by side, for machines without vectors that this module knows.
+#[derive(Clone, Copy)]
+pub(super) struct Plain<T>([T; 4]);
+
+macro_rules! plain {
+    ($($element:ident)*) => {$(
+        impl Vector for Plain<$element> {
+            type Element = $element;
+            type Mask = usize;
+            const LANES: usize = 4;
+            const DEPTH: usize = 1;
+
+            #[inline(always)]
+            unsafe fn first(lanes: usize) -> usize {
+                lanes.min(Self::LANES)
+            }
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                Plain([0.0; 4])
+            }
+            #[inline(always)]
+            unsafe fn splat(from: *const $element) -> Self {
+                // SAFETY: the caller's promise.
+                Plain([unsafe { *from }; 4])
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $element) -> Self {
+                // SAFETY: the caller's promise.
+                Plain(unsafe { from.cast::<[$element; 4]>().read_unaligned() })
+            }
+            #[inline(always)]
+            unsafe fn load_first(from: *const $element, mask: usize) -> Self {
+                let mut lanes = [0.0; 4];
+                // SAFETY: the caller's promise of so many elements.
+                unsafe { from.copy_to_nonoverlapping(lanes.as_mut_ptr(), mask) };
+                Plain(lanes)
+            }
+            #[inline(always)]
+            unsafe fn store_first(self, to: *mut $element, mask: usize) {
+                // SAFETY: the caller's promise of so many elements.
+                unsafe { to.copy_from_nonoverlapping(self.0.as_ptr(), mask) };
+            }
+            #[inline(always)]
+            unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+                Plain(std::array::from_fn(|lane| self.0[lane].mul_add(factor.0[lane], sum.0[lane])))
+            }
+            #[inline(always)]
+            unsafe fn has_nan(self, other: Self) -> bool {
+                self.0.iter().chain(&other.0).any(|x| x.is_nan())
+            }
+            #[inline(always)]
+            unsafe fn canonical(self) -> Self {
+                let canonical = |x: $element| if x.is_nan() { $element::NAN.abs() } else { x };
+                Plain(self.0.map(canonical))
+            }
+            #[inline(always)]
+            unsafe fn transpose(from: *const $element, pitch: usize, to: *mut $element, _step: usize) {
+                for lane in 0..Self::LANES {
+                    // SAFETY: the caller's promise.
+                    unsafe { *to.add(lane) = *from.add(lane * pitch) };
+                }
+            }
+        }
+    )*};
+}
+plain!(f32 f64);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Vector;
+    use std::arch::x86_64::*;
+
+    /// A vector of the machine, in terms of its instructions.
+    macro_rules! vector {
+        ($vector:ident: $lanes:literal $element:ident, $mask:ident, depth $depth:literal;
+            first |$n:ident| $first:expr;
+            zero $zero:expr;
+            splat |$number:ident| $splat:expr;
+            load |$at:ident| $load:expr;
+            load_first |$from:ident, $some:ident| $load_first:expr;
+            store_first |$value:ident, $to:ident, $these:ident| $store_first:expr;
+            mul_add |$a:ident, $b:ident, $c:ident| $mul_add:expr;
+            has_nan |$one:ident, $other:ident| $has_nan:expr;
+            canonical |$x:ident| $canonical:expr;
+            gather |$source:ident, $pitch:ident| $gather:expr;
+            turn |$rows:ident| $turn:expr;) => {
+            impl Vector for $vector {
+                type Element = $element;
+                type Mask = $mask;
+                const LANES: usize = $lanes;
+                const DEPTH: usize = $depth;
+
+                #[inline(always)]
+                unsafe fn first(lanes: usize) -> $mask {
+                    let $n = lanes.min($lanes);
+                    // SAFETY: the caller's promise, here and below.
+                    unsafe { $first }
+                }
+                #[inline(always)]
+                unsafe fn zero() -> Self {
+                    // SAFETY: see `first`.
+                    unsafe { $zero }
+                }
+                #[inline(always)]
+                unsafe fn splat(from: *const $element) -> Self {
+                    // SAFETY: see `first`.
+                    let $number = unsafe { *from };
+                    // SAFETY: see `first`.
+                    unsafe { $splat }
+                }
+                #[inline(always)]
+                unsafe fn load($at: *const $element) -> Self {
+                    // SAFETY: see `first`.
+                    unsafe { $load }
+                }
+                #[inline(always)]
+                unsafe fn load_first($from: *const $element, $some: $mask) -> Self {
+                    // SAFETY: see `first`.
+                    unsafe { $load_first }
+                }
+                #[inline(always)]
+                unsafe fn store_first(self, $to: *mut $element, $these: $mask) {
+                    let $value = self;
+                    // SAFETY: see `first`.
+                    unsafe { $store_first }
+                }
+                #[inline(always)]
+                unsafe fn mul_add(self, $b: Self, $c: Self) -> Self {
+                    let $a = self;
+                    // SAFETY: see `first`.
+                    unsafe { $mul_add }
+                }
+                #[inline(always)]
+                unsafe fn has_nan(self, $other: Self) -> bool {
+                    let $one = self;
+                    // SAFETY: see `first`.
+                    unsafe { $has_nan }
+                }
+                #[inline(always)]
+                unsafe fn canonical(self) -> Self {
+                    let $x = self;
+                    // SAFETY: see `first`.
+                    unsafe { $canonical }
+                }
+                #[inline(always)]
+                unsafe fn transpose(from: *const $element, pitch: usize, to: *mut $element, step: usize) {
+                    // SAFETY: see `first`.
+                    unsafe {
+                        // A register of every row that goes to the same place of 128 bits.
+                        let mut $rows = [Self::zero(); $depth];
+                        for (row, values) in $rows.iter_mut().enumerate() {
+                            let ($source, $pitch) = (from.add(row * pitch), $depth * pitch);
+                            *values = $gather;
+                        }
+                        for (column, values) in $turn.into_iter().enumerate() {
+                            values.store_first(to.add(column * step), Self::first($lanes));
+                        }
+                    }
+                }
+            }
+        };
+    }
+
+    vector! {
+        __m512: 16 f32, __mmask16, depth 4;
+        first |n| _cvtu32_mask16((1 << n) - 1);
+        zero _mm512_setzero_ps();
+        splat |x| _mm512_set1_ps(x);
+        load |at| _mm512_loadu_ps(at);
+        load_first |at, mask| _mm512_maskz_loadu_ps(mask, at);
+        store_first |x, to, mask| _mm512_mask_storeu_ps(to, mask, x);
+        mul_add |a, b, c| _mm512_fmadd_ps(a, b, c);
+        has_nan |x, y| _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y) != 0;
+        canonical |x| _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x), _mm512_set1_ps(f32::NAN.abs()));
+        gather |at, pitch| {
+            let all = _mm512_castps128_ps512(_mm_loadu_ps(at));
+            let all = _mm512_insertf32x4::<1>(all, _mm_loadu_ps(at.add(pitch)));
+            let all = _mm512_insertf32x4::<2>(all, _mm_loadu_ps(at.add(2 * pitch)));
+            _mm512_insertf32x4::<3>(all, _mm_loadu_ps(at.add(3 * pitch)))
+        };
+        turn |rows| {
+            let (a, b) = (_mm512_unpacklo_ps(rows[0], rows[1]), _mm512_unpacklo_ps(rows[2], rows[3]));
+            let (c, d) = (_mm512_unpackhi_ps(rows[0], rows[1]), _mm512_unpackhi_ps(rows[2], rows[3]));
+            [
+                _mm512_shuffle_ps::<0x44>(a, b),
+                _mm512_shuffle_ps::<0xee>(a, b),
+                _mm512_shuffle_ps::<0x44>(c, d),
+                _mm512_shuffle_ps::<0xee>(c, d),
+            ]
+        };
+    }
+
+    vector! {
+        __m512d: 8 f64, __mmask8, depth 2;
+        first |n| _cvtu32_mask8((1 << n) - 1);
+        zero _mm512_setzero_pd();
+        splat |x| _mm512_set1_pd(x);
+        load |at| _mm512_loadu_pd(at);
+        load_first |at, mask| _mm512_maskz_loadu_pd(mask, at);
+        store_first |x, to, mask| _mm512_mask_storeu_pd(to, mask, x);
+        mul_add |a, b, c| _mm512_fmadd_pd(a, b, c);
+        has_nan |x, y| _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(x, y) != 0;
+        canonical |x| _mm512_mask_mov_pd(x, _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(x, x), _mm512_set1_pd(f64::NAN.abs()));
+        gather |at, pitch| {
+            let all = _mm512_castpd128_pd512(_mm_loadu_pd(at));
+            let all = _mm512_insertf64x2::<1>(all, _mm_loadu_pd(at.add(pitch)));
+            let all = _mm512_insertf64x2::<2>(all, _mm_loadu_pd(at.add(2 * pitch)));
+            _mm512_insertf64x2::<3>(all, _mm_loadu_pd(at.add(3 * pitch)))
+        };
+        turn |rows| [_mm512_unpacklo_pd(rows[0], rows[1]), _mm512_unpackhi_pd(rows[0], rows[1])];
+    }
+
+    vector! {
+        __m256: 8 f32, __m256i, depth 4;
+        first |n| _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        zero _mm256_setzero_ps();
+        splat |x| _mm256_set1_ps(x);
+        load |at| _mm256_loadu_ps(at);
+        load_first |at, mask| _mm256_maskload_ps(at, mask);
+        store_first |x, to, mask| _mm256_maskstore_ps(to, mask, x);
+        mul_add |a, b, c| _mm256_fmadd_ps(a, b, c);
+        has_nan |x, y| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, y)) != 0;
+        canonical |x| _mm256_blendv_ps(x, _mm256_set1_ps(f32::NAN.abs()), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+        gather |at, pitch| {
+            let all = _mm256_castps128_ps256(_mm_loadu_ps(at));
+            _mm256_insertf128_ps::<1>(all, _mm_loadu_ps(at.add(pitch)))
+        };
+        turn |rows| {
+            let (a, b) = (_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpacklo_ps(rows[2], rows[3]));
+            let (c, d) = (_mm256_unpackhi_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[2], rows[3]));
+            [
+                _mm256_shuffle_ps::<0x44>(a, b),
+                _mm256_shuffle_ps::<0xee>(a, b),
+                _mm256_shuffle_ps::<0x44>(c, d),
+                _mm256_shuffle_ps::<0xee>(c, d),
+            ]
+        };
+    }
+
+    vector! {
+        __m256d: 4 f64, __m256i, depth 2;
+        first |n| _mm256_cmpgt_epi64(_mm256_set1_epi64x(n as i64), _mm256_setr_epi64x(0, 1, 2, 3));
+        zero _mm256_setzero_pd();
+        splat |x| _mm256_set1_pd(x);
+        load |at| _mm256_loadu_pd(at);
+        load_first |at, mask| _mm256_maskload_pd(at, mask);
+        store_first |x, to, mask| _mm256_maskstore_pd(to, mask, x);
+        mul_add |a, b, c| _mm256_fmadd_pd(a, b, c);
+        has_nan |x, y| _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_UNORD_Q>(x, y)) != 0;
+        canonical |x| _mm256_blendv_pd(x, _mm256_set1_pd(f64::NAN.abs()), _mm256_cmp_pd::<_CMP_UNORD_Q>(x, x));
+        gather |at, pitch| {
+            let all = _mm256_castpd128_pd256(_mm_loadu_pd(at));
+            _mm256_insertf128_pd::<1>(all, _mm_loadu_pd(at.add(pitch)))
+        };
+        turn |rows| [_mm256_unpacklo_pd(rows[0], rows[1]), _mm256_unpackhi_pd(rows[0], rows[1])];
+    }
+}
