@@ -34,11 +34,12 @@ fn softmax() {
               n2 = sub(n0, n1; 1): f32[4,8]
               n3 = exp(n2): f32[4,8]
               n4 = sum(n3; [-1], true, none): f32[4,1]
-              n5 = div(n3, n4): f32[4,8]
-              return n5
+              n5 = reciprocal(n4): f32[4,1]
+              n6 = mul(n3, n5): f32[4,8]
+              return n6
             }
             plan {
-              s0 kernel -> n5: n1 = amax(n0; [-1], true); n2 = sub(n0, n1; 1); n3 = exp(n2); n4 = sum(n3; [-1], true, none); n5 = div(n3, n4)
+              s0 kernel -> n6: n1 = amax(n0; [-1], true); n2 = sub(n0, n1; 1); n3 = exp(n2); n4 = sum(n3; [-1], true, none); n5 = reciprocal(n4); n6 = mul(n3, n5)
             }
             kernel {
               in0: f32
@@ -47,9 +48,11 @@ fn softmax() {
               r2: f32 = sub r0, r1
               r3: f32 = exp r2
               r4: f32 per row = fold_sum r3
-              r5: f32 = div r3, r4
-              r6: f32 = canon r5
-              out0: f32 = r6
+              r5: f32 per row = 1.0
+              r6: f32 per row = div r5, r4
+              r7: f32 = mul r3, r6
+              r8: f32 = canon r7
+              out0: f32 = r8
             }
         "#]],
     );
