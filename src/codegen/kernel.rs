@@ -108,6 +108,11 @@ impl Kernel {
         self.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(_)))
     }
 
+    /// Element types of all operands, then of all outputs.
+    pub fn dtypes(&self) -> impl Iterator<Item = DType> {
+        self.operands.iter().map(|operand| operand.dtype).chain(self.outputs.iter().map(|output| output.dtype))
+    }
+
     /// The instruction that defines a register.
     pub fn inst(&self, reg: Reg) -> &Inst {
         &self.insts[reg.index()]

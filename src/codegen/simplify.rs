@@ -3,8 +3,7 @@
 //! Bits of outputs stay as they are; a NaN inside a kernel may lose its canonical form where nobody can tell.
 
 use super::kernel::{Inst, Kernel, Kind, Output};
-use crate::ir::Combine;
-use crate::ir::scalar::{Lit, Prim, Reg, Ty};
+use crate::ir::scalar::{Lit, NanPayload, Prim, Reg, Ty};
 use smallvec::smallvec;
 
 /// The kernel without idle instructions.
@@ -33,25 +32,13 @@ fn without_idle_canons(kernel: Kernel) -> Kernel {
 
 /// Per register whether its bits can be seen should it hold a NaN.
 fn shown_payloads(kernel: &Kernel) -> Vec<bool> {
-    let mut shows = vec![false; kernel.insts.len()];
-    for output in &kernel.outputs {
-        shows[output.value.index()] = true;
-    }
-    for (index, inst) in kernel.insts.iter().enumerate().rev() {
-        let passes_on = match inst.kind {
-            Kind::Prim(Prim::Bitcast) => true,
-            // What moves a value shows it where it is shown itself.
-            Kind::Prim(Prim::Select | Prim::Max | Prim::Min | Prim::Neg | Prim::Abs) => shows[index],
-            Kind::Fold(Combine::Max | Combine::Min | Combine::Any | Combine::All) => shows[index],
-            Kind::Prim(prim) => !prim.is_payload_blind(),
-            Kind::Fold(Combine::Sum | Combine::Prod | Combine::ArgMax | Combine::ArgMin) => false,
-            Kind::Func(_) | Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) => false,
-        };
-        for arg in &inst.args {
-            shows[arg.index()] |= passes_on;
-        }
-    }
-    shows
+    let payload = |inst: &Inst| match inst.kind {
+        Kind::Prim(prim) => prim.payload(),
+        Kind::Fold(combine) => combine.payload(),
+        Kind::Func(_) | Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) => NanPayload::Hidden,
+    };
+    let outputs = kernel.outputs.iter().map(|output| output.value.index());
+    NanPayload::shown(outputs, kernel.insts.iter().map(|inst| (payload(inst), inst.args.iter().map(|reg| reg.index()))))
 }
 
 /// `select(x != x, x, max(x, c)) = max(c, x)` for a literal that is neither NaN nor zero: the raw maximum gives its

@@ -65,30 +65,19 @@ impl Tier {
             return Tier::X64;
         }
         let plain = !kernel.has_funcs() && !kernel.has_folds();
-        let wide = !dtypes(kernel).any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
+        let wide = !kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
         if arithmetic <= SHORT_CHAIN && plain && wide && across.is_empty() { Tier::Cranelift } else { Tier::Vm }
     }
 }
 
-/// Element types of all operands, then of all outputs.
-fn dtypes(kernel: &Kernel) -> impl Iterator<Item = DType> {
-    kernel.operands.iter().map(|operand| operand.dtype).chain(kernel.outputs.iter().map(|out| out.dtype))
-}
-
 /// Whether a kernel is one that machine code for wide vectors runs faster than the vm.
 fn suits_x64(kernel: &Kernel, geometry: &Geometry) -> bool {
-    let expressible = kernel.insts.iter().all(|inst| match inst.kind {
-        Kind::Gather(_) => false,
-        Kind::Prim(prim) => !prim.is_by_element(),
-        // The vm looks at the angles first, and leaves out the reduction of huge ones.
-        Kind::Func(func) => !matches!(func, Func::Sin | Func::Cos | Func::Tan),
-        Kind::Load(_) | Kind::Lit(_) | Kind::Fold(_) => true,
-    });
-    let narrow = |(dtype, &class): (DType, &Class)| class == Class::Strided && dtype.size() < 4;
+    // The vm looks at the angles first, and leaves out the reduction of huge ones.
+    let has_angles = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan)));
     let one_line = geometry.inner.len() == 1;
     // The vm spreads the blocks of few long rows over threads.
     let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
-    expressible && one_line && !few_rows && !dtypes(kernel).zip(&geometry.classes(kernel)).any(narrow)
+    !has_angles && one_line && !few_rows && x64::declined(kernel, &geometry.classes(kernel)).is_none()
 }
 
 /// Rows below which long folds are left to the vm.

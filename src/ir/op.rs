@@ -9,7 +9,7 @@ use super::graph::{Graph, NodeId};
 use super::ops::Op;
 use super::pattern::Pattern;
 use super::routine::Routine;
-use super::scalar::{Body, Recorder, Sym};
+use super::scalar::{Body, NanPayload, Recorder, Sym};
 use super::shape::Layout;
 use super::types::TensorType;
 use crate::error::{Error, Result};
@@ -93,6 +93,17 @@ pub enum Combine {
     ArgMax,
     /// Index of the first least, the first NaN winning.
     ArgMin,
+}
+
+impl Combine {
+    /// What becomes of the sign and payload of an element that is a NaN.
+    pub const fn payload(self) -> NanPayload {
+        match self {
+            Combine::Max | Combine::Min => NanPayload::Moved,
+            Combine::Sum | Combine::Prod | Combine::Any | Combine::All => NanPayload::Hidden,
+            Combine::ArgMax | Combine::ArgMin => NanPayload::Hidden,
+        }
+    }
 }
 
 /// How a gather finds its source element.

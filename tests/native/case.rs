@@ -235,9 +235,11 @@ impl Case {
         match x64::compile(&self.kernel, Lanes::Inner, &classes) {
             Ok(program) => programs.push(("x64", program)),
             Err(reason) => {
-                let dtypes = self.kernel.operands.iter().map(|operand| operand.dtype);
-                let dtypes = dtypes.chain(self.kernel.outputs.iter().map(|output| output.dtype));
-                let narrow = dtypes.zip(&classes).any(|(dtype, &class)| class == Class::Strided && dtype.size() < 4);
+                let narrow = self
+                    .kernel
+                    .dtypes()
+                    .zip(&classes)
+                    .any(|(dtype, &class)| class == Class::Strided && dtype.size() < 4);
                 assert!(narrow || !x64::is_available(), "{reason}\n{}", self.kernel);
             }
         }

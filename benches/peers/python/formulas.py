@@ -32,6 +32,18 @@ class Formulas:
     def swap_last(self, x):
         return x.swapaxes(-1, -2)
 
+    def rms_norm(self, x, weight):
+        return x * self.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * weight
+
+    def sum(self, x, axis, keep=False):
+        return x.sum(axis, keepdims=keep)
+
+    def mean_and_variance(self, x):
+        return x.mean(1), x.var(1)
+
+    def argmin(self, x):
+        return x.argmin(1)
+
     def ten_ops(self, a, b, c, d):
         t = self.sigmoid(self.relu((a * b + c - d) * 0.5))
         return self.tanh(t * a + b) * c

@@ -23,18 +23,6 @@ class Jax(Formulas):
     def layer_norm(self, x, weight, bias):
         return jax.nn.standardize(x, axis=-1, epsilon=1e-5) * weight + bias
 
-    def rms_norm(self, x, weight):
-        return x * self.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * weight
-
-    def sum(self, x, axis, keep=False):
-        return x.sum(axis, keepdims=keep)
-
-    def mean_and_variance(self, x):
-        return x.mean(1), x.var(1)
-
-    def argmin(self, x):
-        return x.argmin(1)
-
 
 FORMULAS = Jax(
     exp=jnp.exp, log=jnp.log, sqrt=jnp.sqrt, rsqrt=jax.lax.rsqrt, erf=jax.scipy.special.erf, tanh=jnp.tanh,

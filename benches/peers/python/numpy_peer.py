@@ -33,18 +33,6 @@ class Numpy(Formulas):
         variance = (centred * centred).mean(-1, keepdims=True)
         return centred * self.rsqrt(variance + 1e-5) * weight + bias
 
-    def rms_norm(self, x, weight):
-        return x * self.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * weight
-
-    def sum(self, x, axis, keep=False):
-        return x.sum(axis, keepdims=keep)
-
-    def mean_and_variance(self, x):
-        return x.mean(1), x.var(1)
-
-    def argmin(self, x):
-        return x.argmin(1)
-
 
 FORMULAS = Numpy(
     exp=np.exp, log=np.log, sqrt=np.sqrt, erf=erf, tanh=np.tanh,

@@ -9,7 +9,7 @@
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Kind, Level};
 use crate::ir::Combine;
-use crate::ir::scalar::{Body, Func, Lit, Prim, Ty, body, eval};
+use crate::ir::scalar::{Body, Func, Lit, NanPayload, Prim, Ty, body, eval};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -88,25 +88,15 @@ impl Flat {
         }
     }
 
-    /// Per node whether the sign and payload of a NaN that it is can reach an output or a fold.
+    /// Per node whether the sign and payload of a NaN that it is can reach an output.
     pub(in crate::codegen) fn shown_payloads(&self) -> Vec<bool> {
-        let mut shows = vec![false; self.nodes.len()];
-        for &id in &self.outputs {
-            shows[id] = true;
-        }
-        for (id, node) in self.nodes.iter().enumerate().rev() {
-            let passes_on = match node.op {
-                // What moves a value shows it where it is shown itself.
-                Op::Prim(Prim::Select | Prim::Max | Prim::Min | Prim::Neg | Prim::Abs) => shows[id],
-                Op::Prim(prim) => !prim.is_payload_blind(),
-                Op::Fold(_) => true,
-                Op::Load(_) | Op::Lit(_) => false,
-            };
-            for &arg in &node.args {
-                shows[arg] |= passes_on;
-            }
-        }
-        shows
+        let payload = |node: &Node| match node.op {
+            Op::Prim(prim) => prim.payload(),
+            Op::Fold(combine) => combine.payload(),
+            Op::Load(_) | Op::Lit(_) => NanPayload::Hidden,
+        };
+        let nodes = self.nodes.iter().map(|node| (payload(node), node.args.iter().copied()));
+        NanPayload::shown(self.outputs.iter().copied(), nodes)
     }
 
     fn lit(&mut self, lit: Lit) -> Id {

@@ -30,18 +30,25 @@ use passes::Passes;
 /// Makes machine code for a kernel whose accesses move along the vector loop as the classes say.
 pub(super) type Compile = fn(&Kernel, &[Class]) -> Result<(Code, Shape), Reason>;
 
+/// Why no machine code is made for a kernel, if none is.
+pub(super) fn declined(kernel: &Kernel) -> Option<Reason> {
+    let cannot = |why: &str| Some(Reason::TierCannot(why.into()));
+    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
+        return cannot("it has no bounds check for gathers");
+    }
+    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.is_by_element())) {
+        return cannot("it has no check for zero divisors, no exact remainder and no integer power");
+    }
+    None
+}
+
 /// The flat form of `kernel` and its loops.
 ///
 /// # Errors
 /// The reason why no machine code is made for it.
 pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passes), Reason> {
-    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
-        return Err(Reason::TierCannot("it has no bounds check for gathers".into()));
-    }
-    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.is_by_element())) {
-        return Err(Reason::TierCannot(
-            "it has no check for zero divisors, no exact remainder and no integer power".into(),
-        ));
+    if let Some(reason) = declined(kernel) {
+        return Err(reason);
     }
     let flat = Flat::new(kernel, classes);
     let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;

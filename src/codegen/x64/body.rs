@@ -69,9 +69,7 @@ impl Function<'_> {
         let (copies, order) = copies;
         let mut select = Select::new(encoder, Shape::Vector);
         let masks: Vec<Option<V>> = (0..copies).map(|copy| self.tail_mask(&mut select, copy, elements)).collect();
-        let n = self.flat.nodes.len();
-        let mut body =
-            Body { function: self, select, pass, copies: vec![vec![None; n]; copies], shared: vec![None; n], masks };
+        let mut body = Body::new(self, select, pass, masks);
         body.write(folds, order);
         let mut block = body.select.block;
         block.drop_dead();
@@ -124,42 +122,25 @@ impl Function<'_> {
 
     /// Brings the partial results of a fold together: the result to its slot, its value and index to the frame.
     pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> Block {
-        let select = Select::new(encoder, Shape::Vector);
-        let n = self.flat.nodes.len();
-        let mut body = Body {
-            function: self,
-            select,
-            pass: &NO_PASS,
-            copies: Vec::new(),
-            shared: vec![None; n],
-            masks: Vec::new(),
-        };
-        let result = fold.tree(&mut body.select);
+        let mut select = Select::new(encoder, Shape::Vector);
+        let result = fold.tree(&mut select);
         let slot = self.slots[fold.id].expect("a fold has a slot");
         match &result.index {
             Some(index) => {
-                body.keep_vector(result.value[0], value_at);
-                body.keep_vector(index[0], index_at);
-                body.keep_vector(index[0], slot);
+                select.keep_vector(result.value[0], value_at);
+                select.keep_vector(index[0], index_at);
+                select.keep_vector(index[0], slot);
             }
-            None if fold.ty == Ty::Bool => body.keep_lanes(result.value[0], slot),
-            None => body.keep_vector(result.value[0], slot),
+            None if fold.ty == Ty::Bool => select.keep_lanes(result.value[0], slot),
+            None => select.keep_vector(result.value[0], slot),
         }
-        body.select.block
+        select.block
     }
 
     fn row<'s>(&'s self, encoder: &'s mut Encoder) -> Body<'s, 's> {
         let mut select = Select::new(encoder, Shape::Row);
         let one = select.block.register(Class::Mask, false, Home::Whole(self.one));
-        let n = self.flat.nodes.len();
-        Body {
-            function: self,
-            select,
-            pass: &NO_PASS,
-            copies: vec![vec![None; n]],
-            shared: vec![None; n],
-            masks: vec![Some(one)],
-        }
+        Body::new(self, select, &NO_PASS, vec![Some(one)])
     }
 
     /// Whether a node is an iota that is the same for all elements: its slot is that of the row.
@@ -218,7 +199,13 @@ struct Body<'f, 'e> {
     masks: Vec<Option<V>>,
 }
 
-impl Body<'_, '_> {
+impl<'f, 'e> Body<'f, 'e> {
+    /// An empty body of as many copies as there are masks.
+    fn new(function: &'f Function<'f>, select: Select<'e>, pass: &'f Pass, masks: Vec<Option<V>>) -> Body<'f, 'e> {
+        let n = function.flat.nodes.len();
+        Body { function, select, pass, copies: vec![vec![None; n]; masks.len()], shared: vec![None; n], masks }
+    }
+
     fn write(&mut self, folds: &[Fold], order: Order) {
         let pass = self.pass;
         let n_copies = self.copies.len();
@@ -397,25 +384,28 @@ impl Body<'_, '_> {
     /// Puts a row value into its slot.
     fn keep_row(&mut self, ty: Ty, v: V, slot: i32) {
         if ty != Ty::Bool {
-            return self.keep_vector(v, slot);
+            return self.select.keep_vector(v, slot);
         }
         let ones = self.select.word(u32::MAX);
         let lanes = self.select.zeroed(&opcode::MOVE[0], v, &[ones]);
-        self.keep_lanes(lanes, slot);
+        self.select.keep_lanes(lanes, slot);
     }
+}
 
+impl Select<'_> {
+    /// Puts the lowest lanes of a vector into the frame.
     fn keep_vector(&mut self, v: V, at: i32) {
         let address = Address { start: Start::Frame, scale: None, disp: at };
-        self.select.store_as(&opcode::STORE[0], Width::X, v, address, None, None);
+        self.store_as(&opcode::STORE[0], Width::X, v, address, None, None);
     }
 
     /// Puts the bits of the lowest of all-ones or zero lanes into a slot, for all lanes.
     fn keep_lanes(&mut self, v: V, at: i32) {
-        let shape = std::mem::replace(&mut self.select.shape, Shape::Half);
-        let lanes = self.select.op(&opcode::BROADCAST[0], &[v]);
-        let mask = self.select.mask_op(&opcode::LANES_TO_MASK, &[lanes], None);
-        self.select.shape = shape;
+        let shape = std::mem::replace(&mut self.shape, Shape::Half);
+        let lanes = self.op(&opcode::BROADCAST[0], &[v]);
+        let mask = self.mask_op(&opcode::LANES_TO_MASK, &[lanes], None);
+        self.shape = shape;
         let address = Address { start: Start::Frame, scale: None, disp: at };
-        self.select.store_as(&opcode::MASK_STORE, Width::X, mask, address, None, None);
+        self.store_as(&opcode::MASK_STORE, Width::X, mask, address, None, None);
     }
 }

@@ -217,14 +217,10 @@ impl Block {
             let lasting = |v: V| matches!(self.infos[v.index()].home, Home::Register(_));
             *keep = inst.result.is_none_or(|v| is_read[v.index()] || lasting(v));
             if *keep {
-                inst.args
-                    .iter()
-                    .chain(inst.lanes.iter().map(|lanes| &lanes.mask))
-                    .for_each(|v| is_read[v.index()] = true);
+                inst.reads().for_each(|v| is_read[v.index()] = true);
             }
         }
-        let mut keep = keep.into_iter();
-        self.insts.retain(|_| keep.next().expect("a flag per instruction"));
+        self.retain(keep);
         self.drop_places();
     }
 
@@ -239,6 +235,11 @@ impl Block {
                 is_used |= uses_place(inst);
             }
         }
+        self.retain(keep);
+    }
+
+    /// Drops the instructions that are not to be kept.
+    fn retain(&mut self, keep: Vec<bool>) {
         let mut keep = keep.into_iter();
         self.insts.retain(|_| keep.next().expect("a flag per instruction"));
     }

@@ -85,6 +85,26 @@ pub enum Rm {
     Mem(Memory),
 }
 
+impl Rm {
+    /// The numbers of the index register and of the base, or of the register itself; 0 where there is none.
+    fn numbers(self) -> (u8, u8) {
+        let memory = match self {
+            Rm::Reg(register) => return (0, register),
+            Rm::Mem(memory) => memory,
+        };
+        let index = match memory.index {
+            Index::None => 0,
+            Index::Gpr(index, _) => index.0,
+            Index::Vector(index) => index,
+        };
+        let base = match memory.base {
+            Base::Gpr(base) => base.0,
+            Base::Constant(_) => 0,
+        };
+        (index, base)
+    }
+}
+
 /// Which lanes an instruction writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Masked {
@@ -213,21 +233,15 @@ impl Encoder {
     fn evex(&mut self, opcode: &Opcode, width: Width, Operands { reg, vvvv, rm }: Operands, mask: Option<Masked>) {
         let inverted = |register: u8, bit: u8| (!register >> bit) & 1;
         // Bit 4 of a vector index lies where that of `vvvv` does; no instruction has both.
-        let (x, b, v4, broadcast) = match rm {
-            Rm::Reg(register) => (inverted(register, 4), inverted(register, 3), inverted(vvvv, 4), 0),
+        let (index, base) = rm.numbers();
+        let (x, v4, broadcast) = match rm {
+            Rm::Reg(register) => (inverted(register, 4), inverted(vvvv, 4), 0),
             Rm::Mem(memory) => {
-                let b = match memory.base {
-                    Base::Gpr(base) => inverted(base.0, 3),
-                    Base::Constant(_) => 1,
-                };
-                let (x, v4) = match memory.index {
-                    Index::None => (1, inverted(vvvv, 4)),
-                    Index::Gpr(index, _) => (inverted(index.0, 3), inverted(vvvv, 4)),
-                    Index::Vector(index) => (inverted(index, 3), inverted(index, 4)),
-                };
-                (x, b, v4, memory.broadcast as u8)
+                let is_vector = matches!(memory.index, Index::Vector(_));
+                (inverted(index, 3), inverted(if is_vector { index } else { vvvv }, 4), memory.broadcast as u8)
             }
         };
+        let b = inverted(base, 3);
         let (aaa, z) = mask.map_or((0, 0), |mask| (mask.register, mask.zero as u8));
         self.bytes.extend([
             0x62,
@@ -240,23 +254,10 @@ impl Encoder {
     /// The three-byte form; registers are below 16.
     fn vex(&mut self, opcode: &Opcode, long: bool, Operands { reg, vvvv, rm }: Operands) {
         let inverted = |register: u8| (!register >> 3) & 1;
-        let (x, b) = match rm {
-            Rm::Reg(register) => (1, inverted(register)),
-            Rm::Mem(memory) => {
-                let b = match memory.base {
-                    Base::Gpr(base) => inverted(base.0),
-                    Base::Constant(_) => 1,
-                };
-                let x = match memory.index {
-                    Index::Gpr(index, _) => inverted(index.0),
-                    Index::None | Index::Vector(_) => 1,
-                };
-                (x, b)
-            }
-        };
+        let (index, base) = rm.numbers();
         self.bytes.extend([
             0xc4,
-            inverted(reg) << 7 | x << 6 | b << 5 | opcode.map,
+            inverted(reg) << 7 | inverted(index) << 6 | inverted(base) << 5 | opcode.map,
             (opcode.wide as u8) << 7 | (!vvvv & 15) << 3 | (long as u8) << 2 | opcode.prefix,
         ]);
     }
@@ -302,21 +303,8 @@ impl Encoder {
 
     /// A 64-bit integer instruction.
     pub fn int(&mut self, int: Int, register: Gpr, rm: Rm) {
-        let (x, b) = match rm {
-            Rm::Reg(register) => (0, register >> 3),
-            Rm::Mem(memory) => {
-                let b = match memory.base {
-                    Base::Gpr(base) => base.0 >> 3,
-                    Base::Constant(_) => 0,
-                };
-                let x = match memory.index {
-                    Index::Gpr(index, _) => index.0 >> 3,
-                    Index::None | Index::Vector(_) => 0,
-                };
-                (x, b)
-            }
-        };
-        self.bytes.push(0x48 | (register.0 >> 3) << 2 | x << 1 | b);
+        let (index, base) = rm.numbers();
+        self.bytes.push(0x48 | (register.0 >> 3) << 2 | (index >> 3) << 1 | base >> 3);
         let code = int as u16;
         if code > 0xff {
             self.bytes.push(0x0f);

@@ -22,8 +22,6 @@ const MAX_REGISTERS: usize = 16;
 /// The machine's numbers of comparisons: either is a NaN, none is.
 const UNORDERED: u8 = 3;
 const ORDERED: u8 = 7;
-/// Bytes of one partial vector in the frame.
-const VECTOR_BYTES: i32 = 64;
 
 /// Where a vector of partial results is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +67,7 @@ impl Fold {
             let Node::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
             let (value, index) = (node.args[0], node.args.get(1).copied());
             let ty = flat.nodes[value].ty;
-            let nan_apart = ty.is_float() && matches!(combine, Combine::Max | Combine::Min) && !shown[id];
+            let nan_apart = keeps_nan(combine, ty) && !shown[id];
             Fold { id, combine, ty, value, index, nan_apart, places: Vec::new() }
         };
         let mut folds: Vec<Fold> = ids.iter().map(describe).collect();
@@ -82,7 +80,7 @@ impl Fold {
                         last -= 1;
                         Place::Register(last)
                     } else {
-                        Place::Frame(frame.take(VECTOR_BYTES, VECTOR_BYTES))
+                        Place::Frame(frame.take_vector())
                     }
                 });
                 fold.places.push(places.collect());
@@ -205,7 +203,7 @@ impl Fold {
                 let is_nan = select.compared_with_itself(x, UNORDERED, mask, is_wide(self.ty));
                 let place = self.places[group][self.value_vectors() + part];
                 self.assign(select, place, x, Some(is_nan));
-            } else if self.ty.is_float() && matches!(self.combine, Combine::Max | Combine::Min) {
+            } else if keeps_nan(self.combine, self.ty) {
                 // A NaN stays, so only lanes without one take elements in.
                 mask = Some(select.compared_with_itself(acc, ORDERED, mask, is_wide(self.ty)));
             }
@@ -278,7 +276,7 @@ impl Fold {
         }
         let opcode = self.opcode();
         let better: Val = acc.value.iter().zip(&x.value).map(|(&acc, &x)| select.op(opcode, &[acc, x])).collect();
-        if !(self.ty.is_float() && matches!(self.combine, Combine::Max | Combine::Min)) {
+        if !keeps_nan(self.combine, self.ty) {
             return Partial { value: better, index: None };
         }
         let nan = select.is_nan(&acc.value, self.ty);
@@ -313,6 +311,11 @@ impl Fold {
     pub(super) fn number(&self) -> u64 {
         crate::codegen::native::block_folds::fold_code(self.combine, self.ty)
     }
+}
+
+/// Whether a fold picks elements, of which a NaN stays picked: the machine's instruction takes the second of two then.
+fn keeps_nan(combine: Combine, ty: Ty) -> bool {
+    ty.is_float() && matches!(combine, Combine::Max | Combine::Min)
 }
 
 impl Select<'_> {

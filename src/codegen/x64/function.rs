@@ -310,7 +310,7 @@ impl<'a> Writer<'a> {
         self.encoder.shift_right(R11, FOLD_BLOCK.trailing_zeros() as u8);
     }
 
-    /// `r11` becomes the address of the block entries of a fold, of the block whose start `r10` holds if any.
+    /// `r11` becomes the address of the block entries of a fold, or of the entry of the block that was folded just now.
     fn block_entry(&mut self, number: usize, of_block: bool) {
         if of_block {
             self.encoder.int(Int::Mov, RSI, self.at(self.block_start));

@@ -1,8 +1,8 @@
 //! The fast tier of x86-64: AVX-512 machine code, written directly.
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
-//! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of loads and stores, [`folds`] for partial
-//! results. [`registers`] gives every value a machine register and hands the instructions of [`opcode`] to the
+//! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of
+//! loads and stores, [`folds`] those of partial results. [`registers`] gives every value a machine register and hands the instructions of [`opcode`] to the
 //! [`encoder`]; [`memory`] makes the bytes executable.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
@@ -25,6 +25,7 @@ use super::kernel::Kernel;
 use super::native::code::Code;
 use super::native::{self, Program, Shape};
 use crate::error::Reason;
+use crate::ir::DType;
 
 /// Whether this machine runs such code, and the system lets it be made.
 pub fn is_available() -> bool {
@@ -59,24 +60,23 @@ pub fn emit_text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
     Ok(function::text(kernel, classes, &flat, &passes))
 }
 
-/// The machine code of a kernel, constants behind it.
-///
-/// # Errors
-/// The reason why this tier does not take the kernel.
-pub fn emit_bytes(kernel: &Kernel, classes: &[Class]) -> Result<Vec<u8>, Reason> {
-    let narrow = kernel.operands.iter().map(|operand| operand.dtype).chain(kernel.outputs.iter().map(|out| out.dtype));
-    if narrow.zip(classes).any(|(dtype, &class)| class == Class::Strided && dtype.size() < 4) {
-        return Err(Reason::TierCannot("it gathers and scatters elements of four and eight bytes only".into()));
+/// Why this tier makes no code for a kernel whose accesses move as the classes say, on any machine.
+pub(super) fn declined(kernel: &Kernel, classes: &[Class]) -> Option<Reason> {
+    let narrow = |(dtype, &class): (DType, &Class)| class == Class::Strided && dtype.size() < 4;
+    if kernel.dtypes().zip(classes).any(narrow) {
+        return Some(Reason::TierCannot("it gathers and scatters elements of four and eight bytes only".into()));
     }
-    let (flat, passes) = native::prepare(kernel, classes)?;
-    Ok(function::write(kernel, classes, &flat, &passes))
+    native::declined(kernel)
 }
 
 fn compiled(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape), Reason> {
     if !is_available() {
         return Err(Reason::TierCannot("this machine has no AVX-512".into()));
     }
-    let bytes = emit_bytes(kernel, classes)?;
-    let passes = native::prepare(kernel, classes)?.1;
+    if let Some(reason) = declined(kernel, classes) {
+        return Err(reason);
+    }
+    let (flat, passes) = native::prepare(kernel, classes)?;
+    let bytes = function::write(kernel, classes, &flat, &passes);
     Ok((memory::load(&bytes)?, native::shape(kernel, &passes)))
 }

@@ -44,6 +44,11 @@ impl Frame {
         at
     }
 
+    /// A new place of a vector.
+    pub(super) fn take_vector(&mut self) -> i32 {
+        self.take(VECTOR_BYTES, VECTOR_BYTES)
+    }
+
     /// The size of the whole frame.
     pub(super) fn size(&self) -> i32 {
         self.size
@@ -51,7 +56,7 @@ impl Frame {
 
     fn spill(&mut self, number: usize) -> i32 {
         while self.spills.len() <= number {
-            let at = self.take(VECTOR_BYTES, VECTOR_BYTES);
+            let at = self.take_vector();
             self.spills.push(at);
         }
         self.spills[number]

@@ -15,5 +15,5 @@ pub mod sym;
 
 pub use body::{Body, Inst, Kind, Reg};
 pub use func::Func;
-pub use prim::{Lit, Prim, Scalar, Ty};
+pub use prim::{Lit, NanPayload, Prim, Scalar, Ty};
 pub use sym::{Recorder, Sym};

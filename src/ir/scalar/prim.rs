@@ -457,17 +457,51 @@ impl Prim {
         matches!(self, Prim::Quot | Prim::Rem | Prim::IntPow)
     }
 
-    /// Whether only the NaN-ness of an operand, never its sign or payload, can reach the result's bits once the
-    /// result is canonical. Behind such a prim a `Canon` of the operand can be dropped.
-    pub const fn is_payload_blind(self) -> bool {
+    /// What becomes of the sign and payload of an operand that is a NaN.
+    pub const fn payload(self) -> NanPayload {
         match self {
-            Prim::Select | Prim::Bitcast | Prim::Max | Prim::Min => false,
-            Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::Fma | Prim::Neg | Prim::Abs | Prim::Sqrt => true,
-            Prim::Floor | Prim::Ceil | Prim::Trunc | Prim::RoundEven | Prim::Canon => true,
-            Prim::Lt | Prim::Le | Prim::Eq | Prim::Ne | Prim::And | Prim::Or | Prim::Xor | Prim::Not => true,
-            Prim::Shl | Prim::Shr | Prim::ShrU | Prim::Quot | Prim::Rem | Prim::IntPow => true,
-            Prim::RoundF16 | Prim::RoundBF16 => true,
-            Prim::WrapU8 | Prim::WrapI8 | Prim::WrapI16 | Prim::Convert(_) => true,
+            Prim::Bitcast => NanPayload::Shown,
+            Prim::Select | Prim::Max | Prim::Min | Prim::Neg | Prim::Abs => NanPayload::Moved,
+            Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::Fma | Prim::Sqrt => NanPayload::Hidden,
+            Prim::Floor | Prim::Ceil | Prim::Trunc | Prim::RoundEven | Prim::Canon => NanPayload::Hidden,
+            Prim::Lt | Prim::Le | Prim::Eq | Prim::Ne | Prim::And | Prim::Or | Prim::Xor | Prim::Not => {
+                NanPayload::Hidden
+            }
+            Prim::Shl | Prim::Shr | Prim::ShrU | Prim::Quot | Prim::Rem | Prim::IntPow => NanPayload::Hidden,
+            Prim::RoundF16 | Prim::RoundBF16 => NanPayload::Hidden,
+            Prim::WrapU8 | Prim::WrapI8 | Prim::WrapI16 | Prim::Convert(_) => NanPayload::Hidden,
         }
+    }
+}
+
+/// What an instruction makes of the sign and payload of a NaN that it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NanPayload {
+    /// They cannot reach the result's bits once the result is canonical.
+    Hidden,
+    /// They are those of the result, or part of them.
+    Moved,
+    /// They are bits of the result like any others.
+    Shown,
+}
+
+impl NanPayload {
+    /// Per value of a list, operands before users, whether the sign and payload of a NaN that it is can be seen: in one
+    /// of the `outputs`, or through the users that every value is listed with.
+    pub fn shown<A: IntoIterator<Item = usize>>(
+        outputs: impl Iterator<Item = usize>,
+        values: impl DoubleEndedIterator<Item = (NanPayload, A)> + ExactSizeIterator,
+    ) -> Vec<bool> {
+        let mut shows = vec![false; values.len()];
+        outputs.for_each(|output| shows[output] = true);
+        for (value, (payload, args)) in values.enumerate().rev() {
+            let passes_on = match payload {
+                NanPayload::Hidden => false,
+                NanPayload::Moved => shows[value],
+                NanPayload::Shown => true,
+            };
+            args.into_iter().for_each(|arg| shows[arg] |= passes_on);
+        }
+        shows
     }
 }
