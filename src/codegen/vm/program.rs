@@ -107,7 +107,8 @@ impl Program {
     /// - Every access at every position of the part (for a gathered operand, at every legal index) is inside live
     ///   memory behind its pointer, aligned to its dtype, and initialized if it is an operand.
     /// - Until this returns, nobody else accesses the output elements of the part or writes operand elements, and
-    ///   outputs overlap neither operands nor each other.
+    ///   outputs do not overlap each other. The output of a kernel of one output without folds and gathers may lie
+    ///   where operands of its dtype do whose strides are its own; otherwise outputs overlap no operand.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
         if let Some(direct) = &self.direct {

@@ -8,6 +8,7 @@
 
 use super::isa::Isa;
 use super::plan::Line;
+use std::mem::MaybeUninit;
 
 /// Elements of a block.
 pub(super) const BLOCK: usize = 64;
@@ -23,9 +24,10 @@ pub(super) struct Place {
 
 /// The arguments of a routine.
 ///
-/// For every routine: `dst` has room for `n` results and overlaps no source; each source with step `BLOCK` holds `n`
-/// elements, each with step 0 holds `BLOCK`; all are aligned to their element types, and the machine has the
-/// routine's instructions.
+/// For every routine: `dst` has room for `n` results; each source with step `BLOCK` holds `n` elements, each with step 0
+/// holds `BLOCK`; all are aligned to their element types, and the machine has the routine's instructions. A source may
+/// begin where `dst` does, if it has step `BLOCK` and its elements the size of a result: then each result replaces its
+/// operand. Otherwise `dst` overlaps no source.
 #[derive(Debug)]
 pub(super) struct Call {
     /// Where the results go.
@@ -98,12 +100,24 @@ pub(super) unsafe fn edge(rest: &Call, sizes: [usize; 3], out_size: usize, routi
     }
 }
 
+/// A block to read while results are written to `dst`: a copy if they take its place. Nothing else of the block is
+/// referred to then, so results may be written through a reference of their own.
+///
+/// # Safety
+/// A block is at `from`, aligned, and it begins where the block at `dst` does or does not overlap it.
+#[inline(always)]
+unsafe fn apart<T: Copy, Out>(from: *const T, dst: *const Out, copy: &mut MaybeUninit<[T; BLOCK]>) -> &[T; BLOCK] {
+    let block = from.cast::<[T; BLOCK]>();
+    // SAFETY: the caller vouches for the block; one that is not copied is not written to while it is referred to.
+    unsafe { if from.addr() == dst.addr() { copy.write(block.read()) } else { &*block } }
+}
+
 /// Instantiates the loops for one level of instructions. References to whole blocks tell the compiler that results
-/// and operands do not overlap.
+/// and operands do not overlap; see [`apart`].
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         pub(super) mod $level {
-            use super::{BLOCK, Binary, Call, Place, Ternary, Unary, edge};
+            use super::{BLOCK, Binary, Call, MaybeUninit, Place, Ternary, Unary, apart, edge};
 
             $(#[target_feature(enable = $feature)])?
             #[inline]
@@ -140,10 +154,12 @@ macro_rules! level {
             $(#[target_feature(enable = $feature)])?
             pub(in super::super) unsafe fn map1<O: Unary>(call: &Call) {
                 let (mut out, mut a, step) = (call.dst.cast::<O::Out>(), call.src[0].ptr.cast::<O::A>(), call.src[0].step);
+                let mut copy = MaybeUninit::uninit();
                 for _ in 0..call.n / BLOCK {
-                    // SAFETY: `n / BLOCK` whole blocks are there, aligned and without overlap.
+                    // SAFETY: `n / BLOCK` whole blocks are there, aligned; none overlaps the results but one that is copied.
                     unsafe {
-                        block1::<O>(&mut *out.cast(), &*a.cast());
+                        let block = apart(a, out, &mut copy);
+                        block1::<O>(&mut *out.cast(), block);
                         (out, a) = (out.add(BLOCK), a.add(step));
                     }
                 }
@@ -163,10 +179,12 @@ macro_rules! level {
                 let [a, b, _] = call.src;
                 let mut out = call.dst.cast::<O::Out>();
                 let (mut pa, mut pb) = (a.ptr.cast::<O::A>(), b.ptr.cast::<O::B>());
+                let mut copies = (MaybeUninit::uninit(), MaybeUninit::uninit());
                 for _ in 0..call.n / BLOCK {
-                    // SAFETY: `n / BLOCK` whole blocks are there, aligned and without overlap.
+                    // SAFETY: `n / BLOCK` whole blocks are there, aligned; none overlaps the results but one that is copied.
                     unsafe {
-                        block2::<O>(&mut *out.cast(), &*pa.cast(), &*pb.cast());
+                        let blocks = (apart(pa, out, &mut copies.0), apart(pb, out, &mut copies.1));
+                        block2::<O>(&mut *out.cast(), blocks.0, blocks.1);
                         (out, pa, pb) = (out.add(BLOCK), pa.add(a.step), pb.add(b.step));
                     }
                 }
@@ -186,10 +204,12 @@ macro_rules! level {
                 let [a, b, c] = call.src;
                 let mut out = call.dst.cast::<O::Out>();
                 let (mut pa, mut pb, mut pc) = (a.ptr.cast::<O::A>(), b.ptr.cast::<O::B>(), c.ptr.cast::<O::C>());
+                let mut copies = (MaybeUninit::uninit(), MaybeUninit::uninit(), MaybeUninit::uninit());
                 for _ in 0..call.n / BLOCK {
-                    // SAFETY: `n / BLOCK` whole blocks are there, aligned and without overlap.
+                    // SAFETY: `n / BLOCK` whole blocks are there, aligned; none overlaps the results but one that is copied.
                     unsafe {
-                        block3::<O>(&mut *out.cast(), &*pa.cast(), &*pb.cast(), &*pc.cast());
+                        let blocks = (apart(pa, out, &mut copies.0), apart(pb, out, &mut copies.1));
+                        block3::<O>(&mut *out.cast(), blocks.0, blocks.1, apart(pc, out, &mut copies.2));
                         (out, pa, pb, pc) = (out.add(BLOCK), pa.add(a.step), pb.add(b.step), pc.add(c.step));
                     }
                 }
@@ -243,4 +263,48 @@ pub(super) fn map2<O: Binary>(isa: Isa) -> Routine {
 /// The routine of an operation on three elements.
 pub(super) fn map3<O: Ternary>(isa: Isa) -> Routine {
     pick!(self, isa, map3::<O>)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::operations as op;
+    use super::*;
+
+    const N_MOST: usize = 200;
+
+    fn numbers(seed: usize) -> [f32; N_MOST] {
+        std::array::from_fn(|i| ((i * 37 + seed * 11) % 101) as f32 - 50.25)
+    }
+
+    /// What a routine makes of three operands, where those of `replaced` hold the same numbers; with `in_place`, these
+    /// lie where the result does.
+    fn run(routine: Routine, n: usize, replaced: [bool; 3], in_place: bool) -> Vec<u32> {
+        let mut operands = [1, 2, 3].map(|seed| if replaced[seed - 1] { numbers(0) } else { numbers(seed) });
+        let mut target = if in_place { numbers(0) } else { [0.0; N_MOST] };
+        let dst: *mut u8 = target.as_mut_ptr().cast();
+        let [a, b, c] = &mut operands;
+        let mut src = [a, b, c].map(|operand| Place { ptr: operand.as_mut_ptr().cast(), step: BLOCK });
+        for (place, _) in src.iter_mut().zip(replaced).filter(|(_, replaced)| in_place && *replaced) {
+            place.ptr = dst;
+        }
+        // SAFETY: all hold so many elements, operands that overlap the result begin where it does, and the level is
+        // available.
+        unsafe { routine(&Call { dst, src, n }) };
+        target[..n].iter().map(|value| value.to_bits()).collect()
+    }
+
+    /// Also for Miri, which sees references that overlap (`cargo +nightly miri test --lib vm::routine`).
+    #[test]
+    fn results_may_take_the_place_of_operands() {
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            let routines = [map1::<op::Sin<f32>>(isa), map2::<op::Sub<f32>>(isa), map3::<op::Fma<f32>>(isa)];
+            for (routine, which) in routines.into_iter().flat_map(|routine| (0..8).map(move |which| (routine, which))) {
+                let replaced = [0, 1, 2].map(|operand| which >> operand & 1 == 1);
+                for n in [1, BLOCK - 1, BLOCK, 2 * BLOCK, N_MOST] {
+                    let [apart, in_place] = [false, true].map(|in_place| run(routine, n, replaced, in_place));
+                    assert!(apart == in_place, "{isa:?}, {n} elements, {replaced:?}");
+                }
+            }
+        }
+    }
 }

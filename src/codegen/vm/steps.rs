@@ -29,7 +29,8 @@ impl Machine<'_> {
     pub(super) unsafe fn run_steps(&mut self, steps: &[Step]) {
         for step in steps {
             // SAFETY: the plan gives every place the room and alignment that its type needs and never a result the
-            // place of an operand; the caller vouches for the accesses and the ISA.
+            // place of an operand; an output that lies where an operand does has its strides and dtype, so both are
+            // one where a step writes the output. The caller vouches for the accesses and the ISA.
             unsafe { self.run_step(step) }
         }
     }
