@@ -79,7 +79,7 @@ fn calls(effort: Effort, n: usize) -> Result<(Timing, Timing)> {
     let function = compile(|a: &Tensor, b: &Tensor, c: &Tensor| ((a * b)? + c)?.relu());
     function.call((&a, &b, &c))?;
     let target = a.copy()?;
-    let [add, array_add, unary, number, written, recorded, compiled, three] = in_turns(
+    let [add, array_add, unary, number, written, by_number, recorded, compiled, three] = in_turns(
         effort,
         [
             &mut || drop(black_box(black_box(&a) + black_box(&b))),
@@ -87,6 +87,7 @@ fn calls(effort: Effort, n: usize) -> Result<(Timing, Timing)> {
             &mut || drop(black_box(black_box(&a).relu())),
             &mut || drop(black_box(black_box(&a) * 0.5)),
             &mut || drop(black_box(black_box(&target).mul_(black_box(&a)))),
+            &mut || drop(black_box(black_box(&target).mul_(1.0))),
             &mut || drop(black_box(black_box(&p) + black_box(&q))),
             &mut || drop(black_box(function.call((&a, &b, &c)))),
             &mut || drop(black_box(((&a * &b).and_then(|t| t + &c)).and_then(|t| t.relu()))),
@@ -97,7 +98,8 @@ fn calls(effort: Effort, n: usize) -> Result<(Timing, Timing)> {
     print("  eager add, recorded for gradients", recorded);
     print("  eager relu", unary);
     print("  eager a * 0.5", number);
-    print("  eager mul_", written);
+    print("  eager a.mul_(&b)", written);
+    print("  eager a.mul_(1.0)", by_number);
     print(&format!("compiled relu(a*b+c), {n} elements"), compiled);
     print("  the same as three eager ops", three);
     Ok((add, compiled))

@@ -81,6 +81,47 @@ fn calls_that_are_made_again_give_the_same() {
     }
 }
 
+type Write = (&'static str, fn(&Tensor, &Tensor) -> Result<()>, fn(i64, i64) -> i64);
+
+/// Writes to the first operand, and what is there then; its first element was −10.
+const WRITES: &[Write] = &[
+    ("add_", |a, b| a.add_(b), |a, b| a + b),
+    ("add_scaled_", |a, b| a.add_scaled_(b, 3), |a, b| a + 3 * b),
+    ("mul_ by a number", |a, _| a.mul_(2.0), |a, _| 2 * a),
+    ("add_ of a whole number", |a, _| a.add_(7), |a, _| a + 7),
+    ("neg_", |a, _| a.neg_(), |a, _| -a),
+    ("relu_", |a, _| a.relu_(), |a, _| a.max(0)),
+    ("itself", |a, _| a.add_(a), |a, _| 2 * a),
+    ("another handle of itself", |a, _| a.mul_(a.detach()?), |a, _| a * a),
+    ("an element of itself", |a, _| a.add_(a.select(0, 0)?), |a, _| a - 10),
+    ("itself as a column", |a, _| a.add_(a.unsqueeze(1)?.squeeze(1)?), |a, _| 2 * a),
+    ("another dtype", |a, b| a.sub_(b.to_dtype(DType::I16)?), |a, b| a - b),
+    ("three operands", |a, b| a.addcmul_(b, b, 1), |a, b| a + b * b),
+];
+
+/// A write that is made again takes a shorter way; it does the same and is counted.
+#[test]
+fn writes_that_are_made_again_do_the_same() -> Result<()> {
+    for n in [1, 3, 63, 64, 65, 128, 200, 1000] {
+        let (a, b) = (tensor((0..n).map(|i| i - 10)), tensor((0..n).map(|i| 3 * i - 3)));
+        let inside = tensor(0..n + 2).slice(0, 1, Some(n + 1), 1)?;
+        let strided = tensor(0..2 * n).slice(0, 0, None, 2)?;
+        for (name, write, expected) in WRITES {
+            let expected: Vec<i64> = (0..n).map(|i| expected(i - 10, 3 * i - 3)).collect();
+            for target in [&a.copy()?, &inside, &strided] {
+                for time in 1..=3 {
+                    target.copy_(&a)?;
+                    let version = target.version();
+                    write(target, &b)?;
+                    assert_eq!(target.version(), version + 1, "{name} of {n}, time {time}");
+                    assert!(values(target) == expected, "{name} of {n}, time {time}: {target}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn threads_do_not_notice_each_other() {
     thread::scope(|scope| {
@@ -195,6 +236,15 @@ fn modes_are_asked_in_every_call() {
     }
     assert!(add().requires_grad());
     assert!(x.add_(&y).is_err(), "it is a leaf whose gradients are wanted");
+    let made_quietly = {
+        let _inference = autograd::inference_mode();
+        let made = add();
+        for _ in 0..3 {
+            made.add_(&y).expect("inference may write to it");
+        }
+        made
+    };
+    assert!(made_quietly.add_(&y).is_err(), "it is an inference tensor");
 }
 
 /// Results come and go on many threads, and nothing is left of them.

@@ -16,14 +16,21 @@ enum Held<'a> {
     Exclusive(#[allow(dead_code, reason = "held, not used")] Exclusive<'a>),
 }
 
+impl<'a> Held<'a> {
+    #[inline]
+    fn to_read(storage: &'a Storage) -> Held<'a> {
+        Held::Shared(storage.shared())
+    }
+}
+
 /// Permission to read some storages and write others, while it lives.
 #[must_use = "the locks are held only while it lives"]
 pub struct Access<'a> {
-    /// What most calls read: up to three storages.
-    _first: Option<RwLockReadGuard<'a, ()>>,
-    _second: Option<RwLockReadGuard<'a, ()>>,
-    _third: Option<RwLockReadGuard<'a, ()>>,
-    /// More, or some to write.
+    /// What most calls read or write: up to three storages.
+    _first: Option<Held<'a>>,
+    _second: Option<Held<'a>>,
+    _third: Option<Held<'a>>,
+    /// More.
     _held: Vec<Held<'a>>,
 }
 
@@ -47,7 +54,7 @@ impl<'a> Access<'a> {
             },
             (first, _) => (first, None),
         };
-        let (_first, _second) = (low.map(Storage::shared), high.map(Storage::shared));
+        let (_first, _second) = (low.map(Held::to_read), high.map(Held::to_read));
         Access { _first, _second, _third: None, _held: Vec::new() }
     }
 
@@ -59,9 +66,9 @@ impl<'a> Access<'a> {
         let (a, b) = in_order(a, b);
         let (b, high) = in_order(b, c);
         let (low, middle) = in_order(a, b);
-        let _first = Some(low.shared());
-        let _second = (address(middle) != address(low)).then(|| middle.shared());
-        let _third = (address(high) != address(middle)).then(|| high.shared());
+        let _first = Some(Held::to_read(low));
+        let _second = (address(middle) != address(low)).then(|| Held::to_read(middle));
+        let _third = (address(high) != address(middle)).then(|| Held::to_read(high));
         Access { _first, _second, _third, _held: Vec::new() }
     }
 
@@ -69,7 +76,7 @@ impl<'a> Access<'a> {
         let mut storages: SmallVec<[&Storage; 8]> = all.collect();
         storages.sort_unstable_by_key(|storage| address(storage));
         storages.dedup_by_key(|storage| address(storage));
-        let held = storages.into_iter().map(|storage| Held::Shared(storage.shared())).collect();
+        let held = storages.into_iter().map(Held::to_read).collect();
         Access { _first: None, _second: None, _third: None, _held: held }
     }
 
@@ -88,10 +95,12 @@ impl<'a> Access<'a> {
         all.dedup_by_key(|(storage, _)| address(storage));
         let lock = |(storage, writes): (&'a Storage, bool)| match writes {
             true => storage.exclusive().map(Held::Exclusive),
-            false => Ok(Held::Shared(storage.shared())),
+            false => Ok(Held::to_read(storage)),
         };
-        let held = all.into_iter().map(lock).collect::<Result<_>>()?;
-        Ok(Access { _first: None, _second: None, _third: None, _held: held })
+        let mut held = all.into_iter().map(lock);
+        let mut next = || held.next().transpose();
+        let (_first, _second, _third) = (next()?, next()?, next()?);
+        Ok(Access { _first, _second, _third, _held: held.collect::<Result<_>>()? })
     }
 }
 

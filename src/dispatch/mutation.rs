@@ -344,14 +344,26 @@ pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
         let result = super::register::call(op, &tensors, attrs)?;
         return write(op.name(), target, &result);
     }
-    let types: SmallVec<[TensorType; 4]> = tensors.iter().map(|tensor| tensor.ty()).collect();
-    let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
-    let result = op.infer(&types, attrs)?;
-    check_result(op.name(), target, &result.sizes, result.dtype)?;
-    let arguments: SmallVec<[eager::Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
-    eager::run_into(op, &arguments, &Attrs::from(attrs), target.array())?;
+    // Most calls are like one before, whose target was found fit for such a result.
+    let again = match *tensors {
+        [a] => eager::run_in_place_again(op, &[a.as_argument()], attrs),
+        [a, b] => eager::run_in_place_again(op, &[a.as_argument(), b.as_argument()], attrs),
+        _ => None,
+    };
+    again.unwrap_or_else(|| write_anew(op, tensors, attrs))?;
     if target.key_set().has(DispatchKey::ADInplaceOrView) {
         target.version_counter().fetch_add(1, Ordering::AcqRel);
     }
     Ok(())
+}
+
+/// Runs a kernel that writes to the first operand and is not at hand.
+#[inline(never)]
+fn write_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
+    let types: SmallVec<[TensorType; 4]> = tensors.iter().map(|tensor| tensor.ty()).collect();
+    let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
+    let result = op.infer(&types, attrs)?;
+    check_result(op.name(), tensors[0], &result.sizes, result.dtype)?;
+    let arguments: SmallVec<[eager::Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
+    eager::run_into(op, &arguments, attrs, tensors[0].array())
 }

@@ -127,13 +127,18 @@ impl Tensor {
     /// A tensor over an array.
     #[inline]
     pub fn from_array(array: Array) -> Tensor {
+        Tensor::over(array, None)
+    }
+
+    #[inline(always)]
+    fn over(array: Array, number: Option<Scalar>) -> Tensor {
         let device = array.device();
         let (keys, id) = (device_keys(device), next_id());
         // Written out: whatever is copied into its place costs a small call several nanoseconds.
         Tensor(Shared::made_by(|| Inner {
             array,
             keys,
-            number: None,
+            number,
             id,
             device,
             payload: None,
@@ -153,10 +158,10 @@ impl Tensor {
         let value = value.into();
         let lit = value.to_lit(value.dtype());
         let bytes = &lit.bits.to_ne_bytes()[..value.dtype().size()];
-        let storage = Shared::new(Storage::copy_of(Device::CPU, bytes)?);
+        let mut storage = Storage::shareable(Device::CPU, bytes.len())?;
+        storage.get_mut().expect("it was made just now").bytes_mut().copy_from_slice(bytes);
         let array = Array { storage, dtype: value.dtype(), layout: SharedLayout::scalar() };
-        let device = Device::CPU;
-        Ok(Tensor(Shared::new(Inner { number: Some(value), ..Inner::new(array, device_keys(device), device) })))
+        Ok(Tensor::over(array, Some(value)))
     }
 
     /// A row-major tensor over bytes that are copied.

@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
 use crate::ir::passes::decompose;
 use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
+use recent::Use;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -99,7 +100,7 @@ pub fn run_again<T>(
     attrs: &[Attr],
     make: impl FnOnce(Array) -> T,
 ) -> Option<Result<T>> {
-    recent::with(op, arguments, attrs, |single| single.run(arguments, make))
+    recent::with(op, arguments, attrs, Use::Made, |single| single.run(arguments, make))
 }
 
 /// Runs a call that is not at hand.
@@ -110,7 +111,7 @@ fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array
     call_key(&mut key, op, arguments, attrs);
     let executable = executable_of(key, || build(op, arguments, attrs, None))?;
     if let Some(single) = executable.single() {
-        recent::keep(op, arguments, attrs, &executable);
+        recent::keep(op, arguments, attrs, Use::Made, &executable);
         return single.run(arguments, |array| array);
     }
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
@@ -142,7 +143,26 @@ pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Arr
         let attrs = Attrs::from_iter([Attr::DType(target.dtype)]);
         return run_into(Op::ToCopy, &[Argument { array: &result, number: false }], &attrs, target);
     }
+    if arguments.first().is_some_and(|first| std::ptr::eq(first.array, target)) && executable.works_in_place() {
+        recent::keep(op, arguments, attrs, Use::Written, &executable);
+    }
     executable.run_into(&arrays, target)
+}
+
+/// As [`run_into`] of a call whose target is its first operand and that this thread has made lately, on operands of the
+/// same layouts; `None` if it is another.
+#[inline]
+pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Option<Result<()>> {
+    let (target, others) = arguments.split_first()?;
+    let target = target.array;
+    let in_the_way = |Argument { array, .. }: &Argument<'_>| {
+        Shared::ptr_eq(array.storage(), target.storage())
+            && !(array.layout.is(&target.layout) && array.dtype == target.dtype)
+    };
+    if others.iter().any(in_the_way) {
+        return None;
+    }
+    recent::with(op, arguments, attrs, Use::Written, |single| single.run_in_place(arguments))
 }
 
 /// Arrays without bytes have no value, and memory of other devices is for their kernels.

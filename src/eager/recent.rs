@@ -17,7 +17,8 @@ const PLACES: usize = 128;
 /// Most operands of such a call.
 const MAX_OPERANDS: usize = 3;
 
-/// What calls are told apart by, besides their other arguments: the op, and dtype and kind of each operand; then the
+/// What calls are told apart by, besides their other arguments: the op, what the result is for, and dtype and kind of
+/// each operand; then the
 /// address of each operand's layout, 0 where there is no operand.
 type Words = [u64; 1 + MAX_OPERANDS];
 
@@ -34,11 +35,11 @@ thread_local! {
 
 /// The words of a call, if its operands are few, have bytes on the CPU, and layouts that are kept for good.
 #[inline(always)]
-fn words_of(op: Op, arguments: &[Argument<'_>]) -> Option<Words> {
+fn words_of(op: Op, arguments: &[Argument<'_>], result: Use) -> Option<Words> {
     if arguments.len() > MAX_OPERANDS {
         return None;
     }
-    let mut words = [op as u64, 0, 0, 0];
+    let mut words = [op as u64 | (result as u64) << (u64::BITS - 1), 0, 0, 0];
     for (index, Argument { array, number }) in arguments.iter().enumerate() {
         if array.storage.device().kind != DeviceKind::Cpu {
             return None;
@@ -66,10 +67,25 @@ fn are_same(one: &[Attr], other: &[Attr]) -> bool {
     }
 }
 
+/// What a call does with its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// It is new.
+    Made,
+    /// It takes the place of the first operand.
+    Written,
+}
+
 /// What `run` makes of the kernel that runs the call, if it is at hand.
 #[inline(always)]
-pub(super) fn with<R>(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], run: impl FnOnce(&Single) -> R) -> Option<R> {
-    let words = words_of(op, arguments)?;
+pub(super) fn with<R>(
+    op: Op,
+    arguments: &[Argument<'_>],
+    attrs: &[Attr],
+    result: Use,
+    run: impl FnOnce(&Single) -> R,
+) -> Option<R> {
+    let words = words_of(op, arguments, result)?;
     // The borrow may last while a kernel runs: kernels call nothing of this module.
     RECENT.with_borrow(|recent| {
         let recent = recent.get(place(&words))?.as_ref()?;
@@ -81,8 +97,8 @@ pub(super) fn with<R>(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], run: i
 }
 
 /// Keeps what runs a call at hand.
-pub(super) fn keep(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], executable: &Arc<Executable>) {
-    let Some(words) = words_of(op, arguments) else { return };
+pub(super) fn keep(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], result: Use, executable: &Arc<Executable>) {
+    let Some(words) = words_of(op, arguments, result) else { return };
     let new = Recent { words, attrs: attrs.into(), executable: executable.clone() };
     let old = RECENT.with_borrow_mut(|recent| {
         if recent.is_empty() {
@@ -119,8 +135,8 @@ mod tests {
             arrays.iter().flat_map(|array| [false, true].map(|number| Argument { array, number })).collect();
         let (mut seen, mut n_calls) = (HashSet::new(), 0);
         let mut call = |op, arguments: &[Argument<'_>]| {
-            n_calls += 1;
-            seen.insert(words_of(op, arguments).expect("such calls are kept"));
+            n_calls += 2;
+            seen.extend([Use::Made, Use::Written].map(|result| words_of(op, arguments, result).expect("it is kept")));
         };
         for op in [Op::Add, Op::Sub, *Op::ALL.last().expect("there are ops")] {
             call(op, &[]);
@@ -141,8 +157,11 @@ mod tests {
         let meta = array(DType::F32, Layout::contiguous(&[4]), Device::META);
         let counted = Array { layout: Layout::contiguous(&[4]).into(), ..kept.clone() };
         let of = |array| Argument { array, number: false };
-        assert!(words_of(Op::Neg, &[of(&kept)]).is_some());
-        assert!(words_of(Op::Neg, &[of(&meta)]).is_none() && words_of(Op::Neg, &[of(&counted)]).is_none());
-        assert!(words_of(Op::Cat, &[of(&kept); 4]).is_none());
+        assert!(words_of(Op::Neg, &[of(&kept)], Use::Made).is_some());
+        assert!(
+            words_of(Op::Neg, &[of(&meta)], Use::Made).is_none()
+                && words_of(Op::Neg, &[of(&counted)], Use::Made).is_none()
+        );
+        assert!(words_of(Op::Cat, &[of(&kept); 4], Use::Made).is_none());
     }
 }

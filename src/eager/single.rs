@@ -83,12 +83,7 @@ impl Single {
         make: impl FnOnce(Array) -> T,
     ) -> Result<T> {
         let storage = Storage::shareable(Device::CPU, self.bytes)?;
-        let mut operands = [std::ptr::dangling(); MAX_OPERANDS];
-        for (pointer, index) in operands.iter_mut().zip(&self.operands) {
-            if *index != NO_ARGUMENT {
-                *pointer = argument(*index as usize).ptr().cast_const();
-            }
-        }
+        let operands = self.pointers(&argument);
         let storages = (0..n).map(|index| &**argument(index).storage());
         let access = match self.is_short {
             true => ShortAccess::to_read(storages),
@@ -102,5 +97,39 @@ impl Single {
         }
         drop(access);
         Ok(make(Array { storage, dtype: self.dtype, layout: self.layout.clone() }))
+    }
+
+    /// Runs on arguments of which the first is the target: the result takes the place of its elements. They are as for
+    /// [`Single::run`], and one that shares the target's storage has its layout and dtype.
+    ///
+    /// # Errors
+    /// As [`Single::run`], or if a slice of the target is borrowed.
+    #[inline]
+    pub(super) fn run_in_place(&self, arguments: &[Argument<'_>]) -> Result<()> {
+        let target = arguments[0].array;
+        let operands = self.pointers(&|index| arguments[index].array);
+        let reads = arguments[1..].iter().map(|argument| &**argument.array.storage());
+        let access = Access::to_write(reads, [&**target.storage() as &Storage])?;
+        #[allow(unsafe_code, reason = "kernels work on raw pointers")]
+        // SAFETY: the arguments have the types of the graph's inputs, which the accesses were made from, and the target
+        // that of its output; `access` keeps everybody else away from the target and writers from the others. Operands
+        // in the target's storage lie exactly where it does, and only kernels that work in place are kept for this.
+        unsafe {
+            self.launch.start_at(&operands[..self.operands.len()], &[target.ptr()])?;
+        }
+        drop(access);
+        Ok(())
+    }
+
+    /// Where the kernel's operands begin.
+    #[inline(always)]
+    fn pointers<'a>(&self, argument: &impl Fn(usize) -> &'a Array) -> [*const u8; MAX_OPERANDS] {
+        let mut operands = [std::ptr::dangling(); MAX_OPERANDS];
+        for (pointer, index) in operands.iter_mut().zip(&self.operands) {
+            if *index != NO_ARGUMENT {
+                *pointer = argument(*index as usize).ptr().cast_const();
+            }
+        }
+        operands
     }
 }
