@@ -117,7 +117,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             Some(reason) => self.entry(Err(reason), &inputs),
             None => self.capture_abstract(&inputs),
         };
-        let entry = cell.put(entry);
+        let entry = cell.put(entry?);
         drop(building);
         self.run(entry, &inputs)
     }
@@ -166,7 +166,9 @@ impl<A, F: Function<A>> Compiled<F, A> {
             tensors.iter().enumerate().any(|(at, input)| tensors[..at].iter().any(|one| one.shares(input)));
         if are_tangled || capture::wants_gradients(&inputs.tensors) {
             let output = guarded(|| self.function.apply(inputs))?;
-            cell.put(self.capture_abstract(inputs));
+            if let Some(entry) = unless_out_of_memory(self.capture_abstract(inputs))? {
+                cell.put(entry);
+            }
             return Ok(output);
         }
         let (output, captured) = guarded(|| capture::real(&self.function, inputs, self.reads()))?;
@@ -175,16 +177,20 @@ impl<A, F: Function<A>> Compiled<F, A> {
             true => self.capture_abstract(inputs),
             false => self.entry(captured, inputs),
         };
-        match cell.put(entry) {
-            Entry::Refused(error) => Err(error.clone()),
-            Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) => Ok(output),
+        match unless_out_of_memory(entry)?.map(|entry| cell.put(entry)) {
+            Some(Entry::Refused(error)) => Err(error.clone()),
+            Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_)) | None => Ok(output),
         }
     }
 
     /// Records the function on shapes alone.
-    fn capture_abstract(&self, inputs: &Flat) -> Entry {
+    ///
+    /// # Errors
+    /// As [`Compiled::entry`].
+    fn capture_abstract(&self, inputs: &Flat) -> Result<Entry> {
         match guarded(|| capture::on_shapes(&self.function, inputs, self.reads())) {
             Ok(captured) => self.entry(captured, inputs),
+            Err(error @ Error::OutOfMemory { .. }) => Err(error),
             Err(error) => {
                 // What follows from a value that could not be read says less than that it was to be read.
                 let reason = tracer::take_break().unwrap_or_else(|| Reason::TraceFailed(error.to_string()));
@@ -197,9 +203,11 @@ impl<A, F: Function<A>> Compiled<F, A> {
     fn check(&self, cell: &Cell, entry: &Entry, inputs: &Flat) {
         let Entry::Graph(program) = entry else { return };
         let again = guarded(|| capture::on_shapes(&self.function, inputs, self.reads()));
-        if !matches!(&again, Ok(Ok((trace, joint))) if program.is_of(trace, joint)) {
+        let says_nothing = matches!(&again, Err(Error::OutOfMemory { .. }));
+        if !says_nothing && !matches!(&again, Ok(Ok((trace, joint))) if program.is_of(trace, joint)) {
             let what = "the function did something else when it was traced again";
-            cell.correct(self.entry(Err(Reason::NotCaptured(what.into())), inputs));
+            let entry = self.entry(Err(Reason::NotCaptured(what.into())), inputs);
+            cell.correct(entry.expect("nothing is built of a reason"));
         }
     }
 
@@ -210,7 +218,11 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    fn entry(&self, captured: Capture, inputs: &Flat) -> Entry {
+    /// What to remember of a capture.
+    ///
+    /// # Errors
+    /// Out of memory, which says nothing about the function and is not to be remembered.
+    fn entry(&self, captured: Capture, inputs: &Flat) -> Result<Entry> {
         let is_break = |reason: &Reason| matches!(reason, Reason::ReadsValue(_) | Reason::NotCaptured(_));
         let n_captures = self.count(|cells| {
             if let Some(reason) = captured.as_ref().err().filter(|reason| is_break(reason)) {
@@ -225,17 +237,20 @@ impl<A, F: Function<A>> Compiled<F, A> {
         {
             // Nothing for the first inputs is a mistake; for others, like empty ones, it need not be.
             let what = "the function returned no tensors and wrote to none";
-            return match n_captures {
+            return Ok(match n_captures {
                 1 => Entry::Refused(Error::argument("compile", format!("{what}; return at least one"))),
                 _ => Entry::Eager(Reason::NotCaptured(what.into())),
-            };
+            });
         }
         let settings = Settings::of(&self.options);
-        let program = captured.and_then(|(trace, joint)| {
-            let program = guarded(|| Program::build(trace, joint, &settings));
-            program.map_err(|error| Reason::TraceFailed(error.to_string()))
-        });
-        match program {
+        let program = match captured {
+            Ok((trace, joint)) => match guarded(|| Program::build(trace, joint, &settings)) {
+                Err(error @ Error::OutOfMemory { .. }) => return Err(error),
+                program => program.map_err(|error| Reason::TraceFailed(error.to_string())),
+            },
+            Err(reason) => Err(reason),
+        };
+        Ok(match program {
             Ok(program) => {
                 if debug::explains() {
                     debug::print(&program.explain().to_string());
@@ -255,7 +270,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 }
                 entry
             }
-        }
+        })
     }
 
     /// As [`Compiled::call`], with the bytes that each kernel moved, counted while it ran: a kernel's traffic is at the
@@ -394,6 +409,14 @@ fn refused(reason: &Reason) -> Error {
     let op = if let Reason::ReadsValue(op) = reason { op } else { "compile" };
     let policy = "the break policy is BreakPolicy::Error; allow breaks, or leave this call outside the function";
     Error::argument(op, format!("{reason}, and {policy}"))
+}
+
+/// What is to be remembered of a function that has run: nothing if there was no memory to find out.
+fn unless_out_of_memory(entry: Result<Entry>) -> Result<Option<Entry>> {
+    match entry {
+        Err(Error::OutOfMemory { .. }) => Ok(None),
+        entry => entry.map(Some),
+    }
 }
 
 /// Turns a panic into an internal error: the state behind it is only ever replaced whole.

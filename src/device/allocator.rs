@@ -14,6 +14,7 @@ use super::shared_cache::SHARED;
 use super::size_class::REQUEST_MAX;
 use super::thread_cache;
 use crate::error::{Error, Result};
+use std::marker::PhantomData;
 
 /// What the allocator is doing. Bytes are capacities, that is requests rounded up to their size class.
 ///
@@ -153,6 +154,50 @@ pub fn stats() -> Stats {
     }
 }
 
+/// Lets one allocation of the calling thread fail as if there were no memory, while it lives: for tests of what a
+/// program does when memory runs out.
+///
+/// Allocations of no bytes and those of other threads do not count. A thread has one fault at a time; a new one takes
+/// the place of the last.
+///
+/// ```
+/// use opfuse::device::allocator::Fault;
+/// use opfuse::{Error, Result, Tensor};
+///
+/// # fn main() -> Result<()> {
+/// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2])?;
+/// let fault = Fault::after(1);
+/// let sum = (&x + &x)?;
+/// assert!(matches!(&sum + &x, Err(Error::OutOfMemory { .. })) && fault.has_struck());
+/// assert_eq!((&sum + &x)?.to_vec::<f32>()?, [3.0, 6.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "the allocation fails only while it lives"]
+pub struct Fault {
+    not_send: PhantomData<*const ()>,
+}
+
+impl Fault {
+    /// Lets the allocation fail that comes after `n` others.
+    pub fn after(n: u64) -> Fault {
+        thread_cache::set_fault(n);
+        Fault { not_send: PhantomData }
+    }
+
+    /// Whether the allocation came, and failed.
+    pub fn has_struck(&self) -> bool {
+        !thread_cache::has_fault()
+    }
+}
+
+impl Drop for Fault {
+    fn drop(&mut self) {
+        thread_cache::clear_fault();
+    }
+}
+
 /// Takes back the memory of a dropped block.
 #[inline]
 pub(super) fn recycle(region: Region) {
@@ -164,7 +209,10 @@ pub(super) fn recycle(region: Region) {
 fn allocate_tightly(bytes: usize) -> Result<Block> {
     trim();
     let tolerance = thread_cache::totals().cached_bytes as usize;
-    thread_cache::take(bytes, tolerance).map(Block::new).ok_or_else(|| out_of_memory(bytes))
+    thread_cache::take(bytes, tolerance).map(Block::new).ok_or_else(|| {
+        thread_cache::clear_fault();
+        out_of_memory(bytes)
+    })
 }
 
 #[cold]

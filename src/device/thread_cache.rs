@@ -22,9 +22,14 @@ thread_local! {
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { threads: Vec::new(), retired: Totals::ZERO });
 
+/// More blocks than a thread will ever take.
+const NO_FAULT: u64 = u64::MAX;
+
 struct ThreadCache {
     lists: [Vec<Region>; N_SMALL],
     counters: Arc<Counters>,
+    /// How many blocks the thread has taken when a request is refused, until [`clear_fault`]; see `allocator::Fault`.
+    fault_at: u64,
 }
 
 /// One thread's counters, on cache lines of their own. Written by their thread, read by anyone.
@@ -81,6 +86,25 @@ pub(super) fn flush() {
     let _ = CACHE.try_with(|cache| cache.borrow_mut().flush());
 }
 
+/// Has the calling thread's requests refused once it has taken so many more blocks, until the fault is cleared.
+pub(super) fn set_fault(after: u64) {
+    // A thread whose cache is gone has no faults.
+    let _ = CACHE.try_with(|cache| {
+        let mut cache = cache.borrow_mut();
+        cache.fault_at = cache.counters.taken_blocks.load(Relaxed).saturating_add(after);
+    });
+}
+
+/// Has no request refused any more; whether there was a fault to come.
+pub(super) fn clear_fault() -> bool {
+    CACHE.try_with(|cache| std::mem::replace(&mut cache.borrow_mut().fault_at, NO_FAULT) != NO_FAULT).unwrap_or(false)
+}
+
+/// Whether a fault is still to come.
+pub(super) fn has_fault() -> bool {
+    CACHE.try_with(|cache| cache.borrow().fault_at != NO_FAULT).unwrap_or(false)
+}
+
 /// The counters of all threads, present and past.
 pub(super) fn totals() -> Totals {
     let registry = lock(&REGISTRY);
@@ -91,11 +115,14 @@ impl ThreadCache {
     fn register() -> ThreadCache {
         let counters = Arc::new(Counters::default());
         lock(&REGISTRY).threads.push(Arc::clone(&counters));
-        ThreadCache { lists: [const { Vec::new() }; N_SMALL], counters }
+        ThreadCache { lists: [const { Vec::new() }; N_SMALL], counters, fault_at: NO_FAULT }
     }
 
     #[inline]
     fn take(&mut self, bytes: usize, tolerance: usize) -> Option<Region> {
+        if self.counters.taken_blocks.load(Relaxed) == self.fault_at {
+            return None;
+        }
         if bytes > SMALL_MAX {
             let region = SHARED.take(bytes, tolerance)?;
             self.counters.count_take(region.capacity());
