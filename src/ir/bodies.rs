@@ -303,11 +303,11 @@ pub(super) fn asinh(x: Sym<'_>) -> Sym<'_> {
     with_sign(far_logarithm(a, near), x)
 }
 
-/// `ln(x + √(x² - 1))` as `ln(1 + t + √(2t + t²))` with `t = x - 1`.
+/// `ln(x + √(x² - 1))` as `ln(1 + t + √(2t + t²))` with `t = x - 1`; NaN below 1, where the square has a root again.
 pub(super) fn acosh(x: Sym<'_>) -> Sym<'_> {
     let t = x - 1.0;
     let near = (t + (t * (t + 2.0)).prim(Prim::Sqrt, &[])).log1p();
-    far_logarithm(x, near)
+    x.prim(Prim::Lt, &[x.num(1.0)]).then(x.num(f64::NAN), far_logarithm(x, near))
 }
 
 /// `near`, or `ln 2a` where what it is made of would overflow.
