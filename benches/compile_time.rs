@@ -15,7 +15,7 @@ use opfuse::codegen::cache;
 use opfuse::codegen::lower::{Lowered, lower};
 use opfuse::codegen::tier::{Compiled, Tier};
 use opfuse::compile::pipeline::{self, Built};
-use opfuse::dispatch::keys::tracer::{Mode, trace};
+use opfuse::dispatch::keys::tracer::trace;
 use opfuse::fusion::{Options, StepKind, plan};
 use opfuse::ir::Graph;
 use opfuse::ir::passes::decompose;
@@ -66,7 +66,7 @@ fn chain(x: &[Tensor], n_ops: usize, with_funcs: bool, sample: usize) -> Result<
 }
 
 fn traced(inputs: &[Tensor], function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
-    let (_, captured) = trace(Mode::Abstract, inputs, function, Vec::clone)?;
+    let (_, captured) = trace(inputs, function, Vec::clone)?;
     captured.map(|trace| trace.graph).map_err(|reason| Error::argument("trace", reason.to_string()))
 }
 

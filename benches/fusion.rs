@@ -143,7 +143,7 @@ fn rows(workload: &Workload, request: &Request, call_cost: f64) -> Result<Vec<Ro
     let function = compile::<Vec<Tensor>, _>(workload.run);
     let expected = (workload.run)(&inputs)?;
     let check = workload.check_of(&expected)?;
-    // The first call runs while it is traced; the second one is the first that runs compiled.
+    // The first call traces and compiles.
     function.call(&inputs[..])?;
     let mut rows = Vec::new();
     for &threads in &request.threads {

@@ -10,7 +10,7 @@ use opfuse::codegen::cache;
 use opfuse::codegen::lower::{Lowered, lower};
 use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{cranelift, x64};
-use opfuse::dispatch::keys::tracer::{Mode, Trace, trace};
+use opfuse::dispatch::keys::tracer::{Trace, trace};
 use opfuse::dispatch::register;
 use opfuse::fusion::{Decision, Options, Plan, StepKind, plan};
 use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
@@ -99,7 +99,7 @@ fn traced(inputs: &[Tensor; 4]) -> Result<Graph> {
                 was\ntraced on shapes alone, as `compile` does for every size but the first.";
     chapter("3. The traced graph", text);
     let function = |x: &[Tensor]| block(&x[0], &x[1], &x[2], &x[3]);
-    let (_, captured) = trace(Mode::Abstract, inputs, function, |output| vec![output.clone()])?;
+    let (_, captured) = trace(inputs, function, |output| vec![output.clone()])?;
     let Trace { graph, lifted, .. } = captured.map_err(|reason| Error::argument("trace", reason.to_string()))?;
     verify(&graph)?;
     print!("{graph}");

@@ -7,7 +7,7 @@ use opfuse::codegen::cache;
 use opfuse::codegen::{Faults, Part, Pointers};
 use opfuse::compile::pipeline;
 use opfuse::device::{Device, pool};
-use opfuse::dispatch::keys::tracer::{Mode, trace};
+use opfuse::dispatch::keys::tracer::trace;
 use opfuse::eager::Array;
 use opfuse::eager::executable::Launch;
 use opfuse::fusion::Options;
@@ -139,7 +139,7 @@ fn small_call(effort: Effort, n: usize) -> Result<[Timing; 4]> {
     let function = compile(|a: &Tensor, b: &Tensor, c: &Tensor| ((a * b)? + c)?.relu());
     let [a, b, c] = &inputs[..] else { unreachable!("three inputs") };
     function.call((a, b, c))?;
-    let (_, captured) = trace(Mode::Abstract, &inputs, eager, Vec::clone)?;
+    let (_, captured) = trace(&inputs, eager, Vec::clone)?;
     let graph = captured.map_err(|reason| Error::argument("trace", reason.to_string()))?.graph;
     let built = pipeline::build(graph, &Options::default(), None)?;
     let arrays: Vec<&Array> = inputs.iter().map(Tensor::array).collect();

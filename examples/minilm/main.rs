@@ -95,7 +95,7 @@ fn run(folder: &Path) -> Result<bool> {
     let start = Instant::now();
     let first = call(&inputs)?;
     let explain = compiled.explain();
-    println!("first call, eager while traced, then fused and compiled: {}", millis(start.elapsed()));
+    println!("first call: traced, fused, compiled and run: {}", millis(start.elapsed()));
     println!("  of that fuse: {}, compile: {}", millis(explain.plan_time), millis(explain.compile_time));
     println!("run eager: {}", millis(median(|| inputs.forward(&model))?));
     println!("run compiled: {}", millis(median(|| call(&inputs))?));

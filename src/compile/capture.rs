@@ -5,10 +5,11 @@
 
 use super::program::Joint;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
-use crate::dispatch::keys::tracer::{self, Captured, Mode, Reads};
+use crate::dispatch::keys::tracer::{self, Captured, First, Reads, Runner};
 use crate::dispatch::{Flat, Function, Tensor};
 use crate::error::{Error, Reason, Result};
 use crate::ir::TensorType;
+use std::sync::Arc;
 
 /// A trace, and where in it the gradients are.
 pub(super) type Capture = Result<(tracer::Trace, Joint), Reason>;
@@ -18,16 +19,19 @@ pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>)
     is_grad_enabled() && tensors.into_iter().any(Tensor::requires_grad)
 }
 
-/// Runs the function for real while recording it.
+/// Calls the function without gradients: it is traced and not run, or it has run in segments.
 ///
 /// # Errors
 /// What the function returns.
-pub(super) fn real<A, F: Function<A>>(function: &F, inputs: &Flat, reads: Reads) -> Result<(F::Output, Capture)> {
+pub(super) fn first<A, F: Function<A>>(
+    function: &F,
+    inputs: &Flat,
+    runner: Arc<dyn Runner>,
+    reads: Reads,
+) -> Result<First<F::Output>> {
     let apply = |handles: &[Tensor]| function.apply(&inputs.with_tensors(handles));
     let tensors = |output: &F::Output| Flat::of(output).tensors.into_vec();
-    let (output, captured) = tracer::trace_with(Mode::Real, reads, &inputs.tensors, apply, tensors)?;
-    let flat = Flat::of(&output);
-    Ok((output, captured.map(|trace| (trace, Joint::without_gradients(&flat)))))
+    tracer::trace_first(runner, reads, &inputs.tensors, apply, tensors)
 }
 
 /// Records the function, and its gradients if they are wanted, on shapes alone.
@@ -44,8 +48,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &Flat, reads: R
         Ok((outputs.tensors.into_vec(), gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
-    let ((_, _, joint), captured): (_, Captured) =
-        tracer::trace_with(Mode::Abstract, reads, &inputs.tensors, traced, all)?;
+    let ((_, _, joint), captured): (_, Captured) = tracer::trace_with(reads, &inputs.tensors, traced, all)?;
     Ok(captured.map(|trace| (trace, joint)))
 }
 
@@ -87,7 +90,8 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
 }
 
 impl Joint {
-    fn without_gradients(outputs: &Flat) -> Joint {
+    /// Nothing but these outputs.
+    pub(super) fn without_gradients(outputs: &Flat) -> Joint {
         let (n_outputs, words) = (outputs.tensors.len(), outputs.words.clone());
         Joint { differentiable: Vec::new(), n_outputs, words, operands: Vec::new(), n_gradients: 0 }
     }

@@ -66,12 +66,14 @@ pub(super) struct Cells {
     inline: Option<Reason>,
     /// Whether the last call ran in segments.
     ran_deferred: bool,
+    /// Whether a call kept a tensor that it computed.
+    has_kept: bool,
 }
 
 /// What is there for some inputs.
 pub(super) enum Found {
-    /// A place, and whether it is the function's first.
-    Cell(Arc<Cell>, bool),
+    /// A place.
+    Cell(Arc<Cell>),
     /// No place, and none is made: how the inputs differ from those seen last.
     Differs(String),
 }
@@ -93,10 +95,9 @@ impl Cells {
         if let (true, Some((known, _))) = (frozen, self.by_guard.by_use().first()) {
             return Found::Differs(known.violation(inputs).unwrap_or_else(|| "they were seen and forgotten".into()));
         }
-        let first = self.by_guard.len() == 0;
         let cell = Arc::new(Cell::default());
         self.counts.evictions += self.by_guard.put(guard, cell.clone(), capacity);
-        Found::Cell(cell, first)
+        Found::Cell(cell)
     }
 
     /// The place for these tensors, if it is the one that calls mostly repeat and its entry is one to run with them; the
@@ -121,7 +122,7 @@ impl Cells {
 
     fn hit(&mut self, cell: Arc<Cell>) -> Found {
         self.counts.hits += u64::from(cell.entry().is_some());
-        Found::Cell(cell, false)
+        Found::Cell(cell)
     }
 
     /// What is known of the types seen last: an entry, or why the function ran in the place of one.
@@ -152,6 +153,13 @@ impl Cells {
     /// Whether the last call ran in segments.
     pub(super) fn ran_deferred(&self) -> bool {
         self.ran_deferred
+    }
+
+    /// Notes that the function ran and kept a tensor that it computed; whether it did before.
+    pub(super) fn keeps_again(&mut self) -> bool {
+        let what = "the function kept a tensor that it computed; the next call shows whether it always does";
+        self.inline = Some(Reason::NotCaptured(what.into()));
+        std::mem::replace(&mut self.has_kept, true)
     }
 
     /// Notes a break.

@@ -1,20 +1,20 @@
 //! Compiled functions: captured once, run many times.
 //!
-//! The first call runs the function eagerly while its calls are recorded, so it returns real values and yields the
-//! graph. Inputs of other types are traced abstractly: shapes alone. A function that reads values runs in segments, and
-//! what cannot be captured at all runs eagerly, each with a reason. What runs is kept per input types in a bounded cache,
-//! the one used longest ago going first.
+//! A call with inputs of new types records what the function does, and nothing is computed: what was recorded is compiled
+//! and run. Where gradients are recorded the function runs, and is traced on shapes. A function that reads values runs in
+//! segments, also in its first call, and what cannot be captured at all runs eagerly, each with a reason. What runs is kept
+//! per input types in a bounded cache, the one used longest ago going first.
 
 use super::capture::{self, Capture};
-use super::cells::{Break, Cell, Cells, Counts, Found};
+use super::cells::{Break, Building, Cell, Cells, Counts, Found};
 use super::explain::Explain;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
-use super::program::Program;
+use super::program::{Joint, Program};
 use super::segments::Segments;
 use super::tuning::Settings;
 use crate::debug;
 use crate::device::DeviceKind;
-use crate::dispatch::keys::tracer::{self, Reads};
+use crate::dispatch::keys::tracer::{self, Apart, First, Reads};
 use crate::dispatch::modes;
 use crate::dispatch::{Flat, Function, Inputs, Tensor, TensorRefs};
 use crate::eager::Traffic;
@@ -87,8 +87,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
             return self.run_deferred(&inputs);
         }
         let found = self.count(|cells| cells.find(&inputs, self.options.capacity, stance == Stance::FailOnRecompile));
-        let (cell, first) = match found {
-            Found::Cell(cell, first) => (cell, first),
+        let cell = match found {
+            Found::Cell(cell) => cell,
             Found::Differs(how) => {
                 let what = format!("the stance is FailOnRecompile, but {how}; call it with types seen before");
                 return Err(Error::argument("compile", what));
@@ -104,22 +104,17 @@ impl<A, F: Function<A>> Compiled<F, A> {
         if let Some(entry) = cell.entry() {
             return self.run(entry, &inputs);
         }
-        if building.is_none() {
+        let Some(building) = building else {
             let what = "it was called while this thread or another one was still compiling it";
             return self.run_inline(&inputs, Reason::NotCaptured(what.into()));
-        }
-        if first {
-            return self.capture_first(&cell, &inputs);
-        }
-        // What broke for other inputs breaks for these: no need to find out half-way.
-        let known = self.count(|cells| cells.breaks().first().map(|known| known.reason.clone()));
-        let entry = match known {
-            Some(reason) => self.entry(Err(reason), &inputs),
-            None => self.capture_abstract(&inputs),
         };
-        let entry = cell.put(entry?);
-        drop(building);
-        self.run(entry, &inputs)
+        // What broke for other inputs breaks for these: no need to find out half-way.
+        if let Some(reason) = self.count(|cells| cells.breaks().first().map(|known| known.reason.clone())) {
+            let entry = cell.put(self.entry(Err(reason), &inputs)?);
+            drop(building);
+            return self.run(entry, &inputs);
+        }
+        self.capture_first(&cell, building, &inputs)
     }
 
     /// A call like the last one, which most calls are: its tensors are not taken over, and nothing is built. `None` if it
@@ -159,23 +154,36 @@ impl<A, F: Function<A>> Compiled<F, A> {
         guarded(|| self.function.apply(inputs))
     }
 
-    /// Calls the function for real, and captures it on the way or right after.
-    fn capture_first(&self, cell: &Cell, inputs: &Flat) -> Result<F::Output> {
+    /// Calls the function with types that are new: records it and runs what was recorded, or finds out that it cannot.
+    fn capture_first(&self, cell: &Cell, building: Building<'_>, inputs: &Flat) -> Result<F::Output> {
         let tensors = &inputs.tensors;
         let are_tangled =
             tensors.iter().enumerate().any(|(at, input)| tensors[..at].iter().any(|one| one.shares(input)));
-        if are_tangled || capture::wants_gradients(&inputs.tensors) {
+        if are_tangled || capture::wants_gradients(tensors) {
             let output = guarded(|| self.function.apply(inputs))?;
             if let Some(entry) = unless_out_of_memory(self.capture_abstract(inputs))? {
                 cell.put(entry);
             }
             return Ok(output);
         }
-        let (output, captured) = guarded(|| capture::real(&self.function, inputs, self.reads()))?;
-        // Gradients flow to something that the function was not given: they are traced with it.
-        let entry = match capture::wants_gradients(&Flat::of(&output).tensors) {
-            true => self.capture_abstract(inputs),
-            false => self.entry(captured, inputs),
+        let first = guarded(|| capture::first(&self.function, inputs, self.segments.clone(), self.reads()))?;
+        let (output, entry) = match first {
+            First::Traced(output, trace, keys) => {
+                let joint = Joint::without_gradients(&Flat::of(&output));
+                let entry = cell.put(self.entry(Ok((*trace, joint)), inputs)?);
+                drop((output, building));
+                let Entry::Graph(program) = entry else { return self.run(entry, inputs) };
+                let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
+                return guarded(|| program.run_with(&tensors, &keys))?.put_together().ok_or_else(other_outputs);
+            }
+            First::Ran(output, Apart::Gradients) => (output, self.capture_abstract(inputs)),
+            First::Ran(output, Apart::Break(reason)) => (output, self.entry(Err(reason), inputs)),
+            First::Ran(output, Apart::Keeps) if self.count(Cells::keeps_again) => {
+                let what = "the function keeps tensors that it computed, so each call may do something else";
+                (output, self.entry(Err(Reason::NotCaptured(what.into())), inputs))
+            }
+            // What is made once and kept is there in the next call.
+            First::Ran(output, Apart::Keeps) => return Ok(output),
         };
         match unless_out_of_memory(entry)?.map(|entry| cell.put(entry)) {
             Some(Entry::Refused(error)) => Err(error.clone()),
@@ -300,7 +308,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
         let mut traffic = Vec::new();
         let parts = guarded(|| {
-            program.run_by(&tensors, |tuned, arrays| {
+            program.run_by(&tensors, &[], |tuned, arrays| {
                 let (results, counted) = tuned.built().executable.run_counted(arrays)?;
                 traffic = counted;
                 Ok(results)

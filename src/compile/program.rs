@@ -166,14 +166,23 @@ impl Program {
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
     pub(super) fn run(&self, inputs: &[&Tensor]) -> Result<Flat> {
-        self.run_by(inputs, Tuned::run)
+        self.run_by(inputs, &[], Tuned::run)
     }
 
-    /// As [`Program::run`], what was built being run by `run`.
+    /// As [`Program::run`], with keys of random draws that were drawn already.
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub(super) fn run_with(&self, inputs: &[&Tensor], keys: &[Tensor]) -> Result<Flat> {
+        self.run_by(inputs, keys, Tuned::run)
+    }
+
+    /// As [`Program::run_with`], what was built being run by `run`.
     #[inline]
     pub(super) fn run_by(
         &self,
         inputs: &[&Tensor],
+        keys: &[Tensor],
         run: impl FnOnce(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
     ) -> Result<Flat> {
         if self.is_plain {
@@ -186,8 +195,10 @@ impl Program {
             return Ok(Flat { tensors: tensors_of(results), words: self.words() });
         }
         let mut lifted: SmallVec<[Cow<'_, Tensor>; 4]> = SmallVec::new();
+        let mut keys = keys.iter();
         for one in &self.lifted {
-            lifted.push(one.tensor()?);
+            let drawn = if let Lifted::Draw { .. } = one { keys.next() } else { None };
+            lifted.push(drawn.map_or_else(|| one.tensor(), |key| Ok(Cow::Borrowed(key)))?);
         }
         let mut all: SmallVec<[&Tensor; 8]> = SmallVec::from_slice(inputs);
         for tensor in &lifted {

@@ -2,7 +2,7 @@
 
 use super::{gradient, leaf, values};
 use opfuse::autograd::{GradOptions, grad, no_grad};
-use opfuse::dispatch::keys::tracer::{Mode, trace};
+use opfuse::dispatch::keys::tracer::trace;
 use opfuse::{DType, Result, Tensor, compile};
 
 fn model(x: &Tensor, w: &Tensor) -> Result<Tensor> {
@@ -139,7 +139,7 @@ fn a_write_through_a_view_is_traced_as_values() -> Result<()> {
         y.view([-1])?.mul_(2.0)?;
         Ok(y)
     };
-    let (_, captured) = trace(Mode::Abstract, &[x], function, |y| vec![y.clone()])?;
+    let (_, captured) = trace(&[x], function, |y| vec![y.clone()])?;
     let graph = captured.map_err(|reason| opfuse::Error::argument("trace", reason.to_string()))?.graph;
     let ops: Vec<&str> = graph.nodes().filter_map(|(_, node)| node.op()).map(|op| op.name()).collect();
     // The view is written back as a row-major copy, which is the value itself here and is simplified away.

@@ -7,6 +7,7 @@ mod cache;
 mod cases;
 mod check;
 mod deferred;
+mod first_call;
 mod policies;
 mod structs;
 mod threads;

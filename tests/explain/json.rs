@@ -3,7 +3,8 @@
 use super::functions::reports;
 use super::values::ramp;
 use opfuse::compile::explain::{Decision, SCHEMA};
-use opfuse::{Explain, Reason, Result, Tensor, compile};
+use opfuse::compile::{BreakPolicy, CompileOptions, compile_with};
+use opfuse::{Explain, Reason, Result, Tensor};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -78,7 +79,8 @@ fn odd_texts_are_quoted() {
 
 #[test]
 fn a_function_that_runs_eagerly_says_so() -> Result<()> {
-    let f = compile(|x: &Tensor| x.mul(x.sum_all()?.item::<f32>()? as f64));
+    let eagerly = CompileOptions { breaks: BreakPolicy::Eager, ..CompileOptions::default() };
+    let f = compile_with(|x: &Tensor| x.mul(x.sum_all()?.item::<f32>()? as f64), eagerly);
     assert_eq!(parsed(&f.explain())["eager"]["kind"], "not_called");
     f.call(&ramp(&[3]))?;
     assert_eq!(parsed(&f.explain())["eager"]["kind"], "reads_value");

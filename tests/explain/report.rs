@@ -3,6 +3,7 @@
 use super::functions::{block, reports};
 use super::values::ramp;
 use opfuse::compile::explain::{Decision, GroupKind};
+use opfuse::compile::{BreakPolicy, CompileOptions, compile_with};
 use opfuse::ir::{DType, Op, TensorType};
 use opfuse::{Error, Explain, Reason, Result, Tensor, compile};
 
@@ -89,7 +90,8 @@ fn bytes_of_an_edge_are_what_it_moves() -> Result<()> {
 
 #[test]
 fn a_report_without_kernels_says_why() -> Result<()> {
-    let f = compile(|x: &Tensor| x.mul(x.sum_all()?.item::<f32>()? as f64));
+    let eagerly = CompileOptions { breaks: BreakPolicy::Eager, ..CompileOptions::default() };
+    let f = compile_with(|x: &Tensor| x.mul(x.sum_all()?.item::<f32>()? as f64), eagerly);
     assert_eq!(f.explain().eager, Some(Reason::NotCalled));
     let meta = Tensor::meta(&TensorType::contiguous(DType::F32, &[3]))?;
     assert!(f.call(&meta).is_err());

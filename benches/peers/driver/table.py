@@ -116,7 +116,7 @@ def markdown(rows, rooflines, versions):
         *calls([row for row in rows if row.row in CALLS]),
         "\n## First calls\n",
         "What the first call takes beyond a later one, with nothing cached: compiling, and first touches of memory",
-        "(W21). The first call of a compiled opfuse function also runs it op by op.\n",
+        "(W21).\n",
         *grid(rows, COMPILING, lambda row, peer: first_call(row.results.get(peer, {}))),
         "\n## Memory\n",
         "MB that a row's calls have at most, inputs and outputs included, beyond what the process had before. A library that",

@@ -2,14 +2,14 @@
 //!
 //! While a thread traces, the key is included for all its calls. A call of an op of the table becomes a node; a
 //! composite operator is passed through, so that its parts are recorded. Tensors that the function was not given
-//! become inputs of the graph (*lifted*). A *real* trace also runs each call below this key and hands its value on; in
-//! an *abstract* one the values have shapes alone, so nothing runs twice.
+//! become inputs of the graph (*lifted*). In an *abstract* trace values have shapes alone, so nothing runs. In a
+//! *deferred* recording they have shapes until one is needed: what was recorded so far runs then.
 //!
 //! A graph has no writes. `copy_` gives the tensor that was written to a new node (*functionalization*), turned around
 //! through the view it was written through; other views of that tensor are recorded anew when they are next used. An
 //! input that was written to becomes an output, to be copied back once at the end.
 
-use crate::device::{Device, Generator, n_settings};
+use crate::device::{Device, Generator};
 use crate::dispatch::Tensor;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keys::batched;
@@ -27,18 +27,16 @@ mod deferred;
 mod recording;
 mod trace;
 
-pub use deferred::{Runner, defer};
+pub use deferred::{Apart, First, Runner, defer, trace_first};
 use recording::{LeafGradient, Recording};
 pub use trace::{Captured, GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
 
-/// Whether traced calls also run.
+/// What the values of recorded calls have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Calls run and have real values.
-    Real,
-    /// Calls have shapes only.
+enum Mode {
+    /// Shapes only.
     Abstract,
-    /// Calls have shapes only until a value is needed; see [`defer`].
+    /// Shapes only until a value is needed; see [`defer`].
     Deferred,
 }
 
@@ -90,8 +88,8 @@ pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
 /// Called before the gradient of a leaf is added to, or forgotten: a trace starts from nothing.
 pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, replaced: bool) {
     let is_new = |recording: &mut Recording| {
-        // In a deferred trace it is what it is outside; only a value that is lost is forgotten.
-        let forgets = recording.mode != Mode::Deferred;
+        // In a deferred recording it is what it is outside; only a value that is lost is forgotten.
+        let forgets = recording.mode == Mode::Abstract;
         match recording.gradients.iter_mut().find(|change| change.leaf.id() == leaf.id()) {
             Some(change) => {
                 change.replaced |= replaced;
@@ -110,7 +108,7 @@ pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, replaced: bool) {
 
 /// Whether values have shapes alone on this thread now.
 pub(in crate::dispatch) fn is_abstract() -> bool {
-    with_recording(|recording| recording.mode != Mode::Real).unwrap_or(false)
+    with_recording(|_| true).unwrap_or(false)
 }
 
 fn is_deferred() -> bool {
@@ -141,17 +139,17 @@ impl Drop for Session {
     }
 }
 
-/// Runs `function` on `inputs` and records its calls; `outputs` says which tensors of the result leave the graph.
+/// Runs `function` on the shapes of `inputs` and records its calls; `outputs` says which tensors of the result leave the
+/// graph.
 ///
 /// # Errors
 /// What the function returns as error.
 pub fn trace<R>(
-    mode: Mode,
     inputs: &[Tensor],
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    trace_with(mode, Reads::Noted, inputs, function, outputs)
+    trace_with(Reads::Noted, inputs, function, outputs)
 }
 
 /// As [`trace`]; `reads` says what comes of reading a value.
@@ -159,19 +157,14 @@ pub fn trace<R>(
 /// # Errors
 /// As [`trace`].
 pub fn trace_with<R>(
-    mode: Mode,
     reads: Reads,
     inputs: &[Tensor],
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    let mut recording = Recording::new(mode, reads);
-    // Fresh handles, so that a tensor given twice is two inputs.
-    let handles = inputs.iter().map(|input| match mode {
-        Mode::Real | Mode::Deferred => Ok(input.fresh_handle()),
-        Mode::Abstract => Tensor::abstracted(&input.ty(), input.device(), input.as_number()),
-    });
-    let handles = handles.collect::<Result<Vec<Tensor>>>()?;
+    let mut recording = Recording::new(Mode::Abstract, reads);
+    let abstracted = |input: &Tensor| Tensor::abstracted(&input.ty(), input.device(), input.as_number());
+    let handles = inputs.iter().map(abstracted).collect::<Result<Vec<Tensor>>>()?;
     for handle in &handles {
         recording.add_input(handle);
     }
@@ -183,42 +176,10 @@ pub fn trace_with<R>(
         function(&handles)?
     };
     let tensors = outputs(&result);
-    let graph = finish(&tensors);
-    let changes = with_recording(|recording| std::mem::take(&mut recording.gradients)).unwrap_or_default();
+    let nested = || Err(Reason::NotCaptured("a nested trace ended this one".into()));
+    let captured = with_recording(|recording| recording.finish(&tensors)).unwrap_or_else(nested);
     drop(session);
-    for LeafGradient { leaf, before, replaced } in changes {
-        let added = leaf.grad();
-        leaf.set_grad(before.as_ref())?;
-        if mode == Mode::Real {
-            change_gradient(&leaf, added.as_ref(), replaced)?;
-        }
-    }
-    Ok((result, graph))
-}
-
-fn finish(outputs: &[Tensor]) -> Captured {
-    RECORDING.with_borrow_mut(|recording| {
-        let recording =
-            recording.as_mut().ok_or_else(|| Reason::NotCaptured("a nested trace ended this one".into()))?;
-        let nodes = recording.end(outputs);
-        if let Some(reason) = recording.broken.take() {
-            return Err(reason);
-        }
-        if recording.n_settings != n_settings() {
-            return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
-        }
-        let (nodes, gradients) = nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?;
-        let aliases = recording.aliases(outputs)?;
-        recording.graph.set_outputs(nodes);
-        Ok(Trace {
-            graph: std::mem::take(&mut recording.graph),
-            lifted: std::mem::take(&mut recording.lifted),
-            written: std::mem::take(&mut recording.written),
-            gradients,
-            aliases,
-            owners: trace::owners(&recording.inputs, outputs),
-        })
-    })
+    Ok((result, captured))
 }
 
 fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
@@ -232,17 +193,18 @@ fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
 /// # Errors
 /// If there is no memory.
 pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
-    // What is deferred draws at once, in the order of the calls.
     let mode = if is_tracing() { with_recording(|recording| recording.mode) } else { None };
-    let mode = mode.filter(|mode| *mode != Mode::Deferred);
     let key = match mode {
         Some(Mode::Abstract) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
-        Some(Mode::Real | Mode::Deferred) | None => trace::key(generator.draw(n_counters))?,
+        // What is deferred draws at once, in the order of the calls.
+        Some(Mode::Deferred) | None => trace::key(generator.draw(n_counters))?,
     };
     if mode.is_some() {
         with_recording(|recording| {
-            recording.lifted.push(Lifted::Draw { generator: generator.clone(), n_counters });
-            recording.add_input(&key);
+            if recording.may_be_trace() {
+                recording.lifted.push(Lifted::Draw { generator: generator.clone(), n_counters });
+                recording.add_input(&key);
+            }
         });
     }
     Ok(key)
@@ -287,7 +249,6 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     let Some((node, mode)) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
     let made_of_nothing = || tensors.iter().all(|tensor| tensor.as_number().is_some());
     let has_shape_alone = match mode {
-        Mode::Real => false,
         Mode::Abstract => made_of_nothing(),
         // Its operands may have data, and nothing below but the computation is concerned with it.
         Mode::Deferred => !op.is_view(),
@@ -362,9 +323,7 @@ pub(in crate::dispatch) fn memory_start(tensor: &Tensor) -> usize {
     if is_tracing() {
         with_recording(|recording| {
             let n_given = recording.inputs.len() - recording.lifted.len();
-            if recording.mode != Mode::Deferred
-                && recording.inputs[..n_given].iter().any(|input| input.is_alias_of(tensor))
-            {
+            if recording.may_be_trace() && recording.inputs[..n_given].iter().any(|input| input.is_alias_of(tensor)) {
                 let what = "the gradient of as_strided depends on where in its memory an input begins";
                 recording.give_up(Reason::NotCaptured(what.into()));
             }
@@ -381,7 +340,7 @@ pub fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
     batched::on_read(tensor, what)?;
     if is_tracing() {
         let reads = with_recording(|recording| {
-            if recording.deferral.is_none() || recording.reads == Reads::Refused {
+            if recording.may_be_trace() || recording.reads == Reads::Refused {
                 recording.give_up(Reason::ReadsValue(what.into()));
             }
             recording.reads

@@ -8,8 +8,12 @@
 //!
 //! A call that is not recorded (it has no row, gradients are recorded, other devices take part, writes that views in
 //! inference mode would have to see) ends the segment and runs for real.
+//!
+//! The first call of a function is recorded in this way too ([`trace_first`]). If it ends without having computed anything,
+//! what was recorded is a trace; else it has run, once and with real values, and it is known why there is no trace.
 
 use super::recording::{LeafGradient, Named, Recording};
+use super::trace::{Lifted, Trace};
 use super::{BREAK, Mode, RECORDING, Reads, Session};
 use crate::device::{DeviceKind, Shared, Storage, WeakShared};
 use crate::dispatch::autograd::is_grad_enabled;
@@ -24,7 +28,7 @@ use crate::eager::{self, Argument, Array};
 use crate::error::{Error, Reason, Result};
 use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use indexmap::IndexMap;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -48,9 +52,23 @@ pub(super) struct Deferral {
     filled: HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
     /// What a segment failed with; its values are lost.
     failed: Option<Error>,
+    /// Whether all calls of a function so far are recorded, and none was run.
+    is_whole: bool,
+    /// Whether a call was recorded for gradients.
+    has_gradients: bool,
 }
 
 impl Deferral {
+    fn new(runner: Arc<dyn Runner>, is_whole: bool) -> Deferral {
+        let (breaks, filled) = (Vec::new(), HashMap::new());
+        Deferral { runner, breaks, has_read: false, filled, failed: None, is_whole, has_gradients: false }
+    }
+
+    /// Whether the recording may still become a trace.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// Whether plain numbers are inputs: behind a read they may depend on what was read.
     pub(super) fn lifts_numbers(&self) -> bool {
         self.has_read
@@ -67,8 +85,62 @@ pub fn defer<R>(
     function: impl FnOnce() -> Result<R>,
 ) -> (Result<R>, Vec<Reason>) {
     let mut recording = Recording::new(Mode::Deferred, reads);
-    recording.deferral =
-        Some(Deferral { runner, breaks: Vec::new(), has_read: false, filled: HashMap::new(), failed: None });
+    recording.deferral = Some(Deferral::new(runner, false));
+    record(recording, function)
+}
+
+/// What came of the first call of a function.
+pub enum First<R> {
+    /// A trace; nothing was computed. Tensors of the result that are no inputs have shapes alone. Keys of random draws
+    /// were drawn: these belong to the call.
+    Traced(R, Box<Trace>, Vec<Tensor>),
+    /// The result. The function ran, and this is why there is no trace.
+    Ran(R, Apart),
+}
+
+/// Why the first call of a function ran.
+#[derive(Debug)]
+pub enum Apart {
+    /// Something in it is not traced.
+    Break(Reason),
+    /// The function keeps a tensor that it computed, as a cache does: later calls may do something else.
+    Keeps,
+    /// Calls are recorded for gradients, or gradients were changed.
+    Gradients,
+}
+
+/// Calls `function` with handles of `inputs` for the first time; `outputs` says which tensors are in its result.
+///
+/// # Errors
+/// What the function returns, and what calls return that it deferred.
+pub fn trace_first<R>(
+    runner: Arc<dyn Runner>,
+    reads: Reads,
+    inputs: &[Tensor],
+    function: impl FnOnce(&[Tensor]) -> Result<R>,
+    outputs: impl FnOnce(&R) -> Vec<Tensor>,
+) -> Result<First<R>> {
+    let mut recording = Recording::new(Mode::Deferred, reads);
+    recording.deferral = Some(Deferral::new(runner, true));
+    // Fresh handles, so that a tensor given twice is two inputs.
+    let handles: Vec<Tensor> = inputs.iter().map(Tensor::fresh_handle).collect();
+    for handle in &handles {
+        recording.add_input(handle);
+    }
+    let (traced, _) = record(recording, || {
+        let result = function(&handles)?;
+        let nested = || Err(Apart::Break(Reason::NotCaptured("a nested trace ended this one".into())));
+        let whole = super::with_recording(|recording| recording.whole(&outputs(&result))).unwrap_or_else(nested);
+        Ok((result, whole))
+    });
+    traced.map(|(result, whole)| match whole {
+        Ok((trace, keys)) => First::Traced(result, Box::new(trace), keys),
+        Err(apart) => First::Ran(result, apart),
+    })
+}
+
+/// Runs `function` while it is recorded, and the last segment; also why segments ended, but for the last.
+fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Result<R>, Vec<Reason>) {
     BREAK.take();
     RECORDING.set(Some(recording));
     let _session = Session;
@@ -115,7 +187,11 @@ impl Drop for Paused {
 pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     let mut paused = Paused::new();
     let Some(recording) = &mut paused.0 else { return Ok(()) };
+    if let Some(reason) = &reason {
+        recording.give_up(reason.clone());
+    }
     let Some(deferral) = &mut recording.deferral else { return Ok(()) };
+    deferral.is_whole = false;
     let graph = std::mem::take(&mut recording.graph);
     let nodes = std::mem::take(&mut recording.nodes);
     let storages = std::mem::take(&mut recording.storages);
@@ -199,6 +275,31 @@ fn laid_out(result: &Array, named: &Named) -> Result<Array> {
 }
 
 impl Recording {
+    /// The trace of a function with these results, if nothing was computed and it holds for other calls; and the keys
+    /// that were drawn.
+    fn whole(&mut self, outputs: &[Tensor]) -> Result<(Trace, Vec<Tensor>), Apart> {
+        let has_gradients = self.deferral.as_ref().is_some_and(|deferral| deferral.has_gradients);
+        if has_gradients || !self.gradients.is_empty() {
+            return Err(Apart::Gradients);
+        }
+        if self.broken.is_none() && self.is_kept_elsewhere(outputs) {
+            return Err(Apart::Keeps);
+        }
+        let trace = self.finish(outputs).map_err(Apart::Break)?;
+        let lifted = self.inputs[self.inputs.len() - trace.lifted.len()..].iter().zip(&trace.lifted);
+        let drawn = lifted.filter(|(_, from)| matches!(from, Lifted::Draw { .. }));
+        let keys = drawn.map(|(key, _)| key.clone()).collect();
+        Ok((trace, keys))
+    }
+
+    /// Whether somebody has a handle of a value that is neither an input, nor one of these, nor what one is a view of.
+    fn is_kept_elsewhere(&self, outputs: &[Tensor]) -> bool {
+        let bases = outputs.iter().filter_map(|output| output.view_of().map(|view| view.base.id()));
+        let known: HashSet<u64> = self.inputs.iter().chain(outputs).map(Tensor::id).chain(bases).collect();
+        let handles = self.storages.values().flat_map(|named| named.tensors.iter().filter_map(WeakTensor::upgrade));
+        handles.into_iter().any(|tensor| !tensor.has_data() && !known.contains(&tensor.id()))
+    }
+
     /// The node of a tensor that is not known, or was written to since: a view of its base, else an input.
     pub(super) fn deferred_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         if let Some(view) = tensor.view_of() {
@@ -208,6 +309,12 @@ impl Recording {
             return Ok(node);
         }
         self.settle(tensor)?;
+        if self.may_be_trace() {
+            if self.is_input(tensor) {
+                self.give_up(Reason::NotCaptured("a tensor was written to by something that is not traced".into()));
+            }
+            self.lifted.push(Lifted::Tensor(tensor.clone()));
+        }
         Ok(self.add_input(tensor))
     }
 
@@ -269,6 +376,9 @@ pub(super) fn prepare(tensors: &[Tensor], target: Option<&Tensor>) -> Result<Opt
         return Ok(Some("is called with a tensor that is not on the cpu"));
     }
     if is_grad_enabled() && tensors.iter().any(Tensor::requires_grad) {
+        super::with_recording(|recording| {
+            recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
+        });
         return Ok(Some("is recorded for gradients"));
     }
     let asked = super::with_recording(|recording| {
@@ -294,7 +404,9 @@ pub(super) fn read(tensor: &Tensor, what: &str) -> Result<()> {
         return Ok(());
     }
     let settled = super::with_recording(|recording| {
-        recording.deferral.iter_mut().for_each(|deferral| deferral.has_read = true);
+        if let Some(deferral) = &mut recording.deferral {
+            (deferral.has_read, deferral.is_whole) = (true, false);
+        }
         recording.settle(tensor)
     });
     settled.unwrap_or(Ok(()))

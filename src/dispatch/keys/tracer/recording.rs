@@ -1,7 +1,7 @@
 //! A recording in progress: which node every tensor is, what was lifted, what was written to.
 
 use super::deferred::Deferral;
-use super::trace::{GradientChange, Lifted, OutputAlias};
+use super::trace::{Captured, GradientChange, Lifted, OutputAlias, Trace, owners};
 use super::{Mode, Reads};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::tensor::{Tensor, WeakTensor};
@@ -80,8 +80,35 @@ impl Recording {
         }
     }
 
+    /// Whether it may still become a trace: nothing was computed.
+    pub(super) fn may_be_trace(&self) -> bool {
+        self.deferral.as_ref().is_none_or(Deferral::is_whole)
+    }
+
+    /// The trace, whose graph ends with these outputs of the function.
+    pub(super) fn finish(&mut self, outputs: &[Tensor]) -> Captured {
+        let nodes = self.end(outputs);
+        if let Some(reason) = self.broken.take() {
+            return Err(reason);
+        }
+        if self.n_settings != n_settings() {
+            return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
+        }
+        let (nodes, gradients) = nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?;
+        let aliases = self.aliases(outputs)?;
+        self.graph.set_outputs(nodes);
+        Ok(Trace {
+            graph: std::mem::take(&mut self.graph),
+            lifted: std::mem::take(&mut self.lifted),
+            written: std::mem::take(&mut self.written),
+            gradients,
+            aliases,
+            owners: owners(&self.inputs, outputs),
+        })
+    }
+
     /// The outputs of the whole trace, and what was done to gradients.
-    pub(super) fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
+    fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
         let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
         nodes.extend(self.written.iter().map(|&input| self.nodes[&self.inputs[input].id()].node));
         let mut changes = Vec::new();
@@ -98,7 +125,7 @@ impl Recording {
     }
 
     /// The outputs that share their elements with inputs that were written to.
-    pub(super) fn aliases(&self, outputs: &[Tensor]) -> Result<Vec<OutputAlias>, Reason> {
+    fn aliases(&self, outputs: &[Tensor]) -> Result<Vec<OutputAlias>, Reason> {
         let mut aliases = Vec::new();
         for (output, tensor) in outputs.iter().enumerate().filter(|(_, tensor)| tensor.numel() > 0) {
             let is_alias = |&&input: &&usize| self.inputs[input].is_alias_of(tensor);
