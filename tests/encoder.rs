@@ -255,6 +255,14 @@ fn integer_instructions_name_their_registers() {
         assert_eq!(mnemonic(&instruction), "bzhi");
         assert_eq!([0, 1, 2].map(|at| number(instruction.op_register(at))), [register.0, R10.0, R11.0]);
     }
+    for base in [RAX, RSP, R11, R13] {
+        let at = |index| Memory { index, ..Memory::at(base, 192) };
+        for memory in [at(Index::None), at(Index::Gpr(RAX, 2)), at(Index::Gpr(R9, 3))] {
+            let instruction = decoded(&encoded(|encoder| encoder.prefetch(memory)));
+            assert_eq!(mnemonic(&instruction), "prefetcht0");
+            check_memory(&instruction, memory, "prefetcht0");
+        }
+    }
     assert_eq!(mnemonic(&decoded(&encoded(Encoder::ret))), "ret");
     assert_eq!(mnemonic(&decoded(&encoded(Encoder::zero_upper))), "vzeroupper");
 }

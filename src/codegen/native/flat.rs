@@ -30,6 +30,16 @@ pub(in crate::codegen) enum Op {
     Fold(Combine),
 }
 
+impl Op {
+    /// The operand that is loaded.
+    pub(in crate::codegen) fn operand(self) -> Option<usize> {
+        match self {
+            Op::Load(slot) => Some(slot as usize),
+            Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => None,
+        }
+    }
+}
+
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::codegen) struct Node {

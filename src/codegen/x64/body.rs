@@ -10,7 +10,7 @@ use super::select::{LANES, Select, Shape, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op as Node};
-use crate::codegen::native::passes::Pass;
+use crate::codegen::native::passes::{Pass, Passes};
 use crate::ir::DType;
 use crate::ir::scalar::{Prim, Ty};
 use smallvec::{SmallVec, smallvec};
@@ -85,6 +85,22 @@ impl Function<'_> {
         let upper = select.block.register(Class::Mask, false, Home::Whole(at + 1));
         select.set_upper(mask, upper);
         Some(mask)
+    }
+
+    /// The contiguous operands that the first pass reads, if there are others: their next row can be asked for meanwhile.
+    pub(super) fn read_again(&self, passes: &Passes) -> Vec<usize> {
+        let [first, others @ ..] = &passes.passes[..] else { return Vec::new() };
+        if !others.iter().any(Pass::has_loop) {
+            return Vec::new();
+        }
+        let mut operands: Vec<usize> = first.body.iter().filter_map(|&id| self.flat.nodes[id].op.operand()).collect();
+        operands.sort_unstable();
+        operands.dedup();
+        let is_row = |&operand: &usize| {
+            self.motions[operand] == Motion::Contiguous && self.kernel.operands[operand].source == Source::Memory
+        };
+        operands.retain(is_row);
+        operands
     }
 
     /// Computes row values, each into its slot.

@@ -313,6 +313,13 @@ impl Encoder {
         self.modrm(register.0, rm, 1, 0);
     }
 
+    /// Asks for the cache line at an address; nothing faults, and registers stay.
+    pub fn prefetch(&mut self, memory: Memory) {
+        let (index, base) = Rm::Mem(memory).numbers();
+        self.bytes.extend([0x40 | (index >> 3) << 1 | base >> 3, 0x0f, 0x18]);
+        self.modrm(1, Rm::Mem(memory), 1, 0);
+    }
+
     /// The register becomes a 64-bit number.
     pub fn set(&mut self, register: Gpr, value: u64) {
         self.bytes.extend([0x48 | register.0 >> 3, 0xb8 | register.0 & 7]);

@@ -4,6 +4,9 @@
 //! stretch, `rsi` the last element at which a whole round fits; `r10` and `r11` are for the moment; the others hold rows
 //! of accesses. A stretch has a loop of whole rounds, several copies of the body each, and one of masked rounds for what
 //! is left. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around that.
+//!
+//! Where a row is gone through more than once, only the first pass waits for memory. So the others ask for what that one will
+//! read in the next row: rows often are a page each, which no hardware foresees.
 
 use super::body::{Elements, Function, Order};
 use super::code::Block;
@@ -29,6 +32,10 @@ const SAVED: [Gpr; 5] = [RBX, R12, R13, R14, R15];
 const SLOT_BYTES: i32 = 16;
 /// Pages of a new frame are touched one after another, so that none of them lies behind the page that guards the stack.
 const PAGE: i32 = 4096;
+/// Bytes that asking ahead is in steps of, and most bytes of a row that is asked for: it stays in a core's cache until its
+/// turn.
+const LINE: usize = 64;
+const AHEAD_BYTES: usize = 128 << 10;
 /// Most copies of a body in a loop without folds.
 const MOST_COPIES: usize = 8;
 /// Vector registers that the copies of a body may fill.
@@ -47,6 +54,9 @@ pub(super) struct Writer<'a> {
     rows_left: i32,
     block_start: i32,
     block_end: i32,
+    /// Operands whose next row is asked for, with the place of its address in the frame; and whether that is done now.
+    ahead: Vec<(usize, i32)>,
+    asks_ahead: bool,
     /// The text of the blocks, for people.
     text: Option<String>,
 }
@@ -97,7 +107,23 @@ impl<'a> Writer<'a> {
         }
         let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
         let encoder = Encoder::default();
-        Writer { function, passes, encoder, frame, pointers, homes, words_at, rows_left, block_start, block_end, text }
+        let ahead = function.read_again(passes).into_iter().map(|access| (access, frame.take(8, 8))).collect();
+        let asks_ahead = false;
+        Writer {
+            function,
+            passes,
+            encoder,
+            frame,
+            pointers,
+            homes,
+            words_at,
+            rows_left,
+            block_start,
+            block_end,
+            ahead,
+            asks_ahead,
+            text,
+        }
     }
 
     fn write(mut self) -> (Vec<u8>, Option<String>) {
@@ -105,7 +131,9 @@ impl<'a> Writer<'a> {
         self.copy_words();
         let row = self.encoder.label();
         self.encoder.place(row);
-        for pass in &self.passes.passes {
+        self.look_ahead();
+        for (number, pass) in self.passes.passes.iter().enumerate() {
+            self.asks_ahead = number > 0;
             self.run(|function, encoder| function.row_values(encoder, &pass.row), "row");
             if pass.has_loop() {
                 self.pass(pass);
@@ -211,6 +239,34 @@ impl<'a> Writer<'a> {
         self.encoder.jump_if(Condition::NotEqual, top);
     }
 
+    /// Brings the addresses of the next rows into the frame; those of rows that are too long are of this one.
+    fn look_ahead(&mut self) {
+        for (access, to) in self.ahead.clone() {
+            let bytes = self.function.kernel.operands[access].dtype.size();
+            self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
+            self.encoder.int(Int::Mov, R10, Rm::Reg(R11.0));
+            self.encoder.int(Int::Add, R10, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
+            self.encoder.compare(RCX, (AHEAD_BYTES / bytes) as i32);
+            self.encoder.int(Int::CmovGreater, R10, Rm::Reg(R11.0));
+            self.encoder.int(Int::Store, R10, self.at(to));
+        }
+    }
+
+    /// Asks for the elements of next rows at which a round of so many is in this one.
+    fn ask_ahead(&mut self, elements: usize) {
+        if !self.asks_ahead {
+            return;
+        }
+        for (access, at) in self.ahead.clone() {
+            let bytes = self.function.kernel.operands[access].dtype.size();
+            self.encoder.int(Int::Mov, R11, self.at(at));
+            for disp in (0..elements * bytes).step_by(LINE) {
+                let index = Index::Gpr(RAX, bytes.trailing_zeros() as u8);
+                self.encoder.prefetch(Memory { base: Base::Gpr(R11), index, disp: disp as i32, broadcast: false });
+            }
+        }
+    }
+
     /// Encodes a block outside of loops.
     fn run(&mut self, block: impl FnOnce(&Function<'a>, &mut Encoder) -> Block, name: &str) {
         let block = block(&self.function, &mut self.encoder);
@@ -251,10 +307,7 @@ impl<'a> Writer<'a> {
     /// Brings rows of the accesses that the pass's loops walk into registers, as far as there are some.
     fn load_rows(&mut self, pass: &Pass) {
         let n_accesses = self.function.motions.len();
-        let loads = pass.body.iter().filter_map(|&id| match self.function.flat.nodes[id].op {
-            Op::Load(slot) => Some(slot as usize),
-            Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => None,
-        });
+        let loads = pass.body.iter().filter_map(|&id| self.function.flat.nodes[id].op.operand());
         let stores = pass.stores.iter().map(|&slot| self.function.kernel.operands.len() + slot);
         let buffers = pass.keeps.iter().chain(&pass.kept).map(|&(_, buffer)| n_accesses + buffer);
         let mut used: Vec<usize> = loads.chain(stores).chain(buffers).collect();
@@ -385,6 +438,7 @@ impl<'a> Writer<'a> {
         self.encoder.jump_if(Condition::Greater, rest);
         let top = self.encoder.label();
         self.round(&main, Elements::All, top);
+        self.ask_ahead(step as usize);
         self.encoder.add(RAX, step);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(Condition::LessEqual, top);
