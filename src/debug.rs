@@ -8,6 +8,7 @@
 //! | `OPFUSE_EXPLAIN=1` | prints every reason when a function is compiled |
 //! | `OPFUSE_EAGER=1` | `compile` is the identity |
 //! | `OPFUSE_TIER=vm`, `cranelift` or `x64` | forces a code tier; what it declines runs in the vm |
+//! | `OPFUSE_ISA=avx2` or `baseline` | code for stronger vectors is left aside |
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
@@ -47,6 +48,7 @@ struct Switches {
     eager: bool,
     verify: bool,
     tier: Option<String>,
+    isa: Option<String>,
     calibration: Option<String>,
 }
 
@@ -62,6 +64,7 @@ fn switches() -> &'static Switches {
             eager: on("OPFUSE_EAGER"),
             verify: on("OPFUSE_VERIFY"),
             tier: word("OPFUSE_TIER"),
+            isa: word("OPFUSE_ISA"),
             calibration: word("OPFUSE_CALIBRATION"),
         }
     })
@@ -103,6 +106,11 @@ pub fn verifies() -> bool {
 /// The code tier that is forced, by name.
 pub fn forced_tier() -> Option<&'static str> {
     switches().tier.as_deref()
+}
+
+/// The strongest vector instructions that may be used, by name.
+pub fn most_isa() -> Option<&'static str> {
+    switches().isa.as_deref()
 }
 
 /// The file with the rates of this machine, if one is named.

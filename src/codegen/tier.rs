@@ -20,7 +20,7 @@ pub enum Tier {
     Vm,
     /// Machine code by Cranelift.
     Cranelift,
-    /// Machine code for AVX-512, written directly.
+    /// Machine code for AVX-512 or AVX2, written directly.
     X64,
 }
 
@@ -46,7 +46,7 @@ impl Tier {
     ///
     /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
     /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix), which it walks in patches, single ops, and long rows
-    /// that it cuts for several threads. Without that tier, short chains of plain arithmetic go to Cranelift: 128-bit
+    /// that it cuts for several threads. On machines without that tier, short chains of plain arithmetic go to Cranelift: 128-bit
     /// code has neither the width nor the conversions that the others want. The limits were measured by `cargo bench
     /// --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
@@ -61,7 +61,7 @@ impl Tier {
         if single || jumps || !long || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }
-        if x64::is_available() && suits_x64(kernel, geometry) {
+        if x64::Level::best().is_some_and(|level| suits_x64(level, kernel, geometry)) {
             return Tier::X64;
         }
         let plain = !kernel.has_funcs() && !kernel.has_folds();
@@ -71,13 +71,13 @@ impl Tier {
 }
 
 /// Whether a kernel is one that machine code for wide vectors runs faster than the vm.
-fn suits_x64(kernel: &Kernel, geometry: &Geometry) -> bool {
+fn suits_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
     // The vm looks at the angles first, and leaves out the reduction of huge ones.
     let has_angles = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan)));
     let one_line = geometry.inner.len() == 1;
     // The vm spreads the blocks of few long rows over threads.
     let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
-    !has_angles && one_line && !few_rows && x64::declined(kernel, &geometry.classes(kernel)).is_none()
+    !has_angles && one_line && !few_rows && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
 }
 
 /// Rows below which long folds are left to the vm.
@@ -121,9 +121,10 @@ impl Compiled {
                 Ok(program) => return Ok((Compiled::Cranelift(Box::new(program)), None)),
                 Err(reason) => Some(reason),
             },
-            Tier::X64 => match x64::compile(kernel, lanes, classes) {
-                Ok(program) => return Ok((Compiled::X64(Box::new(program)), None)),
-                Err(reason) => Some(reason),
+            Tier::X64 => match x64::Level::best().map(|level| x64::compile(level, kernel, lanes, classes)) {
+                Some(Ok(program)) => return Ok((Compiled::X64(Box::new(program)), None)),
+                Some(Err(reason)) => Some(reason),
+                None => Some(x64::no_level()),
             },
         };
         vm::Program::compile(kernel, lanes, classes).map(|program| (Compiled::Vm(Box::new(program)), declined))
@@ -161,7 +162,9 @@ fn text(tier: Tier, kernel: &Kernel, classes: &[Class]) -> String {
     let text = match tier {
         Tier::Vm => return kernel.to_string(),
         Tier::Cranelift => cranelift::emit_text(kernel, classes),
-        Tier::X64 => x64::emit_text(kernel, classes),
+        Tier::X64 => {
+            x64::Level::best().ok_or_else(x64::no_level).and_then(|level| x64::emit_text(level, kernel, classes))
+        }
     };
     text.unwrap_or_else(|reason| reason.to_string())
 }

@@ -232,15 +232,19 @@ impl Case {
         let by_cranelift = cranelift::compile(&self.kernel, Lanes::Inner, &classes)
             .unwrap_or_else(|reason| panic!("{reason}\n{}", self.kernel));
         let mut programs = vec![("cranelift", by_cranelift)];
-        match x64::compile(&self.kernel, Lanes::Inner, &classes) {
-            Ok(program) => programs.push(("x64", program)),
-            Err(reason) => {
-                let narrow = self
-                    .kernel
-                    .dtypes()
-                    .zip(&classes)
-                    .any(|(dtype, &class)| class == Class::Strided && dtype.size() < 4);
-                assert!(narrow || !x64::is_available(), "{reason}\n{}", self.kernel);
+        for level in x64::Level::ALL {
+            match x64::compile(level, &self.kernel, Lanes::Inner, &classes) {
+                Ok(program) => programs.push((level.name(), program)),
+                Err(reason) => {
+                    let narrow = self
+                        .kernel
+                        .dtypes()
+                        .zip(&classes)
+                        .any(|(dtype, &class)| class == Class::Strided && dtype.size() < 4);
+                    let scatters = classes[self.kernel.operands.len()..].contains(&Class::Strided);
+                    let cannot = narrow || (scatters && level == x64::Level::Avx2);
+                    assert!(cannot || !level.is_available(), "{reason}\n{}", self.kernel);
+                }
             }
         }
         programs

@@ -6,6 +6,7 @@
 
 mod case;
 mod random;
+mod text;
 
 use case::{Builder, Random, place};
 use opfuse::codegen::FOLD_BLOCK;
@@ -35,7 +36,7 @@ fn random_kernels_have_the_bits_of_the_interpreter() {
 }
 
 /// One full load per type, in the order given, contiguous.
-fn loads(b: &mut Builder, tys: &[Ty]) -> Vec<Reg> {
+pub(crate) fn loads(b: &mut Builder, tys: &[Ty]) -> Vec<Reg> {
     tys.iter().map(|ty| b.load(ty.dtype(), Source::Memory, Level::Full)).collect()
 }
 
@@ -332,8 +333,8 @@ fn an_output_may_replace_an_operand() {
         };
         let classes = [Class::Contiguous; 3];
         let by_cranelift = cranelift::compile(&b.kernel, Lanes::Inner, &classes).expect("it is expressible");
-        let by_x64 = x64::compile(&b.kernel, Lanes::Inner, &classes);
-        for program in by_x64.into_iter().chain([by_cranelift]) {
+        let by_x64 = x64::Level::ALL.map(|level| x64::compile(level, &b.kernel, Lanes::Inner, &classes));
+        for program in by_x64.into_iter().flatten().chain([by_cranelift]) {
             let mut x: Vec<f32> = (0..n).map(|i| i as f32 - 3.0).collect();
             let y: Vec<f32> = (0..n).map(|i| i as f32 * 0.5).collect();
             let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| (x + y) * x).collect();

@@ -2,7 +2,8 @@
 //!
 //! Every graph is also planned legally, by rules that `legality` judges without the fuser: the groups of the base
 //! partitioner and the kernels of the plan. A failure prints the seed, the graph as text after shrinking, its plan, and the first element that differs.
-//! `OPFUSE_SEED=n` replays the seed; `OPFUSE_FUZZ=n` runs so many random graphs.
+//! `OPFUSE_SEED=n` replays the seed; `OPFUSE_FUZZ=n` runs so many random graphs. A part of them runs again as on machines
+//! with weaker vectors; `OPFUSE_ISA` replays that.
 
 #![allow(clippy::print_stdout, reason = "with --nocapture the number of graphs is printed")]
 
@@ -26,6 +27,7 @@ use check::{Effort, failure};
 use opfuse::ir::{Graph, Op};
 use random::Random;
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use values::Fill;
@@ -46,6 +48,21 @@ fn random_graphs_have_eagers_bits() {
     assert!(checked >= LEAST_GRAPHS || !is_full, "only {checked} graphs were checked");
     let missing: Vec<&str> = Op::ALL.iter().filter(|op| !ops.contains(op)).map(|op| op.name()).collect();
     assert!(missing.is_empty() || count < 2000, "no graph had {missing:?}");
+}
+
+/// What code may use is settled once in a process, so other machines are processes of their own.
+#[test]
+fn weaker_machines_have_the_same_bits() {
+    let count = variable("OPFUSE_FUZZ").unwrap_or(if cfg!(debug_assertions) { GRAPHS / 20 } else { GRAPHS }) / 8;
+    let program = std::env::current_exe().expect("a test knows its program");
+    for isa in ["avx2", "baseline"] {
+        let mut command = Command::new(&program);
+        command.args(["--exact", "random_graphs_have_eagers_bits", "workloads_have_eagers_bits"]);
+        command.env("OPFUSE_ISA", isa).env("OPFUSE_FUZZ", count.to_string());
+        let output = command.output().expect("a test can be run again");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && out.contains("2 passed"), "{isa}: {out}\n{err}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Which instructions the routines of this tier may use.
+//! Which instructions the code of this machine may use: that of routines, and that which is made at run time.
 
+use crate::debug;
 use std::sync::OnceLock;
 
 /// A level of the machine's vector instructions. All of them give the same bits.
@@ -40,9 +41,20 @@ impl Isa {
         self == Isa::Baseline
     }
 
-    /// The best level of this machine.
+    /// Its name, as in `OPFUSE_ISA`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Isa::Baseline => "baseline",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    /// The best level of this machine, or the best that `OPFUSE_ISA` leaves.
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(|| Isa::ALL.into_iter().rev().find(|isa| isa.is_available()).unwrap_or(Isa::Baseline))
+        let most = || Isa::ALL.into_iter().find(|isa| debug::most_isa() == Some(isa.name())).unwrap_or(Isa::Avx512);
+        let find = |most: Isa| Isa::ALL.into_iter().rev().find(|&isa| isa <= most && isa.is_available());
+        *BEST.get_or_init(|| find(most()).unwrap_or(Isa::Baseline))
     }
 }

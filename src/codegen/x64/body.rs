@@ -4,9 +4,10 @@ use super::code::{Address, Block, Class, Home, Inst, Op, Start, V};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
 use super::folds::{Fold, Partial};
+use super::level::Level;
 use super::opcode;
 use super::scaling::scaled;
-use super::select::{LANES, Select, Shape, Val, is_wide};
+use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op as Node};
@@ -26,16 +27,18 @@ pub(super) struct Function<'a> {
     pub(super) flat: &'a Flat,
     /// Per node whether the payload of a NaN that it is can be seen.
     pub(super) shown: Vec<bool>,
-    /// Where in the frame row values are: 16 bytes of a value, or the bits of a mask.
+    /// Where in the frame row values are: 16 bytes of a value, or the bits or lanes of a mask.
     pub(super) slots: Vec<Option<i32>>,
     /// Where in the frame the distances of the lanes of an access are.
     pub(super) distances: Vec<Option<i32>>,
     /// Where in the frame the row of an access is, or an iota's value.
     pub(super) rows: Vec<i32>,
-    /// Where in the frame the bits of the last round are, one per element.
+    /// Where in the frame the last round's elements are: a bit for each, or for AVX2 their number.
     pub(super) tail: i32,
-    /// Where in the frame a mask of one lane is.
+    /// Where in the frame a mask of one lane is, but for AVX2.
     pub(super) one: i32,
+    /// Where in the frame narrow elements are put that are copied one by one.
+    pub(super) narrow: i32,
 }
 
 /// How the copies of a body are put together.
@@ -67,8 +70,12 @@ impl Function<'_> {
         elements: Elements,
     ) -> Block {
         let (copies, order) = copies;
-        let mut select = Select::new(encoder, Shape::Vector);
-        let masks: Vec<Option<V>> = (0..copies).map(|copy| self.tail_mask(&mut select, copy, elements)).collect();
+        let mut select = self.select(encoder, Shape::Vector);
+        let masks = (0..copies).map(|copy| match elements {
+            Elements::All => None,
+            Elements::Tail => Some(select.tail_mask(copy, self.tail)),
+        });
+        let masks: Vec<Option<V>> = masks.collect();
         let mut body = Body::new(self, select, pass, masks);
         body.write(folds, order);
         let mut block = body.select.block;
@@ -76,15 +83,8 @@ impl Function<'_> {
         block
     }
 
-    fn tail_mask(&self, select: &mut Select<'_>, copy: usize, elements: Elements) -> Option<V> {
-        if elements == Elements::All {
-            return None;
-        }
-        let at = self.tail + (copy * LANES / 8) as i32;
-        let mask = select.block.register(Class::Mask, false, Home::Whole(at));
-        let upper = select.block.register(Class::Mask, false, Home::Whole(at + 1));
-        select.set_upper(mask, upper);
-        Some(mask)
+    fn select<'e>(&self, encoder: &'e mut Encoder, shape: Shape) -> Select<'e> {
+        Select::new(encoder, shape, self.narrow)
     }
 
     /// The contiguous operands that the first pass reads, if there are others: their next row can be asked for meanwhile.
@@ -131,14 +131,14 @@ impl Function<'_> {
 
     /// Starts the partial results of folds.
     pub(super) fn start_folds(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
-        let mut select = Select::new(encoder, Shape::Vector);
+        let mut select = self.select(encoder, Shape::Vector);
         folds.iter().for_each(|fold| fold.start(&mut select));
         select.block
     }
 
     /// Brings the partial results of a fold together: the result to its slot, its value and index to the frame.
     pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> Block {
-        let mut select = Select::new(encoder, Shape::Vector);
+        let mut select = self.select(encoder, Shape::Vector);
         let result = fold.tree(&mut select);
         let slot = self.slots[fold.id].expect("a fold has a slot");
         match &result.index {
@@ -154,8 +154,8 @@ impl Function<'_> {
     }
 
     fn row<'s>(&'s self, encoder: &'s mut Encoder) -> Body<'s, 's> {
-        let mut select = Select::new(encoder, Shape::Row);
-        let one = select.block.register(Class::Mask, false, Home::Whole(self.one));
+        let mut select = self.select(encoder, Shape::Row);
+        let one = select.first_lane(self.one);
         Body::new(self, select, &NO_PASS, vec![Some(one)])
     }
 
@@ -276,7 +276,7 @@ impl<'f, 'e> Body<'f, 'e> {
         for fold in folds {
             let mut value = self.value(fold.value, copy);
             if fold.ty == Ty::Bool {
-                value = smallvec![self.select.op(&opcode::MASK_TO_LANES, &[value[0]])];
+                value = smallvec![self.select.lanes_of(value[0])];
             }
             let index = fold.index.map(|id| self.value(id, copy));
             fold.take(&mut self.select, copy, &Partial { value, index }, self.masks[copy]);
@@ -292,19 +292,13 @@ impl<'f, 'e> Body<'f, 'e> {
         let ty = function.flat.nodes[id].ty;
         let value = match (function.flat.as_lit(id), function.slots[id]) {
             (Some(lit), _) => self.select.lit(lit),
-            (None, Some(slot)) if ty == Ty::Bool => {
-                smallvec![self.select.block.register(Class::Mask, false, Home::Whole(slot))]
-            }
+            (None, Some(slot)) if ty == Ty::Bool => smallvec![self.select.row_mask(slot)],
             (None, Some(slot)) => {
                 let v = self.select.block.register(Class::Vector, is_wide(ty), Home::Element(slot));
                 SmallVec::from_elem(v, self.select.shape.parts(ty))
             }
             (None, None) => unreachable!("operands are computed before, or are values of the row"),
         };
-        if ty == Ty::Bool && function.flat.as_lit(id).is_none() {
-            // All lanes agree, so its upper half is itself.
-            self.select.set_upper(value[0], value[0]);
-        }
         self.shared[id] = Some(value.clone());
         value
     }
@@ -314,7 +308,10 @@ impl<'f, 'e> Body<'f, 'e> {
         match node.op {
             Node::Load(slot) => self.load(id, slot as usize, copy),
             Node::Prim(Prim::Fma) => self.fma(&node.args, node.ty, copy),
-            Node::Prim(Prim::Mul) if let Some((p, n)) = scaled(self.function.flat, id) => {
+            Node::Prim(Prim::Mul)
+                if self.select.level() == Level::Avx512
+                    && let Some((p, n)) = scaled(self.function.flat, id) =>
+            {
                 let (p, n) = (self.value(p, copy), self.value(n, copy));
                 self.select.scale(&p, &n, node.ty)
             }
@@ -367,7 +364,11 @@ impl<'f, 'e> Body<'f, 'e> {
     fn contiguous(&self, access: usize, dtype: DType, copy: usize) -> Layout {
         let bytes = dtype.size();
         let scale = Some(bytes.trailing_zeros() as u8);
-        Layout::Contiguous(Address { start: Start::Row(access), scale, disp: (copy * LANES * bytes) as i32 })
+        Layout::Contiguous(Address {
+            start: Start::Row(access),
+            scale,
+            disp: (copy * self.select.level().lanes() * bytes) as i32,
+        })
     }
 
     fn layout(&mut self, access: usize, dtype: DType, copy: usize) -> Layout {
@@ -379,17 +380,24 @@ impl<'f, 'e> Body<'f, 'e> {
     }
 
     fn place(&mut self, access: usize, copy: usize) {
-        let op = Op::Place { access, ahead: (copy * LANES) as i32 };
-        let width = Width::Z;
+        let op = Op::Place { access, ahead: (copy * self.select.level().lanes()) as i32 };
+        let width = self.select.width();
         let args = SmallVec::new();
         self.select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
     }
 
     fn iota(&mut self, slot: usize, copy: usize) -> Val {
         self.place(slot, copy);
-        let first = self.select.op(&opcode::BROADCAST_GPR, &[]);
+        let first = match self.select.level() {
+            Level::Avx2 => {
+                let lowest = self.select.vector(true);
+                self.select.push_as(&opcode::MOVE_GPR, Width::X, Some(lowest), &[], None);
+                self.select.op(&opcode::BROADCAST[1], &[lowest])
+            }
+            Level::Avx512 => self.select.op(&opcode::BROADCAST_GPR, &[]),
+        };
         let distances = self.function.distances[slot].expect("an iota has distances in the frame");
-        (0..LANES / 8)
+        (0..2)
             .map(|part| {
                 let distance = self.select.distances(distances, part);
                 self.select.op(&opcode::ADD_I[1], &[first, distance])
@@ -403,7 +411,7 @@ impl<'f, 'e> Body<'f, 'e> {
             return self.select.keep_vector(v, slot);
         }
         let ones = self.select.word(u32::MAX);
-        let lanes = self.select.zeroed(&opcode::MOVE[0], v, &[ones]);
+        let lanes = self.select.only(v, 0, ones);
         self.select.keep_lanes(lanes, slot);
     }
 }
@@ -415,8 +423,12 @@ impl Select<'_> {
         self.store_as(&opcode::STORE[0], Width::X, v, address, None, None);
     }
 
-    /// Puts the bits of the lowest of all-ones or zero lanes into a slot, for all lanes.
+    /// Puts the lowest of all-ones or zero lanes into a slot, or its bits for all lanes.
     fn keep_lanes(&mut self, v: V, at: i32) {
+        if self.level() == Level::Avx2 {
+            let lanes = self.op(&opcode::BROADCAST[0], &[v]);
+            return self.keep_vector(lanes, at);
+        }
         let shape = std::mem::replace(&mut self.shape, Shape::Half);
         let lanes = self.op(&opcode::BROADCAST[0], &[v]);
         let mask = self.mask_op(&opcode::LANES_TO_MASK, &[lanes], None);

@@ -6,6 +6,7 @@
 //! instruction has no control flow; loops are written around whole [`Block`]s.
 
 use super::encoder::Width;
+use super::level::Level;
 use super::opcode::{Encoding, Opcode, Space};
 use smallvec::SmallVec;
 use std::fmt;
@@ -26,7 +27,7 @@ impl V {
 pub(super) enum Class {
     /// A vector register.
     Vector,
-    /// A mask register: a bit per lane.
+    /// A mask register of AVX-512: a bit per lane.
     Mask,
 }
 
@@ -101,6 +102,35 @@ pub(super) enum Op {
         /// Elements ahead.
         ahead: i32,
     },
+    /// Copies elements byte by byte between the address of the instruction and a place in the frame.
+    Copy {
+        /// Where they go.
+        way: Way,
+        /// Bytes of an element.
+        bytes: usize,
+        /// Which they are.
+        those: Those,
+        /// The place in the frame.
+        frame: i32,
+    },
+}
+
+/// The direction of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From the address to the frame.
+    In,
+    /// From the frame to the address.
+    Out,
+}
+
+/// The elements of a round that are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Those {
+    /// The first.
+    First,
+    /// What is left of the loop from so many elements ahead on.
+    Left(i32),
 }
 
 /// The lanes that are written.
@@ -132,8 +162,10 @@ pub(super) struct Inst {
 }
 
 /// Straight-line code.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Block {
+    /// The machines it is for.
+    pub(super) level: Level,
     /// Its instructions.
     pub(super) insts: Vec<Inst>,
     /// Its registers.
@@ -150,15 +182,21 @@ impl Inst {
     /// with two vector ports takes about.
     fn timing(&self) -> (usize, usize) {
         match self.op {
-            Op::Machine(opcode) if opcode.space == Space::Evex => opcode.timing(),
-            Op::Machine(_) => (2, 1),
+            Op::Machine(opcode) if matches!(opcode.space, Space::Fixed(_)) => (2, 1),
+            Op::Machine(opcode) => opcode.timing(),
             Op::Fma { .. } => (4, 1),
             Op::Place { .. } => (5, 1),
+            Op::Copy { .. } => (30, 60),
         }
     }
 }
 
 impl Block {
+    /// A block without instructions.
+    pub(super) fn new(level: Level) -> Block {
+        Block { level, insts: Vec::new(), infos: Vec::new() }
+    }
+
     /// A new virtual register.
     pub(super) fn register(&mut self, class: Class, wide: bool, home: Home) -> V {
         self.infos.push(Info { class, home, wide });
@@ -247,7 +285,7 @@ impl Block {
 
 /// Whether an instruction reads what the last [`Op::Place`] computed.
 fn uses_place(inst: &Inst) -> bool {
-    let from_gpr = matches!(inst.op, Op::Machine(opcode) if *opcode == super::opcode::BROADCAST_GPR);
+    let from_gpr = matches!(inst.op, Op::Machine(opcode) if opcode.is_from_gpr());
     from_gpr || inst.address.is_some_and(|address| address.start == Start::Placed)
 }
 
@@ -295,11 +333,18 @@ impl fmt::Display for Block {
                 f.write_str(" = ")?;
             }
             match inst.op {
-                Op::Machine(opcode) => f.write_str(opcode.name)?,
+                Op::Machine(opcode) => f.write_str(opcode.form(self.level).map_or(opcode.name, |form| form.name))?,
                 Op::Fma { negated, wide } => {
                     write!(f, "vf{}madd{}", if negated { "n" } else { "" }, if wide { "pd" } else { "ps" })?;
                 }
                 Op::Place { access, ahead } => write!(f, "place row{access}, i + {ahead}")?,
+                Op::Copy { way, bytes, those, .. } => {
+                    let way = if way == Way::In { "in" } else { "out" };
+                    match those {
+                        Those::First => write!(f, "copy {way} {bytes} bytes of one")?,
+                        Those::Left(ahead) => write!(f, "copy {way} {bytes} bytes of each that is left, i + {ahead}")?,
+                    }
+                }
             }
             let mut operands: Vec<String> = inst.args.iter().map(named).collect();
             operands.extend(inst.address.map(|address| address.to_string()));
@@ -317,7 +362,7 @@ impl fmt::Display for Block {
 /// The number of operands of an opcode that are registers, memory aside.
 pub(super) const fn n_operands(encoding: Encoding) -> usize {
     match encoding {
-        Encoding::Rvm => 2,
-        Encoding::Rm | Encoding::Mr | Encoding::Vm(_) => 1,
+        Encoding::Rvm | Encoding::Rvmr => 2,
+        Encoding::Rm | Encoding::Mr | Encoding::Vm(_) | Encoding::Mvr | Encoding::Rmv => 1,
     }
 }

@@ -1,9 +1,13 @@
 //! Loads and stores of every dtype, contiguous or strided, of all lanes or some.
+//!
+//! AVX2 leaves out lanes of 32 and 64 bits only. Narrow elements of a round that is not whole go through the frame, one by
+//! one.
 
-use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
+use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
 use super::encoder::Width;
+use super::level::Level;
 use super::opcode::{self, Opcode};
-use super::select::{LANES, Select, Val};
+use super::select::{Select, Shape, Val};
 use crate::ir::DType;
 use crate::ir::scalar::Ty;
 use smallvec::{SmallVec, smallvec};
@@ -49,13 +53,14 @@ impl Select<'_> {
             Layout::Contiguous(address) => address,
             Layout::Strided(distances) => return self.gather(dtype, distances, mask),
         };
-        let width = self.shape.width();
+        let (address, mask) = self.readable(dtype, address, mask);
+        let width = self.width();
         match dtype {
             DType::F32 | DType::I32 | DType::F64 | DType::I64 if mask.is_none() && when == When::Needed => {
                 let wide = dtype.size() == 8;
                 (0..self.shape.parts(dtype.compute()))
                     .map(|part| {
-                        let home = Home::Memory(ahead(address, part as i32 * 64));
+                        let home = Home::Memory(ahead(address, part as i32 * width.bytes()));
                         self.block.register(Class::Vector, wide, home)
                     })
                     .collect()
@@ -64,8 +69,9 @@ impl Select<'_> {
                 let wide = dtype.size() == 8;
                 (0..self.shape.parts(dtype.compute()))
                     .map(|part| {
-                        let mask = mask.map(|mask| self.mask_part(mask, part));
-                        self.load_as(&opcode::LOAD[wide as usize], width, ahead(address, part as i32 * 64), mask, wide)
+                        let mask = mask.map(|mask| self.mask_part(mask, part, wide));
+                        let address = ahead(address, part as i32 * width.bytes());
+                        self.load_as(&opcode::LOAD[wide as usize], width, address, mask, wide)
                     })
                     .collect()
             }
@@ -83,6 +89,11 @@ impl Select<'_> {
                 }
                 let raw = self.load_as(&opcode::LOAD_U16, width, address, mask, false);
                 smallvec![self.widened_nan(value, raw)]
+            }
+            DType::Bool if self.level() == Level::Avx2 => {
+                let bytes = self.load_as(&opcode::LOAD_U8, width, address, mask, false);
+                let zero = self.word(0);
+                smallvec![self.op(&opcode::GT_I[0], &[bytes, zero])]
             }
             DType::Bool => {
                 let bytes = self.load_as(&opcode::LOAD_BYTES, Width::X, address, mask, false);
@@ -107,13 +118,17 @@ impl Select<'_> {
             Layout::Contiguous(address) => address,
             Layout::Strided(distances) => return self.scatter(dtype, value, distances, mask),
         };
-        let width = self.shape.width();
+        if self.level() == Level::Avx2 && dtype.size() < 4 {
+            return self.store_narrow(dtype, value[0], address, mask, payloads);
+        }
+        let width = self.width();
         match dtype {
             DType::F32 | DType::I32 | DType::F64 | DType::I64 => {
-                let opcode = &opcode::STORE[(dtype.size() == 8) as usize];
+                let wide = dtype.size() == 8;
                 for (part, &v) in value.iter().enumerate() {
-                    let mask = mask.map(|mask| self.mask_part(mask, part));
-                    self.store_as(opcode, width, v, ahead(address, part as i32 * 64), mask, None);
+                    let mask = mask.map(|mask| self.mask_part(mask, part, wide));
+                    let address = ahead(address, part as i32 * width.bytes());
+                    self.store_as(&opcode::STORE[wide as usize], width, v, address, mask, None);
                 }
             }
             DType::U8 | DType::I8 => self.store_as(&opcode::STORE_8, width, value[0], address, mask, None),
@@ -146,6 +161,60 @@ impl Select<'_> {
         }
     }
 
+    /// Where the elements are read: in the frame, if they are narrow and some are left out, which AVX2 cannot.
+    fn readable(&mut self, dtype: DType, address: Address, mask: Option<V>) -> (Address, Option<V>) {
+        if self.level() == Level::Avx512 || dtype.size() >= 4 || mask.is_none() {
+            return (address, mask);
+        }
+        self.copy(Way::In, dtype.size(), address);
+        (Address { start: Start::Frame, scale: None, disp: self.narrow }, None)
+    }
+
+    /// Narrow elements of AVX2.
+    fn store_narrow(&mut self, dtype: DType, value: V, address: Address, mask: Option<V>, payloads: Payloads) {
+        let frame = Address { start: Start::Frame, scale: None, disp: self.narrow };
+        let to = if mask.is_some() { frame } else { address };
+        match dtype {
+            DType::F32 | DType::I32 | DType::F64 | DType::I64 => unreachable!("these are not narrow"),
+            DType::F16 if payloads == Payloads::Lost => {
+                let narrow = self.narrow_f16(value);
+                self.store_as(&opcode::STORE[0], Width::X, narrow, to, None, None);
+            }
+            DType::I16 | DType::BF16 | DType::F16 => {
+                let raw = match dtype {
+                    DType::BF16 => self.op_imm(&opcode::SHR_IMM[0], &[value], Some(16)),
+                    DType::F16 => self.narrowed_nan(value),
+                    DType::Bool | DType::U8 | DType::I8 | DType::I16 => value,
+                    DType::I32 | DType::I64 | DType::F32 | DType::F64 => unreachable!("these are not narrow"),
+                };
+                let halves = self.low_halves(raw);
+                self.store_as(&opcode::STORE[0], Width::X, halves, to, None, None);
+            }
+            DType::U8 | DType::I8 | DType::Bool => {
+                let raw = match dtype == DType::Bool {
+                    true => self.op_imm(&opcode::SHR_IMM[0], &[value], Some(31)),
+                    false => value,
+                };
+                let bytes = self.low_bytes(raw);
+                self.store_as(&opcode::STORE_HALF, Width::X, bytes, to, None, None);
+            }
+        }
+        if mask.is_some() {
+            self.copy(Way::Out, dtype.size(), address);
+        }
+    }
+
+    /// Copies the narrow elements of a round that count between an address and the frame.
+    fn copy(&mut self, way: Way, bytes: usize, address: Address) {
+        let those = match self.shape {
+            Shape::Row => Those::First,
+            Shape::Vector | Shape::Half => Those::Left(address.disp / bytes as i32),
+        };
+        let op = Op::Copy { way, bytes, those, frame: self.narrow };
+        let (width, args, address) = (Width::X, SmallVec::new(), Some(address));
+        self.push_inst(Inst { op, width, result: None, args, lanes: None, address, imm: None });
+    }
+
     /// A register read from an address.
     pub(super) fn load_as(
         &mut self,
@@ -156,8 +225,11 @@ impl Select<'_> {
         wide: bool,
     ) -> V {
         let result = self.vector(wide);
-        let lanes = mask.map(|mask| Lanes { mask, zero: true });
-        let (op, result_of, args) = (Op::Machine(opcode), Some(result), SmallVec::new());
+        let (opcode, args, lanes) = match (self.level(), mask) {
+            (Level::Avx2, Some(mask)) => (&opcode::LOAD_SOME[wide as usize], smallvec![mask], None),
+            (_, mask) => (opcode, SmallVec::new(), mask.map(|mask| Lanes { mask, zero: true })),
+        };
+        let (op, result_of) = (Op::Machine(opcode), Some(result));
         self.push_inst(Inst { op, width, result: result_of, args, lanes, address: Some(address), imm: None });
         result
     }
@@ -172,14 +244,17 @@ impl Select<'_> {
         mask: Option<V>,
         imm: Option<u8>,
     ) {
-        let lanes = mask.map(|mask| Lanes { mask, zero: false });
-        let (op, args) = (Op::Machine(opcode), smallvec![value]);
+        let (opcode, args, lanes) = match (self.level(), mask) {
+            (Level::Avx2, Some(mask)) => (&opcode::STORE_SOME[opcode.wide as usize], smallvec![value, mask], None),
+            (_, mask) => (opcode, smallvec![value], mask.map(|mask| Lanes { mask, zero: false })),
+        };
+        let op = Op::Machine(opcode);
         self.push_inst(Inst { op, width, result: None, args, lanes, address: Some(address), imm });
     }
 
     /// The distances of the lanes of a part.
     pub(super) fn distances(&mut self, at: i32, part: usize) -> V {
-        let at = at + 64 * part as i32;
+        let at = at + self.level().width().bytes() * part as i32;
         let known = self.distances.iter().find(|known| known.0 == at).map(|known| known.1);
         known.unwrap_or_else(|| {
             let v = self.block.register(Class::Vector, true, Home::Whole(at));
@@ -189,40 +264,47 @@ impl Select<'_> {
     }
 
     /// A mask that an indexed access may use up.
-    fn fresh_mask(&mut self, mask: Option<V>, part: usize) -> V {
-        let mask = match mask {
-            Some(mask) => self.mask_part(mask, part),
-            None => self.all_lanes(true),
-        };
-        self.mask_op(&opcode::MASK_MOVE, &[mask], None)
+    fn fresh_mask(&mut self, mask: Option<V>, part: usize, wide: bool) -> V {
+        let mask = mask.unwrap_or_else(|| self.all_lanes(true));
+        match self.level() {
+            Level::Avx2 if part == 1 && !wide => self.upper(mask),
+            Level::Avx2 => {
+                let mask = self.mask_part(mask, part, wide);
+                self.op(&opcode::MOVE[wide as usize], &[mask])
+            }
+            Level::Avx512 => {
+                let mask = self.mask_part(mask, part, wide);
+                self.mask_op(&opcode::MASK_MOVE, &[mask], None)
+            }
+        }
     }
 
+    /// Elements at distances of 64 bits, so two registers of them.
     fn gather(&mut self, dtype: DType, distances: i32, mask: Option<V>) -> Val {
         let wide = dtype.size() == 8;
-        let parts: Val = (0..LANES / 8)
+        let parts: Val = (0..2)
             .map(|part| {
-                let (index, mask) = (self.distances(distances, part), self.fresh_mask(mask, part));
+                let (index, mask) = (self.distances(distances, part), self.fresh_mask(mask, part, wide));
                 let result = self.vector(wide);
-                self.push_inst(Inst {
-                    op: Op::Machine(&opcode::GATHER[wide as usize]),
-                    width: Width::Z,
-                    result: Some(result),
-                    args: smallvec![index],
-                    lanes: Some(Lanes { mask, zero: false }),
-                    address: Some(PLACED),
-                    imm: None,
-                });
+                let (opcode, args, lanes) = match self.level() {
+                    Level::Avx2 => (&opcode::GATHER_SOME, smallvec![index, mask], None),
+                    Level::Avx512 => (&opcode::GATHER, smallvec![index], Some(Lanes { mask, zero: false })),
+                };
+                let (op, width) = (Op::Machine(&opcode[wide as usize]), self.level().width());
+                let address = Some(PLACED);
+                self.push_inst(Inst { op, width, result: Some(result), args, lanes, address, imm: None });
                 result
             })
             .collect();
         if wide { parts } else { self.join_halves(&parts) }
     }
 
+    /// AVX2 has nothing of the kind; kernels with strided outputs are declined for it.
     fn scatter(&mut self, dtype: DType, value: &Val, distances: i32, mask: Option<V>) {
         let wide = dtype.size() == 8;
         let parts: Val = if wide { value.clone() } else { smallvec![value[0], self.upper(value[0])] };
         for (part, &v) in parts.iter().enumerate() {
-            let (index, mask) = (self.distances(distances, part), self.fresh_mask(mask, part));
+            let (index, mask) = (self.distances(distances, part), self.fresh_mask(mask, part, wide));
             self.push_inst(Inst {
                 op: Op::Machine(&opcode::SCATTER[wide as usize]),
                 width: Width::Z,

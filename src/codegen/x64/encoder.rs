@@ -4,6 +4,7 @@
 //! addressed relative to the instruction pointer; every jump has a 32-bit distance, so nothing moves once written.
 //! The encoder knows no kernel and no value; that its bytes mean what they should is checked against a disassembler.
 
+use super::level::Level;
 use super::opcode::{Encoding, Opcode, Space, Tuple};
 use indexmap::IndexSet;
 
@@ -31,7 +32,8 @@ pub enum Width {
 }
 
 impl Width {
-    const fn bytes(self) -> i32 {
+    /// The same in bytes.
+    pub const fn bytes(self) -> i32 {
         16 << self as i32
     }
 }
@@ -165,6 +167,10 @@ pub enum Int {
     Imul = 0x0faf,
     /// The register becomes the operand if the last comparison was greater, signed.
     CmovGreater = 0x0f4f,
+    /// The register becomes the byte in memory.
+    LoadByte = 0x0fb6,
+    /// The byte in memory becomes the low byte of the register.
+    StoreByte = 0x88,
 }
 
 /// A place in the code that jumps lead to.
@@ -183,8 +189,9 @@ pub enum Constant {
 }
 
 /// Writes machine code.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Encoder {
+    level: Level,
     bytes: Vec<u8>,
     constants: IndexSet<Constant>,
     /// Where a distance to a constant belongs, the constant, and bytes of the instruction behind the distance.
@@ -194,15 +201,31 @@ pub struct Encoder {
 }
 
 impl Encoder {
+    /// Writes code for machines of that level.
+    pub fn new(level: Level) -> Encoder {
+        let (bytes, constants, uses) = (Vec::new(), IndexSet::new(), Vec::new());
+        Encoder { level, bytes, constants, uses, labels: Vec::new(), jumps: Vec::new() }
+    }
+
+    /// The machines it writes for.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
     /// The number of a constant.
     pub fn constant(&mut self, constant: Constant) -> u32 {
         self.constants.insert_full(constant).0 as u32
     }
 
-    /// The constant with that number, broadcast unless it is a whole vector.
+    /// The constant with that number, broadcast unless it is a whole vector there.
     pub fn constant_memory(&self, number: u32) -> Memory {
-        let broadcast = !matches!(self.constants[number as usize], Constant::Vector(_));
+        let broadcast = self.level == Level::Avx512 && self.is_uniform(number);
         Memory { base: Base::Constant(number), index: Index::None, disp: 0, broadcast }
+    }
+
+    /// Whether all lanes of the constant with that number agree because it is one element.
+    pub fn is_uniform(&self, number: u32) -> bool {
+        !matches!(self.constants[number as usize], Constant::Vector(_))
     }
 
     /// The bits of the constant with that number; those of its first lane if it is a vector.
@@ -214,17 +237,22 @@ impl Encoder {
         }
     }
 
-    /// A vector instruction; `imm` if the opcode has one.
+    /// A vector instruction; `imm` if the opcode has one. AVX2 has neither masks nor broadcasts in instructions.
+    ///
+    /// # Panics
+    /// If the level has no such instruction.
     pub fn vector(&mut self, opcode: &Opcode, width: Width, operands: Operands, mask: Option<Masked>, imm: Option<u8>) {
-        match opcode.space {
+        let form = opcode.form(self.level).expect("code is selected for its level");
+        match form.space {
             Space::Evex => self.evex(opcode, width, operands, mask),
-            Space::Vex(long) => self.vex(opcode, long, operands),
+            Space::Vex => self.vex(opcode, form.wide, width == Width::Y, operands),
+            Space::Fixed(long) => self.vex(opcode, form.wide, long, operands),
         }
         self.bytes.push(opcode.code);
         let tail = imm.is_some() as i32;
-        let compress = match opcode.space {
+        let compress = match form.space {
             Space::Evex => scale_of_distance(opcode, width, operands.rm),
-            Space::Vex(_) => 1,
+            Space::Vex | Space::Fixed(_) => 1,
         };
         self.modrm(operands.reg, operands.rm, compress, tail);
         self.bytes.extend(imm);
@@ -252,13 +280,13 @@ impl Encoder {
     }
 
     /// The three-byte form; registers are below 16.
-    fn vex(&mut self, opcode: &Opcode, long: bool, Operands { reg, vvvv, rm }: Operands) {
+    fn vex(&mut self, opcode: &Opcode, wide: bool, long: bool, Operands { reg, vvvv, rm }: Operands) {
         let inverted = |register: u8| (!register >> 3) & 1;
         let (index, base) = rm.numbers();
         self.bytes.extend([
             0xc4,
             inverted(reg) << 7 | inverted(index) << 6 | inverted(base) << 5 | opcode.map,
-            (opcode.wide as u8) << 7 | (!vvvv & 15) << 3 | (long as u8) << 2 | opcode.prefix,
+            (wide as u8) << 7 | (!vvvv & 15) << 3 | (long as u8) << 2 | opcode.prefix,
         ]);
     }
 
@@ -366,10 +394,11 @@ impl Encoder {
     pub fn low_bits(&mut self, to: Gpr, from: Gpr, count: Gpr) {
         const BZHI: Opcode = Opcode {
             name: "bzhi",
-            space: Space::Vex(false),
+            space: Space::Fixed(false),
             map: 2,
             prefix: 0,
             wide: true,
+            older: None,
             code: 0xf5,
             encoding: Encoding::Rvm,
             tuple: Tuple::None,
@@ -463,12 +492,17 @@ impl Encoder {
         }
         let mut places = vec![0; self.constants.len()];
         for (number, constant) in self.constants.iter().enumerate() {
-            let align = if matches!(constant, Constant::Vector(_)) { 64 } else { 8 };
+            let (copies, align) = match (self.level, constant) {
+                (_, Constant::Vector(_)) => (1, 64),
+                (Level::Avx512, Constant::Word(_) | Constant::Double(_)) => (1, 8),
+                (Level::Avx2, Constant::Word(_)) => (8, 32),
+                (Level::Avx2, Constant::Double(_)) => (4, 32),
+            };
             self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
             places[number] = self.bytes.len();
             match constant {
-                Constant::Word(word) => self.bytes.extend(word.to_le_bytes()),
-                Constant::Double(double) => self.bytes.extend(double.to_le_bytes()),
+                Constant::Word(word) => self.bytes.extend(word.to_le_bytes().repeat(copies)),
+                Constant::Double(double) => self.bytes.extend(double.to_le_bytes().repeat(copies)),
                 Constant::Vector(lanes) => self.bytes.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes())),
             }
         }

@@ -1,13 +1,13 @@
 //! Partial results of folds: where they live, how they take elements in, and how they become one value.
 //!
-//! The order is that of [`crate::codegen::fold`]: element `i` goes to partial result `i mod 32`, which is lane `i mod 16`
-//! of group `i / 16 mod 2`. A bool is an all-ones or zero 32-bit lane here.
+//! The order is that of [`crate::codegen::fold`]: element `i` goes to partial result `i mod 32`. With vectors of `n` 32-bit
+//! lanes that is lane `i mod n` of group `i / n mod 32 / n`. A bool is an all-ones or zero 32-bit lane here.
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
-use super::encoder::Width;
+use super::level::Level;
 use super::opcode;
 use super::registers::Frame;
-use super::select::{LANES, Select, Shape, Val, is_wide};
+use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::fold;
 use crate::codegen::kernel::FOLD_LANES;
 use crate::codegen::native::flat::{Flat, Id, Op as Node};
@@ -16,9 +16,10 @@ use crate::ir::scalar::{Prim, Ty};
 use smallvec::{SmallVec, smallvec};
 
 /// Vectors of partial results: copies of a loop's body that each feed their own.
-pub(super) const GROUPS: usize = FOLD_LANES / LANES;
-/// Registers that the partial results of a loop may fill; more lie in the frame.
-const MAX_REGISTERS: usize = 16;
+pub(super) const fn n_groups(level: Level) -> usize {
+    FOLD_LANES / level.lanes()
+}
+
 /// The machine's numbers of comparisons: either is a NaN, none is.
 const UNORDERED: u8 = 3;
 const ORDERED: u8 = 7;
@@ -61,7 +62,7 @@ pub(super) struct Fold {
 
 impl Fold {
     /// The folds `ids` with places for their partial results.
-    pub(super) fn of_pass(flat: &Flat, shown: &[bool], ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
+    pub(super) fn of_pass(level: Level, flat: &Flat, shown: &[bool], ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
         let describe = |&id: &Id| {
             let node = &flat.nodes[id];
             let Node::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
@@ -71,12 +72,13 @@ impl Fold {
             Fold { id, combine, ty, value, index, nan_apart, places: Vec::new() }
         };
         let mut folds: Vec<Fold> = ids.iter().map(describe).collect();
-        let needed: usize = folds.iter().map(|fold| GROUPS * fold.vectors()).sum();
-        let mut last = 32;
+        let n_groups = n_groups(level);
+        let needed: usize = folds.iter().map(|fold| n_groups * fold.vectors()).sum();
+        let mut last = level.n_vectors() as u8;
         for fold in &mut folds {
-            for _ in 0..GROUPS {
+            for _ in 0..n_groups {
                 let places = (0..fold.vectors()).map(|_| {
-                    if needed <= MAX_REGISTERS {
+                    if needed <= level.most_partials() {
                         last -= 1;
                         Place::Register(last)
                     } else {
@@ -131,7 +133,7 @@ impl Fold {
             Place::Register(register) => select.accumulator(register, wide),
             Place::Frame(at) => {
                 let address = Address { start: Start::Frame, scale: None, disp: at };
-                select.load_as(&opcode::LOAD[0], Width::Z, address, None, wide)
+                select.load_as(&opcode::LOAD[0], select.level().width(), address, None, wide)
             }
         }
     }
@@ -157,20 +159,22 @@ impl Fold {
         }
     }
 
+    /// Puts a vector into its place; of AVX-512, only its lanes in the mask.
     fn assign(&self, select: &mut Select<'_>, place: Place, v: V, mask: Option<V>) {
+        let level_width = select.level().width();
         match place {
             Place::Register(register) => {
                 let wide = select.block.info(v).wide;
                 let result = select.accumulator(register, wide);
                 let lanes = mask.map(|mask| Lanes { mask, zero: false });
                 let op = Op::Machine(&opcode::MOVE[wide as usize]);
-                let (width, args) = (Width::Z, smallvec![v]);
+                let (width, args) = (level_width, smallvec![v]);
                 select.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
             }
             Place::Frame(at) => {
                 let address = Address { start: Start::Frame, scale: None, disp: at };
                 let wide = select.block.info(v).wide;
-                select.store_as(&opcode::STORE[wide as usize], Width::Z, v, address, mask, None);
+                select.store_as(&opcode::STORE[wide as usize], level_width, v, address, mask, None);
             }
         }
     }
@@ -178,15 +182,19 @@ impl Fold {
     /// Takes elements into the partial results of a group; those outside the mask are none.
     pub(super) fn take(&self, select: &mut Select<'_>, group: usize, x: &Partial, mask: Option<V>) {
         let acc = self.partial(select, group);
+        if select.level() == Level::Avx2 {
+            return self.take_by_blends(select, group, &acc, x, mask);
+        }
         if let (Some(best), Some(index)) = (&acc.index, &x.index) {
             let mut wins = self.wins(select, &acc.value, best, &x.value, index);
             if let Some(mask) = mask {
-                wins = select.mask_op(&opcode::MASK_AND, &[wins, mask], None);
+                wins = select.logic(Prim::And, wins, mask);
             }
             let new: Val = x.value.iter().chain(index).copied().collect();
             for (number, (&place, &v)) in self.places[group].iter().zip(&new).enumerate() {
                 let part = if number < x.value.len() { number } else { number - x.value.len() };
-                let wins = select.mask_part(wins, part);
+                let wide = select.block.info(v).wide;
+                let wins = select.mask_part(wins, part, wide);
                 self.assign(select, place, v, Some(wins));
             }
             return;
@@ -198,7 +206,7 @@ impl Fold {
             .map(|((&place, &acc), &x)| (place, acc, x))
             .collect();
         for (part, (place, acc, x)) in parts.into_iter().enumerate() {
-            let mut mask = mask.map(|mask| select.mask_part(mask, part));
+            let mut mask = mask.map(|mask| select.mask_part(mask, part, is_wide(self.ty)));
             if self.nan_apart {
                 let is_nan = select.compared_with_itself(x, UNORDERED, mask, is_wide(self.ty));
                 let place = self.places[group][self.value_vectors() + part];
@@ -212,7 +220,7 @@ impl Fold {
                 Place::Register(_) => {
                     let lanes = mask.map(|mask| Lanes { mask, zero: false });
                     let (op, args) = (Op::Machine(opcode), smallvec![acc, x]);
-                    let (width, result) = (Width::Z, Some(acc));
+                    let (width, result) = (select.level().width(), Some(acc));
                     select.push_inst(Inst { op, width, result, args, lanes, address: None, imm: None });
                 }
                 Place::Frame(_) => {
@@ -220,6 +228,52 @@ impl Fold {
                     select.push(opcode, Some(sum), &[acc, x], None);
                     self.assign(select, place, sum, mask);
                 }
+            }
+        }
+    }
+
+    /// [`Fold::take`] for AVX2, whose instructions write all lanes.
+    fn take_by_blends(&self, select: &mut Select<'_>, group: usize, acc: &Partial, x: &Partial, mask: Option<V>) {
+        let places = &self.places[group];
+        let opcode = if self.index.is_some() { None } else { Some(self.opcode()) };
+        let in_place = opcode.filter(|opcode| opcode.form(Level::Avx2).is_some());
+        if self.nan_apart {
+            // Any NaN will do, so the all-ones lanes of a comparison are one.
+            for (part, &v) in x.value.iter().enumerate() {
+                let number = self.value_vectors() + part;
+                let known = self.read(select, group, number);
+                let mut is_nan = select.op_imm(&opcode::CMP_F[is_wide(self.ty) as usize], &[v, v], Some(UNORDERED));
+                if let Some(mask) = mask {
+                    is_nan = select.only(mask, part, is_nan);
+                }
+                self.update(select, places[number], &opcode::OR[is_wide(self.ty) as usize], known, is_nan);
+            }
+        }
+        let keeps = keeps_nan(self.combine, self.ty) && !self.nan_apart;
+        if let (Some(opcode), None, false) = (in_place, mask, keeps) {
+            for ((&place, &acc), &x) in places.iter().zip(&acc.value).zip(&x.value) {
+                self.update(select, place, opcode, acc, x);
+            }
+            return;
+        }
+        let new = if self.nan_apart { self.better(select, acc, x) } else { self.combined(select, acc, x) };
+        let old = acc.value.iter().chain(acc.index.iter().flatten());
+        let vectors: SmallVec<[(V, V); 4]> =
+            new.value.iter().chain(new.index.iter().flatten()).copied().zip(old.copied()).collect();
+        for (number, (new, old)) in vectors.into_iter().enumerate() {
+            let part = if number < x.value.len() { number } else { number - x.value.len() };
+            let v = mask.map_or(new, |mask| select.blend(mask, new, old, part));
+            self.assign(select, places[number], v, None);
+        }
+    }
+
+    /// Combines a vector with what is in its place, there.
+    fn update(&self, select: &mut Select<'_>, place: Place, opcode: &'static opcode::Opcode, acc: V, x: V) {
+        match place {
+            Place::Register(_) => select.push_as(opcode, select.level().width(), Some(acc), &[acc, x], None),
+            Place::Frame(_) => {
+                let v = select.op(opcode, &[acc, x]);
+                self.assign(select, place, v, None);
             }
         }
     }
@@ -274,26 +328,42 @@ impl Fold {
             let value = pick(select, &x.value, &acc.value);
             return Partial { value, index: Some(pick(select, index, best)) };
         }
-        let opcode = self.opcode();
-        let better: Val = acc.value.iter().zip(&x.value).map(|(&acc, &x)| select.op(opcode, &[acc, x])).collect();
+        let better = self.better(select, acc, x);
         if !keeps_nan(self.combine, self.ty) {
-            return Partial { value: better, index: None };
+            return better;
         }
         let nan = select.is_nan(&acc.value, self.ty);
         let keep = |(part, (&acc, &better)): (usize, (&V, &V))| select.blend(nan, acc, better, part);
-        Partial { value: acc.value.iter().zip(&better).enumerate().map(keep).collect(), index: None }
+        Partial { value: acc.value.iter().zip(&better.value).enumerate().map(keep).collect(), index: None }
+    }
+
+    /// The partial result `acc` with `x` in it, a NaN in the first aside.
+    fn better(&self, select: &mut Select<'_>, acc: &Partial, x: &Partial) -> Partial {
+        let opcode = self.opcode();
+        let stand_in = match self.combine {
+            Combine::Prod => Prim::Mul,
+            Combine::Max => Prim::Max,
+            Combine::Min => Prim::Min,
+            Combine::Sum | Combine::Any | Combine::All | Combine::ArgMax | Combine::ArgMin => Prim::Add,
+        };
+        let value = if opcode.form(select.level()).is_some() {
+            acc.value.iter().zip(&x.value).map(|(&acc, &x)| select.op(opcode, &[acc, x])).collect()
+        } else {
+            select.prim(stand_in, &[acc.value.clone(), x.value.clone()], self.ty)
+        };
+        Partial { value, index: None }
     }
 
     /// The result of all partial results, in the lowest lane.
     pub(super) fn tree(&self, select: &mut Select<'_>) -> Partial {
-        let mut groups: Vec<Partial> = (0..GROUPS).map(|group| self.whole(select, group)).collect();
+        let mut groups: Vec<Partial> = (0..self.places.len()).map(|group| self.whole(select, group)).collect();
         while groups.len() > 1 {
             let upper = groups.split_off(groups.len() / 2);
             groups = groups.iter().zip(&upper).map(|(low, high)| self.combined(select, low, high)).collect();
         }
         let mut all = groups.pop().expect("there is a group");
         select.shape = Shape::Half;
-        let mut half = LANES / 2;
+        let mut half = select.level().lanes() / 2;
         while half > 0 {
             let low = |val: &Val| -> Val { smallvec![val[0]] };
             let lower = Partial { value: low(&all.value), index: all.index.as_ref().map(low) };
@@ -331,7 +401,7 @@ impl Select<'_> {
         let result = self.mask_register();
         self.push_inst(Inst {
             op: Op::Machine(&opcode::CMP_F[wide as usize]),
-            width: self.shape.width(),
+            width: self.width(),
             result: Some(result),
             args: smallvec![a, a],
             lanes: mask.map(|mask| Lanes { mask, zero: false }),
@@ -344,23 +414,20 @@ impl Select<'_> {
     /// Lanes `half..2 * half`, brought to the bottom.
     fn lanes_from(&mut self, val: &Val, half: usize, wide: bool) -> Val {
         let bytes = half * if wide { 8 } else { 4 };
-        let v = match bytes {
-            64 => val[1],
-            32 => self.shuffled(val[0], 0x0e, wide, true),
-            16 => self.shuffled(val[0], 0x01, wide, true),
-            8 => self.shuffled(val[0], 0x0e, wide, false),
-            _ => self.shuffled(val[0], 0x01, wide, false),
+        let v = match (bytes, self.level()) {
+            (64, _) | (32, Level::Avx2) => val[1],
+            (16, Level::Avx2) => self.shuffled(&opcode::PERMUTE, &[val[0]], 0x0e, wide),
+            (32, Level::Avx512) => self.shuffled(&opcode::SHUFFLE_X, &[val[0], val[0]], 0x0e, wide),
+            (16, Level::Avx512) => self.shuffled(&opcode::SHUFFLE_X, &[val[0], val[0]], 0x01, wide),
+            (8, _) => self.shuffled(&opcode::SHUFFLE, &[val[0]], 0x0e, wide),
+            (_, _) => self.shuffled(&opcode::SHUFFLE, &[val[0]], 0x01, wide),
         };
         smallvec![v]
     }
 
-    fn shuffled(&mut self, v: V, imm: u8, wide: bool, across: bool) -> V {
+    fn shuffled(&mut self, opcode: &'static opcode::Opcode, args: &[V], imm: u8, wide: bool) -> V {
         let result = self.vector(wide);
-        if across {
-            self.push(&opcode::SHUFFLE_X, Some(result), &[v, v], Some(imm));
-        } else {
-            self.push(&opcode::SHUFFLE, Some(result), &[v], Some(imm));
-        }
+        self.push(opcode, Some(result), args, Some(imm));
         result
     }
 }

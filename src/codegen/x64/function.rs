@@ -2,8 +2,9 @@
 //!
 //! Registers: `rdi` holds the address of the words, `rax` the element, `rcx` the elements of a row, `rdx` the end of a
 //! stretch, `rsi` the last element at which a whole round fits; `r10` and `r11` are for the moment; the others hold rows
-//! of accesses. A stretch has a loop of whole rounds, several copies of the body each, and one of masked rounds for what
-//! is left. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around that.
+//! of accesses, and `rsi` is for the moment, too, once no whole round fits. A stretch has a loop of whole rounds, several
+//! copies of the body each, and one of masked rounds for what is left. A pass with folds has a loop over blocks of
+//! [`FOLD_BLOCK`] around that.
 //!
 //! Where a row is gone through more than once, only the first pass waits for memory. So the others ask for what that one will
 //! read in the next row: rows often are a page each, which no hardware foresees.
@@ -11,10 +12,9 @@
 use super::body::{Elements, Function, Order};
 use super::code::Block;
 use super::encoder::*;
-use super::folds::{Fold, GROUPS};
-use super::opcode;
+use super::folds::{Fold, n_groups};
+use super::level::Level;
 use super::registers::{Allocator, Frame, Pointer};
-use super::select::LANES;
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Op};
@@ -38,8 +38,8 @@ const LINE: usize = 64;
 const AHEAD_BYTES: usize = 128 << 10;
 /// Most copies of a body in a loop without folds.
 const MOST_COPIES: usize = 8;
-/// Vector registers that the copies of a body may fill.
-const MOST_ALIVE: usize = 28;
+/// Bytes of a vector of narrow elements.
+const NARROW_BYTES: i32 = 16;
 
 /// Writes the function of a kernel.
 pub(super) struct Writer<'a> {
@@ -62,17 +62,18 @@ pub(super) struct Writer<'a> {
 }
 
 /// Machine code for a kernel.
-pub(super) fn write(kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
-    Writer::new(kernel, classes, flat, passes, None).write().0
+pub(super) fn write(level: Level, kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
+    Writer::new(level, kernel, classes, flat, passes, None).write().0
 }
 
 /// The blocks of a kernel's function as text.
-pub(super) fn text(kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
-    Writer::new(kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
+pub(super) fn text(level: Level, kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
+    Writer::new(level, kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
 }
 
 impl<'a> Writer<'a> {
     fn new(
+        level: Level,
         kernel: &'a Kernel,
         motions: &'a [Class],
         flat: &'a Flat,
@@ -82,14 +83,14 @@ impl<'a> Writer<'a> {
         let mut frame = Frame::default();
         let (words_at, rows_left) = (frame.take(8, 8), frame.take(8, 8));
         let (block_start, block_end) = (frame.take(8, 8), frame.take(8, 8));
-        let (tail, one) = (frame.take(16, 8), frame.take(8, 8));
+        let (tail, one, narrow) = (frame.take(16, 8), frame.take(8, 8), frame.take(NARROW_BYTES, NARROW_BYTES));
         let rows: Vec<i32> = motions.iter().map(|_| frame.take(8, 8)).collect();
         let buffers = (0..passes.n_kept).map(|_| frame.take(8, 8));
         let homes: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
         let slots = vec![None; flat.nodes.len()];
         let distances = vec![None; motions.len()];
         let shown = flat.shown_payloads();
-        let mut function = Function { kernel, motions, flat, shown, slots, distances, rows, tail, one };
+        let mut function = Function { kernel, motions, flat, shown, slots, distances, rows, tail, one, narrow };
         for pass in &passes.passes {
             for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
                 let slot = match flat.nodes[id].op {
@@ -106,7 +107,7 @@ impl<'a> Writer<'a> {
             }
         }
         let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
-        let encoder = Encoder::default();
+        let encoder = Encoder::new(level);
         let ahead = function.read_again(passes).into_iter().map(|access| (access, frame.take(8, 8))).collect();
         let asks_ahead = false;
         Writer {
@@ -211,18 +212,11 @@ impl<'a> Writer<'a> {
     /// The numbers of the lanes times the stride.
     fn write_distances(&mut self, access: usize, at: i32) {
         let stride = self.word(word::ACCESSES + access * word::ACCESS_WORDS + 2);
-        self.encoder.int(Int::Mov, R11, stride);
-        let vector = |encoder: &mut Encoder, opcode: &opcode::Opcode, reg: u8, vvvv: u8, rm: Rm| {
-            encoder.vector(opcode, Width::Z, Operands { reg, vvvv, rm }, None, None);
-        };
-        vector(&mut self.encoder, &opcode::BROADCAST_GPR, 0, 0, Rm::Reg(R11.0));
-        for part in 0..LANES as u64 / 8 {
-            let lanes = std::array::from_fn(|lane| 8 * part + lane as u64);
-            let number = self.encoder.constant(Constant::Vector(lanes));
-            let memory = Rm::Mem(self.encoder.constant_memory(number));
-            vector(&mut self.encoder, &opcode::MUL_I[1], 1, 0, memory);
-            let to = Rm::Mem(Memory::at(RSP, at + 64 * part as i32));
-            vector(&mut self.encoder, &opcode::STORE[1], 1, 0, to);
+        self.encoder.int(Int::Mov, R10, stride);
+        self.encoder.set(R11, 0);
+        for lane in 0..self.encoder.level().lanes() as i32 {
+            self.encoder.int(Int::Store, R11, self.at(at + 8 * lane));
+            self.encoder.int(Int::Add, R11, Rm::Reg(R10.0));
         }
     }
 
@@ -293,7 +287,8 @@ impl<'a> Writer<'a> {
             self.encoder.place(none);
         }
         self.load_rows(pass);
-        let folds = Fold::of_pass(self.function.flat, &self.function.shown, &pass.folds, &mut self.frame);
+        let folds =
+            Fold::of_pass(self.encoder.level(), self.function.flat, &self.function.shown, &pass.folds, &mut self.frame);
         if folds.is_empty() {
             self.encoder.set(RAX, 0);
             self.encoder.int(Int::Mov, RDX, Rm::Reg(RCX.0));
@@ -418,12 +413,13 @@ impl<'a> Writer<'a> {
     /// All elements from `rax` to `rdx`.
     fn stretch(&mut self, pass: &Pass, folds: &[Fold]) {
         // One masked copy again and again, or, where every copy has its own partial results, all of them once.
-        let n_masked = if folds.is_empty() { 1 } else { GROUPS };
+        let level = self.encoder.level();
+        let n_masked = if folds.is_empty() { 1 } else { n_groups(level) };
         let masked = (n_masked, Order::Interleaved);
         let mut last = self.function.round(&mut self.encoder, pass, folds, masked, Elements::Tail);
         let copies = if folds.is_empty() {
-            (copies(&last), Order::Interleaved)
-        } else if last.most_alive() <= MOST_ALIVE {
+            (copies(&last, level), Order::Interleaved)
+        } else if last.most_alive() <= level.most_alive() {
             masked
         } else {
             let in_turn = (n_masked, Order::InTurn);
@@ -431,7 +427,7 @@ impl<'a> Writer<'a> {
             in_turn
         };
         let main = self.function.round(&mut self.encoder, pass, folds, copies, Elements::All);
-        let step = (copies.0 * LANES) as i32;
+        let step = (copies.0 * level.lanes()) as i32;
         let (rest, done) = (self.encoder.label(), self.encoder.label());
         self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
@@ -448,7 +444,7 @@ impl<'a> Writer<'a> {
         let top = self.encoder.label();
         self.round(&last, Elements::Tail, top);
         if folds.is_empty() {
-            self.encoder.add(RAX, LANES as i32);
+            self.encoder.add(RAX, level.lanes() as i32);
             self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
             self.encoder.jump_if(Condition::Less, top);
         }
@@ -474,7 +470,7 @@ impl<'a> Writer<'a> {
 /// Its instructions wait for each other most of the time, and it looks ahead by [`WINDOW`] of them: so many chains of
 /// instructions as their latency takes longer than their execution have to be in sight. Short bodies are copied to save
 /// on the loop. Copies that do not fit into the registers would cost more than they bring.
-fn copies(body: &Block) -> usize {
+fn copies(body: &Block, level: Level) -> usize {
     let (latency, cycles) = body.timing();
     let n = body.insts.len().max(1);
     let in_sight = (WINDOW / n).max(1);
@@ -486,7 +482,7 @@ fn copies(body: &Block) -> usize {
     } else {
         1
     };
-    let fit = MOST_ALIVE / body.most_alive().max(1);
+    let fit = level.most_alive() / body.most_alive().max(1);
     busy.max(at_least).min(MOST_COPIES).min(fit).max(1)
 }
 

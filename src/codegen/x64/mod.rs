@@ -1,12 +1,13 @@
-//! The fast tier of x86-64: AVX-512 machine code, written directly.
+//! The fast tier of x86-64: machine code for AVX-512 or AVX2, written directly.
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
 //! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of
-//! loads and stores, [`folds`] those of partial results. [`registers`] gives every value a machine register and hands the instructions of [`opcode`] to the
+//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results. A [`Level`] says which instructions there
+//! are; what AVX2 lacks has [`stand_ins`]. [`registers`] gives every value a machine register and hands the instructions of [`opcode`] to the
 //! [`encoder`]; [`memory`] makes the bytes executable.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
-//! declined with a reason. Absent: vectors along the rows, gathers, and machines without AVX-512.
+//! declined with a reason. Absent: vectors along the rows, gathers by index, and for AVX2 strided outputs.
 
 mod body;
 mod code;
@@ -14,11 +15,16 @@ mod elements;
 pub mod encoder;
 mod folds;
 mod function;
+mod level;
+mod masks;
 mod memory;
 pub mod opcode;
 mod registers;
 mod scaling;
 mod select;
+mod stand_ins;
+
+pub use level::Level;
 
 use super::geometry::{Class, Lanes};
 use super::kernel::Kernel;
@@ -27,27 +33,15 @@ use super::native::{self, Program, Shape};
 use crate::error::Reason;
 use crate::ir::DType;
 
-/// Whether this machine runs such code, and the system lets it be made.
-pub fn is_available() -> bool {
-    static AVAILABLE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *AVAILABLE.get_or_init(|| cfg!(unix) && has_instructions())
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_instructions() -> bool {
-    super::vm::Isa::Avx512.is_available() && is_x86_feature_detected!("bmi2")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_instructions() -> bool {
-    false
-}
-
-/// Compiles a valid `kernel` for accesses of these `classes`, operands first.
+/// Compiles a valid `kernel` for accesses of these `classes`, operands first, and the machines of a level.
 ///
 /// # Errors
-/// The reason why this tier does not take it.
-pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+/// The reason why this tier does not take it, or that this machine is none of them.
+pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+    let compiled = match level {
+        Level::Avx2 => |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx2, kernel, classes),
+        Level::Avx512 => |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx512, kernel, classes),
+    };
     Program::new(compiled, kernel, lanes, classes)
 }
 
@@ -55,28 +49,36 @@ pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Progr
 ///
 /// # Errors
 /// The reason why this tier does not take the kernel.
-pub fn emit_text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
+pub fn emit_text(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
     let (flat, passes) = native::prepare(kernel, classes)?;
-    Ok(function::text(kernel, classes, &flat, &passes))
+    Ok(format!("{}\n{}", level.name(), function::text(level, kernel, classes, &flat, &passes)))
 }
 
-/// Why this tier makes no code for a kernel whose accesses move as the classes say, on any machine.
-pub(super) fn declined(kernel: &Kernel, classes: &[Class]) -> Option<Reason> {
+/// Why this tier makes no code of a level for a kernel whose accesses move as the classes say.
+pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Option<Reason> {
     let narrow = |(dtype, &class): (DType, &Class)| class == Class::Strided && dtype.size() < 4;
     if kernel.dtypes().zip(classes).any(narrow) {
         return Some(Reason::TierCannot("it gathers and scatters elements of four and eight bytes only".into()));
     }
+    if level == Level::Avx2 && classes[kernel.operands.len()..].contains(&Class::Strided) {
+        return Some(Reason::TierCannot("AVX2 scatters nothing".into()));
+    }
     native::declined(kernel)
 }
 
-fn compiled(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape), Reason> {
-    if !is_available() {
-        return Err(Reason::TierCannot("this machine has no AVX-512".into()));
+/// The reason that this machine gives to make no code at all.
+pub(super) fn no_level() -> Reason {
+    Reason::TierCannot("this machine has neither AVX-512 nor AVX2".into())
+}
+
+fn compiled(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape), Reason> {
+    if !level.is_available() {
+        return Err(Reason::TierCannot(format!("this machine has no {}", level.name())));
     }
-    if let Some(reason) = declined(kernel, classes) {
+    if let Some(reason) = declined(level, kernel, classes) {
         return Err(reason);
     }
     let (flat, passes) = native::prepare(kernel, classes)?;
-    let bytes = function::write(kernel, classes, &flat, &passes);
+    let bytes = function::write(level, kernel, classes, &flat, &passes);
     Ok((memory::load(&bytes)?, native::shape(kernel, &passes)))
 }

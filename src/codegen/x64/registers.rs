@@ -5,15 +5,16 @@
 //! memory yet. Values of all lanes that are read in every round of a loop are *pinned* before it, as far as registers
 //! are left over; the others are read from memory by the instructions that take them, or loaded when one cannot.
 
-use super::code::{self, Address, Block, Class, Home, Inst, Lanes, Op, Start, V};
+use super::code::{self, Address, Block, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
-use super::encoder::{Int, Label, RDI, RDX};
+use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
+use super::level::Level;
 use super::opcode::{self, Encoding, Opcode, Tuple};
 use crate::codegen::native::word;
 use smallvec::SmallVec;
 
-/// Vector registers of the machine.
-const N_VECTORS: usize = 32;
+/// Most vector registers that a machine has.
+const MOST_VECTORS: usize = 32;
 /// Mask registers; the first means "no mask" where a mask is asked for.
 const N_MASKS: usize = 8;
 /// Bytes of a vector in the frame.
@@ -76,7 +77,8 @@ pub(super) struct Allocator<'a> {
     /// Per virtual register where it was put in the frame.
     spilled: Vec<Option<i32>>,
     n_spilled: usize,
-    vectors: [Option<V>; N_VECTORS],
+    /// Who is in the vector registers; there may be more than the level has.
+    vectors: [Option<V>; MOST_VECTORS],
     masks: [Option<V>; N_MASKS],
 }
 
@@ -97,7 +99,7 @@ impl<'a> Allocator<'a> {
                 uses[v.index()].push(at as u32);
             }
         }
-        let (mut vectors, mut places) = ([None; N_VECTORS], vec![None; n]);
+        let (mut vectors, mut places) = ([None; MOST_VECTORS], vec![None; n]);
         for (index, info) in block.infos.iter().enumerate() {
             if let Home::Register(register) = info.home {
                 vectors[register as usize] = Some(V(index as u32));
@@ -119,10 +121,14 @@ impl<'a> Allocator<'a> {
         }
     }
 
+    fn level(&self) -> Level {
+        self.block.level
+    }
+
     /// Loads values of all lanes into registers that the block leaves over; they hold when it ends.
     pub(super) fn pin(&mut self) {
         let taken = self.vectors.iter().filter(|owner| owner.is_some()).count();
-        let free = N_VECTORS.saturating_sub(taken + self.block.most_alive() + SPARE);
+        let free = self.level().n_vectors().saturating_sub(taken + self.block.most_alive() + SPARE);
         let mut shared: Vec<V> = (0..self.block.infos.len() as u32)
             .map(V)
             .filter(|&v| {
@@ -149,7 +155,9 @@ impl<'a> Allocator<'a> {
             .iter()
             .map(|&at| {
                 let inst = &self.block.insts[at as usize];
-                if foldable(inst).is_some_and(|arg| inst.args[arg] == v) { 2 } else { 3 }
+                let folds =
+                    self.stays_in_memory(v) && foldable(inst, self.level()).is_some_and(|arg| inst.args[arg] == v);
+                if folds { 2 } else { 3 }
             })
             .sum()
     }
@@ -159,12 +167,14 @@ impl<'a> Allocator<'a> {
         self.encoder.place_loop(top);
     }
 
-    /// Writes a bit per element that is left, `rdx - rax` of them, into the frame.
+    /// Writes a bit per element that is left, `rdx - rax` of them, into the frame, or for AVX2 their number.
     pub(super) fn write_tail(&mut self, at: i32) {
         self.encoder.int(Int::Mov, R11, Rm::Reg(RDX.0));
         self.encoder.int(Int::Sub, R11, Rm::Reg(RAX.0));
-        self.encoder.set(R10, u64::MAX);
-        self.encoder.low_bits(R11, R10, R11);
+        if self.level() == Level::Avx512 {
+            self.encoder.set(R10, u64::MAX);
+            self.encoder.low_bits(R11, R10, R11);
+        }
         self.encoder.int(Int::Store, R11, Rm::Mem(Memory::at(RSP, at)));
     }
 
@@ -182,6 +192,10 @@ impl<'a> Allocator<'a> {
             Op::Machine(opcode) => self.machine(at, inst, opcode),
             Op::Fma { negated, wide } => self.fma(at, inst, negated, wide),
             Op::Place { access, ahead } => self.compute_place(access, ahead),
+            Op::Copy { way, bytes, those, frame } => {
+                let address = inst.address.expect("a copy has an address");
+                self.copy(address, frame, bytes, way, those);
+            }
         }
     }
 
@@ -193,6 +207,11 @@ impl<'a> Allocator<'a> {
     /// Whether a value can be had again after it left its register.
     fn is_lasting(&self, v: V) -> bool {
         self.is_shared(v) || matches!(self.block.info(v).home, Home::Memory(_))
+    }
+
+    /// Whether an instruction can read a value from its place in memory: one element only, if the machine broadcasts.
+    fn stays_in_memory(&self, v: V) -> bool {
+        self.level() == Level::Avx512 || !matches!(self.block.info(v).home, Home::Element(_))
     }
 
     fn next_use(&self, v: V) -> u32 {
@@ -232,7 +251,10 @@ impl<'a> Allocator<'a> {
 
     fn free_register(&self, class: Class) -> Option<u8> {
         match class {
-            Class::Vector => self.vectors.iter().position(Option::is_none).map(|index| index as u8),
+            Class::Vector => {
+                let own = &self.vectors[..self.level().n_vectors()];
+                own.iter().position(Option::is_none).map(|index| index as u8)
+            }
             Class::Mask => self.masks.iter().skip(1).position(Option::is_none).map(|index| index as u8 + 1),
         }
     }
@@ -258,7 +280,7 @@ impl<'a> Allocator<'a> {
             self.spilled[victim.index()] = Some(slot);
             let memory = Rm::Mem(Memory::at(RSP, slot));
             match class {
-                Class::Vector => self.vector(&opcode::STORE[0], Width::Z, register, 0, memory),
+                Class::Vector => self.vector(&opcode::STORE[0], self.level().width(), register, 0, memory),
                 Class::Mask => self.vector(&opcode::MASK_STORE, Width::X, register, 0, memory),
             }
         }
@@ -292,11 +314,8 @@ impl<'a> Allocator<'a> {
             None => self.memory(v).unwrap_or_else(|| unreachable!("{v} is read before it is made")),
         };
         let plain = Rm::Mem(Memory { broadcast: false, ..memory });
-        if memory.broadcast {
-            self.vector(&opcode::BROADCAST[info.wide as usize], Width::Z, register, 0, plain);
-        } else {
-            self.vector(&opcode::LOAD[0], Width::Z, register, 0, plain);
-        }
+        let opcode = if memory.broadcast { &opcode::BROADCAST[info.wide as usize] } else { &opcode::LOAD[0] };
+        self.vector(opcode, self.level().width(), register, 0, plain);
     }
 
     fn load_mask(&mut self, v: V, register: u8) {
@@ -329,7 +348,9 @@ impl<'a> Allocator<'a> {
         let info = self.block.info(v);
         let again = self.uses[v.index()].len() > 1;
         let keep = again && self.free_register(Class::Vector).is_some() && !self.is_shared(v);
-        let fits = self.places[v.index()].is_none() && info.class == Class::Vector && info.wide == wide && !keep;
+        let suits = self.level() == Level::Avx2 || info.wide == wide;
+        let is_vector = info.class == Class::Vector && self.stays_in_memory(v);
+        let fits = self.places[v.index()].is_none() && is_vector && suits && !keep;
         match if fits { self.memory(v) } else { None } {
             Some(memory) => Rm::Mem(memory),
             None => Rm::Reg(self.bring(v, busy)),
@@ -369,6 +390,36 @@ impl<'a> Allocator<'a> {
         self.encoder.int(Int::Add, R11, row);
     }
 
+    /// Copies elements between an address and the frame, the last first, byte by byte.
+    fn copy(&mut self, address: Address, frame: i32, bytes: usize, way: Way, those: Those) {
+        let start = Rm::Mem(self.address(address));
+        self.encoder.int(Int::Lea, R10, start);
+        match those {
+            Those::First => self.encoder.set(R11, 1),
+            Those::Left(ahead) => {
+                self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RAX, ahead)));
+                self.encoder.int(Int::Mov, R11, Rm::Reg(RDX.0));
+                self.encoder.int(Int::Sub, R11, Rm::Reg(RSI.0));
+                self.encoder.set(RSI, self.level().lanes() as u64);
+                self.encoder.int(Int::Cmp, R11, Rm::Reg(RSI.0));
+                self.encoder.int(Int::CmovGreater, R11, Rm::Reg(RSI.0));
+            }
+        }
+        self.encoder.set(RSI, bytes as u64);
+        self.encoder.int(Int::Imul, R11, Rm::Reg(RSI.0));
+        let (top, done) = (self.encoder.label(), self.encoder.label());
+        self.encoder.place(top);
+        self.encoder.sub(R11, 1);
+        self.encoder.jump_if(Condition::Less, done);
+        let at = |base: Gpr, disp: i32| Rm::Mem(Memory { index: Index::Gpr(R11, 0), ..Memory::at(base, disp) });
+        let (outside, inside) = (at(R10, 0), at(RSP, frame));
+        let (from, to) = if way == Way::In { (outside, inside) } else { (inside, outside) };
+        self.encoder.int(Int::LoadByte, RSI, from);
+        self.encoder.int(Int::StoreByte, RSI, to);
+        self.encoder.jump(top);
+        self.encoder.place(done);
+    }
+
     fn mask(&mut self, lanes: Option<Lanes>, busy: &[V]) -> Option<Masked> {
         lanes.map(|lanes| Masked { register: self.bring(lanes.mask, busy), zero: lanes.zero })
     }
@@ -379,14 +430,17 @@ impl<'a> Allocator<'a> {
         if is_indexed(opcode) {
             return self.indexed(at, inst, opcode, &busy, mask);
         }
-        let mut registers: SmallVec<[Rm; 2]> = SmallVec::new();
-        for (arg, &v) in inst.args.iter().enumerate() {
-            let rm = if foldable(inst) == Some(arg) {
+        let in_memory = foldable(inst, self.level());
+        let mut registers: SmallVec<[Rm; 3]> = SmallVec::from_elem(Rm::Reg(0), inst.args.len());
+        // What may be read from memory comes last, since finding its address takes a general register.
+        let order = (0..inst.args.len()).filter(|&arg| Some(arg) != in_memory).chain(in_memory);
+        for arg in order {
+            let v = inst.args[arg];
+            registers[arg] = if Some(arg) == in_memory {
                 self.operand(v, opcode.wide, &busy)
             } else {
                 Rm::Reg(self.bring(v, &busy))
             };
-            registers.push(rm);
         }
         let memory = inst.address.map(|address| Rm::Mem(self.address(address)));
         self.pass(at, inst);
@@ -396,9 +450,10 @@ impl<'a> Allocator<'a> {
             Some(Rm::Mem(_)) => unreachable!("only the operand of rm is read from memory"),
             None => 0,
         };
-        let from_gpr = *opcode == opcode::BROADCAST_GPR;
+        let from_gpr = opcode.is_from_gpr();
+        let mut imm = inst.imm;
         let operands = match opcode.encoding {
-            Encoding::Rvm => Operands {
+            Encoding::Rvm | Encoding::Rvmr => Operands {
                 reg: result.unwrap_or(0),
                 vvvv: of(registers.first()),
                 rm: registers.get(1).copied().or(memory).expect("an operand of rm"),
@@ -414,31 +469,42 @@ impl<'a> Allocator<'a> {
                 vvvv: 0,
                 rm: memory.or(result.map(Rm::Reg)).expect("a place for the result"),
             },
+            Encoding::Mvr => Operands {
+                reg: of(registers.first()),
+                vvvv: of(registers.get(1)),
+                rm: memory.expect("lanes are written to memory"),
+            },
+            Encoding::Rmv => unreachable!("indexed accesses are written apart"),
             Encoding::Vm(digit) => Operands {
                 reg: digit,
                 vvvv: result.unwrap_or(0),
                 rm: registers.first().copied().expect("an operand of rm"),
             },
         };
-        self.encoder.vector(opcode, inst.width, operands, mask, inst.imm);
+        if opcode.encoding == Encoding::Rvmr {
+            imm = Some(of(registers.get(2)) << 4);
+        }
+        self.encoder.vector(opcode, inst.width, operands, mask, imm);
     }
 
     /// Gathers, which use up their mask and must not share registers, and scatters.
     fn indexed(&mut self, at: usize, inst: &Inst, opcode: &'static Opcode, busy: &[V], mask: Option<Masked>) {
         let index = self.bring(inst.args[0], busy);
         let address = inst.address.expect("an indexed access has an address");
+        // Of AVX2 the mask is an operand.
+        let lanes = if opcode.encoding == Encoding::Rmv { self.bring(inst.args[1], busy) } else { 0 };
         let memory = Memory { index: Index::Vector(index), ..self.address(address) };
         let reg = match inst.result {
             Some(result) => {
                 let register = self.result(result, busy);
                 // The lanes that are not read stay, so the register must not depend on what was in it.
-                self.vector(&opcode::XOR[0], Width::Z, register, register, Rm::Reg(register));
+                self.vector(&opcode::XOR[0], self.level().width(), register, register, Rm::Reg(register));
                 register
             }
             None => self.bring(inst.args[1], busy),
         };
         self.pass(at, inst);
-        self.encoder.vector(opcode, inst.width, Operands { reg, vvvv: 0, rm: Rm::Mem(memory) }, mask, None);
+        self.encoder.vector(opcode, inst.width, Operands { reg, vvvv: lanes, rm: Rm::Mem(memory) }, mask, None);
     }
 
     /// The register of a result.
@@ -453,7 +519,7 @@ impl<'a> Allocator<'a> {
 
     /// The machine's three forms of an fma each overwrite another operand; the one whose value ends here is chosen.
     fn fma(&mut self, at: usize, inst: &Inst, negated: bool, wide: bool) {
-        let busy: SmallVec<[V; 4]> = inst.reads().collect();
+        let mut busy: SmallVec<[V; 4]> = inst.reads().collect();
         let [a, b, c] = inst.args[..] else { unreachable!("an fma has three operands") };
         let ends = |this: &Self, v: V| {
             let once = inst.args.iter().filter(|&&arg| arg == v).count() == 1;
@@ -497,11 +563,13 @@ impl<'a> Allocator<'a> {
             false => {
                 let from = self.bring(over, &busy);
                 let register = self.take(Class::Vector, &busy);
-                self.vector(&opcode::MOVE[0], Width::Z, register, 0, Rm::Reg(from));
+                self.vector(&opcode::MOVE[0], self.level().width(), register, 0, Rm::Reg(from));
                 register
             }
         };
         self.place(result, register);
+        // Its register holds an operand already, so it must not make room for the last one.
+        busy.push(result);
         let rm = self.operand(third, wide, &busy);
         self.vector(opcode, inst.width, register, second_register, rm);
         self.pass(at, inst);
@@ -512,12 +580,13 @@ impl<'a> Allocator<'a> {
 const SPARE: usize = 2;
 
 /// The operand that may be read from memory.
-fn foldable(inst: &Inst) -> Option<usize> {
+fn foldable(inst: &Inst, level: Level) -> Option<usize> {
     let Op::Machine(opcode) = inst.op else { return None };
     let last = code::n_operands(opcode.encoding) - 1;
-    (opcode.tuple == Tuple::Full && inst.address.is_none()).then_some(last)
+    let shifts_memory = level == Level::Avx512 || !matches!(opcode.encoding, Encoding::Vm(_));
+    (opcode.tuple == Tuple::Full && inst.address.is_none() && shifts_memory).then_some(last)
 }
 
 fn is_indexed(opcode: &Opcode) -> bool {
-    opcode::GATHER.contains(opcode) || opcode::SCATTER.contains(opcode)
+    [&opcode::GATHER, &opcode::SCATTER, &opcode::GATHER_SOME].iter().any(|pair| pair.contains(opcode))
 }

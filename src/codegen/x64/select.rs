@@ -1,10 +1,13 @@
 //! Instructions for prims, with the bits of [`crate::ir::scalar::eval`].
 //!
-//! A value of 32-bit lanes fills one register, one of 64-bit lanes as many as [`Shape`] says, a bool one mask. Lanes that
-//! nobody asked for may hold anything; no instruction faults on them.
+//! A value of 32-bit lanes fills one register, one of 64-bit lanes as many as [`Shape`] says, a bool one mask, see
+//! [`super::masks`]. Where AVX2 has no instruction, [`super::stand_ins`] have several. Lanes that nobody asked for may
+//! hold anything; no instruction faults on them.
 
-use super::code::{Block, Class, Home, Inst, Lanes, Op, V};
+use super::code::{Block, Class, Home, Inst, Op, V};
 use super::encoder::{Constant, Encoder, Width};
+use super::level::Level;
+use super::masks::Relation;
 use super::opcode::{self, Opcode, Pair};
 use crate::ir::scalar::half_bits::F16_NAN;
 use crate::ir::scalar::{Lit, Prim, Ty};
@@ -17,16 +20,13 @@ pub(super) type Val = SmallVec<[V; 2]>;
 /// How many lanes a block works on, and in what registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Sixteen elements: a vector of 32-bit lanes, or two of 64-bit lanes.
+    /// As many elements as a vector has 32-bit lanes; two vectors of 64-bit lanes.
     Vector,
-    /// One register for every type: eight lanes count at most.
+    /// One register for every type: as many lanes count at most as have 64 bits.
     Half,
     /// One element, in the lowest lane.
     Row,
 }
-
-/// Elements of [`Shape::Vector`].
-pub(super) const LANES: usize = 16;
 
 impl Shape {
     /// Registers of a value.
@@ -36,53 +36,11 @@ impl Shape {
             Shape::Vector | Shape::Half | Shape::Row => 1,
         }
     }
-
-    /// Bits of registers that instructions work on.
-    pub(super) const fn width(self) -> Width {
-        match self {
-            Shape::Vector | Shape::Half => Width::Z,
-            Shape::Row => Width::X,
-        }
-    }
 }
 
 /// Whether lanes have 64 bits.
 pub(super) const fn is_wide(ty: Ty) -> bool {
     matches!(ty, Ty::I64 | Ty::F64)
-}
-
-/// Comparisons as the machine numbers them.
-#[derive(Debug, Clone, Copy)]
-enum Relation {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Unordered,
-}
-
-impl Relation {
-    /// For floats: a NaN makes all but `Ne` and `Unordered` false, without a signal.
-    const fn float(self) -> u8 {
-        match self {
-            Relation::Eq => 0,
-            Relation::Ne => 4,
-            Relation::Lt => 17,
-            Relation::Le => 18,
-            Relation::Unordered => 3,
-        }
-    }
-
-    const fn int(self) -> u8 {
-        match self {
-            Relation::Eq => 0,
-            Relation::Ne => 4,
-            Relation::Lt => 1,
-            Relation::Le => 2,
-            // No integer is unordered; 3 is "never".
-            Relation::Unordered => 3,
-        }
-    }
 }
 
 /// Writes a block.
@@ -93,24 +51,57 @@ pub(super) struct Select<'e> {
     pub(super) encoder: &'e mut Encoder,
     /// The lanes of the block.
     pub(super) shape: Shape,
+    /// Where in the frame narrow elements are put that are copied one by one.
+    pub(super) narrow: i32,
     constants: HashMap<Constant, V>,
-    lanes: [Option<V>; 2],
-    /// Upper halves of masks that were asked for.
-    uppers: HashMap<V, V>,
+    /// Masks of no and of all lanes.
+    pub(super) lanes: [Option<V>; 2],
+    /// Parts of masks that are known.
+    pub(super) mask_parts: HashMap<V, Val>,
     /// Distances of lanes in the frame, with their registers.
     pub(super) distances: Vec<(i32, V)>,
 }
 
 impl<'e> Select<'e> {
-    /// An empty block.
-    pub(super) fn new(encoder: &'e mut Encoder, shape: Shape) -> Select<'e> {
-        let (constants, uppers) = (HashMap::new(), HashMap::new());
-        Select { block: Block::default(), encoder, shape, constants, lanes: [None; 2], uppers, distances: Vec::new() }
+    /// An empty block; `narrow` bytes into the frame is room for a vector of narrow elements.
+    pub(super) fn new(encoder: &'e mut Encoder, shape: Shape, narrow: i32) -> Select<'e> {
+        let block = Block::new(encoder.level());
+        let (constants, mask_parts, distances) = (HashMap::new(), HashMap::new(), Vec::new());
+        Select { block, encoder, shape, narrow, constants, lanes: [None; 2], mask_parts, distances }
+    }
+
+    /// The machines it is for.
+    pub(super) fn level(&self) -> Level {
+        self.encoder.level()
+    }
+
+    /// Bits of registers that instructions work on.
+    pub(super) fn width(&self) -> Width {
+        match self.shape {
+            Shape::Vector | Shape::Half => self.level().width(),
+            Shape::Row => Width::X,
+        }
+    }
+
+    /// Whether the level has no instruction for lanes of that type.
+    fn lacks(&self, opcodes: &'static Pair, ty: Ty) -> bool {
+        opcodes[is_wide(ty) as usize].form(self.level()).is_none()
     }
 
     /// Adds an instruction on the block's lanes.
     pub(super) fn push(&mut self, opcode: &'static Opcode, result: Option<V>, args: &[V], imm: Option<u8>) {
-        let width = self.shape.width();
+        self.push_as(opcode, self.width(), result, args, imm);
+    }
+
+    /// Adds an instruction on registers of a width.
+    pub(super) fn push_as(
+        &mut self,
+        opcode: &'static Opcode,
+        width: Width,
+        result: Option<V>,
+        args: &[V],
+        imm: Option<u8>,
+    ) {
         self.push_inst(Inst {
             op: Op::Machine(opcode),
             width,
@@ -132,11 +123,6 @@ impl<'e> Select<'e> {
         self.block.register(Class::Vector, wide, Home::Block)
     }
 
-    /// A new mask register.
-    pub(super) fn mask_register(&mut self) -> V {
-        self.block.register(Class::Mask, false, Home::Block)
-    }
-
     /// The vector that an instruction makes.
     pub(super) fn op(&mut self, opcode: &'static Opcode, args: &[V]) -> V {
         self.op_imm(opcode, args, None)
@@ -149,24 +135,8 @@ impl<'e> Select<'e> {
         result
     }
 
-    /// The mask that an instruction makes.
-    pub(super) fn mask_op(&mut self, opcode: &'static Opcode, args: &[V], imm: Option<u8>) -> V {
-        let result = self.mask_register();
-        self.push(opcode, Some(result), args, imm);
-        result
-    }
-
-    /// The vector whose other lanes are zero.
-    pub(super) fn zeroed(&mut self, opcode: &'static Opcode, mask: V, args: &[V]) -> V {
-        let result = self.vector(opcode.wide);
-        let lanes = Some(Lanes { mask, zero: true });
-        let width = self.shape.width();
-        let (op, args) = (Op::Machine(opcode), args.into());
-        self.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
-        result
-    }
-
-    fn shared(&mut self, constant: Constant, wide: bool) -> V {
+    /// A constant for all lanes.
+    pub(super) fn shared(&mut self, constant: Constant, wide: bool) -> V {
         if let Some(&v) = self.constants.get(&constant) {
             return v;
         }
@@ -186,14 +156,6 @@ impl<'e> Select<'e> {
         if wide { self.shared(Constant::Double(bits), true) } else { self.word(bits as u32) }
     }
 
-    /// A mask of all or no lanes.
-    pub(super) fn all_lanes(&mut self, all: bool) -> V {
-        let known = self.lanes[all as usize];
-        let v = known.unwrap_or_else(|| self.block.register(Class::Mask, false, Home::Lanes(all)));
-        self.lanes[all as usize] = Some(v);
-        v
-    }
-
     /// A literal in all lanes.
     pub(super) fn lit(&mut self, lit: Lit) -> Val {
         if lit.ty == Ty::Bool {
@@ -201,36 +163,6 @@ impl<'e> Select<'e> {
         }
         let v = self.bits(is_wide(lit.ty), lit.bits);
         SmallVec::from_elem(v, self.shape.parts(lit.ty))
-    }
-
-    /// The part of a mask that goes with a part of a 64-bit value.
-    pub(super) fn mask_part(&mut self, mask: V, part: usize) -> V {
-        if part == 0 {
-            return mask;
-        }
-        if matches!(self.block.info(mask).home, Home::Lanes(_)) {
-            return mask;
-        }
-        if let Some(&upper) = self.uppers.get(&mask) {
-            return upper;
-        }
-        let upper = self.mask_op(&opcode::MASK_SHIFT_RIGHT, &[mask], Some(8));
-        self.set_upper(mask, upper);
-        upper
-    }
-
-    /// Makes the upper half of a mask known.
-    pub(super) fn set_upper(&mut self, mask: V, upper: V) {
-        self.uppers.insert(mask, upper);
-    }
-
-    /// One mask of the masks of the parts of a 64-bit value.
-    fn join_masks(&mut self, masks: &[V]) -> V {
-        match *masks {
-            [mask] => mask,
-            [low, high] => self.mask_op(&opcode::MASK_JOIN, &[high, low], None),
-            _ => unreachable!("a value has one part or two"),
-        }
     }
 
     fn each(&mut self, a: &Val, mut op: impl FnMut(&mut Self, V) -> V) -> Val {
@@ -263,7 +195,8 @@ impl<'e> Select<'e> {
             Prim::Lt => self.compare(Relation::Lt, a, &args[1], ty),
             Prim::Le => self.compare(Relation::Le, a, &args[1], ty),
             Prim::Quot | Prim::Rem | Prim::IntPow => unreachable!("kernels with these are declined before"),
-            Prim::And | Prim::Or | Prim::Xor | Prim::Not if ty == Ty::Bool => self.logic(prim, args),
+            Prim::Not if ty == Ty::Bool => smallvec![self.not(a[0])],
+            Prim::And | Prim::Or | Prim::Xor if ty == Ty::Bool => smallvec![self.logic(prim, a[0], args[1][0])],
             Prim::Add if ty.is_float() => self.both(a, &args[1], &opcode::ADD_F, ty),
             Prim::Sub if ty.is_float() => self.both(a, &args[1], &opcode::SUB_F, ty),
             Prim::Mul if ty.is_float() => self.both(a, &args[1], &opcode::MUL_F, ty),
@@ -271,6 +204,10 @@ impl<'e> Select<'e> {
             Prim::Min if ty.is_float() => self.both(a, &args[1], &opcode::MIN_F, ty),
             Prim::Add => self.both(a, &args[1], &opcode::ADD_I, ty),
             Prim::Sub => self.both(a, &args[1], &opcode::SUB_I, ty),
+            Prim::Mul if self.lacks(&opcode::MUL_I, ty) => self.each_part(a, &args[1], Select::product_64),
+            Prim::Max | Prim::Min if self.lacks(&opcode::MAX_I, ty) => {
+                self.each_part(a, &args[1], |this, a, b| this.extreme_64(prim, a, b))
+            }
             Prim::Mul => self.both(a, &args[1], &opcode::MUL_I, ty),
             Prim::Max => self.both(a, &args[1], &opcode::MAX_I, ty),
             Prim::Min => self.both(a, &args[1], &opcode::MIN_I, ty),
@@ -281,6 +218,7 @@ impl<'e> Select<'e> {
             Prim::Fma => self.fma(a, &args[1], &args[2], ty, false),
             Prim::Neg => self.negate(a, ty),
             Prim::Abs if ty.is_float() => self.with_bits(a, &opcode::AND, ty, !sign_bit(ty)),
+            Prim::Abs if self.lacks(&opcode::ABS_I, ty) => self.each(a, Select::absolute_64),
             Prim::Abs => self.each(a, |this, a| this.op(&opcode::ABS_I[is_wide(ty) as usize], &[a])),
             Prim::Not => self.with_bits(a, &opcode::XOR, ty, u64::MAX),
             Prim::Sqrt => self.each(a, |this, a| this.op(&opcode::SQRT[is_wide(ty) as usize], &[a])),
@@ -311,7 +249,7 @@ impl<'e> Select<'e> {
                 let result = self.vector(wide);
                 self.push_inst(Inst {
                     op: Op::Fma { negated, wide },
-                    width: self.shape.width(),
+                    width: self.width(),
                     result: Some(result),
                     args: smallvec![a[part], b[part], c[part]],
                     lanes: None,
@@ -351,6 +289,10 @@ impl<'e> Select<'e> {
         let wide = is_wide(ty) as usize;
         let modulus = if wide == 1 { 63 } else { 31 };
         let amount = args[1][0];
+        if self.lacks(by_lane, ty) {
+            let amounts = self.with_bits(&args[1], &opcode::AND, ty, modulus);
+            return self.each_part(&args[0], &amounts, Select::shift_right_64);
+        }
         if let Home::Constant(number) = self.block.info(amount).home {
             let bits = (self.encoder.constant_bits(number) & modulus) as u8;
             return self.each(&args[0], |this, a| this.op_imm(&by_imm[wide], &[a], Some(bits)));
@@ -362,69 +304,6 @@ impl<'e> Select<'e> {
     fn sign_extend(&mut self, a: &Val, bits: u8) -> Val {
         let raised = self.each(a, |this, a| this.op_imm(&opcode::SHL_IMM[0], &[a], Some(bits)));
         self.each(&raised, |this, a| this.op_imm(&opcode::SAR_IMM[0], &[a], Some(bits)))
-    }
-
-    fn compare(&mut self, relation: Relation, a: &Val, b: &Val, ty: Ty) -> Val {
-        if ty == Ty::Bool {
-            let differ = self.mask_op(&opcode::MASK_XOR, &[a[0], b[0]], None);
-            return match relation {
-                Relation::Ne => smallvec![differ],
-                Relation::Eq => smallvec![self.mask_op(&opcode::MASK_NOT, &[differ], None)],
-                Relation::Lt | Relation::Le | Relation::Unordered => unreachable!("bools have no order"),
-            };
-        }
-        let (opcode, imm) = if ty.is_float() {
-            (&opcode::CMP_F[is_wide(ty) as usize], relation.float())
-        } else {
-            (&opcode::CMP_I[is_wide(ty) as usize], relation.int())
-        };
-        let masks: Val = a.iter().zip(b).map(|(&a, &b)| self.mask_op(opcode, &[a, b], Some(imm))).collect();
-        smallvec![self.join_masks(&masks)]
-    }
-
-    /// The mask of the NaN lanes of a float.
-    pub(super) fn is_nan(&mut self, a: &Val, ty: Ty) -> V {
-        self.compare(Relation::Unordered, a, a, ty)[0]
-    }
-
-    fn logic(&mut self, prim: Prim, args: &[Val]) -> Val {
-        let opcode = match prim {
-            Prim::And => &opcode::MASK_AND,
-            Prim::Or => &opcode::MASK_OR,
-            Prim::Xor => &opcode::MASK_XOR,
-            other => {
-                debug_assert_eq!(other, Prim::Not);
-                return smallvec![self.mask_op(&opcode::MASK_NOT, &[args[0][0]], None)];
-            }
-        };
-        smallvec![self.mask_op(opcode, &[args[0][0], args[1][0]], None)]
-    }
-
-    /// `yes` in the lanes of the mask, `no` in the others.
-    pub(super) fn blend(&mut self, mask: V, yes: V, no: V, part: usize) -> V {
-        if self.block.info(yes).class == Class::Mask {
-            return self.blend_masks(mask, yes, no);
-        }
-        let mask = self.mask_part(mask, part);
-        let wide = self.block.info(yes).wide;
-        let result = self.vector(wide);
-        self.push_inst(Inst {
-            op: Op::Machine(&opcode::BLEND[wide as usize]),
-            width: self.shape.width(),
-            result: Some(result),
-            args: smallvec![no, yes],
-            lanes: Some(Lanes { mask, zero: false }),
-            address: None,
-            imm: None,
-        });
-        result
-    }
-
-    fn blend_masks(&mut self, mask: V, yes: V, no: V) -> V {
-        let yes = self.mask_op(&opcode::MASK_AND, &[mask, yes], None);
-        let others = self.mask_op(&opcode::MASK_NOT, &[mask], None);
-        let no = self.mask_op(&opcode::MASK_AND, &[others, no], None);
-        self.mask_op(&opcode::MASK_OR, &[yes, no], None)
     }
 
     /// `value` where `a` is no NaN, else those bits.
@@ -465,13 +344,17 @@ impl<'e> Select<'e> {
 
     /// The upper half of a register of 32-bit lanes, in the lower half of another.
     pub(super) fn upper(&mut self, a: V) -> V {
+        let opcode = match self.level() {
+            Level::Avx2 => &opcode::EXTRACT_X,
+            Level::Avx512 => &opcode::EXTRACT_Y,
+        };
         let result = self.vector(false);
-        self.push(&opcode::EXTRACT_Y, Some(result), &[a], Some(1));
+        self.push(opcode, Some(result), &[a], Some(1));
         result
     }
 
     /// The halves of 32-bit lanes, as the lower halves of the parts of a 64-bit value.
-    fn halves(&mut self, a: V) -> Val {
+    pub(super) fn halves(&mut self, a: V) -> Val {
         match self.shape {
             Shape::Vector => smallvec![a, self.upper(a)],
             Shape::Half | Shape::Row => smallvec![a],
@@ -482,8 +365,12 @@ impl<'e> Select<'e> {
     pub(super) fn join_halves(&mut self, parts: &Val) -> Val {
         match parts[..] {
             [low, high] => {
+                let opcode = match self.level() {
+                    Level::Avx2 => &opcode::INSERT_X,
+                    Level::Avx512 => &opcode::INSERT_Y,
+                };
                 let result = self.vector(false);
-                self.push(&opcode::INSERT_Y, Some(result), &[low, high], Some(1));
+                self.push(opcode, Some(result), &[low, high], Some(1));
                 smallvec![result]
             }
             _ => parts.clone(),
@@ -495,7 +382,8 @@ impl<'e> Select<'e> {
         halves.iter().map(|&half| self.widened(opcode, half)).collect()
     }
 
-    fn widened(&mut self, opcode: &'static Opcode, half: V) -> V {
+    /// 64-bit lanes of the lower half of a register.
+    pub(super) fn widened(&mut self, opcode: &'static Opcode, half: V) -> V {
         let result = self.vector(true);
         self.push(opcode, Some(result), &[half], None);
         result
@@ -522,17 +410,18 @@ impl<'e> Select<'e> {
             }
             (Ty::Bool, _) => {
                 let one = self.bits(is_wide(to), Lit::number(to, 1.0).bits);
-                let opcode = &opcode::MOVE[is_wide(to) as usize];
-                (0..self.shape.parts(to))
-                    .map(|part| {
-                        let mask = self.mask_part(a[0], part);
-                        self.zeroed(opcode, mask, &[one])
-                    })
-                    .collect()
+                (0..self.shape.parts(to)).map(|part| self.only(a[0], part, one)).collect()
             }
             (Ty::I32, Ty::F32) => self.each(a, |this, a| this.op(&opcode::I32_TO_F32, &[a])),
             (Ty::I32, Ty::I64) => self.widen(a, &opcode::I32_TO_I64),
             (Ty::I32, Ty::F64) => self.widen(a, &opcode::I32_TO_F64),
+            (Ty::I64, Ty::I32) if self.level() == Level::Avx2 => smallvec![self.packed(a)],
+            (Ty::I64, Ty::F64) if self.level() == Level::Avx2 => self.each(a, Select::i64_to_f64),
+            (Ty::I64, Ty::F32) if self.level() == Level::Avx2 => {
+                let sticky = self.each(a, Select::sticky_64);
+                let doubles = self.each(&sticky, Select::i64_to_f64);
+                self.narrowed(&doubles, &opcode::F64_TO_F32)
+            }
             (Ty::I64, Ty::I32) => self.narrowed(a, &opcode::I64_TO_I32),
             (Ty::I64, Ty::F32) => self.narrowed(a, &opcode::I64_TO_F32),
             (Ty::I64, Ty::F64) => self.each(a, |this, a| this.op(&opcode::I64_TO_F64, &[a])),
@@ -543,7 +432,13 @@ impl<'e> Select<'e> {
                 self.saturate(a, from, &cut, to)
             }
             (Ty::F32, Ty::I64) => {
-                let cut = self.widen(a, &opcode::F32_TO_I64);
+                let cut = match self.level() {
+                    Level::Avx2 => {
+                        let doubles = self.widen(a, &opcode::F32_TO_F64);
+                        self.each(&doubles, Select::f64_to_i64)
+                    }
+                    Level::Avx512 => self.widen(a, &opcode::F32_TO_I64),
+                };
                 self.saturate(a, from, &cut, to)
             }
             (Ty::F64, Ty::I32) => {
@@ -551,7 +446,10 @@ impl<'e> Select<'e> {
                 self.saturate(a, from, &cut, to)
             }
             (Ty::F64, Ty::I64) => {
-                let cut = self.each(a, |this, a| this.op(&opcode::F64_TO_I64, &[a]));
+                let cut = match self.level() {
+                    Level::Avx2 => self.each(a, Select::f64_to_i64),
+                    Level::Avx512 => self.each(a, |this, a| this.op(&opcode::F64_TO_I64, &[a])),
+                };
                 self.saturate(a, from, &cut, to)
             }
             (Ty::F32, Ty::F32) | (Ty::I32, Ty::I32) | (Ty::I64, Ty::I64) | (Ty::F64, Ty::F64) => a.clone(),
@@ -566,12 +464,10 @@ impl<'e> Select<'e> {
         let too_large = self.compare(Relation::Le, &limit, a, from)[0];
         let greatest = self.bits(is_wide(to), if to == Ty::I32 { i32::MAX as u64 } else { i64::MAX as u64 });
         let number = self.compare(Relation::Eq, a, a, from)[0];
-        let opcode = &opcode::MOVE[is_wide(to) as usize];
         (0..cut.len())
             .map(|part| {
                 let limited = self.blend(too_large, greatest, cut[part], part);
-                let mask = self.mask_part(number, part);
-                self.zeroed(opcode, mask, &[limited])
+                self.only(number, part, limited)
             })
             .collect()
     }

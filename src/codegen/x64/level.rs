@@ -1,0 +1,90 @@
+//! What machines of different years have: the width of vectors, how many there are, and what follows from that.
+//!
+//! The two levels share all that is above instructions. On [`Level::Avx512`] a bool is a mask register, constants are
+//! broadcast by the instructions that read them, and instructions write some lanes. On [`Level::Avx2`] a bool is a vector
+//! of all-ones or zero 32-bit lanes, constants fill whole vectors in memory, and lanes are picked by blends.
+
+use super::encoder::Width;
+use crate::codegen::vm::Isa;
+
+/// A level of instructions that code is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// AVX2, FMA and F16C: 16 vectors of 256 bits.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL, and BMI2: 32 vectors of 512 bits.
+    Avx512,
+}
+
+impl Level {
+    /// Every level, weakest first.
+    pub const ALL: [Level; 2] = [Level::Avx2, Level::Avx512];
+
+    /// Its name, as in `OPFUSE_ISA`.
+    pub const fn name(self) -> &'static str {
+        self.isa().name()
+    }
+
+    const fn isa(self) -> Isa {
+        match self {
+            Level::Avx2 => Isa::Avx2,
+            Level::Avx512 => Isa::Avx512,
+        }
+    }
+
+    /// Whether this machine has its instructions, and the system lets code be made.
+    pub fn is_available(self) -> bool {
+        cfg!(unix) && self.isa().is_available() && self.has_others()
+    }
+
+    /// The strongest level that is available and that `OPFUSE_ISA` allows.
+    pub fn best() -> Option<Level> {
+        static BEST: std::sync::OnceLock<Option<Level>> = std::sync::OnceLock::new();
+        let allowed = |level: &Level| level.isa() <= Isa::best() && level.is_available();
+        *BEST.get_or_init(|| Level::ALL.into_iter().rev().find(allowed))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn has_others(self) -> bool {
+        match self {
+            Level::Avx2 => is_x86_feature_detected!("f16c"),
+            Level::Avx512 => is_x86_feature_detected!("bmi2"),
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn has_others(self) -> bool {
+        false
+    }
+
+    /// Bits of a vector.
+    pub(super) const fn width(self) -> Width {
+        match self {
+            Level::Avx2 => Width::Y,
+            Level::Avx512 => Width::Z,
+        }
+    }
+
+    /// Elements of a round: 32-bit lanes of a vector.
+    pub(super) const fn lanes(self) -> usize {
+        self.width().bytes() as usize / 4
+    }
+
+    /// Vector registers of the machine.
+    pub(super) const fn n_vectors(self) -> usize {
+        match self {
+            Level::Avx2 => 16,
+            Level::Avx512 => 32,
+        }
+    }
+
+    /// Registers that the partial results of a loop may fill; more lie in the frame.
+    pub(super) const fn most_partials(self) -> usize {
+        self.n_vectors() / 2
+    }
+
+    /// Vector registers that the copies of a body may fill.
+    pub(super) const fn most_alive(self) -> usize {
+        self.n_vectors() - 4
+    }
+}
