@@ -166,7 +166,7 @@ fn kernel(lowered: &Lowered) {
     println!("this kernel suits: {}", Tier::choose(kernel, geometry));
     let classes = geometry.classes(kernel);
     for (tier, name, text, sum) in [
-        ("x64", "instructions", x64::emit_text(kernel, &classes), "vaddps"),
+        ("x64", "instructions", x64::emit_text(x64::Level::Avx512, kernel, &classes), "vaddps"),
         ("cranelift", "CLIF", cranelift::emit_text(kernel, &classes), "fadd"),
     ] {
         match text {

@@ -71,11 +71,10 @@ impl Function<'_> {
     ) -> Block {
         let (copies, order) = copies;
         let mut select = self.select(encoder, Shape::Vector);
-        let masks = (0..copies).map(|copy| match elements {
-            Elements::All => None,
-            Elements::Tail => Some(select.tail_mask(copy, self.tail)),
-        });
-        let masks: Vec<Option<V>> = masks.collect();
+        let masks: Vec<Option<V>> = match elements {
+            Elements::All => vec![None; copies],
+            Elements::Tail => select.tail_masks(copies, self.tail).into_iter().map(Some).collect(),
+        };
         let mut body = Body::new(self, select, pass, masks);
         body.write(folds, order);
         let mut block = body.select.block;

@@ -100,27 +100,33 @@ impl Select<'_> {
         }
     }
 
-    /// The lanes of a copy that are left: at `tail` in the frame are their bits, or for AVX2 their number.
-    pub(super) fn tail_mask(&mut self, copy: usize, tail: i32) -> V {
+    /// The lanes of each copy that are left: at `tail` in the frame are their bits, or for AVX2 their number.
+    pub(super) fn tail_masks(&mut self, copies: usize, tail: i32) -> Vec<V> {
         let n_lanes = self.level().lanes();
         match self.level() {
             Level::Avx2 => {
                 let address = Address { start: Start::Frame, scale: None, disp: tail };
                 let left = self.load_as(&opcode::BROADCAST[0], Width::Y, address, None, false);
-                let number = |lane: usize| (copy * n_lanes + lane) as u64;
-                let numbers =
-                    std::array::from_fn(
-                        |pair| if pair < 4 { number(2 * pair) | number(2 * pair + 1) << 32 } else { 0 },
-                    );
-                let numbers = self.shared(Constant::Vector(numbers), false);
-                self.mask_op(&opcode::GT_I[0], &[left, numbers], None)
+                let numbers = |copy: usize, pair: usize| {
+                    let number = (copy * n_lanes + 2 * pair) as u64;
+                    if 2 * pair < n_lanes { number | (number + 1) << 32 } else { 0 }
+                };
+                let mask = |copy: usize| {
+                    let numbers = Constant::Vector(std::array::from_fn(|pair| numbers(copy, pair)));
+                    let numbers = self.shared(numbers, false);
+                    self.mask_op(&opcode::GT_I[0], &[left, numbers], None)
+                };
+                (0..copies).map(mask).collect()
             }
             Level::Avx512 => {
-                let at = tail + (copy * n_lanes / 8) as i32;
-                let mask = self.block.register(Class::Mask, false, Home::Whole(at));
-                let upper = self.block.register(Class::Mask, false, Home::Whole(at + 1));
-                self.mask_parts.insert(mask, smallvec![mask, upper]);
-                mask
+                let mask = |copy: usize| {
+                    let at = tail + (copy * n_lanes / 8) as i32;
+                    let mask = self.block.register(Class::Mask, false, Home::Whole(at));
+                    let upper = self.block.register(Class::Mask, false, Home::Whole(at + 1));
+                    self.mask_parts.insert(mask, smallvec![mask, upper]);
+                    mask
+                };
+                (0..copies).map(mask).collect()
             }
         }
     }

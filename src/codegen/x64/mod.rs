@@ -27,7 +27,7 @@ mod stand_ins;
 pub use level::Level;
 
 use super::geometry::{Class, Lanes};
-use super::kernel::Kernel;
+use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
 use super::native::{self, Program, Shape};
 use crate::error::Reason;
@@ -60,8 +60,15 @@ pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Opti
     if kernel.dtypes().zip(classes).any(narrow) {
         return Some(Reason::TierCannot("it gathers and scatters elements of four and eight bytes only".into()));
     }
-    if level == Level::Avx2 && classes[kernel.operands.len()..].contains(&Class::Strided) {
-        return Some(Reason::TierCannot("AVX2 scatters nothing".into()));
+    let scattered = |(output, &class): (&Output, &Class)| match class {
+        Class::Contiguous => false,
+        Class::Strided => true,
+        // Without folds, or of values per element, such an output is written again and again.
+        Class::Uniform => !kernel.has_folds() || kernel.inst(output.value).level != Loop::Row,
+    };
+    let outputs = &classes[kernel.operands.len()..];
+    if level == Level::Avx2 && kernel.outputs.iter().zip(outputs).any(scattered) {
+        return Some(Reason::TierCannot("AVX2 has no instruction that scatters elements".into()));
     }
     native::declined(kernel)
 }
