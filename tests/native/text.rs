@@ -42,42 +42,42 @@ fn a_choice_for_avx512() {
         Level::Avx512,
         &chosen(),
         &expect![[r#"
-        avx512
-          loop
-            v8 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
-            v9 = vcmpps [row0 + 4 i + 64], [row1 + 4 i + 64], 17
-            v10 = vcmpps [row0 + 4 i + 128], [row1 + 4 i + 128], 17
-            v11 = vcmpps [row0 + 4 i + 192], [row1 + 4 i + 192], 17
-            v13 = vfmaddps [row0 + 4 i], [row1 + 4 i], c0
-            v14 = vfmaddps [row0 + 4 i + 64], [row1 + 4 i + 64], c0
-            v15 = vfmaddps [row0 + 4 i + 128], [row1 + 4 i + 128], c0
-            v16 = vfmaddps [row0 + 4 i + 192], [row1 + 4 i + 192], c0
-            v17{v8} = vpblendmd [row1 + 4 i], v13
-            v18{v9} = vpblendmd [row1 + 4 i + 64], v14
-            v19{v10} = vpblendmd [row1 + 4 i + 128], v15
-            v20{v11} = vpblendmd [row1 + 4 i + 192], v16
-            v21 = vcmpps v17, v17, 3
-            v23{v21} = vpblendmd v17, c1
-            v24 = vcmpps v18, v18, 3
-            v25{v24} = vpblendmd v18, c1
-            v26 = vcmpps v19, v19, 3
-            v27{v26} = vpblendmd v19, c1
-            v28 = vcmpps v20, v20, 3
-            v29{v28} = vpblendmd v20, c1
-            vmovups v23, [row2 + 4 i]
-            vmovups v25, [row2 + 4 i + 64]
-            vmovups v27, [row2 + 4 i + 128]
-            vmovups v29, [row2 + 4 i + 192]
-          tail
-            v2{frame[32]}{z} = vmovups [row0 + 4 i]
-            v3{frame[32]}{z} = vmovups [row1 + 4 i]
-            v4 = vcmpps v2, v3, 17
-            v6 = vfmaddps v2, v3, c0
-            v7{v4} = vpblendmd v3, v6
-            v8 = vcmpps v7, v7, 3
-            v10{v8} = vpblendmd v7, c1
-            vmovups v10, [row2 + 4 i] {frame[32]}
-    "#]],
+            avx512
+              loop
+                v8 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
+                v9 = vcmpps [row0 + 4 i + 64], [row1 + 4 i + 64], 17
+                v10 = vcmpps [row0 + 4 i + 128], [row1 + 4 i + 128], 17
+                v11 = vcmpps [row0 + 4 i + 192], [row1 + 4 i + 192], 17
+                v13 = vfmaddps [row0 + 4 i], [row1 + 4 i], c0
+                v14 = vfmaddps [row0 + 4 i + 64], [row1 + 4 i + 64], c0
+                v15 = vfmaddps [row0 + 4 i + 128], [row1 + 4 i + 128], c0
+                v16 = vfmaddps [row0 + 4 i + 192], [row1 + 4 i + 192], c0
+                v17{v8} = vpblendmd [row1 + 4 i], v13
+                v18{v9} = vpblendmd [row1 + 4 i + 64], v14
+                v19{v10} = vpblendmd [row1 + 4 i + 128], v15
+                v20{v11} = vpblendmd [row1 + 4 i + 192], v16
+                v21 = vcmpps v17, v17, 3
+                v23{v21} = vpblendmd v17, c1
+                v24 = vcmpps v18, v18, 3
+                v25{v24} = vpblendmd v18, c1
+                v26 = vcmpps v19, v19, 3
+                v27{v26} = vpblendmd v19, c1
+                v28 = vcmpps v20, v20, 3
+                v29{v28} = vpblendmd v20, c1
+                vmovups v23, [row2 + 4 i]
+                vmovups v25, [row2 + 4 i + 64]
+                vmovups v27, [row2 + 4 i + 128]
+                vmovups v29, [row2 + 4 i + 192]
+              tail
+                v2{frame[32]}{z} = vmovups [row0 + 4 i]
+                v3{frame[32]}{z} = vmovups [row1 + 4 i]
+                v4 = vcmpps v2, v3, 17
+                v6 = vfmaddps v2, v3, c0
+                v7{v4} = vpblendmd v3, v6
+                v8 = vcmpps v7, v7, 3
+                v10{v8} = vpblendmd v7, c1
+                vmovups v10, [row2 + 4 i] {frame[32]}
+        "#]],
     );
 }
 
@@ -87,38 +87,38 @@ fn a_choice_for_avx2() {
         Level::Avx2,
         &chosen(),
         &expect![[r#"
-        avx2
-          loop
-            v6 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
-            v7 = vcmpps [row0 + 4 i + 32], [row1 + 4 i + 32], 17
-            v8 = vcmpps [row0 + 4 i + 64], [row1 + 4 i + 64], 17
-            v10 = vfmaddps [row0 + 4 i], [row1 + 4 i], c2
-            v11 = vfmaddps [row0 + 4 i + 32], [row1 + 4 i + 32], c2
-            v12 = vfmaddps [row0 + 4 i + 64], [row1 + 4 i + 64], c2
-            v13 = vblendvps [row1 + 4 i], v10, v6
-            v14 = vblendvps [row1 + 4 i + 32], v11, v7
-            v15 = vblendvps [row1 + 4 i + 64], v12, v8
-            v16 = vcmpps v13, v13, 3
-            v18 = vblendvps v13, c3, v16
-            v19 = vcmpps v14, v14, 3
-            v20 = vblendvps v14, c3, v19
-            v21 = vcmpps v15, v15, 3
-            v22 = vblendvps v15, c3, v21
-            vmovups v18, [row2 + 4 i]
-            vmovups v20, [row2 + 4 i + 32]
-            vmovups v22, [row2 + 4 i + 64]
-          tail
-            v0 = vpbroadcastd [frame + 32]
-            v2 = vpcmpgtd v0, c1
-            v3 = vpmaskmovd v2, [row0 + 4 i]
-            v4 = vpmaskmovd v2, [row1 + 4 i]
-            v5 = vcmpps v3, v4, 17
-            v7 = vfmaddps v3, v4, c2
-            v8 = vblendvps v4, v7, v5
-            v9 = vcmpps v8, v8, 3
-            v11 = vblendvps v8, c3, v9
-            vpmaskmovd v11, v2, [row2 + 4 i]
-    "#]],
+            avx2
+              loop
+                v6 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
+                v7 = vcmpps [row0 + 4 i + 32], [row1 + 4 i + 32], 17
+                v8 = vcmpps [row0 + 4 i + 64], [row1 + 4 i + 64], 17
+                v10 = vfmaddps [row0 + 4 i], [row1 + 4 i], c2
+                v11 = vfmaddps [row0 + 4 i + 32], [row1 + 4 i + 32], c2
+                v12 = vfmaddps [row0 + 4 i + 64], [row1 + 4 i + 64], c2
+                v13 = vblendvps [row1 + 4 i], v10, v6
+                v14 = vblendvps [row1 + 4 i + 32], v11, v7
+                v15 = vblendvps [row1 + 4 i + 64], v12, v8
+                v16 = vcmpps v13, v13, 3
+                v18 = vblendvps v13, c3, v16
+                v19 = vcmpps v14, v14, 3
+                v20 = vblendvps v14, c3, v19
+                v21 = vcmpps v15, v15, 3
+                v22 = vblendvps v15, c3, v21
+                vmovups v18, [row2 + 4 i]
+                vmovups v20, [row2 + 4 i + 32]
+                vmovups v22, [row2 + 4 i + 64]
+              tail
+                v0 = vpbroadcastd [frame + 32]
+                v2 = vpcmpgtd v0, c1
+                v3 = vpmaskmovd v2, [row0 + 4 i]
+                v4 = vpmaskmovd v2, [row1 + 4 i]
+                v5 = vcmpps v3, v4, 17
+                v7 = vfmaddps v3, v4, c2
+                v8 = vblendvps v4, v7, v5
+                v9 = vcmpps v8, v8, 3
+                v11 = vblendvps v8, c3, v9
+                vpmaskmovd v11, v2, [row2 + 4 i]
+        "#]],
     );
 }
 

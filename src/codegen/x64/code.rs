@@ -186,7 +186,8 @@ impl Inst {
             Op::Machine(opcode) => opcode.timing(),
             Op::Fma { .. } => (4, 1),
             Op::Place { .. } => (5, 1),
-            Op::Copy { .. } => (30, 60),
+            // In rounds that are whole a load or a store stands there.
+            Op::Copy { .. } => (7, 1),
         }
     }
 }

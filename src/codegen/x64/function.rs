@@ -469,7 +469,7 @@ impl<'a> Writer<'a> {
 ///
 /// Its instructions wait for each other most of the time, and it looks ahead by [`WINDOW`] of them: so many chains of
 /// instructions as their latency takes longer than their execution have to be in sight. Short bodies are copied to save
-/// on the loop. Copies that do not fit into the registers would cost more than they bring.
+/// on the loop. How far values may be out of registers meanwhile, the level says.
 fn copies(body: &Block, level: Level) -> usize {
     let (latency, cycles) = body.timing();
     let n = body.insts.len().max(1);
@@ -482,9 +482,9 @@ fn copies(body: &Block, level: Level) -> usize {
     } else {
         1
     };
-    let fit = level.most_alive() / body.most_alive().max(1);
+    let fit = level.most_copied() / body.most_alive().max(1);
     busy.max(at_least).min(MOST_COPIES).min(fit).max(1)
 }
 
 /// Instructions that wait for their operands at once, on machines of the last years.
-const WINDOW: usize = 96;
+const WINDOW: usize = 64;

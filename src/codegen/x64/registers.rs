@@ -351,7 +351,8 @@ impl<'a> Allocator<'a> {
         let suits = self.level() == Level::Avx2 || info.wide == wide;
         let is_vector = info.class == Class::Vector && self.stays_in_memory(v);
         let fits = self.places[v.index()].is_none() && is_vector && suits && !keep;
-        match if fits { self.memory(v) } else { None } {
+        let spilled = self.spilled[v.index()].map(|slot| Memory::at(RSP, slot));
+        match if fits { spilled.or_else(|| self.memory(v)) } else { None } {
             Some(memory) => Rm::Mem(memory),
             None => Rm::Reg(self.bring(v, busy)),
         }
@@ -527,7 +528,9 @@ impl<'a> Allocator<'a> {
             let own = matches!(this.block.info(v).home, Home::Block | Home::Memory(_));
             once && last && own && this.places[v.index()].is_some()
         };
-        let in_memory = |this: &Self, v: V| this.places[v.index()].is_none() && this.is_lasting(v);
+        let in_memory = |this: &Self, v: V| {
+            this.places[v.index()].is_none() && (this.is_lasting(v) || this.spilled[v.index()].is_some())
+        };
         let index = wide as usize;
         let pick =
             |add: &'static opcode::Pair, sub: &'static opcode::Pair| if negated { &sub[index] } else { &add[index] };
