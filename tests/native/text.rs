@@ -89,24 +89,30 @@ fn a_choice_for_avx2() {
         &expect![[r#"
             avx2
               loop
-                v6 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
-                v7 = vcmpps [row0 + 4 i + 32], [row1 + 4 i + 32], 17
-                v8 = vcmpps [row0 + 4 i + 64], [row1 + 4 i + 64], 17
-                v10 = vfmaddps [row0 + 4 i], [row1 + 4 i], c2
-                v11 = vfmaddps [row0 + 4 i + 32], [row1 + 4 i + 32], c2
-                v12 = vfmaddps [row0 + 4 i + 64], [row1 + 4 i + 64], c2
-                v13 = vblendvps [row1 + 4 i], v10, v6
-                v14 = vblendvps [row1 + 4 i + 32], v11, v7
-                v15 = vblendvps [row1 + 4 i + 64], v12, v8
-                v16 = vcmpps v13, v13, 3
-                v18 = vblendvps v13, c3, v16
-                v19 = vcmpps v14, v14, 3
-                v20 = vblendvps v14, c3, v19
-                v21 = vcmpps v15, v15, 3
-                v22 = vblendvps v15, c3, v21
-                vmovups v18, [row2 + 4 i]
-                vmovups v20, [row2 + 4 i + 32]
-                vmovups v22, [row2 + 4 i + 64]
+                v8 = vcmpps [row0 + 4 i], [row1 + 4 i], 17
+                v9 = vcmpps [row0 + 4 i + 32], [row1 + 4 i + 32], 17
+                v10 = vcmpps [row0 + 4 i + 64], [row1 + 4 i + 64], 17
+                v11 = vcmpps [row0 + 4 i + 96], [row1 + 4 i + 96], 17
+                v13 = vfmaddps [row0 + 4 i], [row1 + 4 i], c2
+                v14 = vfmaddps [row0 + 4 i + 32], [row1 + 4 i + 32], c2
+                v15 = vfmaddps [row0 + 4 i + 64], [row1 + 4 i + 64], c2
+                v16 = vfmaddps [row0 + 4 i + 96], [row1 + 4 i + 96], c2
+                v17 = vblendvps [row1 + 4 i], v13, v8
+                v18 = vblendvps [row1 + 4 i + 32], v14, v9
+                v19 = vblendvps [row1 + 4 i + 64], v15, v10
+                v20 = vblendvps [row1 + 4 i + 96], v16, v11
+                v21 = vcmpps v17, v17, 3
+                v23 = vblendvps v17, c3, v21
+                v24 = vcmpps v18, v18, 3
+                v25 = vblendvps v18, c3, v24
+                v26 = vcmpps v19, v19, 3
+                v27 = vblendvps v19, c3, v26
+                v28 = vcmpps v20, v20, 3
+                v29 = vblendvps v20, c3, v28
+                vmovups v23, [row2 + 4 i]
+                vmovups v25, [row2 + 4 i + 32]
+                vmovups v27, [row2 + 4 i + 64]
+                vmovups v29, [row2 + 4 i + 96]
               tail
                 v0 = vpbroadcastd [frame + 32]
                 v2 = vpcmpgtd v0, c1
