@@ -45,10 +45,10 @@ impl Tier {
     /// The tier that suits a kernel on this machine.
     ///
     /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
-    /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix), which it walks in patches, single ops, and long rows
-    /// that it cuts for several threads. On machines without that tier, short chains of plain arithmetic go to Cranelift: 128-bit
-    /// code has neither the width nor the conversions that the others want. The limits were measured by `cargo bench
-    /// --bench fusion`.
+    /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix), which it walks in
+    /// patches, single ops on long rows, and rows so long that it cuts them for several threads. Without that tier, short
+    /// chains of plain arithmetic go to Cranelift: 128-bit code has neither the width nor the conversions that the others
+    /// want. The limits were measured by `cargo bench --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
         let arithmetic = kernel.insts.len() - loads;
@@ -56,9 +56,10 @@ impl Tier {
         let across = crossing(kernel, geometry);
         let astray = |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot);
         let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
-        let long = geometry.inner.last().is_some_and(|&size| size >= LONG_ENOUGH);
-        let single = arithmetic < 2 && across.is_empty();
-        if single || jumps || !long || geometry.lanes == Lanes::Rows {
+        let lanes = geometry.inner.last().copied().unwrap_or(1);
+        let short_rows = geometry.n_rows() > 1 && lanes < SHORT_ROW;
+        let single = arithmetic < 2 && across.is_empty() && !short_rows;
+        if single || jumps || lanes < LONG_ENOUGH || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }
         if x64::Level::best().is_some_and(|level| suits_x64(level, kernel, geometry)) {
@@ -66,7 +67,11 @@ impl Tier {
         }
         let plain = !kernel.has_funcs() && !kernel.has_folds();
         let wide = !kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
-        if arithmetic <= SHORT_CHAIN && plain && wide && across.is_empty() { Tier::Cranelift } else { Tier::Vm }
+        if (2..=SHORT_CHAIN).contains(&arithmetic) && plain && wide && across.is_empty() {
+            Tier::Cranelift
+        } else {
+            Tier::Vm
+        }
     }
 }
 
@@ -86,6 +91,8 @@ const FEW_ROWS: usize = 8;
 const SHORT_CHAIN: usize = 16;
 /// Elements of the vector loop from which machine code pays.
 const LONG_ENOUGH: usize = 64;
+/// Elements of a row below which the vm takes longer to begin it than to copy it.
+const SHORT_ROW: usize = 1024;
 /// Bytes between lanes above which every lane touches its own cache line.
 const CACHE_LINE: usize = 64;
 

@@ -17,12 +17,13 @@ use std::ops::Range;
 
 /// Scratch bytes that the tiles of one list should stay within: they share the first-level cache with operands.
 const TILE_BUDGET: usize = 20 << 10;
-/// Scratch bytes that partial results per lane should stay within.
-const PARTIAL_BUDGET: usize = 128 << 10;
+/// Scratch bytes that partial results per lane should stay within: part of a second-level cache. More of them count less
+/// than that the rows below them are read in long stretches.
+const PARTIAL_BUDGET: usize = 512 << 10;
 /// The largest row buffers, per thread; beyond, values are computed again.
 const BUFFER_LIMIT: usize = 32 << 20;
 /// Most lanes of a tile.
-const MAX_TILE: usize = 2048;
+const MAX_TILE: usize = 4096;
 /// The same without folds: the machine foresees about this much of a stream while the tile before it is at work.
 const MAX_STREAM_TILE: usize = 512;
 
