@@ -212,11 +212,14 @@ impl Geometry {
     }
 
     /// Gives a loop of one element its strides: those of neighbours where nothing is folded, so that one element runs
-    /// the same code as many.
+    /// the same code as many. An operand of a dtype of its own is mostly a number, which stays where it is.
     fn single_element(&mut self, kernel: &Kernel) {
         let streams = !kernel.has_folds();
+        let result = kernel.outputs.first().map(|output| output.dtype);
+        let has_result = kernel.operands.iter().any(|operand| Some(operand.dtype) == result);
         for (access, operand) in self.operands.iter_mut().zip(&kernel.operands) {
             let stride = match operand.source {
+                Source::Memory if has_result && Some(operand.dtype) != result => 0,
                 Source::Memory => operand.dtype.size(),
                 Source::Iota => 1,
             };
