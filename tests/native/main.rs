@@ -5,19 +5,22 @@
 #![allow(unsafe_code, reason = "a program is run on buffers made here")]
 
 mod case;
-mod random;
+#[path = "../kernels/mod.rs"]
+mod kernels;
 mod text;
 
-use case::{Builder, Random, place};
+use case::Checked;
+use kernels::listed::{fold_cases, folded, loads, normalized};
+use kernels::random::random_case;
+use kernels::{Builder, Random, listed, place};
 use opfuse::codegen::FOLD_BLOCK;
 use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
-use opfuse::codegen::kernel::{Kernel, Kind, Level, Operand, Source};
+use opfuse::codegen::kernel::{Kind, Level, Operand, Source};
 use opfuse::codegen::launch::{Faults, Part, Pointers};
 use opfuse::codegen::native::Program;
 use opfuse::codegen::{cranelift, x64};
-use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+use opfuse::ir::scalar::{Func, Prim, Reg, Ty};
 use opfuse::ir::{Combine, DType};
-use random::random_case;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
@@ -35,63 +38,32 @@ fn random_kernels_have_the_bits_of_the_interpreter() {
     }
 }
 
-/// One full load per type, in the order given, contiguous.
-pub(crate) fn loads(b: &mut Builder, tys: &[Ty]) -> Vec<Reg> {
-    tys.iter().map(|ty| b.load(ty.dtype(), Source::Memory, Level::Full)).collect()
-}
-
 #[test]
 fn every_prim_of_every_type() {
-    let mut n_kernels = 0;
-    for prim in Prim::all().filter(|prim| !prim.is_by_element()) {
-        for ty in Ty::ALL {
-            let mut tys = vec![ty; prim.arity()];
-            if prim == Prim::Select {
-                tys[0] = Ty::Bool;
-            }
-            if prim.result(&tys).is_none() {
-                continue;
-            }
-            n_kernels += 1;
-            let mut b = Builder::default();
-            let args = loads(&mut b, &tys);
-            let value = b.prim(prim, &args);
-            b.output(b.ty(value).dtype(), value);
-            for (seed, n) in [(1, 67), (2, 1000), (3, 9)] {
-                let case = place(&mut Random::new(seed), b.kernel.clone(), &[2], &[n]);
-                case.check_all(&format!("{} of {ty}", prim.name()), 1);
-            }
+    let kernels: Vec<_> = listed::of_prims().into_iter().filter(|(_, prim, _)| !prim.is_by_element()).collect();
+    assert!(kernels.len() > 90, "{}", kernels.len());
+    for (name, _, kernel) in kernels {
+        for (seed, n) in [(1, 67), (2, 1000), (3, 9)] {
+            let case = place(&mut Random::new(seed), kernel.clone(), &[2], &[n]);
+            case.check_all(&name, 1);
         }
     }
-    assert!(n_kernels > 90, "{n_kernels}");
 }
 
 #[test]
 fn every_func_of_both_widths() {
-    for func in Func::ALL {
-        for ty in [Ty::F32, Ty::F64] {
-            let mut b = Builder::default();
-            let args = loads(&mut b, &vec![ty; func.arity()]);
-            let value = b.func(func, &args);
-            b.output(ty.dtype(), value);
-            let case = place(&mut Random::new(7), b.kernel, &[3], &[501]);
-            case.check_all(&format!("{} of {ty}", func.name()), 1);
-        }
+    for (name, kernel) in listed::of_funcs() {
+        let case = place(&mut Random::new(7), kernel, &[3], &[501]);
+        case.check_all(&name, 1);
     }
 }
 
 #[test]
 fn every_dtype_is_read_and_written() {
-    for from in DType::ALL {
-        for to in DType::ALL {
-            let mut b = Builder::default();
-            let x = b.load(from, Source::Memory, Level::Full);
-            let x = if b.ty(x) == to.compute() { x } else { b.prim(Prim::Convert(to.compute()), &[x]) };
-            b.output(to, x);
-            for seed in 0..12 {
-                let case = place(&mut Random::new(seed), b.kernel.clone(), &[2], &[150]);
-                case.check_all(&format!("{from} to {to}, seed {seed}"), 1);
-            }
+    for (name, kernel) in listed::of_dtypes() {
+        for seed in 0..12 {
+            let case = place(&mut Random::new(seed), kernel.clone(), &[2], &[150]);
+            case.check_all(&format!("{name}, seed {seed}"), 1);
         }
     }
 }
@@ -102,11 +74,7 @@ fn exponentials_of_numbers_from_all_over() {
     let edges = [-150.0, -149.0, -126.0, -104.0, -103.3, -87.4, -0.3, 0.3, 88.7, 89.0, 127.9, 128.0, 710.0, -746.0];
     for func in [Func::Exp, Func::Exp2, Func::Expm1, Func::Sigmoid, Func::Tanh, Func::Erf, Func::Pow] {
         for ty in [Ty::F32, Ty::F64] {
-            let mut b = Builder::default();
-            let args = loads(&mut b, &vec![ty; func.arity()]);
-            let value = b.func(func, &args);
-            b.output(ty.dtype(), value);
-            let mut case = place(&mut Random::new(5), b.kernel, &[], &[40_000]);
+            let mut case = place(&mut Random::new(5), listed::of_func(func, ty), &[], &[40_000]);
             for (number, bytes) in case.inputs.iter_mut().enumerate() {
                 let mut random = Random::new(number as u64);
                 let wide = ty == Ty::F64;
@@ -124,26 +92,6 @@ fn exponentials_of_numbers_from_all_over() {
             case.check_all(&format!("{} of {ty}", func.name()), 1);
         }
     }
-}
-
-fn folded(combine: Combine, dtype: DType) -> Kernel {
-    let mut b = Builder::default();
-    let x = b.load(dtype, Source::Memory, Level::Full);
-    let value = if matches!(combine, Combine::ArgMax | Combine::ArgMin) {
-        let index = b.load(DType::I64, Source::Iota, Level::Full);
-        b.fold(combine, &[x, index])
-    } else {
-        b.fold(combine, &[x])
-    };
-    b.output(b.ty(value).dtype(), value);
-    b.kernel
-}
-
-fn fold_cases() -> Vec<(Combine, DType)> {
-    let numbers = [Combine::Sum, Combine::Prod, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin];
-    let dtypes = [DType::F32, DType::F64, DType::I32, DType::I64, DType::F16, DType::U8];
-    let pairs = numbers.into_iter().flat_map(|combine| dtypes.into_iter().map(move |dtype| (combine, dtype)));
-    pairs.chain([(Combine::Any, DType::Bool), (Combine::All, DType::Bool)]).collect()
 }
 
 #[test]
@@ -190,31 +138,6 @@ fn folds_of_several_blocks() {
     let n = 34 * FOLD_BLOCK + 5;
     let case = place(&mut Random::new(1), folded(Combine::Sum, DType::F32), &[], &[n]);
     case.check_all("a sum of more blocks than lanes", 0);
-}
-
-/// `(x - mean) / sqrt(var + eps)` and the softmax of it: five passes, one with a dear value that a later one reads.
-fn normalized() -> Kernel {
-    let mut b = Builder::default();
-    let x = b.load(DType::F32, Source::Memory, Level::Full);
-    let sum = b.fold(Combine::Sum, &[x]);
-    let scale = b.lit(Lit::f32(1.0 / 1024.0));
-    let mean = b.prim(Prim::Mul, &[sum, scale]);
-    let centered = b.prim(Prim::Sub, &[x, mean]);
-    let square = b.prim(Prim::Mul, &[centered, centered]);
-    let variance = b.fold(Combine::Sum, &[square]);
-    let eps = b.lit(Lit::f32(1e-5));
-    let variance = b.prim(Prim::Add, &[variance, eps]);
-    let scale = b.func(Func::Rsqrt, &[variance]);
-    let normal = b.prim(Prim::Mul, &[centered, scale]);
-    let max = b.fold(Combine::Max, &[normal]);
-    let shifted = b.prim(Prim::Sub, &[normal, max]);
-    let e = b.func(Func::Exp, &[shifted]);
-    let total = b.fold(Combine::Sum, &[e]);
-    let soft = b.prim(Prim::Div, &[e, total]);
-    b.output(DType::F32, normal);
-    b.output(DType::F32, soft);
-    b.output(DType::F32, variance);
-    b.kernel
 }
 
 #[test]
@@ -290,24 +213,8 @@ fn what_cannot_be_expressed_is_declined() {
 #[test]
 fn transposed_operands() {
     for dtype in [DType::F32, DType::F64, DType::I64] {
-        let mut b = Builder::default();
-        let x = b.load(dtype, Source::Memory, Level::Full);
-        let y = b.load(dtype, Source::Memory, Level::Full);
-        let z = b.load(dtype, Source::Memory, Level::Full);
-        let product = b.prim(Prim::Mul, &[x, y]);
-        let sum = b.prim(Prim::Add, &[product, z]);
-        b.output(dtype, sum);
         for (batch, rows, lanes) in [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (2, 15, 40)] {
-            let bytes = dtype.size();
-            let mut case = place(&mut Random::new(rows as u64), b.kernel.clone(), &[batch, rows], &[lanes]);
-            // A gap behind each line of the first operand, and none behind those of the second.
-            for (slot, line) in [(0, rows + 3), (1, rows)] {
-                let access = &mut case.geometry.operands[slot];
-                access.rows = [lanes * line * bytes, bytes].into_iter().collect();
-                access.inner = [line * bytes].into_iter().collect();
-                access.base = 0;
-                case.inputs[slot] = case::buffer(&mut Random::new(slot as u64), dtype, batch * lanes * line);
-            }
+            let case = listed::transposed(dtype, batch, rows, lanes);
             for cut in [0, 1, 20] {
                 case.check_all(&format!("{batch} x {rows} x {lanes} of {dtype}"), cut);
             }

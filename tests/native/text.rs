@@ -1,7 +1,7 @@
 //! What the x64 tier writes for small kernels, before registers are chosen: at each level, the loop and its tail.
 
-use crate::case::Builder;
-use crate::loads;
+use crate::kernels::Builder;
+use crate::kernels::listed::loads;
 use expect_test::{Expect, expect};
 use opfuse::codegen::geometry::Class;
 use opfuse::codegen::kernel::{Kernel, Level as Loop, Source};

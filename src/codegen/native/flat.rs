@@ -115,7 +115,9 @@ impl Flat {
 
     fn prim(&mut self, prim: Prim, args: SmallVec<[Id; 3]>, ty: Ty) -> Id {
         let lits: Option<SmallVec<[Lit; 3]>> = args.iter().map(|&id| self.as_lit(id)).collect();
-        if let Some(lits) = lits {
+        // A zero divisor is a fault of the launch, which a literal would not record.
+        let is_fault = |lits: &[Lit]| prim.needs_divisor(ty) && lits[1].bits == 0;
+        if let Some(lits) = lits.filter(|lits| !is_fault(lits)) {
             return self.lit(eval::prim(prim, &lits));
         }
         let level = args.iter().map(|&id| self.nodes[id].level).max().unwrap_or(Level::Row);

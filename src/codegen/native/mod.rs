@@ -25,7 +25,7 @@ use super::kernel::{Kernel, Kind, Source};
 use crate::error::Reason;
 use code::Code;
 use flat::Flat;
-use passes::Passes;
+use passes::{Keep, Passes};
 
 /// Makes machine code for a kernel whose accesses move along the vector loop as the classes say.
 pub(super) type Compile = fn(&Kernel, &[Class]) -> Result<(Code, Shape), Reason>;
@@ -52,7 +52,7 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passe
     }
     let flat = Flat::new(kernel, classes);
     let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
-    let passes = Passes::new(&flat, once);
+    let passes = Passes::new(&flat, once, Keep::Dear);
     Ok((flat, passes))
 }
 

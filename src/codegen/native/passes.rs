@@ -12,6 +12,15 @@ use std::collections::HashSet;
 /// From how many nodes on a value is kept instead of computed again.
 const KEEP_NODES: usize = 14;
 
+/// What becomes of values of an earlier pass that a later one needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::codegen) enum Keep {
+    /// Dear ones are kept in row buffers.
+    Dear,
+    /// All are computed again.
+    Nothing,
+}
+
 /// One loop over the row's elements, and the row values that must be known before it.
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Pass {
@@ -52,7 +61,7 @@ pub(in crate::codegen) struct Passes {
 impl Passes {
     /// Distributes the nodes. A row value goes to an output `once` per row where the output does not move along the
     /// inner loop, and to every element where it does.
-    pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool) -> Passes {
+    pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool, keep: Keep) -> Passes {
         let n_passes = flat.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
         let mut all = Passes { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
         all.passes.resize_with(n_passes, Pass::default);
@@ -71,15 +80,18 @@ impl Passes {
             }
         }
         for pass in 0..n_passes {
-            all.fill(flat, pass);
+            all.fill(flat, pass, keep);
         }
         all
     }
 
     /// Finds what the loop of `pass` computes, reads from row buffers, and needs once.
-    fn fill(&mut self, flat: &Flat, pass: usize) {
+    fn fill(&mut self, flat: &Flat, pass: usize, keep: Keep) {
         let roots = self.roots(flat, pass);
-        let kept: Vec<Id> = self.worth_keeping(flat, pass, &roots);
+        let kept: Vec<Id> = match keep {
+            Keep::Dear => self.worth_keeping(flat, pass, &roots),
+            Keep::Nothing => Vec::new(),
+        };
         for &id in &kept {
             let owner = self.first_pass_with(id, pass).expect("a kept value is computed by an earlier pass");
             let known = self.passes[owner].keeps.iter().find(|keep| keep.0 == id).map(|keep| keep.1);

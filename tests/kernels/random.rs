@@ -1,6 +1,6 @@
 //! Random kernels: every prim, func, dtype and fold, a few passes deep.
 
-use crate::case::{Builder, Case, Random, element, place};
+use super::{Builder, Case, Random, element, place};
 use opfuse::codegen::kernel::{Kernel, Level, Source};
 use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use opfuse::ir::{Combine, DType};

@@ -1,0 +1,160 @@
+// Folds in the canonical order of `codegen::kernel`, by teams of 32 threads: a thread is a partial result.
+//
+// Element i goes to thread i mod 32; then the upper half of the threads is combined into the lower half until one is
+// left. Blocks of 8192 elements are folded on their own, and their results, in order, the same way; so are the results of
+// 8192 blocks. What a thread holds therefore depends on the length alone, not on teams, blocks or the grid.
+
+enum { LANES = 32, BLOCK = 8192 };
+
+// A value and where it stands.
+template <class T>
+struct At {
+    T value;
+    i64 index;
+};
+template <class T>
+DEVICE At<T> at(T value, i64 index) {
+    At<T> pair;
+    pair.value = value;
+    pair.index = index;
+    return pair;
+}
+
+template <class T> struct Ends;
+#define ENDS(T, LOWEST, HIGHEST) \
+    template <> struct Ends<T> { \
+        DEVICE T lowest() { return LOWEST; } \
+        DEVICE T highest() { return HIGHEST; } \
+    };
+ENDS(int, -2147483647 - 1, 2147483647)
+ENDS(i64, -9223372036854775807ll - 1, 9223372036854775807ll)
+ENDS(float, lit_f32(0xff800000u), lit_f32(0x7f800000u))
+ENDS(double, lit_f64(0xfff0000000000000ull), lit_f64(0x7ff0000000000000ull))
+
+// What a fold combines; a NaN stays in a maximum, and the later of two equal values is taken.
+#define FOLD(name, IDENTITY, COMBINE) \
+    template <class T> \
+    struct name { \
+        typedef T Part; \
+        DEVICE T identity() { return IDENTITY; } \
+        DEVICE T combine(T acc, T x) { return COMBINE; } \
+    };
+FOLD(Sum, (T)0, op_add(acc, x))
+FOLD(Prod, (T)1, op_mul(acc, x))
+FOLD(Max, Ends<T>::lowest(), acc > x || is_nan(acc) ? acc : x)
+FOLD(Min, Ends<T>::highest(), acc < x || is_nan(acc) ? acc : x)
+FOLD(Any, false, acc || x)
+FOLD(All, true, acc && x)
+// Of values with indices a NaN beats all else, and ties go to the lower index.
+#define INDEX_FOLD(name, WORST, BEFORE) \
+    template <class T> \
+    struct name { \
+        typedef At<T> Part; \
+        DEVICE bool before(T a, T b) { return a BEFORE b; } \
+        DEVICE Part identity() { return at<T>(WORST, 9223372036854775807ll); } \
+        DEVICE Part combine(Part acc, Part x) { \
+            const bool nan = is_nan(x.value), acc_nan = is_nan(acc.value); \
+            const bool tie = !before(acc.value, x.value) && x.index < acc.index; \
+            const bool ordered = before(x.value, acc.value) || tie; \
+            return (nan && !acc_nan) || (nan == acc_nan && ordered) ? x : acc; \
+        } \
+    };
+INDEX_FOLD(ArgMax, Ends<T>::lowest(), >)
+INDEX_FOLD(ArgMin, Ends<T>::highest(), <)
+
+// The value of the thread so many lanes on, and that of the first.
+DEVICE int lane_down(int x, u32 by) { return __shfl_down_sync(0xffffffffu, x, by); }
+DEVICE int lane_first(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+DEVICE bool lane_down(bool x, u32 by) { return lane_down((int)x, by) != 0; }
+DEVICE float lane_down(float x, u32 by) { return op_bitcast(lane_down(op_bitcast(x), by)); }
+DEVICE i64 lane_down(i64 x, u32 by) {
+    const u64 low = (u32)lane_down((int)x, by), high = (u32)lane_down((int)(x >> 32), by);
+    return (i64)(high << 32 | low);
+}
+DEVICE double lane_down(double x, u32 by) { return op_bitcast(lane_down(op_bitcast(x), by)); }
+template <class T>
+DEVICE At<T> lane_down(At<T> x, u32 by) { return at(lane_down(x.value, by), lane_down(x.index, by)); }
+DEVICE bool lane_first(bool x) { return lane_first((int)x) != 0; }
+DEVICE float lane_first(float x) { return op_bitcast(lane_first(op_bitcast(x))); }
+DEVICE i64 lane_first(i64 x) {
+    const u64 low = (u32)lane_first((int)x), high = (u32)lane_first((int)(x >> 32));
+    return (i64)(high << 32 | low);
+}
+DEVICE double lane_first(double x) { return op_bitcast(lane_first(op_bitcast(x))); }
+template <class T>
+DEVICE At<T> lane_first(At<T> x) { return at(lane_first(x.value), lane_first(x.index)); }
+
+// A warp that works on one row.
+struct Warp {
+    u32 lane;
+    template <class F>
+    __device__ __forceinline__ typename F::Part tree(typename F::Part x) {
+        UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) x = F::combine(x, lane_down(x, half));
+        return lane_first(x);
+    }
+};
+
+// The threads of a block that work on one of 32 rows; a warp has one thread of each row, so that rows lie side by side in its
+// accesses. `slots` has room for a part of 16 bytes per thread.
+struct Column {
+    u32 lane;
+    u32 row;
+    char* slots;
+    template <class F>
+    __device__ __forceinline__ typename F::Part tree(typename F::Part x) {
+        typedef typename F::Part Part;
+        Part* const own = (Part*)slots + (lane * LANES + row);
+        *own = x;
+        barrier();
+        for (u32 half = LANES / 2; half > 0; half /= 2) {
+            if (lane < half) *own = F::combine(*own, own[half * LANES]);
+            barrier();
+        }
+        const Part result = ((Part*)slots)[row];
+        // The next tree writes to the same slots.
+        barrier();
+        return result;
+    }
+};
+
+// What a thread holds of a fold: its partial results of elements, of blocks, and of chunks of blocks.
+template <class F>
+struct Folding {
+    typedef typename F::Part Part;
+    Part element, block, chunk;
+    __device__ __forceinline__ Folding() : element(F::identity()), block(F::identity()), chunk(F::identity()) {}
+    __device__ __forceinline__ void add(Part x) { element = F::combine(element, x); }
+};
+// To be called behind each block of a sequence of n elements if it has more than one.
+template <class F, class Team>
+DEVICE void close_block(Folding<F>& fold, u64 number, u64 n, Team& team) {
+    const u64 blocks = (n + BLOCK - 1) / BLOCK;
+    const typename F::Part of_block = team.template tree<F>(fold.element);
+    fold.element = F::identity();
+    if (number % LANES == team.lane) fold.block = F::combine(fold.block, of_block);
+    if (blocks > BLOCK && ((number + 1) % BLOCK == 0 || number + 1 == blocks)) {
+        const typename F::Part of_chunk = team.template tree<F>(fold.block);
+        fold.block = F::identity();
+        if (number / BLOCK % LANES == team.lane) fold.chunk = F::combine(fold.chunk, of_chunk);
+    }
+}
+// The result of a sequence of n elements, for every thread of the team.
+template <class F, class Team>
+DEVICE typename F::Part total(const Folding<F>& fold, u64 n, Team& team) {
+    if (n <= BLOCK) return team.template tree<F>(fold.element);
+    return team.template tree<F>(n <= (u64)BLOCK * BLOCK ? fold.block : fold.chunk);
+}
+
+// Results of blocks that other teams have left in memory, 16 bytes each.
+template <class F>
+DEVICE typename F::Part* part(u64 scratch, u64 number) { return (typename F::Part*)(scratch + 16 * number); }
+template <class F, class Team>
+DEVICE typename F::Part total_of_parts(u64 scratch, u64 first, u64 n, Team& team) {
+    Folding<F> fold;
+    for (u64 start = 0, number = 0; start < n; start += BLOCK, number++) {
+        const u64 end = n - start < BLOCK ? n : start + BLOCK;
+        for (u64 i = start + team.lane; i < end; i += LANES) fold.add(*part<F>(scratch, first + i));
+        if (n > BLOCK) close_block(fold, number, n, team);
+    }
+    return total(fold, n, team);
+}

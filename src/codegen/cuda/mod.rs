@@ -1,0 +1,82 @@
+//! CUDA C of a kernel, and how it is launched.
+//!
+//! [`Source::new`] writes text on a prelude of named wrappers that needs no CUDA header; [`Plan`] says which text serves a
+//! geometry, with which grid, and what its only argument holds ([`words`]). Both are pure: a kernel and shapes go in, text
+//! and plain data come out, so all of it is tested without a GPU.
+//!
+//! What always holds: the bits are those of [`super::interp`]. Nothing is contracted or approximated, folds keep their
+//! canonical order, whose 32 partial results are the threads of a warp, and no two blocks of a grid touch the same memory:
+//! there is no atomic operation. Barriers and shuffles are met by all threads of a block or a warp.
+//!
+//! Not here: what compiles the text or talks to a device. Gathers are declined.
+
+mod plan;
+mod pointwise;
+mod rows;
+mod text;
+pub mod words;
+
+pub use plan::{Form, Index, Plan, Step, Variant};
+
+use super::kernel::{Kernel, Kind};
+use super::native::flat::Flat;
+use super::native::passes::{Keep, Passes};
+use crate::error::Reason;
+use text::Text;
+
+/// What every text begins with.
+pub const PRELUDE: &str = concat!(include_str!("prelude.cuh"), "\n", include_str!("folds.cuh"));
+
+/// Options that NVRTC is given beside the device's architecture. Denormals need the second; the prelude's other meanings hold
+/// without them. The last one keeps quiet about wrappers that a kernel does not use.
+pub const OPTIONS: [&str; 4] = ["--std=c++17", "--ftz=false", "--fmad=false", "--diag-suppress=177"];
+
+/// The text of one variant of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its entries, to be compiled behind [`PRELUDE`].
+    pub text: String,
+    /// The entries' names, in the order that a step counts them.
+    pub entries: Vec<String>,
+    /// The words of the argument.
+    pub n_words: usize,
+}
+
+impl Source {
+    /// Writes the text of a kernel; its entries are called `name`, with a number behind it where there are several.
+    ///
+    /// # Errors
+    /// The reason why no CUDA code is made for it.
+    pub fn new(kernel: &Kernel, variant: &Variant, name: &str) -> Result<Source, Reason> {
+        if let Some(reason) = declined(kernel) {
+            return Err(reason);
+        }
+        let flat = Flat::new(kernel, &variant.classes);
+        let n_operands = kernel.operands.len();
+        let still = |slot: usize| variant.classes[n_operands + slot] == super::Class::Uniform;
+        let passes = Passes::new(&flat, |slot| kernel.has_folds() && still(slot), Keep::Nothing);
+        let mut text = Text::new(kernel, &flat, variant);
+        let entries = match variant.form {
+            Form::Pointwise { .. } => {
+                pointwise::emit(&mut text, &passes.passes[0], name);
+                vec![name.to_owned()]
+            }
+            Form::Warps | Form::Columns => {
+                rows::emit_whole(&mut text, &passes, name);
+                vec![name.to_owned()]
+            }
+            Form::Blocks => {
+                let names: Vec<String> = (0..passes.passes.len()).map(|pass| format!("{name}_{pass}")).collect();
+                names.iter().enumerate().for_each(|(pass, name)| rows::emit_pass(&mut text, &passes, pass, name));
+                names
+            }
+        };
+        Ok(Source { n_words: variant.layout.n_words(text.n_accesses()), text: text.out, entries })
+    }
+}
+
+/// Why no CUDA code is made for a kernel, if none is.
+pub fn declined(kernel: &Kernel) -> Option<Reason> {
+    let gathers = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)));
+    gathers.then(|| Reason::TierCannot("it has no bounds check for gathers".into()))
+}

@@ -1,0 +1,245 @@
+//! Pieces of text that all forms of a kernel share: types, literals, prims, positions and addresses.
+//!
+//! A value is named `v` and its node's number, a fold `f`, an access `a` and its number (operands first), the position in a
+//! row loop `p` and in an inner loop `j`. A name is used before its statement is read by nobody: nodes come in order.
+
+use super::plan::{Index, Variant};
+use super::words::Layout;
+use crate::codegen::geometry::Class;
+use crate::codegen::kernel::{Kernel, Source};
+use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::ir::scalar::{Lit, Ty};
+use crate::ir::{Combine, DType};
+use std::ops::Range;
+
+/// Text that grows, with what it is about.
+pub(super) struct Text<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) flat: &'a Flat,
+    pub(super) variant: &'a Variant,
+    pub(super) out: String,
+    depth: usize,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(kernel: &'a Kernel, flat: &'a Flat, variant: &'a Variant) -> Text<'a> {
+        Text { kernel, flat, variant, out: String::new(), depth: 0 }
+    }
+
+    /// A line; one that ends in a bracket opens a block.
+    pub(super) fn line(&mut self, line: impl AsRef<str>) {
+        let line = line.as_ref();
+        if line.starts_with('}') {
+            self.depth -= 1;
+        }
+        (0..self.depth).for_each(|_| self.out.push_str("    "));
+        self.out.push_str(line);
+        self.out.push('\n');
+        if line.ends_with('{') {
+            self.depth += 1;
+        }
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        self.variant.layout
+    }
+
+    /// The type of distances.
+    pub(super) fn signed(&self) -> &'static str {
+        match self.variant.index {
+            Index::Narrow => "int",
+            Index::Wide => "i64",
+        }
+    }
+
+    /// The type of positions that are divided.
+    pub(super) fn unsigned(&self) -> &'static str {
+        match self.variant.index {
+            Index::Narrow => "u32",
+            Index::Wide => "u64",
+        }
+    }
+
+    /// All accesses.
+    pub(super) fn n_accesses(&self) -> usize {
+        self.kernel.operands.len() + self.kernel.outputs.len()
+    }
+
+    /// The number of an output's access.
+    pub(super) fn output(&self, slot: usize) -> usize {
+        self.kernel.operands.len() + slot
+    }
+
+    pub(super) fn is_iota(&self, access: usize) -> bool {
+        self.kernel.operands.get(access).is_some_and(|operand| operand.source == Source::Iota)
+    }
+
+    pub(super) fn dtype(&self, access: usize) -> DType {
+        let n_operands = self.kernel.operands.len();
+        match self.kernel.operands.get(access) {
+            Some(operand) => operand.dtype,
+            None => self.kernel.outputs[access - n_operands].dtype,
+        }
+    }
+
+    /// Takes a position apart into one per loop, the last loop running fastest.
+    pub(super) fn positions(&mut self, from: &str, loops: Range<usize>, name: &str) {
+        let (signed, unsigned) = (self.signed(), self.unsigned());
+        let mut rest = from.to_owned();
+        let first = loops.start;
+        for (number, index) in loops.enumerate().collect::<Vec<_>>().into_iter().rev() {
+            if index == first {
+                self.line(format!("const {signed} {name}{number} = ({signed}){rest};"));
+                return;
+            }
+            let size = self.layout().size_of_loop(index);
+            let quotient = format!("{name}{number}_above");
+            self.line(format!(
+                "const {unsigned} {quotient} = divide(({unsigned}){rest}, w.at[{}], w.at[{}]);",
+                size + 1,
+                size + 2
+            ));
+            self.line(format!(
+                "const {signed} {name}{number} = ({signed})({rest} - {quotient} * ({unsigned})w.at[{size}]);"
+            ));
+            rest = quotient;
+        }
+    }
+
+    /// Where an access is in the row whose positions are known.
+    pub(super) fn row_addresses(&mut self) {
+        for access in 0..self.n_accesses() {
+            let (at, rows) = (self.layout().address(access), self.layout().rows);
+            let steps: Vec<(String, usize)> = (0..rows).map(|index| (format!("p{index}"), index)).collect();
+            if self.is_iota(access) {
+                let steps = self.units(access, &steps);
+                self.line(format!("const u64 a{access} = w.at[{at}]{steps};"));
+            } else {
+                let steps = self.distance(access, &steps);
+                self.line(format!("char* const a{access} = address(w.at[{at}]){steps};"));
+            }
+        }
+    }
+
+    /// ` + ` the distance of positions in bytes; nothing if there are none.
+    pub(super) fn distance(&self, access: usize, positions: &[(String, usize)]) -> String {
+        let signed = self.signed();
+        let term = |(position, index): &(String, usize)| {
+            format!("{position} * ({signed})w.at[{}]", self.layout().stride(access, *index))
+        };
+        match positions {
+            [] => String::new(),
+            [one] => format!(" + {}", term(one)),
+            several => format!(" + ({})", several.iter().map(term).collect::<Vec<_>>().join(" + ")),
+        }
+    }
+
+    /// The same of an iota, in units and 64 bits.
+    pub(super) fn units(&self, access: usize, positions: &[(String, usize)]) -> String {
+        let stride = |index: usize| self.layout().stride(access, index);
+        positions.iter().map(|(position, index)| format!(" + (u64){position} * w.at[{}]", stride(*index))).collect()
+    }
+
+    /// A value as an operand.
+    pub(super) fn value(&self, id: Id) -> String {
+        self.flat.as_lit(id).map_or_else(|| format!("v{id}"), literal)
+    }
+
+    /// What a prim's node is, as an expression.
+    pub(super) fn prim(&self, id: Id) -> String {
+        let node = &self.flat.nodes[id];
+        let Op::Prim(prim) = node.op else { unreachable!("the node is a prim") };
+        let args: Vec<String> = node.args.iter().map(|&arg| self.value(arg)).collect();
+        format!("op_{}({})", prim.name(), args.join(", "))
+    }
+
+    /// The condition under which a node is a fault, if it can be one.
+    pub(super) fn zero_divisor(&self, id: Id) -> Option<String> {
+        let node = &self.flat.nodes[id];
+        let Op::Prim(prim) = node.op else { return None };
+        prim.needs_divisor(node.ty).then(|| format!("{} == 0", self.value(node.args[1])))
+    }
+
+    /// The element of an operand at an address within the row, or the value of an iota.
+    pub(super) fn load(&self, access: usize, positions: &[(String, usize)]) -> String {
+        if self.is_iota(access) {
+            return format!("(i64)(a{access}{})", self.units(access, positions));
+        }
+        let distance = self.distance(access, positions);
+        format!("load_one<dt_{}>(a{access}{distance})", self.dtype(access).name())
+    }
+
+    /// The element of an operand that stays where it is along the inner loops, or a prim of such values.
+    pub(super) fn still(&self, id: Id) -> String {
+        match self.flat.nodes[id].op {
+            Op::Load(slot) => self.load(slot as usize, &[]),
+            Op::Prim(_) => self.prim(id),
+            Op::Lit(lit) => literal(lit),
+            Op::Fold(_) => unreachable!("folds have statements of their own"),
+        }
+    }
+
+    /// `const type vN`.
+    pub(super) fn declaration(&self, id: Id) -> String {
+        format!("const {} v{id}", c_type(self.flat.nodes[id].ty))
+    }
+
+    /// A statement per value that is the same for all elements of a row.
+    pub(super) fn row_values(&mut self, ids: &[Id]) {
+        for &id in ids {
+            let (declaration, value) = (self.declaration(id), self.still(id));
+            self.line(format!("{declaration} = {value};"));
+            self.fault(id, "");
+        }
+    }
+
+    /// Records a zero divisor, under a condition that ends in `&&` if there is one.
+    pub(super) fn fault(&mut self, id: Id, condition: &str) {
+        if let Some(fault) = self.zero_divisor(id) {
+            self.line(format!("if ({condition}{fault}) fault_zero_divisor(w.at[{}]);", super::words::FAULTS));
+        }
+    }
+
+    pub(super) fn class(&self, access: usize) -> Class {
+        self.variant.classes[access]
+    }
+}
+
+/// The type of a value.
+pub(super) const fn c_type(ty: Ty) -> &'static str {
+    match ty {
+        Ty::Bool => "bool",
+        Ty::I32 => "int",
+        Ty::I64 => "i64",
+        Ty::F32 => "float",
+        Ty::F64 => "double",
+    }
+}
+
+/// A literal, by its bits where they could be lost; the least integers have no literal of their own.
+pub(super) fn literal(lit: Lit) -> String {
+    match lit.ty {
+        Ty::Bool => lit.to_string(),
+        Ty::I32 if lit.as_i32() == i32::MIN => "(-2147483647 - 1)".into(),
+        Ty::I64 if lit.as_i64() == i64::MIN => "(-9223372036854775807ll - 1)".into(),
+        Ty::I32 => lit.to_string(),
+        Ty::I64 => format!("{lit}ll"),
+        Ty::F32 => format!("lit_f32({:#x}u /* {lit} */)", lit.bits),
+        Ty::F64 => format!("lit_f64({:#x}ull /* {lit} */)", lit.bits),
+    }
+}
+
+/// The type of a fold over values of type `ty`.
+pub(super) fn fold_name(combine: Combine, ty: Ty) -> String {
+    let name = match combine {
+        Combine::Sum => "Sum",
+        Combine::Prod => "Prod",
+        Combine::Max => "Max",
+        Combine::Min => "Min",
+        Combine::Any => "Any",
+        Combine::All => "All",
+        Combine::ArgMax => "ArgMax",
+        Combine::ArgMin => "ArgMin",
+    };
+    format!("{name}<{}>", c_type(ty))
+}

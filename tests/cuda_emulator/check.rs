@@ -1,0 +1,146 @@
+//! Cases held against the interpreter, by bits, under every schedule.
+
+use crate::emulator::{self, Batch, Buffer, Program, SCHEDULES};
+use crate::kernels::Case;
+use opfuse::codegen::cuda::{Form, Plan, Source};
+use std::collections::HashMap;
+
+/// Cases that are compiled together.
+const TOGETHER: usize = 300;
+
+/// Cases and what they are.
+#[derive(Default)]
+pub(crate) struct Cases {
+    cases: Vec<Named>,
+}
+
+/// A case, and how it is launched.
+pub(crate) struct Named {
+    name: String,
+    case: Case,
+    source: Source,
+    plan: Plan,
+    /// Per buffer, the remainder of its address by 16.
+    remainders: Vec<usize>,
+}
+
+impl Cases {
+    /// Adds a case in the form that its plan chooses, all buffers aligned to 16 bytes.
+    pub(crate) fn add(&mut self, name: impl Into<String>, case: Case) {
+        self.add_at(name, case, |_| 0);
+    }
+
+    /// Adds a case whose buffers begin so many elements behind a multiple of 16 bytes.
+    pub(crate) fn add_at(&mut self, name: impl Into<String>, case: Case, elements: impl Fn(usize) -> usize) {
+        let sizes: Vec<usize> = case.kernel.dtypes().map(|dtype| dtype.size()).collect();
+        let remainders: Vec<usize> = (0..sizes.len()).map(|slot| elements(slot) * sizes[slot] % 16).collect();
+        let alignment = |&at: &usize| if at == 0 { 16 } else { at & at.wrapping_neg() };
+        let alignments: Vec<usize> = remainders.iter().map(alignment).collect();
+        let plan = Plan::new(&case.kernel, &case.geometry, &alignments);
+        let plan = plan.unwrap_or_else(|reason| panic!("{reason}\n{}", case.kernel));
+        self.push(name.into(), case, plan, remainders);
+    }
+
+    /// Adds a case in a given form.
+    pub(crate) fn add_as(&mut self, name: impl Into<String>, case: Case, form: Form) {
+        self.add_as_at(name, case, form, 0);
+    }
+
+    /// Adds a case in a given form whose buffers begin so many bytes behind a multiple of 16.
+    pub(crate) fn add_as_at(&mut self, name: impl Into<String>, case: Case, form: Form, remainder: usize) {
+        let plan = Plan::with_form(&case.kernel, &case.geometry, form);
+        let plan = plan.unwrap_or_else(|reason| panic!("{reason}\n{}", case.kernel));
+        let n_buffers = case.inputs.len() + case.outputs.len();
+        self.push(name.into(), case, plan, vec![remainder; n_buffers]);
+    }
+
+    fn push(&mut self, name: String, case: Case, plan: Plan, remainders: Vec<usize>) {
+        let source =
+            Source::new(&case.kernel, &plan.variant, "k").unwrap_or_else(|reason| panic!("{reason}\n{}", case.kernel));
+        self.cases.push(Named { name, case, source, plan, remainders });
+    }
+
+    /// Runs all and compares them; says so where they cannot be run.
+    pub(crate) fn check(&self) {
+        assert!(!self.cases.is_empty());
+        if !emulator::is_available() {
+            return;
+        }
+        for cases in self.cases.chunks(TOGETHER) {
+            let program = compile(cases, |text| text);
+            for schedule in SCHEDULES {
+                if let Err(why) = compare(cases, &program, schedule) {
+                    panic!("schedule {schedule}: {why}");
+                }
+            }
+        }
+    }
+
+    /// Compares the first output of the only case with given bytes, once the text is changed.
+    pub(crate) fn expect_output(&self, expected: &[u8], mutate: impl Fn(String) -> String) {
+        if !emulator::is_available() {
+            return;
+        }
+        let [named] = &self.cases[..] else { panic!("one case") };
+        let answers = compile(&self.cases, mutate).run(SCHEDULES[0]).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(answers[0][named.case.inputs.len()], expected, "{}", named.describe());
+    }
+
+    /// What is wrong under some schedule once the text is changed; nothing if the change is not seen.
+    pub(crate) fn check_mutant(&self, mutate: impl Fn(String) -> String) -> Result<(), String> {
+        let program = compile(&self.cases, mutate);
+        SCHEDULES.into_iter().try_for_each(|schedule| compare(&self.cases, &program, schedule))
+    }
+}
+
+fn compile(cases: &[Named], mutate: impl Fn(String) -> String) -> Program {
+    let mut batch = Batch::default();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for named in cases {
+        let first = *known.entry(&named.source.text).or_insert_with(|| {
+            // All were written under one name to be told apart; this is the text under a name of its own.
+            let source = Source::new(&named.case.kernel, &named.plan.variant, &batch.name());
+            batch.add(&source.expect("it was written before"))
+        });
+        let buffers: Vec<Buffer<'_>> = (named.case.inputs.iter().chain(&named.case.outputs).zip(&named.remainders))
+            .map(|(bytes, &remainder)| Buffer { bytes, remainder })
+            .collect();
+        batch.call(first, &named.case.kernel, &named.plan, &buffers);
+    }
+    batch.compile(mutate)
+}
+
+fn compare(cases: &[Named], program: &Program, schedule: usize) -> Result<(), String> {
+    let answers = program.run(schedule).map_err(|why| {
+        let number =
+            why.split("case ").nth(1).and_then(|rest| rest.split(':').next()).and_then(|n| n.parse::<usize>().ok());
+        let case = number.and_then(|number| cases.get(number));
+        format!("{why}\n{}", case.map_or(String::new(), Named::describe))
+    })?;
+    cases.iter().zip(answers).try_for_each(|(named, buffers)| named.compare(&buffers))
+}
+
+impl Named {
+    fn describe(&self) -> String {
+        format!("{}\n{}{:?}\n{}", self.name, self.case.kernel, self.case.geometry, self.source.text)
+    }
+
+    fn compare(&self, found: &[Vec<u8>]) -> Result<(), String> {
+        let (expected, faults) = self.case.expected();
+        let buffers = self.case.inputs.iter().chain(&expected);
+        for (slot, (expected, found)) in buffers.zip(found).enumerate() {
+            if let Some(at) = (0..expected.len()).find(|&at| expected[at] != found[at]) {
+                let near = at.saturating_sub(8)..(at + 8).min(expected.len());
+                let (expected, found) = (&expected[near.clone()], &found[near]);
+                let why = format!("buffer {slot} differs at byte {at}: expected {expected:02x?}, found {found:02x?}");
+                return Err(format!("{why}\n{}", self.describe()));
+            }
+        }
+        let word =
+            |at: usize| i64::from_le_bytes(found[found.len() - 2][8 * at..8 * at + 8].try_into().expect("8 bytes"));
+        if (word(0) != 0) != faults.has_zero_divisor() || (word(1) != 0) != faults.out_of_range().is_some() {
+            return Err(format!("faults are not those of the interpreter\n{}", self.describe()));
+        }
+        Ok(())
+    }
+}

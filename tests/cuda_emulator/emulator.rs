@@ -1,0 +1,177 @@
+//! Kernels' text compiled by g++ behind `emulator.h`, and run in a process of its own.
+//!
+//! A process rather than a library: a kernel that leaves its memory ends it with a message instead of ending the tests, and
+//! no test needs unsafe code. Many kernels are compiled at once, because most of a compilation is its beginning.
+//! `OPFUSE_CUDA_TEXTS=folder` leaves the texts there, for `scripts/nvrtc.py`.
+
+use opfuse::codegen::cuda::{PRELUDE, Plan, Source, words};
+use opfuse::codegen::kernel::{Kernel, Source as From};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// In which order threads run: in turn, and as long as a warp can, from either end.
+pub(crate) const SCHEDULES: [usize; 4] = [0, 1, 2, 3];
+
+/// Whether there is a compiler; says so if there is none.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+pub(crate) fn is_available() -> bool {
+    let found = Command::new("g++").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: g++ is not there, so generated CUDA was not run on the emulator");
+    }
+    found
+}
+
+/// Kernels and their launches.
+#[derive(Default)]
+pub(crate) struct Batch {
+    text: String,
+    /// A function per entry that takes its argument by address.
+    calls_of_entries: String,
+    table: String,
+    n_entries: usize,
+    calls: Vec<u64>,
+    n_calls: usize,
+    /// Per call, the bytes of its buffers.
+    sizes: Vec<Vec<usize>>,
+}
+
+/// A buffer of a launch and the remainder of its address by 16.
+pub(crate) struct Buffer<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) remainder: usize,
+}
+
+impl Batch {
+    /// The name for the next text.
+    pub(crate) fn name(&self) -> String {
+        format!("k{}", self.n_entries)
+    }
+
+    /// Adds a text written under [`Batch::name`]; its number.
+    pub(crate) fn add(&mut self, source: &Source) -> usize {
+        let first = self.n_entries;
+        self.text.push_str(&source.text);
+        for entry in &source.entries {
+            let (number, n_words) = (self.n_entries, source.n_words);
+            self.calls_of_entries.push_str(&format!(
+                "static void call_{number}(const u64* w) {{ {entry}(*(const Words<{n_words}>*)w); }}\n"
+            ));
+            self.table.push_str(&format!("    {{call_{number}, {n_words}}},\n"));
+            self.n_entries += 1;
+        }
+        first
+    }
+
+    /// Adds the launches of a plan of the text `source`. Buffers are those of the operands, then of the outputs.
+    pub(crate) fn call(&mut self, source: usize, kernel: &Kernel, plan: &Plan, buffers: &[Buffer<'_>]) {
+        let layout = plan.variant.layout;
+        let (faults, scratch) = ([0; 24], vec![0xff; plan.scratch_bytes]);
+        let extra = [Buffer { bytes: &faults, remainder: 0 }, Buffer { bytes: &scratch, remainder: 0 }];
+        let all: Vec<&Buffer<'_>> = buffers.iter().chain(&extra).collect();
+        self.calls.push(all.len() as u64);
+        for buffer in &all {
+            self.calls.extend([buffer.bytes.len() as u64, buffer.remainder as u64]);
+            let chunk = |chunk: &[u8]| {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u64::from_le_bytes(word)
+            };
+            self.calls.extend(buffer.bytes.chunks(8).map(chunk));
+        }
+        self.sizes.push(all.iter().map(|buffer| buffer.bytes.len()).collect());
+        self.calls.push(plan.words.len() as u64);
+        self.calls.extend(&plan.words);
+        let is_iota = |slot: usize| kernel.operands.get(slot).is_some_and(|operand| operand.source == From::Iota);
+        let accesses = (0..buffers.len()).filter(|&slot| !is_iota(slot)).map(|slot| (layout.address(slot), slot));
+        let pointers: Vec<(usize, usize)> =
+            accesses.chain([(words::FAULTS, buffers.len()), (words::SCRATCH, buffers.len() + 1)]).collect();
+        self.calls.push(pointers.len() as u64);
+        pointers.iter().for_each(|&(word, buffer)| self.calls.extend([word as u64, buffer as u64]));
+        self.calls.push(plan.steps.len() as u64);
+        for step in &plan.steps {
+            let [x, y] = step.block.map(u64::from);
+            self.calls.extend([(source + step.entry) as u64, step.grid as u64, x, y, step.items]);
+        }
+        self.n_calls += 1;
+    }
+
+    /// Compiles all texts, the whole of them changed by `mutate` first.
+    pub(crate) fn compile(&self, mutate: impl Fn(String) -> String) -> Program {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("opfuse-cuda-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary folder can be made");
+        let program = Program { folder, sizes: self.sizes.clone() };
+        let text = mutate(format!("{PRELUDE}{}", self.text));
+        if let Some(folder) = std::env::var_os("OPFUSE_CUDA_TEXTS") {
+            fs::write(Path::new(&folder).join(format!("{number}.cu")), &text).expect("the folder for texts is there");
+        }
+        let parts = [
+            include_str!("emulator.h").to_owned(),
+            text,
+            self.calls_of_entries.clone(),
+            format!("enum {{ ITEMS_WORD = {} }};\n", words::ITEMS),
+            "struct Emulated { void (*call)(const u64*); unsigned n_words; };\n".to_owned(),
+            format!("static const Emulated EMULATED[] = {{\n{}}};\n", self.table),
+            include_str!("driver.cpp").to_owned(),
+        ];
+        fs::write(program.file("kernels.cpp"), parts.join("\n")).expect("a temporary file can be written");
+        let calls: Vec<u8> =
+            [self.n_calls as u64].iter().chain(&self.calls).flat_map(|word| word.to_le_bytes()).collect();
+        fs::write(program.file("launches"), calls).expect("a temporary file can be written");
+        // A sanitizer finds vectors at addresses that a device would refuse.
+        let options = "-O1 -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
+                       -fsanitize-undefined-trap-on-error -o";
+        let output = Command::new("g++")
+            .args(options.split_whitespace())
+            .args([program.file("program"), program.file("kernels.cpp")])
+            .output()
+            .expect("g++ was there a moment ago");
+        assert!(output.status.success(), "g++ refuses a text:\n{}", String::from_utf8_lossy(&output.stderr));
+        program
+    }
+}
+
+/// Compiled kernels and their launches; the files go with it.
+pub(crate) struct Program {
+    folder: PathBuf,
+    sizes: Vec<Vec<usize>>,
+}
+
+impl Program {
+    fn file(&self, name: &str) -> PathBuf {
+        Path::new(&self.folder).join(name)
+    }
+
+    /// Runs all launches under a schedule: what is in the buffers of each afterwards, the last but one being the fault
+    /// record and the last scratch.
+    ///
+    /// # Errors
+    /// What the process said when it ended early.
+    pub(crate) fn run(&self, schedule: usize) -> Result<Vec<Vec<Vec<u8>>>, String> {
+        let mut command = Command::new(self.file("program"));
+        command.args([self.file("launches"), self.file("answers")]).arg(schedule.to_string());
+        let output = command.output().expect("a program that was just linked can be started");
+        if !output.status.success() {
+            return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)));
+        }
+        let answers = fs::read(self.file("answers")).expect("the process has written its answer");
+        let mut rest = &answers[..];
+        let mut take = |bytes: usize| {
+            let (buffer, others) = rest.split_at(bytes);
+            rest = others;
+            buffer.to_vec()
+        };
+        Ok(self.sizes.iter().map(|sizes| sizes.iter().map(|&bytes| take(bytes)).collect()).collect())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // A folder that stays is no harm.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,31 @@
+//! Random kernels on random layouts, in every form.
+
+use crate::check::Cases;
+use crate::kernels::random::random_case;
+use crate::pointwise::contiguous;
+use crate::rows::FORMS;
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+#[test]
+fn random_kernels_have_the_bits_of_the_interpreter() {
+    let seeds = match setting("OPFUSE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..setting("OPFUSE_CASES").unwrap_or(240),
+    };
+    let mut cases = Cases::default();
+    for seed in seeds {
+        let case = random_case(seed);
+        if case.kernel.has_folds() {
+            let form = FORMS[seed as usize % 3];
+            cases.add_as(format!("seed {seed}, {form:?}"), case, form);
+        } else {
+            let n = 1 + seed as usize * 7 % 300;
+            cases.add(format!("seed {seed}, {n} in line"), contiguous(&case.kernel, n, seed));
+            cases.add(format!("seed {seed}"), case);
+        }
+    }
+    cases.check();
+}

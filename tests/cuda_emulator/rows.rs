@@ -1,0 +1,152 @@
+//! Kernels with folds, in each of their forms.
+
+use crate::check::Cases;
+use crate::kernels::{Builder, Case, Random, buffer, listed, place};
+use crate::pointwise::contiguous;
+use opfuse::codegen::FOLD_BLOCK;
+use opfuse::codegen::cuda::Form;
+use opfuse::codegen::kernel::{Kind, Level, Source};
+use opfuse::ir::scalar::{Lit, Prim, Reg};
+use opfuse::ir::{Combine, DType};
+
+/// Every form of a kernel with folds.
+pub(crate) const FORMS: [Form; 3] = [Form::Warps, Form::Blocks, Form::Columns];
+
+/// The case with f32 operands of which no result is a NaN: most of the others have one in every row.
+pub(crate) fn finite(mut case: Case) -> Case {
+    for (bytes, operand) in case.inputs.iter_mut().zip(&case.kernel.operands) {
+        assert_eq!(operand.dtype, DType::F32);
+        for (index, element) in bytes.chunks_exact_mut(4).enumerate() {
+            element.copy_from_slice(&((index as f32 * 0.37).sin() * 3.0).to_le_bytes());
+        }
+    }
+    case
+}
+
+#[test]
+fn folds_of_every_short_length() {
+    for form in FORMS {
+        let mut cases = Cases::default();
+        for (combine, dtype) in listed::fold_cases() {
+            let kernel = listed::folded(combine, dtype);
+            for n in [0, 1, 2, 7, 31, 32, 33, 63, 64, 65, 70, 1000] {
+                let case = place(&mut Random::new(n as u64), kernel.clone(), &[3], &[n]);
+                cases.add_as(format!("{combine:?} of {n} {dtype}, {form:?}"), case, form);
+            }
+        }
+        cases.check();
+    }
+}
+
+#[test]
+fn folds_of_several_blocks() {
+    for form in FORMS {
+        let mut cases = Cases::default();
+        for (combine, dtype) in listed::fold_cases() {
+            for n in [FOLD_BLOCK - 1, FOLD_BLOCK, FOLD_BLOCK + 1, 3 * FOLD_BLOCK + 37] {
+                let case = place(&mut Random::new(n as u64), listed::folded(combine, dtype), &[2], &[n]);
+                cases.add_as(format!("{combine:?} of {n} {dtype}, {form:?}"), case, form);
+            }
+        }
+        let sum = listed::folded(Combine::Sum, DType::F32);
+        let case = place(&mut Random::new(1), sum, &[], &[34 * FOLD_BLOCK + 5]);
+        cases.add_as(format!("a sum of more blocks than lanes, {form:?}"), case, form);
+        cases.check();
+    }
+}
+
+#[test]
+fn the_zero_and_the_nan_that_a_fold_keeps() {
+    for combine in [Combine::Max, Combine::Min] {
+        let mut kernel = listed::folded(combine, DType::F32);
+        // Without the canonical NaN in front of the output, the fold's own bits are seen.
+        let fold = kernel.insts.iter().position(|inst| matches!(inst.kind, Kind::Fold(_))).expect("a fold");
+        kernel.outputs[0].value = Reg(fold as u32);
+        let mut cases = Cases::default();
+        for seed in 0..60 {
+            let mut random = Random::new(seed);
+            let n = 1 + random.below(100);
+            let mut case = place(&mut random, kernel.clone(), &[2], &[n]);
+            let with_nan = random.below(2) == 0;
+            for bytes in case.inputs[0].chunks_exact_mut(4) {
+                let nan = 0x7fc0_0000 | (random.next() as u32 & 0x803f_ffff);
+                let bits = if with_nan && random.below(3) == 0 { nan } else { (random.next() as u32) & 0x8000_0000 };
+                bytes.copy_from_slice(&bits.to_le_bytes());
+            }
+            let form = FORMS[seed as usize % 3];
+            cases.add_as(format!("{combine:?} of zeros, seed {seed}, {form:?}"), case, form);
+        }
+        cases.check();
+    }
+}
+
+#[test]
+fn several_passes() {
+    for form in FORMS {
+        let mut cases = Cases::default();
+        for n in [0, 1, 5, 31, 32, 33, 64, 70, 1000, FOLD_BLOCK + 100] {
+            let case = place(&mut Random::new(n as u64), listed::normalized(), &[2, 2], &[n]);
+            cases.add_as(format!("rows of {n}, {form:?}"), finite(case.clone()), form);
+            cases.add_as(format!("rows of {n}, {form:?}, odd numbers"), case, form);
+            let case = place(&mut Random::new(n as u64), listed::normalized(), &[2], &[3, n]);
+            cases.add_as(format!("rows of 3 x {n}, {form:?}"), finite(case), form);
+        }
+        for rows in [1, 3, 4, 5, 31, 32, 33, 100] {
+            let case = place(&mut Random::new(rows as u64), listed::normalized(), &[rows], &[40]);
+            cases.add_as(format!("{rows} rows, {form:?}"), finite(case), form);
+        }
+        cases.check();
+    }
+}
+
+/// Sums of an outer dimension, where neighbours belong to neighbouring rows.
+#[test]
+fn columns_lie_side_by_side() {
+    let mut cases = Cases::default();
+    for (length, columns) in [(1, 1), (5, 33), (32, 32), (33, 100), (1000, 3), (FOLD_BLOCK + 1, 40)] {
+        let mut b = Builder::default();
+        let x = b.load(DType::BF16, Source::Memory, Level::Full);
+        let sum = b.fold(Combine::Sum, &[x]);
+        let scale = b.lit(Lit::f32(1.0 / 3.0));
+        let mean = b.prim(Prim::Mul, &[sum, scale]);
+        b.output(DType::F32, mean);
+        let mut case = contiguous(&b.kernel, length, columns as u64);
+        case.geometry.rows = [columns].into_iter().collect();
+        case.geometry.operands[0].rows = [2].into_iter().collect();
+        case.geometry.operands[0].inner = [2 * columns].into_iter().collect();
+        case.geometry.outputs[0].rows = [4].into_iter().collect();
+        case.geometry.outputs[0].inner = [0].into_iter().collect();
+        case.inputs[0] = buffer(&mut Random::new(length as u64), DType::BF16, length * columns);
+        case.outputs[0] = vec![0xa5; 4 * columns];
+        case.geometry.lanes = opfuse::codegen::geometry::Lanes::Rows;
+        cases.add(format!("{columns} columns of {length}"), case);
+    }
+    cases.check();
+}
+
+/// The third level, which real blocks reach behind 64 million elements: the same text with blocks of 64.
+#[test]
+fn blocks_of_blocks_of_blocks() {
+    const BLOCK: usize = 64;
+    fn sum(values: &[f32]) -> f32 {
+        if values.len() > BLOCK {
+            return sum(&values.chunks(BLOCK).map(sum).collect::<Vec<_>>());
+        }
+        let mut partial = [0.0f32; 32];
+        values.iter().enumerate().for_each(|(index, value)| partial[index % 32] += value);
+        for half in [16, 8, 4, 2, 1] {
+            (0..half).for_each(|lane| partial[lane] += partial[lane + half]);
+        }
+        partial[0]
+    }
+    for n in [BLOCK, BLOCK * BLOCK, BLOCK * BLOCK + 1, 3 * BLOCK * BLOCK + 100, 40 * BLOCK * BLOCK] {
+        let values: Vec<f32> = (0..n).map(|index| (index as f32 * 0.37).sin() * 3.0).collect();
+        let mut case = contiguous(&listed::folded(Combine::Sum, DType::F32), n, 0);
+        case.geometry.outputs[0].inner = [0].into_iter().collect();
+        case.inputs[0] = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        case.outputs[0] = vec![0; 4];
+        let mut cases = Cases::default();
+        cases.add_as(format!("{n} elements"), case, Form::Warps);
+        cases.expect_output(&sum(&values).to_le_bytes(), |text| text.replace("BLOCK = 8192", "BLOCK = 64"));
+    }
+}

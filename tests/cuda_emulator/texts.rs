@@ -1,0 +1,91 @@
+//! The text of some kernels, and what their launches are: `UPDATE_EXPECT=1` accepts what has changed.
+
+use crate::kernels::{Builder, Case, Random, listed, place};
+use crate::pointwise::{chain, contiguous};
+use expect_test::expect_file;
+use opfuse::codegen::cuda::{Form, Plan, Source};
+use opfuse::codegen::geometry::{Geometry, Lanes};
+use opfuse::codegen::kernel::{Kind, Level, Operand, Source as From};
+use opfuse::error::Reason;
+use opfuse::ir::scalar::{Prim, Ty};
+use opfuse::ir::{Combine, DType};
+
+fn check(name: &str, case: &Case, form: Option<Form>) {
+    let aligned = vec![16; case.inputs.len() + case.outputs.len()];
+    let plan = match form {
+        Some(form) => Plan::with_form(&case.kernel, &case.geometry, form),
+        None => Plan::new(&case.kernel, &case.geometry, &aligned),
+    };
+    let plan = plan.expect("the kernel is one that CUDA code is made for");
+    let source = Source::new(&case.kernel, &plan.variant, name).expect("a plan was made for it");
+    let text = format!("/*\n{}{:?}\n{plan:?}\n*/\n{}", case.kernel, case.geometry, source.text);
+    expect_file![format!("texts/{name}.cu")].assert_eq(&text);
+}
+
+#[test]
+fn texts_are_known() {
+    check("vectors", &contiguous(&chain(), 1003, 1), None);
+    check("transposed", &listed::transposed(DType::F32, 2, 37, 300), None);
+    let normalized = |inner: &[usize]| place(&mut Random::new(1), listed::normalized(), &[5, 7], inner);
+    check("warps", &normalized(&[100]), Some(Form::Warps));
+    check("columns", &normalized(&[4, 25]), Some(Form::Columns));
+    let argmax = contiguous(&listed::folded(Combine::ArgMax, DType::F16), 100_000, 1);
+    check("blocks", &argmax, None);
+    let mut b = Builder::default();
+    let args = listed::loads(&mut b, &[Ty::I64, Ty::I64]);
+    let value = b.prim(Prim::Rem, &args);
+    b.output(DType::I64, value);
+    check("remainder", &contiguous(&b.kernel, 10, 1), None);
+}
+
+/// Which form a kernel gets.
+#[test]
+fn plans_suit_shapes() {
+    let form = |case: &Case, alignment: usize| {
+        let alignments = vec![alignment; case.inputs.len() + case.outputs.len()];
+        Plan::new(&case.kernel, &case.geometry, &alignments)
+            .expect("the kernel is one that CUDA code is made for")
+            .variant
+            .form
+    };
+    for (alignment, width) in [(4, 1), (8, 2), (16, 4), (256, 4)] {
+        assert_eq!(form(&contiguous(&chain(), 1000, 1), alignment), Form::Pointwise { width });
+    }
+    assert_eq!(form(&contiguous(&chain(), 3, 1), 16), Form::Pointwise { width: 2 });
+    let bytes = listed::of_dtypes().into_iter().find(|(name, _)| name == "bf16 to f16").expect("the pair is listed").1;
+    assert_eq!(form(&contiguous(&bytes, 1000, 1), 16), Form::Pointwise { width: 8 });
+    let sum = listed::folded(Combine::Sum, DType::F32);
+    let rows = |rows: usize, inner: usize, lanes: Lanes| {
+        let mut case = place(&mut Random::new(1), sum.clone(), &[1], &[1]);
+        let geometry = Geometry {
+            rows: [rows].into_iter().collect(),
+            inner: [inner].into_iter().collect(),
+            lanes,
+            ..case.geometry
+        };
+        case.geometry = geometry;
+        case
+    };
+    assert_eq!(form(&rows(5000, 100, Lanes::Inner), 16), Form::Warps);
+    assert_eq!(form(&rows(5000, 100_000, Lanes::Inner), 16), Form::Warps);
+    assert_eq!(form(&rows(5, 100_000, Lanes::Inner), 16), Form::Blocks);
+    assert_eq!(form(&rows(5000, 100, Lanes::Rows), 16), Form::Columns);
+}
+
+#[test]
+fn what_cannot_be_expressed_is_declined() {
+    let mut b = Builder::default();
+    let at = b.load(DType::I64, From::Memory, Level::Full);
+    b.kernel.operands.push(Operand { dtype: DType::F32, source: From::Memory });
+    let value = b.push(Kind::Gather(1), &[at], Ty::F32, Level::Full);
+    b.output(DType::F32, value);
+    let case = contiguous(&b.kernel, 10, 1);
+    let reason = Plan::new(&case.kernel, &case.geometry, &[16; 3]).expect_err("gathers are declined");
+    assert!(reason.to_string().contains("gather"), "{reason}");
+    let mut b = Builder::default();
+    let many = listed::loads(&mut b, &[Ty::F32; 200]);
+    let sum = many.into_iter().reduce(|sum, x| b.prim(Prim::Add, &[sum, x])).expect("there are some");
+    b.output(DType::F32, sum);
+    let case = place(&mut Random::new(1), b.kernel, &[2, 2], &[2]);
+    assert_eq!(Plan::new(&case.kernel, &case.geometry, &[16; 201]), Err(Reason::TooManyArguments));
+}

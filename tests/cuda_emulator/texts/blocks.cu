@@ -1,0 +1,56 @@
+/*
+kernel {
+  in0: f16
+  in1: iota
+  r0: f32 = load in0
+  r1: i64 = load in1
+  r2: i64 per row = fold_argmax r0, r1
+  out0: i64 = r2
+}
+Geometry { rows: [], inner: [100000], operands: [Access { rows: [], inner: [2], base: 0, gather: None }, Access { rows: [], inner: [1], base: 0, gather: None }], outputs: [Access { rows: [], inner: [8], base: 0, gather: None }], lanes: Inner }
+Plan { variant: Variant { form: Blocks, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Strided, Strided, Strided] }, words: [1, 100000, 0, 0, 0, 100000, 1334532239, 17, 13, 991146300, 4, 0, 2, 0, 1, 0, 8], steps: [Step { entry: 0, items: 13, grid: 4, block: [128, 1] }, Step { entry: 1, items: 13, grid: 4, block: [128, 1] }], scratch_bytes: 208 }
+*/
+KERNEL(128) blocks_0(const Words<17> w) {
+    const u32 item = (u32)block_x() * 4u + thread_x() / 32u;
+    if (item >= (u32)w.at[2]) return;
+    Warp team = {thread_x() % 32u};
+    const u32 blocks = (u32)w.at[8];
+    const u32 row = divide(item, w.at[9], w.at[10]);
+    const u32 block = item - row * blocks;
+    const u32 n = (u32)w.at[1];
+    char* const a0 = address(w.at[11]);
+    const u64 a1 = w.at[13];
+    char* const a2 = address(w.at[15]);
+    Folding<ArgMax<float>> f2;
+    {
+        const u32 start = block * BLOCK;
+        const u32 end = n - start < BLOCK ? n : start + BLOCK;
+        for (u32 i = start + team.lane; i < end; i += LANES) {
+            const float v0 = load_one<dt_f16>(a0 + (int)i * (int)w.at[12]);
+            const i64 v1 = (i64)(a1 + (u64)(int)i * w.at[14]);
+            f2.add(at(v0, v1));
+        }
+    }
+    const ArgMax<float>::Part r2 = team.tree<ArgMax<float>>(f2.element);
+    if (team.lane == 0) *part<ArgMax<float>>(w.at[4], (u64)0 * w.at[0] * blocks + (u64)row * blocks + block) = r2;
+}
+KERNEL(128) blocks_1(const Words<17> w) {
+    const u32 item = (u32)block_x() * 4u + thread_x() / 32u;
+    if (item >= (u32)w.at[2]) return;
+    Warp team = {thread_x() % 32u};
+    const u32 blocks = (u32)w.at[8];
+    const u32 row = divide(item, w.at[9], w.at[10]);
+    const u32 block = item - row * blocks;
+    const u32 n = (u32)w.at[1];
+    char* const a0 = address(w.at[11]);
+    const u64 a1 = w.at[13];
+    char* const a2 = address(w.at[15]);
+    const i64 v2 = total_of_parts<ArgMax<float>>(w.at[4], (u64)0 * w.at[0] * blocks + (u64)row * blocks, n == 0 ? 0 : blocks, team).index;
+    {
+        const u32 start = block * BLOCK;
+        const u32 end = n - start < BLOCK ? n : start + BLOCK;
+        for (u32 i = start + team.lane; i < end; i += LANES) {
+            store_one<dt_i64>(a2 + (int)i * (int)w.at[16], v2);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+/*
+kernel {
+  in0: f32
+  in1: f32
+  r0: f32 = load in0
+  r1: f32 = load in1
+  r2: f32 = mul r0, r1
+  r3: f32 = canon r2
+  r4: f32 per row = 1.0
+  r5: f32 = add r3, r4
+  r6: f32 = canon r5
+  r7: f32 = max r6, r0
+  r8: f32 = canon r7
+  out0: f32 = r8
+}
+Geometry { rows: [], inner: [1003], operands: [Access { rows: [], inner: [4], base: 0, gather: None }, Access { rows: [], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [], inner: [4], base: 0, gather: None }], lanes: Inner }
+Plan { variant: Variant { form: Pointwise { width: 4 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous] }, words: [1, 1003, 0, 0, 0, 1003, 89924540, 10, 251, 85557118, 8, 0, 4, 0, 4, 0, 4], steps: [Step { entry: 0, items: 251, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
+*/
+KERNEL(256) vectors(const Words<17> w) {
+    const u32 item = (u32)block_x() * 256u + thread_x();
+    if (item >= (u32)w.at[2]) return;
+    const int i = (int)item * 4;
+    char* const a0 = address(w.at[11]);
+    char* const a1 = address(w.at[13]);
+    char* const a2 = address(w.at[15]);
+    const int left = (int)w.at[1] - i;
+    const int n = left < 4 ? (int)left : 4;
+    float x0[4];
+    load_vector<dt_f32>(x0, a0 + i * 4, n);
+    float x1[4];
+    load_vector<dt_f32>(x1, a1 + i * 4, n);
+    float y0[4];
+    UNROLL for (int k = 0; k < 4; k++) {
+        const float v0 = x0[k];
+        const float v1 = x1[k];
+        const float v2 = op_mul(v0, v1);
+        const float v3 = op_canon(v2);
+        const float v5 = op_add(v3, lit_f32(0x3f800000u /* 1.0 */));
+        const float v6 = op_canon(v5);
+        const float v7 = op_max(v6, v0);
+        const float v8 = op_canon(v7);
+        y0[k] = v8;
+    }
+    store_vector<dt_f32>(a2 + i * 4, y0, n);
+}

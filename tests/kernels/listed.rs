@@ -1,0 +1,126 @@
+//! Kernels by name: one per prim, func, pair of dtypes and fold, and one of several passes.
+
+use super::{Builder, Case, Random, buffer, place};
+use opfuse::codegen::kernel::{Kernel, Level, Source};
+use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+use opfuse::ir::{Combine, DType};
+
+/// One full load per type, in the order given, contiguous.
+pub(crate) fn loads(b: &mut Builder, tys: &[Ty]) -> Vec<Reg> {
+    tys.iter().map(|ty| b.load(ty.dtype(), Source::Memory, Level::Full)).collect()
+}
+
+/// A kernel per prim and type of its operands.
+pub(crate) fn of_prims() -> Vec<(String, Prim, Kernel)> {
+    let mut kernels = Vec::new();
+    for prim in Prim::all() {
+        for ty in Ty::ALL {
+            let mut tys = vec![ty; prim.arity()];
+            if prim == Prim::Select {
+                tys[0] = Ty::Bool;
+            }
+            if prim.result(&tys).is_none() {
+                continue;
+            }
+            let mut b = Builder::default();
+            let args = loads(&mut b, &tys);
+            let value = b.prim(prim, &args);
+            b.output(b.ty(value).dtype(), value);
+            kernels.push((format!("{} of {ty}", prim.name()), prim, b.kernel));
+        }
+    }
+    kernels
+}
+
+/// A kernel per func and width.
+pub(crate) fn of_funcs() -> Vec<(String, Kernel)> {
+    let pairs = Func::ALL.into_iter().flat_map(|func| [Ty::F32, Ty::F64].map(|ty| (func, ty)));
+    pairs.map(|(func, ty)| (format!("{} of {ty}", func.name()), of_func(func, ty))).collect()
+}
+
+/// A func on operands of one type.
+pub(crate) fn of_func(func: Func, ty: Ty) -> Kernel {
+    let mut b = Builder::default();
+    let args = loads(&mut b, &vec![ty; func.arity()]);
+    let value = b.func(func, &args);
+    b.output(ty.dtype(), value);
+    b.kernel
+}
+
+/// A conversion per pair of dtypes.
+pub(crate) fn of_dtypes() -> Vec<(String, Kernel)> {
+    let pairs = DType::ALL.into_iter().flat_map(|from| DType::ALL.map(|to| (from, to)));
+    let kernel = |(from, to): (DType, DType)| {
+        let mut b = Builder::default();
+        let x = b.load(from, Source::Memory, Level::Full);
+        let x = if b.ty(x) == to.compute() { x } else { b.prim(Prim::Convert(to.compute()), &[x]) };
+        b.output(to, x);
+        (format!("{from} to {to}"), b.kernel)
+    };
+    pairs.map(kernel).collect()
+}
+
+/// Every fold and the dtypes that it is tested on.
+pub(crate) fn fold_cases() -> Vec<(Combine, DType)> {
+    let numbers = [Combine::Sum, Combine::Prod, Combine::Max, Combine::Min, Combine::ArgMax, Combine::ArgMin];
+    let dtypes = [DType::F32, DType::F64, DType::I32, DType::I64, DType::F16, DType::U8];
+    let pairs = numbers.into_iter().flat_map(|combine| dtypes.into_iter().map(move |dtype| (combine, dtype)));
+    pairs.chain([(Combine::Any, DType::Bool), (Combine::All, DType::Bool)]).collect()
+}
+
+pub(crate) fn folded(combine: Combine, dtype: DType) -> Kernel {
+    let mut b = Builder::default();
+    let x = b.load(dtype, Source::Memory, Level::Full);
+    let value = if matches!(combine, Combine::ArgMax | Combine::ArgMin) {
+        let index = b.load(DType::I64, Source::Iota, Level::Full);
+        b.fold(combine, &[x, index])
+    } else {
+        b.fold(combine, &[x])
+    };
+    b.output(b.ty(value).dtype(), value);
+    b.kernel
+}
+
+/// `(x - mean) / sqrt(var + eps)` and the softmax of it: five passes, one with a dear value that a later one reads.
+pub(crate) fn normalized() -> Kernel {
+    let mut b = Builder::default();
+    let x = b.load(DType::F32, Source::Memory, Level::Full);
+    let sum = b.fold(Combine::Sum, &[x]);
+    let scale = b.lit(Lit::f32(1.0 / 1024.0));
+    let mean = b.prim(Prim::Mul, &[sum, scale]);
+    let centered = b.prim(Prim::Sub, &[x, mean]);
+    let square = b.prim(Prim::Mul, &[centered, centered]);
+    let variance = b.fold(Combine::Sum, &[square]);
+    let eps = b.lit(Lit::f32(1e-5));
+    let variance = b.prim(Prim::Add, &[variance, eps]);
+    let scale = b.func(Func::Rsqrt, &[variance]);
+    let normal = b.prim(Prim::Mul, &[centered, scale]);
+    let max = b.fold(Combine::Max, &[normal]);
+    let shifted = b.prim(Prim::Sub, &[normal, max]);
+    let e = b.func(Func::Exp, &[shifted]);
+    let total = b.fold(Combine::Sum, &[e]);
+    let soft = b.prim(Prim::Div, &[e, total]);
+    b.output(DType::F32, normal);
+    b.output(DType::F32, soft);
+    b.output(DType::F32, variance);
+    b.kernel
+}
+
+/// `x * y + z` of matrices of which `x` and `y` lie across the rows: with a gap behind each line, and with none.
+pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) -> Case {
+    let mut b = Builder::default();
+    let args = loads(&mut b, &[dtype.compute(); 3]);
+    let product = b.prim(Prim::Mul, &args[..2]);
+    let sum = b.prim(Prim::Add, &[product, args[2]]);
+    b.output(dtype, sum);
+    let bytes = dtype.size();
+    let mut case = place(&mut Random::new(rows as u64), b.kernel, &[batch, rows], &[lanes]);
+    for (slot, line) in [(0, rows + 3), (1, rows)] {
+        let access = &mut case.geometry.operands[slot];
+        access.rows = [lanes * line * bytes, bytes].into_iter().collect();
+        access.inner = [line * bytes].into_iter().collect();
+        access.base = 0;
+        case.inputs[slot] = buffer(&mut Random::new(slot as u64), dtype, batch * lanes * line);
+    }
+    case
+}
