@@ -130,8 +130,13 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let runs = |entry: &Entry| matches!(entry, Entry::Graph(program) if !program.is_tangled(inputs));
         let cell = self.count(|cells| cells.repeated(inputs, runs))?;
         let Some(Entry::Graph(program)) = cell.entry() else { return None };
-        let output = guarded(|| program.run(inputs));
-        Some(output.and_then(|output| output.put_together().ok_or_else(other_outputs)))
+        Some(Self::run_program(program, inputs, &[]))
+    }
+
+    /// The function's result by a program, some of whose random keys may have been drawn already.
+    #[inline]
+    fn run_program(program: &Program, inputs: &[&Tensor], keys: &[Tensor]) -> Result<F::Output> {
+        guarded(|| program.run(inputs, keys))?.put_together().ok_or_else(other_outputs)
     }
 
     /// Why this call is for the function itself, if it is.
@@ -174,7 +179,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 drop((output, building));
                 let Entry::Graph(program) = entry else { return self.run(entry, inputs) };
                 let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
-                return guarded(|| program.run_with(&tensors, &keys))?.put_together().ok_or_else(other_outputs);
+                return Self::run_program(program, &tensors, &keys);
             }
             First::Ran(output, Apart::Gradients) => (output, self.capture_abstract(inputs)),
             First::Ran(output, Apart::Break(reason)) => (output, self.entry(Err(reason), inputs)),
@@ -331,7 +336,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 let what = "an input that is written to shares elements with another one";
                 self.run_inline(inputs, Reason::NotCaptured(what.into()))
             }
-            Entry::Graph(program) => guarded(|| program.run(&tensors))?.put_together().ok_or_else(other_outputs),
+            Entry::Graph(program) => Self::run_program(program, &tensors, &[]),
         }
     }
 

@@ -161,23 +161,16 @@ impl Program {
         Explain { backward, ..Explain::of(self.tuned.built()) }
     }
 
-    /// The function's result, in parts; its inputs are not tangled.
+    /// The function's result, in parts; its inputs are not tangled. `keys` of random draws were drawn already, the others
+    /// are drawn now.
     ///
     /// # Errors
     /// Out of memory, an index outside its dimension, or a target that cannot be written to.
-    pub(super) fn run(&self, inputs: &[&Tensor]) -> Result<Flat> {
-        self.run_by(inputs, &[], Tuned::run)
-    }
-
-    /// As [`Program::run`], with keys of random draws that were drawn already.
-    ///
-    /// # Errors
-    /// As [`Program::run`].
-    pub(super) fn run_with(&self, inputs: &[&Tensor], keys: &[Tensor]) -> Result<Flat> {
+    pub(super) fn run(&self, inputs: &[&Tensor], keys: &[Tensor]) -> Result<Flat> {
         self.run_by(inputs, keys, Tuned::run)
     }
 
-    /// As [`Program::run_with`], what was built being run by `run`.
+    /// As [`Program::run`], what was built being run by `run`.
     #[inline]
     pub(super) fn run_by(
         &self,

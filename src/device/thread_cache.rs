@@ -95,9 +95,10 @@ pub(super) fn set_fault(after: u64) {
     });
 }
 
-/// Has no request refused any more; whether there was a fault to come.
-pub(super) fn clear_fault() -> bool {
-    CACHE.try_with(|cache| std::mem::replace(&mut cache.borrow_mut().fault_at, NO_FAULT) != NO_FAULT).unwrap_or(false)
+/// Has no request refused any more.
+pub(super) fn clear_fault() {
+    // As above.
+    let _ = CACHE.try_with(|cache| cache.borrow_mut().fault_at = NO_FAULT);
 }
 
 /// Whether a fault is still to come.

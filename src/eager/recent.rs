@@ -18,8 +18,7 @@ const PLACES: usize = 128;
 const MAX_OPERANDS: usize = 3;
 
 /// What calls are told apart by, besides their other arguments: the op, what the result is for, and dtype and kind of
-/// each operand; then the
-/// address of each operand's layout, 0 where there is no operand.
+/// each operand; then the address of each operand's layout, 0 where there is no operand.
 type Words = [u64; 1 + MAX_OPERANDS];
 
 struct Recent {

@@ -1,22 +1,14 @@
 //! Random kernels on random layouts, in every form.
 
 use crate::check::Cases;
-use crate::kernels::random::random_case;
+use crate::kernels::random::{random_case, seeds};
 use crate::pointwise::contiguous;
 use crate::rows::FORMS;
 
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|value| value.parse().ok())
-}
-
 #[test]
 fn random_kernels_have_the_bits_of_the_interpreter() {
-    let seeds = match setting("OPFUSE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..setting("OPFUSE_CASES").unwrap_or(240),
-    };
     let mut cases = Cases::default();
-    for seed in seeds {
+    for seed in seeds(240) {
         let case = random_case(seed);
         if case.kernel.has_folds() {
             let form = FORMS[seed as usize % 3];

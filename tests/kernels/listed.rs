@@ -1,7 +1,7 @@
 //! Kernels by name: one per prim, func, pair of dtypes and fold, and one of several passes.
 
 use super::{Builder, Case, Random, buffer, place};
-use opfuse::codegen::kernel::{Kernel, Level, Source};
+use opfuse::codegen::kernel::{Kernel, Kind, Level, Source};
 use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use opfuse::ir::{Combine, DType};
 
@@ -121,6 +121,23 @@ pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) 
         access.inner = [line * bytes].into_iter().collect();
         access.base = 0;
         case.inputs[slot] = buffer(&mut Random::new(slot as u64), dtype, batch * lanes * line);
+    }
+    case
+}
+
+/// A fold of zeros of both signs and perhaps NaN, whose own bits are the output's: no canonical NaN in front of it.
+pub(crate) fn zeros_and_nan(combine: Combine, seed: u64) -> Case {
+    let mut kernel = folded(combine, DType::F32);
+    let fold = kernel.insts.iter().position(|inst| matches!(inst.kind, Kind::Fold(_))).expect("a fold");
+    kernel.outputs[0].value = Reg(fold as u32);
+    let mut random = Random::new(seed);
+    let n = 1 + random.below(100);
+    let mut case = place(&mut random, kernel, &[2], &[n]);
+    let with_nan = random.below(2) == 0;
+    for bytes in case.inputs[0].chunks_exact_mut(4) {
+        let nan = 0x7fc0_0000 | (random.next() as u32 & 0x803f_ffff);
+        let bits = if with_nan && random.below(3) == 0 { nan } else { (random.next() as u32) & 0x8000_0000 };
+        bytes.copy_from_slice(&bits.to_le_bytes());
     }
     case
 }

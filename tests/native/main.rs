@@ -10,8 +10,8 @@ mod kernels;
 mod text;
 
 use case::Checked;
-use kernels::listed::{fold_cases, folded, loads, normalized};
-use kernels::random::random_case;
+use kernels::listed::{fold_cases, folded, loads, normalized, zeros_and_nan};
+use kernels::random::{random_case, seeds};
 use kernels::{Builder, Random, listed, place};
 use opfuse::codegen::FOLD_BLOCK;
 use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
@@ -19,20 +19,12 @@ use opfuse::codegen::kernel::{Kind, Level, Operand, Source};
 use opfuse::codegen::launch::{Faults, Part, Pointers};
 use opfuse::codegen::native::Program;
 use opfuse::codegen::{cranelift, x64};
-use opfuse::ir::scalar::{Func, Prim, Reg, Ty};
+use opfuse::ir::scalar::{Func, Prim, Ty};
 use opfuse::ir::{Combine, DType};
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|value| value.parse().ok())
-}
 
 #[test]
 fn random_kernels_have_the_bits_of_the_interpreter() {
-    let seeds = match setting("OPFUSE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..setting("OPFUSE_CASES").unwrap_or(600),
-    };
-    for seed in seeds {
+    for seed in seeds(600) {
         let case = random_case(seed);
         case.check_all(&format!("seed {seed}"), seed as usize);
     }
@@ -108,20 +100,8 @@ fn folds_of_every_short_length() {
 #[test]
 fn the_zero_and_the_nan_that_a_fold_keeps() {
     for combine in [Combine::Max, Combine::Min] {
-        let mut kernel = folded(combine, DType::F32);
-        // Without the canonical NaN in front of the output, the fold's own bits are seen.
-        let fold = kernel.insts.iter().position(|inst| matches!(inst.kind, Kind::Fold(_))).expect("a fold");
-        kernel.outputs[0].value = Reg(fold as u32);
         for seed in 0..200 {
-            let mut random = Random::new(seed);
-            let n = 1 + random.below(100);
-            let mut case = place(&mut random, kernel.clone(), &[2], &[n]);
-            let with_nan = random.below(2) == 0;
-            for bytes in case.inputs[0].chunks_exact_mut(4) {
-                let nan = 0x7fc0_0000 | (random.next() as u32 & 0x803f_ffff);
-                let bits = if with_nan && random.below(3) == 0 { nan } else { (random.next() as u32) & 0x8000_0000 };
-                bytes.copy_from_slice(&bits.to_le_bytes());
-            }
+            let case = zeros_and_nan(combine, seed);
             case.check_all(&format!("{combine:?} of zeros, seed {seed}"), 1);
         }
     }

@@ -40,19 +40,11 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
 
 /// One element per thread.
 fn element(text: &mut Text<'_>, pass: &Pass) {
-    let inner = text.layout().rows;
-    for &id in &pass.body {
-        let value = match text.flat.nodes[id].op {
-            Op::Load(slot) => text.load(slot as usize, &[("i".into(), inner)]),
-            Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
-        };
-        let declaration = text.declaration(id);
-        text.line(format!("{declaration} = {value};"));
-        text.fault(id, "");
-    }
+    let position = [("i".into(), text.layout().rows)];
+    text.element_values(&pass.body, &position);
     for &slot in &pass.stores {
         let (access, value) = (text.output(slot), text.value(text.flat.outputs[slot]));
-        let distance = text.distance(access, &[("i".into(), inner)]);
+        let distance = text.distance(access, &position);
         text.line(format!("store_one<dt_{}>(a{access}{distance}, {value});", text.dtype(access).name()));
     }
 }

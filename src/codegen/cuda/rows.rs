@@ -203,15 +203,7 @@ fn elements(text: &mut Text<'_>, pass: &Pass) {
             (0..several).map(|index| (format!("j{index}"), layout.rows + index)).collect()
         }
     };
-    for &id in &pass.body {
-        let value = match text.flat.nodes[id].op {
-            Op::Load(slot) => text.load(slot as usize, &positions),
-            Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
-        };
-        let declaration = text.declaration(id);
-        text.line(format!("{declaration} = {value};"));
-        text.fault(id, "");
-    }
+    text.element_values(&pass.body, &positions);
     for &id in &pass.folds {
         let args: Vec<String> = text.flat.nodes[id].args.iter().map(|&arg| text.value(arg)).collect();
         match &args[..] {

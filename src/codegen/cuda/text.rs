@@ -169,7 +169,7 @@ impl<'a> Text<'a> {
         format!("load_one<dt_{}>(a{access}{distance})", self.dtype(access).name())
     }
 
-    /// The element of an operand that stays where it is along the inner loops, or a prim of such values.
+    /// The element of an operand that stays where it is along the inner loops, or what is made of other values.
     pub(super) fn still(&self, id: Id) -> String {
         match self.flat.nodes[id].op {
             Op::Load(slot) => self.load(slot as usize, &[]),
@@ -186,8 +186,17 @@ impl<'a> Text<'a> {
 
     /// A statement per value that is the same for all elements of a row.
     pub(super) fn row_values(&mut self, ids: &[Id]) {
+        self.element_values(ids, &[]);
+    }
+
+    /// A statement per value of an element, at positions in the inner loops.
+    pub(super) fn element_values(&mut self, ids: &[Id], positions: &[(String, usize)]) {
         for &id in ids {
-            let (declaration, value) = (self.declaration(id), self.still(id));
+            let value = match self.flat.nodes[id].op {
+                Op::Load(slot) => self.load(slot as usize, positions),
+                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => self.still(id),
+            };
+            let declaration = self.declaration(id);
             self.line(format!("{declaration} = {value};"));
             self.fault(id, "");
         }

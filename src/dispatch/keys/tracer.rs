@@ -31,15 +31,6 @@ pub use deferred::{Apart, First, Runner, defer, trace_first};
 use recording::{LeafGradient, Recording};
 pub use trace::{Captured, GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
 
-/// What the values of recorded calls have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// Shapes only.
-    Abstract,
-    /// Shapes only until a value is needed; see [`defer`].
-    Deferred,
-}
-
 /// What comes of reading a value while it is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
@@ -89,7 +80,7 @@ pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
 pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, replaced: bool) {
     let is_new = |recording: &mut Recording| {
         // In a deferred recording it is what it is outside; only a value that is lost is forgotten.
-        let forgets = recording.mode == Mode::Abstract;
+        let forgets = !recording.is_deferred();
         match recording.gradients.iter_mut().find(|change| change.leaf.id() == leaf.id()) {
             Some(change) => {
                 change.replaced |= replaced;
@@ -112,7 +103,7 @@ pub(in crate::dispatch) fn is_abstract() -> bool {
 }
 
 fn is_deferred() -> bool {
-    with_recording(|recording| recording.mode == Mode::Deferred).unwrap_or(false)
+    with_recording(|recording| recording.is_deferred()).unwrap_or(false)
 }
 
 /// Whether this thread is tracing.
@@ -127,7 +118,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let Some(recording) = RECORDING.take() else { return };
         for change in &recording.gradients {
-            if recording.mode == Mode::Deferred {
+            if recording.is_deferred() {
                 deferred::put_back_lost(change);
                 continue;
             }
@@ -162,7 +153,7 @@ pub fn trace_with<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    let mut recording = Recording::new(Mode::Abstract, reads);
+    let mut recording = Recording::new(reads, None);
     let abstracted = |input: &Tensor| Tensor::abstracted(&input.ty(), input.device(), input.as_number());
     let handles = inputs.iter().map(abstracted).collect::<Result<Vec<Tensor>>>()?;
     for handle in &handles {
@@ -193,13 +184,13 @@ fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
 /// # Errors
 /// If there is no memory.
 pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
-    let mode = if is_tracing() { with_recording(|recording| recording.mode) } else { None };
-    let key = match mode {
-        Some(Mode::Abstract) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
+    let deferred = if is_tracing() { with_recording(|recording| recording.is_deferred()) } else { None };
+    let key = match deferred {
+        Some(false) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
         // What is deferred draws at once, in the order of the calls.
-        Some(Mode::Deferred) | None => trace::key(generator.draw(n_counters))?,
+        Some(true) | None => trace::key(generator.draw(n_counters))?,
     };
-    if mode.is_some() {
+    if deferred.is_some() {
         with_recording(|recording| {
             if recording.may_be_trace() {
                 recording.lifted.push(Lifted::Draw { generator: generator.clone(), n_counters });
@@ -245,13 +236,14 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     {
         return deferred::run_for_real(operator, below, stack, why);
     }
-    let recorded = with_recording(|recording| Ok::<_, Error>((recording.record(op, &tensors, attrs)?, recording.mode)));
-    let Some((node, mode)) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
-    let made_of_nothing = || tensors.iter().all(|tensor| tensor.as_number().is_some());
-    let has_shape_alone = match mode {
-        Mode::Abstract => made_of_nothing(),
+    let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
+    let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
+    let has_shape_alone = if is_deferred() {
         // Its operands may have data, and nothing below but the computation is concerned with it.
-        Mode::Deferred => !op.is_view(),
+        !op.is_view()
+    } else {
+        // It is made of nothing.
+        tensors.iter().all(|tensor| tensor.as_number().is_some())
     };
     let result = if has_shape_alone {
         let ty = with_recording(|recording| recording.graph[node].ty.clone());
@@ -302,11 +294,7 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     }
     if !composite {
         let reason = Reason::NotCaptured(format!("{} {NO_ROW}", operator.name()));
-        let mode = with_recording(|recording| {
-            recording.broken.get_or_insert(reason.clone());
-            recording.mode
-        });
-        if mode == Some(Mode::Abstract) {
+        if with_recording(|recording| recording.give_up(reason.clone())).is_some() {
             return Err(Error::NotImplemented { op: operator.name().to_string(), what: reason.to_string() });
         }
     }

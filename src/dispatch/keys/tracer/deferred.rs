@@ -14,7 +14,7 @@
 
 use super::recording::{LeafGradient, Named, Recording};
 use super::trace::{Lifted, Trace};
-use super::{BREAK, Mode, RECORDING, Reads, Session};
+use super::{BREAK, RECORDING, Reads, Session};
 use crate::device::{DeviceKind, Shared, Storage, WeakShared};
 use crate::dispatch::autograd::is_grad_enabled;
 use crate::dispatch::key::DispatchKey;
@@ -84,9 +84,7 @@ pub fn defer<R>(
     reads: Reads,
     function: impl FnOnce() -> Result<R>,
 ) -> (Result<R>, Vec<Reason>) {
-    let mut recording = Recording::new(Mode::Deferred, reads);
-    recording.deferral = Some(Deferral::new(runner, false));
-    record(recording, function)
+    record(Recording::new(reads, Some(Deferral::new(runner, false))), function)
 }
 
 /// What came of the first call of a function.
@@ -120,8 +118,7 @@ pub fn trace_first<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<First<R>> {
-    let mut recording = Recording::new(Mode::Deferred, reads);
-    recording.deferral = Some(Deferral::new(runner, true));
+    let mut recording = Recording::new(reads, Some(Deferral::new(runner, true)));
     // Fresh handles, so that a tensor given twice is two inputs.
     let handles: Vec<Tensor> = inputs.iter().map(Tensor::fresh_handle).collect();
     for handle in &handles {

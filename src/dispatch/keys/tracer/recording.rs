@@ -1,8 +1,8 @@
 //! A recording in progress: which node every tensor is, what was lifted, what was written to.
 
+use super::Reads;
 use super::deferred::Deferral;
 use super::trace::{Captured, GradientChange, Lifted, OutputAlias, Trace, owners};
-use super::{Mode, Reads};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::dispatch::view_chain;
@@ -14,7 +14,6 @@ use std::collections::HashMap;
 
 /// A recording in progress.
 pub(super) struct Recording {
-    pub(super) mode: Mode,
     pub(super) reads: Reads,
     pub(super) graph: Graph,
     /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
@@ -32,7 +31,7 @@ pub(super) struct Recording {
     pub(super) broken: Option<Reason>,
     /// Every storage that a named tensor lies in, by address, which is its own as long as it is listed here.
     pub(super) storages: IndexMap<usize, Named>,
-    /// What a deferred recording has besides.
+    /// What a deferred recording has besides; values of another one have shapes alone.
     pub(super) deferral: Option<Deferral>,
 }
 
@@ -63,9 +62,8 @@ pub(super) struct LeafGradient {
 }
 
 impl Recording {
-    pub(super) fn new(mode: Mode, reads: Reads) -> Recording {
+    pub(super) fn new(reads: Reads, deferral: Option<Deferral>) -> Recording {
         Recording {
-            mode,
             reads,
             graph: Graph::new(),
             nodes: HashMap::new(),
@@ -76,8 +74,13 @@ impl Recording {
             gradients: Vec::new(),
             broken: None,
             storages: IndexMap::new(),
-            deferral: None,
+            deferral,
         }
+    }
+
+    /// Whether what was recorded is run where a value is needed.
+    pub(super) fn is_deferred(&self) -> bool {
+        self.deferral.is_some()
     }
 
     /// Whether it may still become a trace: nothing was computed.
@@ -200,7 +203,7 @@ impl Recording {
             self.name(tensor, node);
             return Ok(node);
         }
-        if self.deferral.is_some() {
+        if self.is_deferred() {
             return self.deferred_node(tensor);
         }
         match (tensor.view_of(), known) {

@@ -1,20 +1,19 @@
 //! Exponentials and what is built from them: `exp`, `exp2`, `expm1`, `tanh`, `sigmoid`, `erf`.
 
-use super::pieces::{clamp, copy_sign, exp_reduced, expm1_between, horner, minus_ln2, over_sum, round_product, scale};
+use super::pieces::{
+    clamp, copy_sign, exp_reduced, expm1_between, horner, minus_ln2, over_sum, round_product, scale_or_zero,
+};
 use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
 
 /// `e^x = 2^n e^r` with `r = x - n ln 2`.
-///
-/// Machines take a hundred times as long for a result that underflows, and masked attention is full of `e^-∞`: below the
-/// range the factor is 0, so nothing underflows.
 #[inline(always)]
 pub(super) fn exp<W: Width, F: Float>(x: F) -> F {
     let limited = clamp(x, W::EXP_RANGE);
     let (n, bits) = round_product::<W, F>(limited, W::LOG2E.0, 2 * W::BIAS);
     let factor = exp_reduced::<W, F>(minus_ln2::<W, F>(limited, n));
     let is_zero = x.lt(x.constant(W::EXP_RANGE.0));
-    scale::<W, F>(F::select(is_zero, x.constant(0.0), factor), bits)
+    scale_or_zero::<W, F>(is_zero, factor, bits)
 }
 
 /// `2^x = 2^n 2^f` with `f = x - n`, which is exact.
@@ -23,14 +22,14 @@ pub(super) fn exp2<W: Width, F: Float>(x: F) -> F {
     exp2_of_sum::<W, F>(clamp(x, W::EXP2_RANGE), x.constant(0.0))
 }
 
-/// `2^(x + tail)` for `x` in `EXP2_RANGE` and a tail below the last place of `x`; nothing underflows at its end, see [`exp`].
+/// `2^(x + tail)` for `x` in `EXP2_RANGE` and a tail below the last place of `x`.
 #[inline(always)]
 pub(super) fn exp2_of_sum<W: Width, F: Float>(x: F, tail: F) -> F {
     let (n, bits) = round_product::<W, F>(x, 1.0, 2 * W::BIAS);
     let f = x.sub(n).add(tail);
     let factor = f.fma(horner(f, W::EXP2), x.constant(1.0));
     let is_zero = x.le(x.constant(W::EXP2_RANGE.0));
-    scale::<W, F>(F::select(is_zero, x.constant(0.0), factor), bits)
+    scale_or_zero::<W, F>(is_zero, factor, bits)
 }
 
 /// `e^x - 1 = 2^n (e^r - 1) + (2^n - 1)`, all of it halved on the way so that `2^n` does not overflow early.

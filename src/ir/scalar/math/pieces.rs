@@ -73,6 +73,15 @@ pub(super) fn scale<W: Width, F: Float>(p: F, bits: F::Bits) -> F {
     p.mul(half.to_float_bits()).mul(other.to_float_bits())
 }
 
+/// As [`scale`], and 0 where that would be 0 for being less than the least number.
+///
+/// Machines take a hundred times as long for a result that underflows, and masked attention is full of `e^-∞`. 0 times a
+/// power does not.
+#[inline(always)]
+pub(super) fn scale_or_zero<W: Width, F: Float>(is_zero: F::Mask, p: F, bits: F::Bits) -> F {
+    scale::<W, F>(F::select(is_zero, p.constant(0.0), p), bits)
+}
+
 /// `e^(z + z_low) - 1 = 2^n p + (2^n - 1)` for `|z| <= 2 TANH_HIGH`, with `p = e^r - 1`, `r = z - n ln 2`.
 #[inline(always)]
 pub(super) fn expm1_between<W: Width, F: Float>(z: F, z_low: F) -> F {
