@@ -1,7 +1,7 @@
 //! How long compiling takes: kernels per tier, and whole functions.
 //!
 //! Every sample is a kernel with other literals, so no cache has it; whole functions are compiled with the kernel
-//! cache empty, and once more with it full.
+//! cache empty, and once more with it full. What `OPFUSE_CACHE_DIR` saves is a matter of kernels put on disk and read again.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -12,6 +12,7 @@ mod workloads;
 
 use opfuse::codegen::LoopOrder;
 use opfuse::codegen::cache;
+use opfuse::codegen::disk;
 use opfuse::codegen::lower::{Lowered, lower};
 use opfuse::codegen::tier::{Compiled, Tier};
 use opfuse::compile::pipeline::{self, Built};
@@ -29,7 +30,7 @@ fn main() -> Result<()> {
     let n_samples = if quick { 15 } else { 101 };
     println!("{:<44}{:>12}{:>12}{:>12}", format!("{n_samples} kernels each"), "median", "least", "most");
     for with_funcs in [false, true] {
-        for n_ops in [5, 10, 20] {
+        for n_ops in [5, 10, 20, 60] {
             kernels(n_ops, with_funcs, n_samples)?;
         }
     }
@@ -103,7 +104,22 @@ fn kernels(n_ops: usize, with_funcs: bool, n_samples: usize) -> Result<()> {
             println!("  declined: {reason}");
         }
     }
-    Ok(())
+    let path = std::env::temp_dir().join(format!("opfuse-compile-time-{}", std::process::id()));
+    disk::use_folder(Some(&path))?;
+    for what in ["x64, put on disk", "x64, from disk"] {
+        let mut seconds = Vec::with_capacity(n_samples);
+        for Lowered { kernel, geometry, .. } in &lowered {
+            let classes = geometry.classes(kernel);
+            let start = Instant::now();
+            let compiled = Compiled::new(Tier::X64, kernel, geometry.lanes, &classes)
+                .map_err(|reason| Error::invalid("kernel", reason.to_string()))?;
+            seconds.push(start.elapsed().as_secs_f64());
+            drop(compiled);
+        }
+        print(&format!("{n_ops} ops, {with}: {what}"), seconds);
+    }
+    disk::use_folder(None)?;
+    std::fs::remove_dir_all(&path).map_err(|error| Error::argument("compile_time", error.to_string()))
 }
 
 fn whole(id: &str, n_samples: usize) -> Result<()> {

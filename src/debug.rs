@@ -11,6 +11,7 @@
 //! | `OPFUSE_ISA=avx2` or `baseline` | code for stronger vectors is left aside |
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
+//! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64` is kept in that folder between processes |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
 
 use std::sync::OnceLock;
@@ -50,6 +51,7 @@ struct Switches {
     tier: Option<String>,
     isa: Option<String>,
     calibration: Option<String>,
+    cache: Option<String>,
 }
 
 fn switches() -> &'static Switches {
@@ -66,6 +68,7 @@ fn switches() -> &'static Switches {
             tier: word("OPFUSE_TIER"),
             isa: word("OPFUSE_ISA"),
             calibration: word("OPFUSE_CALIBRATION"),
+            cache: word("OPFUSE_CACHE_DIR"),
         }
     })
 }
@@ -116,4 +119,9 @@ pub fn most_isa() -> Option<&'static str> {
 /// The file with the rates of this machine, if one is named.
 pub fn calibration_file() -> Option<&'static str> {
     switches().calibration.as_deref()
+}
+
+/// The folder that machine code is kept in, if one is named.
+pub fn cache_folder() -> Option<&'static str> {
+    switches().cache.as_deref()
 }

@@ -22,6 +22,7 @@ const UPWARD: [(&str, &str, &str); 1] =
 /// The files that may say `allow(unsafe_code)`: memory, code entry points, SIMD primitives, the CUDA driver.
 const UNSAFE_FILES: &[&str] = &[
     "codegen/cranelift/code.rs",
+    "codegen/disk/owner.rs",
     "codegen/native/block_folds.rs",
     "codegen/native/code.rs",
     "codegen/native/crossed.rs",

@@ -7,6 +7,7 @@
 pub mod cache;
 pub mod cranelift;
 pub mod cuda;
+pub mod disk;
 pub mod fold;
 pub mod geometry;
 pub mod interp;

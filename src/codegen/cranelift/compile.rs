@@ -33,7 +33,7 @@ pub(super) fn compile(kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape
         }
         let (bytes, align) = (compiled.code_buffer(), compiled.buffer.alignment as u64);
         let code = code::load(isa, &context.func.signature, bytes, align)?;
-        Ok((code, native::shape(kernel, plan)))
+        Ok((code, native::shape(kernel, plan.n_folds(), plan.n_kept)))
     })
 }
 

@@ -56,12 +56,12 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passe
     Ok((flat, passes))
 }
 
-/// What a launch of `kernel` must know.
-pub(super) fn shape(kernel: &Kernel, passes: &Passes) -> Shape {
+/// What a launch of `kernel` must know; its loops have so many folds at most, and row buffers.
+pub(super) fn shape(kernel: &Kernel, n_folds: usize, n_kept: usize) -> Shape {
     Shape {
         has_folds: kernel.has_folds(),
         iotas: kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect(),
-        n_folds: passes.passes.iter().map(|pass| pass.folds.len()).max().unwrap_or(0),
-        n_kept: passes.n_kept,
+        n_folds,
+        n_kept,
     }
 }

@@ -59,6 +59,11 @@ pub(in crate::codegen) struct Passes {
 }
 
 impl Passes {
+    /// The number of folds in the pass that has most.
+    pub(in crate::codegen) fn n_folds(&self) -> usize {
+        self.passes.iter().map(|pass| pass.folds.len()).max().unwrap_or(0)
+    }
+
     /// Distributes the nodes. A row value goes to an output `once` per row where the output does not move along the
     /// inner loop, and to every element where it does.
     pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool, keep: Keep) -> Passes {

@@ -7,7 +7,8 @@
 //! [`opcode`] to the [`encoder`]; [`memory`] makes the bytes executable.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
-//! declined with a reason. Absent: vectors along the rows, gathers by index, and for AVX2 strided outputs.
+//! declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and for AVX2
+//! strided outputs.
 
 mod body;
 mod code;
@@ -26,6 +27,7 @@ mod stand_ins;
 
 pub use level::Level;
 
+use super::disk;
 use super::geometry::{Class, Lanes};
 use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
@@ -85,7 +87,44 @@ fn compiled(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<(Code, S
     if let Some(reason) = declined(level, kernel, classes) {
         return Err(reason);
     }
+    let loaded = |Counts { n_folds, n_kept }, code: &[u8]| {
+        Ok((memory::load(code)?, native::shape(kernel, n_folds as usize, n_kept as usize)))
+    };
+    let Some(folder) = disk::folder() else {
+        let (counts, code) = written(level, kernel, classes)?;
+        return loaded(counts, &code);
+    };
+    let key = disk::Key::new((level, kernel, classes));
+    if let Ok(kept) = folder.load(&key)
+        && let Some((head, code)) = kept.split_first_chunk()
+    {
+        return loaded(Counts::from_bytes(*head), code);
+    }
+    let (counts, code) = written(level, kernel, classes)?;
+    folder.store(&key, &[&counts.to_bytes()[..], &code].concat());
+    loaded(counts, &code)
+}
+
+/// What a launch must know of the loops; it stands in front of code on disk.
+struct Counts {
+    n_folds: u32,
+    n_kept: u32,
+}
+
+impl Counts {
+    fn to_bytes(&self) -> [u8; 8] {
+        (u64::from(self.n_folds) | u64::from(self.n_kept) << 32).to_le_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; 8]) -> Counts {
+        let both = u64::from_le_bytes(bytes);
+        Counts { n_folds: both as u32, n_kept: (both >> 32) as u32 }
+    }
+}
+
+/// The machine code of a kernel.
+fn written(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<(Counts, Vec<u8>), Reason> {
     let (flat, passes) = native::prepare(kernel, classes)?;
-    let bytes = function::write(level, kernel, classes, &flat, &passes);
-    Ok((memory::load(&bytes)?, native::shape(kernel, &passes)))
+    let code = function::write(level, kernel, classes, &flat, &passes);
+    Ok((Counts { n_folds: passes.n_folds() as u32, n_kept: passes.n_kept as u32 }, code))
 }
