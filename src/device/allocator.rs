@@ -107,14 +107,14 @@ pub fn allocate(bytes: usize) -> Result<Block> {
     }
 }
 
-/// As [`allocate`], if there are bytes to allocate and nothing has to be given back before. Inlined, so that the block
-/// is made where it is used.
+/// The memory for an [`allocate`]d block, if there are bytes to allocate and nothing has to be given back before. Two
+/// registers: the block is made where it is to lie.
 #[inline(always)]
-pub(super) fn allocate_at_once(bytes: usize) -> Option<Block> {
+pub(super) fn allocate_at_once(bytes: usize) -> Option<Region> {
     if bytes == 0 || bytes > REQUEST_MAX {
         return None;
     }
-    thread_cache::take(bytes, 0).map(Block::new)
+    thread_cache::take(bytes, 0)
 }
 
 /// Gives all cached bytes back to the system, except those in caches of other threads.

@@ -97,9 +97,9 @@ impl Storage {
     #[inline(always)]
     pub fn shareable(device: Device, len: usize) -> Result<Shared<Storage>> {
         if device.kind == DeviceKind::Cpu
-            && let Some(block) = allocator::allocate_at_once(len)
+            && let Some(region) = allocator::allocate_at_once(len)
         {
-            return Ok(Shared::made_by(|| Storage::over(block, device, len)));
+            return Ok(Shared::made_by(|| Storage::over(Block::new(region), device, len)));
         }
         Storage::new(device, len).map(Shared::new)
     }

@@ -350,7 +350,10 @@ pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
         [a, b] => eager::run_in_place_again(op, &[a.as_argument(), b.as_argument()], attrs),
         _ => None,
     };
-    again.unwrap_or_else(|| write_anew(op, tensors, attrs))?;
+    match again {
+        Some(result) => result.map_err(|error| *error)?,
+        None => write_anew(op, tensors, attrs)?,
+    }
     if target.key_set().has(DispatchKey::ADInplaceOrView) {
         target.version_counter().fetch_add(1, Ordering::AcqRel);
     }

@@ -125,7 +125,7 @@ impl Inner {
 
 impl Tensor {
     /// A tensor over an array.
-    #[inline]
+    #[inline(always)]
     pub fn from_array(array: Array) -> Tensor {
         Tensor::over(array, None)
     }

@@ -4,6 +4,7 @@
 //! live in slots; a slot is emptied after its last use, so its buffer goes back to the allocator and serves the next
 //! step. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
 
+use super::Quick;
 use super::array::Array;
 use super::blocks::BlockRun;
 use super::builder::{Accepts, Builder, Failure};
@@ -181,7 +182,9 @@ impl Executable {
     pub fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
         self.check(inputs)?;
         if let Some(single) = &self.single {
-            return Ok(smallvec![single.run_on(inputs.len(), |index| inputs[index], |array| array)?]);
+            return Ok(smallvec![
+                single.run_on(inputs.len(), |index| inputs[index], |array| array).map_err(|error| *error)?
+            ]);
         }
         let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
         let mut slots = self.slots(inputs);
@@ -382,7 +385,7 @@ impl Launch {
             operands.push(pointer(slot));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.start_at(&operands, outputs) }
+        unsafe { self.start_at(&operands, outputs) }.map_err(|error| *error)
     }
 
     /// As [`Launch::start`], on pointers to the first elements of its operands; one that is no memory has any.
@@ -391,14 +394,16 @@ impl Launch {
     /// As for [`Launch::start`].
     #[allow(unsafe_code, reason = "kernels work on raw pointers")]
     #[inline]
-    pub(super) unsafe fn start_at(&self, operands: &[*const u8], outputs: &[*mut u8]) -> Result<()> {
+    pub(super) unsafe fn start_at(&self, operands: &[*const u8], outputs: &[*mut u8]) -> Quick<()> {
         if self.is_idle {
             return Ok(());
         }
         let pointers = Pointers { operands, outputs };
         // SAFETY: the caller's promise.
-        let result = unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) };
-        result.map_err(|error| self.blamed(error))
+        match unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) } {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Box::new(self.blamed(error))),
+        }
     }
 
     /// An error of the kernel as one of the op that gathers.

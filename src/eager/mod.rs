@@ -57,6 +57,9 @@ impl Argument<'_> {
 /// Most calls a thread remembers.
 pub const CAPACITY: usize = 2048;
 
+/// What a call made again comes to: an error is one word, so that the result comes back in registers.
+pub type Quick<T> = std::result::Result<T, Box<Error>>;
+
 thread_local! {
     /// What runs the calls that this thread has made; forgotten all at once when there are too many.
     static KNOWN: RefCell<FxHashMap<Box<[u64]>, Arc<Executable>>> = RefCell::new(FxHashMap::default());
@@ -87,7 +90,7 @@ pub fn run_as<T>(
     make: impl Copy + FnOnce(Array) -> T,
 ) -> Result<T> {
     match run_again(op, arguments, attrs, make) {
-        Some(result) => result,
+        Some(result) => result.map_err(|error| *error),
         None => run_known(op, arguments, attrs).map(make),
     }
 }
@@ -99,7 +102,7 @@ pub fn run_again<T>(
     arguments: &[Argument<'_>],
     attrs: &[Attr],
     make: impl FnOnce(Array) -> T,
-) -> Option<Result<T>> {
+) -> Option<Quick<T>> {
     recent::with(op, arguments, attrs, Use::Made, |single| single.run(arguments, make))
 }
 
@@ -112,7 +115,7 @@ fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array
     let executable = executable_of(key, || build(op, arguments, attrs, None))?;
     if let Some(single) = executable.single() {
         recent::keep(op, arguments, attrs, Use::Made, &executable);
-        return single.run(arguments, |array| array);
+        return single.run(arguments, |array| array).map_err(|error| *error);
     }
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let mut results = executable.run(&arrays)?;
@@ -152,7 +155,7 @@ pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Arr
 /// As [`run_into`] of a call whose target is its first operand and that this thread has made lately, on operands of the
 /// same layouts; `None` if it is another.
 #[inline]
-pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Option<Result<()>> {
+pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Option<Quick<()>> {
     let (target, others) = arguments.split_first()?;
     let target = target.array;
     let in_the_way = |Argument { array, .. }: &Argument<'_>| {

@@ -84,11 +84,18 @@ pub(super) fn with<R>(
     result: Use,
     run: impl FnOnce(&Single) -> R,
 ) -> Option<R> {
-    let words = words_of(op, arguments, result)?;
+    let [call, a, b, c] = words_of(op, arguments, result)?;
+    with_words(call, a, b, c, attrs, run)
+}
+
+/// As [`with`], by the words of the call. Not inlined, so that they come in registers: words that were just written are
+/// compared in wider pieces, for which a processor waits.
+#[inline(never)]
+fn with_words<R>(call: u64, a: u64, b: u64, c: u64, attrs: &[Attr], run: impl FnOnce(&Single) -> R) -> Option<R> {
     // The borrow may last while a kernel runs: kernels call nothing of this module.
     RECENT.with_borrow(|recent| {
-        let recent = recent.get(place(&words))?.as_ref()?;
-        if recent.words != words || !are_same(&recent.attrs, attrs) {
+        let recent = recent.get(place(&[call, a, b, c]))?.as_ref()?;
+        if recent.words != [call, a, b, c] || !are_same(&recent.attrs, attrs) {
             return None;
         }
         recent.executable.single().map(run)

@@ -5,15 +5,17 @@
 
 use super::executable::{Launch, Slot};
 use super::shared_layout::SharedLayout;
-use super::{Argument, Array};
+use super::{Argument, Array, Quick};
 use crate::device::{Access, Device, ShortAccess, Storage};
-use crate::error::Result;
 use crate::ir::{DType, Layout, TensorType};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Most operands of such a kernel.
 const MAX_OPERANDS: usize = 8;
+
+/// Where operands begin that are no memory.
+const NO_POINTERS: [*const u8; MAX_OPERANDS] = [std::ptr::dangling(); MAX_OPERANDS];
 
 /// Stands for the argument of an operand that is no memory.
 const NO_ARGUMENT: u8 = u8::MAX;
@@ -67,7 +69,7 @@ impl Single {
     /// # Errors
     /// Out of memory, or what the kernel finds wrong with the elements.
     #[inline]
-    pub(super) fn run<T>(&self, arguments: &[Argument<'_>], make: impl FnOnce(Array) -> T) -> Result<T> {
+    pub(super) fn run<T>(&self, arguments: &[Argument<'_>], make: impl FnOnce(Array) -> T) -> Quick<T> {
         self.run_on(arguments.len(), |index| arguments[index].array, make)
     }
 
@@ -81,9 +83,10 @@ impl Single {
         n: usize,
         argument: impl Fn(usize) -> &'a Array,
         make: impl FnOnce(Array) -> T,
-    ) -> Result<T> {
+    ) -> Quick<T> {
         let storage = Storage::shareable(Device::CPU, self.bytes)?;
-        let operands = self.pointers(&argument);
+        let mut operands = NO_POINTERS;
+        self.point(&mut operands, &argument);
         let storages = (0..n).map(|index| &**argument(index).storage());
         let access = match self.is_short {
             true => ShortAccess::to_read(storages),
@@ -105,9 +108,10 @@ impl Single {
     /// # Errors
     /// As [`Single::run`], or if a slice of the target is borrowed.
     #[inline]
-    pub(super) fn run_in_place(&self, arguments: &[Argument<'_>]) -> Result<()> {
+    pub(super) fn run_in_place(&self, arguments: &[Argument<'_>]) -> Quick<()> {
         let target = arguments[0].array;
-        let operands = self.pointers(&|index| arguments[index].array);
+        let mut operands = NO_POINTERS;
+        self.point(&mut operands, &|index| arguments[index].array);
         let reads = arguments[1..].iter().map(|argument| &**argument.array.storage());
         let access = Access::to_write(reads, [&**target.storage() as &Storage])?;
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
@@ -121,15 +125,14 @@ impl Single {
         Ok(())
     }
 
-    /// Where the kernel's operands begin.
+    /// Where the kernel's operands begin. Written in place: an array that is returned is copied in wider pieces than it was
+    /// written in, for which a processor waits.
     #[inline(always)]
-    fn pointers<'a>(&self, argument: &impl Fn(usize) -> &'a Array) -> [*const u8; MAX_OPERANDS] {
-        let mut operands = [std::ptr::dangling(); MAX_OPERANDS];
+    fn point<'a>(&self, operands: &mut [*const u8; MAX_OPERANDS], argument: &impl Fn(usize) -> &'a Array) {
         for (pointer, index) in operands.iter_mut().zip(&self.operands) {
             if *index != NO_ARGUMENT {
                 *pointer = argument(*index as usize).ptr().cast_const();
             }
         }
-        operands
     }
 }

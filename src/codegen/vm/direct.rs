@@ -197,11 +197,14 @@ impl Ready {
     #[inline]
     pub unsafe fn run(&self, pointers: Pointers<'_>) {
         let mut blocks: [MaybeUninit<Block>; 3] = [const { MaybeUninit::uninit() }; 3];
-        let mut src = [Place { ptr: std::ptr::null_mut(), step: 0 }; 3];
+        let dst = pointers.outputs[self.output.0].wrapping_offset(self.output.1 as isize);
+        // Filled where it lies: copies read it in wider pieces than it is written in, for which a processor waits.
+        let mut call = Call { dst, src: [Place { ptr: std::ptr::null_mut(), step: 0 }; 3], n: self.n };
         for (index, block) in blocks.iter_mut().enumerate() {
             let same_as = self.same_as[index] as usize;
             if same_as < index {
-                src[index] = src[same_as];
+                let Place { ptr, step } = call.src[same_as];
+                call.src[index] = Place { ptr, step };
                 continue;
             }
             let (source, base) = self.sources[index];
@@ -209,7 +212,7 @@ impl Ready {
                 pointers.operands[access as usize].wrapping_offset(base as isize).cast_mut()
             });
             // SAFETY: the caller vouches for the operands; a block has room for so many of any type.
-            src[index] = unsafe {
+            call.src[index] = unsafe {
                 match source {
                     Source::Memory(_) if self.n < BLOCK => few(ptr, self.n, self.sizes[index], block),
                     Source::Memory(_) | Source::Element(..) | Source::Computed(..) | Source::Constant(_) => {
@@ -218,17 +221,17 @@ impl Ready {
                 }
             };
         }
-        let dst = pointers.outputs[self.output.0].wrapping_offset(self.output.1 as isize);
         if self.n >= BLOCK {
             // SAFETY: see `Direct::run`.
-            return unsafe { (self.routine)(&Call { dst, src, n: self.n }) };
+            return unsafe { (self.routine)(&call) };
         }
         let mut block = MaybeUninit::uninit();
         // SAFETY: every operand is a whole block now, and so is the result; then as many elements are written as the
         // caller vouches for.
         unsafe {
             let whole = few(dst, 0, self.output_size, &mut block);
-            (self.routine)(&Call { dst: whole.ptr, src, n: BLOCK });
+            (call.dst, call.n) = (whole.ptr, BLOCK);
+            (self.routine)(&call);
             copy_few(whole.ptr, dst, self.n * self.output_size);
         }
     }

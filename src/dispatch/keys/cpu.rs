@@ -18,7 +18,7 @@ pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs:
         _ => None,
     };
     match again {
-        Some(result) => result,
+        Some(result) => result.map_err(|error| *error),
         None => kernel_anew(op, tensors, attrs),
     }
 }
