@@ -143,6 +143,7 @@ fn small_call(effort: Effort, n: usize) -> Result<[Timing; 4]> {
     let graph = captured.map_err(|reason| Error::argument("trace", reason.to_string()))?.graph;
     let built = pipeline::build(graph, &Options::default(), None)?;
     let arrays: Vec<&Array> = inputs.iter().map(Tensor::array).collect();
+    built.executable.warm();
     let launch = built.executable.launches().next().expect("the function has one kernel");
     let mut kernel = kernel_alone(launch, &arrays, n)?;
     Ok(in_turns(
@@ -192,7 +193,7 @@ fn kernel_alone<'a>(launch: &'a Launch, inputs: &'a [&Array], n: usize) -> Resul
         // SAFETY: the operands are the arrays that the kernel was lowered for, alive by `inputs`; `out` has the type of
         // its output and is known here alone.
         unsafe {
-            launch.entry.compiled.run(geometry, pointers, &part, &faults);
+            launch.code.now().entry.compiled.run(geometry, pointers, &part, &faults);
         }
     })
 }

@@ -9,6 +9,7 @@ use super::tier::{Compiled, Tier};
 use crate::error::Reason;
 use indexmap::IndexMap;
 use smallvec::SmallVec;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,12 @@ struct Key {
     tier: Tier,
 }
 
+impl Key {
+    fn new(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Key {
+        Key { kernel: kernel.clone(), lanes: geometry.lanes, classes: geometry.classes(kernel), tier }
+    }
+}
+
 /// A cached kernel.
 pub struct Entry {
     /// The code.
@@ -31,6 +38,8 @@ pub struct Entry {
     pub declined: Option<Reason>,
     /// How long compiling took.
     pub compile_time: Duration,
+    /// Nanoseconds that launches have lost by running this and not what a better tier would make; see `tier_up`.
+    pub lost: AtomicU64,
 }
 
 /// What the cache has done so far.
@@ -60,7 +69,7 @@ static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
 /// # Errors
 /// The reason why no tier compiles it.
 pub fn compiled(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Arc<Entry>, Reason> {
-    let key = Key { kernel: kernel.clone(), lanes: geometry.lanes, classes: geometry.classes(kernel), tier };
+    let key = Key::new(tier, kernel, geometry);
     let mut guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = guard.get_or_insert_with(Cache::default);
     cache.clock += 1;
@@ -73,13 +82,20 @@ pub fn compiled(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Arc<
     // Compiling under the lock is what makes concurrent first calls compile once; it takes well under a millisecond.
     let start = Instant::now();
     let (compiled, declined) = Compiled::new(tier, &key.kernel, key.lanes, &key.classes)?;
-    let entry = Arc::new(Entry { compiled, declined, compile_time: start.elapsed() });
+    let entry = Arc::new(Entry { compiled, declined, compile_time: start.elapsed(), lost: AtomicU64::new(0) });
     cache.stats.compilations += 1;
     if cache.entries.len() >= CAPACITY {
         cache.evict();
     }
     cache.entries.insert(key, (entry.clone(), now));
     Ok(entry)
+}
+
+/// Whether the cache has the compiled form of a kernel.
+pub fn holds(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> bool {
+    let key = Key::new(tier, kernel, geometry);
+    let guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    guard.as_ref().is_some_and(|cache| cache.entries.contains_key(&key))
 }
 
 /// What the cache has done so far.

@@ -18,6 +18,7 @@ pub mod native;
 pub mod parallel;
 mod simplify;
 pub mod tier;
+pub mod tier_up;
 pub mod vm;
 pub mod x64;
 

@@ -67,15 +67,18 @@ impl<'a> Shared<'a> {
     }
 }
 
+/// Nanoseconds that one thread takes for a launch in the vm, roughly.
+pub(super) fn work(kernel: &Kernel, geometry: &Geometry) -> usize {
+    // Sixteenths of a nanosecond per element: an instruction on a wide vector, or its share of memory traffic.
+    let per_element = kernel.insts.iter().map(|inst| if matches!(inst.kind, Kind::Func(_)) { 16 } else { 1 });
+    geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element.sum::<usize>() + 4) / 16
+}
+
 impl Cut {
     /// Cuts the loops of a kernel.
     pub fn new(kernel: &Kernel, compiled: &Compiled, geometry: &Geometry) -> Cut {
         let (outer, lanes) = extents(geometry);
-        let per_element = kernel.insts.iter().map(|inst| if matches!(inst.kind, Kind::Func(_)) { 16 } else { 1 });
-        // Sixteenths of a nanosecond per element: an instruction on a wide vector, or its share of memory traffic.
-        let work =
-            geometry.n_rows().saturating_mul(geometry.n_inner()).saturating_mul(per_element.sum::<usize>() + 4) / 16;
-        let threads = (work / WORTH_A_THREAD).clamp(1, 1024);
+        let threads = (work(kernel, geometry) / WORTH_A_THREAD).clamp(1, 1024);
         let whole = Part { outer: 0..outer, lanes: 0..lanes };
         if threads == 1 || outer * lanes == 0 {
             let ready = match compiled {

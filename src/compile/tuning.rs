@@ -170,6 +170,7 @@ fn rebuilt(built: &Built, plan: Plan, settings: &Settings) -> Result<Built> {
 /// The best time of each kernel of two executables that run in turns.
 fn in_turns(executables: [&Executable; 2], inputs: &[&Array]) -> Result<[Vec<Duration>; 2]> {
     let mut best: [Vec<Duration>; 2] = Default::default();
+    executables.iter().for_each(|executable| executable.warm());
     let start = Instant::now();
     // The first runs only warm up.
     for run in 0.. {

@@ -10,6 +10,7 @@
 use super::array::Array;
 use super::executable::{Launch, Slot};
 use super::product;
+use crate::codegen::lower::Lowered;
 use crate::codegen::{Access, Faults, Geometry, Lanes, Part, Pointers};
 use crate::device::{Device, Storage, pool};
 use crate::error::{Error, Result};
@@ -260,7 +261,8 @@ impl BlockRun {
                     unsafe { call.run(*dtype) };
                 }
                 Work::Kernel { launch, operands, outputs } => {
-                    let geometry = &launch.lowered.geometry;
+                    let Lowered { kernel, geometry, .. } = &launch.lowered;
+                    let compiled = &launch.code.next(kernel, geometry).entry.compiled;
                     let parts = self.parts(geometry, block).expect("the group was checked when it was built");
                     let operands: SmallVec<[*const u8; 8]> = operands
                         .iter()
@@ -272,7 +274,7 @@ impl BlockRun {
                     for part in &parts {
                         // SAFETY: the part touches the block's rows alone of what lies in scratch (`fits`); in memory
                         // every turn of the loops writes elements of its own; the caller vouches for the rest.
-                        unsafe { launch.entry.compiled.run(geometry, pointers, part, &faults) };
+                        unsafe { compiled.run(geometry, pointers, part, &faults) };
                     }
                     crate::codegen::parallel::outcome(&faults, geometry)?;
                 }

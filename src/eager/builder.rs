@@ -3,10 +3,9 @@
 use super::blocks::{BlockRun, Place, Work};
 use super::executable::{Action, Executable, Launch, Slot};
 use super::single::Single;
-use crate::codegen::cache;
 use crate::codegen::lower::lower;
-use crate::codegen::parallel::Cut;
 use crate::codegen::tier::Tier;
+use crate::codegen::tier_up::Code;
 use crate::codegen::{Kernel, LoopOrder};
 use crate::debug;
 use crate::error::Reason;
@@ -267,18 +266,16 @@ impl<'g> Builder<'g> {
         let lowered = lower(self.graph, region, order).map_err(|error| Reason::TierCannot(error.to_string()))?;
         (self.accepts)(&lowered.kernel)?;
         debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
-        let tier = self.tier.unwrap_or_else(|| Tier::choose(&lowered.kernel, &lowered.geometry));
-        let entry = cache::compiled(tier, &lowered.kernel, &lowered.geometry)?;
-        if let Some(reason) = &entry.declined {
+        let code = Code::new(self.tier, &lowered.kernel, &lowered.geometry)?;
+        if let Some(reason) = &code.now().entry.declined {
             self.declined.push((step, reason.clone()));
         }
-        let cut = Cut::new(&lowered.kernel, &entry.compiled, &lowered.geometry);
         let operands = lowered.operands.iter().map(|node| node.map(|node| self.slot(node))).collect();
         let outputs = lowered.outputs.iter().map(|&node| self.slot(node)).collect();
         let no_elements = lowered.geometry.n_inner() == 0 && !lowered.kernel.has_folds();
         let is_idle = no_elements || lowered.geometry.n_rows() == 0;
         let gathers = nodes.iter().filter_map(|&node| self.graph[node].op()).find(|op| op.is_gather());
-        Ok(Launch { entry, lowered, cut, operands, outputs, gathers, is_idle })
+        Ok(Launch { code, lowered, operands, outputs, gathers, is_idle })
     }
 }
 

@@ -13,10 +13,9 @@ use super::routine::{self, Operands};
 use super::shared_layout::SharedLayout;
 use super::single::Single;
 use crate::codegen::Pointers;
-use crate::codegen::cache::Entry;
 use crate::codegen::lower::Lowered;
-use crate::codegen::parallel::Cut;
 use crate::codegen::tier::Tier;
+use crate::codegen::tier_up::Code;
 use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Plan;
@@ -29,11 +28,10 @@ pub(super) type Slot = usize;
 
 /// A kernel launch with everything that does not change between calls.
 pub struct Launch {
-    /// The code.
-    pub entry: Arc<Entry>,
+    /// What runs it.
+    pub code: Code,
     /// The kernel and its loops.
     pub lowered: Lowered,
-    pub(super) cut: Cut,
     pub(super) operands: SmallVec<[Option<Slot>; 6]>,
     pub(super) outputs: SmallVec<[Slot; 2]>,
     /// The op that an index outside its dimension is blamed on, if the kernel gathers.
@@ -173,6 +171,13 @@ impl Executable {
     pub fn launches_by_kernel(&self) -> impl Iterator<Item = (usize, &Launch)> {
         let actions = self.actions.iter().zip(&self.kernels);
         actions.flat_map(|(action, &kernel)| action.launches().into_iter().map(move |launch| (kernel, launch)))
+    }
+
+    /// Has every launch take the code that it would take once it is called often.
+    pub fn warm(&self) {
+        for launch in self.launches() {
+            launch.code.warm(&launch.lowered.kernel, &launch.lowered.geometry);
+        }
     }
 
     /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ.
@@ -398,9 +403,10 @@ impl Launch {
         if self.is_idle {
             return Ok(());
         }
-        let pointers = Pointers { operands, outputs };
+        let Lowered { kernel, geometry, .. } = &self.lowered;
+        let (running, pointers) = (self.code.next(kernel, geometry), Pointers { operands, outputs });
         // SAFETY: the caller's promise.
-        match unsafe { self.cut.run(&self.entry.compiled, &self.lowered.geometry, pointers) } {
+        match unsafe { running.cut.run(&running.entry.compiled, geometry, pointers) } {
             Ok(()) => Ok(()),
             Err(error) => Err(Box::new(self.blamed(error))),
         }

@@ -119,9 +119,11 @@ fn groups(built: &Built) -> Vec<Group> {
             // What a prologue hands on is no input.
             let is_own = |node: &&NodeId| step.nodes.contains(node);
             group.inputs.extend(launch.lowered.operands.iter().flatten().filter(|node| !is_own(node)));
-            group.tier = Some(launch.entry.compiled.tier());
-            group.declined = group.declined.or_else(|| launch.entry.declined.clone());
-            group.compile_time += launch.entry.compile_time;
+            let entry = &launch.code.now().entry;
+            group.tier = Some(entry.compiled.tier());
+            group.tier_up = group.tier_up.or_else(|| launch.code.tier_up());
+            group.declined = group.declined.or_else(|| entry.declined.clone());
+            group.compile_time += entry.compile_time;
             group.code += &launch.lowered.kernel.to_string();
         }
         if matches!(kind, GroupKind::Product | GroupKind::Routine | GroupKind::Blocks) {
@@ -158,6 +160,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         outputs: step.outputs.clone(),
         sources,
         tier: None,
+        tier_up: None,
         declined: None,
         bytes_read: 0,
         bytes_written: 0,

@@ -4,7 +4,6 @@
 
 use super::picture::svg;
 use super::{Decision, Edge, Explain, Group, counted};
-use crate::codegen::tier::Tier;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
@@ -74,7 +73,7 @@ impl Explain {
     }
 
     fn group_row(&self, out: &mut String, group: &Group, most: usize) -> fmt::Result {
-        let tier = group.tier.map_or("library", Tier::name);
+        let tier = group.tiers();
         let (index, colour) = (group.index, colour(group.index));
         write!(out, "<tr data-group=\"{index}\"><td class=\"number\" style=\"background:{colour}\">{index}</td>")?;
         write!(out, "<td>{}</td><td>{tier}</td><td>{}", group.kind.meaning(), Escaped(&self.calls(group)))?;

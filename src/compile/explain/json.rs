@@ -6,6 +6,7 @@
 
 use super::{Decision, Edge, Explain, Group, NodeReport, Source};
 use crate::codegen::tier::Tier;
+use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
 use crate::error::Reason;
 use crate::fusion::Rates;
@@ -79,6 +80,7 @@ fn group(group: &Group) -> Json {
         ("outputs", list(&group.outputs, name)),
         ("sources", list(&group.sources, source)),
         ("tier", option(group.tier.map(Tier::name), text)),
+        ("tier_up", option(group.tier_up, tier_up)),
         ("declined", option(group.declined.as_ref(), reason)),
         ("bytes_read", count(group.bytes_read)),
         ("bytes_written", count(group.bytes_written)),
@@ -86,6 +88,10 @@ fn group(group: &Group) -> Json {
         ("compile_ns", nanoseconds(group.compile_time)),
         ("code", text(&group.code)),
     ])
+}
+
+fn tier_up(TierUp { tier, calls }: TierUp) -> Json {
+    Json::Object(vec![("tier", text(tier.name())), ("calls", Json::Count(calls))])
 }
 
 fn node(report: &NodeReport) -> Json {

@@ -21,6 +21,7 @@ pub use json::SCHEMA;
 pub use why::{Answer, Why};
 
 use crate::codegen::tier::Tier;
+use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
 use crate::error::Reason;
 use crate::fusion::units::Role;
@@ -78,6 +79,8 @@ pub struct Group {
     pub sources: Vec<Source>,
     /// The tier that runs it; `None` for a library call and a routine.
     pub tier: Option<Tier>,
+    /// The tier that will run it once it has been called often, where that is another one.
+    pub tier_up: Option<TierUp>,
     /// Why another tier was not taken.
     pub declined: Option<Reason>,
     /// Bytes read, each operand once, and of a gathered one what is picked.
@@ -90,6 +93,17 @@ pub struct Group {
     pub compile_time: Duration,
     /// The generated loops as text, one kernel after the other; empty where nothing is generated.
     pub code: String,
+}
+
+impl Group {
+    /// The tier that runs it and the one that will, for people.
+    fn tiers(&self) -> String {
+        let tier = self.tier.map_or("library", Tier::name);
+        match self.tier_up {
+            None => tier.to_string(),
+            Some(TierUp { tier: later, calls }) => format!("{tier}, {later} after {}", counted(calls as usize, "call")),
+        }
+    }
 }
 
 /// What runs a group.

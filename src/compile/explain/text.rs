@@ -1,7 +1,6 @@
 //! Reports as text: totals, one line per kernel, one per kept edge, one hint per reason.
 
 use super::{Decision, Explain, Group, counted};
-use crate::codegen::tier::Tier;
 use std::fmt;
 
 impl fmt::Display for Explain {
@@ -17,8 +16,7 @@ impl fmt::Display for Explain {
         writeln!(f, "modelled to take one thread {:.1?} (rates: {source})", self.modelled_time())?;
         writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;
         for group in &self.groups {
-            let tier = group.tier.map_or("library", Tier::name);
-            write!(f, "{} {} [{tier}] ", group.kind, group.index)?;
+            write!(f, "{} {} [{}] ", group.kind, group.index, group.tiers())?;
             write!(f, "reads {}, writes {} bytes, ", group.bytes_read, group.bytes_written)?;
             write!(f, "modelled {:.1?}: ", group.modelled_time)?;
             writeln!(f, "{}", self.calls(group))?;
