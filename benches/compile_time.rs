@@ -39,9 +39,11 @@ fn main() -> Result<()> {
     println!();
     println!("{:<44}{:>12}{:>12}{:>12}", format!("{n_samples} whole functions each"), "median", "least", "most");
     for id in ["W02", "W07", "W16", "W22"] {
-        whole(id, n_samples)?;
+        let workload = find(id);
+        whole(&format!("{id} {}", workload.what), &(workload.inputs)()?, workload.run, n_samples)?;
     }
-    Ok(())
+    let few = (1..=3).map(|seed| uniform(seed, &[1000])).collect::<Result<Vec<Tensor>>>()?;
+    whole("20 ops, with exp and tanh, 1e3", &few, |x| chain(x, 20, true, 0), n_samples)
 }
 
 fn print(name: &str, seconds: Vec<f64>) {
@@ -124,12 +126,15 @@ fn kernels(n_ops: usize, with_funcs: bool, n_samples: usize) -> Result<()> {
     std::fs::remove_dir_all(&path).map_err(|error| Error::argument("compile_time", error.to_string()))
 }
 
-fn whole(id: &str, n_samples: usize) -> Result<()> {
-    let workload = find(id);
-    let inputs = (workload.inputs)()?;
+fn whole(
+    what: &str,
+    inputs: &[Tensor],
+    run: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+    n_samples: usize,
+) -> Result<()> {
     let compiled = || -> Result<(f64, f64, Built)> {
         let start = Instant::now();
-        let graph = traced(&inputs, workload.run)?;
+        let graph = traced(inputs, &run)?;
         let tracing = start.elapsed().as_secs_f64();
         let built = pipeline::build(graph, &Options::default(), None)?;
         Ok((tracing, start.elapsed().as_secs_f64(), built))
@@ -148,7 +153,7 @@ fn whole(id: &str, n_samples: usize) -> Result<()> {
         warming.push(start.elapsed().as_secs_f64());
         known.push(compiled()?.1);
     }
-    print(&format!("{id} {}: whole", workload.what), cold);
+    print(&format!("{what}: whole"), cold);
     print("  trace", tracing);
     print("  passes and plan", planning);
     print("  lower and compile", compiling);
