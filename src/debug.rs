@@ -12,6 +12,7 @@
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64` is kept in that folder between processes |
+//! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver and NVRTC are looked for there first |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
 
 use std::sync::OnceLock;
@@ -52,6 +53,7 @@ struct Switches {
     isa: Option<String>,
     calibration: Option<String>,
     cache: Option<String>,
+    cuda_folder: Option<String>,
 }
 
 fn switches() -> &'static Switches {
@@ -69,6 +71,7 @@ fn switches() -> &'static Switches {
             isa: word("OPFUSE_ISA"),
             calibration: word("OPFUSE_CALIBRATION"),
             cache: word("OPFUSE_CACHE_DIR"),
+            cuda_folder: word("OPFUSE_CUDA_LIB_DIR"),
         }
     })
 }
@@ -114,6 +117,11 @@ pub fn forced_tier() -> Option<&'static str> {
 /// The strongest vector instructions that may be used, by name.
 pub fn most_isa() -> Option<&'static str> {
     switches().isa.as_deref()
+}
+
+/// The folder where the libraries of CUDA are looked for first, if one is named.
+pub fn cuda_folder() -> Option<&'static str> {
+    switches().cuda_folder.as_deref()
 }
 
 /// The file with the rates of this machine, if one is named.

@@ -10,6 +10,7 @@
 use super::allocator;
 use super::size_class::LARGE_MIN;
 use super::stream::Stream;
+use crate::error::Result;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -88,6 +89,15 @@ pub trait Owner: Send + Sync {
     fn used_on(&self, stream: &Stream) {
         let _ = stream;
     }
+
+    /// Orders work given to `stream` from now on behind all work on other streams that took its turn before.
+    ///
+    /// # Errors
+    /// If a device failed.
+    fn take_turn(&self, stream: &Stream) -> Result<()> {
+        self.used_on(stream);
+        Ok(())
+    }
 }
 
 impl Block {
@@ -115,6 +125,15 @@ impl Block {
         if let Memory::Lent(lent) = &self.0 {
             lent.owner.used_on(stream);
         }
+    }
+
+    /// Work on `stream` is about to use the block: it waits for all work on other streams that did so before, and the block
+    /// is not handed out again before it is done. So work on one block has one order, whatever the streams.
+    ///
+    /// # Errors
+    /// If a device failed.
+    pub fn take_turn(&self, stream: &Stream) -> Result<()> {
+        if let Memory::Lent(lent) = &self.0 { lent.owner.take_turn(stream) } else { Ok(()) }
     }
 
     /// Bytes that may be used: what was asked for, rounded up to the size class.

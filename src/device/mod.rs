@@ -13,6 +13,7 @@
 
 mod access;
 pub mod allocator;
+pub(crate) mod cuda;
 #[expect(clippy::module_inception, reason = "the file is named after its one type, as everywhere in the crate")]
 mod device;
 mod event;

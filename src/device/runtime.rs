@@ -1,15 +1,16 @@
 //! What a kind of device can do, and which kinds are there.
 //!
 //! A [`Runtime`] drives all devices of one kind: it counts them, makes streams, and marks points in their work. The
-//! CPU has one built in, and the meta device shares it. CUDA and `PrivateUse1` have one while somebody keeps the
-//! [`Registration`] that [`register`] gives. Streams, events, guards and allocators are written against this trait
+//! CPU has one built in, and the meta device shares it. CUDA has the one of [`super::cuda`] where a driver is found.
+//! `PrivateUse1` has one while somebody keeps the [`Registration`] that [`register`] gives; one that is registered for CUDA
+//! takes the place of the built-in one. Streams, events, guards and allocators are written against this trait
 //! alone and name no kind of device.
 //!
 //! A *point* is a moment in the work of one stream: it is reached when everything given to the stream before it is
 //! done. Points are numbers of the runtime; whoever marked one forgets it once.
 
 use super::allocator::{Allocator, HOST};
-use super::{Device, DeviceKind};
+use super::{Block, Device, DeviceKind, cuda};
 use crate::error::{Error, Result};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -56,6 +57,32 @@ pub trait Runtime: Send + Sync {
         let _ = device;
         &HOST
     }
+
+    /// Copies bytes of the host to a block of the device's allocator, from the block's byte `at` on, in the order of the
+    /// stream; `bytes` may be changed when this returns. Only asked for memory that the host cannot reach.
+    ///
+    /// # Errors
+    /// If the runtime has no such copies, or the device failed.
+    fn upload(&self, device: u16, stream: u64, bytes: &[u8], to: &Block, at: usize) -> Result<()> {
+        let _ = (stream, bytes, to, at);
+        Err(unreachable_memory(device))
+    }
+
+    /// Copies bytes of a block of the device's allocator, from the block's byte `at` on, to the host, in the order of the
+    /// stream; they are there when this returns. Only asked for memory that the host cannot reach.
+    ///
+    /// # Errors
+    /// If the runtime has no such copies, or the device failed.
+    fn download(&self, device: u16, stream: u64, from: &Block, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let _ = (stream, from, at, bytes);
+        Err(unreachable_memory(device))
+    }
+}
+
+#[cold]
+fn unreachable_memory(device: u16) -> Error {
+    let what = format!("the host cannot reach the memory of device {device}, and its runtime copies nothing");
+    Error::Device { op: "to".into(), what, hint: "copy it with an op of that device".into() }
 }
 
 /// Keeps a runtime registered; dropping it takes the runtime away. What already uses it keeps it alive.
@@ -98,13 +125,30 @@ impl Drop for Registration {
 
 /// The runtime of a kind of device, if there is one.
 pub(super) fn find(kind: DeviceKind) -> Option<Arc<dyn Runtime>> {
+    need(kind).ok()
+}
+
+/// The runtime of a kind of device.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn need(kind: DeviceKind) -> Result<Arc<dyn Runtime>> {
     static HOST_RUNTIME: OnceLock<Arc<dyn Runtime>> = OnceLock::new();
     let slot = match kind {
-        DeviceKind::Cpu | DeviceKind::Meta => return Some(HOST_RUNTIME.get_or_init(|| Arc::new(Host)).clone()),
+        DeviceKind::Cpu | DeviceKind::Meta => return Ok(HOST_RUNTIME.get_or_init(|| Arc::new(Host)).clone()),
         DeviceKind::Cuda => &CUDA,
         DeviceKind::PrivateUse1 => &PRIVATE_USE_1,
     };
-    slot.read().unwrap_or_else(PoisonError::into_inner).clone()
+    let registered = slot.read().unwrap_or_else(PoisonError::into_inner).clone();
+    match registered {
+        Some(runtime) => Ok(runtime),
+        None if kind == DeviceKind::Cuda => cuda::runtime(),
+        None => Err(Error::Device {
+            op: "device".into(),
+            what: format!("there is no {kind} here"),
+            hint: "use the cpu, or register a runtime for this kind of device".into(),
+        }),
+    }
 }
 
 /// How many devices of a kind there are; none of a kind without a runtime.
@@ -115,9 +159,7 @@ pub fn device_count(kind: DeviceKind) -> u16 {
 /// The runtime of a device and the device's number, which is checked.
 pub(super) fn of(device: Device, current: u16) -> Result<(Arc<dyn Runtime>, u16)> {
     let fail = |what: String, hint: &str| Error::Device { op: "device".into(), what, hint: hint.into() };
-    let runtime = find(device.kind).ok_or_else(|| {
-        fail(format!("there is no {} here", device.kind), "use the cpu, or register a runtime for this kind of device")
-    })?;
+    let runtime = need(device.kind)?;
     let (index, count) = (device.index.unwrap_or(current), runtime.device_count());
     if index >= count {
         return Err(fail(format!("{device} does not exist; there are {count}"), "use a smaller number"));

@@ -9,6 +9,7 @@
 //! its lock: as long as one is alive, writing is an error rather than a wait, for the writer may be the borrower.
 //! A meta storage has a length and no bytes. Element types are the tensor's affair.
 
+use super::access::Access;
 use super::allocator;
 use super::guard;
 use super::memory::Block;
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::LocalKey;
 
 /// A stretch of bytes on a device.
@@ -90,6 +91,11 @@ impl Storage {
     ///
     /// `PrivateUse1` storages are memory of the registered runtime's allocator, or of the host while there is none.
     pub fn new(device: Device, len: usize) -> Result<Storage> {
+        // A GPU is always called by its number, so that one device has one name.
+        let device = match (device.kind, device.index) {
+            (DeviceKind::Cuda, None) => Device::cuda(guard::current_index(DeviceKind::Cuda)),
+            _ => device,
+        };
         Ok(Storage::over(block_of(device, len)?, device, len))
     }
 
@@ -120,7 +126,10 @@ impl Storage {
     /// `len` zero bytes on `device`.
     pub fn zeroed(device: Device, len: usize) -> Result<Storage> {
         let mut storage = Storage::new(device, len)?;
-        storage.check_visible()?;
+        if !storage.is_visible() {
+            // Once per tensor that is made so; kernels fill the others.
+            return Storage::copy_of(device, &vec![0; len]);
+        }
         storage.bytes_mut().fill(0);
         Ok(storage)
     }
@@ -128,7 +137,10 @@ impl Storage {
     /// A copy of `bytes` on `device`; of their number alone on the meta device.
     pub fn copy_of(device: Device, bytes: &[u8]) -> Result<Storage> {
         let mut storage = Storage::new(device, bytes.len())?;
-        storage.check_visible()?;
+        if !storage.is_visible() {
+            storage.upload(bytes)?;
+            return Ok(storage);
+        }
         let to = storage.bytes_mut();
         to.copy_from_slice(&bytes[..to.len()]);
         Ok(storage)
@@ -253,13 +265,101 @@ impl Storage {
         self.len.min(self.block.visible())
     }
 
-    /// An error if there is memory that the host cannot write.
-    fn check_visible(&self) -> Result<()> {
-        if self.block.visible() == self.block.capacity() {
+    /// Whether the host can reach the bytes, if there are any.
+    pub fn is_visible(&self) -> bool {
+        self.block.visible() == self.block.capacity()
+    }
+
+    /// Copies the bytes from `at` on to the host, wherever they are, in the order of the thread's stream. Nobody writes to
+    /// them meanwhile.
+    ///
+    /// # Errors
+    /// If the bytes wanted are not all there, or the device cannot be read.
+    pub fn fetch(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let end = at.checked_add(bytes.len()).filter(|&end| end <= self.len && self.device.kind != DeviceKind::Meta);
+        let Some(end) = end else {
+            let what =
+                format!("{} bytes from {at} on are not in a storage of {} on {}", bytes.len(), self.len, self.device);
+            return Err(Error::argument("fetch", what));
+        };
+        if self.is_visible() {
+            self.read(|all| bytes.copy_from_slice(&all[at..end]));
             return Ok(());
         }
-        let what = format!("the host cannot write the memory of {}", self.device);
-        Err(Error::Device { op: "storage".into(), what, hint: "fill it with an op of that device".into() })
+        let _guard = self.shared();
+        let (runtime, index, stream) = self.take_turn()?;
+        runtime.download(index, stream, &self.block, at, bytes)
+    }
+
+    /// Writes all bytes, wherever they are, in the order of the thread's stream. Nobody else uses them meanwhile.
+    ///
+    /// # Errors
+    /// If there are more or fewer, a slice of them is [`Borrowed`], or the device cannot be written to.
+    pub fn store(&self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() != self.len || self.device.kind == DeviceKind::Meta {
+            let what = format!("{} bytes cannot be stored in {} bytes on {}", bytes.len(), self.len, self.device);
+            return Err(Error::argument("store", what));
+        }
+        if self.is_visible() {
+            return self.write(|all| all.copy_from_slice(bytes));
+        }
+        let _guard = self.exclusive()?;
+        self.upload(bytes)
+    }
+
+    /// As [`Storage::fetch`], for whoever holds `access` to the bytes, or is the only one who knows them.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch`], or if the host reaches the bytes by itself.
+    pub fn fetch_under(&self, _: &Access<'_>, at: usize, bytes: &mut [u8]) -> Result<()> {
+        self.check_device_only()?;
+        if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
+            return Err(Error::argument("fetch", format!("{} bytes from {at} on are not there", bytes.len())));
+        }
+        let (runtime, index, stream) = self.take_turn()?;
+        runtime.download(index, stream, &self.block, at, bytes)
+    }
+
+    /// As [`Storage::store`], for whoever holds `access` to write the bytes, or is the only one who knows them.
+    ///
+    /// # Errors
+    /// As [`Storage::store`], or if the host reaches the bytes by itself.
+    pub fn store_under(&self, _: &Access<'_>, bytes: &[u8]) -> Result<()> {
+        self.check_device_only()?;
+        if bytes.len() != self.len {
+            return Err(Error::argument("store", format!("{} bytes for {}", bytes.len(), self.len)));
+        }
+        self.upload(bytes)
+    }
+
+    /// What the host reaches is read and written under locks alone.
+    fn check_device_only(&self) -> Result<()> {
+        if self.block.visible() == 0 {
+            return Ok(());
+        }
+        Err(Error::argument("storage", format!("the host reaches the memory of {} by itself", self.device)))
+    }
+
+    fn upload(&self, bytes: &[u8]) -> Result<()> {
+        let (runtime, index, stream) = self.take_turn()?;
+        runtime.upload(index, stream, bytes, &self.block, 0)
+    }
+
+    /// Orders work of the thread's current stream from now on behind all work on other streams that used the bytes.
+    fn take_turn(&self) -> Result<(Arc<dyn runtime::Runtime>, u16, u64)> {
+        let (runtime, index) = runtime::of(self.device, guard::current_index(self.device.kind))?;
+        let stream = guard::current_stream(Device { index: Some(index), ..self.device })?;
+        self.block.take_turn(&stream)?;
+        Ok((runtime, index, stream.id()))
+    }
+
+    /// Orders work given to `stream` from now on behind all work on other streams that used the bytes; see
+    /// [`Block::take_turn`].
+    ///
+    /// # Errors
+    /// If a device failed.
+    pub fn turn_to(&self, stream: &Stream) -> Result<()> {
+        self.block.take_turn(stream)
     }
 }
 
@@ -274,15 +374,14 @@ fn block_of(device: Device, len: usize) -> Result<Block> {
 /// Memory of a device that is neither the host nor meta.
 #[cold]
 fn device_block(device: Device, len: usize) -> Result<Block> {
-    let Some(runtime) = runtime::find(device.kind) else {
-        if device.kind == DeviceKind::PrivateUse1 {
-            return allocator::allocate(len);
+    let runtime = match runtime::need(device.kind) {
+        Ok(runtime) => runtime,
+        Err(_) if device.kind == DeviceKind::PrivateUse1 => return allocator::allocate(len),
+        Err(Error::Device { what, hint, .. }) => {
+            let what = format!("no memory can be had on {device}: {what}");
+            return Err(Error::Device { op: "storage".into(), what, hint });
         }
-        return Err(Error::Device {
-            op: "storage".into(),
-            what: format!("no memory can be had on {device}"),
-            hint: "no runtime is registered for this kind of device; use the cpu".into(),
-        });
+        Err(error) => return Err(error),
     };
     let (_, index) = runtime::of(device, guard::current_index(device.kind))?;
     let block = runtime.allocator(index).allocate(len)?;

@@ -221,4 +221,16 @@ impl Owner for Lending {
             others.push(stream.clone());
         }
     }
+
+    fn take_turn(&self, stream: &Stream) -> Result<()> {
+        let mut others = lock(&self.others);
+        // All of them: two that only read did not wait for each other.
+        for before in std::iter::once(&self.stream).chain(&*others).filter(|before| *before != stream) {
+            before.record()?.block(stream)?;
+        }
+        if *stream != self.stream && !others.contains(stream) {
+            others.push(stream.clone());
+        }
+        Ok(())
+    }
 }

@@ -105,7 +105,7 @@ impl Host {
         let Some((_, copy)) = self.copies.iter().find(|(original, _)| Shared::ptr_eq(original, storage)) else {
             return Ok(());
         };
-        copy.read(|from| storage.write(|to| to.copy_from_slice(from)))
+        copy.read(|from| storage.store(from))
     }
 }
 

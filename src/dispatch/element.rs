@@ -5,7 +5,7 @@
 
 use super::keys::tracer;
 use super::tensor::Tensor;
-use crate::device::Device;
+use crate::device::{Device, DeviceKind};
 use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, Scalar};
 use bytemuck::Pod;
@@ -161,6 +161,9 @@ impl Tensor {
         if self.dtype() != T::DTYPE {
             let hint = format!("read it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
             return Err(Error::dtype(what, self.dtype(), T::DTYPE.name(), hint));
+        }
+        if self.device().kind == DeviceKind::Cuda {
+            return self.detach()?.to_device(Device::CPU)?.read(what);
         }
         let array = self.array();
         array.storage.read(|bytes| {

@@ -17,6 +17,7 @@ use super::schema::{AliasInfo, OperatorName, Parameter, Schema, Type};
 use super::tensor::Tensor;
 use super::value::{Stack, Value};
 use super::{Dispatcher, kernel::Kernel};
+use crate::device::DeviceKind;
 use crate::eager;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Attrs, DType, Meaning, Op, Scalar, TensorType};
@@ -53,6 +54,7 @@ pub(super) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Resu
         .def_kernel("zero_(Tensor(a!) self) -> Tensor(a!)", |x: &Tensor| x.zero_().map(|()| x.clone()))?;
     for (key, kernel) in [
         (DispatchKey::CPU, Kernel::typed(copy_cpu)),
+        (DispatchKey::CUDA, Kernel::typed(copy_cuda)),
         (DispatchKey::Meta, Kernel::typed(copy_meta)),
         (DispatchKey::ADInplaceOrView, Kernel::typed(keys::inplace_or_view::copy_kernel)),
         (DispatchKey::Autograd, Kernel::typed(keys::autograd::copy_kernel)),
@@ -301,6 +303,26 @@ fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
     let source = source.array().with_layout(layout);
     let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
     eager::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;
+    Ok(target.clone())
+}
+
+/// One of the two is on a GPU.
+fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
+    if target.device().kind != DeviceKind::Cuda {
+        let here = if keys::tracer::is_abstract() { source.clone() } else { source.to_device(target.device())? };
+        return copy_cpu(target, &here, async_);
+    }
+    check_target("copy_", target)?;
+    let layout = source.array().layout.expand("copy_", target.sizes())?;
+    if keys::tracer::is_abstract() {
+        return Ok(target.clone());
+    }
+    let here = source.to_device(target.device())?;
+    // What was brought here lies in an order of its own.
+    let layout = if here.is_alias_of(source) { layout } else { here.array().layout.expand("copy_", target.sizes())? };
+    let source = here.array().with_layout(layout);
+    let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
+    eager::cuda::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;
     Ok(target.clone())
 }
 

@@ -5,6 +5,7 @@
 
 use super::alias::AUTOGRAD_KEYS;
 use super::composites;
+use super::cpu_fallback::cpu_fallback;
 use super::dispatcher::Dispatcher;
 use super::kernel::{Kernel, RowFn};
 use super::key::DispatchKey;
@@ -80,12 +81,15 @@ fn register() -> Result<Operators> {
     }
     let mut tracer = Library::impl_block("_", DispatchKey::Tracer)?;
     tracer.fallback(Kernel::boxed(keys::tracer::fallback).named("tracer"))?;
+    let mut on_cpu = Library::impl_block("_", DispatchKey::CUDA)?;
+    on_cpu.fallback(Kernel::boxed(cpu_fallback).named("cpu_fallback"))?;
     let mut modes = Library::impl_block("_", DispatchKey::PythonDispatcher)?;
     modes.fallback(Kernel::boxed(keys::mode::fallback).named("modes"))?;
     let mut mapped = Library::impl_block("_", DispatchKey::FuncTorchBatched)?;
     mapped.fallback(Kernel::boxed(keys::batched::fallback).named("batched"))?;
     let mut definitions = Library::def_block("aten")?;
     let mut cpu = Library::impl_block("aten", DispatchKey::CPU)?;
+    let mut cuda = Library::impl_block("aten", DispatchKey::CUDA)?;
     let mut meta = Library::impl_block("aten", DispatchKey::Meta)?;
     let mut batched = Library::impl_block("aten", DispatchKey::FuncTorchBatched)?;
     let mut autograd = Library::impl_block("aten", DispatchKey::Autograd)?;
@@ -97,6 +101,7 @@ fn register() -> Result<Operators> {
         let name = format!("aten::{}", schema.name);
         definitions.def(&op.schema())?;
         cpu.impl_(&name, Kernel::of_row(op, keys::cpu::kernel).named("cpu"))?;
+        cuda.impl_(&name, Kernel::of_row(op, keys::cuda::kernel).named("cuda"))?;
         meta.impl_(&name, Kernel::of_row(op, keys::meta::kernel).named("meta"))?;
         batched.impl_(&name, Kernel::of_row(op, keys::batched::kernel).named("batched"))?;
         autograd.impl_(&name, Kernel::of_row(op, keys::autograd::kernel).named("autograd"))?;
@@ -111,7 +116,20 @@ fn register() -> Result<Operators> {
         }
         by_op.push(Dispatcher::global().lookup(&name)?);
     }
-    fallbacks.extend([tracer, modes, mapped, definitions, cpu, meta, batched, autograd, views, undefined]);
+    fallbacks.extend([
+        tracer,
+        on_cpu,
+        modes,
+        mapped,
+        definitions,
+        cpu,
+        cuda,
+        meta,
+        batched,
+        autograd,
+        views,
+        undefined,
+    ]);
     composites::register(&mut fallbacks)?;
     mutation::register(&mut fallbacks, &by_op)?;
     keys::autocast::register(&mut fallbacks)?;

@@ -1,11 +1,11 @@
 //! Tensors from one device to another.
 //!
-//! The bytes go through the host, so the memory of both devices must be within its reach. A gradient goes the way back.
+//! The bytes go through the host. A gradient goes the way back.
 
 use super::autograd::{Context, Function, apply, is_grad_enabled};
 use super::keys::tracer::on_read;
 use super::tensor::Tensor;
-use crate::device::{Device, DeviceKind, Shared, Storage};
+use crate::device::{Device, DeviceKind, Shared, Storage, current_device};
 use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::ir::{Layout, TensorType};
@@ -14,8 +14,12 @@ impl Tensor {
     /// This tensor on a device: itself if it is there, else a copy that lies as densely as it can.
     ///
     /// # Errors
-    /// If a meta tensor is to get data, or the host cannot reach the memory of one of the devices.
+    /// If a meta tensor is to get data, there is no such device, or one of the devices fails.
     pub fn to_device(&self, device: Device) -> Result<Tensor> {
+        let device = match (device.kind, device.index) {
+            (DeviceKind::Cuda, None) => current_device(DeviceKind::Cuda)?,
+            _ => device,
+        };
         if self.device() == device {
             return Ok(self.clone());
         }
@@ -48,9 +52,12 @@ impl Function for Transfer {
 }
 
 fn moved(x: &Tensor, device: Device) -> Result<Tensor> {
-    let dense = if x.device().kind == DeviceKind::Cpu { x.copy()? } else { x.clone() };
+    // What is on a device is brought whole, except where the device itself can lay it out first.
+    let dense = if matches!(x.device().kind, DeviceKind::Cpu | DeviceKind::Cuda) { x.copy()? } else { x.clone() };
     let moved = over(dense.array(), device).map(Tensor::from_array)?;
-    if device.kind == DeviceKind::Cpu { moved.copy() } else { Ok(moved) }
+    // A GPU has laid it out already.
+    let is_dense = device.kind != DeviceKind::Cpu || x.device().kind == DeviceKind::Cuda;
+    if is_dense { Ok(moved) } else { moved.copy() }
 }
 
 /// The array with its storage on a device.
@@ -61,11 +68,14 @@ fn over(array: &Array, device: Device) -> Result<Array> {
 
 /// The bytes of a storage in a new one on a device.
 pub(super) fn copy_storage(storage: &Storage, device: Device) -> Result<Storage> {
-    storage.read(|bytes| {
-        if bytes.len() == storage.len() {
-            return Storage::copy_of(device, bytes);
-        }
-        let what = format!("the host cannot read the memory of {}", storage.device());
-        Err(Error::Device { op: "to".into(), what, hint: "copy it with an op of that device".into() })
-    })
+    if storage.device().kind == DeviceKind::Meta && !storage.is_empty() {
+        let what = format!("{} has no data to copy to {device}", storage.device());
+        return Err(Error::Device { op: "to".into(), what, hint: "meta tensors have shapes only".into() });
+    }
+    if storage.is_visible() {
+        return storage.read(|bytes| Storage::copy_of(device, bytes));
+    }
+    let mut host = Storage::new(Device::CPU, storage.len())?;
+    storage.fetch(0, host.bytes_mut())?;
+    if device.kind == DeviceKind::Cpu { Ok(host) } else { Storage::copy_of(device, host.bytes_mut()) }
 }

@@ -45,13 +45,40 @@ pub(super) struct Builder<'g> {
     n_slots: usize,
     /// What elements take to compute, once it is asked for.
     cost: Option<CostModel<'g>>,
+    blocks: Together,
+}
+
+/// How groups run that are computed in blocks of rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Together {
+    /// As they are planned.
+    Blocks,
+    /// Member by member.
+    Steps,
 }
 
 impl<'g> Builder<'g> {
     pub(super) fn new(graph: &'g Graph, tier: Option<Tier>, accepts: Accepts<'g>) -> Builder<'g> {
         let slots = SideTable::filled(graph, || None);
         let (actions, kernels, declined) = (Vec::new(), Vec::new(), Vec::new());
-        Builder { graph, tier, accepts, actions, kernels, kernel: 0, declined, slots, n_slots: 0, cost: None }
+        Builder {
+            graph,
+            tier,
+            accepts,
+            actions,
+            kernels,
+            kernel: 0,
+            declined,
+            slots,
+            n_slots: 0,
+            cost: None,
+            blocks: Together::Blocks,
+        }
+    }
+
+    /// Blocks of rows are for the cache of a core; elsewhere each member of a group is a step.
+    pub(super) fn step_by_step(self) -> Builder<'g> {
+        Builder { blocks: Together::Steps, ..self }
     }
 
     fn push(&mut self, action: Action) {
@@ -85,6 +112,7 @@ impl<'g> Builder<'g> {
         let (actions, kernels) = with_releases(self.actions, &self.kernels, self.n_slots, &outputs);
         Ok(Executable {
             single,
+            on_device: None,
             actions,
             kernels,
             n_slots: self.n_slots,
@@ -143,6 +171,9 @@ impl<'g> Builder<'g> {
     /// A group in blocks of rows; its members one by one if a kernel's loops turn out not to begin with the rows.
     fn blocks(&mut self, step: usize, blocks: &Blocks, outputs: &[NodeId]) -> Result<(), Reason> {
         let graph = self.graph;
+        if self.blocks == Together::Steps {
+            return self.members(step, blocks);
+        }
         let mut works = Vec::new();
         for member in &blocks.members {
             works.push(match &member.region {

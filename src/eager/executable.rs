@@ -8,6 +8,7 @@ use super::Quick;
 use super::array::Array;
 use super::blocks::BlockRun;
 use super::builder::{Accepts, Builder, Failure};
+use super::cuda::OnDevice;
 use super::product::product;
 use super::routine::{self, Operands};
 use super::shared_layout::SharedLayout;
@@ -130,6 +131,8 @@ pub struct Executable {
     pub declined: Vec<(usize, Reason)>,
     /// How it runs with less ado, if it is one kernel.
     pub(super) single: Option<Single>,
+    /// How it runs on a GPU, if it was built for one.
+    pub(super) on_device: Option<OnDevice>,
 }
 
 impl Executable {
@@ -154,6 +157,33 @@ impl Executable {
         accepts: Accepts<'_>,
     ) -> std::result::Result<Executable, Failure> {
         Builder::new(graph, tier, accepts).build(plan)
+    }
+
+    /// As [`Executable::build`], for a GPU: what that has no code for runs on the CPU, with a reason.
+    ///
+    /// # Errors
+    /// A step that cannot be lowered.
+    pub fn build_on(device: Device, graph: &Graph, plan: &Plan) -> Result<Executable> {
+        let accepts = |_: &_| Ok(());
+        let builder = Builder::new(graph, Some(Tier::Vm), &accepts).step_by_step();
+        let mut executable = builder.build(plan).map_err(|Failure { step, reason }| {
+            Error::invalid("plan", format!("step {step} is not lowered: {reason}"))
+        })?;
+        executable.single = None;
+        executable.on_device = Some(OnDevice::new(device, &executable));
+        Ok(executable)
+    }
+
+    /// The GPU that it was built for.
+    pub fn device(&self) -> Option<Device> {
+        self.on_device.as_ref().map(OnDevice::device)
+    }
+
+    /// By kernel of the plan, why the GPU that it was built for does not run all of it.
+    pub fn declined_on_device(&self) -> Vec<(usize, Reason)> {
+        let Some(on_device) = &self.on_device else { return Vec::new() };
+        let actions = self.actions.iter().zip(&self.kernels).enumerate();
+        actions.filter_map(|(index, (action, &kernel))| Some((kernel, on_device.declined(index, action)?))).collect()
     }
 
     /// How it runs as the one kernel that it is.
@@ -185,6 +215,9 @@ impl Executable {
     /// # Errors
     /// Inputs of other types or without data, out of memory, or an index outside its dimension.
     pub fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
+        if let Some(on_device) = &self.on_device {
+            return on_device.run(self, inputs, None);
+        }
         self.check(inputs)?;
         if let Some(single) = &self.single {
             return Ok(smallvec![
@@ -213,6 +246,9 @@ impl Executable {
     /// # Errors
     /// As [`Executable::run`], or if a slice of the target is borrowed.
     pub fn run_into(&self, inputs: &[&Array], target: &Array) -> Result<()> {
+        if let Some(on_device) = &self.on_device {
+            return on_device.run(self, inputs, Some(target)).map(|_| ());
+        }
         self.check(inputs)?;
         let &[(slot, _)] = &self.outputs[..] else {
             return Err(Error::argument("executable", "one output is needed to write it to a given place"));
@@ -259,11 +295,12 @@ impl Executable {
     }
 
     #[cold]
-    fn other_types(&self, inputs: &[&Array]) -> Error {
+    pub(super) fn other_types(&self, inputs: &[&Array]) -> Error {
         let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();
         let found: Vec<String> = inputs.iter().map(|array| array.ty().to_string()).collect();
+        let place = self.device().unwrap_or(Device::CPU);
         let what =
-            format!("inputs on the cpu of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
+            format!("inputs on {place} of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
         Error::argument("executable", what)
     }
 

@@ -8,6 +8,7 @@ mod array;
 mod blocks;
 mod builder;
 mod counted;
+pub mod cuda;
 pub mod executable;
 mod footprint;
 mod graphs;
@@ -224,6 +225,14 @@ fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier>
 
 /// The executable of a one-op graph.
 fn build(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Array>) -> Result<Executable> {
+    let graph = graph_of(op, arguments, attrs, target)?;
+    let plan = plan(&graph, &Options::default());
+    let arrays = arguments.iter().map(|argument| argument.array).chain(target);
+    Executable::build(&graph, &plan, tier_at_once(arrays))
+}
+
+/// The graph of one op.
+fn graph_of(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Array>) -> Result<Graph> {
     let mut graph = Graph::new();
     let inputs: SmallVec<[_; 4]> = arguments.iter().map(|argument| graph.input(argument.ty())).collect();
     let mut output = graph.add(op, &inputs, attrs.into())?;
@@ -235,8 +244,5 @@ fn build(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Arr
         graph.set_strides(output, &target.layout.strides);
     }
     graph.set_outputs(vec![output]);
-    let graph = decompose(&graph)?;
-    let plan = plan(&graph, &Options::default());
-    let arrays = arguments.iter().map(|argument| argument.array).chain(target);
-    Executable::build(&graph, &plan, tier_at_once(arrays))
+    decompose(&graph)
 }

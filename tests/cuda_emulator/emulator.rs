@@ -116,6 +116,7 @@ impl Batch {
             format!("enum {{ ITEMS_WORD = {} }};\n", words::ITEMS),
             "struct Emulated { void (*call)(const u64*); unsigned n_words; };\n".to_owned(),
             format!("static const Emulated EMULATED[] = {{\n{}}};\n", self.table),
+            include_str!("machine.h").to_owned(),
             include_str!("driver.cpp").to_owned(),
         ];
         fs::write(program.file("kernels.cpp"), parts.join("\n")).expect("a temporary file can be written");

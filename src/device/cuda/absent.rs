@@ -1,0 +1,73 @@
+//! The same doors in a build without CUDA: whoever asks is told so, and nothing can be held.
+
+use super::runtime;
+use crate::device::{Device, Stream};
+use crate::error::{Error, Result};
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+/// What code is made for; there is none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Architecture(Infallible);
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {}
+    }
+}
+
+/// The GPUs; there are none.
+pub(crate) struct Machine(Infallible);
+/// Loaded code; there is none.
+pub(crate) struct Module(Infallible);
+/// An entry of it; there is none.
+pub(crate) struct Function(Infallible);
+/// A stream; there is none.
+pub(crate) struct Queue(Infallible);
+
+fn absent<T>() -> Result<T> {
+    match runtime() {
+        Ok(_) => Err(Error::Internal { message: "a build without CUDA has a runtime for it".into() }),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn machine() -> Result<Arc<Machine>> {
+    absent()
+}
+
+pub(crate) fn architecture(_: Device) -> Result<Architecture> {
+    absent()
+}
+
+pub(crate) fn compiler_version() -> Result<(u32, u32)> {
+    absent()
+}
+
+pub(crate) fn compile(_: &str, _: &[String]) -> Result<Vec<u8>> {
+    absent()
+}
+
+pub(crate) fn load(_: Device, _: &[u8]) -> Result<Arc<Module>> {
+    absent()
+}
+
+impl Machine {
+    pub(crate) fn queue(&self, _: &Stream) -> Result<Arc<Queue>> {
+        match self.0 {}
+    }
+}
+
+impl Function {
+    #[allow(unsafe_code, reason = "has the signature of the real one")]
+    pub(crate) unsafe fn start(&self, _: &Queue, _: u32, _: [u32; 2], _: &[u64]) -> Result<()> {
+        match self.0 {}
+    }
+}
+
+impl Module {
+    pub(crate) fn function(self: &Arc<Module>, _: &str) -> Result<Function> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,359 @@
+#![allow(unsafe_code, reason = "calls the CUDA driver")]
+//! The driver behind owned values: contexts, streams, events, memory, modules.
+//!
+//! Every value keeps the context alive that it belongs to and gives its handle back when it is dropped, so a handle is valid
+//! while somebody can name it. A call makes its context the thread's current one first; whoever shares the thread with us
+//! may have another. A [`Context`] is only made once the driver was found, so no call stops the program.
+//!
+//! An error of a kernel comes out of whatever call notices it. Addresses are made here and handed out in
+//! [`Memory`]; who passes one back ([`Copy`], launches) says why it is good.
+
+use crate::error::{Error, Result};
+use cudarc::driver::sys::{self, CUresult};
+use std::ffi::{CStr, CString, c_void};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a call gives, or an error that names it and the device.
+fn check(code: CUresult, call: &str, device: u16) -> Result<()> {
+    if code == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(code, call, device)) }
+}
+
+#[cold]
+fn failure(code: CUresult, call: &str, device: u16) -> Error {
+    let mut text = std::ptr::null();
+    // SAFETY: the driver stores the address of a text of its own, which is there for good.
+    let name = unsafe {
+        match sys::cuGetErrorName(code, &mut text) {
+            CUresult::CUDA_SUCCESS if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
+            _ => format!("error {}", code as u32),
+        }
+    };
+    let late = "a kernel that was started before may have failed: such errors come late, and the device stays unusable";
+    let hint = match code {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => "free tensors, or use smaller ones",
+        CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            "there is a driver but no GPU; use the cpu"
+        }
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+        | CUresult::CUDA_ERROR_LAUNCH_FAILED
+        | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+        | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION => late,
+        _ => "see the driver's documentation; tensors of other devices are untouched",
+    };
+    Error::Device { op: call.into(), what: format!("{name} on cuda:{device}"), hint: hint.into() }
+}
+
+/// How many devices there are; the driver was found.
+pub(super) fn n_devices() -> Result<u16> {
+    let mut count = 0;
+    // SAFETY: plain calls with a place for the answer.
+    unsafe {
+        check(sys::cuInit(0), "cuInit", 0)?;
+        check(sys::cuDeviceGetCount(&mut count), "cuDeviceGetCount", 0)?;
+    }
+    Ok(u16::try_from(count).unwrap_or(u16::MAX))
+}
+
+/// A device's primary context, kept for as long as the process runs.
+pub(super) struct Context {
+    raw: sys::CUcontext,
+    index: u16,
+    /// Compute capability.
+    pub(super) capability: (u32, u32),
+}
+
+// SAFETY: the driver's functions may be called from any thread; a context is a handle that they take.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// The context of a device; [`n_devices`] was asked before.
+    pub(super) fn new(index: u16) -> Result<Context> {
+        let (mut device, mut raw) = (0, std::ptr::null_mut());
+        let mut capability = [0; 2];
+        use sys::CUdevice_attribute_enum as Attribute;
+        let attributes = [
+            Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        ];
+        // SAFETY: plain calls with places for the answers.
+        unsafe {
+            check(sys::cuDeviceGet(&mut device, index.into()), "cuDeviceGet", index)?;
+            for (place, attribute) in capability.iter_mut().zip(attributes) {
+                check(sys::cuDeviceGetAttribute(place, attribute, device), "cuDeviceGetAttribute", index)?;
+            }
+            check(sys::cuDevicePrimaryCtxRetain(&mut raw, device), "cuDevicePrimaryCtxRetain", index)?;
+        }
+        Ok(Context { raw, index, capability: (capability[0] as u32, capability[1] as u32) })
+    }
+
+    /// Makes it the current one of the thread.
+    pub(super) fn enter(&self) -> Result<()> {
+        // SAFETY: the context is retained for good.
+        check(unsafe { sys::cuCtxSetCurrent(self.raw) }, "cuCtxSetCurrent", self.index)
+    }
+
+    /// Runs a call of the driver in this context.
+    fn call(&self, name: &str, call: impl FnOnce() -> CUresult) -> Result<()> {
+        self.enter()?;
+        check(call(), name, self.index)
+    }
+}
+
+/// Handles that any thread may use.
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident($raw:ty) by $destroy:path;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name {
+            raw: $raw,
+            context: Arc<Context>,
+        }
+
+        // SAFETY: the driver's functions may be called from any thread; this is a handle that they take.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // What fails in a destructor cannot be helped; the driver says it again at the next call.
+                if self.context.enter().is_ok() {
+                    // SAFETY: the handle was made by `new` and nobody else has it.
+                    unsafe { $destroy(self.raw) };
+                }
+            }
+        }
+    )*};
+}
+
+handles! {
+    /// A stream that waits for no other by itself.
+    Queue(sys::CUstream) by sys::cuStreamDestroy_v2;
+    /// A point in the work of a stream.
+    Mark(sys::CUevent) by sys::cuEventDestroy_v2;
+    /// Memory of a device.
+    Memory(sys::CUdeviceptr) by sys::cuMemFree_v2;
+    /// Loaded code.
+    Module(sys::CUmodule) by sys::cuModuleUnload;
+}
+
+impl Queue {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Queue> {
+        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: a place for the answer.
+        context.call("cuStreamCreate", || unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
+        Ok(Queue { raw, context: context.clone() })
+    }
+
+    /// Work given to it from now on starts after the mark.
+    pub(super) fn wait_for(&self, mark: &Mark) -> Result<()> {
+        // SAFETY: both handles are alive.
+        self.context.call("cuStreamWaitEvent", || unsafe { sys::cuStreamWaitEvent(self.raw, mark.raw, 0) })
+    }
+}
+
+impl Mark {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Mark> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: a place for the answer.
+        context.call("cuEventCreate", || unsafe { sys::cuEventCreate(&mut raw, 0) })?;
+        Ok(Mark { raw, context: context.clone() })
+    }
+
+    /// Moves it to the end of a stream's work.
+    pub(super) fn record(&self, queue: &Queue) -> Result<()> {
+        // SAFETY: both handles are alive.
+        self.context.call("cuEventRecord", || unsafe { sys::cuEventRecord(self.raw, queue.raw) })
+    }
+
+    pub(super) fn is_reached(&self) -> Result<bool> {
+        self.context.enter()?;
+        // SAFETY: the handle is alive.
+        match unsafe { sys::cuEventQuery(self.raw) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => check(code, "cuEventQuery", self.context.index).map(|()| true),
+        }
+    }
+
+    pub(super) fn wait(&self) -> Result<()> {
+        // SAFETY: the handle is alive.
+        self.context.call("cuEventSynchronize", || unsafe { sys::cuEventSynchronize(self.raw) })
+    }
+
+    /// The time to a later one; both are reached.
+    pub(super) fn time_to(&self, later: &Mark) -> Result<Duration> {
+        let mut milliseconds = 0.0f32;
+        self.context.call("cuEventElapsedTime", || {
+            // SAFETY: both handles are alive.
+            unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.raw, later.raw) }
+        })?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
+    }
+}
+
+impl Memory {
+    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Memory> {
+        let mut raw = 0;
+        // SAFETY: a place for the answer.
+        context.call("cuMemAlloc", || unsafe { sys::cuMemAlloc_v2(&mut raw, bytes) })?;
+        Ok(Memory { raw, context: context.clone() })
+    }
+
+    /// Where it begins.
+    pub(super) fn address(&self) -> Option<NonZeroUsize> {
+        NonZeroUsize::new(self.raw as usize)
+    }
+}
+
+/// Memory of the host that a device reads and writes by itself, and the copy that is on its way, if any.
+pub(super) struct Pinned {
+    start: *mut c_void,
+    capacity: usize,
+    on_its_way: Option<Mark>,
+    context: Arc<Context>,
+}
+
+// SAFETY: it owns its memory, which any thread may use.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    pub(super) fn new(context: &Arc<Context>, capacity: usize) -> Result<Pinned> {
+        let mut start = std::ptr::null_mut();
+        // SAFETY: a place for the answer.
+        context.call("cuMemHostAlloc", || unsafe { sys::cuMemHostAlloc(&mut start, capacity, 0) })?;
+        let pinned = Pinned { start, capacity, on_its_way: None, context: context.clone() };
+        // SAFETY: that many bytes were just allocated; a slice of them must not be uninitialised.
+        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, capacity) };
+        Ok(pinned)
+    }
+
+    /// Sends bytes, at most as many as fit, to an address in the order of a stream; they are taken over when this returns.
+    ///
+    /// # Safety
+    /// As many bytes from `address` on are memory of the stream's device and live until the stream has come past this.
+    pub(super) unsafe fn send(&mut self, queue: &Queue, bytes: &[u8], address: u64) -> Result<()> {
+        assert!(bytes.len() <= self.capacity, "a copy is cut into pieces that fit");
+        self.settle()?;
+        // SAFETY: the memory is large enough and no copy uses it, since the last one has arrived.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.cast(), bytes.len()) };
+        let (start, n_bytes) = (self.start, bytes.len());
+        // SAFETY: the caller's promise; the source stays as it is until the mark below is reached.
+        queue
+            .context
+            .call("cuMemcpyHtoDAsync", || unsafe { sys::cuMemcpyHtoDAsync_v2(address, start, n_bytes, queue.raw) })?;
+        self.mark(queue)
+    }
+
+    /// Asks for bytes from an address, in the order of a stream; see [`Pinned::take`].
+    ///
+    /// # Safety
+    /// As for [`Pinned::send`].
+    pub(super) unsafe fn ask(&mut self, queue: &Queue, address: u64, bytes: usize) -> Result<()> {
+        assert!(bytes <= self.capacity, "a copy is cut into pieces that fit");
+        self.settle()?;
+        let start = self.start;
+        // SAFETY: the caller's promise; the target is large enough and nobody looks at it before the mark is reached.
+        queue
+            .context
+            .call("cuMemcpyDtoHAsync", || unsafe { sys::cuMemcpyDtoHAsync_v2(start, address, bytes, queue.raw) })?;
+        self.mark(queue)
+    }
+
+    /// Waits for what was asked for, and hands it over.
+    pub(super) fn take(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        assert!(bytes.len() <= self.capacity, "a copy is cut into pieces that fit");
+        // SAFETY: the memory is large enough, initialised, and no copy is on its way.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.cast(), bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn mark(&mut self, queue: &Queue) -> Result<()> {
+        let mark = Mark::new(&self.context)?;
+        mark.record(queue)?;
+        self.on_its_way = Some(mark);
+        Ok(())
+    }
+
+    /// Waits for the copy that is on its way.
+    fn settle(&mut self) -> Result<()> {
+        self.on_its_way.take().map_or(Ok(()), |mark| mark.wait())
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // A copy may still be on its way; memory that a failed device may still write to stays.
+        if self.settle().is_ok() && self.context.enter().is_ok() {
+            // SAFETY: it was allocated by `new`, and no copy uses it any more.
+            unsafe { sys::cuMemFreeHost(self.start) };
+        }
+    }
+}
+
+impl Module {
+    /// Loads a cubin.
+    pub(super) fn new(context: &Arc<Context>, cubin: &[u8]) -> Result<Module> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: a cubin says itself how long it is, and it is NVRTC's or was found unharmed.
+        context.call("cuModuleLoadData", || unsafe { sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast()) })?;
+        Ok(Module { raw, context: context.clone() })
+    }
+
+    /// The entry of that name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn function(self: &Arc<Module>, name: &str) -> Result<Function> {
+        let no_name = |_| Error::argument("cuModuleGetFunction", format!("{name:?} is no name"));
+        let name = CString::new(name).map_err(no_name)?;
+        let mut raw = std::ptr::null_mut();
+        self.context.call("cuModuleGetFunction", || {
+            // SAFETY: the module is alive and the name ends with a zero.
+            unsafe { sys::cuModuleGetFunction(&mut raw, self.raw, name.as_ptr()) }
+        })?;
+        Ok(Function { raw, module: self.clone() })
+    }
+}
+
+/// An entry of a module, which it keeps loaded.
+pub(crate) struct Function {
+    raw: sys::CUfunction,
+    module: Arc<Module>,
+}
+
+// SAFETY: the driver's functions may be called from any thread; this is a handle that they take.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Function {
+    /// Starts it on a stream with words as its only argument, passed by value.
+    ///
+    /// # Errors
+    /// If the stream is one of another device, or the driver refuses the launch.
+    ///
+    /// # Safety
+    /// The entry takes as many words; every address in them is good for what it does with it, and stays so until the
+    /// stream has come past this.
+    pub(crate) unsafe fn start(&self, queue: &Queue, grid: u32, block: [u32; 2], words: &[u64]) -> Result<()> {
+        if !Arc::ptr_eq(&queue.context, &self.module.context) {
+            let (own, other) = (self.module.context.index, queue.context.index);
+            let what = format!("code of cuda:{own} was to run on a stream of cuda:{other}");
+            return Err(Error::Device { op: "cuLaunchKernel".into(), what, hint: "load it there too".into() });
+        }
+        let mut arguments = [words.as_ptr().cast::<c_void>().cast_mut()];
+        // SAFETY: handles are alive, the driver copies the argument before it returns, and the rest is the caller's
+        // promise.
+        self.module.context.call("cuLaunchKernel", || unsafe {
+            let nothing = std::ptr::null_mut();
+            let arguments = arguments.as_mut_ptr();
+            sys::cuLaunchKernel(self.raw, grid, 1, 1, block[0], block[1], 1, 0, queue.raw, arguments, nothing)
+        })
+    }
+}

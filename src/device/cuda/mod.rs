@@ -1,0 +1,63 @@
+//! NVIDIA GPUs: a [`Runtime`](super::Runtime) over the driver, found when a CUDA device is first asked for.
+//!
+//! | file | question |
+//! |---|---|
+//! | `loader` | where are the driver and NVRTC? |
+//! | `driver` | how are contexts, streams, events, memory and modules used safely? |
+//! | `compiler` | how does text become a cubin? |
+//! | `machine` | the runtime: devices, their streams, points and memory |
+//! | `staging` | how do bytes get to a device and back? |
+//!
+//! What always holds: nothing of CUDA is needed to build, and nothing panics where a library is missing; every failure is
+//! an error that names the call and the device. Without the feature `cuda`, `absent` has the same doors and says so.
+//!
+//! Not here: what is computed. Kernels are text and words, which the floors above bring.
+
+#[cfg(not(feature = "cuda"))]
+mod absent;
+#[cfg(feature = "cuda")]
+mod compiler;
+#[cfg(feature = "cuda")]
+mod driver;
+#[cfg(feature = "cuda")]
+mod loader;
+#[cfg(feature = "cuda")]
+mod machine;
+#[cfg(feature = "cuda")]
+mod staging;
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) use absent::{Function, Queue, architecture, compile, compiler_version, load, machine};
+#[cfg(feature = "cuda")]
+pub(crate) use compiler::{compile, compiler_version};
+#[cfg(feature = "cuda")]
+pub(crate) use driver::{Function, Queue};
+#[cfg(feature = "cuda")]
+pub(crate) use machine::{architecture, load, machine};
+
+use super::runtime::Runtime;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+
+/// The runtime of the GPUs of this machine.
+///
+/// # Errors
+/// What was looked for and where, if there is no driver; the same at every call.
+#[cfg(feature = "cuda")]
+pub(super) fn runtime() -> Result<Arc<dyn Runtime>> {
+    machine().map(|machine| machine as Arc<dyn Runtime>)
+}
+
+/// The runtime of the GPUs of this machine.
+///
+/// # Errors
+/// Always: this build has none.
+#[cfg(not(feature = "cuda"))]
+pub(super) fn runtime() -> Result<Arc<dyn Runtime>> {
+    Err(no_device("opfuse was built without its feature `cuda`", "build it with that feature, or use the cpu"))
+}
+
+/// The error of whoever needs what is not there.
+fn no_device(what: impl Into<String>, hint: &str) -> Error {
+    Error::Device { op: "cuda".into(), what: what.into(), hint: hint.into() }
+}

@@ -1,0 +1,99 @@
+//! What a device has no code for: its operands are copied to the host, the CPU computes it, and results are copied back.
+//!
+//! Reported each time, with the reason; see [`super::counts`]. The host waits for the device here.
+
+use super::counts;
+use crate::device::{Access, Device, Shared, Storage};
+use crate::eager::Array;
+use crate::eager::executable::{Action, Executable, Held, Slot};
+use crate::error::{Reason, Result};
+use smallvec::{SmallVec, smallvec};
+
+type Slots = SmallVec<[Slot; 6]>;
+
+/// Runs an action of an executable whose values are on a device; the locks in `access` are held.
+pub(super) fn run(
+    executable: &Executable,
+    action: &Action,
+    slots: &mut [Held<'_>],
+    device: Device,
+    reason: &Reason,
+    access: &Access<'_>,
+) -> Result<()> {
+    counts::fell_back(&name(action), reason);
+    let (reads, writes) = (reads(action), writes(action));
+    let mut host: SmallVec<[Held<'_>; 8]> = slots.iter().map(|_| Held::Nothing).collect();
+    for &slot in &reads {
+        if matches!(host[slot], Held::Nothing) {
+            host[slot] = Held::Own(fetched(slots[slot].array(), access)?);
+        }
+    }
+    for &slot in &writes {
+        // What is between the elements of a target stays as it is.
+        match &slots[slot] {
+            Held::Own(array) => host[slot] = Held::Own(Array::new(Device::CPU, &array.ty())?),
+            Held::Given(array) => host[slot] = Held::Own(fetched_whole(array, access)?),
+            Held::Nothing => {}
+        }
+    }
+    executable.act(action, &mut host)?;
+    for &slot in &writes {
+        let result = host[slot].array();
+        match &slots[slot] {
+            Held::Given(array) => result.storage().read(|bytes| array.storage().store_under(access, bytes))?,
+            Held::Own(_) | Held::Nothing => slots[slot] = Held::Own(super::uploaded(device, result)?),
+        }
+    }
+    Ok(())
+}
+
+/// The elements of an array, and what is between them, on the host.
+fn fetched(array: &Array, access: &Access<'_>) -> Result<Array> {
+    let size = array.dtype.size();
+    let (start, end) = (array.layout.offset * size, array.layout.extent() * size);
+    let mut storage = Storage::new(Device::CPU, end.saturating_sub(start))?;
+    array.storage.fetch_under(access, start, storage.bytes_mut())?;
+    let mut layout = array.layout().clone();
+    layout.offset = 0;
+    Ok(Array { storage: Shared::new(storage), dtype: array.dtype, layout: layout.into() })
+}
+
+/// The array over all bytes of its storage, on the host.
+fn fetched_whole(array: &Array, access: &Access<'_>) -> Result<Array> {
+    let mut storage = Storage::new(Device::CPU, array.storage.len())?;
+    array.storage.fetch_under(access, 0, storage.bytes_mut())?;
+    Ok(Array { storage: Shared::new(storage), dtype: array.dtype, layout: array.layout.clone() })
+}
+
+fn reads(action: &Action) -> Slots {
+    match action {
+        Action::Launch(launch) => launch.operands.iter().flatten().copied().collect(),
+        Action::Product { left, right, .. } => smallvec![*left, *right],
+        Action::Routine { args, .. } => args.iter().copied().collect(),
+        Action::Blocks(_) | Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => {
+            Slots::new()
+        }
+    }
+}
+
+fn writes(action: &Action) -> Slots {
+    match action {
+        Action::Launch(launch) => launch.outputs.iter().copied().collect(),
+        Action::Product { to, .. } | Action::Routine { to, .. } => smallvec![*to],
+        Action::Blocks(_) | Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => {
+            Slots::new()
+        }
+    }
+}
+
+/// What an action computes, for people.
+fn name(action: &Action) -> String {
+    match action {
+        Action::Launch(launch) => launch.gathers.map_or_else(|| "a kernel".into(), |op| op.name().to_string()),
+        Action::Product { .. } => "a matrix product".into(),
+        Action::Routine { op, .. } => op.name().to_string(),
+        Action::Blocks(_) | Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => {
+            "a step".into()
+        }
+    }
+}

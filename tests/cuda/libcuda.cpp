@@ -1,0 +1,359 @@
+// A stand-in for the CUDA driver: devices whose memory is memory of the host and whose kernels run on the emulator.
+//
+// It stands behind `emulator.h` and `machine.h` of the emulator and has the functions that the runtime calls. Streams are lazy:
+// what is given to one runs when somebody waits for it, so who forgets to wait sees what was there before. Memory ends at a page
+// that cannot be touched, is full of ones when it is new, and gone when it is freed. A kernel that fails makes its device fail
+// from then on, as a real one does. A cubin is the path of a library that `libnvrtc.cpp` made.
+//
+// OPFUSE_STAND_IN_DEVICES=n     so many devices; 2 if not set
+// OPFUSE_STAND_IN_MEMORY=bytes  so much memory per device; 1 GiB if not set
+// OPFUSE_STAND_IN_SCHEDULE=n    in which order threads run, as `run_block` says
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+enum Result {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    LAUNCH_FAILED = 719,
+};
+#define API extern "C" __attribute__((visibility("default"))) Result
+typedef unsigned long long Address;
+
+static long setting(const char* name, long otherwise) {
+    const char* const text = getenv(name);
+    return text ? atol(text) : otherwise;
+}
+
+// Every call holds it: what runs is one thread's at a time.
+static std::recursive_mutex everything;
+typedef std::lock_guard<std::recursive_mutex> Locked;
+
+struct Context {
+    Result failed;
+    size_t used;
+};
+static Context contexts[8];
+static int n_devices = -1;
+static thread_local Context* current;
+
+struct Stream {
+    Context* context;
+    std::deque<std::function<void()>> work;
+    unsigned long n_given, n_done;
+};
+static std::set<Stream*> streams;
+static void run_until(Stream* stream, unsigned long n) {
+    while (stream->n_done < n) {
+        const std::function<void()> work = std::move(stream->work.front());
+        stream->work.pop_front();
+        stream->n_done++;
+        if (stream->context->failed == SUCCESS) work();
+    }
+}
+static void give(Stream* stream, std::function<void()> work) {
+    stream->work.push_back(std::move(work));
+    stream->n_given++;
+}
+static bool is_usable(Stream* stream) { return streams.count(stream) && stream->context == current; }
+
+struct Event {
+    Stream* stream;
+    unsigned long n;
+    std::chrono::steady_clock::time_point time;
+};
+static std::set<Event*> events;
+
+struct Piece {
+    Context* context;
+    char *from, *end;
+    size_t bytes;
+};
+static std::map<Address, Piece> memory, pinned;
+static bool is_inside(const std::map<Address, Piece>& pieces, Address address, size_t bytes) {
+    auto next = pieces.upper_bound(address);
+    if (next == pieces.begin()) return bytes == 0;
+    const auto& [start, piece] = *--next;
+    return address + bytes <= start + piece.bytes;
+}
+
+// The machine that runs a kernel: a failure leaves it at once, wherever it is.
+static SharedSite no_sites[1];
+static bool in_kernel;
+static sigjmp_buf behind_kernel;
+static char failure[256];
+void emulator_fail(const char* what) {
+    snprintf(failure, sizeof failure, "%s", what);
+    if (in_kernel) siglongjmp(behind_kernel, 1);
+    fprintf(stderr, "stand-in of the CUDA driver: %s\n", what);
+    abort();
+}
+static void on_fault(int) {
+    emulator_fail("memory outside all buffers was touched, or at an address that is not aligned");
+}
+static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE};
+
+struct Module {
+    Context* context;
+    void* library;
+    std::vector<SharedSite> sites;
+};
+struct Function {
+    Module* module;
+    void (*call)(const unsigned long long*);
+    size_t bytes;
+    std::string name;
+};
+static std::set<Module*> modules;
+
+static bool launch_guarded(const Function& function, const unsigned long long* words, unsigned blocks, unsigned x, unsigned y) {
+    static char stack[65536];
+    stack_t own = {}, before;
+    own.ss_sp = stack;
+    own.ss_size = sizeof stack;
+    sigaltstack(&own, &before);
+    struct sigaction action = {}, old[5];
+    action.sa_handler = on_fault;
+    action.sa_flags = SA_ONSTACK;
+    for (int at = 0; at < 5; at++) sigaction(FAULTS[at], &action, &old[at]);
+    shared_sites = function.module->sites.data();
+    emulated_call = function.call;
+    emulated_words = words;
+    failure[0] = 0;
+    in_kernel = true;
+    if (sigsetjmp(behind_kernel, 1) == 0) launch(blocks, x, y, (int)setting("OPFUSE_STAND_IN_SCHEDULE", 0));
+    in_kernel = false;
+    shared_sites = no_sites;
+    for (int at = 0; at < 5; at++) sigaction(FAULTS[at], &old[at], 0);
+    sigaltstack(&before, 0);
+    if (failure[0]) fprintf(stderr, "stand-in of the CUDA driver: %s: %s\n", function.name.c_str(), failure);
+    return failure[0] == 0;
+}
+
+API cuInit(unsigned) {
+    Locked locked(everything);
+    n_devices = (int)setting("OPFUSE_STAND_IN_DEVICES", 2);
+    if (n_devices > 8) n_devices = 8;
+    return n_devices > 0 ? SUCCESS : (Result)100;
+}
+API cuDriverGetVersion(int* version) { return *version = 13000, SUCCESS; }
+API cuDeviceGetCount(int* count) { return *count = n_devices, n_devices < 0 ? NOT_INITIALIZED : SUCCESS; }
+API cuDeviceGet(int* device, int number) {
+    if (number < 0 || number >= n_devices) return INVALID_DEVICE;
+    return *device = number, SUCCESS;
+}
+API cuDeviceGetName(char* name, int length, int device) {
+    return snprintf(name, length, "stand-in %d", device), SUCCESS;
+}
+API cuDeviceGetAttribute(int* value, int attribute, int) {
+    switch (attribute) {
+        case 75: *value = 9; break;
+        case 76: *value = 0; break;
+        default: *value = 0;
+    }
+    return SUCCESS;
+}
+API cuDevicePrimaryCtxRetain(Context** context, int device) {
+    if (device < 0 || device >= n_devices) return INVALID_DEVICE;
+    return *context = &contexts[device], SUCCESS;
+}
+API cuCtxSetCurrent(Context* context) { return current = context, SUCCESS; }
+API cuGetErrorName(Result code, const char** name) {
+    switch (code) {
+        case SUCCESS: *name = "CUDA_SUCCESS"; break;
+        case INVALID_VALUE: *name = "CUDA_ERROR_INVALID_VALUE"; break;
+        case OUT_OF_MEMORY: *name = "CUDA_ERROR_OUT_OF_MEMORY"; break;
+        case NOT_INITIALIZED: *name = "CUDA_ERROR_NOT_INITIALIZED"; break;
+        case INVALID_DEVICE: *name = "CUDA_ERROR_INVALID_DEVICE"; break;
+        case INVALID_IMAGE: *name = "CUDA_ERROR_INVALID_IMAGE"; break;
+        case INVALID_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; break;
+        case INVALID_HANDLE: *name = "CUDA_ERROR_INVALID_HANDLE"; break;
+        case NOT_FOUND: *name = "CUDA_ERROR_NOT_FOUND"; break;
+        case NOT_READY: *name = "CUDA_ERROR_NOT_READY"; break;
+        case LAUNCH_FAILED: *name = "CUDA_ERROR_LAUNCH_FAILED"; break;
+        default: *name = "CUDA_ERROR_NO_DEVICE";
+    }
+    return SUCCESS;
+}
+
+API cuStreamCreate(Stream** stream, unsigned) {
+    Locked locked(everything);
+    if (!current) return INVALID_CONTEXT;
+    streams.insert(*stream = new Stream{current, {}, 0, 0});
+    return SUCCESS;
+}
+// The struct stays: events may name it, and work that was given still runs.
+API cuStreamDestroy_v2(Stream* stream) {
+    Locked locked(everything);
+    return is_usable(stream) ? SUCCESS : INVALID_HANDLE;
+}
+API cuStreamWaitEvent(Stream* stream, Event* event, unsigned) {
+    Locked locked(everything);
+    if (!is_usable(stream) || !events.count(event)) return INVALID_HANDLE;
+    Stream* const other = event->stream;
+    const unsigned long n = event->n;
+    if (other && other != stream) give(stream, [=] { run_until(other, n); });
+    return SUCCESS;
+}
+
+API cuEventCreate(Event** event, unsigned) {
+    Locked locked(everything);
+    if (!current) return INVALID_CONTEXT;
+    events.insert(*event = new Event{});
+    return SUCCESS;
+}
+// The struct stays: work that was given may name it.
+API cuEventDestroy_v2(Event* event) {
+    Locked locked(everything);
+    return events.erase(event) ? SUCCESS : INVALID_HANDLE;
+}
+API cuEventRecord(Event* event, Stream* stream) {
+    Locked locked(everything);
+    if (!is_usable(stream) || !events.count(event)) return INVALID_HANDLE;
+    give(stream, [=] { event->time = std::chrono::steady_clock::now(); });
+    event->stream = stream;
+    event->n = stream->n_given;
+    return stream->context->failed;
+}
+API cuEventQuery(Event* event) {
+    Locked locked(everything);
+    if (!events.count(event)) return INVALID_HANDLE;
+    if (!event->stream || event->stream->n_done >= event->n) return event->stream ? event->stream->context->failed : SUCCESS;
+    return NOT_READY;
+}
+API cuEventSynchronize(Event* event) {
+    Locked locked(everything);
+    if (!events.count(event)) return INVALID_HANDLE;
+    if (!event->stream) return SUCCESS;
+    run_until(event->stream, event->n);
+    return event->stream->context->failed;
+}
+API cuEventElapsedTime_v2(float* milliseconds, Event* from, Event* to) {
+    Locked locked(everything);
+    if (!events.count(from) || !events.count(to)) return INVALID_HANDLE;
+    *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
+    return SUCCESS;
+}
+
+API cuMemAlloc_v2(Address* address, size_t bytes) {
+    Locked locked(everything);
+    if (!current) return INVALID_CONTEXT;
+    if (current->failed) return current->failed;
+    if (!bytes) return INVALID_VALUE;
+    if (current->used + bytes > (size_t)setting("OPFUSE_STAND_IN_MEMORY", 1l << 30)) return OUT_OF_MEMORY;
+    Piece piece = {current, 0, 0, bytes};
+    piece.from = guarded(bytes, &piece.end);
+    memset(piece.from, 0xff, piece.end - piece.from);
+    *address = (Address)(piece.end - bytes) & ~(Address)15;
+    memory[*address] = piece;
+    current->used += bytes;
+    return SUCCESS;
+}
+API cuMemFree_v2(Address address) {
+    Locked locked(everything);
+    const auto found = memory.find(address);
+    if (found == memory.end()) return INVALID_VALUE;
+    // The driver waits for its device.
+    for (Stream* stream : streams) {
+        if (stream->context == found->second.context) run_until(stream, stream->n_given);
+    }
+    const Piece piece = found->second;
+    piece.context->used -= piece.bytes;
+    memory.erase(found);
+    mprotect(piece.from, piece.end - piece.from, PROT_NONE);
+    return piece.context->failed;
+}
+API cuMemHostAlloc(void** start, size_t bytes, unsigned) {
+    Locked locked(everything);
+    Piece piece = {current, 0, 0, bytes};
+    piece.from = guarded(bytes, &piece.end);
+    *start = (void*)((Address)(piece.end - bytes) & ~(Address)15);
+    pinned[(Address)*start] = piece;
+    return SUCCESS;
+}
+API cuMemFreeHost(void* start) {
+    Locked locked(everything);
+    const auto found = pinned.find((Address)start);
+    if (found == pinned.end()) return INVALID_VALUE;
+    munmap(found->second.from, found->second.end - found->second.from);
+    pinned.erase(found);
+    return SUCCESS;
+}
+static Result copy(Address to, Address from, size_t bytes, Stream* stream) {
+    if (!is_usable(stream)) return INVALID_HANDLE;
+    give(stream, [=] { memmove((void*)to, (void*)from, bytes); });
+    return stream->context->failed;
+}
+// Memory that is not pinned is refused: a copy from it would not be the lazy one that is to be tested.
+API cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, Stream* stream) {
+    Locked locked(everything);
+    if (!is_inside(memory, to, bytes) || !is_inside(pinned, (Address)from, bytes)) return INVALID_VALUE;
+    return copy(to, (Address)from, bytes, stream);
+}
+API cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, Stream* stream) {
+    Locked locked(everything);
+    if (!is_inside(memory, from, bytes) || !is_inside(pinned, (Address)to, bytes)) return INVALID_VALUE;
+    return copy((Address)to, from, bytes, stream);
+}
+
+API cuModuleLoadData(Module** module, const char* cubin) {
+    Locked locked(everything);
+    static const char MAGIC[] = "stand-in:";
+    if (!current) return INVALID_CONTEXT;
+    if (strncmp(cubin, MAGIC, sizeof MAGIC - 1)) return INVALID_IMAGE;
+    void* const library = dlopen(cubin + sizeof MAGIC - 1, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        fprintf(stderr, "stand-in of the CUDA driver: %s\n", dlerror());
+        return INVALID_IMAGE;
+    }
+    modules.insert(*module = new Module{current, library, std::vector<SharedSite>(256)});
+    return SUCCESS;
+}
+// It stays loaded: work that was given may run it.
+API cuModuleUnload(Module* module) {
+    Locked locked(everything);
+    return modules.erase(module) ? SUCCESS : INVALID_HANDLE;
+}
+API cuModuleGetFunction(Function** function, Module* module, const char* name) {
+    Locked locked(everything);
+    if (!modules.count(module)) return INVALID_HANDLE;
+    void* const call = dlsym(module->library, (std::string("call_") + name).c_str());
+    void* const bytes = dlsym(module->library, (std::string("bytes_") + name).c_str());
+    if (!call || !bytes) return NOT_FOUND;
+    *function = new Function{module, (void (*)(const unsigned long long*))call, *(size_t*)bytes, name};
+    return SUCCESS;
+}
+API cuLaunchKernel(Function* function, unsigned blocks, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z, unsigned,
+                   Stream* stream, void** arguments, void**) {
+    Locked locked(everything);
+    if (!is_usable(stream) || function->module->context != current) return INVALID_HANDLE;
+    if (!blocks || blocks > 0x7fffffffu || gy != 1 || gz != 1 || z != 1 || !x || !y || x * y > 1024 || x * y % 32) {
+        return INVALID_VALUE;
+    }
+    if (current->failed) return current->failed;
+    const auto words = (const unsigned long long*)arguments[0];
+    const std::vector<unsigned long long> copy(words, words + function->bytes / 8);
+    Context* const context = current;
+    const Function kept = *function;
+    give(stream, [=] {
+        if (!launch_guarded(kept, copy.data(), blocks, x, y)) context->failed = LAUNCH_FAILED;
+    });
+    return SUCCESS;
+}

@@ -1,0 +1,100 @@
+// A stand-in for NVRTC: g++ compiles the text behind `emulator.h` into a library, whose path is the "cubin".
+//
+// Libraries are kept beside this one, by text, so that a text is compiled once. EMULATOR is the folder of this library.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+
+enum Result { SUCCESS = 0, INVALID_INPUT = 3, INVALID_OPTION = 5, COMPILATION = 6 };
+#define API extern "C" __attribute__((visibility("default"))) Result
+
+struct Program {
+    std::string text, log, library;
+};
+
+API nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, SUCCESS; }
+extern "C" __attribute__((visibility("default"))) const char* nvrtcGetErrorString(Result code) {
+    switch (code) {
+        case SUCCESS: return "NVRTC_SUCCESS";
+        case INVALID_OPTION: return "NVRTC_ERROR_INVALID_OPTION";
+        case COMPILATION: return "NVRTC_ERROR_COMPILATION";
+        default: return "NVRTC_ERROR_INVALID_INPUT";
+    }
+}
+API nvrtcCreateProgram(Program** program, const char* text, const char*, int n_headers, const char**, const char**) {
+    if (!text || n_headers) return INVALID_INPUT;
+    return *program = new Program{text, "", ""}, SUCCESS;
+}
+API nvrtcDestroyProgram(Program** program) {
+    delete *program;
+    return *program = 0, SUCCESS;
+}
+
+static std::string read(const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+}
+// What a device that is no emulator would find by itself: how an entry is called, and the size of its argument.
+static std::string calls(const std::string& text) {
+    static const std::regex entry("KERNEL\\([^)]*\\)\\s*(\\w+)\\(const Words<(\\d+)> w\\)");
+    std::string calls;
+    for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
+        const std::string name = (*found)[1], n_words = (*found)[2];
+        calls += "extern \"C\" void call_" + name + "(const u64* w) { " + name + "(*(const Words<" + n_words + ">*)w); }\n";
+        calls += "extern \"C\" const size_t bytes_" + name + " = 8 * " + n_words + ";\n";
+    }
+    return calls;
+}
+static unsigned long long hash(const std::string& text) {
+    unsigned long long hash = 0xcbf29ce484222325ull;
+    for (unsigned char byte : text) hash = (hash ^ byte) * 0x100000001b3ull;
+    return hash;
+}
+
+API nvrtcCompileProgram(Program* program, int n_options, const char* const* options) {
+    bool has_architecture = false;
+    for (int at = 0; at < n_options; at++) {
+        const std::string option = options[at];
+        if (option == "--gpu-architecture=sm_90") has_architecture = true;
+        else if (option != "--std=c++17" && option != "--ftz=false" && option != "--fmad=false" &&
+                 option != "--diag-suppress=177") {
+            program->log = "nvrtc: error: invalid value for --gpu-architecture, or an unknown option: " + option;
+            return INVALID_OPTION;
+        }
+    }
+    if (!has_architecture) return INVALID_OPTION;
+    // The prelude is compiled once for all texts.
+    const std::string folder = EMULATOR, prelude = read(folder + "/prelude.cuh");
+    const bool has_prelude = program->text.compare(0, prelude.size(), prelude) == 0;
+    const std::string rest = has_prelude ? program->text.substr(prelude.size()) : program->text;
+    const std::string text =
+        std::string("#include \"") + (has_prelude ? "with_prelude.h" : "emulator.h") + "\"\n" + rest + "\n" + calls(rest);
+    char name[32];
+    snprintf(name, sizeof name, "/k%016llx", hash(text));
+    const std::string base = folder + name;
+    program->library = base + ".so";
+    if (access(program->library.c_str(), R_OK) == 0) return SUCCESS;
+    const std::string own = base + "." + std::to_string(getpid()) + "." + std::to_string((size_t)program);
+    std::ofstream(own + ".cpp") << text;
+    const std::string command = "g++ " OPTIONS " -I '" + folder + "' -o '" + own + ".so' '" + own + ".cpp' -L '" + folder +
+                                "' -l:libcuda.so.1 2> '" + own + ".log'";
+    const int status = system(command.c_str());
+    program->log = read(own + ".log");
+    unlink((own + ".cpp").c_str());
+    unlink((own + ".log").c_str());
+    if (status != 0) return COMPILATION;
+    rename((own + ".so").c_str(), program->library.c_str());
+    return SUCCESS;
+}
+API nvrtcGetProgramLogSize(Program* program, size_t* size) { return *size = program->log.size() + 1, SUCCESS; }
+API nvrtcGetProgramLog(Program* program, char* log) { return strcpy(log, program->log.c_str()), SUCCESS; }
+static std::string cubin(Program* program) { return "stand-in:" + program->library; }
+API nvrtcGetCUBINSize(Program* program, size_t* size) { return *size = cubin(program).size() + 1, SUCCESS; }
+API nvrtcGetCUBIN(Program* program, char* out) { return strcpy(out, cubin(program).c_str()), SUCCESS; }

@@ -1,0 +1,104 @@
+//! Stand-ins for the driver and NVRTC, built by g++, and tests that run on them.
+//!
+//! A process finds its libraries once, so each test runs in a process of its own: the test starts its binary again for itself
+//! alone, with the folder of the stand-ins named. Without g++ the tests say that they were skipped.
+
+use opfuse::codegen::cuda::PRELUDE;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// How kernels are compiled; a sanitizer finds vectors at addresses that a device would refuse.
+const OF_KERNELS: &str = "-O1 -std=c++17 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
+                          -fsanitize-undefined-trap-on-error";
+
+/// How the stand-ins are compiled. The kernels need the machine's functions.
+const OF_STAND_INS: &str = "-O1 -std=c++17 -fPIC -shared";
+
+/// Says in the child which folder it was started with.
+const CHILD: &str = "OPFUSE_STAND_INS";
+
+/// Runs `work` as this test on the stand-ins, in a process of its own with these settings.
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+pub(crate) fn with(settings: &[(&str, &str)], work: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return work();
+    }
+    let Some(folder) = folder() else {
+        return eprintln!("skipped: g++ is not there, so nothing was run on stand-ins for CUDA");
+    };
+    let folder = folder.to_str().expect("the folder of targets has a name in letters");
+    let all: Vec<(&str, &str)> =
+        [("OPFUSE_CUDA_LIB_DIR", folder)].into_iter().chain(settings.iter().copied()).collect();
+    again(&all);
+}
+
+/// Runs `work` as this test in a process of its own with these settings and without stand-ins.
+pub(crate) fn without(settings: &[(&str, &str)], work: impl FnOnce()) {
+    match std::env::var_os(CHILD) {
+        Some(_) => work(),
+        None => again(settings),
+    }
+}
+
+fn again(settings: &[(&str, &str)]) {
+    let thread = std::thread::current();
+    let test = thread.name().expect("tests run in threads of their names");
+    let binary = std::env::current_exe().expect("a running program has a path");
+    let mut command = Command::new(binary);
+    command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").envs(settings.iter().copied());
+    let output = command.output().expect("a program that runs can be started");
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+    assert!(out.contains("1 passed"), "the test {test} was not found in its own binary:\n{out}");
+}
+
+/// The folder of the stand-ins, built if it is not there; `None` without g++.
+pub(crate) fn folder() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(build).as_deref()
+}
+
+fn build() -> Option<PathBuf> {
+    let version = Command::new("g++").arg("--version").output().ok().filter(|output| output.status.success())?;
+    let sources = [
+        ("emulator.h", include_str!("../cuda_emulator/emulator.h")),
+        ("machine.h", include_str!("../cuda_emulator/machine.h")),
+        ("libcuda.cpp", include_str!("libcuda.cpp")),
+        ("libnvrtc.cpp", include_str!("libnvrtc.cpp")),
+        ("prelude.cuh", PRELUDE),
+        ("with_prelude.h", "#include \"emulator.h\"\n#include \"prelude.cuh\"\n"),
+    ];
+    let mut hasher = DefaultHasher::new();
+    (sources, OF_KERNELS, OF_STAND_INS, version.stdout).hash(&mut hasher);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cuda-{:016x}", hasher.finish()));
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    // Whoever else builds them at the same time makes the same.
+    let own = folder.with_extension(std::process::id().to_string());
+    fs::create_dir_all(&own).expect("a folder can be made");
+    for (name, text) in sources {
+        fs::write(own.join(name), text).expect("a file can be written");
+    }
+    let compile = |options: &str, more: &[&str]| {
+        let output = Command::new("g++").current_dir(&own).args(options.split_whitespace()).args(more).output();
+        let output = output.expect("g++ was there a moment ago");
+        assert!(output.status.success(), "g++ refuses a stand-in:\n{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let behind = ["-include", "emulator.h", "-include", "machine.h"];
+    let driver = ["-Wl,-soname,libcuda.so", "-o", "libcuda.so.1", "libcuda.cpp", "-ldl", "-lpthread"];
+    compile(OF_STAND_INS, &[&behind[..], &driver[..]].concat());
+    let emulator = format!("-DEMULATOR=\"{}\"", folder.display());
+    let options = format!("-DOPTIONS=\"{OF_KERNELS}\"");
+    let compiler = ["-Wl,-soname,libnvrtc.so", "-o", "libnvrtc.so.13", "libnvrtc.cpp"];
+    compile(OF_STAND_INS, &[&[&*emulator, &*options], &compiler[..]].concat());
+    let of_header: String = OF_KERNELS.replace("-shared ", "");
+    compile(&of_header, &["-x", "c++-header", "-o", "with_prelude.h.gch", "with_prelude.h"]);
+    if fs::rename(&own, &folder).is_err() {
+        fs::remove_dir_all(&own).expect("a folder of ours can be removed");
+    }
+    Some(folder)
+}
