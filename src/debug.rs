@@ -11,7 +11,7 @@
 //! | `OPFUSE_ISA=avx2` or `baseline` | code for stronger vectors is left aside |
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
-//! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64` is kept in that folder between processes |
+//! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64`, and cubins, are kept in that folder between processes |
 //! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver and NVRTC are looked for there first |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
 

@@ -52,13 +52,37 @@ impl Function for Transfer {
 }
 
 fn moved(x: &Tensor, device: Device) -> Result<Tensor> {
-    // What is on a device is brought whole, except where the device itself can lay it out first.
-    let dense = if matches!(x.device().kind, DeviceKind::Cpu | DeviceKind::Cuda) { x.copy()? } else { x.clone() };
+    if x.device().kind == DeviceKind::Cuda {
+        let host = fetched(x)?;
+        return if device.kind == DeviceKind::Cpu {
+            Ok(host)
+        } else {
+            over(host.array(), device).map(Tensor::from_array)
+        };
+    }
+    let dense = if x.device().kind == DeviceKind::Cpu { x.copy()? } else { x.clone() };
     let moved = over(dense.array(), device).map(Tensor::from_array)?;
-    // A GPU has laid it out already.
-    let is_dense = device.kind != DeviceKind::Cpu || x.device().kind == DeviceKind::Cuda;
-    if is_dense { Ok(moved) } else { moved.copy() }
+    if device.kind == DeviceKind::Cpu { moved.copy() } else { Ok(moved) }
 }
+
+/// The elements of a tensor of a GPU on the host, densely. The GPU is asked to lay them out only where far more would have
+/// to be copied than there is: reading a result takes no memory there, and no compiler.
+fn fetched(x: &Tensor) -> Result<Tensor> {
+    let layout = x.array().layout();
+    let (start, end) = (layout.offset, layout.extent());
+    if end.saturating_sub(start) > SPARSE * x.numel() {
+        return fetched(&x.copy()?);
+    }
+    let size = x.dtype().size();
+    let mut storage = Storage::new(Device::CPU, end.saturating_sub(start) * size)?;
+    x.array().storage().fetch(start * size, storage.bytes_mut())?;
+    let array = Array::from_storage(Shared::new(storage), x.dtype(), Layout { offset: 0, ..layout.clone() })?;
+    let host = Tensor::from_array(array);
+    if host.is_contiguous() { Ok(host) } else { host.copy() }
+}
+
+/// How many elements are copied for one that is wanted.
+const SPARSE: usize = 4;
 
 /// The array with its storage on a device.
 fn over(array: &Array, device: Device) -> Result<Array> {

@@ -1,18 +1,120 @@
-//! What can go wrong: each is an error that says what and where, and the process goes on.
+//! What can go wrong: each is an error that says what and where, live tensors stay, and the process goes on.
 
 use crate::stand_ins;
-use opfuse::{Device, Tensor};
+use opfuse::device::{DeviceGuard, DeviceKind, Storage, Stream, current_device, runtime};
+use opfuse::{Device, Error, Result, Tensor};
+
+fn numbers() -> Tensor {
+    Tensor::from_slice(&[1.0f32, -2.0, 3.0], &[3]).expect("memory is there")
+}
+
+/// The error has all these words, and the CPU works as before.
+fn check<T: std::fmt::Debug>(result: Result<T>, words: &[&str]) {
+    let error = result.expect_err("it fails").to_string();
+    for word in words {
+        assert!(error.contains(word), "{word} is missing: {error}");
+    }
+    let x = numbers();
+    assert_eq!(x.add(&x).and_then(|sum| sum.to_vec::<f32>()), Ok(vec![2.0, -4.0, 6.0]));
+}
 
 #[test]
 fn no_driver() {
     stand_ins::without(&[("OPFUSE_CUDA_LIB_DIR", "/nowhere")], || {
-        let x = Tensor::from_slice(&[1.0f32], &[1]).expect("memory is there");
-        for _ in 0..2 {
-            let error = x.to_device(Device::cuda(0)).expect_err("there is no driver").to_string();
-            for word in ["cuda:0", "libcuda.so.1", "/nowhere (OPFUSE_CUDA_LIB_DIR)", "use the cpu"] {
-                assert!(error.contains(word), "{word}: {error}");
-            }
+        if runtime::device_count(DeviceKind::Cuda) > 0 {
+            return;
         }
-        assert_eq!(x.add(&x).and_then(|sum| sum.to_vec::<f32>()), Ok(vec![2.0]));
+        let words = ["cuda:0", "libcuda.so.1", "/nowhere (OPFUSE_CUDA_LIB_DIR)", "use the cpu"];
+        (0..2).for_each(|_| check(numbers().to_device(Device::cuda(0)), &words));
+        check(Storage::new(Device::cuda(0), 4), &["no memory can be had on cuda:0"]);
+        check(Stream::new(Device::cuda(0)), &["libcuda.so.1"]);
+        check(DeviceGuard::new(Device::cuda(0)).map(|_| ()), &["libcuda.so.1"]);
+        check(current_device(DeviceKind::Cuda), &["libcuda.so.1"]);
+    });
+}
+
+#[test]
+fn no_device() {
+    stand_ins::with(&[("OPFUSE_STAND_IN_DEVICES", "0")], || {
+        check(numbers().to_device(Device::cuda(0)), &["CUDA_ERROR_NO_DEVICE", "use the cpu"]);
+    });
+}
+
+#[test]
+fn no_compiler() {
+    let Some(folder) = stand_ins::folder() else { return };
+    let alone = folder.join("driver_alone");
+    std::fs::create_dir_all(&alone).expect("a folder can be made");
+    let _ = std::fs::copy(folder.join("libcuda.so.1"), alone.join("libcuda.so.1"));
+    stand_ins::without(&[("OPFUSE_CUDA_LIB_DIR", alone.to_str().expect("it has a name in letters"))], || {
+        let there = numbers().to_device(Device::cuda(0)).expect("there is a device");
+        for _ in 0..2 {
+            let result = there.add(&there);
+            if result.is_ok() {
+                return;
+            }
+            check(result, &["NVRTC was not found", "libnvrtc.so.13", "driver_alone"]);
+        }
+        assert_eq!(there.to_vec::<f32>(), Ok(vec![1.0, -2.0, 3.0]));
+    });
+}
+
+#[test]
+fn numbers_of_devices() {
+    stand_ins::with(&[], || {
+        let x = numbers();
+        assert_eq!(runtime::device_count(DeviceKind::Cuda), 2);
+        check(x.to_device(Device::cuda(2)), &["cuda:2 does not exist; there are 2"]);
+        let there = x.to_device(Device::of(DeviceKind::Cuda)).expect("the current device is there");
+        assert_eq!(there.device(), Device::cuda(0));
+        let _second = DeviceGuard::new(Device::cuda(1)).expect("there is a second device");
+        let there = x.to_device(Device::of(DeviceKind::Cuda)).expect("the current device is there");
+        assert_eq!(there.device(), Device::cuda(1));
+        assert_eq!(there.add(&there).and_then(|sum| sum.to_vec::<f32>()), Ok(vec![2.0, -4.0, 6.0]));
+    });
+}
+
+#[test]
+fn operands_on_several_devices() {
+    stand_ins::with(&[], || {
+        let x = numbers();
+        let [a, b] = [0, 1].map(|index| x.to_device(Device::cuda(index)).expect("there are two devices"));
+        check(a.add(&b), &["add", "cuda:0", "cuda:1", "to_device"]);
+        check(a.add(&x), &["add", "cuda:0", "cpu"]);
+        check(x.matmul(&a), &["expected all tensors on cuda:0", "cpu"]);
+        // A single element of the CPU is a number.
+        let two = Tensor::scalar(2.0f32).expect("memory is there");
+        assert_eq!(a.mul(&two).and_then(|y| y.to_vec::<f32>()), Ok(vec![2.0, -4.0, 6.0]));
+        // Copies may cross.
+        b.copy_(&a.mul(3).expect("it is computed")).expect("copies cross devices");
+        x.copy_(&b).expect("copies come home");
+        assert_eq!(x.to_vec::<f32>(), Ok(vec![3.0, -6.0, 9.0]));
+    });
+}
+
+#[test]
+fn no_memory() {
+    stand_ins::with(&[("OPFUSE_STAND_IN_MEMORY", "3000000")], || {
+        let large = |index| Tensor::full(&[250_000], 1.0f32, None)?.to_device(Device::cuda(index));
+        let [a, b] = [large(0).expect("a third fits"), large(0).expect("so does another")];
+        let error = large(0).expect_err("the third does not");
+        assert!(matches!(&error, Error::OutOfMemory { device, .. } if device == "cuda:0"), "{error}");
+        check(a.add(&b), &["out of memory on cuda:0", "1000000 bytes"]);
+        assert_eq!(b.to_vec::<f32>().map(|all| all.len()), Ok(250_000));
+        // What is free goes back before a request fails, even if its size is another.
+        drop(a);
+        let other = Tensor::full(&[330_000], 1.0f32, None).and_then(|x| x.to_device(Device::cuda(0)));
+        assert_eq!(other.map(|x| x.numel()), Ok(330_000));
+        large(1).expect("the other device has memory of its own");
+    });
+}
+
+#[test]
+fn division_by_zero() {
+    stand_ins::with(&[], || {
+        let x =
+            Tensor::from_slice(&[1i64, 2, 0], &[3]).and_then(|x| x.to_device(Device::cuda(0))).expect("it is there");
+        check(x.remainder(&x), &["ZeroDivisionError"]);
+        assert_eq!(x.remainder(2).and_then(|y| y.to_vec::<i64>()), Ok(vec![1, 0, 0]));
     });
 }

@@ -8,14 +8,16 @@
 //! canonical order, whose 32 partial results are the threads of a warp, and no two blocks of a grid touch the same memory:
 //! there is no atomic operation. Barriers and shuffles are met by all threads of a block or a warp.
 //!
-//! Not here: what compiles the text or talks to a device. Gathers are declined.
+//! [`cubin`] has texts compiled, once per text. Not here: what talks to a device. Gathers are declined.
 
+mod cubin;
 mod plan;
 mod pointwise;
 mod rows;
 mod text;
 pub mod words;
 
+pub(crate) use cubin::{Origin, cubin};
 pub use plan::{Form, Index, Plan, Step, Variant};
 
 use super::kernel::{Kernel, Kind};

@@ -242,10 +242,10 @@ impl Pinned {
         // SAFETY: the memory is large enough and no copy uses it, since the last one has arrived.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.cast(), bytes.len()) };
         let (start, n_bytes) = (self.start, bytes.len());
+        queue.context.enter()?;
         // SAFETY: the caller's promise; the source stays as it is until the mark below is reached.
-        queue
-            .context
-            .call("cuMemcpyHtoDAsync", || unsafe { sys::cuMemcpyHtoDAsync_v2(address, start, n_bytes, queue.raw) })?;
+        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(address, start, n_bytes, queue.raw) };
+        check(code, "cuMemcpyHtoDAsync", queue.context.index)?;
         self.mark(queue)
     }
 
@@ -257,10 +257,10 @@ impl Pinned {
         assert!(bytes <= self.capacity, "a copy is cut into pieces that fit");
         self.settle()?;
         let start = self.start;
+        queue.context.enter()?;
         // SAFETY: the caller's promise; the target is large enough and nobody looks at it before the mark is reached.
-        queue
-            .context
-            .call("cuMemcpyDtoHAsync", || unsafe { sys::cuMemcpyDtoHAsync_v2(start, address, bytes, queue.raw) })?;
+        let code = unsafe { sys::cuMemcpyDtoHAsync_v2(start, address, bytes, queue.raw) };
+        check(code, "cuMemcpyDtoHAsync", queue.context.index)?;
         self.mark(queue)
     }
 

@@ -5,7 +5,7 @@
 
 use super::counts;
 use crate::codegen::Kernel;
-use crate::codegen::cuda::{OPTIONS, PRELUDE, Source, Variant};
+use crate::codegen::cuda::{Origin, Source, Variant, cubin};
 use crate::debug::{self, Stage};
 use crate::device::Device;
 use crate::device::cuda::{self, Function};
@@ -64,10 +64,10 @@ fn compile(device: Device, kernel: &Kernel, variant: &Variant) -> Result<Functio
     let declined = |reason: crate::error::Reason| Error::invalid("kernel", reason.to_string());
     let source = Source::new(kernel, variant, NAME).map_err(declined)?;
     debug::dump(Stage::Code, || source.text.clone());
-    let mut options: Vec<String> = OPTIONS.map(String::from).into();
-    options.push(format!("--gpu-architecture={}", cuda::architecture(device)?));
-    let cubin = cuda::compile(&format!("{PRELUDE}{}", source.text), &options)?;
-    counts::compiled();
+    let (cubin, origin) = cubin(device, &source)?;
+    if origin == Origin::Compiled {
+        counts::compiled();
+    }
     let module = cuda::load(device, &cubin)?;
     source.entries.iter().map(|entry| module.function(entry)).collect()
 }

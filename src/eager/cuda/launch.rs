@@ -20,6 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// By operand, then by output, a power of two up to [`WIDEST`] that the address is a multiple of.
 type Alignments = SmallVec<[usize; 8]>;
 
+/// What is ready, by alignments.
+type Known = SmallVec<[(Alignments, Arc<Ready>); 1]>;
+
 /// Bytes of the widest access of a kernel.
 const WIDEST: usize = 16;
 
@@ -30,7 +33,7 @@ const FAULT_BYTES: usize = 24;
 pub(super) struct DeviceLaunch {
     device: Device,
     can_fault: bool,
-    ready: Mutex<SmallVec<[(Alignments, Arc<Ready>); 1]>>,
+    ready: Mutex<Known>,
 }
 
 /// What is launched on memory of some alignments.

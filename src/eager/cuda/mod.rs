@@ -33,9 +33,12 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+/// A call: where, and its words.
+type Call = (Device, Box<[u64]>);
+
 thread_local! {
     /// What runs the calls that this thread has made, by device; forgotten all at once when there are too many.
-    static KNOWN: RefCell<FxHashMap<(Device, Box<[u64]>), Arc<Executable>>> = RefCell::new(FxHashMap::default());
+    static KNOWN: RefCell<FxHashMap<Call, Arc<Executable>>> = RefCell::new(FxHashMap::default());
 }
 
 /// Runs an op that is no view on a device; operands that are elsewhere stand for numbers.
