@@ -323,7 +323,12 @@ impl Case {
         if rows.len() > 1 && random.chance(4) {
             rows[0] = 0;
         }
-        let sizes = [&rows[..], &inner[..]].concat();
+        Case::of(kernel, &mut random, &rows, &inner)
+    }
+
+    /// Lays out a kernel's memory over loops of these sizes.
+    fn of(kernel: Kernel, random: &mut Random, rows: &[usize], inner: &[usize]) -> Case {
+        let sizes = [rows, inner].concat();
         let mut case = Case {
             kernel,
             geometry: Geometry {
@@ -344,19 +349,19 @@ impl Case {
             let unit = if iota { 1 } else { operand.dtype.size() };
             let gathered = 1 + random.below(9);
             let with_gather = [&[gathered][..], &sizes[..]].concat();
-            let (strides, extent) = layout(&mut random, &with_gather, 25, unit);
+            let (strides, extent) = layout(random, &with_gather, 25, unit);
             let (rows, inner) = split(&strides[1..]);
             let lead = random.below(3);
             let base = if iota { random.below(100) as i64 - 50 } else { (lead * unit) as i64 };
             case.geometry.operands.push(Access { rows, inner, base, gather: Some((gathered, strides[0])) });
             let n = if iota { 0 } else { extent + lead + 1 };
-            case.operands.push(Buffer::filled(&mut random, operand.dtype, n));
+            case.operands.push(Buffer::filled(random, operand.dtype, n));
         }
         for output in case.kernel.outputs.clone() {
             let unit = output.dtype.size();
             let is_row = case.kernel.has_folds() && case.kernel.inst(output.value).level == Level::Row;
             let over = if is_row { &sizes[..rows.len()] } else { &sizes[..] };
-            let (mut strides, extent) = layout(&mut random, over, 0, unit);
+            let (mut strides, extent) = layout(random, over, 0, unit);
             strides.resize(sizes.len(), 0);
             let (rows, inner) = split(&strides);
             case.geometry.outputs.push(Access { rows, inner, base: unit as i64, gather: None });
@@ -474,6 +479,32 @@ fn random_kernels_have_the_interpreters_bits() {
         |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let first = number("OPFUSE_TEST_SEED", 0);
     (first..first + number("OPFUSE_TEST_CASES", 150)).for_each(check);
+}
+
+/// So many partial results side by side that each is finished before the next is begun.
+#[test]
+fn folds_of_wide_rows() {
+    let with_folds = (0..).map(|seed| (seed, Grower::grow(seed))).filter(|(_, kernel)| kernel.has_folds());
+    for (seed, kernel) in with_folds.take(16) {
+        let mut random = Random(seed);
+        let width = random.pick(&[513, 600, 1024, 2100]);
+        let (rows, inner) = match seed % 4 {
+            0 => (vec![width], vec![33]),
+            1 => (vec![2, width], vec![3, 20]),
+            2 => (vec![width], vec![64, 2]),
+            _ => (vec![width], vec![100]),
+        };
+        check_case(&format!("seed {seed}"), Case::of(kernel, &mut random, &rows, &inner));
+    }
+    // More than a block, whose last partial results have fewer elements.
+    let load = Inst { kind: Kind::Load(0), args: Default::default(), ty: Ty::F32, level: Level::Full };
+    let fold = Inst { kind: Kind::Fold(Combine::Sum), args: [Reg(0)][..].into(), ty: Ty::F32, level: Level::Row };
+    let kernel = Kernel {
+        operands: vec![Operand { dtype: DType::F32, source: Source::Memory }],
+        insts: vec![load, fold],
+        outputs: vec![Output { dtype: DType::F32, value: Reg(1) }],
+    };
+    check_case("blocks", Case::of(kernel, &mut Random(1), &[513], &[8192 + 40]));
 }
 
 #[test]

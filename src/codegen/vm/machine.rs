@@ -2,7 +2,8 @@
 //!
 //! With lanes along the inner loop, a row's elements are walked in tiles, and a fold has one set of partial results.
 //! With lanes along the rows, a tile of rows is walked element by element, and a fold has partial results per lane.
-//! Both walk the inner elements in logical order, which is the order of the folds.
+//! Both walk the inner elements of a partial result in logical order, which is the order of the folds; many partial results
+//! side by side are finished one after another.
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
@@ -16,6 +17,8 @@ use std::ops::Range;
 /// Lanes along the rows up to which memory is asked for ahead of its use, and how many inner elements ahead.
 const NARROW: usize = 256;
 const AHEAD: usize = 4;
+/// Bytes of partial results that stay in the nearest cache beside what is combined into them.
+const NEAR: usize = 32 << 10;
 /// Bytes that are probably in a cache anyway.
 const CACHED: usize = 1 << 20;
 
@@ -304,18 +307,22 @@ impl<'a> Machine<'a> {
         self.start_partials(pass, 0..levels, n_inner);
         self.n = lanes;
         self.scratch.here.clone_from(&self.scratch.row);
-        for element in 0..n_inner {
-            (self.at, self.element) = (element * self.tile, element);
-            if lanes <= NARROW {
-                self.prefetch(lanes);
-            }
+        let partials: usize = pass.folds.iter().map(|&fold| self.plan.folds[fold].bytes()).sum();
+        let by_partial = partials * lanes * FOLD_LANES > NEAR && n_inner > FOLD_LANES;
+        for start in (0..n_inner).step_by(FOLD_BLOCK) {
+            let block = start..n_inner.min(start + FOLD_BLOCK);
+            let end = block.end;
             // SAFETY: these elements are among those the caller vouched for.
-            unsafe { self.run_steps(&pass.tile) };
-            self.advance_inner(element + 1);
-            let is_last = element + 1 == n_inner;
-            let mut at = element;
+            unsafe {
+                if by_partial {
+                    self.sweep_partials(pass, block);
+                } else {
+                    self.sweep_block(pass, lanes, block);
+                }
+            }
+            let mut at = end - 1;
             for level in 0..levels {
-                if !is_last && !(at + 1).is_multiple_of(FOLD_BLOCK) {
+                if end < n_inner && !(at + 1).is_multiple_of(FOLD_BLOCK) {
                     break;
                 }
                 self.close_level(pass, level, at % FOLD_BLOCK + 1);
@@ -331,6 +338,40 @@ impl<'a> Machine<'a> {
             let place = &mut self.scratch.places[fold.result as usize].place;
             place.ptr = if fold.has_index() { acc_index.cast() } else { acc };
         }
+    }
+
+    /// Walks the inner elements of a block of the folds, one after another.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    unsafe fn sweep_block(&mut self, pass: &Pass, lanes: usize, block: Range<usize>) {
+        for element in block {
+            (self.at, self.element) = (element * self.tile, element);
+            if lanes <= NARROW {
+                self.prefetch(lanes);
+            }
+            // SAFETY: passed on from the caller.
+            unsafe { self.run_steps(&pass.tile) };
+            self.advance_inner(element, 1);
+        }
+    }
+
+    /// Walks the inner elements of a block of the folds, those of a partial result after those of the one before, so that
+    /// it stays in the nearest cache meanwhile.
+    ///
+    /// # Safety
+    /// See [`Machine::run_row`].
+    unsafe fn sweep_partials(&mut self, pass: &Pass, block: Range<usize>) {
+        for first in (block.start..block.end).take(FOLD_LANES) {
+            self.move_inner(first);
+            for element in (first..block.end).step_by(FOLD_LANES) {
+                (self.at, self.element) = (element * self.tile, element);
+                // SAFETY: passed on from the caller.
+                unsafe { self.run_steps(&pass.tile) };
+                self.advance_inner(element, FOLD_LANES);
+            }
+        }
+        self.move_inner(block.end);
     }
 
     /// Asks for what a tile of few rows reads some inner elements on: such short stretches of memory, far apart, are
@@ -349,19 +390,26 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Moves all accesses to the inner element of that number, the one behind the current.
-    fn advance_inner(&mut self, element: usize) {
+    /// Moves all accesses from an inner element to the one that comes so many later.
+    fn advance_inner(&mut self, element: usize, by: usize) {
+        let sizes = &self.geometry.inner;
+        let last = sizes.len() - 1;
+        if last > 0 && element % sizes[last] + by >= sizes[last] {
+            return self.move_inner(element + by);
+        }
+        let accesses = self.geometry.operands.iter().chain(&self.geometry.outputs);
+        for (here, access) in self.scratch.here.iter_mut().zip(accesses) {
+            *here = here.wrapping_add(access.inner[last].wrapping_mul(by));
+        }
+    }
+
+    /// Moves all accesses to the inner element of that number.
+    fn move_inner(&mut self, element: usize) {
         let sizes = &self.geometry.inner;
         let scratch = &mut *self.scratch;
         let accesses = self.geometry.operands.iter().chain(&self.geometry.outputs);
-        if sizes.len() > 1 && element.is_multiple_of(sizes[sizes.len() - 1]) {
-            for ((here, row), access) in scratch.here.iter_mut().zip(&scratch.row).zip(accesses) {
-                *here = row.wrapping_add(offset(sizes, &access.inner, element));
-            }
-        } else {
-            for (here, access) in scratch.here.iter_mut().zip(accesses) {
-                *here = here.wrapping_add(access.inner[sizes.len() - 1]);
-            }
+        for ((here, row), access) in scratch.here.iter_mut().zip(&scratch.row).zip(accesses) {
+            *here = row.wrapping_add(offset(sizes, &access.inner, element));
         }
     }
 

@@ -108,6 +108,11 @@ impl Fold {
         matches!(self.combine, Combine::ArgMax | Combine::ArgMin)
     }
 
+    /// Bytes of a partial result.
+    pub(super) fn bytes(&self) -> usize {
+        self.ty.size() + if self.has_index() { 8 } else { 0 }
+    }
+
     /// Bytes of the result.
     pub(super) fn result_size(&self) -> usize {
         if self.has_index() { 8 } else { self.ty.size() }

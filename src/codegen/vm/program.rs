@@ -7,7 +7,7 @@ use super::direct::{Direct, Ready};
 use super::isa::Isa;
 use super::machine::Machine;
 use super::nodes::Nodes;
-use super::plan::Plan;
+use super::plan::{Fold, Plan};
 use super::routine::BLOCK;
 use crate::codegen::fold::FoldValue;
 use crate::codegen::kernel::{Kernel, Level};
@@ -214,8 +214,7 @@ impl Program {
         let plan = self.lean.as_ref().filter(|_| buffered > limit).unwrap_or(&self.kept);
         let mut tile = TILE_BUDGET / plan.tile_bytes.max(4);
         if self.lanes == Lanes::Rows {
-            let bytes = |fold: &super::plan::Fold| fold.ty.size() + if fold.has_index() { 8 } else { 0 };
-            let partials: usize = plan.folds.iter().map(bytes).sum::<usize>() * n_inner.clamp(1, FOLD_LANES);
+            let partials: usize = plan.folds.iter().map(Fold::bytes).sum::<usize>() * n_inner.clamp(1, FOLD_LANES);
             let buffers = plan.buffers.iter().sum::<usize>() * n_inner;
             tile = tile.min(PARTIAL_BUDGET / (partials + buffers).max(1));
         }
