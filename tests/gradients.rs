@@ -13,6 +13,8 @@ mod legality;
 mod moves;
 #[path = "same_bits/random.rs"]
 mod random;
+#[path = "same_bits/reference.rs"]
+mod reference;
 #[path = "same_bits/routines.rs"]
 mod routines;
 #[allow(dead_code, reason = "slopes are taken at ordinary numbers only")]
@@ -24,12 +26,13 @@ mod views;
 mod windows;
 
 use build::{Builder, Case};
-use check::{Effort, elements, failure, reference};
+use check::{Effort, failure};
 use opfuse::Error;
 use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::{self, Argument, Array};
 use opfuse::ir::autodiff::{Vjp, VjpInput, vjp};
 use opfuse::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, NodeId, NodeKind, Op, TensorType, verify};
+use reference::{elements, reference};
 use smallvec::smallvec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use values::Fill;

@@ -10,6 +10,8 @@ mod legality;
 mod moves;
 #[path = "same_bits/random.rs"]
 mod random;
+#[path = "same_bits/reference.rs"]
+mod reference;
 #[path = "same_bits/routines.rs"]
 mod routines;
 #[path = "same_bits/values.rs"]
@@ -20,12 +22,13 @@ mod views;
 mod windows;
 
 use build::{Builder, n_tensors};
-use check::{Effort, elements, failure};
+use check::{Effort, failure};
 use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::{self, Argument, Array};
 use opfuse::ir::scalar::math;
 use opfuse::ir::{Attr, Attrs, DType, Layout, Meaning, Op, Rule, TensorType};
 use random::Random;
+use reference::elements;
 use smallvec::smallvec;
 use std::f64::consts::{FRAC_2_SQRT_PI, LOG2_E, PI, SQRT_2};
 use values::Fill;

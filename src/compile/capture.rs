@@ -4,6 +4,7 @@
 //! the outputs with respect to every input that requires them, from cotangents that are declared as inputs.
 
 use super::program::Joint;
+use crate::device::{Device, DeviceKind};
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
 use crate::dispatch::keys::tracer::{self, Captured, First, Reads, Runner};
 use crate::dispatch::{Flat, Function, Tensor};
@@ -17,6 +18,20 @@ pub(super) type Capture = Result<(tracer::Trace, Joint), Reason>;
 /// Whether gradients are recorded and flow to one of these tensors.
 pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
     is_grad_enabled() && tensors.into_iter().any(Tensor::requires_grad)
+}
+
+/// The GPU of these tensors, if one of them is on a GPU.
+pub(super) fn gpu_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Option<Device> {
+    tensors.into_iter().map(Tensor::device).find(|device| device.kind == DeviceKind::Cuda)
+}
+
+/// Why tensors of several devices are not for one executable, if they are not. Plain numbers may be anywhere.
+fn scattered<'a>(inputs: &'a [Tensor], others: impl IntoIterator<Item = &'a Tensor>) -> Option<Reason> {
+    let device = gpu_of(inputs).unwrap_or(Device::CPU);
+    let is_stray = |tensor: &&Tensor| tensor.device() != device && tensor.as_number().is_none();
+    let stray = inputs.iter().chain(others).find(is_stray)?;
+    let what = format!("the function works on tensors of {device} and of {}", stray.device());
+    Some(Reason::NotCaptured(what))
 }
 
 /// Calls the function without gradients: it is traced and not run, or it has run in segments.
@@ -48,7 +63,16 @@ pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &Flat, reads: R
         Ok((outputs.tensors.into_vec(), gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
-    let ((_, _, joint), captured): (_, Captured) = tracer::trace_with(reads, &inputs.tensors, traced, all)?;
+    let ((outputs, _, joint), captured): (_, Captured) = tracer::trace_with(reads, &inputs.tensors, traced, all)?;
+    if let (Ok(trace), true) = (&captured, gpu_of(inputs.tensors.iter().chain(&outputs)).is_some()) {
+        let lifted = trace.lifted.iter().filter_map(|lifted| match lifted {
+            tracer::Lifted::Tensor(tensor) => Some(tensor),
+            tracer::Lifted::Draw { .. } | tracer::Lifted::Declared => None,
+        });
+        if let Some(reason) = scattered(&inputs.tensors, outputs.iter().chain(lifted)) {
+            return Ok(Err(reason));
+        }
+    }
     Ok(captured.map(|trace| (trace, joint)))
 }
 

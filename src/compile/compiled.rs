@@ -141,7 +141,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     /// Why this call is for the function itself, if it is.
     fn not_now<'a>(&self, mut inputs: impl Iterator<Item = &'a Tensor>, stance: Stance) -> Option<Reason> {
-        let no_data = |input: &Tensor| input.device().kind != DeviceKind::Cpu || !input.has_data();
+        let no_data =
+            |input: &Tensor| !matches!(input.device().kind, DeviceKind::Cpu | DeviceKind::Cuda) || !input.has_data();
         Some(match () {
             () if tracer::is_tracing() => {
                 Reason::NotCaptured("the call is part of a function that is traced, and is compiled with it".into())
@@ -149,7 +150,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             () if modes::is_active() => Reason::NotCaptured("a mode sees each call of the function".into()),
             () if debug::forces_eager() || stance == Stance::Eager => Reason::Disabled,
             () if self.options.capacity == 0 => Reason::NotCaptured("the cache has a capacity of 0".into()),
-            () if inputs.any(no_data) => Reason::NotCaptured("an input has no data on the cpu".into()),
+            () if inputs.any(no_data) => Reason::NotCaptured("an input has no data on the cpu or a GPU".into()),
             () => return None,
         })
     }
@@ -164,7 +165,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let tensors = &inputs.tensors;
         let are_tangled =
             tensors.iter().enumerate().any(|(at, input)| tensors[..at].iter().any(|one| one.shares(input)));
-        if are_tangled || capture::wants_gradients(tensors) {
+        if are_tangled || capture::wants_gradients(tensors) || capture::gpu_of(tensors).is_some() {
             let output = guarded(|| self.function.apply(inputs))?;
             if let Some(entry) = unless_out_of_memory(self.capture_abstract(inputs))? {
                 cell.put(entry);
@@ -255,7 +256,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 _ => Entry::Eager(Reason::NotCaptured(what.into())),
             });
         }
-        let settings = Settings::of(&self.options);
+        let settings = Settings { device: capture::gpu_of(&inputs.tensors), ..Settings::of(&self.options) };
         let program = match captured {
             Ok((trace, joint)) => match guarded(|| Program::build(trace, joint, &settings)) {
                 Err(error @ Error::OutOfMemory { .. }) => return Err(error),

@@ -2,6 +2,7 @@
 
 use crate::codegen::tier::Tier;
 use crate::debug::{self, Stage};
+use crate::device::Device;
 use crate::eager::{Accepts, Executable, Failure};
 use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
@@ -42,6 +43,21 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
 /// # Errors
 /// A graph that breaks an invariant, naming which, or a single op that is refused.
 pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
+    build_by(traced, options, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
+}
+
+/// As [`build`], for a GPU: what it has no code for runs on the CPU.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_on(device: Device, traced: Graph, options: &Options) -> Result<Built> {
+    build_by(traced, options, &|graph, plan| Executable::build_on(device, graph, plan))
+}
+
+/// Makes an executable of a graph and its plan.
+type Make<'a> = &'a dyn Fn(&Graph, &Plan) -> std::result::Result<Executable, Failure>;
+
+fn build_by(traced: Graph, options: &Options, make: Make<'_>) -> Result<Built> {
     let start = Instant::now();
     debug::dump(Stage::Trace, || traced.to_string());
     verify(&traced)?;
@@ -54,22 +70,16 @@ pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: A
     let plan = plan(&graph, options);
     debug::dump(Stage::Plan, || plan.text(&graph));
     let plan_time = start.elapsed();
-    let (plan, executable) = lower(&graph, options, plan, tier, accepts)?;
+    let (plan, executable) = lower(&graph, options, plan, make)?;
     let compile_time = start.elapsed() - plan_time;
     Ok(Built { traced, graph, plan, executable, rates: options.rates, plan_time, compile_time })
 }
 
 /// Lowers and compiles a plan. A step that fails is taken apart into base groups, and these into single ops if they fail
 /// too; the edges between them get the reason. So one kernel that cannot be compiled costs its own fusion and no other.
-fn lower(
-    graph: &Graph,
-    options: &Options,
-    mut plan: Plan,
-    tier: Option<Tier>,
-    accepts: Accepts<'_>,
-) -> Result<(Plan, Executable)> {
+fn lower(graph: &Graph, options: &Options, mut plan: Plan, make: Make<'_>) -> Result<(Plan, Executable)> {
     loop {
-        let Failure { step, reason } = match Executable::build_if(graph, &plan, tier, accepts) {
+        let Failure { step, reason } = match make(graph, &plan) {
             Ok(executable) => return Ok((plan, executable)),
             Err(failure) => failure,
         };

@@ -4,7 +4,7 @@
 //! apart in the function stays apart in its results, or a write to one of them would change another. Which results of a
 //! graph would share memory is known when it is built; those are copied after each run, before anything is written.
 
-use crate::device::{Shared, Storage};
+use crate::device::Shared;
 use crate::dispatch::keys::tracer::Owner;
 use crate::eager::{self, Argument, Array};
 use crate::error::Result;
@@ -52,14 +52,18 @@ impl Separation {
         for group in &self.0 {
             if let [output] = group[..] {
                 let alone = Argument { array: &results[output], number: false };
-                let copy = eager::run(Op::Clone, &[alone], &Attrs::from_iter([Attr::None]))?;
+                let attrs = Attrs::from_iter([Attr::None]);
+                let copy = match eager::cuda::device_of([alone.array]) {
+                    Some(device) => eager::cuda::run(device, Op::Clone, &[alone], &attrs)?,
+                    None => eager::run(Op::Clone, &[alone], &attrs)?,
+                };
                 if copy.layout().strides == results[output].layout().strides {
                     results[output] = copy;
                     continue;
                 }
             }
             let storage = results[group[0]].storage();
-            let storage = Shared::new(storage.read(|bytes| Storage::copy_of(storage.device(), bytes))?);
+            let storage = Shared::new(storage.duplicate()?);
             for &output in group {
                 let (dtype, layout) = (results[output].dtype(), results[output].layout().clone());
                 results[output] = Array::from_storage(storage.clone(), dtype, layout)?;

@@ -8,6 +8,7 @@
 use super::options::{CompileOptions, Tuning};
 use super::pipeline::{self, Built};
 use crate::codegen::tier::Tier;
+use crate::device::Device;
 use crate::eager::{Array, Executable};
 use crate::error::{Reason, Result};
 use crate::fusion::split::{Parts, split};
@@ -36,11 +37,13 @@ pub(super) struct Settings {
     pub(super) fusion: Options,
     pub(super) tier: Option<Tier>,
     pub(super) tuning: Tuning,
+    /// The GPU that it is built for; the CPU if there is none.
+    pub(super) device: Option<Device>,
 }
 
 impl Settings {
     pub(super) fn of(options: &CompileOptions) -> Settings {
-        Settings { fusion: options.fusion, tier: options.tier_or_forced(), tuning: options.tuning }
+        Settings { fusion: options.fusion, tier: options.tier_or_forced(), tuning: options.tuning, device: None }
     }
 }
 
@@ -58,7 +61,10 @@ impl Tuned {
     /// # Errors
     /// A graph that breaks an invariant.
     pub(super) fn build(graph: Graph, settings: &Settings) -> Result<Tuned> {
-        let first = pipeline::build(graph, &settings.fusion, settings.tier)?;
+        let first = match settings.device {
+            None => pipeline::build(graph, &settings.fusion, settings.tier)?,
+            Some(device) => pipeline::build_on(device, graph, &settings.fusion)?,
+        };
         Ok(Tuned { first, settings: *settings, runs: AtomicU32::new(0), better: OnceLock::new() })
     }
 
@@ -77,7 +83,10 @@ impl Tuned {
     /// As [`Executable::run`].
     #[inline]
     pub(super) fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
-        if self.settings.tuning == Tuning::Measured && self.runs.fetch_add(1, Ordering::Relaxed) + 1 == MEASURED_RUN {
+        if self.settings.tuning == Tuning::Measured
+            && self.settings.device.is_none()
+            && self.runs.fetch_add(1, Ordering::Relaxed) + 1 == MEASURED_RUN
+        {
             self.measure(inputs);
         }
         self.built().executable.run(inputs)

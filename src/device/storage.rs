@@ -307,6 +307,19 @@ impl Storage {
         self.upload(bytes)
     }
 
+    /// A storage of the same bytes on the same device.
+    ///
+    /// # Errors
+    /// If there is no memory, or the device fails.
+    pub fn duplicate(&self) -> Result<Storage> {
+        if self.is_visible() {
+            return self.read(|bytes| Storage::copy_of(self.device, bytes));
+        }
+        let mut host = Storage::new(Device::CPU, self.len)?;
+        self.fetch(0, host.bytes_mut())?;
+        Storage::copy_of(self.device, host.bytes_mut())
+    }
+
     /// As [`Storage::fetch`], for whoever holds `access` to the bytes, or is the only one who knows them.
     ///
     /// # Errors

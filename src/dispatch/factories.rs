@@ -4,7 +4,7 @@
 //! `random.rs`.
 
 use super::keys::tracer::is_tracing;
-use super::register::call;
+use super::register::{call, call_on};
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind};
 use crate::eager::Array;
@@ -121,7 +121,12 @@ pub(super) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Opt
             let sizes = sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
             Tensor::meta(&Op::Full.infer(&[], &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])?)
         }
-        DeviceKind::Cuda | DeviceKind::PrivateUse1 => Tensor::full(sizes, value, dtype)?.to_device(device),
+        DeviceKind::Cuda => {
+            checked_numel("full", sizes, 1)?;
+            let sizes = sizes.iter().map(|&size| size as i64).collect();
+            call_on(device, Op::Full, &[], &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])
+        }
+        DeviceKind::PrivateUse1 => Tensor::full(sizes, value, dtype)?.to_device(device),
     }
 }
 

@@ -9,7 +9,7 @@
 use super::factories::laid_out;
 use super::keys::batched::drawing_levels;
 use super::keys::tracer;
-use super::register::call;
+use super::register::{call, call_on};
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind, Generator};
 use crate::error::{Error, Result};
@@ -62,11 +62,14 @@ impl Draw<'_> {
         let mut attrs: SmallVec<[Attr; 4]> = SmallVec::new();
         attrs.push(Attr::Ints(sizes.iter().map(|&size| size as i64).collect()));
         attrs.extend(rest.iter().cloned());
-        let numbers = call(op, &[&key], &attrs)?;
         let numbers = match self.device.kind {
-            DeviceKind::Cpu | DeviceKind::Meta => numbers,
+            DeviceKind::Cuda => call_on(self.device, op, &[&key], &attrs)?,
+            DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => call(op, &[&key], &attrs)?,
+        };
+        let numbers = match self.device.kind {
+            DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::Cuda => numbers,
             // The same numbers, made on the host.
-            DeviceKind::Cuda | DeviceKind::PrivateUse1 => numbers.to_device(self.device)?,
+            DeviceKind::PrivateUse1 => numbers.to_device(self.device)?,
         };
         levels.iter().try_fold(numbers, |numbers, level| level.map(&numbers))
     }

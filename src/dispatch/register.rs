@@ -17,6 +17,7 @@ use super::operator::Operator;
 use super::schema::{OperatorName, Schema, Type};
 use super::tensor::Tensor;
 use super::value::{MemoryFormat, Stack, Value};
+use crate::device::{Device, DeviceGuard};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Attrs, Op};
 use smallvec::SmallVec;
@@ -150,6 +151,17 @@ pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
         // Nearly all calls: the slots of these keys are known here.
         return run(op, operator, ON_CPU, tensors, attrs);
     }
+    run(op, operator, keys, tensors, attrs)
+}
+
+/// As [`call`] of an op whose tensors, if it has any, do not say that it is to run on a GPU.
+///
+/// # Errors
+/// As [`call`], or if there is no such GPU.
+pub(super) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    let _current = DeviceGuard::new(gpu)?;
+    let operator = operator(op)?;
+    let keys = operator.call_key_set(KeySet::of(DispatchKey::CUDA));
     run(op, operator, keys, tensors, attrs)
 }
 

@@ -162,13 +162,10 @@ impl Executable {
     /// As [`Executable::build`], for a GPU: what that has no code for runs on the CPU, with a reason.
     ///
     /// # Errors
-    /// A step that cannot be lowered.
-    pub fn build_on(device: Device, graph: &Graph, plan: &Plan) -> Result<Executable> {
+    /// The first step that cannot be lowered.
+    pub fn build_on(device: Device, graph: &Graph, plan: &Plan) -> std::result::Result<Executable, Failure> {
         let accepts = |_: &_| Ok(());
-        let builder = Builder::new(graph, Some(Tier::Vm), &accepts).step_by_step();
-        let mut executable = builder.build(plan).map_err(|Failure { step, reason }| {
-            Error::invalid("plan", format!("step {step} is not lowered: {reason}"))
-        })?;
+        let mut executable = Builder::new(graph, Some(Tier::Vm), &accepts).step_by_step().build(plan)?;
         executable.single = None;
         executable.on_device = Some(OnDevice::new(device, &executable));
         Ok(executable)

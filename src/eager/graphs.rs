@@ -3,7 +3,8 @@
 //! A graph is known by a number of its owner's. Its executable is remembered per thread for the operand types it was
 //! run with, whose strides may be others than those the graph was made with.
 
-use super::{Argument, Array, CAPACITY, Executable, tier_at_once};
+use super::{Argument, Array, CAPACITY, Executable, cuda, tier_at_once};
+use crate::device::Device;
 use crate::error::Result;
 use crate::fusion::{Options, plan};
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
@@ -15,10 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 type Types = SmallVec<[TensorType; 4]>;
+/// A graph, where it runs if not on the CPU, and its operands.
+type Key = (u64, Option<Device>, Types);
 
 thread_local! {
     /// Executables by graph and operand types; forgotten all at once when there are too many.
-    static KNOWN: RefCell<FxHashMap<(u64, Types), Arc<Executable>>> = RefCell::new(FxHashMap::default());
+    static KNOWN: RefCell<FxHashMap<Key, Arc<Executable>>> = RefCell::new(FxHashMap::default());
 }
 
 /// A number for a graph, never given twice.
@@ -34,20 +37,27 @@ pub fn graph_id() -> u64 {
 pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<SmallVec<[Array; 2]>> {
     let types: Types = arguments.iter().map(Argument::ty).collect();
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
-    let key = (id, types);
+    let device = cuda::device_of(arrays.iter().copied());
+    let key = (id, device, types);
     if let Some(executable) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
         return executable.run(&arrays);
     }
-    let Ok(own) = with_inputs(graph, &key.1) else {
+    let Ok(own) = with_inputs(graph, &key.2) else {
         // A view inside cannot express these strides.
-        let dense: Vec<Array> = arrays.iter().map(|&array| dense(array)).collect::<Result<_>>()?;
+        let dense: Vec<Array> = arrays.iter().map(|&array| dense(device, array)).collect::<Result<_>>()?;
         let again: SmallVec<[Argument<'_>; 4]> =
             dense.iter().zip(arguments).map(|(array, old)| Argument { array, number: old.number }).collect();
         return run_graph(id, graph, &again);
     };
     let own = eliminate_dead(&eliminate_common(&decompose(&own)?));
-    let executable =
-        Arc::new(Executable::build(&own, &plan(&own, &Options::default()), tier_at_once(arrays.iter().copied()))?);
+    let executable = match device {
+        Some(device) => cuda::build(device, &own)?,
+        None => {
+            let tier = tier_at_once(arrays.iter().copied());
+            Executable::build(&own, &plan(&own, &Options::default()), tier)?
+        }
+    };
+    let executable = Arc::new(executable);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();
@@ -73,7 +83,11 @@ fn with_inputs(graph: &Graph, types: &[TensorType]) -> Result<Graph> {
     Ok(out)
 }
 
-fn dense(array: &Array) -> Result<Array> {
+fn dense(device: Option<Device>, array: &Array) -> Result<Array> {
     let attrs = Attrs::from_iter([Attr::Str("contiguous".into())]);
-    super::run(Op::Clone, &[Argument { array, number: false }], &attrs)
+    let argument = [Argument { array, number: false }];
+    match device.filter(|&device| array.device() == device) {
+        Some(device) => cuda::run(device, Op::Clone, &argument, &attrs),
+        None => super::run(Op::Clone, &argument, &attrs),
+    }
 }

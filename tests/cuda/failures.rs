@@ -118,3 +118,28 @@ fn division_by_zero() {
         assert_eq!(x.remainder(2).and_then(|y| y.to_vec::<i64>()), Ok(vec![1, 0, 0]));
     });
 }
+
+#[test]
+fn text_that_does_not_compile() {
+    stand_ins::with(&[("OPFUSE_STAND_IN_SYNTAX", "not_a_type x;")], || {
+        let there = numbers().to_device(Device::cuda(0)).expect("there is a device");
+        for _ in 0..2 {
+            check(there.neg(), &["NVRTC_ERROR_COMPILATION", "not_a_type"]);
+        }
+        assert_eq!(there.to_vec::<f32>(), Ok(vec![1.0, -2.0, 3.0]));
+    });
+}
+
+#[test]
+fn a_kernel_that_fails_is_told_late() {
+    stand_ins::with(&[("OPFUSE_STAND_IN_FAIL", "1")], || {
+        let x = numbers();
+        let [there, other] = [0, 1].map(|index| x.to_device(Device::cuda(index)).expect("there are two devices"));
+        let result = there.neg().expect("a launch does not wait for its kernel");
+        check(result.to_vec::<f32>(), &["CUDA_ERROR_LAUNCH_FAILED on cuda:0", "come late"]);
+        check(there.add(&there).and_then(|sum| sum.to_vec::<f32>()), &["cuda:0"]);
+        check(x.to_device(Device::cuda(0)), &["cuda:0"]);
+        assert_eq!(other.add(&other).and_then(|sum| sum.to_vec::<f32>()), Ok(vec![2.0, -4.0, 6.0]));
+        drop((there, result));
+    });
+}

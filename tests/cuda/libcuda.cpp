@@ -7,6 +7,7 @@
 //
 // OPFUSE_STAND_IN_DEVICES=n     so many devices; 2 if not set
 // OPFUSE_STAND_IN_MEMORY=bytes  so much memory per device; 1 GiB if not set
+// OPFUSE_STAND_IN_FAIL=n        the n-th launch fails, as one that leaves its memory does
 // OPFUSE_STAND_IN_SCHEDULE=n    in which order threads run, as `run_block` says
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -353,7 +354,9 @@ API cuLaunchKernel(Function* function, unsigned blocks, unsigned gy, unsigned gz
     Context* const context = current;
     const Function kept = *function;
     give(stream, [=] {
-        if (!launch_guarded(kept, copy.data(), blocks, x, y)) context->failed = LAUNCH_FAILED;
+        static long n_launches;
+        const bool fails = ++n_launches == setting("OPFUSE_STAND_IN_FAIL", 0);
+        if (fails || !launch_guarded(kept, copy.data(), blocks, x, y)) context->failed = LAUNCH_FAILED;
     });
     return SUCCESS;
 }

@@ -1,5 +1,7 @@
 // A stand-in for NVRTC: g++ compiles the text behind `emulator.h` into a library, whose path is the "cubin".
 //
+// OPFUSE_STAND_IN_SYNTAX=text stands at the end of every text.
+//
 // Libraries are kept beside this one, by text, so that a text is compiled once. EMULATOR is the folder of this library.
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +75,8 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
     // The prelude is compiled once for all texts.
     const std::string folder = EMULATOR, prelude = read(folder + "/prelude.cuh");
     const bool has_prelude = program->text.compare(0, prelude.size(), prelude) == 0;
-    const std::string rest = has_prelude ? program->text.substr(prelude.size()) : program->text;
+    std::string rest = has_prelude ? program->text.substr(prelude.size()) : program->text;
+    if (getenv("OPFUSE_STAND_IN_SYNTAX")) rest += getenv("OPFUSE_STAND_IN_SYNTAX");
     const std::string text =
         std::string("#include \"") + (has_prelude ? "with_prelude.h" : "emulator.h") + "\"\n" + rest + "\n" + calls(rest);
     char name[32];

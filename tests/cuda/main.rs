@@ -3,6 +3,27 @@
 //! What runs is the library as it is; `libcuda.cpp` and `libnvrtc.cpp` take the place of NVIDIA's libraries, and kernels run
 //! on the emulator of `tests/cuda_emulator`. Without g++ the tests say that they were skipped.
 
+#[path = "../same_bits/build.rs"]
+mod build;
+mod compiled;
 mod failures;
 mod first;
+#[path = "../same_bits/generate.rs"]
+mod generate;
+#[path = "../same_bits/moves.rs"]
+mod moves;
+mod ops;
+mod order;
+#[path = "../same_bits/random.rs"]
+mod random;
+#[path = "../same_bits/reference.rs"]
+mod reference;
+#[path = "../same_bits/routines.rs"]
+mod routines;
 mod stand_ins;
+#[path = "../same_bits/values.rs"]
+mod values;
+#[path = "../same_bits/views.rs"]
+mod views;
+#[path = "../same_bits/windows.rs"]
+mod windows;

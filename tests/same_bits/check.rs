@@ -5,12 +5,13 @@
 
 use super::build::Case;
 use super::legality::{broken_by_groups, broken_by_plan};
+use super::reference::{reference, same};
 use opfuse::codegen::kernel::{Inst, Kernel, Kind};
 use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{Faults, interp};
 use opfuse::compile::pipeline::{Built, build, build_if};
 use opfuse::device::{Device, Shared, Storage, pool};
-use opfuse::eager::{self, Argument, Array, Executable, Traffic};
+use opfuse::eager::{Array, Executable, Traffic};
 use opfuse::error::Reason;
 use opfuse::fusion::blocks::DOUBT;
 use opfuse::fusion::cost::CostModel;
@@ -18,7 +19,7 @@ use opfuse::fusion::split::{Parts, split};
 use opfuse::fusion::units::pattern_graph;
 use opfuse::fusion::{Decision, Options, Order, Plan, StepKind, partition, plan};
 use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
-use opfuse::ir::{Graph, Layout, NodeId, NodeKind, Scalar, TensorType, verify};
+use opfuse::ir::{Graph, Layout, NodeId, verify};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,40 +183,6 @@ fn passes(graph: &Graph) -> Result<(), String> {
     sound("eliminate_dead", eliminate_dead(&graph)).map(|_| ())
 }
 
-/// The value of every node, each run alone.
-pub(crate) fn reference(graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
-    let mut values: Vec<Array> = Vec::with_capacity(graph.len());
-    for (id, node) in graph.nodes() {
-        let value = match node.kind {
-            NodeKind::Input(position) => inputs[position as usize].clone(),
-            NodeKind::Number(number) => array_of(number),
-            NodeKind::Extent(count) => array_of(Scalar::Int(count)),
-            NodeKind::Op(op) => {
-                let arguments: Vec<Argument<'_>> = node
-                    .args
-                    .iter()
-                    .map(|arg| Argument { array: &values[arg.index()], number: graph[*arg].ty.number })
-                    .collect();
-                eager::run(op, &arguments, &node.attrs).map_err(|error| format!("eager {id}: {error}"))?
-            }
-        };
-        let ty = TensorType { number: node.ty.number, ..value.ty() };
-        if ty != node.ty {
-            return Err(format!("eager {id} has type {ty}, inferred is {}", node.ty));
-        }
-        values.push(value);
-    }
-    Ok(values)
-}
-
-/// A number as a 0-dim array.
-fn array_of(number: Scalar) -> Array {
-    let dtype = number.dtype();
-    let bits = number.to_lit(dtype).bits;
-    let storage = Storage::copy_of(Device::CPU, &bits.to_le_bytes()[..dtype.size()]).expect("memory is there");
-    Array::from_storage(Shared::new(storage), dtype, Layout::contiguous(&[])).expect("the storage was made for it")
-}
-
 fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {
     let inputs: Vec<&Array> = inputs.iter().collect();
     let got = built.executable.run(&inputs).map_err(|error| error.to_string())?;
@@ -230,40 +197,6 @@ fn all_same(graph: &Graph, got: &[Array], expected: &[Array]) -> Result<(), Stri
         same(got, &expected[id.index()]).map_err(|what| format!("output {position}, {id}: {what}"))?;
     }
     Ok(())
-}
-
-/// One type, strides included, and the same bits in every element.
-pub(crate) fn same(got: &Array, expected: &Array) -> Result<(), String> {
-    if got.ty() != expected.ty() {
-        return Err(format!("type {} instead of {}", got.ty(), expected.ty()));
-    }
-    let mut elements = elements(got).zip(elements(expected)).enumerate();
-    match elements.find(|(_, (got, expected))| got != expected) {
-        None => Ok(()),
-        Some((at, (bits, other))) => {
-            let shown = |bits: u64| {
-                let lit = interp::load(&bits.to_le_bytes(), 0, got.dtype());
-                format!("{lit} ({bits:#x})")
-            };
-            Err(format!("element {at} is {} instead of {}", shown(bits), shown(other)))
-        }
-    }
-}
-
-/// The bits of every element in row-major order.
-pub(crate) fn elements(array: &Array) -> impl Iterator<Item = u64> + '_ {
-    let (layout, size) = (array.layout(), array.dtype().size());
-    let bytes = Storage::borrow(array.storage());
-    (0..layout.numel()).map(move |mut index| {
-        let mut at = layout.offset;
-        for (&size, &stride) in layout.sizes.iter().zip(&layout.strides).rev() {
-            at += index % size * stride;
-            index /= size;
-        }
-        let mut raw = [0; 8];
-        raw[..size].copy_from_slice(&bytes[at * size..(at + 1) * size]);
-        u64::from_le_bytes(raw)
-    })
 }
 
 /// Every launched kernel by the interpreter, from the values that eager has for what it reads.

@@ -15,6 +15,7 @@ mod legality;
 mod moves;
 mod once_wrong;
 mod random;
+mod reference;
 mod routines;
 mod shrink;
 mod values;

@@ -1,7 +1,7 @@
 //! From a failing case to a small one: fewer outputs, then nodes replaced by inputs that hold their value.
 
 use super::build::Case;
-use super::check::reference;
+use super::reference::reference;
 use opfuse::eager::Array;
 use opfuse::ir::{Graph, NodeId, NodeKind, SideTable, TensorType};
 

@@ -103,6 +103,7 @@ fn groups(built: &Built) -> Vec<Group> {
     let graph = &built.graph;
     let cost = CostModel::new(graph, built.rates);
     let mut launches = built.executable.launches_by_kernel().peekable();
+    let declined = built.executable.declined_on_device();
     let mut groups = Vec::new();
     for step in &built.plan.steps {
         let kind = match &step.kind {
@@ -128,6 +129,13 @@ fn groups(built: &Built) -> Vec<Group> {
         }
         if matches!(kind, GroupKind::Product | GroupKind::Routine | GroupKind::Blocks) {
             group.inputs = from_outside(graph, &step.nodes);
+        }
+        if let Some(device) = built.executable.device() {
+            let why = declined.iter().find(|(kernel, _)| *kernel == group.index).map(|(_, reason)| reason.clone());
+            if why.is_none() {
+                (group.tier, group.device) = (None, Some(device));
+            }
+            (group.declined, group.tier_up) = (why, None);
         }
         group.inputs.sort_unstable();
         group.inputs.dedup();
@@ -160,6 +168,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         outputs: step.outputs.clone(),
         sources,
         tier: None,
+        device: None,
         tier_up: None,
         declined: None,
         bytes_read: 0,

@@ -80,6 +80,7 @@ fn group(group: &Group) -> Json {
         ("outputs", list(&group.outputs, name)),
         ("sources", list(&group.sources, source)),
         ("tier", option(group.tier.map(Tier::name), text)),
+        ("device", option(group.device.map(|device| device.to_string()), |device| text(&device))),
         ("tier_up", option(group.tier_up, tier_up)),
         ("declined", option(group.declined.as_ref(), reason)),
         ("bytes_read", count(group.bytes_read)),

@@ -23,6 +23,7 @@ pub use why::{Answer, Why};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
+use crate::device::Device;
 use crate::error::Reason;
 use crate::fusion::units::Role;
 use crate::ir::{Node, NodeId, Op};
@@ -79,9 +80,11 @@ pub struct Group {
     pub sources: Vec<Source>,
     /// The tier that runs it; `None` for a library call and a routine.
     pub tier: Option<Tier>,
+    /// The GPU that runs it; `None` if the CPU does.
+    pub device: Option<Device>,
     /// The tier that will run it once it has been called often, where that is another one.
     pub tier_up: Option<TierUp>,
-    /// Why another tier was not taken.
+    /// Why another tier, or the GPU, was not taken.
     pub declined: Option<Reason>,
     /// Bytes read, each operand once, and of a gathered one what is picked.
     pub bytes_read: usize,
@@ -98,6 +101,9 @@ pub struct Group {
 impl Group {
     /// The tier that runs it and the one that will, for people.
     fn tiers(&self) -> String {
+        if let Some(device) = self.device {
+            return device.to_string();
+        }
         let tier = self.tier.map_or("library", Tier::name);
         match self.tier_up {
             None => tier.to_string(),

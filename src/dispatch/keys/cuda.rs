@@ -40,12 +40,17 @@ fn device_of(op: Op, tensors: &[&Tensor]) -> Result<Device> {
     let is_pointwise = matches!(op.row().meaning, Meaning::Body(..));
     let may_be_elsewhere = |tensor: &Tensor| {
         let is_scalar = is_pointwise && tensor.dim() == 0 && tensor.device().kind == DeviceKind::Cpu;
-        tensor.as_number().is_some() || is_scalar
+        tensor.as_number().is_some() || is_scalar || is_key(op, tensor)
     };
     match tensors.iter().find(|tensor| tensor.device() != device && !may_be_elsewhere(tensor)) {
         Some(stray) => Err(not_here(op, device, stray)),
         None => Ok(device),
     }
+}
+
+/// Whether a tensor is the key of a random draw, which generators make on the host.
+fn is_key(op: Op, tensor: &Tensor) -> bool {
+    op.schema().contains("(Tensor key") && tensor.device().kind == DeviceKind::Cpu && tensor.numel() == 2
 }
 
 #[cold]

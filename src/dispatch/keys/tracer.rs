@@ -9,7 +9,7 @@
 //! through the view it was written through; other views of that tensor are recorded anew when they are next used. An
 //! input that was written to becomes an output, to be copied back once at the end.
 
-use crate::device::{Device, Generator};
+use crate::device::{Device, DeviceKind, Generator};
 use crate::dispatch::Tensor;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keys::batched;
@@ -231,10 +231,11 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         return pass(operator, below, stack);
     };
     let (tensors, attrs) = unpack(op, stack)?;
-    if is_deferred()
-        && let Some(why) = deferred::prepare(&tensors, None)?
-    {
-        return deferred::run_for_real(operator, below, stack, why);
+    if is_deferred() {
+        let is_elsewhere = below.has(DispatchKey::CUDA).then_some("runs on a GPU");
+        if let Some(why) = is_elsewhere.map_or_else(|| deferred::prepare(&tensors, None), |why| Ok(Some(why)))? {
+            return deferred::run_for_real(operator, below, stack, why);
+        }
     }
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
     let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
@@ -247,7 +248,12 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     };
     let result = if has_shape_alone {
         let ty = with_recording(|recording| recording.graph[node].ty.clone());
-        ty.map(|ty: TensorType| Tensor::abstracted(&ty, Device::CPU, None)).transpose()?
+        // What is made of nothing is made where the key says.
+        let device = match below.has(DispatchKey::CUDA) {
+            true => crate::device::current_device(DeviceKind::Cuda)?,
+            false => Device::CPU,
+        };
+        ty.map(|ty: TensorType| Tensor::abstracted(&ty, device, None)).transpose()?
     } else {
         let _below = exclude(DispatchKey::Tracer);
         operator.redispatch_boxed(below, stack)?;

@@ -23,11 +23,11 @@ mod steps;
 pub use counts::{Counts, Fallback, counts, reset_counts};
 pub(super) use steps::OnDevice;
 
-use super::{Argument, Array, CAPACITY, Executable, call_key};
+use super::{Argument, Array, CAPACITY, Executable, Failure, call_key};
 use crate::device::{Device, DeviceKind, Shared, Storage};
 use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
-use crate::ir::{Attr, Attrs, CallKey, Layout, Op};
+use crate::ir::{Attr, Attrs, CallKey, Graph, Layout, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -88,7 +88,7 @@ fn executable_of(
         return Ok(executable);
     }
     let graph = super::graph_of(op, arguments, attrs, target)?;
-    let executable = Arc::new(Executable::build_on(device, &graph, &plan(&graph, &Options::default()))?);
+    let executable = Arc::new(build(device, &graph)?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();
@@ -96,6 +96,12 @@ fn executable_of(
         known.insert(key, executable.clone());
     });
     Ok(executable)
+}
+
+/// A graph for a device.
+pub(super) fn build(device: Device, graph: &Graph) -> Result<Executable> {
+    Executable::build_on(device, graph, &plan(graph, &Options::default()))
+        .map_err(|Failure { step, reason }| Error::invalid("plan", format!("step {step} is not lowered: {reason}")))
 }
 
 /// The GPU that arrays are on, if any of them is on one.
