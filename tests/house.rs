@@ -52,6 +52,7 @@ const UNSAFE_FILES: &[&str] = &[
     "dispatch/operator.rs",
     "eager/blocks.rs",
     "eager/cuda/launch.rs",
+    "eager/cuda/product.rs",
     "eager/cuda/steps.rs",
     "eager/executable.rs",
     "eager/product/mod.rs",

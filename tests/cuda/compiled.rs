@@ -50,11 +50,11 @@ fn functions_have_the_bits_of_the_cpu() {
 
         reset_counts();
         let product = check("product", |x, y| x.matmul(&y.t()?)?.relu()?.add(1.0), &x, &y);
-        assert!(
-            product.to_string().contains("declined: ") && product.to_string().contains("no CUDA kernel"),
-            "{product}"
-        );
-        assert!(counts().fallbacks.iter().any(|fallback| fallback.what == "a matrix product"), "{:?}", counts());
+        assert!(product.groups.iter().all(|group| group.device == Some(GPU)), "{product}");
+        assert_eq!(counts().fallbacks, []);
+        let sums = check("scan", |x, _| x.cumsum(1)?.add(1.0), &x, &y);
+        assert!(sums.to_string().contains("no CUDA kernel"), "{sums}");
+        assert_eq!(counts().fallbacks.len(), 1);
         let gathered = check(
             "gather",
             |x, y| x.index_select(0, &y.slice(1, 0, 3, 1)?.mul(0.0)?.to_dtype(DType::I64)?.reshape([3])?),

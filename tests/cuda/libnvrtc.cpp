@@ -1,5 +1,6 @@
 // A stand-in for NVRTC: g++ compiles the text behind `emulator.h` into a library, whose path is the "cubin".
 //
+// OPFUSE_STAND_IN_FROM=text and OPFUSE_STAND_IN_TO=text change every text: a planted bug.
 // OPFUSE_STAND_IN_SYNTAX=text stands at the end of every text.
 //
 // Libraries are kept beside this one, by text, so that a text is compiled once. EMULATOR is the folder of this library.
@@ -76,6 +77,11 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
     const std::string folder = EMULATOR, prelude = read(folder + "/prelude.cuh");
     const bool has_prelude = program->text.compare(0, prelude.size(), prelude) == 0;
     std::string rest = has_prelude ? program->text.substr(prelude.size()) : program->text;
+    if (const char* const from = getenv("OPFUSE_STAND_IN_FROM")) {
+        const size_t at = rest.find(from);
+        if (at == std::string::npos) return COMPILATION;
+        rest.replace(at, strlen(from), getenv("OPFUSE_STAND_IN_TO"));
+    }
     if (getenv("OPFUSE_STAND_IN_SYNTAX")) rest += getenv("OPFUSE_STAND_IN_SYNTAX");
     const std::string text =
         std::string("#include \"") + (has_prelude ? "with_prelude.h" : "emulator.h") + "\"\n" + rest + "\n" + calls(rest);

@@ -14,6 +14,7 @@ mod generate;
 mod moves;
 mod ops;
 mod order;
+mod products;
 #[path = "../same_bits/random.rs"]
 mod random;
 #[path = "../same_bits/reference.rs"]

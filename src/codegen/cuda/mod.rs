@@ -13,6 +13,7 @@
 mod cubin;
 mod plan;
 mod pointwise;
+pub mod product;
 mod rows;
 mod text;
 pub mod words;

@@ -5,11 +5,12 @@
 
 use super::counts;
 use crate::codegen::Kernel;
-use crate::codegen::cuda::{Origin, Source, Variant, cubin};
+use crate::codegen::cuda::{Origin, Source, Variant, cubin, product};
 use crate::debug::{self, Stage};
 use crate::device::Device;
 use crate::device::cuda::{self, Function};
-use crate::error::{Error, Result};
+use crate::error::{Error, Reason, Result};
+use crate::ir::DType;
 use indexmap::IndexMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,14 @@ const NAME: &str = "opfuse";
 /// The entries of a kernel's code.
 pub(super) type Functions = Vec<Function>;
 
-type Key = (Device, Kernel, Variant);
+/// What code is for.
+#[derive(PartialEq, Eq, Hash)]
+enum Subject {
+    Kernel(Box<(Kernel, Variant)>),
+    Products(DType),
+}
+
+type Key = (Device, Subject);
 /// Locked while the code is made.
 type Place = Mutex<Option<Arc<Functions>>>;
 
@@ -33,12 +41,28 @@ static KNOWN: Mutex<Option<IndexMap<Key, Arc<Place>>>> = Mutex::new(None);
 /// # Errors
 /// If the emitter declines it, NVRTC does not compile it (the error holds its log), or the device does not take it.
 pub(super) fn functions(device: Device, kernel: &Kernel, variant: &Variant) -> Result<Arc<Functions>> {
-    let place = place((device, kernel.clone(), variant.clone()));
+    let subject = Subject::Kernel(Box::new((kernel.clone(), variant.clone())));
+    let declined = |reason: Reason| Error::invalid("kernel", reason.to_string());
+    known((device, subject), || Source::new(kernel, variant, NAME).map_err(declined))
+}
+
+/// The code of matrix products of a dtype on a device, compiled now if it is new.
+///
+/// # Errors
+/// As [`functions`].
+pub(super) fn products(device: Device, dtype: DType) -> Result<Arc<Functions>> {
+    let none = || Error::unsupported("mm", dtype, "a number", "convert first");
+    known((device, Subject::Products(dtype)), || product::source(dtype, NAME).ok_or_else(none))
+}
+
+fn known(key: Key, source: impl FnOnce() -> Result<Source>) -> Result<Arc<Functions>> {
+    let device = key.0;
+    let place = place(key);
     let mut made = place.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(functions) = &*made {
         return Ok(functions.clone());
     }
-    let functions = Arc::new(compile(device, kernel, variant)?);
+    let functions = Arc::new(compile(device, &source()?)?);
     *made = Some(functions.clone());
     Ok(functions)
 }
@@ -60,11 +84,9 @@ fn place(key: Key) -> Arc<Place> {
     place
 }
 
-fn compile(device: Device, kernel: &Kernel, variant: &Variant) -> Result<Functions> {
-    let declined = |reason: crate::error::Reason| Error::invalid("kernel", reason.to_string());
-    let source = Source::new(kernel, variant, NAME).map_err(declined)?;
+fn compile(device: Device, source: &Source) -> Result<Functions> {
     debug::dump(Stage::Code, || source.text.clone());
-    let (cubin, origin) = cubin(device, &source)?;
+    let (cubin, origin) = cubin(device, source)?;
     if origin == Origin::Compiled {
         counts::compiled();
     }

@@ -3,6 +3,7 @@
 //! | file | question |
 //! |---|---|
 //! | `launch` | how does a kernel start on a device? |
+//! | `product` | how is a matrix product computed? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `steps` | how does each action of an executable run there? |
 //! | `fallback` | what if the device has no code for one? |
@@ -18,6 +19,7 @@ mod counts;
 mod fallback;
 mod kernels;
 mod launch;
+mod product;
 mod steps;
 
 pub use counts::{Counts, Fallback, counts, reset_counts};

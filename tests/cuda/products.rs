@@ -1,0 +1,101 @@
+//! Matrix products on a device: every dtype, shapes around a tile, transposed and broadcast operands, and odd values.
+
+use crate::stand_ins;
+use opfuse::eager::cuda::{counts, reset_counts};
+use opfuse::{DType, Device, Result, Tensor};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const GPU: Device = Device::cuda(0);
+
+/// Numbers with zeros of both signs, tiny ones whose products are rounded to zero, and, if `odd`, infinities and NaN.
+fn numbers(sizes: &[usize], seed: usize, odd: bool) -> Tensor {
+    let special = [-0.0, 1e-30, -1e-30, 3.0e38, f32::INFINITY, f32::NAN];
+    let n: usize = sizes.iter().product();
+    let number = |at: usize| match (at * 31 + seed * 17) % 23 {
+        special_at @ 0..4 => special[special_at],
+        special_at @ 4..6 if odd => special[special_at],
+        other => (other as f32 - 12.0) / 7.0,
+    };
+    Tensor::from_slice(&(0..n).map(number).collect::<Vec<f32>>(), sizes).expect("memory is there")
+}
+
+/// A product that is -0: below the least number, and rounded.
+fn tiny() -> (Tensor, Tensor) {
+    let one = |value: f32| Tensor::from_slice(&[value], &[1, 1]).expect("memory is there");
+    (one(1e-30), one(-1e-30))
+}
+
+fn check(name: &str, a: &Tensor, b: &Tensor) -> Result<()> {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {
+        let [a, b] = [a.to_dtype(dtype)?, b.to_dtype(dtype)?];
+        let expected = a.matmul(&b)?;
+        let [there, other] = [a.to_device(GPU)?, b.to_device(GPU)?];
+        let found = there.matmul(&other)?.to_device(Device::CPU)?;
+        let bits = |x: &Tensor| x.array().storage().read(<[u8]>::to_vec);
+        assert_eq!((found.sizes(), found.dtype()), (expected.sizes(), dtype), "{name}");
+        assert!(bits(&found)[..] == bits(&expected.contiguous()?)[..], "{name} of {dtype}:\n{found}\n{expected}");
+    }
+    Ok(())
+}
+
+#[test]
+fn products_have_the_bits_of_the_cpu() {
+    stand_ins::with(&[], || {
+        reset_counts();
+        for (seed, [m, k, n]) in
+            [[1, 1, 1], [3, 0, 2], [0, 3, 2], [5, 7, 9], [64, 16, 64], [65, 17, 66], [1, 130, 3], [130, 2, 1]]
+                .into_iter()
+                .enumerate()
+        {
+            let name = format!("{m} by {k} by {n}");
+            let (a, b) = (numbers(&[m, k], seed, seed % 2 == 0), numbers(&[k, n], seed + 1, false));
+            check(&name, &a, &b).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let turned = || {
+            check("transposed", &numbers(&[9, 20], 1, false).t()?, &numbers(&[70, 9], 2, false).t()?)?;
+            check("tiny", &tiny().0, &tiny().1)?;
+            check("batches", &numbers(&[3, 4, 5], 3, true), &numbers(&[3, 5, 6], 4, false))?;
+            check("one for all", &numbers(&[3, 4, 5], 5, false), &numbers(&[5, 6], 6, true))
+        };
+        turned().expect("nothing fails");
+        assert_eq!(counts().fallbacks, []);
+    });
+}
+
+/// Planted bugs: what is changed, from, to.
+const MUTANTS: &[(&str, &str, &str)] = &[
+    ("operands are read before all are there", "barrier();\n        for (int step", "for (int step"),
+    ("operands are overwritten before all were read", "}\n        barrier();\n    }", "}\n    }"),
+    ("steps behind the last one", "step < steps; step++", "step < STEP; step++"),
+    ("columns behind the last one", "at_row < m && at_column < n", "at_row < m"),
+    ("a step too early", "from + step) * (i64)w.at[7]", "from + step - 1) * (i64)w.at[7]"),
+    ("rounded between", "return op_fma(a, b, sum); }", "return op_add(op_mul(a, b), sum); }"),
+];
+
+#[test]
+fn planted_bugs_are_seen() {
+    for (name, from, to) in MUTANTS {
+        let settings = [
+            ("OPFUSE_STAND_IN_FROM", *from),
+            ("OPFUSE_STAND_IN_TO", *to),
+            ("OPFUSE_STAND_IN_SCHEDULE", "2"),
+            ("OPFUSE_MUTANT", *name),
+        ];
+        stand_ins::with(&settings, || {
+            if !std::env::var("OPFUSE_MUTANT").is_ok_and(|now| now == *name) {
+                return;
+            }
+            let bits = |x: &Tensor| x.array().storage().read(<[u8]>::to_vec);
+            let pairs = [(numbers(&[65, 33], 1, false), numbers(&[33, 66], 2, false)), tiny()];
+            let on_cpu = || pairs.iter().map(|(a, b)| a.matmul(b).map(|x| bits(&x))).collect::<Result<Vec<_>>>();
+            let there = |a: &Tensor, b: &Tensor| a.to_device(GPU)?.matmul(&b.to_device(GPU)?)?.to_device(Device::CPU);
+            let on_gpu = || pairs.iter().map(|(a, b)| there(a, b).map(|x| bits(&x))).collect::<Result<Vec<_>>>();
+            let expected = on_cpu().expect("it is computed");
+            let found = catch_unwind(AssertUnwindSafe(on_gpu));
+            let found = found.expect("errors are no panics");
+            assert!(found.as_ref() != Ok(&expected), "{name} is not seen");
+            // The text was changed, and is still one.
+            assert!(!found.is_err_and(|error| error.to_string().contains("COMPILATION")), "{name} does not compile");
+        });
+    }
+}
