@@ -20,9 +20,11 @@ const WORTH_A_THREAD: usize = 16_000;
 /// Granularity of cuts along the vector loop, in elements.
 const LANE_GRAIN: usize = 4096;
 
-/// The same for folds along an outer loop: a page of each row. In narrower stretches the machine foresees less of what it
-/// fetches; that costs two threads a quarter of the time.
-const COLUMN_GRAIN: usize = 1024;
+/// The same for folds along an outer loop. In stretches narrower than a page the machine foresees less of what it fetches,
+/// which costs two threads a quarter of the time (`cargo bench --bench fusion -- W08a`); but every thread gets one.
+const COLUMN_GRAINS: Range<usize> = 512..1024;
+/// Columns that a stretch is a multiple of: whole lines of memory, of elements of any size.
+const LINE: usize = 64;
 
 /// Rows below which a long fold is cut along its blocks.
 const FEW_ROWS: usize = 8;
@@ -30,7 +32,7 @@ const FEW_ROWS: usize = 8;
 /// Blocks that one thread folds at a time.
 const BLOCK_GRAIN: usize = 8;
 
-/// How one launch is cut; depends on the kernel and its loops alone, so it is made once.
+/// How one launch is cut; it suits the kernel, its loops, and about as many threads as there are when it is made.
 #[derive(Debug, Clone)]
 pub struct Cut {
     /// The whole launch as one part, for a single thread.
@@ -98,7 +100,10 @@ impl Cut {
             pieces(outer, wanted, 1).map(|outer| Part { outer, lanes: 0..lanes }).collect()
         } else {
             let per_row = wanted.div_ceil(outer.max(1));
-            let grain = if geometry.lanes == Lanes::Rows { COLUMN_GRAIN } else { LANE_GRAIN };
+            let grain = match geometry.lanes {
+                Lanes::Rows => column_grain(lanes),
+                Lanes::Inner => LANE_GRAIN,
+            };
             let cut = |row: usize| pieces(lanes, per_row, grain).map(move |lanes| Part { outer: row..row + 1, lanes });
             (0..outer).flat_map(cut).collect()
         };
@@ -191,6 +196,12 @@ fn extents(geometry: &Geometry) -> (usize, usize) {
             (outer.iter().product(), *lanes)
         }
     }
+}
+
+/// Columns that stay together where rows are folded: two stretches for each thread there is now, within limits.
+fn column_grain(columns: usize) -> usize {
+    let of_thread = columns / (2 * pool::num_threads()).max(1);
+    of_thread.clamp(COLUMN_GRAINS.start, COLUMN_GRAINS.end).next_multiple_of(LINE)
 }
 
 /// `total` in about `count` ranges, each but the last a multiple of `grain`.

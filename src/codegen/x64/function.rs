@@ -482,7 +482,7 @@ fn copies(body: &Block, level: Level) -> usize {
     } else {
         1
     };
-    let fit = level.most_copied() / body.most_alive().max(1);
+    let fit = level.most_copied(n) / body.most_alive().max(1);
     busy.max(at_least).min(MOST_COPIES).min(fit).max(1)
 }
 

@@ -88,12 +88,18 @@ impl Level {
         self.n_vectors() - 4
     }
 
-    /// Values that the copies of a body without folds may have at once. With few registers, waiting for values that lie
-    /// in the frame costs less than instructions that wait for each other (`cargo bench --bench fusion`, W01m and W22).
-    pub(super) const fn most_copied(self) -> usize {
+    /// Values that the copies of a body of so many instructions without folds may have at once. Waiting for values that lie
+    /// in the frame costs less than instructions that wait for each other where there are few registers, and where a body is
+    /// so long that the rounds that are left of a row, of single copies, count little (`cargo bench --bench fusion`: W01m and
+    /// W22 want more copies, W03 and W06 no odd number of them).
+    pub(super) const fn most_copied(self, n_insts: usize) -> usize {
         match self {
             Level::Avx2 => 3 * self.n_vectors(),
-            Level::Avx512 => self.most_alive(),
+            Level::Avx512 if n_insts < LONG_BODY => self.most_alive(),
+            Level::Avx512 => 3 * self.n_vectors() / 2,
         }
     }
 }
+
+/// Instructions of a long body.
+const LONG_BODY: usize = 64;
