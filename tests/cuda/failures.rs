@@ -143,3 +143,37 @@ fn a_kernel_that_fails_is_told_late() {
         drop((there, result));
     });
 }
+
+#[test]
+fn indices_outside_their_dimension() {
+    stand_ins::with(&[], || {
+        let table = Tensor::arange(0, 20, 1).and_then(|x| x.reshape([5, 4])).expect("memory is there");
+        let there = table.to_device(Device::cuda(0)).expect("there is a device");
+        let at = |indices: &[i64]| {
+            let index = Tensor::from_slice(indices, &[indices.len()]).expect("memory is there");
+            let on_cpu = table.index_select(0, &index).and_then(|rows| rows.to_vec::<i64>());
+            let index = index.to_device(Device::cuda(0)).expect("there is a device");
+            (there.index_select(0, &index).and_then(|rows| rows.to_vec::<i64>()), on_cpu)
+        };
+        for indices in [&[0, 4, 2][..], &[3], &[], &[1; 33]] {
+            let (found, expected) = at(indices);
+            assert_eq!(found, expected, "{indices:?}");
+        }
+        for indices in [&[0, 5, 2][..], &[i64::MAX], &[1, 2, -6]] {
+            let (found, expected) = at(indices);
+            assert_eq!(found, expected, "{indices:?}");
+            check(found, &["index"]);
+        }
+    });
+}
+
+/// The check itself is what finds them: without it nothing is said, and nothing outside is read.
+#[test]
+fn a_missing_check_of_indices_is_seen() {
+    let change = [("OPFUSE_STAND_IN_FROM", "fault_index(w"), ("OPFUSE_STAND_IN_TO", "if (w.at[0] > 9) fault_index(w")];
+    stand_ins::with(&change, || {
+        let index = Tensor::from_slice(&[1i64, 7], &[2]).expect("memory is there");
+        let [there, index] = [numbers(), index].map(|x| x.to_device(Device::cuda(0)).expect("there is a device"));
+        assert_eq!(there.index_select(0, &index).and_then(|rows| rows.to_vec::<f32>()), Ok(vec![-2.0, 0.0]));
+    });
+}

@@ -55,8 +55,7 @@ impl Cases {
     }
 
     fn push(&mut self, name: String, case: Case, plan: Plan, remainders: Vec<usize>) {
-        let source =
-            Source::new(&case.kernel, &plan.variant, "k").unwrap_or_else(|reason| panic!("{reason}\n{}", case.kernel));
+        let source = Source::new(&case.kernel, &plan.variant, "k");
         self.cases.push(Named { name, case, source, plan, remainders });
     }
 
@@ -100,7 +99,7 @@ fn compile(cases: &[Named], mutate: impl Fn(String) -> String) -> Program {
         let first = *known.entry(&named.source.text).or_insert_with(|| {
             // All were written under one name to be told apart; this is the text under a name of its own.
             let source = Source::new(&named.case.kernel, &named.plan.variant, &batch.name());
-            batch.add(&source.expect("it was written before"))
+            batch.add(&source)
         });
         let buffers: Vec<Buffer<'_>> = (named.case.inputs.iter().chain(&named.case.outputs).zip(&named.remainders))
             .map(|(bytes, &remainder)| Buffer { bytes, remainder })

@@ -8,7 +8,7 @@
 //! canonical order, whose 32 partial results are the threads of a warp, and no two blocks of a grid touch the same memory:
 //! there is no atomic operation. Barriers and shuffles are met by all threads of a block or a warp.
 //!
-//! [`cubin`] has texts compiled, once per text. Not here: what talks to a device. Gathers are declined.
+//! `cubin` has texts compiled, once per text. Not here: what talks to a device.
 
 mod cubin;
 mod plan;
@@ -21,10 +21,10 @@ pub mod words;
 pub(crate) use cubin::{Origin, cubin};
 pub use plan::{Form, Index, Plan, Step, Variant};
 
-use super::kernel::{Kernel, Kind};
+use super::kernel::{Inst, Kernel, Kind};
 use super::native::flat::Flat;
 use super::native::passes::{Keep, Passes};
-use crate::error::Reason;
+use smallvec::SmallVec;
 use text::Text;
 
 /// What every text begins with.
@@ -47,13 +47,7 @@ pub struct Source {
 
 impl Source {
     /// Writes the text of a kernel; its entries are called `name`, with a number behind it where there are several.
-    ///
-    /// # Errors
-    /// The reason why no CUDA code is made for it.
-    pub fn new(kernel: &Kernel, variant: &Variant, name: &str) -> Result<Source, Reason> {
-        if let Some(reason) = declined(kernel) {
-            return Err(reason);
-        }
+    pub fn new(kernel: &Kernel, variant: &Variant, name: &str) -> Source {
         let flat = Flat::new(kernel, &variant.classes);
         let n_operands = kernel.operands.len();
         let still = |slot: usize| variant.classes[n_operands + slot] == super::Class::Uniform;
@@ -74,12 +68,18 @@ impl Source {
                 names
             }
         };
-        Ok(Source { n_words: variant.layout.n_words(text.n_accesses()), text: text.out, entries })
+        Source { n_words: text.n_words(), text: text.out, entries }
     }
 }
 
-/// Why no CUDA code is made for a kernel, if none is.
-pub fn declined(kernel: &Kernel) -> Option<Reason> {
-    let gathers = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_)));
-    gathers.then(|| Reason::TierCannot("it has no bounds check for gathers".into()))
+/// The operands that a kernel reads at indices, in order.
+pub(crate) fn gathered(kernel: &Kernel) -> SmallVec<[usize; 2]> {
+    let slot = |inst: &Inst| match inst.kind {
+        Kind::Gather(slot) => Some(slot as usize),
+        Kind::Load(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => None,
+    };
+    let mut slots: SmallVec<[usize; 2]> = kernel.insts.iter().filter_map(slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
 }

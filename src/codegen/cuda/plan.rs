@@ -105,13 +105,11 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`].
     pub fn with_form(kernel: &Kernel, geometry: &Geometry, form: Form) -> Result<Plan, Reason> {
-        if let Some(reason) = super::declined(kernel) {
-            return Err(reason);
-        }
         let (rows, inner) = (geometry.n_rows(), geometry.n_inner());
         let n_accesses = kernel.operands.len() + kernel.outputs.len();
         let layout = Layout { rows: geometry.rows.len(), inner: geometry.inner.len() };
-        if layout.n_words(n_accesses) > MAX_WORDS {
+        let gathered = super::gathered(kernel);
+        if layout.n_words(n_accesses, gathered.len()) > MAX_WORDS {
             return Err(Reason::TooManyArguments);
         }
         let items_of_row = match form {
@@ -122,7 +120,7 @@ impl Plan {
         let items = rows * items_of_row;
         let index = index(kernel, geometry, items);
         let variant = Variant { form, layout, index, classes: classes(kernel, geometry) };
-        let mut words = vec![0; layout.n_words(n_accesses)];
+        let mut words = vec![0; layout.n_words(n_accesses, gathered.len())];
         (words[words::ROWS], words[words::INNER]) = (rows as u64, inner as u64);
         let sizes = geometry.rows.iter().chain(&geometry.inner).copied().chain([items_of_row]);
         for (number, size) in sizes.enumerate() {
@@ -134,6 +132,11 @@ impl Plan {
         }
         for (number, access) in geometry.operands.iter().chain(&geometry.outputs).enumerate() {
             layout.put_access(&mut words, number, access);
+        }
+        for (number, &slot) in gathered.iter().enumerate() {
+            let (size, stride) = geometry.operands[slot].gather.expect("a gathered operand has its dimension");
+            let at = layout.gathered(n_accesses, number);
+            (words[at], words[at + 1]) = (size as u64, stride as u64);
         }
         let (per_block, block) = match form {
             Form::Pointwise { .. } => (POINTWISE_THREADS, [POINTWISE_THREADS, 1]),
@@ -181,7 +184,14 @@ fn width(kernel: &Kernel, geometry: &Geometry, alignments: &[usize]) -> usize {
     let classes = classes(kernel, geometry);
     let accesses = || geometry.operands.iter().chain(&geometry.outputs);
     let is_memory = |slot: usize| kernel.operands.get(slot).is_none_or(|operand| operand.source == Source::Memory);
-    if (0..classes.len()).any(|slot| is_memory(slot) && classes[slot] == Class::Strided) {
+    // Lanes behind the last element read where they would be, which only an index of zero along a still operand allows.
+    let gathered = super::gathered(kernel);
+    let is_far = |slot: usize| match classes[slot] {
+        Class::Strided => true,
+        Class::Contiguous => gathered.contains(&slot),
+        Class::Uniform => false,
+    };
+    if (0..classes.len()).any(|slot| is_memory(slot) && is_far(slot)) {
         return 1;
     }
     let sizes: SmallVec<[usize; 8]> = kernel.dtypes().map(|dtype| dtype.size()).collect();

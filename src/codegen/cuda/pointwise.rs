@@ -15,7 +15,7 @@ use crate::codegen::native::passes::Pass;
 pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
     let Form::Pointwise { width } = text.variant.form else { unreachable!("the form has no folds") };
     let (layout, signed, unsigned) = (text.layout(), text.signed(), text.unsigned());
-    let n_words = layout.n_words(text.n_accesses());
+    let n_words = text.n_words();
     text.line(format!("KERNEL({POINTWISE_THREADS}) {name}(const Words<{n_words}> w) {{"));
     text.line(format!("const {unsigned} item = ({unsigned})block_x() * {POINTWISE_THREADS}u + thread_x();"));
     text.line(format!("if (item >= ({unsigned})w.at[{}]) return;", words::ITEMS));
@@ -58,6 +58,7 @@ fn vector(text: &mut Text<'_>, pass: &Pass, width: usize) {
     for &id in &pass.body {
         let node = &text.flat.nodes[id];
         if let Op::Load(slot) = node.op
+            && node.args.is_empty()
             && in_line(text, slot as usize)
         {
             let dtype = text.dtype(slot as usize);
@@ -71,14 +72,15 @@ fn vector(text: &mut Text<'_>, pass: &Pass, width: usize) {
     }
     text.line(format!("UNROLL for (int k = 0; k < {width}; k++) {{"));
     for &id in &pass.body {
-        let value = match text.flat.nodes[id].op {
-            Op::Load(slot) if in_line(text, slot as usize) => format!("x{id}[k]"),
-            Op::Load(slot) => text.load(slot as usize, &[("(i + k)".into(), inner)]),
+        let node = &text.flat.nodes[id];
+        let value = match node.op {
+            Op::Load(slot) if node.args.is_empty() && in_line(text, slot as usize) => format!("x{id}[k]"),
+            Op::Load(slot) => text.loaded(id, slot as usize, &[("(i + k)".into(), inner)]),
             Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
         };
         let declaration = text.declaration(id);
         text.line(format!("{declaration} = {value};"));
-        // Lanes behind the last element are computed of zeros.
+        // Lanes behind the last element are computed of zeros, and read what is there.
         text.fault(id, "k < n && ");
     }
     for &slot in &pass.stores {

@@ -196,6 +196,12 @@ DEVICE typename D::Value load_one(const char* from) { return D::widen(*(const ty
 template <class D>
 DEVICE void store_one(char* to, typename D::Value x) { *(typename D::Stored*)to = D::narrow(x); }
 
+// The element at an index of a dimension of so many elements; an index outside of it is a fault, and reads as zero.
+template <class D>
+DEVICE typename D::Value gather_one(const char* from, i64 index, u64 size, u64 stride) {
+    return (u64)index < size ? load_one<D>(from + index * (i64)stride) : D::widen(0);
+}
+
 template <int BYTES> struct Piece { typedef uint4 Type; };
 template <> struct Piece<1> { typedef unsigned char Type; };
 template <> struct Piece<2> { typedef unsigned short Type; };

@@ -107,7 +107,7 @@ pub(super) fn emit_pass(text: &mut Text<'_>, passes: &Passes, number: usize, nam
 }
 
 fn open(text: &mut Text<'_>, name: &str, threads: u32) {
-    let n_words = text.layout().n_words(text.n_accesses());
+    let n_words = text.n_words();
     text.line(format!("KERNEL({threads}) {name}(const Words<{n_words}> w) {{"));
 }
 

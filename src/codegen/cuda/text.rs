@@ -10,6 +10,7 @@ use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op};
 use crate::ir::scalar::{Lit, Ty};
 use crate::ir::{Combine, DType};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Text that grows, with what it is about.
@@ -18,12 +19,13 @@ pub(super) struct Text<'a> {
     pub(super) flat: &'a Flat,
     pub(super) variant: &'a Variant,
     pub(super) out: String,
+    gathered: SmallVec<[usize; 2]>,
     depth: usize,
 }
 
 impl<'a> Text<'a> {
     pub(super) fn new(kernel: &'a Kernel, flat: &'a Flat, variant: &'a Variant) -> Text<'a> {
-        Text { kernel, flat, variant, out: String::new(), depth: 0 }
+        Text { kernel, flat, variant, out: String::new(), gathered: super::gathered(kernel), depth: 0 }
     }
 
     /// A line; one that ends in a bracket opens a block.
@@ -63,6 +65,11 @@ impl<'a> Text<'a> {
     /// All accesses.
     pub(super) fn n_accesses(&self) -> usize {
         self.kernel.operands.len() + self.kernel.outputs.len()
+    }
+
+    /// Words of the argument.
+    pub(super) fn n_words(&self) -> usize {
+        self.layout().n_words(self.n_accesses(), self.gathered.len())
     }
 
     /// The number of an output's access.
@@ -169,10 +176,26 @@ impl<'a> Text<'a> {
         format!("load_one<dt_{}>(a{access}{distance})", self.dtype(access).name())
     }
 
+    /// The element that a node loads, at positions in the inner loops.
+    pub(super) fn loaded(&self, id: Id, slot: usize, positions: &[(String, usize)]) -> String {
+        let Some((index, size)) = self.index(id) else { return self.load(slot, positions) };
+        let (distance, dtype) = (self.distance(slot, positions), self.dtype(slot).name());
+        format!("gather_one<dt_{dtype}>(a{slot}{distance}, {index}, w.at[{size}], w.at[{}])", size + 1)
+    }
+
+    /// The index that a node gathers at, and the word with the size of what is indexed.
+    fn index(&self, id: Id) -> Option<(String, usize)> {
+        let node = &self.flat.nodes[id];
+        let Op::Load(slot) = node.op else { return None };
+        let index = self.value(*node.args.first()?);
+        let number = self.gathered.iter().position(|&gathered| gathered == slot as usize)?;
+        Some((index, self.layout().gathered(self.n_accesses(), number)))
+    }
+
     /// The element of an operand that stays where it is along the inner loops, or what is made of other values.
     pub(super) fn still(&self, id: Id) -> String {
         match self.flat.nodes[id].op {
-            Op::Load(slot) => self.load(slot as usize, &[]),
+            Op::Load(slot) => self.loaded(id, slot as usize, &[]),
             Op::Prim(_) => self.prim(id),
             Op::Lit(lit) => literal(lit),
             Op::Fold(_) => unreachable!("folds have statements of their own"),
@@ -193,7 +216,7 @@ impl<'a> Text<'a> {
     pub(super) fn element_values(&mut self, ids: &[Id], positions: &[(String, usize)]) {
         for &id in ids {
             let value = match self.flat.nodes[id].op {
-                Op::Load(slot) => self.load(slot as usize, positions),
+                Op::Load(slot) => self.loaded(id, slot as usize, positions),
                 Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => self.still(id),
             };
             let declaration = self.declaration(id);
@@ -202,10 +225,15 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Records a zero divisor, under a condition that ends in `&&` if there is one.
+    /// Records a zero divisor or an index outside its dimension, under a condition that ends in `&&` if there is one.
     pub(super) fn fault(&mut self, id: Id, condition: &str) {
+        let faults = super::words::FAULTS;
+        if let Some((index, size)) = self.index(id) {
+            let fault = format!("(u64){index} >= w.at[{size}]");
+            self.line(format!("if ({condition}{fault}) fault_index(w.at[{faults}], {index});"));
+        }
         if let Some(fault) = self.zero_divisor(id) {
-            self.line(format!("if ({condition}{fault}) fault_zero_divisor(w.at[{}]);", super::words::FAULTS));
+            self.line(format!("if ({condition}{fault}) fault_zero_divisor(w.at[{faults}]);"));
         }
     }
 

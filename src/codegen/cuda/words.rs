@@ -9,6 +9,7 @@
 //! | [`SCRATCH`] | address of [`super::Plan::scratch_bytes`] bytes for the results of blocks |
 //! | from [`LOOPS`] | per loop three words: its size, and the multiplier and shift that divide by it |
 //! | then | per operand and output: the address of its first element (of an iota its first value), and a stride per loop in bytes (units) |
+//! | then | per gathered operand the size of the dimension that is indexed, and its stride in bytes |
 //!
 //! Loops are the row loops, the inner loops, and the items of a row. Addresses are filled in at launch: [`super::Plan`]
 //! holds the distance from the pointer that is to be added. All else depends on the shapes alone.
@@ -60,9 +61,14 @@ impl Layout {
         self.address(access) + 1 + index
     }
 
-    /// All words of a kernel with that many accesses.
-    pub const fn n_words(self, n_accesses: usize) -> usize {
-        self.address(n_accesses)
+    /// The size of the dimension that the number-th gathered operand is read at indices of; its stride in bytes follows.
+    pub const fn gathered(self, n_accesses: usize, number: usize) -> usize {
+        self.address(n_accesses) + 2 * number
+    }
+
+    /// All words of a kernel with that many accesses, so many of which are gathered.
+    pub const fn n_words(self, n_accesses: usize, n_gathered: usize) -> usize {
+        self.gathered(n_accesses, n_gathered)
     }
 
     /// Writes what an access adds.

@@ -20,7 +20,8 @@ pub(in crate::codegen) type Id = usize;
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::codegen) enum Op {
-    /// The element of an operand at this position.
+    /// The element of an operand at this position; with an argument, at that index of its gathered dimension. Only CUDA
+    /// has gathers: the other generators decline kernels with them before they are flattened.
     Load(u16),
     /// A literal.
     Lit(Lit),
@@ -79,7 +80,11 @@ impl Flat {
                     let uniform = inst.level == Level::Row || classes[slot as usize] == Class::Uniform;
                     flat.node(Op::Load(slot), args, inst.ty, inst.level, uniform)
                 }
-                Kind::Gather(_) => unreachable!("kernels with gathers are declined before they are flattened"),
+                Kind::Gather(slot) => {
+                    let is_still = inst.level == Level::Row || classes[slot as usize] == Class::Uniform;
+                    let uniform = is_still && args.iter().all(|&id| flat.nodes[id].uniform);
+                    flat.node(Op::Load(slot), args, inst.ty, inst.level, uniform)
+                }
                 Kind::Lit(lit) => flat.lit(lit),
                 Kind::Prim(prim) => flat.prim(prim, args, inst.ty),
                 Kind::Func(func) => flat.func(func, &args, inst.ty),

@@ -9,7 +9,7 @@ use crate::codegen::cuda::{Origin, Source, Variant, cubin, product};
 use crate::debug::{self, Stage};
 use crate::device::Device;
 use crate::device::cuda::{self, Function};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, Result};
 use crate::ir::DType;
 use indexmap::IndexMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,11 +39,10 @@ static KNOWN: Mutex<Option<IndexMap<Key, Arc<Place>>>> = Mutex::new(None);
 /// The code of a kernel on a device, compiled now if it is new.
 ///
 /// # Errors
-/// If the emitter declines it, NVRTC does not compile it (the error holds its log), or the device does not take it.
+/// If NVRTC does not compile it (the error holds its log), or the device does not take it.
 pub(super) fn functions(device: Device, kernel: &Kernel, variant: &Variant) -> Result<Arc<Functions>> {
     let subject = Subject::Kernel(Box::new((kernel.clone(), variant.clone())));
-    let declined = |reason: Reason| Error::invalid("kernel", reason.to_string());
-    known((device, subject), || Source::new(kernel, variant, NAME).map_err(declined))
+    known((device, subject), || Ok(Source::new(kernel, variant, NAME)))
 }
 
 /// The code of matrix products of a dtype on a device, compiled now if it is new.

@@ -5,7 +5,7 @@
 
 use super::counts;
 use super::kernels::{self, Functions};
-use crate::codegen::cuda::{Plan, declined, words};
+use crate::codegen::cuda::{Plan, words};
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::launch::Faults;
 use crate::codegen::lower::Lowered;
@@ -48,9 +48,6 @@ impl DeviceLaunch {
     /// # Errors
     /// The reason why there is no code for it.
     pub(super) fn new(device: Device, lowered: &Lowered) -> Result<DeviceLaunch, Reason> {
-        if let Some(reason) = declined(&lowered.kernel) {
-            return Err(reason);
-        }
         let alignments: Alignments = lowered.kernel.dtypes().map(|dtype| dtype.size()).collect();
         Plan::new(&lowered.kernel, &lowered.geometry, &alignments)?;
         Ok(DeviceLaunch { device, can_fault: can_fault(&lowered.kernel), ready: Mutex::default() })
