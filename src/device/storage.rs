@@ -444,8 +444,9 @@ mod tests {
     fn other_devices() {
         let backend = Storage::new(Device::of(DeviceKind::PrivateUse1), 16).expect("memory is there");
         assert_eq!(backend.read(<[u8]>::len), 16);
-        let error = Storage::new(Device::cuda(0), 16).expect_err("there is no CUDA");
-        assert!(error.to_string().contains("cuda:0"), "{error}");
+        // This machine may have a GPU or several.
+        let error = Storage::new(Device::cuda(200), 16).expect_err("there are not so many");
+        assert!(error.to_string().contains("cuda:200"), "{error}");
         assert!(matches!(Storage::new(Device::CPU, usize::MAX), Err(Error::OutOfMemory { .. })));
     }
 
