@@ -1,7 +1,7 @@
 //! Machine code kept on disk, for kernels that other processes compiled before. Off unless somebody asks for it.
 //!
 //! [`format`] says what a file holds, [`folder`] keeps files and their number of bytes, [`owner`] says who may have written
-//! them. `OPFUSE_CACHE_DIR` or [`use_folder`] names the folder; only the tier `x64`, whose code has no relocations, uses it.
+//! them. `OPFUSE_CACHE_DIR` or [`use_folder`] names the folder; the tier `x64`, whose code has no relocations, uses it, and CUDA for cubins.
 //!
 //! What always holds: a file is used only if it is whole, for exactly the kernel that is asked for, and nobody but the user
 //! can have written it, for what it holds is run. Everything else is a [`Miss`], counted, and the kernel is compiled. Absent:
