@@ -36,6 +36,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/machine.rs",
     "codegen/vm/moves.rs",
     "codegen/vm/operations.rs",
+    "codegen/vm/packed.rs",
     "codegen/vm/program.rs",
     "codegen/vm/routine.rs",
     "codegen/vm/steps.rs",

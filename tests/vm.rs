@@ -507,6 +507,21 @@ fn folds_of_wide_rows() {
     check_case("blocks", Case::of(kernel, &mut Random(1), &[513], &[8192 + 40]));
 }
 
+/// Operands that are the same for all outer rows and jump along the lanes are copied before they are read.
+#[test]
+fn operands_that_jump_along_the_rows() {
+    for seed in 0..120 {
+        let mut random = Random(seed);
+        let kernel = Grower::grow(seed);
+        let rows = vec![6, random.pick(&[1, 17, 64, 100])];
+        let inner =
+            if kernel.has_folds() { random.pick(&[&[3][..], &[2, 3], &[0], &[1], &[40], &[4, 1, 5]]) } else { &[7] };
+        let mut case = Case::of(kernel, &mut random, &rows, inner);
+        case.geometry.operands.iter_mut().for_each(|access| access.rows[0] = 0);
+        check_case(&format!("seed {seed}"), case);
+    }
+}
+
 #[test]
 fn a_maximum_is_one_step_and_keeps_nan() {
     let load = |slot| Inst { kind: Kind::Load(slot), args: Default::default(), ty: Ty::F32, level: Level::Full };

@@ -12,6 +12,7 @@ mod machine;
 mod moves;
 mod nodes;
 mod operations;
+mod packed;
 mod pairs;
 mod plan;
 mod program;

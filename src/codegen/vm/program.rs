@@ -7,6 +7,7 @@ use super::direct::{Direct, Ready};
 use super::isa::Isa;
 use super::machine::Machine;
 use super::nodes::Nodes;
+use super::packed::{Jumping, Packed, jumping};
 use super::plan::{Fold, Plan};
 use super::routine::BLOCK;
 use crate::codegen::fold::FoldValue;
@@ -46,6 +47,8 @@ pub struct Program {
     splits: bool,
     /// Whether a row walks across the lines of some memory, which the next rows then need as well.
     crosses: bool,
+    /// Operands that may be copied into a line first.
+    jumping: Jumping,
 }
 
 // Threads share programs.
@@ -75,7 +78,8 @@ impl Program {
         let splits = splits && !kept.passes[0].folds.is_empty();
         let crosses = classes.contains(&Class::Strided);
         let direct = Direct::of(&kept).filter(|_| lanes == Lanes::Inner && !crosses);
-        Ok(Program { lanes, n_outputs: kernel.outputs.len(), kept, lean, direct, splits, crosses })
+        let (n_outputs, jumping) = (kernel.outputs.len(), jumping(kernel, lanes, classes));
+        Ok(Program { lanes, n_outputs, kept, lean, direct, splits, crosses, jumping })
     }
 
     /// The launch with everything worked out but the pointers, if it is one routine over one row of few elements.
@@ -119,6 +123,21 @@ impl Program {
         if part.outer.is_empty() {
             return;
         }
+        if !self.jumping.is_empty() {
+            // SAFETY: the caller's promise.
+            if let Some(packed) = unsafe { Packed::new(&self.jumping, geometry, pointers, part) } {
+                let pointers = Pointers { operands: packed.operands(), outputs: pointers.outputs };
+                // SAFETY: the same; copies have the elements of their operands, and outlive the run.
+                return unsafe { self.run_part(packed.geometry(), pointers, part, faults) };
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run_part(geometry, pointers, part, faults) }
+    }
+
+    /// # Safety
+    /// As for [`Program::run`].
+    unsafe fn run_part(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         let longest = match self.lanes {
             Lanes::Inner => geometry.inner.last().copied().unwrap_or(1),
             Lanes::Rows => geometry.rows.last().copied().unwrap_or(1),

@@ -1,0 +1,127 @@
+//! Operands that jump along the lanes and are the same for every position of the outer row loops: copied into a line first.
+//!
+//! With lanes along the rows, such an operand would be read jump by jump again for each of these positions. The copy has one
+//! line of lanes per inner element and stays in a cache. Nothing is widened here: the copy has the operand's elements.
+
+#![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
+
+use super::machine::offset;
+use crate::codegen::kernel::{Kernel, Kind, Source};
+use crate::codegen::{Access, Class, Geometry, Lanes, Part, Pointers};
+use smallvec::SmallVec;
+
+/// Positions of the outer row loops from which a copy pays.
+const WORTH_COPYING: usize = 4;
+/// Bytes of a copy: a part of a second-level cache.
+const LARGEST: usize = 256 << 10;
+
+/// Operands that may be copied: number, and bytes of an element.
+pub(super) type Jumping = SmallVec<[(usize, usize); 2]>;
+
+/// The operands of a kernel that are read from memory, and jump along lanes that lie along the rows.
+pub(super) fn jumping(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Jumping {
+    let is_gathered = |slot: usize| {
+        kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(other) if other as usize == slot))
+    };
+    let jumps = |&(slot, _): &(usize, usize)| {
+        let in_memory = kernel.operands[slot].source == Source::Memory && !is_gathered(slot);
+        lanes == Lanes::Rows && in_memory && classes[slot] == Class::Strided
+    };
+    kernel.operands.iter().map(|operand| operand.dtype.size()).enumerate().filter(jumps).collect()
+}
+
+/// A launch with copies of some operands.
+pub(super) struct Packed {
+    geometry: Geometry,
+    operands: SmallVec<[*const u8; 8]>,
+    /// The copies, which `operands` points to.
+    _copies: Vec<Vec<u64>>,
+}
+
+impl Packed {
+    /// Copies what of a part's operands pays, if any does.
+    ///
+    /// # Safety
+    /// As for [`Program::run`](super::Program::run).
+    pub(super) unsafe fn new(
+        jumping: &Jumping,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        part: &Part,
+    ) -> Option<Packed> {
+        let n_lanes = part.lanes.len();
+        // Values per row are read also where there are no inner elements.
+        if part.outer.len() < WORTH_COPYING || geometry.n_inner() == 0 {
+            return None;
+        }
+        let mut packed: Option<Packed> = None;
+        for &(slot, bytes) in jumping {
+            let access = &geometry.operands[slot];
+            let (&stride, outer) = access.rows.split_last().expect("lanes along the rows need a row loop");
+            // Loops that the operand does not follow are not copied for.
+            let sizes: SmallVec<[usize; 4]> =
+                geometry.inner.iter().zip(&access.inner).map(|(&n, &stride)| if stride == 0 { 1 } else { n }).collect();
+            let n_lines: usize = sizes.iter().product();
+            let line = n_lanes * bytes;
+            if outer.iter().any(|&stride| stride != 0) || n_lines.saturating_mul(line) > LARGEST {
+                continue;
+            }
+            let mut copy = vec![0u64; (n_lines * line).div_ceil(8)];
+            let to = copy.as_mut_ptr().cast::<u8>();
+            let first = pointers.operands[slot]
+                .wrapping_add((access.base as usize).wrapping_add(part.lanes.start.wrapping_mul(stride)));
+            for index in 0..n_lines {
+                let from = first.wrapping_add(offset(&sizes, &access.inner, index));
+                // SAFETY: these are the operand's elements at the lanes of the part and an inner element, which the caller
+                // vouches for; the copy has room for a line per inner element.
+                unsafe { copy_line(from, stride, to.add(index * line), bytes, n_lanes) };
+            }
+            let packed = packed.get_or_insert_with(|| Packed {
+                geometry: geometry.clone(),
+                operands: pointers.operands.into(),
+                _copies: Vec::new(),
+            });
+            let mut access = Access { rows: access.rows.clone(), inner: access.inner.clone(), base: 0, gather: None };
+            *access.rows.last_mut().expect("looked at above") = bytes;
+            let mut distance = line;
+            for (stride, &size) in access.inner.iter_mut().zip(&sizes).rev() {
+                *stride = if *stride == 0 { 0 } else { distance };
+                distance *= size;
+            }
+            packed.geometry.operands[slot] = access;
+            // The lanes of a part are counted from the first of all.
+            packed.operands[slot] = to.cast_const().wrapping_sub(part.lanes.start * bytes);
+            packed._copies.push(copy);
+        }
+        packed
+    }
+
+    /// The loops over the copies.
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Where operands are now.
+    pub(super) fn operands(&self) -> &[*const u8] {
+        &self.operands
+    }
+}
+
+/// Copies `n` elements, `stride` bytes apart, into a line.
+///
+/// # Safety
+/// Every element is alive, and the line has room.
+unsafe fn copy_line(from: *const u8, stride: usize, to: *mut u8, bytes: usize, n: usize) {
+    for index in 0..n {
+        let (from, to) = (from.wrapping_add(index.wrapping_mul(stride)), to.wrapping_add(index * bytes));
+        // SAFETY: passed on from the caller; elements are aligned to their size, and so are those of the line.
+        unsafe {
+            match bytes {
+                1 => to.write(from.read()),
+                2 => to.cast::<u16>().write(from.cast::<u16>().read()),
+                4 => to.cast::<u32>().write(from.cast::<u32>().read()),
+                _ => to.cast::<u64>().write(from.cast::<u64>().read()),
+            }
+        }
+    }
+}
