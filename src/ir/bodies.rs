@@ -88,13 +88,10 @@ pub(super) fn clamp<'r>(x: Sym<'r>, bounds: &[Attr]) -> Sym<'r> {
     if bounds[1] == Attr::None { low } else { least(number(x, &bounds[1]), low) }
 }
 
-/// `x Φ(x)`, or `x σ(2u)` with `u = sqrt(2/π)(x + 0.044715 x³)` (Hendrycks & Gimpel 2016), since
-/// `(1 + tanh u) / 2 = σ(2u)` has no cancellation for negative `x`.
+/// `x Φ(x)`, or `x (1 + tanh u) / 2` with `u = √(2/π) (x + 0.044715 x³)` (Hendrycks & Gimpel 2016).
 pub(super) fn gelu<'r>(x: Sym<'r>, approximate: &Attr) -> Sym<'r> {
     if approximate.word() == "tanh" {
-        let cube = x * x * x;
-        let u = (x + cube * 0.044715) * (2.0 * (2.0 / std::f64::consts::PI).sqrt());
-        x * u.sigmoid()
+        x.gelu_tanh()
     } else {
         x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
     }
@@ -273,26 +270,34 @@ pub(super) fn heaviside<'r>(x: Sym<'r>, at_zero: Sym<'r>) -> Sym<'r> {
     x.prim(Prim::Eq, &[zero]).then(at_zero, x.gt(zero).then(x.num(1.0), zero))
 }
 
-/// `(e^x - e^-x) / 2` from `m = e^|x| - 1`: `(m + m / (m + 1)) / 2`; large ones by way of half the exponent, whose power
-/// does not overflow early.
+/// Its series up to 1/2; from there on `(e^x - e^-x) / 2` as `(m + m / (m + 1)) / 2` from `m = e^|x| - 1`, and from 40 on
+/// without the second power, which cannot be seen, and without `m`, which overflows early.
 pub(super) fn sinh(x: Sym<'_>) -> Sym<'_> {
     let a = x.prim(Prim::Abs, &[]);
     let m = a.expm1();
-    let near = (m + m / (m + 1.0)) * 0.5;
-    with_sign(far_exponential(a, near), x)
+    let far = a.gt(a.num(40.0)).then(half_exponential(a), (m + m / (m + 1.0)) * 0.5);
+    let square = a * a;
+    // x³/3! + x⁵/5! + … over x³.
+    let n_terms = if x.ty() == Ty::F64 { 7 } else { 4 };
+    let factorial = |n: usize| (2..=n).map(|k| k as f64).product::<f64>();
+    let series = (1..n_terms).rev().map(|k| 1.0 / factorial(2 * k + 1));
+    let series = series.fold(a.num(1.0 / factorial(2 * n_terms + 1)), |sum, term| sum.fma(square, a.num(term)));
+    let near = (a * square).fma(series, a);
+    with_sign(a.prim(Prim::Lt, &[a.num(0.5)]).then(near, far), x)
 }
 
-/// `(e^x + e^-x) / 2`, as [`sinh`].
+/// `(e^x + e^-x) / 2` from the half of `e^|x|`.
 pub(super) fn cosh(x: Sym<'_>) -> Sym<'_> {
-    let a = x.prim(Prim::Abs, &[]);
-    let e = a.exp();
-    far_exponential(a, e * 0.5 + 0.5 / e)
+    let half = half_exponential(x.prim(Prim::Abs, &[]));
+    half + 0.25 / half
 }
 
-/// `near`, or `e^a / 2` where `e^-a` is too small to be seen.
-fn far_exponential<'r>(a: Sym<'r>, near: Sym<'r>) -> Sym<'r> {
-    let half = (a * 0.5).exp();
-    a.gt(a.num(40.0)).then(half * 0.5 * half, near)
+/// `e^a / 2`, which is less than infinity for a while where `e^a` is not: `e^(a - c)` times `e^c / 2`.
+///
+/// The difference is exact from 1/3 on, because `c` is short; before that `cosh` does not see what is lost. The factor,
+/// which is above 1 so that it is what overflows, is next to a float of either width.
+fn half_exponential(a: Sym<'_>) -> Sym<'_> {
+    (a - 47_630.0 / 65_536.0).exp() * 1.034_200_787_550_783
 }
 
 /// `sign(x) ln(a + √(a² + 1))` as `ln(1 + a + a² / (1 + √(a² + 1)))`, and `ln 2a` where the square would overflow.
@@ -360,11 +365,6 @@ pub(super) fn round_decimals<'r>(x: Sym<'r>, decimals: &Attr) -> Sym<'r> {
 fn softplus_of(x: Sym<'_>) -> Sym<'_> {
     let zero = x.num(0.0);
     greatest(x, zero) + (-x.prim(Prim::Abs, &[])).exp().log1p()
-}
-
-/// `x tanh(ln(1 + e^x))` (Misra 2019).
-pub(super) fn mish(x: Sym<'_>) -> Sym<'_> {
-    x * softplus_of(x).tanh()
 }
 
 /// `ln σ(x)`.

@@ -119,13 +119,13 @@ macro_rules! for_each_op {
                 /// Logistic function, `1 / (1 + exp(-x))`.
                 Sigmoid sigmoid sigmoid_ PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, &[], g));
                 /// `x * sigmoid(x)`.
-                Silu silu silu_ FloatOnly |x| x * x.sigmoid(); (|x, y, g| activations::by_row(Op::SiluBackward, x, &[], g));
+                Silu silu silu_ FloatOnly |x| x.silu(); (|x, y, g| activations::by_row(Op::SiluBackward, x, &[], g));
                 /// The element where positive, else 0; NaN stays NaN.
                 Relu relu relu_ PromoteNum |x| relu(x); (|x, y, g| activations::above(y, 0.0, g));
                 /// The element limited to 0 to 6.
                 Relu6 relu6 relu6_ PromoteNum |x| least(x.num(6.0), greatest(x.num(0.0), x)); (|x, y, g| activations::by_row(Op::HardtanhBackward, x, &[Attr::float(0.0), Attr::float(6.0)], g));
                 /// `x * tanh(log(1 + exp(x)))`.
-                Mish mish mish_ FloatOnly |x| mish(x); (|x, y| pointwise::mish_slope(x));
+                Mish mish mish_ FloatOnly |x| x.mish(); (|x, y| pointwise::mish_slope(x));
                 /// [`Op::Elu`] with the two constants that keep mean and variance of activations.
                 Selu selu selu_ FloatOnly |x| elu(x, SELU.0, SELU.1, 1.0); (|x, y| x.gt(0.0).then(SELU.1, x.exp() * (SELU.0 * SELU.1)));
                 /// `x + 3` limited to 0 to 6, over 6: a piecewise linear logistic function.

@@ -431,6 +431,9 @@ funcs! {
     Log1p log1p32 log1p64;
     Tanh tanh32 tanh64;
     Sigmoid sigmoid32 sigmoid64;
+    Silu silu32 silu64;
+    GeluTanh gelu_tanh_32 gelu_tanh_64;
+    Mish mish32 mish64;
     Erf erf32 erf64;
     Asin asin32 asin64;
     Acos acos32 acos64;

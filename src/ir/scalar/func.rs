@@ -24,6 +24,12 @@ pub enum Func {
     Tanh,
     /// `1 / (1 + e^-x)`.
     Sigmoid,
+    /// `x / (1 + e^-x)`.
+    Silu,
+    /// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)`.
+    GeluTanh,
+    /// `x tanh(ln(1 + e^x))`.
+    Mish,
     /// Error function.
     Erf,
     /// Sine.
@@ -58,7 +64,7 @@ pub enum Func {
 
 impl Func {
     /// Every function, in declaration order.
-    pub const ALL: [Func; 24] = [
+    pub const ALL: [Func; 27] = [
         Func::Exp,
         Func::Exp2,
         Func::Expm1,
@@ -68,6 +74,9 @@ impl Func {
         Func::Log1p,
         Func::Tanh,
         Func::Sigmoid,
+        Func::Silu,
+        Func::GeluTanh,
+        Func::Mish,
         Func::Erf,
         Func::Sin,
         Func::Cos,
@@ -97,6 +106,9 @@ impl Func {
             Func::Log1p => "log1p",
             Func::Tanh => "tanh",
             Func::Sigmoid => "sigmoid",
+            Func::Silu => "silu",
+            Func::GeluTanh => "gelu_tanh",
+            Func::Mish => "mish",
             Func::Erf => "erf",
             Func::Sin => "sin",
             Func::Cos => "cos",
@@ -133,6 +145,9 @@ impl Func {
             | Func::Log1p
             | Func::Tanh
             | Func::Sigmoid
+            | Func::Silu
+            | Func::GeluTanh
+            | Func::Mish
             | Func::Erf
             | Func::Sin
             | Func::Cos
@@ -163,6 +178,9 @@ impl Func {
             Func::Log1p => math::log1p32(args[0]),
             Func::Tanh => math::tanh32(args[0]),
             Func::Sigmoid => math::sigmoid32(args[0]),
+            Func::Silu => math::silu32(args[0]),
+            Func::GeluTanh => math::gelu_tanh_32(args[0]),
+            Func::Mish => math::mish32(args[0]),
             Func::Erf => math::erf32(args[0]),
             Func::Sin => math::sin32(args[0]),
             Func::Cos => math::cos32(args[0]),
@@ -195,6 +213,9 @@ impl Func {
             Func::Log1p => math::log1p64(args[0]),
             Func::Tanh => math::tanh64(args[0]),
             Func::Sigmoid => math::sigmoid64(args[0]),
+            Func::Silu => math::silu64(args[0]),
+            Func::GeluTanh => math::gelu_tanh_64(args[0]),
+            Func::Mish => math::mish64(args[0]),
             Func::Erf => math::erf64(args[0]),
             Func::Sin => math::sin64(args[0]),
             Func::Cos => math::cos64(args[0]),

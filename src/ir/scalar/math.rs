@@ -13,6 +13,7 @@
 //! The trigonometric functions reduce every finite angle. Huge ones need 2/π to hundreds of bits, which costs more than
 //! all the rest: [`small_angles`] has the same functions without that, for loops that have looked at their angles.
 
+mod activation;
 mod error_function;
 mod exponential;
 mod gamma;
@@ -138,18 +139,54 @@ pub fn tanh64<F: Float>(x: F) -> F {
     exponential::tanh::<Double, F>(x)
 }
 
-/// `1 / (1 + e^-x)`: with `e = e^-|x|`, `1 / (1 + e)` or `e / (1 + e)`, with one corrected division; subnormal
-/// results come out. Measured error: 1.48 ulp.
+/// `1 / (1 + e^-x)` of a sum in two parts, with one corrected division; subnormal results come out, and none on the
+/// way. Measured error: 1.27 ulp.
 #[inline(always)]
 pub fn sigmoid32<F: Float>(x: F) -> F {
-    exponential::sigmoid::<Single, F>(x)
+    activation::sigmoid::<Single, F>(x)
 }
 
-/// `1 / (1 + e^-x)`: with `e = e^-|x|`, `1 / (1 + e)` or `e / (1 + e)`, with one corrected division; subnormal
-/// results come out. Measured error: 1.28 ulp.
+/// `1 / (1 + e^-x)` of a sum in two parts, with one corrected division; subnormal results come out, and none on the
+/// way. Measured error: 0.75 ulp.
 #[inline(always)]
 pub fn sigmoid64<F: Float>(x: F) -> F {
-    exponential::sigmoid::<Double, F>(x)
+    activation::sigmoid::<Double, F>(x)
+}
+
+/// `x / (1 + e^-x)`, as [`sigmoid32`] but with one rounded division. Measured error: 1.78 ulp.
+#[inline(always)]
+pub fn silu32<F: Float>(x: F) -> F {
+    activation::silu::<Single, F>(x)
+}
+
+/// `x / (1 + e^-x)`, as [`sigmoid64`] but with one rounded division. Measured error: 1.26 ulp.
+#[inline(always)]
+pub fn silu64<F: Float>(x: F) -> F {
+    activation::silu::<Double, F>(x)
+}
+
+/// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)` in two parts, to the least results. Measured error: 1.86 ulp.
+#[inline(always)]
+pub fn gelu_tanh_32<F: Float>(x: F) -> F {
+    activation::gelu_tanh::<Single, F>(x)
+}
+
+/// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)` in two parts, to the least results. Measured error: 1.41 ulp.
+#[inline(always)]
+pub fn gelu_tanh_64<F: Float>(x: F) -> F {
+    activation::gelu_tanh::<Double, F>(x)
+}
+
+/// `x tanh(ln(1 + e^x))`, as a fraction of `e^x` of the second degree. Measured error: 1.97 ulp.
+#[inline(always)]
+pub fn mish32<F: Float>(x: F) -> F {
+    activation::mish::<Single, F>(x)
+}
+
+/// `x tanh(ln(1 + e^x))`, as a fraction of `e^x` of the second degree. Measured error: 1.04 ulp.
+#[inline(always)]
+pub fn mish64<F: Float>(x: F) -> F {
+    activation::mish::<Double, F>(x)
 }
 
 /// The error function: `1 - e^-w`, `w = -ln(erfc |x|)` as a minimax polynomial of degree 9 over all of the range.
@@ -302,67 +339,73 @@ pub fn atan2_64<F: Float>(y: F, x: F) -> F {
     inverse_trigonometric::atan2::<Double, F>(y, x)
 }
 
-/// The complement of the error function: `e^(-x²)` times a polynomial in `(x - k) / (x + k)` over `1 + 2x`; `x²` is kept
-/// in two parts. Measured error: 3.69 ulp.
+/// The complement of the error function: `e^(-x²)` times a polynomial in `(x - k) / (x + k)` over `1 + 2x`; `x²` and
+/// the quotient are kept in two parts. Measured error: 1.76 ulp.
 #[inline(always)]
 pub fn erfc32<F: Float>(x: F) -> F {
     error_function::erfc::<Single, F>(x)
 }
 
-/// The complement of the error function: `e^(-x²)` times a polynomial in `(x - k) / (x + k)` over `1 + 2x`; `x²` is kept
-/// in two parts. Measured error: 2.30 ulp.
+/// The complement of the error function: `e^(-x²)` times a polynomial in `(x - k) / (x + k)` over `1 + 2x`; `x²` and
+/// the quotient are kept in two parts. Measured error: 1.18 ulp.
 #[inline(always)]
 pub fn erfc64<F: Float>(x: F) -> F {
     error_function::erfc::<Double, F>(x)
 }
 
-/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, or in `√w` for large ones. Measured error: 2.89 ulp.
+/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, or in another one for large ones.
+/// Measured error: 1.93 ulp.
 #[inline(always)]
 pub fn erfinv32<F: Float>(x: F) -> F {
     error_function::erfinv::<Single, F>(x)
 }
 
-/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, or in `√w` for large ones. Measured error: 1.58 ulp.
+/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, or in another one for large ones.
+/// Measured error: 1.20 ulp.
 #[inline(always)]
 pub fn erfinv64<F: Float>(x: F) -> F {
     error_function::erfinv::<Double, F>(x)
 }
 
-/// `ln |Γ(x)|`: a polynomial around 2 and recurrences, Stirling's series from 8 on, reflection below 0, where the error
-/// is relative to the larger of its terms. Measured error: 4.39 ulp.
+/// `ln |Γ(x)|`: a polynomial with the zeros at 1 and 2 and recurrences, Stirling's series from 8 on, reflection below
+/// 0, where the error is relative to the larger of its terms; all of it with logarithms in two parts. Measured error:
+/// 1.96 ulp.
 #[inline(always)]
 pub fn lgamma32<F: Float>(x: F) -> F {
     gamma::lgamma::<Single, F>(x)
 }
 
-/// `ln |Γ(x)|`: a polynomial around 2 and recurrences, Stirling's series from 8 on, reflection below 0, where the error
-/// is relative to the larger of its terms. Measured error: 4.04 ulp.
+/// `ln |Γ(x)|`: a polynomial with the zeros at 1 and 2 and recurrences, Stirling's series from 8 on, reflection below
+/// 0, where the error is relative to the larger of its terms; all of it with logarithms in two parts. Measured error:
+/// 0.88 ulp.
 #[inline(always)]
 pub fn lgamma64<F: Float>(x: F) -> F {
     gamma::lgamma::<Double, F>(x)
 }
 
-/// `ψ(x)`: a polynomial between 1 and 2 and recurrences, the asymptotic series from 8 on, reflection below 0, where the
-/// error is relative to the larger of its terms. Measured error: 4.52 ulp.
+/// `ψ(x)`: a polynomial between 1 and 2, the asymptotic series beyond (64 bits: from 8 on, and recurrences),
+/// reflection below 0, where the error is relative to the larger of its terms. Measured error: 1.75 ulp.
 #[inline(always)]
 pub fn digamma32<F: Float>(x: F) -> F {
     gamma::digamma::<Single, F>(x)
 }
 
-/// `ψ(x)`: a polynomial between 1 and 2 and recurrences, the asymptotic series from 8 on, reflection below 0, where the
-/// error is relative to the larger of its terms. Measured error: 2.17 ulp.
+/// `ψ(x)`: a polynomial between 1 and 2, the asymptotic series beyond (64 bits: from 8 on, and recurrences),
+/// reflection below 0, where the error is relative to the larger of its terms. Measured error: 1.97 ulp.
 #[inline(always)]
 pub fn digamma64<F: Float>(x: F) -> F {
     gamma::digamma::<Double, F>(x)
 }
 
-/// `ψ'(x)`: a recurrence up to 8 and the asymptotic series from there on, reflection below 0. Measured error: @32@ ulp.
+/// `ψ'(x)`: the asymptotic series from 1 on (64 bits: from 8 on, and a recurrence), reflection below 0. Measured
+/// error: 1.87 ulp.
 #[inline(always)]
 pub fn trigamma32<F: Float>(x: F) -> F {
     gamma::trigamma::<Single, F>(x)
 }
 
-/// `ψ'(x)`: a recurrence up to 8 and the asymptotic series from there on, reflection below 0. Measured error: @64@ ulp.
+/// `ψ'(x)`: the asymptotic series from 1 on (64 bits: from 8 on, and a recurrence), reflection below 0. Measured
+/// error: 1.64 ulp.
 #[inline(always)]
 pub fn trigamma64<F: Float>(x: F) -> F {
     gamma::trigamma::<Double, F>(x)

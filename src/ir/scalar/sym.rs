@@ -185,7 +185,7 @@ macro_rules! sym_funcs {
     };
 }
 sym_funcs!(exp => Exp, exp2 => Exp2, expm1 => Expm1, log => Log, log2 => Log2, log10 => Log10, log1p => Log1p,
-           tanh => Tanh, sigmoid => Sigmoid, erf => Erf, sin => Sin, cos => Cos, tan => Tan, rsqrt => Rsqrt,
+           tanh => Tanh, sigmoid => Sigmoid, silu => Silu, gelu_tanh => GeluTanh, mish => Mish, erf => Erf, sin => Sin, cos => Cos, tan => Tan, rsqrt => Rsqrt,
            asin => Asin, acos => Acos, atan => Atan, erfc => Erfc, erfinv => Erfinv, lgamma => Lgamma, digamma => Digamma, trigamma => Trigamma);
 
 macro_rules! sym_operators {

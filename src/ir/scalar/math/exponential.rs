@@ -1,4 +1,4 @@
-//! Exponentials and what is built from them: `exp`, `exp2`, `expm1`, `tanh`, `sigmoid`, `erf`.
+//! Exponentials and what is built from them: `exp`, `exp2`, `expm1`, `tanh`, `erf`.
 
 use super::pieces::{
     clamp, copy_sign, exp_reduced, expm1_between, horner, minus_ln2, over_sum, round_product, scale_or_zero,
@@ -54,20 +54,6 @@ pub(super) fn tanh<W: Width, F: Float>(x: F) -> F {
     let is_small = em.lt(two);
     let quotient = over_sum(F::select(is_small, em, x.constant(-2.0)), two, em);
     copy_sign(quotient.add(F::select(is_small, zero, x.constant(1.0))), x)
-}
-
-/// `1 / (1 + e)` or `e / (1 + e)` with `e = e^-|x|`: what is small is computed as something small.
-#[inline(always)]
-pub(super) fn sigmoid<W: Width, F: Float>(x: F) -> F {
-    let z: F = x.to_bits().or(x.constant(-0.0).to_bits()).to_float_bits();
-    let z = x.constant(W::EXP_RANGE.0).max(z);
-    let (shift, drop) = W::LIFT;
-    let (n, bits) = round_product::<W, F>(z, W::LOG2E.0, W::BIAS + shift);
-    // The lifted power is normal down to the least subnormal, so one multiplication rounds the result.
-    let lifted: F = bits.shl(W::MANTISSA).to_float_bits();
-    let e = exp_reduced::<W, F>(minus_ln2::<W, F>(z, n)).mul(lifted).mul(x.constant(drop));
-    let one = x.constant(1.0);
-    over_sum(F::select(x.lt(x.constant(0.0)), e, one), one, e)
 }
 
 /// `erf a = 1 - e^-w` with `w = -ln(erfc a)`, a smooth function that vanishes with `a`; one polynomial does for all

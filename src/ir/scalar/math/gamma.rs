@@ -5,22 +5,30 @@
 //! of `digamma` there, the two sides of the reflection cancel: errors are then small beside the terms, not beside the
 //! result.
 
-use super::logarithm::log;
-use super::pieces::horner;
+use super::pieces::{Split, horner, log1p_tail, split};
 use super::special_width::SpecialWidth;
-use super::trigonometric::{cos_tail, sin_tail};
+use super::trigonometric::{cos_tail, sin_tail, two_sum};
 use crate::ir::scalar::number::{Bits, Float, Mask};
 
-/// Where Stirling's series is good to the last place with the terms that are taken.
+/// Where Stirling's series of `lgamma` is good to the last place with the terms that are taken.
 const FAR: f64 = 8.0;
-/// Steps of a recurrence that bring a number below [`FAR`] down to the interval.
-const N_STEPS: usize = 6;
+/// `ln √(2π)`.
+const LN_ROOT_2_PI: f64 = 0.918_938_533_204_672_7;
 
-/// `(sin, cos)` of `π` times the distance of `a >= 0` to the nearest whole number.
+/// Sine and cosine, and what they were rounded by.
+#[derive(Clone, Copy)]
+struct SineAndCosine<F> {
+    sin: F,
+    sin_low: F,
+    cos: F,
+    cos_low: F,
+}
+
+/// Of `π` times the distance of `a >= 0` to the nearest whole number.
 ///
 /// The distance is exact, and the larger of the two angles it makes with a right angle is left to the other function.
 #[inline(always)]
-fn sin_cos_of_pi<W: SpecialWidth, F: Float>(a: F) -> (F, F) {
+fn sine_and_cosine_of_pi<W: SpecialWidth, F: Float>(a: F) -> SineAndCosine<F> {
     let (half, one) = (a.constant(0.5), a.constant(1.0));
     let distance = a.sub(a.round_even()).abs();
     let is_wide = a.constant(0.25).lt(distance);
@@ -28,91 +36,162 @@ fn sin_cos_of_pi<W: SpecialWidth, F: Float>(a: F) -> (F, F) {
     let (pi, pi_low) = (a.constant(W::PI.0), a.constant(W::PI.1));
     let r = turn.mul(pi);
     let r_low = turn.fma(pi_low, turn.fma(pi, r.neg()));
-    let sin = r.add(sin_tail::<W, F>(r, r_low));
-    let cos = one.add(cos_tail::<W, F>(r, r_low));
-    (F::select(is_wide, cos, sin), F::select(is_wide, sin, cos))
+    let square_low = r.fma(r, r.mul(r).neg());
+    let (sin_rest, cos_rest) = (sin_tail::<W, F>(r, r_low), cos_tail::<W, F>(r, r_low));
+    // What the square was rounded by is seen where that of a cosine is squared.
+    let cos_rest = square_low.fma(half.neg(), cos_rest);
+    let (sin, cos) = (r.add(sin_rest), one.add(cos_rest));
+    let (sin_low, cos_low) = (sin_rest.sub(sin.sub(r)), cos_rest.sub(cos.sub(one)));
+    SineAndCosine {
+        sin: F::select(is_wide, cos, sin),
+        sin_low: F::select(is_wide, cos_low, sin_low),
+        cos: F::select(is_wide, sin, cos),
+        cos_low: F::select(is_wide, sin_low, cos_low),
+    }
 }
 
 /// `ln |Γ(x)|`.
 ///
-/// With `a = |x|` and `d` its distance from the nearest whole number `n`: `ln Γ(2 + d) = d q(d)`, to which the
-/// logarithm of what `Γ(a + 1) = a Γ(a)` leaves is added (DLMF 5.5.1); Stirling's series (DLMF 5.11.1) from 8 on;
-/// `ln |Γ(-a)| = ln(π / (a |sin πa|)) - ln Γ(a)` (DLMF 5.5.3).
+/// With `z` between 0.85 and 5/2: `ln Γ(z) = (z - 1) (z - 2) q(z)`, to which the logarithm of what `Γ(a + 1) = a Γ(a)`
+/// leaves of `a = |x|` is added (DLMF 5.5.1); Stirling's series (DLMF 5.11.1) from 8 on; `ln |Γ(-a)| = ln(π / |sin πa|) -
+/// ln Γ(1 + a)` (DLMF 5.5.3). Logarithms, and the products that are large, are kept in two parts.
 #[inline(always)]
 pub(super) fn lgamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let c = |value: f64| x.constant(value);
-    let (zero, one, half) = (c(0.0), c(1.0), c(0.5));
+    let (zero, one, half, infinity) = (c(0.0), c(1.0), c(0.5), c(f64::INFINITY));
     let a = x.abs();
+    let is_negative = x.lt(zero);
 
+    // Below 0.85 the recurrence goes up, and its factor is divided by.
+    let is_raised = a.lt(c(0.85));
     let n = a.add(half).floor();
-    let d = a.sub(n);
-    // Below 3/2 the recurrence goes up, and its factors are divided by.
-    let is_raised = n.lt(c(2.0));
-    let mut factors = F::select(n.lt(one), a.mul(a.add(one)), F::select(is_raised, a, one));
-    for step in 1..=N_STEPS {
+    let z = a.sub(zero.max(n.sub(c(2.0))));
+    let from_1 = F::select(is_raised, a, z.sub(one));
+    let from_2 = from_1.sub(one);
+    let from_2_low = from_1.sub(from_2.add(one));
+    let from_center = from_1.sub(c(W::LGAMMA_CENTER - 1.0));
+    let (first, first_low) = W::LGAMMA_FIRST;
+    let product = from_1.mul(from_2);
+    let product_low = from_1.fma(from_2_low, from_1.fma(from_2, product.neg()));
+    let rest = from_center.fma(horner(from_center, W::LGAMMA), c(first_low));
+    let between = product.fma(c(first), product_low.fma(c(first), product.mul(rest)));
+
+    // For negative numbers the logarithm of Γ(1 + a) is what is wanted.
+    let mut factors = F::select(is_raised, F::select(is_negative, one, a), F::select(is_negative, a, one));
+    // An inclusive range would not be unrolled, and what is not cannot be vectorized.
+    for step in 1..FAR as usize - 1 {
         let is_taken = c(step as f64 + 1.5).lt(n);
         factors = factors.mul(F::select(is_taken, a.sub(c(step as f64)), one));
     }
     let is_far = c(FAR).le(a);
-    let log_a = log::<W, F>(F::select(is_far, a, factors));
-    let near = d.fma(horner(d, W::LGAMMA), F::select(is_raised, log_a.neg(), log_a));
+    let (log, log_low) = log_parts::<W, F>(F::select(is_far, a, factors));
+    let to_log = F::select(is_raised, one.neg(), one);
+    let near = (to_log.mul(log), to_log.fma(log_low, between));
 
     let inverse = one.div(a);
-    let rest = inverse.mul(horner(inverse.mul(inverse), W::STIRLING));
-    // ln √(2π) - 1/2.
-    let far = a.sub(half).fma(log_a.sub(one), c(0.418_938_533_204_672_7).add(rest));
-    let positive = F::select(is_far, far, near);
+    // ln √(2π) ± 1/2.
+    let (shift, constant) = (
+        F::select(is_negative, half, half.neg()),
+        F::select(is_negative, c(LN_ROOT_2_PI + 0.5), c(LN_ROOT_2_PI - 0.5)),
+    );
+    let rest = inverse.fma(horner(inverse.mul(inverse), W::STIRLING), constant);
+    let (steps, height) = (a.add(shift), log.sub(one));
+    let far = steps.mul(height);
+    let far_low = steps.fma(height, far.neg());
+    // Beside an infinite product the rest is not a number.
+    let far_low = F::select(far.lt(infinity), steps.fma(log_low, far_low).add(rest), zero);
+    let gamma_first = F::select(is_far, far, near.0);
+    let gamma_rest = F::select(is_far, far_low, near.1);
+    let gamma = gamma_first.add(gamma_rest);
 
-    let (sin, _) = sin_cos_of_pi::<W, F>(a);
-    let reflected = log::<W, F>(c(W::PI.0).div(a.mul(sin))).sub(positive);
+    let SineAndCosine { sin, .. } = sine_and_cosine_of_pi::<W, F>(a);
+    let (log, log_low) = log_parts::<W, F>(sin);
+    let [ln_pi, ln_pi_low] = [W::LN_PI.0, W::LN_PI.1].map(c);
+    let (height, height_low) = two_sum(ln_pi, log.neg());
+    let gamma_low = gamma_rest.sub(gamma.sub(gamma_first));
+    let reflected = height.sub(gamma).add(height_low.sub(gamma_low).add(ln_pi_low.sub(log_low)));
     // Whole numbers are poles, as all large numbers and infinity are taken to be.
-    let reflected = F::select(sin.eq(zero).or(a.eq(c(f64::INFINITY))), c(f64::INFINITY), reflected);
-    // Near 0 both sides are alike, and the square that is divided by would vanish.
-    let reflected = F::select(a.lt(c(1.0 / W::TWO_MANTISSA_1)), positive, reflected);
-    F::select(x.lt(zero), reflected, positive)
+    let reflected = F::select(sin.eq(zero).or(a.eq(infinity)), infinity, reflected);
+    // Near 0 both sides are alike, and the sine vanishes.
+    let value = F::select(is_negative, reflected, gamma);
+    let is_tiny = a.lt(c(1.0 / W::TWO_MANTISSA_1));
+    let (log, log_low) = log_parts::<W, F>(a);
+    F::select(is_tiny, F::select(a.eq(zero), infinity, log.add(log_low).neg()), value)
+}
+
+/// `ln x` of a finite positive number as a rounded sum, and what the rounding took away.
+#[inline(always)]
+fn log_parts<W: SpecialWidth, F: Float>(x: F) -> (F, F) {
+    let Split { exponent, fraction } = split::<W, F>(x);
+    let whole = exponent.mul(x.constant(W::LN2_SHORT.0));
+    let log = whole.add(fraction);
+    let lost = fraction.sub(log.sub(whole));
+    let low = lost.add(exponent.fma(x.constant(W::LN2_SHORT.1), log1p_tail::<W, F>(fraction)));
+    let sum = log.add(low);
+    (sum, low.sub(sum.sub(log)))
 }
 
 /// `ψ(x) = Γ'(x) / Γ(x)`.
 ///
 /// With `a = |x|`, between 1 and 2: `ψ = (a - a0) q(a - 3/2)`, where `a0` is the zero; `ψ(a + 1) = ψ(a) + 1/a` leads
-/// there (DLMF 5.5.2), the reciprocals being summed as one fraction; the asymptotic series (DLMF 5.11.2) from 8 on;
-/// `ψ(-a) = ψ(a) + 1/a + π cot πa` (DLMF 5.5.4).
+/// there (DLMF 5.5.2), the reciprocals being summed as one fraction; the asymptotic series (DLMF 5.11.2) from
+/// `DIGAMMA_END` on; `ψ(-a) = ψ(1 + a) + π cot πa` (DLMF 5.5.4), where the last term is kept in two parts.
 #[inline(always)]
 pub(super) fn digamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let c = |value: f64| x.constant(value);
     let (zero, one, half) = (c(0.0), c(1.0), c(0.5));
     let a = x.abs();
+    let is_negative = x.lt(zero);
 
     let whole = a.floor();
     let fraction = a.sub(whole);
     let from_root = fraction.sub(c(W::DIGAMMA_ROOT_1.0)).sub(c(W::DIGAMMA_ROOT_1.1));
-    let between = from_root.mul(horner(fraction.sub(half), W::DIGAMMA));
-    let is_raised = whole.lt(one);
-    let (mut above, mut below) = (F::select(is_raised, c(-1.0), zero), F::select(is_raised, a, one));
-    for step in 1..=N_STEPS {
+    let from_middle = fraction.sub(half);
+    let slope_rest = from_middle.mul(horner(from_middle, &W::DIGAMMA[1..]));
+    let between = from_root.fma(c(W::DIGAMMA[0]), from_root.mul(slope_rest));
+    let (mut above, mut below) = (zero, one);
+    for step in 1..W::DIGAMMA_END as usize - 1 {
         let is_taken = c(step as f64 + 0.5).lt(whole);
         let term = a.sub(c(step as f64));
         above = F::select(is_taken, above.fma(term, below), above);
         below = F::select(is_taken, below.mul(term), below);
     }
-    let near = between.add(above.div(below));
+    let near = if W::DIGAMMA_END > 2.0 { between.add(above.div(below)) } else { between };
 
     let inverse = one.div(a);
     let square = inverse.mul(inverse);
-    let rest = inverse.fma(half, square.mul(horner(square, W::DIGAMMA_FAR)));
-    let far = log::<W, F>(a).sub(rest);
-    let positive = F::select(c(FAR).le(a), far, near);
+    let (log, log_low) = log_parts::<W, F>(a);
+    // Half of what leads from a to a + 1 makes the difference.
+    let half = F::select(is_negative, half, half.neg());
+    let far = log.add(inverse.fma(half, log_low.sub(square.mul(horner(square, W::DIGAMMA_FAR)))));
+    let far = F::select(a.lt(c(f64::INFINITY)), far, a);
 
-    let (sin, cos) = sin_cos_of_pi::<W, F>(a);
+    // Between 0 and 1 the function of a + 1 is what is at hand, and otherwise that of a.
+    let is_raised = whole.lt(one);
+    let step = F::select(is_raised, F::select(is_negative, zero, inverse.neg()), F::select(is_negative, inverse, zero));
+    // What the reciprocal was rounded by is seen where it cancels; near 0 it may not be a number.
+    let step_low = inverse.neg().fma(a, one).mul(step);
+    let step_low = F::select(c(0.25).lt(a), step_low, zero);
+    let regular = F::select(c(W::DIGAMMA_END).le(a), far, near.add(step_low).add(step));
+
+    let sine = sine_and_cosine_of_pi::<W, F>(a);
+    let inverse = one.div(sine.sin);
+    let quotient = sine.cos.mul(inverse);
+    let negated = quotient.neg();
+    let left = negated.fma(sine.sin, sine.cos).add(negated.fma(sine.sin_low, sine.cos_low));
+    let (pi, pi_low) = (c(W::PI.0), c(W::PI.1));
+    let cotangent = quotient.mul(pi);
+    let cotangent_low = quotient.fma(pi, cotangent.neg()).add(quotient.fma(pi_low, left.mul(inverse).mul(pi)));
     // The cotangent falls from a whole number to the next: it has the sign of the way to the nearest one.
-    let cotangent = c(W::PI.0).mul(cos).div(sin);
     let is_past = a.lt(a.round_even());
     let cotangent = F::select(is_past, cotangent.neg(), cotangent);
-    // Below 1 the reciprocal is only put back, and it may be infinite.
-    let beside = F::select(is_raised, between, positive.add(inverse));
-    let reflected = beside.add(cotangent);
-    let reflected = F::select(sin.eq(zero), c(f64::NAN), reflected);
-    let value = F::select(x.lt(zero), reflected, positive);
+    let cotangent_low = F::select(is_past, cotangent_low.neg(), cotangent_low);
+    let (sum, lost) = two_sum(cotangent, regular);
+    let reflected = sum.add(lost.add(cotangent_low));
+    let reflected = F::select(sine.sin.eq(zero), c(f64::NAN), reflected);
+    // Near 0 the sine may be subnormal.
+    let reflected = F::select(a.lt(c(1.0 / W::TWO_MANTISSA_1)), one.div(a), reflected);
+    let value = F::select(is_negative, reflected, regular);
     // A pole whose sign is that of the side one comes from.
     let pole = x.neg().to_bits().and(c(-0.0).to_bits()).or(c(f64::INFINITY).to_bits()).to_float_bits();
     F::select(x.eq(zero), pole, value)
@@ -120,35 +199,50 @@ pub(super) fn digamma<W: SpecialWidth, F: Float>(x: F) -> F {
 
 /// `ψ'(x)`.
 ///
-/// `ψ'(a) = ψ'(a + 1) + 1/a²` leads up to 8 (DLMF 5.15.5), where all terms are positive, the reciprocals being summed as
-/// one fraction; the asymptotic series (DLMF 5.15.8) from there on; `ψ'(-a) = π²/sin² πa - ψ'(a) + 1/a²` (DLMF 5.15.6).
+/// `ψ'(a) = ψ'(a + 1) + 1/a²` leads up to `TRIGAMMA_END` (DLMF 5.15.5), where all terms are positive, those but the first
+/// being summed as one fraction; the asymptotic series (DLMF 5.15.8) from there on; `ψ'(-a) = π²/sin² πa - ψ'(1 + a)`
+/// (DLMF 5.15.6), where the square is kept in two parts.
 #[inline(always)]
 pub(super) fn trigamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let c = |value: f64| x.constant(value);
-    let (zero, one) = (c(0.0), c(1.0));
+    let (zero, one, half, infinity) = (c(0.0), c(1.0), c(0.5), c(f64::INFINITY));
     let a = x.abs();
-    let is_near = a.lt(c(FAR));
-    // The first term is added last: it is the one that may overflow, or be put back.
+    let is_negative = x.lt(zero);
+    let is_near = a.lt(c(W::TRIGAMMA_END));
+    // The first term is added last: it is the one that may overflow, or be left out.
     let (mut above, mut below) = (zero, one);
-    for step in 1..FAR as usize {
+    for step in 1..W::TRIGAMMA_END as usize {
         let term = a.add(c(step as f64));
         let square = term.mul(term);
         above = above.fma(square, below);
         below = below.mul(square);
     }
-    let raised = F::select(is_near, a.add(c(FAR)), a);
+    let raised = F::select(is_near, a.add(c(W::TRIGAMMA_END)), a);
     let inverse = one.div(raised);
     let square = inverse.mul(inverse);
-    // 1/z + 1/(2z²) + (1/z³) t(1/z²).
-    let far = inverse.fma(square.mul(horner(square, W::TRIGAMMA_FAR)).add(inverse.mul(c(0.5))), inverse);
-    let beyond_first = F::select(is_near, far.add(above.div(below)), far);
-    let first = one.div(a.mul(a));
-    let positive = F::select(is_near, beyond_first.add(first), far);
+    // 1/z ± 1/(2z²) + (1/z³) t(1/z²): half of what leads from z to z + 1 makes the difference.
+    let half = F::select(is_near.not().and(is_negative), half.neg(), half);
+    let inverse_low = inverse.neg().fma(raised, one).mul(inverse);
+    let inverse_low = F::select(raised.lt(infinity), inverse_low, zero);
+    let rest = square.mul(horner(square, W::TRIGAMMA_FAR)).add(inverse.mul(half));
+    let far = inverse.fma(rest, inverse_low).add(inverse);
+    let inverse = one.div(a);
+    let first = inverse.mul(inverse);
+    let left = inverse.neg().fma(a, one);
+    let first_low = left.add(left).mul(first);
+    let first_low = F::select(first.lt(infinity), first_low, zero);
+    let beyond_first = if W::TRIGAMMA_END > 1.0 { far.add(above.div(below)) } else { far };
+    let positive = F::select(is_near, beyond_first.add(first_low).add(first), far);
 
-    let (sin, _) = sin_cos_of_pi::<W, F>(a);
-    let ratio = c(W::PI.0).div(sin);
-    // Below 8 the first term is taken off and put back.
-    let beside = F::select(is_near, beyond_first, positive.sub(first));
-    let reflected = F::select(sin.eq(zero), c(f64::INFINITY), ratio.mul(ratio).sub(beside));
-    F::select(x.lt(zero), reflected, positive)
+    let sine = sine_and_cosine_of_pi::<W, F>(a);
+    let inverse = one.div(sine.sin);
+    let ratio = inverse.mul(c(W::PI.0));
+    let negated = ratio.neg();
+    let left = negated.fma(sine.sin, c(W::PI.0)).add(negated.fma(sine.sin_low, c(W::PI.1)));
+    let square = ratio.mul(ratio);
+    let square_low = ratio.fma(ratio, square.neg()).add(ratio.add(ratio).mul(left.mul(inverse)));
+    let square_low = F::select(square.lt(infinity), square_low, zero);
+    let reflected = square.add(square_low.sub(F::select(is_near, beyond_first, far)));
+    let reflected = F::select(sine.sin.eq(zero), infinity, reflected);
+    F::select(is_negative, reflected, positive)
 }

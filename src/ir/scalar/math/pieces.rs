@@ -18,6 +18,19 @@ pub(super) fn horner<F: Float>(x: F, coefficients: &'static [f64]) -> F {
     sum
 }
 
+/// As [`horner`] of `-x`.
+#[inline(always)]
+pub(super) fn horner_of_minus<F: Float>(x: F, coefficients: &'static [f64]) -> F {
+    let coefficient = |at: usize| x.constant(if at.is_multiple_of(2) { coefficients[at] } else { -coefficients[at] });
+    let mut rest = coefficients.len() - 1;
+    let mut sum = coefficient(rest);
+    while rest > 0 {
+        rest -= 1;
+        sum = sum.fma(x, coefficient(rest));
+    }
+    sum
+}
+
 /// `x` limited to a range; a NaN stays.
 #[inline(always)]
 pub(super) fn clamp<F: Float>(x: F, (low, high): (f64, f64)) -> F {

@@ -159,7 +159,7 @@ impl<F: Float> Sum<F> {
 
 /// A rounded sum, and what the rounding took away (Knuth).
 #[inline(always)]
-fn two_sum<F: Float>(a: F, b: F) -> (F, F) {
+pub(super) fn two_sum<F: Float>(a: F, b: F) -> (F, F) {
     let sum = a.add(b);
     let b_seen = sum.sub(a);
     let a_seen = sum.sub(b_seen);

@@ -27,8 +27,20 @@ pub(super) trait Width {
     const EXP2_RANGE: (f64, f64);
     /// Where `expm1` is -1.
     const EXPM1_LOW: f64;
-    /// `(k, 2^-k)`, where `2^k` lifts the least subnormal well into the normal range.
+    /// `(k, 2^-k)`: activations are less than the least number where an exponential times `2^-k` overflows.
     const LIFT: (i64, f64);
+    /// Where `e^-x` divided by the largest power of two there is, times `2^k`, lies between 2 and 3.
+    const SIGMOID_LOW: f64;
+    /// Where the least power of two times `2^-k` is less than `e^x`, but more than half of it.
+    const MISH_LOW: f64;
+    /// As `SIGMOID_LOW`, for the exponential of `gelu_tanh`.
+    const GELU_LOW: f64;
+    /// From where on `gelu_tanh` is the identity.
+    const GELU_HIGH: f64;
+    /// `√(8/π) log2 e`. The first part is so short that the difference to the sum with the rest of `gelu_tanh` is exact.
+    const GELU_FIRST: (f64, f64);
+    /// That times 0.044715.
+    const GELU_THIRD: (f64, f64);
     /// Where `tanh` is 1.
     const TANH_HIGH: f64;
     /// Where `erf` is 1.
@@ -82,7 +94,13 @@ impl Width for Single {
     const EXP_RANGE: (f64, f64) = (-104.0, 89.0);
     const EXP2_RANGE: (f64, f64) = (-151.0, 129.0);
     const EXPM1_LOW: f64 = -20.0;
-    const LIFT: (i64, f64) = (32, 1.0 / 4294967296.0);
+    const LIFT: (i64, f64) = (31, 1.0 / 2147483648.0);
+    const SIGMOID_LOW: f64 = -110.3;
+    const MISH_LOW: f64 = -109.4;
+    const GELU_LOW: f64 = -10.94;
+    const GELU_HIGH: f64 = 8.0;
+    const GELU_FIRST: (f64, f64) = (2.3022079467773438, 2.5136697e-07);
+    const GELU_THIRD: (f64, f64) = (0.10294324, -2.0161985e-09);
     const TANH_HIGH: f64 = 10.0;
     const ERF_HIGH: f64 = 3.93;
     const LN2: (f64, f64) = (LN_2, -1.9046542e-9);
@@ -136,7 +154,13 @@ impl Width for Double {
     const EXP_RANGE: (f64, f64) = (-746.0, 710.0);
     const EXP2_RANGE: (f64, f64) = (-1076.0, 1025.0);
     const EXPM1_LOW: f64 = -40.0;
-    const LIFT: (i64, f64) = (64, 1.0 / 18446744073709551616.0);
+    const LIFT: (i64, f64) = (63, 1.0 / 9223372036854775808.0);
+    const SIGMOID_LOW: f64 = -753.6;
+    const MISH_LOW: f64 = -752.65;
+    const GELU_LOW: f64 = -21.605;
+    const GELU_HIGH: f64 = 8.0;
+    const GELU_FIRST: (f64, f64) = (2.302208198144328, -2.977296208542741e-15);
+    const GELU_THIRD: (f64, f64) = (0.1029432395800235, -5.978177400718744e-18);
     const TANH_HIGH: f64 = 20.0;
     const ERF_HIGH: f64 = 5.95;
     const LN2: (f64, f64) = (LN_2, 2.3190468138462996e-17);
