@@ -43,6 +43,9 @@ class Compared:
     def best(self, peer):
         return self.results.get(peer, {}).get("best")
 
+    def memory(self, peer):
+        return self.results.get(peer, {}).get("memory")
+
     @property
     def what(self):
         return WORK[self.row].what
@@ -61,6 +64,18 @@ class Compared:
     @property
     def eager_ratio(self):
         return over(self.best(TORCH), self.best(EAGER))
+
+    @property
+    def leanest(self):
+        """The library but opfuse that takes least memory, of those whose figure holds inputs and outputs at least."""
+        fits = lambda peer: self.memory(peer) and self.memory(peer) * 2**20 > 0.98 * WORK[self.row].bytes
+        others = [peer for peer in self.results if not peer.startswith("opfuse-") and fits(peer)]
+        return min(others, key=self.memory, default=None)
+
+    @property
+    def memory_ratio(self):
+        """How many times the memory of the leanest library the compiled row takes, where that is worth counting."""
+        return over(self.memory(COMPILE), self.memory(self.leanest)) if WORK[self.row].bytes > 2**20 else None
 
     @property
     def of_floor(self):
@@ -119,8 +134,11 @@ def markdown(rows, rooflines, versions):
         "(W21).\n",
         *grid(rows, COMPILING, lambda row, peer: first_call(row.results.get(peer, {}))),
         "\n## Memory\n",
-        "MB that a row's calls have at most, inputs and outputs included, beyond what the process had before. A library that",
-        "keeps memory of former rows for itself shows less than it takes.\n",
+        "MiB that a row's calls have at most, inputs and outputs included, beyond what the process had before. A library that",
+        "keeps memory of former rows for itself shows less than it takes; so the *leanest* is the least figure that inputs and",
+        "outputs fit in, of rows of more than 1 MiB.\n",
+        *lean([row for row in rows if row.memory_ratio]),
+        "",
         *grid(rows, PEERS, lambda row, peer: memory(row.results.get(peer, {}))),
         "\n## The machine\n",
         *roofline_table(rooflines),
@@ -150,6 +168,21 @@ def summary(rows, whole):
                 ends = " | ".join(f"{value:.2f} ({row})" for value, row in (min(ratios), max(ratios)))
                 mean = geometric_mean([value for value, _ in ratios])
                 lines.append(f"| {name} | {threads} | **{mean:.2f}** | {even} of {len(ratios)} | {ends} |")
+    return lines
+
+
+def lean(rows):
+    if not rows:
+        return ["None."]
+    close = sum(row.memory_ratio <= 1.1 for row in rows)
+    mean = geometric_mean([row.memory_ratio for row in rows])
+    lines = [f"Compiled against the leanest: {mean:.2f} times its memory in the geometric mean, at most 1.10 in {close} of {len(rows)}."]
+    over = [row for row in rows if row.memory_ratio > 1.1]
+    if over:
+        lines += ["", "| row | | thr | compiled | leanest | | times |", "|---|---|---|---|---|---|---|"]
+    for row in sorted(over, key=lambda row: -row.memory_ratio):
+        cells = [row.row, row.what, row.threads, f"{row.memory(COMPILE):.0f}", row.leanest, f"{row.memory(row.leanest):.0f}"]
+        lines.append(f"| {' | '.join(map(str, cells))} | {row.memory_ratio:.2f} |")
     return lines
 
 
