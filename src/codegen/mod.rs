@@ -16,6 +16,7 @@ pub mod launch;
 pub mod lower;
 pub mod native;
 pub mod parallel;
+pub mod product;
 mod simplify;
 pub mod tier;
 pub mod tier_up;

@@ -15,6 +15,7 @@ mod moves;
 mod ops;
 mod order;
 mod products;
+mod products;
 #[path = "../same_bits/random.rs"]
 mod random;
 #[path = "../same_bits/reference.rs"]

@@ -15,7 +15,7 @@
 #define __device__
 #define __global__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define SHARED(type, name, count) type* const name = (type*)emulator_shared(__COUNTER__, sizeof(type) * (count))
 #define threadIdx (emulator_self->index)
 #define blockIdx emulator_block

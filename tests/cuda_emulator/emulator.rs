@@ -4,7 +4,7 @@
 //! no test needs unsafe code. Many kernels are compiled at once, because most of a compilation is its beginning.
 //! `OPFUSE_CUDA_TEXTS=folder` leaves the texts there, for `scripts/nvrtc.py`.
 
-use opfuse::codegen::cuda::{PRELUDE, Plan, Source, words};
+use opfuse::codegen::cuda::{PRELUDE, Plan, Source, Step, words};
 use opfuse::codegen::kernel::{Kernel, Source as From};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,11 +68,27 @@ impl Batch {
     /// Adds the launches of a plan of the text `source`. Buffers are those of the operands, then of the outputs.
     pub(crate) fn call(&mut self, source: usize, kernel: &Kernel, plan: &Plan, buffers: &[Buffer<'_>]) {
         let layout = plan.variant.layout;
+        let is_iota = |slot: usize| kernel.operands.get(slot).is_some_and(|operand| operand.source == From::Iota);
+        let accesses = (0..buffers.len()).filter(|&slot| !is_iota(slot)).map(|slot| (layout.address(slot), slot));
+        let pointers: Vec<(usize, usize)> =
+            accesses.chain([(words::FAULTS, buffers.len()), (words::SCRATCH, buffers.len() + 1)]).collect();
         let (faults, scratch) = ([0; 24], vec![0xff; plan.scratch_bytes]);
         let extra = [Buffer { bytes: &faults, remainder: 0 }, Buffer { bytes: &scratch, remainder: 0 }];
         let all: Vec<&Buffer<'_>> = buffers.iter().chain(&extra).collect();
-        self.calls.push(all.len() as u64);
-        for buffer in &all {
+        self.launch(source, &plan.words, &plan.steps, &pointers, &all);
+    }
+
+    /// Adds launches of the text `source`. The address of a buffer is added to each word that is paired with it.
+    pub(crate) fn launch(
+        &mut self,
+        source: usize,
+        words: &[u64],
+        steps: &[Step],
+        pointers: &[(usize, usize)],
+        buffers: &[&Buffer<'_>],
+    ) {
+        self.calls.push(buffers.len() as u64);
+        for buffer in buffers {
             self.calls.extend([buffer.bytes.len() as u64, buffer.remainder as u64]);
             let chunk = |chunk: &[u8]| {
                 let mut word = [0; 8];
@@ -81,17 +97,13 @@ impl Batch {
             };
             self.calls.extend(buffer.bytes.chunks(8).map(chunk));
         }
-        self.sizes.push(all.iter().map(|buffer| buffer.bytes.len()).collect());
-        self.calls.push(plan.words.len() as u64);
-        self.calls.extend(&plan.words);
-        let is_iota = |slot: usize| kernel.operands.get(slot).is_some_and(|operand| operand.source == From::Iota);
-        let accesses = (0..buffers.len()).filter(|&slot| !is_iota(slot)).map(|slot| (layout.address(slot), slot));
-        let pointers: Vec<(usize, usize)> =
-            accesses.chain([(words::FAULTS, buffers.len()), (words::SCRATCH, buffers.len() + 1)]).collect();
+        self.sizes.push(buffers.iter().map(|buffer| buffer.bytes.len()).collect());
+        self.calls.push(words.len() as u64);
+        self.calls.extend(words);
         self.calls.push(pointers.len() as u64);
         pointers.iter().for_each(|&(word, buffer)| self.calls.extend([word as u64, buffer as u64]));
-        self.calls.push(plan.steps.len() as u64);
-        for step in &plan.steps {
+        self.calls.push(steps.len() as u64);
+        for step in steps {
             let [x, y] = step.block.map(u64::from);
             self.calls.extend([(source + step.entry) as u64, step.grid as u64, x, y, step.items]);
         }

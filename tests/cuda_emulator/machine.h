@@ -102,6 +102,7 @@ static bool run_thread(unsigned number) {
 
 struct SharedSite {
     char *start, *end;
+    size_t bytes;
     long block;
 };
 // Those of the text that runs.
@@ -109,7 +110,12 @@ static SharedSite* shared_sites;
 static size_t shared_bytes;
 char* emulator_shared(int site, size_t bytes) {
     SharedSite& shared = shared_sites[site];
-    if (!shared.end) shared.start = guarded(bytes, &shared.end);
+    // A template has one site for kernels of many sizes.
+    if (shared.bytes != bytes) {
+        shared.start = guarded(bytes, &shared.end);
+        shared.bytes = bytes;
+        shared.block = -1;
+    }
     if (shared.block != n_blocks_run) {
         shared.block = n_blocks_run;
         shared_bytes += bytes;

@@ -10,6 +10,7 @@ mod emulator;
 mod kernels;
 mod mutants;
 mod pointwise;
+mod products;
 mod random;
 mod rows;
 mod texts;

@@ -5,7 +5,8 @@
 // handled on bits, integers wrap by way of unsigned ones, and conversions say what becomes of a NaN.
 
 #define DEVICE static __device__ __forceinline__
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+// Threads of a block and, maybe, blocks that a processor is to hold at least.
+#define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define UNROLL _Pragma("unroll")
 // Memory of a block; another machine may bring its own.
 #ifndef SHARED

@@ -1,16 +1,16 @@
-//! Code of kernels on devices: compiled once per text, kept in memory.
+//! Code of kernels and products on devices: compiled once per text, kept in memory.
 //!
-//! A text serves many shapes, so it is found by kernel and variant. Concurrent first launches compile it once. What fails
+//! A text serves many shapes, so it is found by what it depends on. Concurrent first launches compile it once. What fails
 //! is not kept: the next launch tries again. The cache is bounded; what was used longest ago goes first.
 
 use super::counts;
 use crate::codegen::Kernel;
-use crate::codegen::cuda::{Origin, Source, Variant, cubin, product};
+use crate::codegen::cuda::product::ProductVariant;
+use crate::codegen::cuda::{Origin, Source, Variant, cubin};
 use crate::debug::{self, Stage};
 use crate::device::Device;
 use crate::device::cuda::{self, Function};
-use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::error::Result;
 use indexmap::IndexMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,11 +23,13 @@ const NAME: &str = "opfuse";
 /// The entries of a kernel's code.
 pub(super) type Functions = Vec<Function>;
 
-/// What code is for.
-#[derive(PartialEq, Eq, Hash)]
-enum Subject {
-    Kernel(Box<(Kernel, Variant)>),
-    Products(DType),
+/// What a text depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Subject {
+    /// A kernel and how its work is given to threads.
+    Kernel(Kernel, Variant),
+    /// A matrix product.
+    Product(ProductVariant),
 }
 
 type Key = (Device, Subject);
@@ -36,32 +38,17 @@ type Place = Mutex<Option<Arc<Functions>>>;
 
 static KNOWN: Mutex<Option<IndexMap<Key, Arc<Place>>>> = Mutex::new(None);
 
-/// The code of a kernel on a device, compiled now if it is new.
+/// The code of a kernel or product on a device, compiled now if it is new.
 ///
 /// # Errors
 /// If NVRTC does not compile it (the error holds its log), or the device does not take it.
-pub(super) fn functions(device: Device, kernel: &Kernel, variant: &Variant) -> Result<Arc<Functions>> {
-    let subject = Subject::Kernel(Box::new((kernel.clone(), variant.clone())));
-    known((device, subject), || Ok(Source::new(kernel, variant, NAME)))
-}
-
-/// The code of matrix products of a dtype on a device, compiled now if it is new.
-///
-/// # Errors
-/// As [`functions`].
-pub(super) fn products(device: Device, dtype: DType) -> Result<Arc<Functions>> {
-    let none = || Error::unsupported("mm", dtype, "a number", "convert first");
-    known((device, Subject::Products(dtype)), || product::source(dtype, NAME).ok_or_else(none))
-}
-
-fn known(key: Key, source: impl FnOnce() -> Result<Source>) -> Result<Arc<Functions>> {
-    let device = key.0;
-    let place = place(key);
+pub(super) fn functions(device: Device, subject: Subject) -> Result<Arc<Functions>> {
+    let place = place((device, subject.clone()));
     let mut made = place.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(functions) = &*made {
         return Ok(functions.clone());
     }
-    let functions = Arc::new(compile(device, &source()?)?);
+    let functions = Arc::new(compile(device, &subject)?);
     *made = Some(functions.clone());
     Ok(functions)
 }
@@ -83,9 +70,13 @@ fn place(key: Key) -> Arc<Place> {
     place
 }
 
-fn compile(device: Device, source: &Source) -> Result<Functions> {
+fn compile(device: Device, subject: &Subject) -> Result<Functions> {
+    let source = match subject {
+        Subject::Kernel(kernel, variant) => Source::new(kernel, variant, NAME),
+        Subject::Product(variant) => Source::of_product(variant, NAME),
+    };
     debug::dump(Stage::Code, || source.text.clone());
-    let (cubin, origin) = cubin(device, source)?;
+    let (cubin, origin) = cubin(device, &source)?;
     if origin == Origin::Compiled {
         counts::compiled();
     }

@@ -4,7 +4,7 @@
 //! What a launch needs besides addresses is planned once per alignment of its memory, which is mostly one and the same.
 
 use super::counts;
-use super::kernels::{self, Functions};
+use super::kernels::{self, Functions, Subject};
 use crate::codegen::cuda::{Plan, words};
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::launch::Faults;
@@ -114,7 +114,7 @@ impl DeviceLaunch {
         drop(known);
         let plan = Plan::new(&lowered.kernel, &lowered.geometry, &alignments)
             .map_err(|reason| crate::error::Error::invalid("kernel", reason.to_string()))?;
-        let functions = kernels::functions(self.device, &lowered.kernel, &plan.variant)?;
+        let functions = kernels::functions(self.device, Subject::Kernel(lowered.kernel.clone(), plan.variant.clone()))?;
         let ready = Arc::new(Ready { plan, functions });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)

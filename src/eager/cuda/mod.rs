@@ -3,7 +3,7 @@
 //! | file | question |
 //! |---|---|
 //! | `launch` | how does a kernel start on a device? |
-//! | `product` | how is a matrix product computed? |
+//! | `product` | how does a matrix product start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `steps` | how does each action of an executable run there? |
 //! | `fallback` | what if the device has no code for one? |

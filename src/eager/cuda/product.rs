@@ -1,62 +1,47 @@
-#![allow(unsafe_code, reason = "starts kernels on addresses of a device")]
-//! Matrix products on a device.
+#![allow(unsafe_code, reason = "starts products on addresses of a device")]
+//! Matrix products on a device: planned, compiled and started like kernels.
 
-use super::{counts, kernels};
-use crate::codegen::cuda::product::{LEFT, Product, RESULT, RIGHT, THREADS};
-use crate::device::cuda;
-use crate::device::{Device, Stream};
+use super::counts;
+use super::kernels::{self, Subject};
+use crate::codegen::cuda::product::{LEFT, ProductPlan, RESULT, RIGHT};
+use crate::device::{Stream, cuda};
 use crate::eager::Array;
-use crate::eager::product::strides;
+use crate::eager::product::shape;
 use crate::error::{Reason, Result};
-use crate::ir::{DType, TensorType};
+use crate::ir::TensorType;
 
-/// Why products of a dtype are not computed there, if they are not.
-pub(super) fn declined(dtype: DType) -> Option<Reason> {
-    (dtype == DType::Bool).then(|| Reason::TierCannot("bools have no products".into()))
-}
-
-/// `a @ b` of 2-d arrays on the device, or of batches of them, into new memory of type `ty`; `None` if no grid is so large.
+/// `left @ right` of 2-d operands, or of batches of them, into new memory of type `ty`, on the stream; or the reason why there
+/// is no code for it.
 ///
 /// # Errors
-/// Out of memory, or a device that fails.
+/// If memory cannot be had, the code cannot be made, or the device fails.
 ///
 /// # Safety
-/// The operands are on the device, and the caller keeps everybody from writing to them until this returns.
-pub(super) unsafe fn product(
-    device: Device,
-    a: &Array,
-    b: &Array,
+/// The operands are on the stream's device and have the types of the graph; the caller keeps everybody from writing to them
+/// until this returns.
+pub(super) unsafe fn run(
+    left: &Array,
+    right: &Array,
     ty: &TensorType,
     stream: &Stream,
-) -> Result<Option<Array>> {
-    let (rank, size) = (a.layout.rank(), ty.dtype.size());
-    let in_bytes = |array: &Array| strides(array).map(|stride| stride * size);
-    let product = Product {
-        batch: if rank == 3 { a.layout.sizes[0] } else { 1 },
-        m: a.layout.sizes[rank - 2],
-        k: a.layout.sizes[rank - 1],
-        n: b.layout.sizes[rank - 1],
-        left: in_bytes(a),
-        right: in_bytes(b),
+) -> Result<std::result::Result<Array, Reason>> {
+    let plan = match ProductPlan::new(&shape(left, right, ty.dtype)) {
+        Ok(plan) => plan,
+        Err(reason) => return Ok(Err(reason)),
     };
-    let Some(blocks) = product.blocks() else { return Ok(None) };
-    let out = Array::new(device, ty)?;
-    if blocks == 0 {
-        return Ok(Some(out));
-    }
-    for array in [a, b, &out] {
+    let result = Array::new(stream.device(), ty)?;
+    let Some(step) = plan.step else { return Ok(Ok(result)) };
+    let mut words = plan.words;
+    for (word, array) in [(LEFT, left), (RIGHT, right), (RESULT, &result)] {
         array.storage().turn_to(stream)?;
+        words[word] = words[word].wrapping_add(array.ptr().addr() as u64);
     }
-    let functions = kernels::products(device, ty.dtype)?;
-    let mut words = product.words();
-    for (word, array) in [(LEFT, a), (RIGHT, b), (RESULT, &out)] {
-        words[word] = array.ptr().addr() as u64;
-    }
+    let functions = kernels::functions(stream.device(), Subject::Product(plan.variant))?;
     let queue = cuda::machine()?.queue(stream)?;
-    // SAFETY: extents and strides are those of the operands, whose layouts lie inside their storages, and the result is new
-    // memory of its row-major elements; all three were ordered to this stream, and memory that is given back stays as it is
-    // until the stream has come past.
-    unsafe { functions[0].start(&queue, blocks, [THREADS, 1], &words)? };
+    // SAFETY: the words are those of the plan, made for the shapes and strides of these arrays, whose elements lie inside their
+    // storages; operands were ordered to this stream, nobody writes to them, and the result is known here alone. Memory that is
+    // given back stays as it is until the stream has come past.
+    unsafe { functions[step.entry].start(&queue, step.grid, step.block, &words)? };
     counts::launched(1);
-    Ok(Some(out))
+    Ok(Ok(result))
 }

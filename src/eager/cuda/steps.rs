@@ -13,7 +13,6 @@ use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::eager::Array;
 use crate::eager::executable::{Action, Executable, Held, Launch, view};
 use crate::error::{Error, Reason, Result};
-use crate::ir::TensorType;
 use smallvec::SmallVec;
 
 /// How the actions of an executable run on a device.
@@ -47,7 +46,6 @@ impl OnDevice {
     pub(in crate::eager) fn declined(&self, action: usize, of: &Action) -> Option<Reason> {
         match (&self.launches[action], of) {
             (Some(launch), _) => launch.as_ref().err().cloned(),
-            (None, Action::Product { ty, .. }) => product::declined(ty.dtype),
             (None, Action::Routine { .. } | Action::Blocks(_)) => Some(no_code()),
             (None, _) => None,
         }
@@ -112,13 +110,12 @@ impl OnDevice {
                 slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
             }
             Action::Product { left, right, to, ty } => {
-                let made = match product::declined(ty.dtype) {
-                    None => multiply(self.device, slots[*left].array(), slots[*right].array(), ty, stream)?,
-                    Some(_) => None,
-                };
-                match made {
-                    Some(made) => slots[*to] = Held::Own(made),
-                    None => fallback::run(executable, action, slots, self.device, &too_large(), access)?,
+                let (left, right) = (slots[*left].array(), slots[*right].array());
+                // SAFETY: operands are arrays of the types of the graph, on the device of this executable, which the slots keep
+                // alive and the run has locked.
+                match unsafe { product::run(left, right, ty, stream)? } {
+                    Ok(result) => slots[*to] = Held::Own(result),
+                    Err(reason) => fallback::run(executable, action, slots, self.device, &reason, access)?,
                 }
             }
             Action::Routine { .. } | Action::Blocks(_) => {
@@ -131,7 +128,7 @@ impl OnDevice {
 
     /// Inputs have the types of the graph's, and are on the device or stand for numbers.
     fn check(&self, executable: &Executable, inputs: &[&Array]) -> Result<()> {
-        let fits = |(array, ty): (&&Array, &TensorType)| {
+        let fits = |(array, ty): (&&Array, &crate::ir::TensorType)| {
             let few = array.device().kind == DeviceKind::Cpu && array.layout.numel() <= FEW;
             array.is_of(ty) && (array.device() == self.device || few)
         };
@@ -144,16 +141,6 @@ impl OnDevice {
 
 /// Elements of what may come from the host with each run: numbers, and keys of random draws.
 const FEW: usize = 2;
-
-fn too_large() -> Reason {
-    Reason::TierCannot("the matrix product has more elements than a grid, or they are bools".into())
-}
-
-/// A product of arrays of the run on its device.
-fn multiply(device: Device, a: &Array, b: &Array, ty: &TensorType, stream: &Stream) -> Result<Option<Array>> {
-    // SAFETY: both are on the device of the executable; the run has locked what others know.
-    unsafe { product::product(device, a, b, ty, stream) }
-}
 
 fn no_code() -> Reason {
     Reason::TierCannot("there is no CUDA kernel for it yet, so the cpu computes it".into())

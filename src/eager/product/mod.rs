@@ -17,6 +17,7 @@ mod vector;
 mod tests;
 
 use super::array::Array;
+use crate::codegen::product::ProductShape;
 use crate::codegen::vm::Isa;
 use crate::device::{Device, pool};
 use crate::error::{Error, Result};
@@ -33,25 +34,13 @@ const TILE: usize = 32;
 /// Most parts a thread, so that one that is held up does not hold up the others for long.
 const PARTS: usize = 2;
 
-/// The shape and strides of a product, in elements: batch, rows, inner, columns.
-#[derive(Debug, Clone, Copy)]
-struct Shape {
-    batch: usize,
-    m: usize,
-    k: usize,
-    n: usize,
-    /// Strides of batch, row, column: left operand, right operand.
-    left: [usize; 3],
-    right: [usize; 3],
-}
-
 /// `a @ b` of 2-d operands, or of batches of them, into new memory of type `ty`.
 ///
 /// # Errors
 /// Out of memory. Shapes were checked by the op's inference.
 pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     let mut out = Array::new(Device::CPU, ty)?;
-    let shape = shape(a, b);
+    let shape = shape(a, b, ty.dtype);
     match ty.dtype {
         DType::F32 => multiply::<f32>(a, b, &out, shape),
         DType::F64 => multiply::<f64>(a, b, &out, shape),
@@ -66,11 +55,12 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     Ok(out)
 }
 
-fn shape(a: &Array, b: &Array) -> Shape {
+/// The shape of `a @ b`, and how the operands lie.
+pub(super) fn shape(a: &Array, b: &Array, dtype: DType) -> ProductShape {
     let rank = a.layout.rank();
     let batch = if rank == 3 { a.layout.sizes[0] } else { 1 };
     let (m, k, n) = (a.layout.sizes[rank - 2], a.layout.sizes[rank - 1], b.layout.sizes[rank - 1]);
-    Shape { batch, m, k, n, left: strides(a), right: strides(b) }
+    ProductShape { dtype, batch, m, k, n, left: strides(a), right: strides(b) }
 }
 
 /// Strides of batch, row and column of an operand.
@@ -121,8 +111,8 @@ impl Rows {
     }
 }
 
-fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: Shape) {
-    let Shape { batch, m, k, n, left, right } = shape;
+fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
+    let ProductShape { batch, m, k, n, left, right, .. } = shape;
     let threads = (batch * m * n * k.max(1) / WORTH_A_THREAD).clamp(1, pool::num_threads());
     // Columns are cut rather than rows: parts of some rows would each pack all of the right operand.
     let (rows, columns) = if threads == 1 || batch >= 2 * threads {
@@ -194,8 +184,14 @@ fn convert<T: Copy, U: bytemuck::Pod>(from: &[T], to: &mut Array, convert: impl 
 }
 
 /// Integers, which wrap; row-major.
-fn wrapping<T: bytemuck::Pod>(a: &Array, b: &Array, shape: Shape, mul: fn(T, T) -> T, add: fn(T, T) -> T) -> Vec<T> {
-    let Shape { batch, m, k, n, .. } = shape;
+fn wrapping<T: bytemuck::Pod>(
+    a: &Array,
+    b: &Array,
+    shape: ProductShape,
+    mul: fn(T, T) -> T,
+    add: fn(T, T) -> T,
+) -> Vec<T> {
+    let ProductShape { batch, m, k, n, .. } = shape;
     let (lhs, rhs): (Vec<T>, Vec<T>) = (elements(a).collect(), elements(b).collect());
     let mut values = vec![T::zeroed(); batch * m * n];
     for (row, to) in values.chunks_exact_mut(n.max(1)).enumerate() {

@@ -1,0 +1,232 @@
+//! Matrix products against chains written out, by bits, in every tile, order of memory and schedule.
+
+use crate::emulator::{self, Batch, Buffer, SCHEDULES};
+use half::{bf16, f16};
+use opfuse::codegen::cuda::Source;
+use opfuse::codegen::cuda::product::{LEFT, ProductPlan, RESULT, RIGHT};
+use opfuse::codegen::product::ProductShape;
+use opfuse::ir::DType;
+
+/// A product, its operands and what comes out.
+struct Case {
+    plan: ProductPlan,
+    left: Vec<u8>,
+    right: Vec<u8>,
+    expected: Vec<u8>,
+}
+
+/// An element type: numbers into memory, a step of a chain, and what is stored of it.
+trait Element: Copy {
+    type Sum: Copy;
+    const ZERO: Self::Sum;
+    fn of(x: f64) -> Self;
+    fn chain(self, other: Self, sum: Self::Sum) -> Self::Sum;
+    fn stored(sum: Self::Sum) -> Vec<u8>;
+    fn bytes(self) -> Vec<u8>;
+}
+
+macro_rules! element {
+    ($type:ty, $sum:ty, $of:expr, $chain:expr, $stored:expr) => {
+        impl Element for $type {
+            type Sum = $sum;
+            const ZERO: $sum = 0 as $sum;
+            fn of(x: f64) -> $type {
+                ($of)(x)
+            }
+            fn chain(self, other: $type, sum: $sum) -> $sum {
+                ($chain)(self, other, sum)
+            }
+            fn stored(sum: $sum) -> Vec<u8> {
+                let stored: $type = ($stored)(sum);
+                stored.to_le_bytes().to_vec()
+            }
+            fn bytes(self) -> Vec<u8> {
+                self.to_le_bytes().to_vec()
+            }
+        }
+    };
+}
+element!(f32, f32, |x| x as f32, f32::mul_add, |sum: f32| if sum.is_nan() { f32::from_bits(0x7fc0_0000) } else { sum });
+element!(f64, f64, |x| x, f64::mul_add, |sum: f64| if sum.is_nan() {
+    f64::from_bits(0x7ff8_0000_0000_0000)
+} else {
+    sum
+});
+element!(f16, f32, f16::from_f64, |a: f16, b: f16, sum| a.to_f32().mul_add(b.to_f32(), sum), |sum: f32| {
+    if sum.is_nan() { f16::from_bits(0x7e00) } else { f16::from_f32(sum) }
+});
+element!(bf16, f32, bf16::from_f64, |a: bf16, b: bf16, sum| a.to_f32().mul_add(b.to_f32(), sum), |sum: f32| {
+    if sum.is_nan() { bf16::from_bits(0x7fc0) } else { bf16::from_f32(sum) }
+});
+element!(i8, i8, |x| (x * 37.0) as i64 as i8, |a: i8, b: i8, sum: i8| sum.wrapping_add(a.wrapping_mul(b)), |sum| sum);
+element!(i64, i64, |x| (x * 3e18) as i64, |a: i64, b: i64, sum: i64| sum.wrapping_add(a.wrapping_mul(b)), |sum| sum);
+
+/// Sizes and how operands lie: dense, or with inner dimension and the other one swapped.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    m: usize,
+    k: usize,
+    n: usize,
+    swapped: [bool; 2],
+}
+
+/// What operands are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    /// Of many magnitudes.
+    Plain,
+    /// With infinities, NaNs and negative zeros among them.
+    Odd,
+    /// So small that all products are negative zeros.
+    Tiny,
+}
+
+fn case<T: Element>(dtype: DType, side: usize, sizes: Sizes, numbers: Numbers) -> Case {
+    let Sizes { batch, m, k, n, swapped } = sizes;
+    let strides = |rows: usize, columns: usize, swapped: bool| match swapped {
+        false => [rows * columns, columns, 1],
+        true => [rows * columns, 1, rows],
+    };
+    let shape =
+        ProductShape { dtype, batch, m, k, n, left: strides(m, k, swapped[0]), right: strides(k, n, swapped[1]) };
+    let number = |index: usize, seed: f64| match (numbers, index % 97) {
+        (Numbers::Odd, 13) => f64::INFINITY,
+        (Numbers::Odd, 40) => f64::NAN,
+        (Numbers::Odd, 71 | 72) => -0.0,
+        (Numbers::Tiny, _) => seed.cos() * 1e-30,
+        (Numbers::Plain | Numbers::Odd, _) => (index as f64 * 0.7313 + seed).sin() * [1.0, 1e-3, 1e3][index % 3],
+    };
+    let operand = |count: usize, seed: f64| -> Vec<T> { (0..count).map(|index| T::of(number(index, seed))).collect() };
+    let (left, right) = (operand(batch * m * k, 0.3), operand(batch * k * n, 1.9));
+    let mut expected = Vec::new();
+    for matrix in 0..batch {
+        for row in 0..m {
+            for column in 0..n {
+                let at = |strides: [usize; 3], row: usize, column: usize| {
+                    matrix * strides[0] + row * strides[1] + column * strides[2]
+                };
+                let step =
+                    |sum, inner| left[at(shape.left, row, inner)].chain(right[at(shape.right, inner, column)], sum);
+                expected.extend(T::stored((0..k).fold(T::ZERO, step)));
+            }
+        }
+    }
+    let bytes = |elements: &[T]| elements.iter().flat_map(|&element| element.bytes()).collect();
+    let plan = ProductPlan::with_side(&shape, side).expect("the product has code");
+    Case { plan, left: bytes(&left), right: bytes(&right), expected }
+}
+
+/// What is wrong under some schedule once the text is changed; nothing if all is as expected.
+fn run(cases: &[(String, Case)], mutate: impl Fn(String) -> String) -> Result<(), String> {
+    let mut batch = Batch::default();
+    for (_, Case { plan, left, right, expected }) in cases {
+        let source = batch.add(&Source::of_product(&plan.variant, &batch.name()));
+        let result = vec![0xaa; expected.len()];
+        let buffers = [left, right, &result].map(|bytes| Buffer { bytes, remainder: 0 });
+        let steps: Vec<_> = plan.step.into_iter().collect();
+        batch.launch(source, &plan.words, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
+    }
+    let program = batch.compile(mutate);
+    for schedule in SCHEDULES {
+        for ((name, case), buffers) in cases.iter().zip(program.run(schedule)?) {
+            if let Some(at) = (0..case.expected.len()).find(|&at| case.expected[at] != buffers[2][at]) {
+                return Err(format!("{name}, schedule {schedule}: the result differs at byte {at}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn all(side: usize, sizes: Sizes, numbers: Numbers) -> Vec<(String, Case)> {
+    let name = |dtype: DType| format!("{dtype} {sizes:?}, side {side}");
+    let mut cases = vec![
+        (name(DType::F32), case::<f32>(DType::F32, side, sizes, numbers)),
+        (name(DType::F16), case::<f16>(DType::F16, side, sizes, numbers)),
+        (name(DType::BF16), case::<bf16>(DType::BF16, side, sizes, numbers)),
+        (name(DType::I8), case::<i8>(DType::I8, side, sizes, Numbers::Plain)),
+    ];
+    if side <= 4 {
+        cases.push((name(DType::F64), case::<f64>(DType::F64, side, sizes, numbers)));
+        cases.push((name(DType::I64), case::<i64>(DType::I64, side, sizes, Numbers::Plain)));
+    }
+    cases
+}
+
+#[test]
+fn products_have_the_bits_of_their_chains() {
+    if !emulator::is_available() {
+        return;
+    }
+    let mut cases = Vec::new();
+    for side in [2, 4, 8] {
+        for (index, swapped) in [[false, false], [true, false], [false, true], [true, true]].into_iter().enumerate() {
+            let sizes = Sizes { batch: 2, m: 16 * side + 3, k: [7, 8, 9, 37][index], n: 16 * side - 5, swapped };
+            let numbers = if index == 1 { Numbers::Odd } else { Numbers::Plain };
+            cases.extend(all(side, sizes, numbers));
+        }
+    }
+    // No rows, no columns, no steps, single elements.
+    for [batch, m, k, n] in [[1, 0, 3, 4], [1, 3, 3, 0], [0, 3, 3, 3], [2, 3, 0, 2], [1, 1, 1, 1], [3, 1, 100, 1]] {
+        cases.extend(all(2, Sizes { batch, m, k, n, swapped: [false, false] }, Numbers::Plain));
+    }
+    run(&cases, |text| text).unwrap_or_else(|why| panic!("{why}"));
+}
+
+#[test]
+fn a_plan_keeps_a_device_busy() {
+    let side = |dtype, batch, m, n| {
+        let shape = ProductShape { dtype, batch, m, k: 64, n, left: [m * 64, 64, 1], right: [64 * n, n, 1] };
+        ProductPlan::new(&shape).expect("the product has code").variant.side
+    };
+    assert_eq!(side(DType::F32, 1, 4096, 4096), 8);
+    assert_eq!(side(DType::F64, 1, 4096, 4096), 4);
+    assert_eq!(side(DType::F32, 1, 1024, 1024), 4);
+    assert_eq!(side(DType::F32, 1, 64, 64), 2);
+    assert_eq!(side(DType::F32, 300, 64, 64), 8);
+}
+
+#[test]
+fn what_has_no_code_says_why() {
+    let shape = ProductShape { dtype: DType::Bool, batch: 1, m: 2, k: 2, n: 2, left: [4, 2, 1], right: [4, 2, 1] };
+    assert!(ProductPlan::new(&shape).is_err());
+    let shape = ProductShape { dtype: DType::F32, batch: 1 << 40, ..shape };
+    assert!(ProductPlan::new(&shape).expect_err("no grid is so large").to_string().contains("blocks"));
+}
+
+#[test]
+fn planted_bugs_are_seen() {
+    if !emulator::is_available() {
+        return;
+    }
+    let sizes = Sizes { batch: 2, m: 67, k: 21, n: 61, swapped: [false, false] };
+    let of = |numbers| (format!("{numbers:?}"), case::<f32>(DType::F32, 4, sizes, numbers));
+    let cases = [Numbers::Plain, Numbers::Tiny].map(of);
+    assert_eq!(run(&cases, |text| text), Ok(()), "the text as it is");
+    for (name, from, to) in [
+        ("no barrier behind a strip", "}\n        barrier();", "}"),
+        (
+            "no barrier in front of the first",
+            "right.put(rights, thread);\n    barrier();",
+            "right.put(rights, thread);",
+        ),
+        ("one strip for both", "now = 1 - now;", ""),
+        ("a chain that goes on behind its end", "nothing(Value(0))", "Value(0)"),
+        ("rows that are not there", "place(index) < length && ", ""),
+        ("steps that are not there", " && level(index) < depth", ""),
+        ("a strip read again", "from += onward;", ""),
+        ("a result beside the matrix", "if (row < m && column < n)", "if (column < n)"),
+        ("a sum that is rounded twice", "return op_fma(a, b, sum)", "return op_add(op_mul(a, b), sum)"),
+        (
+            "the operand of another matrix",
+            "(i64)matrix * (i64)w.at[P_RIGHT + 1]",
+            "(i64)matrix * (i64)w.at[P_LEFT + 1]",
+        ),
+    ] {
+        let seen = run(&cases, |text| {
+            assert!(text.contains(from), "{name}: {from:?} is not there");
+            text.replace(from, to)
+        });
+        assert!(seen.is_err(), "{name} is not seen");
+    }
+}
