@@ -334,12 +334,17 @@ fn copy_meta(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     copy_cpu(target, source, async_)
 }
 
-/// Whether a call on these tensors is nobody's business but the CPU kernel's.
+/// Whether a call on these tensors is nobody's business but the kernel's, of the CPU or of the GPU that all of them are on;
+/// plain numbers are everywhere.
 fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
     const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
     let keys = tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
-    let unseen = (operator.call_key_set(keys) - UNSEEN) == KeySet::of(DispatchKey::CPU);
-    unseen
+    let seen = operator.call_key_set(keys) - UNSEEN;
+    let device = tensors[0].device();
+    let is_there = |tensor: &&Tensor| tensor.device() == device || tensor.as_number().is_some();
+    let (cpu, cuda) = (KeySet::of(DispatchKey::CPU), KeySet::of(DispatchKey::CUDA));
+    let on_gpu = || (seen | cpu) == (cuda | cpu) && device.kind == DeviceKind::Cuda && tensors.iter().all(is_there);
+    (seen == cpu || on_gpu())
         && tensors.iter().all(|tensor| tensor.has_data())
         && !(is_grad_enabled() && (tensors.iter().any(|tensor| tensor.requires_grad()) || concerns_base(tensors[0])))
 }
@@ -390,5 +395,10 @@ fn write_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let result = op.infer(&types, attrs)?;
     check_result(op.name(), tensors[0], &result.sizes, result.dtype)?;
     let arguments: SmallVec<[eager::Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
-    eager::run_into(op, &arguments, attrs, tensors[0].array())
+    match tensors[0].device().kind {
+        DeviceKind::Cuda => eager::cuda::run_into(op, &arguments, attrs, tensors[0].array()),
+        DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => {
+            eager::run_into(op, &arguments, attrs, tensors[0].array())
+        }
+    }
 }

@@ -15,7 +15,6 @@ mod moves;
 mod ops;
 mod order;
 mod products;
-mod products;
 #[path = "../same_bits/random.rs"]
 mod random;
 #[path = "../same_bits/reference.rs"]

@@ -62,13 +62,18 @@ pub fn run(device: Device, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -
 /// As [`run`].
 pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Array) -> Result<()> {
     let device = target.device();
-    if arguments.iter().any(|argument| Shared::ptr_eq(argument.array.storage(), target.storage())) {
+    let executable = executable_of(device, op, arguments, attrs, Some(target))?;
+    // As on the CPU: what works in place is one run under one lock, so that writers on other threads lose nothing.
+    let in_the_way = |Argument { array, .. }: &Argument<'_>| {
+        Shared::ptr_eq(array.storage(), target.storage())
+            && !(executable.works_in_place() && array.layout == target.layout && array.dtype == target.dtype)
+    };
+    if arguments.iter().any(in_the_way) {
         // A kernel would read what it has already overwritten.
         let result = run(device, op, arguments, attrs)?;
         let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
         return run_into(Op::ToCopy, &[Argument { array: &result, number: false }], &attrs, target);
     }
-    let executable = executable_of(device, op, arguments, attrs, Some(target))?;
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     executable.run_into(&arrays, target)
 }
