@@ -4,10 +4,11 @@
 //! the outputs with respect to every input that requires them, from cotangents that are declared as inputs.
 
 use super::program::Joint;
-use crate::device::{Device, DeviceKind};
+use crate::device::Device;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
 use crate::dispatch::keys::tracer::{self, Captured, First, Reads, Runner};
 use crate::dispatch::{Flat, Function, Tensor};
+use crate::eager::cuda;
 use crate::error::{Error, Reason, Result};
 use crate::ir::TensorType;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>)
 
 /// The GPU of these tensors, if one of them is on a GPU.
 pub(super) fn gpu_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Option<Device> {
-    tensors.into_iter().map(Tensor::device).find(|device| device.kind == DeviceKind::Cuda)
+    cuda::device_of(tensors.into_iter().map(Tensor::device))
 }
 
 /// Why tensors of several devices are not for one executable, if they are not. Plain numbers may be anywhere.

@@ -53,17 +53,14 @@ impl Separation {
             if let [output] = group[..] {
                 let alone = Argument { array: &results[output], number: false };
                 let attrs = Attrs::from_iter([Attr::None]);
-                let copy = match eager::cuda::device_of([alone.array]) {
-                    Some(device) => eager::cuda::run(device, Op::Clone, &[alone], &attrs)?,
-                    None => eager::run(Op::Clone, &[alone], &attrs)?,
-                };
+                let copy = eager::run(Op::Clone, &[alone], &attrs)?;
                 if copy.layout().strides == results[output].layout().strides {
                     results[output] = copy;
                     continue;
                 }
             }
             let storage = results[group[0]].storage();
-            let storage = Shared::new(storage.duplicate()?);
+            let storage = Shared::new(storage.copy_to(storage.device())?);
             for &output in group {
                 let (dtype, layout) = (results[output].dtype(), results[output].layout().clone());
                 results[output] = Array::from_storage(storage.clone(), dtype, layout)?;

@@ -287,8 +287,7 @@ impl Storage {
             return Ok(());
         }
         let _guard = self.shared();
-        let (runtime, index, stream) = self.take_turn()?;
-        runtime.download(index, stream, &self.block, at, bytes)
+        self.download(at, bytes)
     }
 
     /// Writes all bytes, wherever they are, in the order of the thread's stream. Nobody else uses them meanwhile.
@@ -307,17 +306,17 @@ impl Storage {
         self.upload(bytes)
     }
 
-    /// A storage of the same bytes on the same device.
+    /// A storage of the same bytes on a device, which may be its own.
     ///
     /// # Errors
-    /// If there is no memory, or the device fails.
-    pub fn duplicate(&self) -> Result<Storage> {
+    /// If there is no memory, or one of the devices fails.
+    pub fn copy_to(&self, device: Device) -> Result<Storage> {
         if self.is_visible() {
-            return self.read(|bytes| Storage::copy_of(self.device, bytes));
+            return self.read(|bytes| Storage::copy_of(device, bytes));
         }
         let mut host = Storage::new(Device::CPU, self.len)?;
         self.fetch(0, host.bytes_mut())?;
-        Storage::copy_of(self.device, host.bytes_mut())
+        if device.kind == DeviceKind::Cpu { Ok(host) } else { Storage::copy_of(device, host.bytes_mut()) }
     }
 
     /// As [`Storage::fetch`], for whoever holds `access` to the bytes, or is the only one who knows them.
@@ -329,8 +328,7 @@ impl Storage {
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
             return Err(Error::argument("fetch", format!("{} bytes from {at} on are not there", bytes.len())));
         }
-        let (runtime, index, stream) = self.take_turn()?;
-        runtime.download(index, stream, &self.block, at, bytes)
+        self.download(at, bytes)
     }
 
     /// As [`Storage::store`], for whoever holds `access` to write the bytes, or is the only one who knows them.
@@ -351,6 +349,11 @@ impl Storage {
             return Ok(());
         }
         Err(Error::argument("storage", format!("the host reaches the memory of {} by itself", self.device)))
+    }
+
+    fn download(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let (runtime, index, stream) = self.take_turn()?;
+        runtime.download(index, stream, &self.block, at, bytes)
     }
 
     fn upload(&self, bytes: &[u8]) -> Result<()> {

@@ -322,7 +322,7 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     let layout = if here.is_alias_of(source) { layout } else { here.array().layout.expand("copy_", target.sizes())? };
     let source = here.array().with_layout(layout);
     let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
-    eager::cuda::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;
+    eager::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;
     Ok(target.clone())
 }
 
@@ -340,11 +340,14 @@ fn is_plain(operator: &Operator, tensors: &[&Tensor]) -> bool {
     const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
     let keys = tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
     let seen = operator.call_key_set(keys) - UNSEEN;
+    let (cpu, cuda) = (KeySet::of(DispatchKey::CPU), KeySet::of(DispatchKey::CUDA));
     let device = tensors[0].device();
     let is_there = |tensor: &&Tensor| tensor.device() == device || tensor.as_number().is_some();
-    let (cpu, cuda) = (KeySet::of(DispatchKey::CPU), KeySet::of(DispatchKey::CUDA));
-    let on_gpu = || (seen | cpu) == (cuda | cpu) && device.kind == DeviceKind::Cuda && tensors.iter().all(is_there);
-    (seen == cpu || on_gpu())
+    let unseen = match device.kind {
+        DeviceKind::Cuda => (seen | cpu) == (cuda | cpu) && tensors.iter().all(is_there),
+        DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => seen == cpu,
+    };
+    unseen
         && tensors.iter().all(|tensor| tensor.has_data())
         && !(is_grad_enabled() && (tensors.iter().any(|tensor| tensor.requires_grad()) || concerns_base(tensors[0])))
 }
@@ -395,10 +398,5 @@ fn write_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let result = op.infer(&types, attrs)?;
     check_result(op.name(), tensors[0], &result.sizes, result.dtype)?;
     let arguments: SmallVec<[eager::Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
-    match tensors[0].device().kind {
-        DeviceKind::Cuda => eager::cuda::run_into(op, &arguments, attrs, tensors[0].array()),
-        DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => {
-            eager::run_into(op, &arguments, attrs, tensors[0].array())
-        }
-    }
+    eager::run_into(op, &arguments, attrs, tensors[0].array())
 }

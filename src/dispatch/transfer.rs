@@ -6,7 +6,7 @@ use super::autograd::{Context, Function, apply, is_grad_enabled};
 use super::keys::tracer::on_read;
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind, Shared, Storage, current_device};
-use crate::eager::Array;
+use crate::eager::{self, Array};
 use crate::error::{Error, Result};
 use crate::ir::{Layout, TensorType};
 
@@ -73,11 +73,7 @@ fn fetched(x: &Tensor) -> Result<Tensor> {
     if end.saturating_sub(start) > SPARSE * x.numel() {
         return fetched(&x.copy()?);
     }
-    let size = x.dtype().size();
-    let mut storage = Storage::new(Device::CPU, end.saturating_sub(start) * size)?;
-    x.array().storage().fetch(start * size, storage.bytes_mut())?;
-    let array = Array::from_storage(Shared::new(storage), x.dtype(), Layout { offset: 0, ..layout.clone() })?;
-    let host = Tensor::from_array(array);
+    let host = Tensor::from_array(eager::cuda::fetched(x.array(), Storage::fetch)?);
     if host.is_contiguous() { Ok(host) } else { host.copy() }
 }
 
@@ -96,10 +92,5 @@ pub(super) fn copy_storage(storage: &Storage, device: Device) -> Result<Storage>
         let what = format!("{} has no data to copy to {device}", storage.device());
         return Err(Error::Device { op: "to".into(), what, hint: "meta tensors have shapes only".into() });
     }
-    if storage.is_visible() {
-        return storage.read(|bytes| Storage::copy_of(device, bytes));
-    }
-    let mut host = Storage::new(Device::CPU, storage.len())?;
-    storage.fetch(0, host.bytes_mut())?;
-    if device.kind == DeviceKind::Cpu { Ok(host) } else { Storage::copy_of(device, host.bytes_mut()) }
+    storage.copy_to(device)
 }

@@ -3,10 +3,9 @@
 //! A graph is known by a number of its owner's. Its executable is remembered per thread for the operand types it was
 //! run with, whose strides may be others than those the graph was made with.
 
-use super::{Argument, Array, CAPACITY, Executable, cuda, tier_at_once};
+use super::{Argument, Array, CAPACITY, Executable, build, cuda};
 use crate::device::Device;
 use crate::error::Result;
-use crate::fusion::{Options, plan};
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
 use crate::ir::{Attr, Attrs, Graph, NodeKind, Op, SideTable, TensorType};
 use rustc_hash::FxHashMap;
@@ -37,27 +36,20 @@ pub fn graph_id() -> u64 {
 pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<SmallVec<[Array; 2]>> {
     let types: Types = arguments.iter().map(Argument::ty).collect();
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
-    let device = cuda::device_of(arrays.iter().copied());
+    let device = cuda::device_of(arrays.iter().map(|array| array.device()));
     let key = (id, device, types);
     if let Some(executable) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
         return executable.run(&arrays);
     }
     let Ok(own) = with_inputs(graph, &key.2) else {
         // A view inside cannot express these strides.
-        let dense: Vec<Array> = arrays.iter().map(|&array| dense(device, array)).collect::<Result<_>>()?;
+        let dense: Vec<Array> = arrays.iter().map(|&array| dense(array)).collect::<Result<_>>()?;
         let again: SmallVec<[Argument<'_>; 4]> =
             dense.iter().zip(arguments).map(|(array, old)| Argument { array, number: old.number }).collect();
         return run_graph(id, graph, &again);
     };
     let own = eliminate_dead(&eliminate_common(&decompose(&own)?));
-    let executable = match device {
-        Some(device) => cuda::build(device, &own)?,
-        None => {
-            let tier = tier_at_once(arrays.iter().copied());
-            Executable::build(&own, &plan(&own, &Options::default()), tier)?
-        }
-    };
-    let executable = Arc::new(executable);
+    let executable = Arc::new(build(device, &own, arrays.iter().copied())?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();
@@ -83,11 +75,7 @@ fn with_inputs(graph: &Graph, types: &[TensorType]) -> Result<Graph> {
     Ok(out)
 }
 
-fn dense(device: Option<Device>, array: &Array) -> Result<Array> {
+fn dense(array: &Array) -> Result<Array> {
     let attrs = Attrs::from_iter([Attr::Str("contiguous".into())]);
-    let argument = [Argument { array, number: false }];
-    match device.filter(|&device| array.device() == device) {
-        Some(device) => cuda::run(device, Op::Clone, &argument, &attrs),
-        None => super::run(Op::Clone, &argument, &attrs),
-    }
+    super::run(Op::Clone, &[Argument { array, number: false }], &attrs)
 }

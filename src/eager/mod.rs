@@ -66,13 +66,15 @@ thread_local! {
     static KNOWN: RefCell<FxHashMap<Box<[u64]>, Arc<Executable>>> = RefCell::new(FxHashMap::default());
 }
 
-/// Runs an op on arrays.
+/// Runs an op on arrays, where they are.
 ///
 /// # Errors
 /// What the op's inference says is wrong with the operands, out of memory, or an index outside its dimension.
 pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
     if let (true, [argument]) = (op.is_view(), arguments) {
-        check_data(op, arguments)?;
+        if gpu_of(arguments).is_none() {
+            check_data(op, arguments)?;
+        }
         return executable::view(op, attrs, argument.array);
     }
     run_as(op, arguments, attrs, |array| array)
@@ -110,10 +112,11 @@ pub fn run_again<T>(
 /// Runs a call that is not at hand.
 #[inline(never)]
 fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
+    if let Some(device) = gpu_of(arguments) {
+        return cuda::run(device, op, arguments, attrs);
+    }
     check_data(op, arguments)?;
-    let mut key = CallKey::default();
-    call_key(&mut key, op, arguments, attrs);
-    let executable = executable_of(key, || build(op, arguments, attrs, None))?;
+    let executable = executable_of(None, op, arguments, attrs, None)?;
     if let Some(single) = executable.single() {
         recent::keep(op, arguments, attrs, Use::Made, &executable);
         return single.run(arguments, |array| array).map_err(|error| *error);
@@ -123,20 +126,20 @@ fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array
     Ok(results.pop().expect("a one-op graph has one output"))
 }
 
-/// Runs an op on arrays and stores the result, converted to its dtype, in `target`, whose elements are distinct places
-/// and whose sizes are those of the result.
+/// Runs an op where `target` is and stores the result, converted to its dtype, there. Elements of the target are distinct
+/// places, and its sizes are those of the result.
 ///
 /// Operands may share the target's storage: where a kernel would read what it has already overwritten, the result is
-/// made elsewhere first.
+/// made elsewhere first. What works in place is one run under one lock, so that writers on other threads lose nothing.
 ///
 /// # Errors
 /// As [`run`], or if a slice of the target is borrowed.
 pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Array) -> Result<()> {
-    check_data(op, arguments)?;
-    let mut key = CallKey::default();
-    call_key(&mut key, op, arguments, attrs);
-    key.operand(target.dtype, &target.layout.sizes, &target.layout.strides, false);
-    let executable = executable_of(key, || build(op, arguments, attrs, Some(target)))?;
+    let device = cuda::device_of([target.device()]);
+    if device.is_none() {
+        check_data(op, arguments)?;
+    }
+    let executable = executable_of(device, op, arguments, attrs, Some(target))?;
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let in_the_way = |array: &&Array| {
         Shared::ptr_eq(array.storage(), target.storage())
@@ -169,6 +172,11 @@ pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) ->
     recent::with(op, arguments, attrs, Use::Written, |single| single.run_in_place(arguments))
 }
 
+/// The GPU that one of the operands is on, if any is.
+fn gpu_of(arguments: &[Argument<'_>]) -> Option<Device> {
+    cuda::device_of(arguments.iter().map(|argument| argument.array.device()))
+}
+
 /// Arrays without bytes have no value, and memory of other devices is for their kernels.
 fn check_data(op: Op, arguments: &[Argument<'_>]) -> Result<()> {
     let elsewhere = |argument: &&Argument<'_>| argument.array.device().kind != DeviceKind::Cpu;
@@ -192,19 +200,32 @@ fn not_here(op: Op, device: Device) -> Error {
     Error::Device { op: op.name().into(), what, hint: hint.into() }
 }
 
-#[inline]
-fn call_key(key: &mut CallKey, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) {
+/// What runs a call, on a GPU if one is given.
+fn executable_of(
+    device: Option<Device>,
+    op: Op,
+    arguments: &[Argument<'_>],
+    attrs: &[Attr],
+    target: Option<&Array>,
+) -> Result<Arc<Executable>> {
+    let mut key = CallKey::default();
     key.call(op, attrs, arguments.len());
     for Argument { array, number } in arguments {
         key.operand(array.dtype, &array.layout.sizes, &array.layout.strides, *number);
     }
-}
-
-fn executable_of(key: CallKey, build: impl FnOnce() -> Result<Executable>) -> Result<Arc<Executable>> {
+    if let Some(target) = target {
+        key.operand(target.dtype, &target.layout.sizes, &target.layout.strides, false);
+    }
+    if let Some(device) = device {
+        // No operand begins with such a word.
+        key.word(u64::MAX - u64::from(device.index.unwrap_or(0)));
+    }
     if let Some(executable) = KNOWN.with_borrow(|known| known.get(&key[..]).cloned()) {
         return Ok(executable);
     }
-    let executable = Arc::new(build()?);
+    let graph = graph_of(op, arguments, attrs, target)?;
+    let arrays = arguments.iter().map(|argument| argument.array).chain(target);
+    let executable = Arc::new(build(device, &graph, arrays)?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();
@@ -223,12 +244,15 @@ fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier>
     (most < MANY).then_some(Tier::Vm)
 }
 
-/// The executable of a one-op graph.
-fn build(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: Option<&Array>) -> Result<Executable> {
-    let graph = graph_of(op, arguments, attrs, target)?;
-    let plan = plan(&graph, &Options::default());
-    let arrays = arguments.iter().map(|argument| argument.array).chain(target);
-    Executable::build(&graph, &plan, tier_at_once(arrays))
+/// The executable of a graph on arrays of these sizes, on a GPU if one is given.
+fn build<'a>(device: Option<Device>, graph: &Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
+    let plan = plan(graph, &Options::default());
+    match device {
+        Some(device) => Executable::build_on(device, graph, &plan).map_err(|Failure { step, reason }| {
+            Error::invalid("plan", format!("step {step} is not lowered: {reason}"))
+        }),
+        None => Executable::build(graph, &plan, tier_at_once(arrays)),
+    }
 }
 
 /// The graph of one op.

@@ -31,8 +31,7 @@ pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs:
 
 /// The GPU that a call runs on.
 fn device_of(op: Op, tensors: &[&Tensor]) -> Result<Device> {
-    let on_gpu = tensors.iter().map(|tensor| tensor.device()).find(|device| device.kind == DeviceKind::Cuda);
-    let device = match on_gpu {
+    let device = match eager::cuda::device_of(tensors.iter().map(|tensor| tensor.device())) {
         Some(device) => device,
         // A call that was sent here by its key alone.
         None => crate::device::current_device(DeviceKind::Cuda)?,

@@ -2,7 +2,7 @@
 //!
 //! Reported each time, with the reason; see [`super::counts`]. The host waits for the device here.
 
-use super::counts;
+use super::{counts, fetched};
 use crate::device::{Access, Device, Shared, Storage};
 use crate::eager::Array;
 use crate::eager::executable::{Action, Executable, Held, Slot};
@@ -25,7 +25,8 @@ pub(super) fn run(
     let mut host: SmallVec<[Held<'_>; 8]> = slots.iter().map(|_| Held::Nothing).collect();
     for &slot in &reads {
         if matches!(host[slot], Held::Nothing) {
-            host[slot] = Held::Own(fetched(slots[slot].array(), access)?);
+            let fetch = |storage: &Storage, at, bytes: &mut [u8]| storage.fetch_under(access, at, bytes);
+            host[slot] = Held::Own(fetched(slots[slot].array(), fetch)?);
         }
     }
     for &slot in &writes {
@@ -45,17 +46,6 @@ pub(super) fn run(
         }
     }
     Ok(())
-}
-
-/// The elements of an array, and what is between them, on the host.
-fn fetched(array: &Array, access: &Access<'_>) -> Result<Array> {
-    let size = array.dtype.size();
-    let (start, end) = (array.layout.offset * size, array.layout.extent() * size);
-    let mut storage = Storage::new(Device::CPU, end.saturating_sub(start))?;
-    array.storage.fetch_under(access, start, storage.bytes_mut())?;
-    let mut layout = array.layout().clone();
-    layout.offset = 0;
-    Ok(Array { storage: Shared::new(storage), dtype: array.dtype, layout: layout.into() })
 }
 
 /// The array over all bytes of its storage, on the host.
