@@ -179,8 +179,8 @@ impl Executable {
     /// By kernel of the plan, why the GPU that it was built for does not run all of it.
     pub fn declined_on_device(&self) -> Vec<(usize, Reason)> {
         let Some(on_device) = &self.on_device else { return Vec::new() };
-        let actions = self.actions.iter().zip(&self.kernels).enumerate();
-        actions.filter_map(|(index, (action, &kernel))| Some((kernel, on_device.declined(index, action)?))).collect()
+        let kernels = self.kernels.iter().enumerate();
+        kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.declined(index)?))).collect()
     }
 
     /// How it runs as the one kernel that it is.

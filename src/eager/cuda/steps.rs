@@ -6,7 +6,7 @@
 
 use super::fallback;
 use super::launch::DeviceLaunch;
-use super::product;
+use super::product::DeviceProduct;
 use super::uploaded;
 use crate::device::cuda;
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
@@ -18,23 +18,31 @@ use smallvec::SmallVec;
 /// How the actions of an executable run on a device.
 pub(in crate::eager) struct OnDevice {
     device: Device,
-    /// For each action that is a launch, how it runs there.
-    launches: Vec<Option<Result<DeviceLaunch, Reason>>>,
+    /// By action.
+    ways: Vec<Way>,
+}
+
+/// How an action runs on a device.
+enum Way {
+    Launch(DeviceLaunch),
+    Product(DeviceProduct),
+    /// On the host, and why.
+    Host(Reason),
+    /// It computes nothing.
+    Nothing,
 }
 
 impl OnDevice {
     pub(in crate::eager) fn new(device: Device, executable: &Executable) -> OnDevice {
-        let launches = executable.actions.iter().map(|action| match action {
-            Action::Launch(launch) => Some(DeviceLaunch::new(device, &launch.lowered)),
-            Action::Allocate(..)
-            | Action::Scratch(..)
-            | Action::Alias { .. }
-            | Action::Product { .. }
-            | Action::Routine { .. }
-            | Action::Blocks(_)
-            | Action::Release(_) => None,
+        let ways = executable.actions.iter().map(|action| match action {
+            Action::Launch(launch) => DeviceLaunch::new(device, &launch.lowered).map_or_else(Way::Host, Way::Launch),
+            Action::Product { .. } => Way::Product(DeviceProduct::default()),
+            Action::Routine { .. } | Action::Blocks(_) => {
+                Way::Host(Reason::TierCannot("there is no CUDA kernel for it yet, so the cpu computes it".into()))
+            }
+            Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => Way::Nothing,
         });
-        OnDevice { device, launches: launches.collect() }
+        OnDevice { device, ways: ways.collect() }
     }
 
     /// The device.
@@ -43,16 +51,16 @@ impl OnDevice {
     }
 
     /// Why an action runs on the host, if it does.
-    pub(in crate::eager) fn declined(&self, action: usize, of: &Action) -> Option<Reason> {
-        match (&self.launches[action], of) {
-            (Some(launch), _) => launch.as_ref().err().cloned(),
-            (None, Action::Routine { .. } | Action::Blocks(_)) => Some(no_code()),
-            (None, _) => None,
+    pub(in crate::eager) fn declined(&self, action: usize) -> Option<Reason> {
+        match &self.ways[action] {
+            Way::Host(reason) => Some(reason.clone()),
+            Way::Launch(_) | Way::Product(_) | Way::Nothing => None,
         }
     }
 
     /// Runs on inputs of the types of the graph's inputs, those on the host being few elements that stand for numbers.
-    /// An only output is written to `target`, if there is one, which shares no storage with an input.
+    /// An only output is written to `target`, if there is one; an input that shares its storage lies exactly where it does,
+    /// and the executable works in place.
     ///
     /// # Errors
     /// As [`Executable::run`].
@@ -95,33 +103,32 @@ impl OnDevice {
         stream: &Stream,
         access: &Access<'_>,
     ) -> Result<()> {
-        match action {
-            Action::Allocate(slot, _) if matches!(slots[*slot], Held::Given(_)) => {}
-            Action::Allocate(slot, ty) | Action::Scratch(slot, ty) => {
+        match (action, &self.ways[index]) {
+            (Action::Allocate(slot, _), _) if matches!(slots[*slot], Held::Given(_)) => {}
+            (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => {
                 slots[*slot] = Held::Own(Array::new(self.device, ty)?);
             }
-            Action::Launch(launch) if launch.is_idle => {}
-            Action::Launch(launch) => match &self.launches[index] {
-                Some(Ok(on_device)) => start(on_device, launch, slots, stream).map_err(|error| launch.blamed(error))?,
-                Some(Err(reason)) => fallback::run(executable, action, slots, self.device, reason, access)?,
-                None => unreachable!("there is an answer for every launch"),
-            },
-            Action::Alias { op, attrs, from, to } => {
+            (Action::Alias { op, attrs, from, to }, _) => {
                 slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
             }
-            Action::Product { left, right, to, ty } => {
+            (Action::Release(slot), _) => slots[*slot] = Held::Nothing,
+            (Action::Launch(launch), _) if launch.is_idle => {}
+            (Action::Launch(launch), Way::Launch(on_device)) => {
+                start(on_device, launch, slots, stream).map_err(|error| launch.blamed(error))?;
+            }
+            (Action::Product { left, right, to, ty }, Way::Product(on_device)) => {
                 let (left, right) = (slots[*left].array(), slots[*right].array());
                 // SAFETY: operands are arrays of the types of the graph, on the device of this executable, which the slots keep
                 // alive and the run has locked.
-                match unsafe { product::run(left, right, ty, stream)? } {
+                match unsafe { on_device.run(left, right, ty, stream)? } {
                     Ok(result) => slots[*to] = Held::Own(result),
                     Err(reason) => fallback::run(executable, action, slots, self.device, &reason, access)?,
                 }
             }
-            Action::Routine { .. } | Action::Blocks(_) => {
-                fallback::run(executable, action, slots, self.device, &no_code(), access)?;
+            (_, Way::Host(reason)) => fallback::run(executable, action, slots, self.device, reason, access)?,
+            (_, Way::Launch(_) | Way::Product(_) | Way::Nothing) => {
+                unreachable!("every action has the way that was made for it")
             }
-            Action::Release(slot) => slots[*slot] = Held::Nothing,
         }
         Ok(())
     }
@@ -141,10 +148,6 @@ impl OnDevice {
 
 /// Elements of what may come from the host with each run: numbers, and keys of random draws.
 const FEW: usize = 2;
-
-fn no_code() -> Reason {
-    Reason::TierCannot("there is no CUDA kernel for it yet, so the cpu computes it".into())
-}
 
 fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
