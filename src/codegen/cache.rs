@@ -72,12 +72,8 @@ pub fn compiled(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Arc<
     let key = Key::new(tier, kernel, geometry);
     let mut guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = guard.get_or_insert_with(Cache::default);
-    cache.clock += 1;
-    let now = cache.clock;
-    if let Some((entry, used)) = cache.entries.get_mut(&key) {
-        *used = now;
-        cache.stats.hits += 1;
-        return Ok(entry.clone());
+    if let Some(entry) = cache.find(&key) {
+        return Ok(entry);
     }
     // Compiling under the lock is what makes concurrent first calls compile once; it takes well under a millisecond.
     let start = Instant::now();
@@ -87,15 +83,15 @@ pub fn compiled(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Arc<
     if cache.entries.len() >= CAPACITY {
         cache.evict();
     }
+    let now = cache.clock;
     cache.entries.insert(key, (entry.clone(), now));
     Ok(entry)
 }
 
-/// Whether the cache has the compiled form of a kernel.
-pub fn holds(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> bool {
+/// The compiled form of a kernel, if the cache has it.
+pub fn known(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Option<Arc<Entry>> {
     let key = Key::new(tier, kernel, geometry);
-    let guard = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    guard.as_ref().is_some_and(|cache| cache.entries.contains_key(&key))
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.find(&key)
 }
 
 /// What the cache has done so far.
@@ -110,6 +106,15 @@ pub fn clear() {
 }
 
 impl Cache {
+    /// An entry, which is used now.
+    fn find(&mut self, key: &Key) -> Option<Arc<Entry>> {
+        self.clock += 1;
+        let (entry, used) = self.entries.get_mut(key)?;
+        *used = self.clock;
+        self.stats.hits += 1;
+        Some(entry.clone())
+    }
+
     /// Drops the least recently used eighth, so that evicting is rare.
     fn evict(&mut self) {
         let mut ages: Vec<u64> = self.entries.values().map(|(_, used)| *used).collect();

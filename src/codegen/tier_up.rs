@@ -58,8 +58,11 @@ impl Code {
         let tier = asked_for.unwrap_or_else(|| Tier::choose(kernel, geometry));
         // The vm takes about twice as long, and a little to begin.
         let (lost, worth) = (work(kernel, geometry) as u64 / 2 + LOST_AT_LEAST, compile_time(tier, kernel));
-        if asked_for.is_some() || lost >= worth || cache::holds(tier, kernel, geometry) {
+        if asked_for.is_some() || lost >= worth {
             return Ok(Code { first: Running::new(tier, kernel, geometry)?, later: None });
+        }
+        if let Some(entry) = cache::known(tier, kernel, geometry) {
+            return Ok(Code { first: Running::of(entry, kernel, geometry), later: None });
         }
         let later = Later { tier, lost, worth, code: OnceLock::new() };
         Ok(Code { first: Running::new(Tier::Vm, kernel, geometry)?, later: Some(Box::new(later)) })
@@ -97,9 +100,12 @@ impl Code {
 
 impl Running {
     fn new(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> Result<Running, Reason> {
-        let entry = cache::compiled(tier, kernel, geometry)?;
+        cache::compiled(tier, kernel, geometry).map(|entry| Running::of(entry, kernel, geometry))
+    }
+
+    fn of(entry: Arc<Entry>, kernel: &Kernel, geometry: &Geometry) -> Running {
         let cut = Cut::new(kernel, &entry.compiled, geometry);
-        Ok(Running { entry, cut })
+        Running { entry, cut }
     }
 }
 

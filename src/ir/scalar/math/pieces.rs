@@ -9,24 +9,22 @@ use crate::ir::scalar::number::{Bits, Float};
 /// `c0 + x (c1 + x (c2 + …))`.
 #[inline(always)]
 pub(super) fn horner<F: Float>(x: F, coefficients: &'static [f64]) -> F {
-    let mut sum = x.constant(coefficients[coefficients.len() - 1]);
-    let mut rest = coefficients.len() - 1;
-    while rest > 0 {
-        rest -= 1;
-        sum = sum.fma(x, x.constant(coefficients[rest]));
-    }
-    sum
+    polynomial(x, coefficients.len(), |at| coefficients[at])
 }
 
 /// As [`horner`] of `-x`.
 #[inline(always)]
 pub(super) fn horner_of_minus<F: Float>(x: F, coefficients: &'static [f64]) -> F {
-    let coefficient = |at: usize| x.constant(if at.is_multiple_of(2) { coefficients[at] } else { -coefficients[at] });
-    let mut rest = coefficients.len() - 1;
-    let mut sum = coefficient(rest);
+    polynomial(x, coefficients.len(), |at| if at.is_multiple_of(2) { coefficients[at] } else { -coefficients[at] })
+}
+
+#[inline(always)]
+fn polynomial<F: Float>(x: F, n_coefficients: usize, coefficient: impl Fn(usize) -> f64) -> F {
+    let mut rest = n_coefficients - 1;
+    let mut sum = x.constant(coefficient(rest));
     while rest > 0 {
         rest -= 1;
-        sum = sum.fma(x, coefficient(rest));
+        sum = sum.fma(x, x.constant(coefficient(rest)));
     }
     sum
 }
