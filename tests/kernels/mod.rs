@@ -2,7 +2,12 @@
 //! of them, and which there are.
 
 pub(crate) mod listed;
+#[allow(dead_code, reason = "these tests use a part of the generator")]
+#[path = "../same_bits/random.rs"]
+mod numbers;
 pub(crate) mod random;
+
+pub(crate) use numbers::Random;
 
 use opfuse::codegen::geometry::{Access, Geometry, Lanes};
 use opfuse::codegen::interp;
@@ -10,30 +15,6 @@ use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source
 use opfuse::codegen::launch::Faults;
 use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use opfuse::ir::{Combine, DType};
-
-/// A small generator; seeds are what failures print.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-}
 
 /// Builds kernels; floats that arithmetic made are canonical, because hardware does not define their NaN bits.
 #[derive(Default)]
