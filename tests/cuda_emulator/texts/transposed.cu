@@ -13,8 +13,8 @@ kernel {
   r7: f32 = canon r6
   out0: f32 = r7
 }
-Geometry { rows: [2, 37], inner: [300], operands: [Access { rows: [48000, 4], inner: [160], base: 0, gather: None }, Access { rows: [44400, 4], inner: [148], base: 0, gather: None }, Access { rows: [44400, 1200], inner: [4], base: 4, gather: None }], outputs: [Access { rows: [44856, 1212], inner: [4], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 1 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Strided, Strided, Contiguous, Contiguous] }, words: [74, 300, 0, 0, 0, 2, 1, 1, 37, 3134165325, 6, 300, 3035110223, 9, 300, 3035110223, 9, 0, 48000, 4, 160, 0, 44400, 4, 148, 4, 44400, 1200, 4, 4, 44856, 1212, 4], steps: [Step { entry: 0, items: 22200, grid: 87, block: [256, 1] }], scratch_bytes: 0 }
+Geometry { rows: [2, 37], inner: [300], operands: [Access { rows: [48000, 4], inner: [160], base: 0, gather: None }, Access { rows: [44400, 4], inner: [148], base: 0, gather: None }, Access { rows: [44400, 1200], inner: [4], base: 4, gather: None }], outputs: [Access { rows: [44400, 1200], inner: [4], base: 0, gather: None }], lanes: Inner }
+Plan { variant: Variant { form: Pointwise { width: 1 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Strided, Strided, Contiguous, Contiguous] }, words: [74, 300, 0, 0, 0, 2, 1, 1, 37, 3134165325, 6, 300, 3035110223, 9, 300, 3035110223, 9, 0, 48000, 4, 160, 0, 44400, 4, 148, 4, 44400, 1200, 4, 0, 44400, 1200, 4], steps: [Step { entry: 0, items: 22200, grid: 87, block: [256, 1] }], scratch_bytes: 0 }
 */
 KERNEL(256) transposed(const Words<33> w) {
     const u32 item = (u32)block_x() * 256u + thread_x();

@@ -37,8 +37,8 @@ kernel {
   out1: f32 = r30
   out2: f32 = r31
 }
-Geometry { rows: [5, 7], inner: [100], operands: [Access { rows: [96, 12], inner: [0], base: 0, gather: None }], outputs: [Access { rows: [2800, 400], inner: [4], base: 4, gather: None }, Access { rows: [2896, 412], inner: [4], base: 8, gather: None }, Access { rows: [84, 12], inner: [0], base: 8, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Uniform, Strided, Strided, Uniform] }, words: [35, 100, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 96, 12, 0, 4, 2800, 400, 4, 8, 2896, 412, 4, 8, 84, 12, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
+Geometry { rows: [5, 7], inner: [100], operands: [Access { rows: [2896, 412], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [2800, 400], inner: [4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [4], base: 8, gather: None }, Access { rows: [28, 4], inner: [0], base: 4, gather: None }], lanes: Inner }
+Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Strided, Strided, Strided, Uniform] }, words: [35, 100, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
 */
 KERNEL(128) warps(const Words<33> w) {
     const u32 item = (u32)block_x() * 4u + thread_x() / 32u;
@@ -55,13 +55,10 @@ KERNEL(128) warps(const Words<33> w) {
     char* const a3 = address(w.at[29]) + (p0 * (int)w.at[30] + p1 * (int)w.at[31]);
     Folding<Sum<float>> f1;
     {
-        float v0 = 0;
-        if (n > 0) {
-            v0 = load_one<dt_f32>(a0);
-        }
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 i = start + team.lane; i < end; i += LANES) {
+                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
                 f1.add(v0);
             }
             if (n > BLOCK) {
@@ -75,21 +72,14 @@ KERNEL(128) warps(const Words<33> w) {
     const float v5 = op_canon(v4);
     Folding<Sum<float>> f10;
     {
-        float v0 = 0;
-        float v6 = 0;
-        float v7 = 0;
-        float v8 = 0;
-        float v9 = 0;
-        if (n > 0) {
-            v0 = load_one<dt_f32>(a0);
-            v6 = op_sub(v0, v5);
-            v7 = op_canon(v6);
-            v8 = op_mul(v7, v7);
-            v9 = op_canon(v8);
-        }
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 i = start + team.lane; i < end; i += LANES) {
+                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
+                const float v6 = op_sub(v0, v5);
+                const float v7 = op_canon(v6);
+                const float v8 = op_mul(v7, v7);
+                const float v9 = op_canon(v8);
                 f10.add(v9);
             }
             if (n > BLOCK) {
@@ -107,23 +97,15 @@ KERNEL(128) warps(const Words<33> w) {
     const float v71 = op_canon(v14);
     Folding<Max<float>> f21;
     {
-        float v0 = 0;
-        float v6 = 0;
-        float v7 = 0;
-        float v19 = 0;
-        float v20 = 0;
-        float v69 = 0;
-        if (n > 0) {
-            v0 = load_one<dt_f32>(a0);
-            v6 = op_sub(v0, v5);
-            v7 = op_canon(v6);
-            v19 = op_mul(v7, v18);
-            v20 = op_canon(v19);
-            v69 = op_canon(v20);
-        }
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 i = start + team.lane; i < end; i += LANES) {
+                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
+                const float v6 = op_sub(v0, v5);
+                const float v7 = op_canon(v6);
+                const float v19 = op_mul(v7, v18);
+                const float v20 = op_canon(v19);
+                const float v69 = op_canon(v20);
                 f21.add(v20);
                 store_one<dt_f32>(a1 + (int)i * (int)w.at[24], v69);
             }
@@ -136,73 +118,40 @@ KERNEL(128) warps(const Words<33> w) {
     const float v22 = op_canon(v21);
     Folding<Sum<float>> f65;
     {
-        float v0 = 0;
-        float v6 = 0;
-        float v7 = 0;
-        float v19 = 0;
-        float v20 = 0;
-        float v23 = 0;
-        float v24 = 0;
-        float v27 = 0;
-        float v28 = 0;
-        float v31 = 0;
-        float v32 = 0;
-        int v33 = 0;
-        float v35 = 0;
-        float v37 = 0;
-        float v40 = 0;
-        float v42 = 0;
-        float v44 = 0;
-        float v46 = 0;
-        float v47 = 0;
-        float v48 = 0;
-        bool v49 = 0;
-        float v51 = 0;
-        int v55 = 0;
-        int v56 = 0;
-        int v58 = 0;
-        int v59 = 0;
-        float v60 = 0;
-        float v61 = 0;
-        float v62 = 0;
-        float v63 = 0;
-        float v64 = 0;
-        if (n > 0) {
-            v0 = load_one<dt_f32>(a0);
-            v6 = op_sub(v0, v5);
-            v7 = op_canon(v6);
-            v19 = op_mul(v7, v18);
-            v20 = op_canon(v19);
-            v23 = op_sub(v20, v22);
-            v24 = op_canon(v23);
-            v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
-            v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
-            v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
-            v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
-            v33 = op_bitcast(v31);
-            v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
-            v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
-            v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
-            v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
-            v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
-            v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
-            v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
-            v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
-            v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
-            v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
-            v55 = op_shl(v33, 22);
-            v56 = op_and(v55, -8388608);
-            v58 = op_shl(v33, 23);
-            v59 = op_sub(v58, v56);
-            v60 = op_bitcast(v56);
-            v61 = op_mul(v51, v60);
-            v62 = op_bitcast(v59);
-            v63 = op_mul(v61, v62);
-            v64 = op_canon(v63);
-        }
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 i = start + team.lane; i < end; i += LANES) {
+                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
+                const float v6 = op_sub(v0, v5);
+                const float v7 = op_canon(v6);
+                const float v19 = op_mul(v7, v18);
+                const float v20 = op_canon(v19);
+                const float v23 = op_sub(v20, v22);
+                const float v24 = op_canon(v23);
+                const float v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
+                const float v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
+                const float v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
+                const float v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
+                const int v33 = op_bitcast(v31);
+                const float v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
+                const float v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
+                const float v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
+                const float v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
+                const float v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
+                const float v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
+                const float v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
+                const float v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
+                const bool v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
+                const float v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
+                const int v55 = op_shl(v33, 22);
+                const int v56 = op_and(v55, -8388608);
+                const int v58 = op_shl(v33, 23);
+                const int v59 = op_sub(v58, v56);
+                const float v60 = op_bitcast(v56);
+                const float v61 = op_mul(v51, v60);
+                const float v62 = op_bitcast(v59);
+                const float v63 = op_mul(v61, v62);
+                const float v64 = op_canon(v63);
                 f65.add(v64);
             }
             if (n > BLOCK) {
@@ -213,77 +162,41 @@ KERNEL(128) warps(const Words<33> w) {
     const float v65 = total(f65, n, team);
     const float v66 = op_canon(v65);
     {
-        float v0 = 0;
-        float v6 = 0;
-        float v7 = 0;
-        float v19 = 0;
-        float v20 = 0;
-        float v23 = 0;
-        float v24 = 0;
-        float v27 = 0;
-        float v28 = 0;
-        float v31 = 0;
-        float v32 = 0;
-        int v33 = 0;
-        float v35 = 0;
-        float v37 = 0;
-        float v40 = 0;
-        float v42 = 0;
-        float v44 = 0;
-        float v46 = 0;
-        float v47 = 0;
-        float v48 = 0;
-        bool v49 = 0;
-        float v51 = 0;
-        int v55 = 0;
-        int v56 = 0;
-        int v58 = 0;
-        int v59 = 0;
-        float v60 = 0;
-        float v61 = 0;
-        float v62 = 0;
-        float v63 = 0;
-        float v64 = 0;
-        float v67 = 0;
-        float v68 = 0;
-        float v70 = 0;
-        if (n > 0) {
-            v0 = load_one<dt_f32>(a0);
-            v6 = op_sub(v0, v5);
-            v7 = op_canon(v6);
-            v19 = op_mul(v7, v18);
-            v20 = op_canon(v19);
-            v23 = op_sub(v20, v22);
-            v24 = op_canon(v23);
-            v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
-            v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
-            v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
-            v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
-            v33 = op_bitcast(v31);
-            v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
-            v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
-            v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
-            v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
-            v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
-            v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
-            v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
-            v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
-            v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
-            v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
-            v55 = op_shl(v33, 22);
-            v56 = op_and(v55, -8388608);
-            v58 = op_shl(v33, 23);
-            v59 = op_sub(v58, v56);
-            v60 = op_bitcast(v56);
-            v61 = op_mul(v51, v60);
-            v62 = op_bitcast(v59);
-            v63 = op_mul(v61, v62);
-            v64 = op_canon(v63);
-            v67 = op_div(v64, v66);
-            v68 = op_canon(v67);
-            v70 = op_canon(v68);
-        }
         for (u32 i = team.lane; i < n; i += LANES) {
+            const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
+            const float v6 = op_sub(v0, v5);
+            const float v7 = op_canon(v6);
+            const float v19 = op_mul(v7, v18);
+            const float v20 = op_canon(v19);
+            const float v23 = op_sub(v20, v22);
+            const float v24 = op_canon(v23);
+            const float v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
+            const float v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
+            const float v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
+            const float v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
+            const int v33 = op_bitcast(v31);
+            const float v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
+            const float v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
+            const float v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
+            const float v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
+            const float v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
+            const float v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
+            const float v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
+            const float v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
+            const bool v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
+            const float v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
+            const int v55 = op_shl(v33, 22);
+            const int v56 = op_and(v55, -8388608);
+            const int v58 = op_shl(v33, 23);
+            const int v59 = op_sub(v58, v56);
+            const float v60 = op_bitcast(v56);
+            const float v61 = op_mul(v51, v60);
+            const float v62 = op_bitcast(v59);
+            const float v63 = op_mul(v61, v62);
+            const float v64 = op_canon(v63);
+            const float v67 = op_div(v64, v66);
+            const float v68 = op_canon(v67);
+            const float v70 = op_canon(v68);
             store_one<dt_f32>(a2 + (int)i * (int)w.at[28], v70);
         }
     }
