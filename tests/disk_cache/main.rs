@@ -15,10 +15,12 @@ mod kernels;
 use case::Checked;
 use kernels::listed::{folded, normalized};
 use kernels::random::random_case;
-use kernels::{Case, Random, place};
+use kernels::{Builder, Case, Random, place};
 use opfuse::codegen::disk::{self, Folder, Miss, Stats};
 use opfuse::codegen::geometry::Lanes;
+use opfuse::codegen::kernel::{Level, Source};
 use opfuse::codegen::{FOLD_BLOCK, x64};
+use opfuse::ir::scalar::{Lit, Prim};
 use opfuse::ir::{Combine, DType};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -79,6 +81,20 @@ impl Drop for Kept {
 
 fn small() -> Case {
     place(&mut Random::new(3), folded(Combine::Sum, DType::F32), &[2], &[50])
+}
+
+/// A kernel of its own for each number, of one file: some are longer than others.
+fn numbered(n: usize) -> Case {
+    let mut b = Builder::default();
+    let x = b.load(DType::F32, Source::Memory, Level::Full);
+    let scale = |x, k: usize| {
+        let scale = b.lit(Lit::f32((n + k) as f32));
+        b.prim(Prim::Mul, &[x, scale])
+    };
+    let scaled = (0..=n % 9).fold(x, scale);
+    let sum = b.fold(Combine::Sum, &[scaled]);
+    b.output(DType::F32, sum);
+    place(&mut Random::new(n as u64), b.kernel, &[2], &[50])
 }
 
 /// Compiles for the machine's best level, and holds what comes out against the interpreter.
@@ -236,7 +252,7 @@ fn the_oldest_files_make_room() {
         .expect("it is there")
         .set_modified(SystemTime::UNIX_EPOCH)
         .expect("ours");
-    let case = |n: usize| random_case(1000 + n as u64);
+    let case = numbered;
     let n_files = |kept: &Kept| kept.files().len() - 1;
     let n_bytes = |kept: &Kept| -> u64 {
         let own = kept.files().into_iter().filter(|file| *file != foreign);
