@@ -109,7 +109,8 @@ fn strided_fma(x: &[Tensor]) -> Result<Vec<Tensor>> {
 }
 
 fn five_points(x: &[Tensor]) -> Result<Vec<Tensor>> {
-    let moved = |row: i64, column: i64| x[0].slice(0, row, row + 2046, 1)?.slice(1, column, column + 2046, 1);
+    let [rows, columns] = [0, 1].map(|axis| x[0].sizes()[axis] as i64 - 2);
+    let moved = |row: i64, column: i64| x[0].slice(0, row, row + rows, 1)?.slice(1, column, column + columns, 1);
     let t = (moved(1, 1)? + &moved(0, 1)?)?;
     let t = (t + &moved(2, 1)?)?;
     let t = (t + &moved(1, 0)?)?;

@@ -61,7 +61,7 @@ fn no_compiler() {
 
 #[test]
 fn numbers_of_devices() {
-    stand_ins::with(&[], || {
+    stand_ins::only(&[], || {
         let x = numbers();
         assert_eq!(runtime::device_count(DeviceKind::Cuda), 2);
         check(x.to_device(Device::cuda(2)), &["cuda:2 does not exist; there are 2"]);
@@ -76,7 +76,7 @@ fn numbers_of_devices() {
 
 #[test]
 fn operands_on_several_devices() {
-    stand_ins::with(&[], || {
+    stand_ins::only(&[], || {
         let x = numbers();
         let [a, b] = [0, 1].map(|index| x.to_device(Device::cuda(index)).expect("there are two devices"));
         check(a.add(&b), &["add", "cuda:0", "cuda:1", "to_device"]);

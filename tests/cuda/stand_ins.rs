@@ -1,7 +1,10 @@
-//! Stand-ins for the driver and NVRTC, built by g++, and tests that run on them.
+//! Stand-ins for the driver and NVRTC, built by g++, and tests that run on them, or on a device.
 //!
 //! A process finds its libraries once, so each test runs in a process of its own: the test starts its binary again for itself
 //! alone, with the folder of the stand-ins named. Without g++ the tests say that they were skipped.
+//!
+//! With `OPFUSE_CUDA_TESTS=device` they run on the machine's first GPU instead, and those that only stand-ins can show, like
+//! an order of work or a driver that fails, say that they were skipped.
 
 use opfuse::codegen::cuda::PRELUDE;
 use std::fs;
@@ -20,14 +23,36 @@ const OF_STAND_INS: &str = "-O1 -std=c++17 -fPIC -shared";
 /// Says in the child which folder it was started with.
 const CHILD: &str = "OPFUSE_STAND_INS";
 
-/// Runs `work` as this test on the stand-ins, in a process of its own with these settings.
-#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+/// Whether tests run on a device.
+pub(crate) fn on_device() -> bool {
+    std::env::var("OPFUSE_CUDA_TESTS").is_ok_and(|place| place == "device")
+}
+
+/// Runs `work` as this test on the stand-ins or a device, in a process of its own with these settings; those of the
+/// stand-ins, which say what goes wrong, keep it from a device.
 pub(crate) fn with(settings: &[(&str, &str)], work: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return work();
     }
+    if !on_device() {
+        return only(settings, work);
+    }
+    match settings.iter().find(|(name, _)| name.starts_with("OPFUSE_STAND_IN_")) {
+        Some((name, _)) => skip(&format!("only stand-ins have {name}")),
+        None => again(settings),
+    }
+}
+
+/// Runs `work` as this test on the stand-ins and nowhere else.
+pub(crate) fn only(settings: &[(&str, &str)], work: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return work();
+    }
+    if on_device() {
+        return skip("only stand-ins can show it");
+    }
     let Some(folder) = folder() else {
-        return eprintln!("skipped: g++ is not there, so nothing was run on stand-ins for CUDA");
+        return skip("g++ is not there, so nothing was run on stand-ins for CUDA");
     };
     let folder = folder.to_str().expect("the folder of targets has a name in letters");
     let all: Vec<(&str, &str)> =
@@ -43,6 +68,12 @@ pub(crate) fn without(settings: &[(&str, &str)], work: impl FnOnce()) {
     }
 }
 
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn skip(reason: &str) {
+    eprintln!("skipped: {reason}");
+}
+
+#[allow(clippy::print_stdout, reason = "what the process says is this test's output")]
 fn again(settings: &[(&str, &str)]) {
     let thread = std::thread::current();
     let test = thread.name().expect("tests run in threads of their names");
@@ -53,12 +84,15 @@ fn again(settings: &[(&str, &str)]) {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
     assert!(out.contains("1 passed"), "the test {test} was not found in its own binary:\n{out}");
+    for line in out.lines().filter(|line| line.starts_with("compared")) {
+        println!("{line}");
+    }
 }
 
-/// The folder of the stand-ins, built if it is not there; `None` without g++.
+/// The folder of the stand-ins, built if it is not there; `None` without g++, or on a device.
 pub(crate) fn folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER.get_or_init(build).as_deref()
+    FOLDER.get_or_init(|| if on_device() { None } else { build() }).as_deref()
 }
 
 fn build() -> Option<PathBuf> {

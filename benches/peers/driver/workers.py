@@ -35,13 +35,15 @@ class Places:
 PYTHON = {
     "torch-eager": "torch",
     "torch-compile": "torch",
+    "torch-graphs": "torch",
     "jax-jit": "jax",
     "onnxruntime": "onnxruntime",
     "numpy": "numpy",
     "numexpr": "numexpr",
     "numba": "numba",
 }
-PEERS = ["opfuse-compile", "opfuse-eager", *PYTHON, "candle", "burn"]
+# Graphs are for devices alone (`scripts/gpu`).
+PEERS = ["opfuse-compile", "opfuse-eager", *(peer for peer in PYTHON if peer != "torch-graphs"), "candle", "burn"]
 
 
 class Failed(Exception):
@@ -56,6 +58,7 @@ class Worker:
     logs: Path
     process: subprocess.Popen = field(default=None, repr=False)
     version: str = None
+    device: str = "cpu"
 
     def start(self):
         if not os.access(self.command[0], os.X_OK) and "/" in self.command[0]:
@@ -64,6 +67,8 @@ class Worker:
         for library in ("OMP", "RAYON"):
             environment[f"{library}_NUM_THREADS"] = str(self.threads)
         command = [*self.command, "--peer", self.peer, "--threads", str(self.threads), "--serve"]
+        if self.device != "cpu":
+            command += ["--device", self.device]
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment

@@ -1,10 +1,13 @@
 """The rows of the comparison: which formula, on which operands.
 
 An operand's elements depend on its number (the first is 1) and their place alone, so every library sees the same bits
-as `benches/workloads` gives opfuse. A parameter is what a graph may hold as a constant.
+as `benches/workloads` gives opfuse. A parameter is what a graph may hold as a constant. `Scale` is that of
+`benches/peers/src/scale.rs`, and rows that begin with G are those of `large.rs` beside it.
 """
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +24,19 @@ class Operand:
     is_parameter: bool = False
 
     def values(self, seed):
+        """Its elements; those of large ones are kept in a folder, if there is one, for all who need them."""
+        folder = os.environ.get("PEERS_INPUTS")
+        if folder is None or np.prod(self.shape) < 1_000_000:
+            return self.made(seed)
+        about = (seed, *self.shape, self.low, self.high, self.factor, self.shift)
+        path = Path(folder) / ("_".join(map(str, about)) + ".npy")
+        if not path.exists():
+            own = path.with_suffix(f".{os.getpid()}.npy")
+            np.save(own, self.made(seed))
+            own.replace(path)
+        return np.load(path)
+
+    def made(self, seed):
         count = np.arange(np.prod(self.shape), dtype=np.uint64) + np.uint64(seed << 40)
         bits = count * np.uint64(0x9E3779B97F4A7C15)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -60,6 +76,44 @@ class Row:
         return [operand.values(seed) for seed, operand in enumerate(self.operands, start=1)]
 
 
+@dataclass(frozen=True)
+class Scale:
+    """Repeats or parts of operands, and how many sets of them there are."""
+
+    words: list
+    n_sets: int
+
+    @staticmethod
+    def of_name(name):
+        row, words, n_sets = (name.split("@") + ["", ""])[:3]
+        return row, Scale([word for word in words.split(",") if word], int(n_sets or 1))
+
+    def parts(self, inputs):
+        """What is cut is cut before it goes to a device."""
+        words = self.words + ["-"] * len(inputs)
+        return [self.part(array, word) for array, word in zip(inputs, words)]
+
+    @staticmethod
+    def part(array, word):
+        if "/" not in word:
+            return array
+        axis, parts = map(int, word.split("/"))
+        size = max(array.shape[axis] // parts, 1)
+        return np.ascontiguousarray(array[(slice(None),) * axis + (slice(0, size),)])
+
+    def sets(self, inputs, tile):
+        """The operands of each set; `tile(operand, times)` repeats one, times are given for every axis."""
+        words = self.words + ["-"] * len(inputs)
+        return [[self.repeated(x, word, tile) for x, word in zip(inputs, words)] for _ in range(self.n_sets)]
+
+    @staticmethod
+    def repeated(x, word, tile):
+        if "x" not in word:
+            return tile(x, (1,) * len(x.shape))
+        axis, times = map(int, word.split("x"))
+        return tile(x, tuple(times if at == axis else 1 for at in range(len(x.shape))))
+
+
 def uniform(*shape, low=-1.0, high=1.0):
     return Operand(shape, low, high)
 
@@ -80,8 +134,14 @@ def gain(size):
     return parameter(size, factor=0.1, shift=1.0)
 
 
+def layer(size):
+    """A part of a layer that repeats make square."""
+    return [uniform(1024, size), parameter(size, 1024, factor=1.0 / size**0.5), parameter(1024)]
+
+
 N, D, HIDDEN = 10_000_000, 384, 1536
 WIDE, SQUARE, VECTOR = uniform(4096, 1024), uniform(4096, 4096), parameter(1024)
+LONG = uniform(64, 16_384)
 WIDER = uniform(4096, 1024, low=-4.0, high=4.0)
 PERCEPTRON = [uniform(256, 784), weight(784, 1024), bias(1024), weight(1024, 10), bias(10)]
 ATTENTION = [uniform(4, 256, 512)] * 3 + [Mask()]
@@ -124,4 +184,17 @@ ROWS = {
     "W20b": Row("a + b, 64", "sum_of_two", [uniform(64)] * 2),
     "W20c": Row("relu(a*b+c), 64", "relu_of_fma", [uniform(64)] * 3),
     "W22": Row("200 ops, 65536", "many_ops", [uniform(65_536)] * 2),
+    "G01": Row("copy", "copy", [WIDE]),
+    "G02": Row("a + b", "sum_of_two", [WIDE] * 2),
+    "G02b": Row("a + b in bf16", "sum_of_two", [WIDE] * 2, "bfloat16"),
+    "G03b": Row("softmax in bf16", "softmax_rows", [WIDE], "bfloat16"),
+    "G03l": Row("softmax of long rows", "softmax_rows", [LONG]),
+    "G04b": Row("layer norm in bf16", "norm_rows", [WIDE, VECTOR, VECTOR], "bfloat16"),
+    "G04l": Row("layer norm of long rows", "norm_rows", [LONG, parameter(16_384), parameter(16_384)]),
+    "G05b": Row("gelu(x + bias) in bf16", "bias_gelu", [WIDE, VECTOR], "bfloat16"),
+    "G10": Row("gelu(x w + b), 4096", "linear_gelu", layer(4096)),
+    "G10b": Row("gelu(x w + b), 4096, bf16", "linear_gelu", layer(4096), "bfloat16"),
+    "G11": Row("gelu(x w + b), 8192", "linear_gelu", layer(8192)),
+    "G11b": Row("gelu(x w + b), 8192, bf16", "linear_gelu", layer(8192), "bfloat16"),
+    "G20": Row("100 products of 16 x 16", "products", [uniform(16, 16), parameter(16, 16, factor=0.433)]),
 }

@@ -1,4 +1,5 @@
-"""PyTorch: `torch-eager` calls each row as it is, `torch-compile` through torch.compile."""
+"""PyTorch: `torch-eager` calls each row as it is, `torch-compile` through torch.compile; `torch-graphs` has it replay CUDA
+graphs too."""
 
 import atexit
 import os
@@ -7,7 +8,9 @@ import tempfile
 
 import worker  # first: it says how many threads there are
 
-COMPILES = worker.OPTIONS.peer == "torch-compile"
+COMPILES = worker.OPTIONS.peer != "torch-eager"
+MODE = "reduce-overhead" if worker.OPTIONS.peer == "torch-graphs" else None
+DEVICE = worker.OPTIONS.device
 if COMPILES:
     # First calls are to be cold: nothing on disk from other runs, nothing looked up from this one.
     folder = tempfile.mkdtemp(prefix="peers-torch-")
@@ -19,7 +22,7 @@ if COMPILES:
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from formulas import Formulas  # noqa: E402
-from rows import ROWS  # noqa: E402
+from rows import ROWS, Scale  # noqa: E402
 
 torch.set_num_threads(worker.OPTIONS.threads)
 
@@ -53,6 +56,9 @@ class Torch(Formulas):
     def argmin(self, x):
         return x.argmin(1)
 
+    def copy(self, x):
+        return x.clone()
+
 
 FORMULAS = Torch(
     exp=torch.exp, log=torch.log, sqrt=torch.sqrt, rsqrt=torch.rsqrt, erf=torch.erf, tanh=torch.tanh,
@@ -61,7 +67,7 @@ FORMULAS = Torch(
 
 
 def compiled(function):
-    return torch.compile(function) if COMPILES else function
+    return torch.compile(function, mode=MODE) if COMPILES else function
 
 
 def training(x, *rest):
@@ -94,20 +100,31 @@ def training(x, *rest):
 def check(outputs):
     if isinstance(outputs, tuple):
         return sum(check(output) for output in outputs)
-    return worker.check(outputs.float().numpy())
+    # In f64 where the outputs are.
+    values = outputs.double()
+    return float((values.abs() + values * values).mean())
 
 
 def make(name):
     torch.compiler.reset()
+    if not worker.ON_CPU:
+        torch.cuda.empty_cache()
+    name, scale = Scale.of_name(name)
     row = ROWS[name]
-    inputs = [torch.from_numpy(array).to(getattr(torch, row.dtype)) for array in row.inputs()]
+    inputs = [torch.from_numpy(array).to(DEVICE, getattr(torch, row.dtype)) for array in scale.parts(row.inputs())]
+    sets = scale.sets(inputs, lambda x, times: x.repeat(times))
     if row.formula == "training_step":
-        return training(*inputs), check
+        return training(*sets[0]), check
     function = compiled(getattr(FORMULAS, row.formula))
-    return (lambda: function(*inputs)), check
+    return worker.in_turns(function, sets), check
+
+
+def wait(_outputs):
+    if not worker.ON_CPU:
+        torch.cuda.synchronize()
 
 
 torch.set_grad_enabled(False)
 # The first calls of a process start threads and look for a toolchain; that is no row's first call.
-compiled(lambda x: F.relu(x @ x) + 1)(torch.ones(64, 64))
-worker.serve(make, f"{worker.OPTIONS.peer} {torch.__version__}")
+compiled(lambda x: F.relu(x @ x) + 1)(torch.ones(64, 64, device=DEVICE))
+worker.serve(make, f"{worker.OPTIONS.peer} {torch.__version__}", wait)

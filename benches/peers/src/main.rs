@@ -1,18 +1,20 @@
 //! opfuse as one of the peers of a comparison: `opfuse-peers --peer opfuse-compile --threads 2 --serve`.
 //!
-//! The peers are `opfuse-eager` and `opfuse-compile`; they run the very functions that `benches/workloads` holds, the
-//! latter through `compile`. `protocol` says how a driver talks to a worker, `session` how a row is set up and timed.
-//! The driver is `scripts/peers.sh`.
+//! The peers are `opfuse-eager` and `opfuse-compile`; they run the very functions that `benches/workloads` holds, and those of
+//! `large`, the latter through `compile`. `protocol` says how a driver talks to a worker, `session` how a row is set up and
+//! timed, `scale` how it gets larger or smaller. The drivers are `scripts/peers.sh` and, for GPUs, `scripts/gpu`.
 
+mod large;
 mod process;
 mod protocol;
 mod rows;
+mod scale;
 mod session;
 #[path = "../../workloads/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the worker uses a part of the module")]
 mod workloads;
 
-use opfuse::device::pool;
+use opfuse::device::{Device, pool};
 use rows::{Mode, Opfuse};
 use std::process::ExitCode;
 
@@ -26,6 +28,14 @@ fn main() -> ExitCode {
         "opfuse-compile" => Mode::Compiled,
         other => return protocol::refuse(&format!("no peer {other}; there are opfuse-eager and opfuse-compile")),
     };
+    let device = match request.device.as_str() {
+        "cpu" => Device::CPU,
+        "cuda" => Device::cuda(0),
+        other => return protocol::refuse(&format!("no device {other}; there are cpu and cuda")),
+    };
     pool::set_num_threads(request.threads);
-    protocol::run(&request, Opfuse::new(mode))
+    match Opfuse::new(mode, device) {
+        Ok(opfuse) => protocol::run(&request, opfuse),
+        Err(error) => protocol::refuse(&error),
+    }
 }

@@ -1,8 +1,8 @@
 //! How a driver talks to a worker.
 //!
-//! `--serve`: commands come as lines, `setup ROW`, `run SECONDS MOST_SAMPLES`, `end` and `quit`; every answer, and one
-//! unasked-for when the worker is ready, is a line of `@@` and a JSON object. Other lines of output mean nothing. What
-//! a row cannot do is `"ok": false` with an `error`, and the worker goes on.
+//! `--serve`: commands come as lines, `setup ROW`, `run SECONDS MOST_SAMPLES`, `host CALLS`, `end` and `quit`; every answer,
+//! and one unasked-for when the worker is ready, is a line of `@@` and a JSON object. Other lines of output mean nothing. What
+//! a row cannot do is `"ok": false` with an `error`, and the worker goes on. A row is its number, and what `scale` reads.
 //!
 //! `--workloads A,B`: runs the rows once and prints a JSON object for each; fails if a row does.
 //!
@@ -16,6 +16,8 @@ use std::process::ExitCode;
 pub(crate) struct Request {
     pub(crate) peer: String,
     pub(crate) threads: usize,
+    /// The kind of device, `cpu` or `cuda`.
+    pub(crate) device: String,
     task: Task,
     /// Seconds per row, where rows run once.
     budget: f64,
@@ -28,7 +30,8 @@ enum Task {
 
 impl Request {
     pub(crate) fn of_arguments() -> Result<Request, String> {
-        let mut request = Request { peer: String::new(), threads: 1, task: Task::Serve, budget: 1.0 };
+        let mut request =
+            Request { peer: String::new(), threads: 1, device: "cpu".into(), task: Task::Serve, budget: 1.0 };
         let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{name} is followed by a value"));
@@ -36,6 +39,7 @@ impl Request {
                 "--serve" => request.task = Task::Serve,
                 "--peer" => request.peer = value()?,
                 "--threads" => request.threads = number(&value()?)?,
+                "--device" => request.device = value()?,
                 "--budget" => request.budget = number(&value()?)?,
                 "--workloads" => request.task = Task::Once(value()?.split(',').map(str::to_owned).collect()),
                 other => return Err(format!("no argument {other}")),
@@ -76,6 +80,7 @@ fn serve<P: Peer>(session: &mut Session<P>) -> io::Result<()> {
             ["quit"] => break,
             ["setup", row] => session.set_up(row).map(|first| of_first(&first)),
             ["run", budget, most] => run_chunk(session, budget, most),
+            ["host", n_calls] => host(session, n_calls),
             ["end"] => Ok(of_memory(&session.end())),
             _ => Err(format!("no command {line:?}")),
         };
@@ -88,15 +93,22 @@ fn run_chunk<P: Peer>(session: &mut Session<P>, budget: &str, most: &str) -> Res
     session.run(number(budget)?, number(most)?).map(|chunk| of_chunk(&chunk))
 }
 
+fn host<P: Peer>(session: &mut Session<P>, n_calls: &str) -> Result<String, String> {
+    session.host(number(n_calls)?).map(|seconds| format!("{{\"host_s\":{seconds:e}}}"))
+}
+
 fn each_once<P: Peer>(session: &mut Session<P>, request: &Request, rows: &[String]) -> io::Result<()> {
-    let Request { peer, threads, budget, .. } = request;
+    let Request { peer, threads, device, budget, .. } = request;
     let mut done = Ok(());
     for row in rows {
         let found = once(session, row, *budget).unwrap_or_else(|error| {
             done = Err(io::ErrorKind::Other.into());
             of_error(&error)
         });
-        say(&format!("{{\"peer\":\"{peer}\",\"workload\":\"{row}\",\"threads\":{threads},{}", &found[1..]))?;
+        say(&format!(
+            "{{\"peer\":\"{peer}\",\"workload\":\"{row}\",\"threads\":{threads},\"device\":\"{device}\",{}",
+            &found[1..]
+        ))?;
     }
     done
 }

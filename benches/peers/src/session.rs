@@ -1,7 +1,8 @@
 //! One row after the other, set up and timed.
 //!
 //! A row's first call is timed alone, since it is the one that compiles. Samples of calls too short for the clock are
-//! means over several. Outputs are dropped as soon as a call has ended, as in a program that goes on.
+//! means over several. Outputs are dropped as soon as a call has ended, as in a program that goes on. Where calls return
+//! before their results are there, a sample ends with a wait for them.
 
 use crate::process;
 use std::any::Any;
@@ -20,11 +21,21 @@ pub(crate) trait Peer {
 
     /// The row of that number, ready to be called.
     fn row(&mut self, id: &str) -> Result<Row<Self::Output>, String>;
+
+    /// Returns when what was called is in memory; where calls do not return before, nothing is left to do.
+    fn wait(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Seconds that a sample lasts at least; more where each begins and ends with a wait.
+    fn sample(&self) -> f64 {
+        300e-6
+    }
 }
 
 /// One row, ready to be called.
 pub(crate) struct Row<O> {
-    /// When a call returns, its results are in memory.
+    /// When a call returns, its results are in memory, or will be after [`Peer::wait`].
     pub(crate) call: Box<dyn FnMut() -> Result<O, String>>,
     pub(crate) check: Box<Check<O>>,
 }
@@ -54,10 +65,8 @@ pub(crate) struct Memory {
     pub(crate) before: f64,
 }
 
-/// What a sample lasts at least.
-const SAMPLE: f64 = 300e-6;
-/// Calls shorter than this are sampled several at a time.
-const SHORT: f64 = 100e-6;
+/// Calls shorter than this share of a sample are sampled several at a time.
+const SHORT: f64 = 1.0 / 3.0;
 /// Calls at least this long are neither warmed up nor sampled more than the budget asks for.
 const LONG: f64 = 50e-3;
 const WARM_UP: f64 = 0.1;
@@ -83,12 +92,12 @@ impl<P: Peer> Session<P> {
         let mut row = guarded(|| self.peer.row(id))?;
         // Making inputs takes memory that the row does not.
         process::reset_peak();
-        let (output, first) = timed(&mut row)?;
+        let (output, first) = timed(&self.peer, &mut row)?;
         let check = guarded(|| (row.check)(&output))?;
         drop(output);
         let mut estimate = f64::MAX;
         for _ in 0..2 {
-            estimate = estimate.min(timed(&mut row)?.1);
+            estimate = estimate.min(timed(&self.peer, &mut row)?.1);
         }
         self.estimate = estimate;
         self.row = Some(row);
@@ -102,9 +111,12 @@ impl<P: Peer> Session<P> {
             let start = Instant::now();
             while start.elapsed().as_secs_f64() < WARM_UP.min(budget / 5.0) {
                 (row.call)()?;
+                self.peer.wait()?;
             }
         }
-        let n_calls = if self.estimate < SHORT { (SAMPLE / self.estimate.max(1e-9)) as usize } else { 1 };
+        let sample = self.peer.sample();
+        let is_short = self.estimate < SHORT * sample;
+        let n_calls = if is_short { (sample / self.estimate.max(1e-9)) as usize } else { 1 };
         let least_samples = if self.estimate < LONG { 3 } else { 2 };
         let mut seconds: Vec<f64> = Vec::new();
         let end = Instant::now() + Duration::from_secs_f64(budget);
@@ -113,10 +125,25 @@ impl<P: Peer> Session<P> {
             for _ in 0..n_calls {
                 drop((row.call)()?);
             }
+            self.peer.wait()?;
             seconds.push(start.elapsed().as_secs_f64() / n_calls as f64);
         }
         self.estimate = seconds.iter().copied().fold(self.estimate, f64::min);
         Ok(Chunk { seconds, n_calls })
+    }
+
+    /// Seconds of a call until it returns, whether or not its results are there: the mean over so many. They should be few
+    /// enough for the device's queue to hold them.
+    pub(crate) fn host(&mut self, n_calls: usize) -> Result<f64, String> {
+        let row = self.row.as_mut().ok_or("no row is set up")?;
+        self.peer.wait()?;
+        let start = Instant::now();
+        for _ in 0..n_calls {
+            drop((row.call)()?);
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        self.peer.wait()?;
+        Ok(seconds / n_calls.max(1) as f64)
     }
 
     /// Ends the row.
@@ -127,9 +154,10 @@ impl<P: Peer> Session<P> {
     }
 }
 
-fn timed<O>(row: &mut Row<O>) -> Result<(O, f64), String> {
+fn timed<P: Peer>(peer: &P, row: &mut Row<P::Output>) -> Result<(P::Output, f64), String> {
     let start = Instant::now();
     let output = guarded(|| (row.call)())?;
+    peer.wait()?;
     Ok((output, start.elapsed().as_secs_f64()))
 }
 
