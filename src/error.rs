@@ -226,6 +226,8 @@ pub enum Reason {
     GroupTooLarge,
     /// The kernel would have more operands than the limit.
     TooManyArguments,
+    /// It would change bits, which only [`Numerics::Fast`](crate::Numerics::Fast) allows, and how.
+    WouldChangeBits(String),
     /// The rows are so few and so long that one kernel would leave threads idle.
     RowsTooLong,
     /// Together they would take longer than apart, by the cost model.
@@ -270,6 +272,7 @@ impl Reason {
             Reason::ReshapeOfComputed => "reshape_of_computed",
             Reason::GroupTooLarge => "group_too_large",
             Reason::TooManyArguments => "too_many_arguments",
+            Reason::WouldChangeBits(_) => "would_change_bits",
             Reason::RowsTooLong => "rows_too_long",
             Reason::ModelledSlower(_) => "modelled_slower",
             Reason::MeasuredSlower(_) => "measured_slower",
@@ -294,6 +297,7 @@ impl Reason {
             | Reason::TooMuchMemory(detail)
             | Reason::NotWorthIt(detail)
             | Reason::TierCannot(detail)
+            | Reason::WouldChangeBits(detail)
             | Reason::ReadsValue(detail)
             | Reason::NotCaptured(detail)
             | Reason::TraceFailed(detail)
@@ -356,6 +360,9 @@ impl Reason {
             Reason::TooManyArguments => {
                 "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it"
             }
+            Reason::WouldChangeBits(_) => {
+                "choose `Numerics::Fast`, for the thread or in `CompileOptions::numerics`, if other bits will do"
+            }
             Reason::RowsTooLong => "use more and shorter rows, for example a larger batch: those share a kernel",
             Reason::ModelledSlower(_) => {
                 "if the model is wrong about this machine, measure it: `compile::calibrate` gives its rates"
@@ -399,6 +406,7 @@ impl fmt::Display for Reason {
             Reason::ReshapeOfComputed => f.write_str("a reshape of a computed value regroups its dimensions"),
             Reason::GroupTooLarge => f.write_str("the group would exceed the node limit"),
             Reason::TooManyArguments => f.write_str("the kernel would exceed the operand limit"),
+            Reason::WouldChangeBits(what) => write!(f, "it would change bits: {what}"),
             Reason::RowsTooLong => f.write_str("few long rows: one kernel would leave threads idle"),
             Reason::ModelledSlower(times) => write!(f, "one kernel would take longer, by the cost model: {times}"),
             Reason::MeasuredSlower(times) => write!(f, "one kernel took longer when measured: {times}"),

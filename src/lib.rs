@@ -39,8 +39,9 @@ pub use dispatch::vmap::{Randomness, Vmap, vmap};
 pub use dispatch::{
     Element, Ellipsis, Index, NewAxis, Tensor, TensorStruct, autocast, autograd, cat, embedding, no_autocast, stack,
 };
+pub use eager::{NumericsGuard, numerics};
 pub use error::{Error, Reason, Result};
-pub use ir::{DType, Scalar};
+pub use ir::{DType, Numerics, Scalar};
 pub use opfuse_derive::TensorStruct;
 
 /// The examples of the README, so that they are tested.

@@ -17,7 +17,7 @@ use crate::device::DeviceKind;
 use crate::dispatch::keys::tracer::{self, Apart, First, Reads};
 use crate::dispatch::modes;
 use crate::dispatch::{Flat, Function, Inputs, Tensor, TensorRefs};
-use crate::eager::Traffic;
+use crate::eager::{Traffic, current_numerics, numerics};
 use crate::error::{Error, Reason, Result};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,12 +67,14 @@ pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> 
 }
 
 impl<A, F: Function<A>> Compiled<F, A> {
-    /// Calls the function: compiled if it could be captured, else eagerly. The bits are the same.
+    /// Calls the function: compiled if it could be captured, else eagerly. The bits are the same, unless
+    /// [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
     ///
     /// # Errors
     /// What the function returns; an internal error if it panics; what stance and break policy refuse. The next call
     /// works in any case.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
+        let _numerics = self.options.numerics.map(numerics);
         if let Some(output) = inputs.as_tensors().and_then(|tensors| self.call_again(&tensors)) {
             return output;
         }
@@ -256,7 +258,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 _ => Entry::Eager(Reason::NotCaptured(what.into())),
             });
         }
-        let settings = Settings { device: capture::gpu_of(&inputs.tensors), ..Settings::of(&self.options) };
+        let device = capture::gpu_of(&inputs.tensors);
+        let settings = Settings { device, numerics: current_numerics(), ..Settings::of(&self.options) };
         let program = match captured {
             Ok((trace, joint)) => match guarded(|| Program::build(trace, joint, &settings)) {
                 Err(error @ Error::OutOfMemory { .. }) => return Err(error),
@@ -295,6 +298,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// As [`Compiled::call`]; and if nothing is compiled for inputs of these types, since the function was not called
     /// with them yet, runs eagerly or in segments.
     pub fn call_counted(&self, inputs: impl Inputs<A>) -> Result<(F::Output, Vec<Traffic>)> {
+        let _numerics = self.options.numerics.map(numerics);
         let inputs = inputs.into_parts()?;
         let cell = self.count(|cells| cells.known(&inputs));
         let program = match cell.as_ref().and_then(|cell| cell.entry()) {

@@ -1,14 +1,14 @@
 //! Guards: what an executable takes for granted of its inputs.
 //!
 //! Graphs are concrete in sizes and strides, so an executable serves inputs of exactly the types it was traced with.
-//! Mixed precision and grad mode decide what a trace holds, so they are part of the guard.
+//! Mixed precision and grad mode decide what a trace holds, and numerics what is made of it, so they are part of the guard.
 //! Another size is traced abstractly, planned in microseconds, and finds its kernels in the cache.
 
 use crate::device::Device;
 use crate::dispatch::autograd::is_grad_enabled;
 use crate::dispatch::{AutocastState, Flat, Tensor, Words};
-use crate::eager::SharedLayout;
-use crate::ir::DType;
+use crate::eager::{SharedLayout, current_numerics};
+use crate::ir::{DType, Numerics};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
@@ -53,6 +53,7 @@ pub struct Guard {
     words: Words,
     autocast: AutocastState,
     grad_mode: bool,
+    numerics: Numerics,
 }
 
 impl Guard {
@@ -63,6 +64,7 @@ impl Guard {
             words: inputs.words.clone(),
             autocast: AutocastState::current(),
             grad_mode: is_grad_enabled(),
+            numerics: current_numerics(),
         }
     }
 
@@ -81,6 +83,7 @@ impl Guard {
         self.inputs.len() == inputs.len()
             && self.grad_mode == grad_mode
             && self.autocast == AutocastState::current()
+            && self.numerics == current_numerics()
             && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input, grad_mode))
     }
 
@@ -122,8 +125,12 @@ impl Guard {
             || (self.autocast != AutocastState::current()).then(|| "mixed precision is set otherwise".into());
         let grad_mode =
             || (self.grad_mode != is_grad_enabled()).then(|| "gradients are recorded now, or were then".into());
+        let numerics = || {
+            let (had, has) = (self.numerics, current_numerics());
+            (had != has).then(|| format!("numerics are {has}, not {had}"))
+        };
         let words = || (self.words != flat.words).then(|| "a structure or a plain value in it is another one".into());
-        count().or(input).or_else(words).or_else(autocast).or_else(grad_mode)
+        count().or(input).or_else(words).or_else(autocast).or_else(grad_mode).or_else(numerics)
     }
 }
 

@@ -1,12 +1,14 @@
 //! How a function is compiled, and what is done about it now: options, break policy, stances.
 //!
-//! A stance of the thread ([`stance`]) goes before that of the function. Nothing here changes what a function computes.
+//! A stance of the thread ([`stance`]) goes before that of the function. Nothing here changes what a function computes but
+//! [`Numerics::Fast`].
 
 use super::calibration::calibration;
 use super::cells::CAPACITY;
 use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::fusion::Options;
+use crate::ir::Numerics;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -29,6 +31,21 @@ pub struct CompileOptions {
     pub determinism: Determinism,
     /// Whether what the cost model says is checked by a measurement.
     pub tuning: Tuning,
+    /// What results may depend on, also where the function runs eagerly; `None` takes what the calling thread has chosen
+    /// ([`numerics`](crate::numerics)).
+    ///
+    /// ```
+    /// # fn main() -> opfuse::Result<()> {
+    /// use opfuse::{CompileOptions, DType, Numerics, Tensor, compile_with};
+    /// let options = CompileOptions { numerics: Some(Numerics::Fast), ..CompileOptions::default() };
+    /// let f = compile_with(|x: &Tensor| x.matmul(x)?.relu(), options);
+    /// // On a GPU tensor cores compute this product, and the report says so.
+    /// f.call(&Tensor::ones(&[4, 4], DType::BF16)?)?;
+    /// assert!(f.explain().groups[0].remarks.is_empty(), "on the CPU nothing changes");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub numerics: Option<Numerics>,
 }
 
 impl Default for CompileOptions {
@@ -41,6 +58,7 @@ impl Default for CompileOptions {
             stance: Stance::default(),
             determinism: Determinism::default(),
             tuning: Tuning::default(),
+            numerics: None,
         }
     }
 }

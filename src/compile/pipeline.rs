@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, Rates, plan};
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
-use crate::ir::{Graph, NodeId, verify};
+use crate::ir::{Graph, NodeId, Numerics, verify};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -46,12 +46,12 @@ pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: A
     build_by(traced, options, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
 }
 
-/// As [`build`], for a GPU: what it has no code for runs on the CPU.
+/// As [`build`], for a GPU and with these numerics: what it has no code for runs on the CPU.
 ///
 /// # Errors
 /// As [`build`].
-pub fn build_on(device: Device, traced: Graph, options: &Options) -> Result<Built> {
-    build_by(traced, options, &|graph, plan| Executable::build_on(device, graph, plan))
+pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Options) -> Result<Built> {
+    build_by(traced, options, &|graph, plan| Executable::build_on(device, numerics, graph, plan))
 }
 
 /// Makes an executable of a graph and its plan.

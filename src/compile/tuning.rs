@@ -13,7 +13,7 @@ use crate::eager::{Array, Executable};
 use crate::error::{Reason, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, StepKind};
-use crate::ir::{Graph, NodeId};
+use crate::ir::{Graph, NodeId, Numerics};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -39,11 +39,14 @@ pub(super) struct Settings {
     pub(super) tuning: Tuning,
     /// The GPU that it is built for; the CPU if there is none.
     pub(super) device: Option<Device>,
+    /// What results may depend on there.
+    pub(super) numerics: Numerics,
 }
 
 impl Settings {
     pub(super) fn of(options: &CompileOptions) -> Settings {
-        Settings { fusion: options.fusion, tier: options.tier_or_forced(), tuning: options.tuning, device: None }
+        let (tier, numerics) = (options.tier_or_forced(), options.numerics.unwrap_or_default());
+        Settings { fusion: options.fusion, tier, tuning: options.tuning, device: None, numerics }
     }
 }
 
@@ -63,7 +66,7 @@ impl Tuned {
     pub(super) fn build(graph: Graph, settings: &Settings) -> Result<Tuned> {
         let first = match settings.device {
             None => pipeline::build(graph, &settings.fusion, settings.tier)?,
-            Some(device) => pipeline::build_on(device, graph, &settings.fusion)?,
+            Some(device) => pipeline::build_on(device, settings.numerics, graph, &settings.fusion)?,
         };
         Ok(Tuned { first, settings: *settings, runs: AtomicU32::new(0), better: OnceLock::new() })
     }

@@ -8,7 +8,7 @@ use super::Quick;
 use super::array::Array;
 use super::blocks::BlockRun;
 use super::builder::{Accepts, Builder, Failure};
-use super::cuda::OnDevice;
+use super::cuda::{Choice, OnDevice};
 use super::product::product;
 use super::routine::{self, Operands};
 use super::shared_layout::SharedLayout;
@@ -20,7 +20,7 @@ use crate::codegen::tier_up::Code;
 use crate::device::{Access, Device, DeviceKind, Storage};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Plan;
-use crate::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, Op, TensorType};
+use crate::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, Numerics, Op, TensorType};
 use smallvec::{SmallVec, smallvec};
 use std::sync::{Arc, OnceLock};
 
@@ -159,15 +159,20 @@ impl Executable {
         Builder::new(graph, tier, accepts).build(plan)
     }
 
-    /// As [`Executable::build`], for a GPU: what that has no code for runs on the CPU, with a reason.
+    /// As [`Executable::build`], for a GPU and with these numerics: what that has no code for runs on the CPU, with a reason.
     ///
     /// # Errors
     /// The first step that cannot be lowered.
-    pub fn build_on(device: Device, graph: &Graph, plan: &Plan) -> std::result::Result<Executable, Failure> {
+    pub fn build_on(
+        device: Device,
+        numerics: Numerics,
+        graph: &Graph,
+        plan: &Plan,
+    ) -> std::result::Result<Executable, Failure> {
         let accepts = |_: &_| Ok(());
         let mut executable = Builder::new(graph, Some(Tier::Vm), &accepts).step_by_step().build(plan)?;
         executable.single = None;
-        executable.on_device = Some(OnDevice::new(device, &executable));
+        executable.on_device = Some(OnDevice::new(device, numerics, &executable));
         Ok(executable)
     }
 
@@ -181,6 +186,13 @@ impl Executable {
         let Some(on_device) = &self.on_device else { return Vec::new() };
         let kernels = self.kernels.iter().enumerate();
         kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.declined(index)?))).collect()
+    }
+
+    /// By kernel of the plan, what numerics did to its products on the GPU that it was built for.
+    pub fn choices_on_device(&self) -> Vec<(usize, Choice)> {
+        let Some(on_device) = &self.on_device else { return Vec::new() };
+        let kernels = self.kernels.iter().enumerate();
+        kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.choice(index)?.clone()))).collect()
     }
 
     /// How it runs as the one kernel that it is.

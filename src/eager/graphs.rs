@@ -3,11 +3,11 @@
 //! A graph is known by a number of its owner's. Its executable is remembered per thread for the operand types it was
 //! run with, whose strides may be others than those the graph was made with.
 
-use super::{Argument, Array, CAPACITY, Executable, build, cuda};
+use super::{Argument, Array, CAPACITY, Executable, build, cuda, current_numerics};
 use crate::device::Device;
 use crate::error::Result;
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
-use crate::ir::{Attr, Attrs, Graph, NodeKind, Op, SideTable, TensorType};
+use crate::ir::{Attr, Attrs, Graph, NodeKind, Numerics, Op, SideTable, TensorType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 type Types = SmallVec<[TensorType; 4]>;
-/// A graph, where it runs if not on the CPU, and its operands.
-type Key = (u64, Option<Device>, Types);
+/// A graph, where it runs if not on the CPU and with which numerics, and its operands.
+type Key = (u64, Option<(Device, Numerics)>, Types);
 
 thread_local! {
     /// Executables by graph and operand types; forgotten all at once when there are too many.
@@ -37,7 +37,7 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
     let types: Types = arguments.iter().map(Argument::ty).collect();
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let device = cuda::device_of(arrays.iter().map(|array| array.device()));
-    let key = (id, device, types);
+    let key = (id, device.map(|device| (device, current_numerics())), types);
     if let Some(executable) = KNOWN.with_borrow(|known| known.get(&key).cloned()) {
         return executable.run(&arrays);
     }

@@ -12,6 +12,7 @@ pub mod cuda;
 pub mod executable;
 mod footprint;
 mod graphs;
+mod numerics;
 mod product;
 mod recent;
 mod routine;
@@ -24,6 +25,7 @@ pub use array::Array;
 pub use builder::{Accepts, Failure};
 pub use executable::Executable;
 pub use graphs::{graph_id, run_graph};
+pub use numerics::{NumericsGuard, current_numerics, numerics};
 pub use shared_layout::SharedLayout;
 pub use traffic::Traffic;
 
@@ -218,7 +220,8 @@ fn executable_of(
     }
     if let Some(device) = device {
         // No operand begins with such a word.
-        key.word(u64::MAX - u64::from(device.index.unwrap_or(0)));
+        let choice = u64::from(device.index.unwrap_or(0)) | (current_numerics() as u64) << 16;
+        key.word(u64::MAX - choice);
     }
     if let Some(executable) = KNOWN.with_borrow(|known| known.get(&key[..]).cloned()) {
         return Ok(executable);
@@ -248,9 +251,11 @@ fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier>
 fn build<'a>(device: Option<Device>, graph: &Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
     let plan = plan(graph, &Options::default());
     match device {
-        Some(device) => Executable::build_on(device, graph, &plan).map_err(|Failure { step, reason }| {
-            Error::invalid("plan", format!("step {step} is not lowered: {reason}"))
-        }),
+        Some(device) => {
+            Executable::build_on(device, current_numerics(), graph, &plan).map_err(|Failure { step, reason }| {
+                Error::invalid("plan", format!("step {step} is not lowered: {reason}"))
+            })
+        }
         None => Executable::build(graph, &plan, tier_at_once(arrays)),
     }
 }

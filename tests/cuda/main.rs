@@ -8,6 +8,7 @@
 mod build;
 mod compiled;
 mod failures;
+mod fast;
 mod first;
 #[path = "../same_bits/generate.rs"]
 mod generate;

@@ -13,7 +13,7 @@ use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::Array;
 use opfuse::eager::cuda::counts;
 use opfuse::fusion::Options;
-use opfuse::ir::{DType, Op};
+use opfuse::ir::{DType, Numerics, Op};
 
 const GPU: Device = Device::cuda(0);
 /// Processes that share the ops.
@@ -35,7 +35,8 @@ fn moved(array: &Array, device: Device) -> Result<Array, String> {
 /// What is wrong with a case, if anything is.
 fn failure(case: &Case) -> Result<(), String> {
     let expected = reference(&case.graph, &case.inputs)?;
-    let built = pipeline::build_on(GPU, case.graph.clone(), &Options::default()).map_err(|error| error.to_string())?;
+    let built = pipeline::build_on(GPU, Numerics::Strict, case.graph.clone(), &Options::default())
+        .map_err(|error| error.to_string())?;
     let inputs = case.inputs.iter().map(|input| moved(input, GPU)).collect::<Result<Vec<Array>, String>>()?;
     let inputs: Vec<&Array> = inputs.iter().collect();
     for run in 0..2 {

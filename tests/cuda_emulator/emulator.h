@@ -30,6 +30,9 @@ struct EmulatedWarp {
     int values[2][32];
     int arrived;
     unsigned generation;
+    // What the threads bring that do something as a whole, and what it is.
+    void* brought[32];
+    void (*together)(void**);
 };
 struct EmulatedThread {
     void* stack_pointer;
@@ -61,6 +64,21 @@ static int emulator_shuffle(unsigned mask, int value, unsigned from) {
         emulator_wait(AT_SHUFFLE);
     }
     return from < 32 ? values[from] : value;
+}
+// Has all threads of a warp do something as a whole: who comes last does it with what each has brought, before any goes on.
+static void emulator_together(void (*perform)(void**), void* brought) {
+    EmulatedWarp* const warp = emulator_self->warp;
+    if (warp->arrived == 0) warp->together = perform;
+    if (warp->together != perform) emulator_fail("threads of a warp meet at different operations");
+    warp->brought[emulator_self->number % 32] = brought;
+    emulator_self->waits_for = warp->generation + 1;
+    if (++warp->arrived == 32) {
+        warp->arrived = 0;
+        perform(warp->brought);
+        warp->generation++;
+    } else {
+        emulator_wait(AT_SHUFFLE);
+    }
 }
 static int __shfl_down_sync(unsigned mask, int value, unsigned by) {
     return emulator_shuffle(mask, value, emulator_self->number % 32 + by);
@@ -113,3 +131,107 @@ static float __ll2float_rn(long long x) { return (float)x; }
 static double __int2double_rn(int x) { return (double)x; }
 static double __ll2double_rn(long long x) { return (double)x; }
 static float __double2float_rn(double x) { return (float)x; }
+
+// What `tensor_cores.cuh` has the machine do, as the PTX ISA describes it.
+#define WARP_OPERATIONS
+typedef char* Place;
+static Place place_of(const void* at) { return (char*)at; }
+// A copy arrives when its group is waited for; until then there is nothing of use where it comes to.
+struct EmulatedCopies {
+    struct { void* to; const void* from; int bytes; unsigned group; } copy[64];
+    unsigned n, groups;
+};
+extern EmulatedCopies emulator_copies[1024];
+static void copy_async(Place to, const void* from, int bytes) {
+    if ((uintptr_t)to % 16 || (bytes && (uintptr_t)from % 16)) emulator_fail("a copy at an address that is not aligned");
+    EmulatedCopies& copies = emulator_copies[emulator_self->number];
+    if (bytes < 0 || bytes > 16 || copies.n == 64) emulator_fail("a copy of more than 16 bytes, or too many of them");
+    copies.copy[copies.n++] = {to, from, bytes, copies.groups};
+    memset(to, 0xff, 16);
+}
+static void copies_commit() { emulator_copies[emulator_self->number].groups++; }
+template <int GROUPS>
+static void copies_wait() {
+    EmulatedCopies& copies = emulator_copies[emulator_self->number];
+    unsigned kept = 0;
+    for (unsigned at = 0; at < copies.n; at++) {
+        const auto copy = copies.copy[at];
+        if (copy.group + GROUPS >= copies.groups) {
+            copies.copy[kept++] = copy;
+        } else {
+            memset(copy.to, 0, 16);
+            memcpy(copy.to, copy.from, copy.bytes);
+        }
+    }
+    copies.n = kept;
+}
+static void emulator_nothing(void**) {}
+static void warp_barrier() { emulator_together(emulator_nothing, 0); }
+
+struct EmulatedRows { unsigned* x; const unsigned short* row; };
+// Element `column` of row `row` of the number-th matrix: threads 8 * number to 8 * number + 7 point at its rows.
+static unsigned emulator_element(void** threads, int number, int row, int column) {
+    const unsigned short* const from = ((EmulatedRows*)threads[8 * number + row])->row;
+    if ((uintptr_t)from % 16) emulator_fail("a row of a matrix at an address that is not aligned");
+    return from[column];
+}
+static void emulator_load(void** threads) {
+    for (int lane = 0; lane < 32; lane++) {
+        for (int number = 0; number < 4; number++) {
+            const int row = lane / 4, column = lane % 4 * 2;
+            ((EmulatedRows*)threads[lane])->x[number] =
+                emulator_element(threads, number, row, column) | emulator_element(threads, number, row, column + 1) << 16;
+        }
+    }
+}
+static void emulator_load_turned(void** threads) {
+    for (int lane = 0; lane < 32; lane++) {
+        for (int number = 0; number < 4; number++) {
+            const int row = lane % 4 * 2, column = lane / 4;
+            ((EmulatedRows*)threads[lane])->x[number] =
+                emulator_element(threads, number, row, column) | emulator_element(threads, number, row + 1, column) << 16;
+        }
+    }
+}
+static void load_matrices(unsigned (&x)[4], Place row) {
+    EmulatedRows own = {x, (const unsigned short*)row};
+    emulator_together(emulator_load, &own);
+}
+static void load_matrices_turned(unsigned (&x)[4], Place row) {
+    EmulatedRows own = {x, (const unsigned short*)row};
+    emulator_together(emulator_load_turned, &own);
+}
+struct EmulatedFragments { float* sum; unsigned a[4], b[2]; };
+// Sums are cut off to 32 bits rather than rounded, as some tensor cores do.
+static float emulator_cut_off(double sum) {
+    const float rounded = (float)sum;
+    return !isinf(rounded) && fabs(rounded) > fabs(sum) ? nextafterf(rounded, 0.0f) : rounded;
+}
+template <class D>
+static void emulator_multiply(void** threads) {
+    float a[16][16], b[16][8];
+    for (int lane = 0; lane < 32; lane++) {
+        const EmulatedFragments& own = *(EmulatedFragments*)threads[lane];
+        for (int half = 0; half < 2; half++) {
+            const int inner = lane % 4 * 2 + half;
+            for (int part = 0; part < 4; part++) {
+                a[lane / 4 + part % 2 * 8][inner + part / 2 * 8] = D::widen((unsigned short)(own.a[part] >> 16 * half));
+            }
+            for (int part = 0; part < 2; part++) b[inner + part * 8][lane / 4] = D::widen((unsigned short)(own.b[part] >> 16 * half));
+        }
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        for (int part = 0; part < 4; part++) {
+            const int row = lane / 4 + part / 2 * 8, column = lane % 4 * 2 + part % 2;
+            float& own = ((EmulatedFragments*)threads[lane])->sum[part];
+            double sum = own;
+            for (int inner = 0; inner < 16; inner++) sum += (double)a[row][inner] * b[inner][column];
+            own = emulator_cut_off(sum);
+        }
+    }
+}
+template <class D>
+static void multiply_matrices(D, float (&sum)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    EmulatedFragments own = {sum, {a[0], a[1], a[2], a[3]}, {b0, b1}};
+    emulator_together(emulator_multiply<D>, &own);
+}

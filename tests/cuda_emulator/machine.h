@@ -4,6 +4,7 @@
 // pages that cannot be touched. Who includes this says what a failure does, and has memory for the sites of shared memory.
 EmulatedThread* emulator_self;
 Emulated3 emulator_block;
+EmulatedCopies emulator_copies[1024];
 
 static void* scheduler_stack;
 static EmulatedThread threads[1024];
@@ -163,6 +164,7 @@ static void launch(unsigned long long blocks, unsigned x, unsigned y, int schedu
             if (!stacks[number]) guarded(STACK, &stacks[number]);
             threads[number] = {new_stack(stacks[number], start_thread), {number % x, number / x, 0}, number, 0,
                                &warps[number / 32], READY};
+            emulator_copies[number].n = emulator_copies[number].groups = 0;
         }
         run_block(schedule);
     }

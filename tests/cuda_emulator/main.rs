@@ -13,4 +13,5 @@ mod pointwise;
 mod products;
 mod random;
 mod rows;
+mod tensor_products;
 mod texts;

@@ -15,6 +15,7 @@ mod plan;
 mod pointwise;
 pub mod product;
 mod rows;
+pub mod tensor_cores;
 mod text;
 pub mod words;
 

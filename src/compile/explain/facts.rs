@@ -104,6 +104,7 @@ fn groups(built: &Built) -> Vec<Group> {
     let cost = CostModel::new(graph, built.rates);
     let mut launches = built.executable.launches_by_kernel().peekable();
     let declined = built.executable.declined_on_device();
+    let choices = built.executable.choices_on_device();
     let mut groups = Vec::new();
     for step in &built.plan.steps {
         let kind = match &step.kind {
@@ -136,6 +137,10 @@ fn groups(built: &Built) -> Vec<Group> {
                 (group.tier, group.device) = (None, Some(device));
             }
             (group.declined, group.tier_up) = (why, None);
+            for (_, choice) in choices.iter().filter(|(kernel, _)| *kernel == group.index) {
+                group.remarks.extend(choice.remark());
+                group.declined = group.declined.or_else(|| choice.declined().cloned());
+            }
         }
         group.inputs.sort_unstable();
         group.inputs.dedup();
@@ -171,6 +176,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         device: None,
         tier_up: None,
         declined: None,
+        remarks: Vec::new(),
         bytes_read: 0,
         bytes_written: 0,
         modelled_time: Duration::ZERO,

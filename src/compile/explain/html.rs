@@ -80,6 +80,9 @@ impl Explain {
         if let Some(reason) = &group.declined {
             write!(out, "<p class=\"note\">declined: {}</p>", Escaped(&reason.to_string()))?;
         }
+        for remark in &group.remarks {
+            write!(out, "<p class=\"note\">fast: {}</p>", Escaped(remark))?;
+        }
         if !group.code.is_empty() {
             let code = Escaped(&group.code);
             write!(out, "<details><summary>generated code</summary><pre>{code}</pre></details>")?;

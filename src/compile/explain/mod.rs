@@ -84,8 +84,10 @@ pub struct Group {
     pub device: Option<Device>,
     /// The tier that will run it once it has been called often, where that is another one.
     pub tier_up: Option<TierUp>,
-    /// Why another tier, or the GPU, was not taken.
+    /// Why another tier, the GPU, or what is faster there was not taken.
     pub declined: Option<Reason>,
+    /// What it does otherwise than [`Numerics::Strict`](crate::Numerics::Strict) has it, each in a sentence.
+    pub remarks: Vec<String>,
     /// Bytes read, each operand once, and of a gathered one what is picked.
     pub bytes_read: usize,
     /// Bytes written.

@@ -23,6 +23,9 @@ impl fmt::Display for Explain {
             if let Some(reason) = &group.declined {
                 writeln!(f, "  declined: {reason}")?;
             }
+            for remark in &group.remarks {
+                writeln!(f, "  fast: {remark}")?;
+            }
         }
         self.kept_text(f)?;
         if let Some(backward) = &self.backward {

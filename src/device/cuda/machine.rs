@@ -52,6 +52,13 @@ pub(crate) struct Architecture {
     pub(crate) minor: u32,
 }
 
+impl Architecture {
+    /// Whether tensor cores multiply 16-bit floats, and copies go past the registers.
+    pub(crate) fn has_tensor_cores(self) -> bool {
+        self.major >= 8
+    }
+}
+
 impl fmt::Display for Architecture {
     /// As NVRTC takes it: `sm_90`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

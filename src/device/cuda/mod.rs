@@ -27,13 +27,13 @@ mod machine;
 mod staging;
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) use absent::{Function, Queue, architecture, compile, compiler_version, load, machine};
+pub(crate) use absent::{Architecture, Function, Queue, architecture, compile, compiler_version, load, machine};
 #[cfg(feature = "cuda")]
 pub(crate) use compiler::{compile, compiler_version};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::{Function, Queue};
 #[cfg(feature = "cuda")]
-pub(crate) use machine::{architecture, load, machine};
+pub(crate) use machine::{Architecture, architecture, load, machine};
 
 use super::runtime::Runtime;
 use crate::error::{Error, Result};

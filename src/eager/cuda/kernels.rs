@@ -6,6 +6,7 @@
 use super::counts;
 use crate::codegen::Kernel;
 use crate::codegen::cuda::product::ProductVariant;
+use crate::codegen::cuda::tensor_cores::TensorVariant;
 use crate::codegen::cuda::{Origin, Source, Variant, cubin};
 use crate::debug::{self, Stage};
 use crate::device::Device;
@@ -28,8 +29,10 @@ pub(super) type Functions = Vec<Function>;
 pub(super) enum Subject {
     /// A kernel and how its work is given to threads.
     Kernel(Kernel, Variant),
-    /// A matrix product.
+    /// A matrix product in the canonical order.
     Product(ProductVariant),
+    /// A matrix product on tensor cores.
+    TensorProduct(TensorVariant),
 }
 
 type Key = (Device, Subject);
@@ -74,6 +77,7 @@ fn compile(device: Device, subject: &Subject) -> Result<Functions> {
     let source = match subject {
         Subject::Kernel(kernel, variant) => Source::new(kernel, variant, NAME),
         Subject::Product(variant) => Source::of_product(variant, NAME),
+        Subject::TensorProduct(variant) => Source::of_tensor_product(variant, NAME),
     };
     debug::dump(Stage::Code, || source.text.clone());
     let (cubin, origin) = cubin(device, &source)?;

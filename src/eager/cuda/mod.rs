@@ -11,7 +11,8 @@
 //!
 //! What always holds: work goes to the thread's current stream of the device, in the order of the actions; what a kernel
 //! reads was ordered behind all work on other streams that used it. Nothing waits for the device but what the host reads:
-//! a fallback, and the record of faults of kernels that may have any. Bits are those of the CPU.
+//! a fallback, and the record of faults of kernels that may have any. Bits are those of the CPU, unless
+//! [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
 //!
 //! An eager call is a group of one here too. Not here: views, which no device is needed for.
 
@@ -23,6 +24,7 @@ mod product;
 mod steps;
 
 pub use counts::{Counts, Fallback, counts, reset_counts};
+pub use product::Choice;
 pub(super) use steps::OnDevice;
 
 use super::{Argument, Array, executable_of};

@@ -6,13 +6,14 @@
 
 use super::fallback;
 use super::launch::DeviceLaunch;
-use super::product::DeviceProduct;
+use super::product::{Choice, DeviceProduct};
 use super::uploaded;
 use crate::device::cuda;
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::eager::Array;
 use crate::eager::executable::{Action, Executable, Held, Launch, view};
 use crate::error::{Error, Reason, Result};
+use crate::ir::Numerics;
 use smallvec::SmallVec;
 
 /// How the actions of an executable run on a device.
@@ -33,10 +34,10 @@ enum Way {
 }
 
 impl OnDevice {
-    pub(in crate::eager) fn new(device: Device, executable: &Executable) -> OnDevice {
+    pub(in crate::eager) fn new(device: Device, numerics: Numerics, executable: &Executable) -> OnDevice {
         let ways = executable.actions.iter().map(|action| match action {
             Action::Launch(launch) => DeviceLaunch::new(device, &launch.lowered).map_or_else(Way::Host, Way::Launch),
-            Action::Product { .. } => Way::Product(DeviceProduct::default()),
+            Action::Product { ty, .. } => Way::Product(DeviceProduct::new(device, numerics, ty.dtype)),
             Action::Routine { .. } | Action::Blocks(_) => {
                 Way::Host(Reason::TierCannot("there is no CUDA kernel for it yet, so the cpu computes it".into()))
             }
@@ -55,6 +56,14 @@ impl OnDevice {
         match &self.ways[action] {
             Way::Host(reason) => Some(reason.clone()),
             Way::Launch(_) | Way::Product(_) | Way::Nothing => None,
+        }
+    }
+
+    /// What numerics did to an action, if it is a product.
+    pub(in crate::eager) fn choice(&self, action: usize) -> Option<&Choice> {
+        match &self.ways[action] {
+            Way::Product(product) => Some(product.choice()),
+            Way::Launch(_) | Way::Host(_) | Way::Nothing => None,
         }
     }
 

@@ -1,0 +1,248 @@
+// Matrix products of 16-bit floats on tensor cores: exact products, sums in 32 bits in an order of the machine's own.
+//
+// A block computes a tile of the result, each of its warps a part of WARP_ROWS x WARP_COLUMNS elements in steps of 16 x 8 x 16.
+// Strips of DEEP steps along the inner dimension lie in shared memory in several stages: while one is multiplied, the next ones
+// are on their way, past the registers where memory is aligned for it. A strip lies as its operand does in memory, in lines of
+// pieces of 16 bytes; pieces are permuted within a line so that eight that are read at once lie in different banks. What is
+// outside an operand is zero. At the end sums go through shared memory, a few rows at a time, so that a thread gets neighbours
+// of a row for the epilogue, which makes of them what is stored.
+#ifndef TENSOR_CORES
+#define TENSOR_CORES
+
+// What a warp, or the machine's copying, does as a whole; another machine may bring its own.
+#ifndef WARP_OPERATIONS
+#define WARP_OPERATIONS
+// Where something lies in shared memory.
+typedef u32 Place;
+DEVICE Place place_of(const void* at) {
+    Place place;
+    asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }" : "=r"(place) : "l"(at));
+    return place;
+}
+// Has so many of 16 bytes copied to shared memory, and the others cleared; part of the group that `copies_commit` closes.
+DEVICE void copy_async(Place to, const void* from, int bytes) {
+    asm volatile("{ .reg .u64 wide; cvta.to.global.u64 wide, %1; cp.async.cg.shared.global [%0], [wide], 16, %2; }" ::
+                 "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most so many groups of this thread, the last ones, are on their way.
+template <int GROUPS>
+DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
+DEVICE void warp_barrier() { __syncwarp(); }
+// Four matrices of 8 x 8 elements of 16 bits, whose rows of 16 bytes the threads point at, eight threads to a matrix. A thread
+// gets of each two neighbours of a row, or of a column if they are turned.
+DEVICE void load_matrices(u32 (&x)[4], Place row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row) : "memory");
+}
+DEVICE void load_matrices_turned(u32 (&x)[4], Place row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row) : "memory");
+}
+// sum += a * b, of 16 x 16 and 16 x 8 elements.
+#define MULTIPLY_MATRICES(D, NAME) \
+    DEVICE void multiply_matrices(D, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) { \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
+                     "{%0, %1, %2, %3};" \
+                     : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)); \
+    }
+MULTIPLY_MATRICES(dt_f16, "f16")
+MULTIPLY_MATRICES(dt_bf16, "bf16")
+#endif
+
+// What is stored of a sum.
+template <class D> struct Rounded;
+template <> struct Rounded<dt_f16> { DEVICE float of(float x) { return op_round_f16(x); } };
+template <> struct Rounded<dt_bf16> { DEVICE float of(float x) { return op_round_bf16(x); } };
+
+// A loop whose rounds need not be under way at once; registers are few here.
+#define IN_TURN _Pragma("unroll 1")
+
+enum { DEEP = 32, STAGES = 3, WARP = 32, PIECE = 8 };
+
+// One operand's part of a tile: LENGTH of its rows (of the left one) or columns. ALONG: neighbours along the inner dimension lie
+// closer in memory than others, so a line of a strip runs that way. WIDE: these neighbours are next to each other, and every line
+// begins at a multiple of 16 bytes.
+template <class D, int LENGTH, bool ALONG, bool WIDE, int THREADS>
+struct StripOf {
+    enum {
+        LINES = ALONG ? LENGTH : DEEP,
+        PIECES = (ALONG ? DEEP : LENGTH) / PIECE,
+        EACH = LINES * PIECES / THREADS,
+    };
+    // Where the thread's first piece is, and how far its others and those of the next strip are from there.
+    const char* from;
+    i64 between, onward;
+    // From an element of a line to the next, in bytes.
+    i64 element;
+    // What is left of the operand from the tile's edge, and from the strip's beginning.
+    int length;
+    i64 depth;
+
+    __device__ __forceinline__ StripOf(const char* corner, i64 stride, i64 step, i64 length, i64 depth, int thread)
+        : onward(DEEP * step), element(ALONG ? step : stride), length(length < LENGTH ? (int)length : LENGTH), depth(depth) {
+        const i64 line = ALONG ? stride : step;
+        from = corner + (thread / PIECES * line + thread % PIECES * (WIDE ? (i64)sizeof(uint4) : PIECE * element));
+        between = THREADS / PIECES * line;
+    }
+
+    // Where a piece of a line lies in a stage, in pieces.
+    static __device__ __forceinline__ int place(int line, int piece) {
+        return line * PIECES + (piece ^ (ALONG ? line / 2 % 4 : line % 8));
+    }
+    // Has the next strip come to a stage.
+    __device__ __forceinline__ void fetch(uint4* stage, int thread) {
+        const int deep = depth < DEEP ? (int)depth : DEEP;
+        const int lines = ALONG ? length : deep, left = (ALONG ? deep : length) - thread % PIECES * PIECE;
+        const int in_line = left < 0 ? 0 : left < PIECE ? left : PIECE;
+        UNROLL for (int k = 0; k < EACH; k++) {
+            const int line = thread / PIECES + k * (THREADS / PIECES), at = place(line, thread % PIECES);
+            const int count = line < lines ? in_line : 0;
+            const char* const start = from + k * between;
+            if (WIDE) {
+                copy_async(place_of(stage) + at * (int)sizeof(uint4), start, count * (int)sizeof(typename D::Stored));
+            } else {
+                Vector<typename D::Stored, PIECE> raw;
+                UNROLL for (int i = 0; i < PIECE; i++)
+                    raw.element[i] = i < count ? *(const typename D::Stored*)(start + i * element) : (typename D::Stored)0;
+                stage[at] = raw.piece[0];
+            }
+        }
+        from += onward;
+        depth -= DEEP;
+    }
+    // A thread's elements of 16 rows of the left operand from `first` on, 16 deep: the four matrices are its upper and its lower
+    // rows, and the same again deeper.
+    static __device__ __forceinline__ void take_rows(u32 (&x)[4], Place stage, int first, int deep, int lane) {
+        const int in = lane % 8, lower = lane / 8 % 2, deeper = lane / 16;
+        if (ALONG) load_matrices(x, stage + place(first + in + lower * 8, deep * 2 + deeper) * (int)sizeof(uint4));
+        else load_matrices_turned(x, stage + place(deep * 16 + in + deeper * 8, first / PIECE + lower) * (int)sizeof(uint4));
+    }
+    // The same of 16 columns of the right operand: the left columns, the same deeper, and the right ones.
+    static __device__ __forceinline__ void take_columns(u32 (&x)[4], Place stage, int first, int deep, int lane) {
+        const int in = lane % 8, deeper = lane / 8 % 2, right = lane / 16;
+        if (ALONG) load_matrices(x, stage + place(first + in + right * 8, deep * 2 + deeper) * (int)sizeof(uint4));
+        else load_matrices_turned(x, stage + place(deep * 16 + in + deeper * 8, first / PIECE + right) * (int)sizeof(uint4));
+    }
+};
+
+// Words of the argument from BASE on; see `tensor_cores.rs`.
+enum { T_M, T_N, T_K, T_DOWN, T_ACROSS, T_LEFT, T_RIGHT = T_LEFT + 4, T_WORDS = T_RIGHT + 4 };
+
+// Tiles that follow each other in a grid share columns as long as their rows are few enough to stay in a cache.
+enum { TILES_TOGETHER = 8 };
+
+// WIDTH: neighbours of a row that the epilogue gets at once. EPILOGUE::store(w, element, n, sums) stores n results, the first of
+// which is that of the element-th element of the product, all matrices counted.
+template <class D, int TILE, bool LEFT_ALONG, bool RIGHT_ALONG, bool LEFT_WIDE, bool RIGHT_WIDE, int WIDTH, class EPILOGUE, int BASE, int N>
+DEVICE void tensor_product(const Words<N>& w) {
+    enum {
+        DOWN = 2, ACROSS = TILE / 32, THREADS = DOWN * ACROSS * WARP,
+        WARP_ROWS = TILE / DOWN, WARP_COLUMNS = TILE / ACROSS,
+        HIGH = WARP_ROWS / 16, LONG = WARP_COLUMNS / 8,
+        STAGE = TILE * DEEP / PIECE,
+        // Floats of a row of sums, and what keeps rows in different banks.
+        PITCH = WARP_COLUMNS + 4,
+    };
+    typedef StripOf<D, TILE, LEFT_ALONG, LEFT_WIDE, THREADS> Left;
+    typedef StripOf<D, TILE, RIGHT_ALONG, RIGHT_WIDE, THREADS> Right;
+    SHARED(uint4, memory, STAGES * 2 * STAGE);
+    const int thread = (int)thread_x(), lane = thread % WARP, warp = thread / WARP;
+    const int warp_row = warp / ACROSS * WARP_ROWS, warp_column = warp % ACROSS * WARP_COLUMNS;
+
+    const u64 down = w.at[BASE + T_DOWN], across = w.at[BASE + T_ACROSS];
+    const u64 tile = block_x(), matrix = tile / (down * across), in_matrix = tile - matrix * (down * across);
+    const u64 band = in_matrix / (TILES_TOGETHER * across), above = band * TILES_TOGETHER;
+    const u64 high = down - above < TILES_TOGETHER ? down - above : TILES_TOGETHER;
+    const u64 in_band = in_matrix - above * across;
+    const i64 first_row = (i64)(above + in_band % high) * TILE, first_column = (i64)(in_band / high) * TILE;
+    const i64 m = (i64)w.at[BASE + T_M], n = (i64)w.at[BASE + T_N], depth = (i64)w.at[BASE + T_K];
+
+    const i64 left_row = (i64)w.at[BASE + T_LEFT + 2], right_column = (i64)w.at[BASE + T_RIGHT + 3];
+    Left left(
+        address(w.at[BASE + T_LEFT]) + ((i64)matrix * (i64)w.at[BASE + T_LEFT + 1] + first_row * left_row), left_row,
+        (i64)w.at[BASE + T_LEFT + 3], m - first_row, depth, thread
+    );
+    Right right(
+        address(w.at[BASE + T_RIGHT]) + ((i64)matrix * (i64)w.at[BASE + T_RIGHT + 1] + first_column * right_column), right_column,
+        (i64)w.at[BASE + T_RIGHT + 2], n - first_column, depth, thread
+    );
+
+    float sum[HIGH][LONG][4];
+    UNROLL for (int i = 0; i < HIGH; i++)
+        UNROLL for (int k = 0; k < LONG; k++)
+            UNROLL for (int part = 0; part < 4; part++) sum[i][k][part] = 0.0f;
+
+    const i64 strips = (depth + DEEP - 1) / DEEP;
+    UNROLL for (int stage = 0; stage < STAGES - 1; stage++) {
+        if (stage < strips) {
+            left.fetch(memory + stage * 2 * STAGE, thread);
+            right.fetch(memory + stage * 2 * STAGE + STAGE, thread);
+        }
+        copies_commit();
+    }
+    int now = 0, next = STAGES - 1;
+    for (i64 strip = 0; strip < strips; strip++) {
+        // A group is closed per strip, also where there is none left, so the strip of now is in the last but so many.
+        copies_wait<STAGES - 2>();
+        barrier();
+        // Everybody is done with the strip before, which lies where the next one comes to.
+        if (strip + STAGES - 1 < strips) {
+            left.fetch(memory + next * 2 * STAGE, thread);
+            right.fetch(memory + next * 2 * STAGE + STAGE, thread);
+        }
+        copies_commit();
+        const Place lefts = place_of(memory) + now * 2 * STAGE * (int)sizeof(uint4), rights = lefts + STAGE * (int)sizeof(uint4);
+        UNROLL for (int deep = 0; deep < DEEP / 16; deep++) {
+            u32 a[HIGH][4];
+            UNROLL for (int i = 0; i < HIGH; i++) Left::take_rows(a[i], lefts, warp_row + i * 16, deep, lane);
+            UNROLL for (int k = 0; k < LONG; k += 2) {
+                u32 b[4];
+                Right::take_columns(b, rights, warp_column + k * 8, deep, lane);
+                UNROLL for (int i = 0; i < HIGH; i++) {
+                    multiply_matrices(D(), sum[i][k], a[i], b[0], b[1]);
+                    multiply_matrices(D(), sum[i][k + 1], a[i], b[2], b[3]);
+                }
+            }
+        }
+        now = now + 1 == STAGES ? 0 : now + 1;
+        next = next + 1 == STAGES ? 0 : next + 1;
+    }
+    barrier();
+
+    // 16 rows of a warp at a time, where strips have been.
+    float* const rows = (float*)memory + warp * 16 * PITCH;
+    UNROLL for (int i = 0; i < HIGH; i++) {
+        UNROLL for (int k = 0; k < LONG; k++)
+            UNROLL for (int part = 0; part < 4; part++)
+                rows[(lane / 4 + part / 2 * 8) * PITCH + k * 8 + lane % 4 * 2 + part % 2] = sum[i][k][part];
+        warp_barrier();
+        IN_TURN for (int k = 0; k < 16 * WARP_COLUMNS / WIDTH / WARP; k++) {
+            const int index = k * WARP + lane, in_row = index / (WARP_COLUMNS / WIDTH), in_column = index % (WARP_COLUMNS / WIDTH) * WIDTH;
+            const i64 row = first_row + warp_row + i * 16 + in_row, column = first_column + warp_column + in_column;
+            if (row < m && column < n) {
+                typedef Vector<float, WIDTH> Raw;
+                Raw raw;
+                const typename Raw::Wide* const at = (const typename Raw::Wide*)(rows + in_row * PITCH + in_column);
+                UNROLL for (int piece = 0; piece < Raw::PIECES; piece++) raw.piece[piece] = at[piece];
+                EPILOGUE::template store<N, WIDTH>(
+                    w, ((u64)matrix * (u64)m + (u64)row) * (u64)n + (u64)column,
+                    n - column < WIDTH ? (int)(n - column) : WIDTH, raw.element
+                );
+            }
+        }
+        warp_barrier();
+    }
+}
+
+// Stores the sums as they are, rounded; the address is the word AT.
+template <class D, int AT>
+struct AsItIs {
+    template <int N, int WIDTH>
+    static __device__ __forceinline__ void store(const Words<N>& w, u64 element, int n, float (&x)[WIDTH]) {
+        UNROLL for (int k = 0; k < WIDTH; k++) x[k] = Rounded<D>::of(x[k]);
+        store_vector<D, WIDTH>(address(w.at[AT]) + element * sizeof(typename D::Stored), x, n);
+    }
+};
+#endif

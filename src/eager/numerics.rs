@@ -1,0 +1,74 @@
+//! Which [`Numerics`] the calls of this thread have.
+//!
+//! A thread begins with [`Numerics::Strict`]. The choice is part of what executables for devices are remembered by, so that none
+//! made under one choice runs under the other.
+
+use crate::ir::Numerics;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+thread_local! {
+    static NUMERICS: Cell<Numerics> = const { Cell::new(Numerics::Strict) };
+}
+
+/// The choice of this thread.
+#[inline]
+pub fn current_numerics() -> Numerics {
+    NUMERICS.get()
+}
+
+/// Keeps a choice; made by [`numerics`].
+#[derive(Debug)]
+#[must_use = "the choice holds only while the guard lives"]
+pub struct NumericsGuard {
+    before: Numerics,
+    not_send: PhantomData<Rc<()>>,
+}
+
+/// Chooses for all calls of this thread, eager ones, those of compiled functions that have no choice of their own
+/// ([`CompileOptions::numerics`](crate::CompileOptions::numerics)), and those on the way back of gradients that this thread
+/// starts. See [`Numerics`] for what changes.
+///
+/// ```
+/// # fn main() -> opfuse::Result<()> {
+/// use opfuse::{DType, Numerics, Tensor, numerics};
+/// let x = Tensor::ones(&[2, 2], DType::BF16)?;
+/// let strict = x.matmul(&x)?;
+/// let guard = numerics(Numerics::Fast);
+/// // On a GPU tensor cores do this; sums of ones are exact in any order.
+/// let fast = x.matmul(&x)?;
+/// drop(guard);
+/// assert_eq!(fast.to_dtype(DType::F32)?.to_vec::<f32>()?, strict.to_dtype(DType::F32)?.to_vec::<f32>()?);
+/// # Ok(())
+/// # }
+/// ```
+pub fn numerics(numerics: Numerics) -> NumericsGuard {
+    NumericsGuard { before: NUMERICS.replace(numerics), not_send: PhantomData }
+}
+
+impl Drop for NumericsGuard {
+    fn drop(&mut self) {
+        NUMERICS.set(self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_nest_and_belong_to_a_thread() {
+        assert_eq!(current_numerics(), Numerics::Strict);
+        let fast = numerics(Numerics::Fast);
+        {
+            let _strict = numerics(Numerics::Strict);
+            assert_eq!(current_numerics(), Numerics::Strict);
+        }
+        assert_eq!(current_numerics(), Numerics::Fast);
+        let other = std::thread::spawn(current_numerics).join().expect("it only asks");
+        assert_eq!(other, Numerics::Strict);
+        drop(fast);
+        assert_eq!(current_numerics(), Numerics::Strict);
+    }
+}

@@ -1,0 +1,314 @@
+//! Products on tensor cores: exact where sums are, else within what sums of 32 bits allow; in every tile, order of memory,
+//! alignment and schedule.
+
+use crate::emulator::{self, Batch, Buffer, SCHEDULES};
+use half::{bf16, f16};
+use opfuse::codegen::cuda::Source;
+use opfuse::codegen::cuda::tensor_cores::{LEFT, RESULT, RIGHT, TensorPlan};
+use opfuse::codegen::product::ProductShape;
+use opfuse::ir::DType;
+
+/// How an operand lies: dense, rows of another length, inner and other dimension swapped, one matrix for all, or every other
+/// element of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lies {
+    Dense,
+    Pitched(usize),
+    Swapped,
+    SwappedPitched(usize),
+    Broadcast,
+    Apart,
+}
+
+impl Lies {
+    /// Strides of batch, row and column, and how many elements there are in memory.
+    fn strides(self, batch: usize, rows: usize, columns: usize) -> ([usize; 3], usize) {
+        let (strides, matrix) = match self {
+            Lies::Dense => ([rows * columns, columns, 1], rows * columns),
+            Lies::Pitched(pitch) => ([rows * (columns + pitch), columns + pitch, 1], rows * (columns + pitch)),
+            Lies::Swapped => ([rows * columns, 1, rows], rows * columns),
+            Lies::SwappedPitched(pitch) => ([columns * (rows + pitch), 1, rows + pitch], columns * (rows + pitch)),
+            Lies::Broadcast => return ([0, columns, 1], rows * columns),
+            Lies::Apart => ([2 * rows * columns, 2 * columns, 2], 2 * rows * columns),
+        };
+        (strides, batch * matrix)
+    }
+}
+
+/// What operands are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    /// Small integers: every sum is exact, whatever its order.
+    Whole,
+    /// Of many magnitudes.
+    Plain,
+    /// Small integers with an infinity or a NaN here and there.
+    Odd,
+}
+
+/// Sizes, how operands lie, and by how many elements each buffer misses a multiple of 16 bytes.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    m: usize,
+    k: usize,
+    n: usize,
+    lies: [Lies; 2],
+    off: [usize; 3],
+}
+
+struct Case {
+    name: String,
+    dtype: DType,
+    plan: TensorPlan,
+    off: [usize; 3],
+    operands: [Vec<u8>; 2],
+    /// Sums in f64, and of the magnitudes of what is summed.
+    expected: Vec<(f64, f64)>,
+    depth: usize,
+    is_exact: bool,
+}
+
+fn bits(dtype: DType, x: f64) -> u16 {
+    if dtype == DType::F16 { f16::from_f64(x).to_bits() } else { bf16::from_f64(x).to_bits() }
+}
+
+fn number(dtype: DType, bits: u16) -> f64 {
+    if dtype == DType::F16 { f16::from_bits(bits).to_f64() } else { bf16::from_bits(bits).to_f64() }
+}
+
+fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) -> Case {
+    let Sizes { batch, m, k, n, lies, off } = sizes;
+    let (left, n_left) = lies[0].strides(batch, m, k);
+    let (right, n_right) = lies[1].strides(batch, k, n);
+    let one = |index: usize, seed: usize| match numbers {
+        Numbers::Whole => ((index * 7 + seed * 3) % 9) as f64 - 4.0,
+        Numbers::Plain => {
+            (index as f64 * 0.7313 + seed as f64).sin() * [1.0, 1e-2, 3e1][index % 3] // f16 reaches 65504
+        }
+        Numbers::Odd => match index % 1013 {
+            101 => f64::INFINITY,
+            515 => f64::NAN,
+            at => (at % 5) as f64 - 2.0,
+        },
+    };
+    let operand = |count, seed| -> Vec<u16> { (0..count).map(|index| bits(dtype, one(index, seed))).collect() };
+    let (a, b) = (operand(n_left, 1), operand(n_right, 2));
+    let at = |strides: [usize; 3], place: [usize; 3]| -> usize { (0..3).map(|dim| strides[dim] * place[dim]).sum() };
+    let mut expected = Vec::new();
+    for matrix in 0..batch {
+        for row in 0..m {
+            for column in 0..n {
+                let products = (0..k).map(|inner| {
+                    let a = number(dtype, a[at(left, [matrix, row, inner])]);
+                    a * number(dtype, b[at(right, [matrix, inner, column])])
+                });
+                expected.push(products.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs())));
+            }
+        }
+    }
+    let shape = ProductShape { dtype, batch, m, k, n, left, right };
+    let alignments = off.map(|elements| if elements % 8 == 0 { 16 } else { 2 << elements.trailing_zeros() });
+    let plan = TensorPlan::with_tile(&shape, alignments, tile).expect("the product has code");
+    let bytes = |x: Vec<u16>| x.into_iter().flat_map(u16::to_le_bytes).collect();
+    let name = format!("{dtype} {sizes:?}, {numbers:?}, tile {tile}, {:?}", plan.variant);
+    let is_exact = numbers != Numbers::Plain;
+    Case { name, dtype, plan, off, operands: [bytes(a), bytes(b)], expected, depth: k, is_exact }
+}
+
+impl Case {
+    /// What is wrong with a result.
+    fn judge(&self, found: &[u8]) -> Result<(), String> {
+        let found = found.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+        for (index, (bits_found, &(sum, size))) in found.zip(&self.expected).enumerate() {
+            let wrong = |what: &str| Err(format!("{}: element {index} is {what}", self.name));
+            if sum.is_nan() {
+                let nan = if self.dtype == DType::F16 { 0x7e00 } else { 0x7fc0 };
+                if bits_found != nan {
+                    return wrong(&format!("{bits_found:#x}, not the NaN"));
+                }
+                continue;
+            }
+            let found = number(self.dtype, bits_found);
+            if self.is_exact || sum.is_infinite() {
+                if bits_found != bits(self.dtype, sum) {
+                    return wrong(&format!("{found}, not {sum}"));
+                }
+                continue;
+            }
+            // A unit of f32 per addition of the magnitudes, and the rounding of the result.
+            let digits = if self.dtype == DType::F16 { 11 } else { 8 };
+            let least = if self.dtype == DType::F16 { f64::powi(2.0, -25) } else { 0.0 };
+            let bound = size * (self.depth + 1) as f64 * f64::powi(2.0, -23)
+                + sum.abs() * f64::powi(2.0, -digits) * 1.001
+                + least;
+            if found.is_nan() || (found - sum).abs() > bound {
+                return wrong(&format!("{found}, not {sum} within {bound}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong under some schedule once the text is changed; nothing if all is as expected.
+fn run(cases: &[Case], schedules: &[usize], mutate: impl Fn(String) -> String) -> Result<(), String> {
+    let mut batch = Batch::default();
+    for Case { plan, operands: [left, right], expected, off, .. } in cases {
+        let source = batch.add(&Source::of_tensor_product(&plan.variant, &batch.name()));
+        let result = vec![0xaa; 2 * expected.len()];
+        let bytes: [&[u8]; 3] = [left, right, &result];
+        let buffers = [0, 1, 2].map(|slot| Buffer { bytes: bytes[slot], remainder: 2 * off[slot] % 16 });
+        let steps: Vec<_> = plan.step.into_iter().collect();
+        batch.launch(source, &plan.words, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
+    }
+    let program = batch.compile(mutate);
+    for &schedule in schedules {
+        for (case, buffers) in cases.iter().zip(program.run(schedule)?) {
+            case.judge(&buffers[2]).map_err(|why| format!("schedule {schedule}: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+const DTYPES: [DType; 2] = [DType::F16, DType::BF16];
+
+/// Sizes around a tile, in every order of memory and alignment.
+fn around(tile: usize) -> Vec<Case> {
+    use Lies::{Apart, Broadcast, Dense, Pitched, Swapped, SwappedPitched};
+    let aligned = [0, 0, 0];
+    let cases = [
+        // Whole tiles and strips; the last strip is short; there are more strips than stages.
+        ([1, tile, 32, tile], [Dense, Dense], aligned),
+        ([1, tile, 40, tile], [Dense, Dense], aligned),
+        ([1, 24, 200, 16], [Dense, Dense], aligned),
+        // Tails of rows and columns, in each order of memory, with lines that begin at multiples of 16 bytes.
+        ([2, tile + 8, 72, tile - 8], [Dense, Dense], aligned),
+        ([2, tile + 8, 72, tile - 8], [Swapped, Dense], aligned),
+        ([2, tile - 8, 72, tile + 8], [Dense, Swapped], aligned),
+        ([2, tile - 8, 72, tile + 8], [Swapped, Swapped], aligned),
+        // Columns that are not a multiple of 8, whose lines begin at multiples of 16 bytes all the same.
+        ([1, tile + 3, 37, 21], [Pitched(3), Pitched(3)], aligned),
+        ([1, 37, 45, tile + 5], [SwappedPitched(3), SwappedPitched(3)], aligned),
+        // Nothing is aligned, by address or by length of lines.
+        ([1, tile + 1, 33, 20], [Dense, Dense], [1, 1, 2]),
+        ([2, 17, 31, tile + 2], [Swapped, Swapped], [0, 2, 1]),
+        ([1, 50, 64, 48], [Dense, Dense], [1, 0, 4]),
+        // One matrix for all, and neighbours that are not next to each other.
+        ([3, 20, 24, 16], [Broadcast, Dense], aligned),
+        ([3, 20, 24, 16], [Dense, Broadcast], aligned),
+        ([2, 20, 24, 16], [Apart, Apart], aligned),
+        // Single elements, no steps, nothing.
+        ([1, 1, 1, 1], [Dense, Dense], aligned),
+        ([3, 1, 100, 1], [Dense, Dense], aligned),
+        ([2, 3, 0, 8], [Dense, Dense], aligned),
+        ([1, 0, 3, 4], [Dense, Dense], aligned),
+        ([0, 3, 3, 3], [Dense, Dense], aligned),
+    ];
+    let mut all = Vec::new();
+    for (index, ([batch, m, k, n], lies, off)) in cases.into_iter().enumerate() {
+        let numbers = [Numbers::Whole, Numbers::Plain, Numbers::Odd][index % 3];
+        all.push(case(DTYPES[index % 2], tile, Sizes { batch, m, k, n, lies, off }, numbers));
+    }
+    all
+}
+
+#[test]
+fn small_tiles() {
+    if emulator::is_available() {
+        run(&around(64), &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+#[test]
+fn large_tiles() {
+    if emulator::is_available() {
+        run(&around(128), &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+/// Many tiles, so that they are taken in bands, and all widths of stores.
+#[test]
+fn many_tiles() {
+    if !emulator::is_available() {
+        return;
+    }
+    let sizes = |m, n| Sizes { batch: 2, m, k: 24, n, lies: [Lies::Dense; 2], off: [0; 3] };
+    let mut cases = vec![case(DType::BF16, 64, sizes(64 * 9 + 1, 64 * 3), Numbers::Whole)];
+    for n in [8, 12, 6, 7] {
+        cases.push(case(DType::F16, 64, sizes(5, n), Numbers::Plain));
+    }
+    let widths: Vec<usize> = cases.iter().map(|case| case.plan.variant.width).collect();
+    assert_eq!(widths, [8, 8, 4, 2, 1]);
+    run(&cases, &SCHEDULES[..1], |text| text).unwrap_or_else(|why| panic!("{why}"));
+}
+
+#[test]
+fn what_tensor_cores_do_not_take_says_why() {
+    let shape = ProductShape { dtype: DType::F32, batch: 1, m: 2, k: 2, n: 2, left: [4, 2, 1], right: [4, 2, 1] };
+    assert!(TensorPlan::new(&shape, [16; 3]).expect_err("f32 stays f32").to_string().contains("f32"));
+    let shape = ProductShape { dtype: DType::BF16, batch: 1 << 40, ..shape };
+    assert!(TensorPlan::new(&shape, [16; 3]).expect_err("no grid is so large").to_string().contains("blocks"));
+    let large = ProductShape { batch: 1, m: 4096, k: 64, n: 4096, left: [0, 64, 1], right: [0, 4096, 1], ..shape };
+    let tile = |shape: &ProductShape| TensorPlan::new(shape, [16; 3]).expect("the product has code").variant.tile;
+    assert_eq!([tile(&large), tile(&ProductShape { m: 256, ..large })], [128, 64]);
+}
+
+#[test]
+fn planted_bugs_are_seen() {
+    if !emulator::is_available() {
+        return;
+    }
+    use Lies::{Dense, Swapped};
+    let sizes = |lies| Sizes { batch: 2, m: 72, k: 200, n: 88, lies, off: [0; 3] };
+    let unaligned = Sizes { batch: 1, m: 65, k: 199, n: 67, lies: [Dense; 2], off: [1, 1, 1] };
+    let cases = [
+        case(DType::BF16, 64, sizes([Dense, Dense]), Numbers::Whole),
+        case(DType::F16, 64, sizes([Swapped, Swapped]), Numbers::Whole),
+        case(DType::BF16, 64, unaligned, Numbers::Whole),
+        case(DType::BF16, 64, sizes([Dense, Dense]), Numbers::Odd),
+    ];
+    assert_eq!(run(&cases, &SCHEDULES, |text| text), Ok(()), "the text as it is");
+    for (name, from, to) in [
+        ("a wait for too few copies", "copies_wait<STAGES - 2>()", "copies_wait<STAGES - 1>()"),
+        ("no barrier behind the wait", "copies_wait<STAGES - 2>();\n        barrier();", "copies_wait<STAGES - 2>();"),
+        ("no barrier in front of the sums", "    barrier();\n\n    // 16 rows", "    // 16 rows"),
+        ("no barrier in front of reading sums", "warp_barrier();\n        IN_TURN", "IN_TURN"),
+        ("no barrier behind reading sums", "        }\n        warp_barrier();\n    }", "        }\n    }"),
+        ("groups that are not closed", "        copies_commit();\n        const Place", "        const Place"),
+        ("the stage that is being read", "next = next + 1 == STAGES ? 0 : next + 1;", "next = now;"),
+        ("pieces in other places", "at = place(line, thread % PIECES)", "at = line * PIECES + thread % PIECES"),
+        ("lines that are not there", "line < lines ? in_line : 0", "in_line"),
+        ("elements that are not there", "left < PIECE ? left : PIECE", "PIECE"),
+        ("matrices that are not turned", "load_matrices_turned(x, stage", "load_matrices(x, stage"),
+        (
+            "the lower rows for the deeper ones",
+            "lower = lane / 8 % 2, deeper = lane / 16",
+            "lower = lane / 16, deeper = lane / 8 % 2",
+        ),
+        (
+            "the right columns for the deeper ones",
+            "deeper = lane / 8 % 2, right = lane / 16",
+            "deeper = lane / 16, right = lane / 8 % 2",
+        ),
+        ("sums in other places", "(lane / 4 + part / 2 * 8)", "(lane / 4 + part % 2 * 8)"),
+        ("a strip read again", "from += onward;", ""),
+        ("results beside the matrix", "if (row < m && column < n)", "if (column < n)"),
+        (
+            "the operand of another matrix",
+            "(i64)matrix * (i64)w.at[BASE + T_RIGHT + 1]",
+            "(i64)matrix * (i64)w.at[BASE + T_LEFT + 1]",
+        ),
+        (
+            "bands that forget the last tiles",
+            "down - above < TILES_TOGETHER ? down - above : TILES_TOGETHER",
+            "TILES_TOGETHER",
+        ),
+        ("a sum that is cut off", "x[k] = Rounded<D>::of(x[k]);", ";"),
+    ] {
+        let seen = run(&cases, &SCHEDULES, |text| {
+            assert!(text.contains(from), "{name}: {from:?} is not there");
+            text.replace(from, to)
+        });
+        assert!(seen.is_err(), "{name} is not seen");
+    }
+}
