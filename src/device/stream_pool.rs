@@ -1,11 +1,15 @@
 //! A caching allocator for devices whose work runs later than it is asked for.
 //!
-//! A freed block may still be in use: the work that reads it was given to a stream, but has not run yet. So a free
-//! block remembers the points at which the streams that used it stood when it was freed. The stream it was made for
-//! may have it again at once, since its work runs in order; any other stream only after all points are reached.
+//! A freed block may still be in use: the work that reads it was given to a stream, but has not run yet. The stream it was
+//! made for may have it again at once, since its work runs in order; any other stream only after all streams that used the
+//! block have come past a point that was marked when it was free. Mostly one stream uses a block and takes it again, so
+//! nothing is marked before somebody else asks for it, and then one point stands for all that the stream has freed.
 //!
-//! What always holds: a block is in use by one owner, or free with its points. Free blocks go back to the source when
-//! the pool is trimmed, and before a request fails. A block in use keeps the pool alive.
+//! Of blocks that fit, the smallest is taken, and of equal ones the one at the lowest address: who takes and gives back the
+//! same gets the same addresses each time, and what was made for them can stay as it is.
+//!
+//! What always holds: a block is in use by one owner, or free. Free blocks go back to the source when the pool is trimmed,
+//! and before a request fails. A block in use keeps the pool alive.
 
 use super::Device;
 use super::allocator::{Allocator, Stats};
@@ -16,6 +20,8 @@ use super::shared_cache::lock;
 use super::size_class::{self, REQUEST_MAX};
 use super::stream::Stream;
 use crate::error::{Error, Result};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// Gives memory of a device, or says that there is none; the block's owner frees it.
@@ -31,7 +37,7 @@ struct Inner {
 }
 
 struct State {
-    free: Vec<Free>,
+    free: Vec<OfStream>,
     live_bytes: usize,
     live_blocks: usize,
     held: usize,
@@ -41,12 +47,18 @@ struct State {
     fresh: u64,
 }
 
+/// The free blocks that were allocated for a stream.
+struct OfStream {
+    stream: Stream,
+    /// By capacity, then address.
+    blocks: BTreeMap<(usize, usize), Free>,
+}
+
 /// A block nobody holds.
 struct Free {
     block: Block,
-    /// The stream it was allocated for.
-    stream: Stream,
-    points: Vec<Point>,
+    /// Where those who used it must have come past; empty as long as only its own stream used it and nobody else asked.
+    points: SmallVec<[Arc<Point>; 1]>,
     /// Whether another stream has used it, so that even its own must wait for the points.
     shared: bool,
 }
@@ -106,7 +118,11 @@ impl Allocator for StreamPool {
     }
 
     fn trim(&self) {
-        let unused = lock(&self.0.state).take_unused(Free::is_settled);
+        let mut state = lock(&self.0.state);
+        // A stream that cannot be marked has failed, and keeps its blocks.
+        let _ = state.mark_all();
+        let unused = state.take_unused(Free::is_settled);
+        drop(state);
         drop(unused);
     }
 }
@@ -132,12 +148,14 @@ impl Inner {
             return Ok(block);
         }
         // What is free goes back to the source, first what nobody waits for, then all.
+        let marked = state.mark_all();
         drop(state.take_unused(Free::is_settled));
         if let Ok(block) = state.make(capacity, &self.source) {
             return Ok(block);
         }
+        marked?;
         for free in state.take_unused(|_| true) {
-            free.points.iter().try_for_each(Point::wait)?;
+            free.points.iter().try_for_each(|point| point.wait())?;
         }
         let error = exhausted(&state);
         state.make(capacity, &self.source).map_err(|_| error)
@@ -147,16 +165,41 @@ impl Inner {
 impl State {
     /// A free block of that capacity which work on `stream` may overwrite.
     fn reuse(&mut self, capacity: usize, stream: &Stream) -> Option<Block> {
-        let sizes = capacity..=capacity + capacity / 8;
-        let fits = |(_, free): &(usize, &Free)| {
-            let in_order = free.stream == *stream && !free.shared;
-            sizes.contains(&free.block.capacity()) && (in_order || free.is_settled())
-        };
-        let tightest = self.free.iter().enumerate().filter(fits).min_by_key(|(_, free)| free.block.capacity());
-        let place = tightest.map(|(place, _)| place)?;
-        let block = self.free.swap_remove(place).block;
+        let sizes = (capacity, 0)..=(capacity + capacity / 8, usize::MAX);
+        let own = self.free.iter().position(|of_stream| of_stream.stream == *stream);
+        let mut found = own.and_then(|own| {
+            let fits = |(_, free): &(_, &Free)| !free.shared || free.is_settled();
+            Some((own, *self.free[own].blocks.range(sizes.clone()).find(fits)?.0))
+        });
+        for index in (0..self.free.len()).filter(|&index| Some(index) != own) {
+            if found.is_some() {
+                break;
+            }
+            // A stream that cannot be marked has failed, and keeps its blocks.
+            if self.free[index].blocks.range(sizes.clone()).next().is_some() && self.free[index].mark().is_ok() {
+                let mut fitting = self.free[index].blocks.range(sizes.clone());
+                found = fitting.find(|(_, free)| free.is_settled()).map(|(place, _)| (index, *place));
+            }
+        }
+        let (index, place) = found?;
+        let block = self.free[index].blocks.remove(&place)?.block;
         self.count_allocation(block.capacity());
         Some(block)
+    }
+
+    /// Puts a block among those of a stream.
+    fn put(&mut self, stream: &Stream, free: Free) {
+        let index = self.free.iter().position(|of_stream| of_stream.stream == *stream).unwrap_or_else(|| {
+            self.free.push(OfStream { stream: stream.clone(), blocks: BTreeMap::new() });
+            self.free.len() - 1
+        });
+        let place = (free.block.capacity(), free.block.as_ptr().addr());
+        self.free[index].blocks.insert(place, free);
+    }
+
+    /// Sees to it that every free block has points.
+    fn mark_all(&mut self) -> Result<()> {
+        self.free.iter_mut().map(OfStream::mark).fold(Ok(()), Result::and)
     }
 
     /// A block of the source.
@@ -180,33 +223,49 @@ impl State {
 
     /// Takes the free blocks that `wanted` names out of the pool. Dropping one gives its memory back.
     fn take_unused(&mut self, wanted: impl Fn(&Free) -> bool) -> Vec<Free> {
-        let (taken, kept) = std::mem::take(&mut self.free).into_iter().partition(wanted);
-        self.free = kept;
-        let taken: Vec<Free> = taken;
+        let mut taken = Vec::new();
+        for of_stream in &mut self.free {
+            taken.extend(of_stream.blocks.extract_if(.., |_, free| wanted(free)).map(|(_, free)| free));
+        }
+        // What has no blocks keeps no stream.
+        self.free.retain(|of_stream| !of_stream.blocks.is_empty());
         self.held -= taken.iter().map(|free| free.block.capacity()).sum::<usize>();
         taken
     }
 }
 
+impl OfStream {
+    /// Marks where the stream is now for all blocks that have no points.
+    fn mark(&mut self) -> Result<()> {
+        let mut unmarked = self.blocks.values_mut().filter(|free| free.points.is_empty()).peekable();
+        if unmarked.peek().is_some() {
+            let point = Arc::new(Point::mark(&self.stream)?);
+            unmarked.for_each(|free| free.points.push(point.clone()));
+        }
+        Ok(())
+    }
+}
+
 impl Free {
-    /// Whether all work that used it is done. A device that fails never says so.
+    /// Whether all work that used it is known to be done. A device that fails never says so.
     fn is_settled(&self) -> bool {
-        self.points.iter().all(|point| point.is_reached().unwrap_or(false))
+        !self.points.is_empty() && self.points.iter().all(|point| point.is_reached().unwrap_or(false))
     }
 }
 
 impl Owner for Lending {
     fn take_back(&self, block: Block) {
         let others = std::mem::take(&mut *lock(&self.others));
-        let points: Result<Vec<Point>> = std::iter::once(&self.stream).chain(&others).map(Point::mark).collect();
+        let shared = !others.is_empty();
+        let mark = |stream| Point::mark(stream).map(Arc::new);
+        // Its own stream alone is marked when somebody else asks.
+        let points: Result<SmallVec<[Arc<Point>; 1]>> =
+            if shared { std::iter::once(&self.stream).chain(&others).map(mark).collect() } else { Ok(SmallVec::new()) };
         let mut state = lock(&self.pool.state);
         state.live_blocks -= 1;
         state.live_bytes -= block.capacity();
         match points {
-            Ok(points) => {
-                let shared = !others.is_empty();
-                state.free.push(Free { block, stream: self.stream.clone(), points, shared });
-            }
+            Ok(points) => state.put(&self.stream, Free { block, points, shared }),
             // A device that failed does not say when the block is free: it is never used again.
             Err(_) => {
                 state.held -= block.capacity();

@@ -242,13 +242,20 @@ fn stream_pools_count_limit_and_trim() -> Result<()> {
 fn a_device_that_fails_keeps_what_it_may_still_use() -> Result<()> {
     let (queues, _registered) = Queues::registered(1);
     let memory = queues.allocator(0);
-    let block = memory.allocate(64)?;
-    let first = address(&block);
+    let other = Stream::new(device(0))?;
+    let (alone, shared) = (memory.allocate(64)?, memory.allocate(128)?);
+    let (first, second) = (address(&alone), address(&shared));
+    shared.used_on(&other);
     queues.set_failing(true);
     assert!(Stream::new(device(0)).is_err());
-    drop(block);
+    drop((alone, shared));
+    {
+        let _on_other = StreamGuard::new(&other)?;
+        assert_ne!(address(&memory.allocate(64)?), first, "nobody says whether its stream is done");
+    }
     queues.set_failing(false);
-    assert_ne!(address(&memory.allocate(64)?), first);
+    assert_eq!(address(&memory.allocate(64)?), first, "its own stream comes later anyway");
+    assert_ne!(address(&memory.allocate(128)?), second, "nobody said when the other stream is done");
     assert_eq!(memory.stats().live_blocks, 0);
     Ok(())
 }
