@@ -9,8 +9,8 @@ use super::options::{CompileOptions, Tuning};
 use super::pipeline::{self, Built};
 use crate::codegen::tier::Tier;
 use crate::device::Device;
-use crate::eager::{Array, Executable};
-use crate::error::{Reason, Result};
+use crate::eager::{Array, Executable, Failure};
+use crate::error::{Error, Reason, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, StepKind};
 use crate::ir::{Graph, NodeId, Numerics};
@@ -86,10 +86,7 @@ impl Tuned {
     /// As [`Executable::run`].
     #[inline]
     pub(super) fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
-        if self.settings.tuning == Tuning::Measured
-            && self.settings.device.is_none()
-            && self.runs.fetch_add(1, Ordering::Relaxed) + 1 == MEASURED_RUN
-        {
+        if self.settings.tuning == Tuning::Measured && self.runs.fetch_add(1, Ordering::Relaxed) + 1 == MEASURED_RUN {
             self.measure(inputs);
         }
         self.built().executable.run(inputs)
@@ -173,7 +170,12 @@ fn kernels(plan: &Plan) -> impl Iterator<Item = &crate::fusion::Step> {
 
 fn rebuilt(built: &Built, plan: Plan, settings: &Settings) -> Result<Built> {
     let start = Instant::now();
-    let executable = Executable::build(&built.graph, &plan, settings.tier)?;
+    let executable = match settings.device {
+        None => Executable::build(&built.graph, &plan, settings.tier)?,
+        Some(device) => Executable::build_on(device, settings.numerics, &built.graph, &plan).map_err(
+            |Failure { step, reason }| Error::invalid("plan", format!("step {step} is not lowered: {reason}")),
+        )?,
+    };
     let (traced, graph) = (built.traced.clone(), built.graph.clone());
     let compile_time = built.compile_time + start.elapsed();
     Ok(Built { traced, graph, plan, executable, rates: built.rates, plan_time: built.plan_time, compile_time })

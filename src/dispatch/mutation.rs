@@ -317,7 +317,9 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     if keys::tracer::is_abstract() {
         return Ok(target.clone());
     }
-    let here = source.to_device(target.device())?;
+    // A single element travels with the launch.
+    let travels = source.device().kind == DeviceKind::Cpu && source.has_data() && source.numel() == 1;
+    let here = if travels { source.clone() } else { source.to_device(target.device())? };
     // What was brought here lies in an order of its own.
     let layout = if here.is_alias_of(source) { layout } else { here.array().layout.expand("copy_", target.sizes())? };
     let source = here.array().with_layout(layout);

@@ -245,13 +245,13 @@ impl BlockRun {
                     let (size, right) = (dtype.size(), array(*right));
                     let (lhs, strides) = match *left {
                         Place::Memory(slot) => {
-                            let (left, [batch, row, column]) = (array(slot), product::strides(array(slot)));
+                            let (left, [batch, row, column]) = (array(slot), product::strides(array(slot).layout()));
                             let row_in_batch = block.first - block.batch * self.rows;
                             (left.ptr().wrapping_add((block.batch * batch + row_in_batch * row) * size), [row, column])
                         }
                         Place::Scratch(_) => (pointer(*left).wrapping_add(block.first * k * size), [*k, 1]),
                     };
-                    let [batch, row, column] = product::strides(right);
+                    let [batch, row, column] = product::strides(right.layout());
                     let rhs = right.ptr().wrapping_add(block.batch * batch * size);
                     let dst = pointer(*to).wrapping_add(block.first * n * size);
                     let call =

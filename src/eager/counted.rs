@@ -3,7 +3,7 @@
 //! Every kernel runs in the reference interpreter, which tells of each element that it reads or writes; a byte that a
 //! kernel touches more than once counts once. Products and routines are procedures on whole operands: what they touch are
 //! the elements of these. Inputs are copied first, so nothing else sees the run. It is slow, and the results have the
-//! bits of [`Executable::run`].
+//! bits of [`Executable::run`]. What is on a GPU is copied to the host, counted there by the kernels of the plan, and copied back.
 
 use super::array::Array;
 use super::blocks::{BlockRun, Place, Work};
@@ -26,14 +26,17 @@ impl Executable {
     /// # Errors
     /// As [`Executable::run`].
     pub fn run_counted(&self, inputs: &[&Array]) -> Result<(SmallVec<[Array; 2]>, Vec<Traffic>)> {
-        self.check(inputs)?;
+        match &self.on_device {
+            Some(on_device) => on_device.check(self, inputs)?,
+            None => self.check(inputs)?,
+        }
         let mut copies: Vec<Array> = Vec::with_capacity(inputs.len());
         for (index, &input) in inputs.iter().enumerate() {
             // Inputs that share memory still do.
             let shared = inputs[..index].iter().position(|other| Shared::ptr_eq(&other.storage, &input.storage));
             let storage = match shared {
                 Some(known) => copies[known].storage.clone(),
-                None => Shared::new(input.storage.read(|bytes| Storage::copy_of(Device::CPU, bytes))?),
+                None => Shared::new(input.storage.copy_to(Device::CPU)?),
             };
             copies.push(Array { storage, ..input.clone() });
         }
@@ -73,11 +76,21 @@ impl Executable {
             Traffic { kernel, read: count(&touched.read), written: count(&touched.written) }.add(&mut all);
         }
         let mut results = self.results(&mut slots);
+        // By memory of results, what stands for it.
+        let mut there: Vec<[Shared<Storage>; 2]> = Vec::new();
         for result in &mut results {
             // An output that is an input is the caller's.
             if let Some(index) = copies.iter().position(|copy| Shared::ptr_eq(&copy.storage, &result.storage)) {
                 result.storage = inputs[index].storage.clone();
+                continue;
             }
+            let Some(device) = self.device() else { continue };
+            let known = there.iter().find(|[here, _]| Shared::ptr_eq(here, &result.storage));
+            let moved = match known {
+                Some([_, there]) => there.clone(),
+                None => Shared::new(result.storage.copy_to(device)?),
+            };
+            there.push([std::mem::replace(&mut result.storage, moved.clone()), moved]);
         }
         Ok((results, all))
     }

@@ -195,6 +195,12 @@ impl Executable {
         kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.choice(index)?.clone()))).collect()
     }
 
+    /// After how many runs on a stream the GPU that it was built for starts all kernels of a run as one CUDA graph, or why it
+    /// never does; `None` on the CPU.
+    pub fn replay(&self) -> Option<Result<u32, Reason>> {
+        self.on_device.as_ref().map(OnDevice::replay)
+    }
+
     /// How it runs as the one kernel that it is.
     #[inline]
     pub(super) fn single(&self) -> Option<&Single> {
@@ -214,6 +220,9 @@ impl Executable {
 
     /// Has every launch take the code that it would take once it is called often.
     pub fn warm(&self) {
+        if self.on_device.is_some() {
+            return;
+        }
         for launch in self.launches() {
             launch.code.warm(&launch.lowered.kernel, &launch.lowered.geometry);
         }

@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 
 impl Executable {
     /// Runs as [`Executable::run`] does, and says how long each kernel of the plan took, with the memory that it takes
-    /// and gives back. What a view takes counts as the next kernel's.
+    /// and gives back. What a view takes counts as the next kernel's. On a GPU the times are
+    /// those between points in the stream, and the host waits for the last of them.
     ///
     /// # Errors
     /// As [`Executable::run`].
     pub fn run_timed(&self, inputs: &[&Array]) -> Result<Vec<Duration>> {
+        if let Some(on_device) = &self.on_device {
+            return on_device.run_timed(self, inputs);
+        }
         self.check(inputs)?;
         let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
         let mut slots = self.slots(inputs);

@@ -9,6 +9,10 @@
 // OPFUSE_STAND_IN_MEMORY=bytes  so much memory per device; 1 GiB if not set
 // OPFUSE_STAND_IN_FAIL=n        the n-th launch fails, as one that leaves its memory does
 // OPFUSE_STAND_IN_SCHEDULE=n    in which order threads run, as `run_block` says
+// OPFUSE_STAND_IN_REFUSE=name   a function of graphs that refuses: instantiate, set or launch
+//
+// `stand_in_calls(name)` says how often a function of the driver was called, `stand_in_graphs()` how many executable graphs there
+// are.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -34,6 +38,7 @@ enum Result {
     NOT_FOUND = 500,
     NOT_READY = 600,
     LAUNCH_FAILED = 719,
+    NOT_SUPPORTED = 801,
 };
 #define API extern "C" __attribute__((visibility("default"))) Result
 typedef unsigned long long Address;
@@ -43,9 +48,17 @@ static long setting(const char* name, long otherwise) {
     return text ? atol(text) : otherwise;
 }
 
-// Every call holds it: what runs is one thread's at a time.
+// Every call holds it: what runs is one thread's at a time. Calls are counted by the names of their functions.
 static std::recursive_mutex everything;
-typedef std::lock_guard<std::recursive_mutex> Locked;
+static std::map<std::string, long> calls;
+struct Locked : std::lock_guard<std::recursive_mutex> {
+    Locked(std::recursive_mutex& mutex, const char* name = __builtin_FUNCTION()) : lock_guard(mutex) { calls[name]++; }
+};
+extern "C" __attribute__((visibility("default"))) long stand_in_calls(const char* name) {
+    std::lock_guard<std::recursive_mutex> locked(everything);
+    const auto found = calls.find(name);
+    return found == calls.end() ? 0 : found->second;
+}
 
 struct Context {
     Result failed;
@@ -175,7 +188,10 @@ API cuDevicePrimaryCtxRetain(Context** context, int device) {
     if (device < 0 || device >= n_devices) return INVALID_DEVICE;
     return *context = &contexts[device], SUCCESS;
 }
-API cuCtxSetCurrent(Context* context) { return current = context, SUCCESS; }
+API cuCtxSetCurrent(Context* context) {
+    Locked locked(everything);
+    return current = context, SUCCESS;
+}
 API cuGetErrorName(Result code, const char** name) {
     switch (code) {
         case SUCCESS: *name = "CUDA_SUCCESS"; break;
@@ -189,6 +205,7 @@ API cuGetErrorName(Result code, const char** name) {
         case NOT_FOUND: *name = "CUDA_ERROR_NOT_FOUND"; break;
         case NOT_READY: *name = "CUDA_ERROR_NOT_READY"; break;
         case LAUNCH_FAILED: *name = "CUDA_ERROR_LAUNCH_FAILED"; break;
+        case NOT_SUPPORTED: *name = "CUDA_ERROR_NOT_SUPPORTED"; break;
         default: *name = "CUDA_ERROR_NO_DEVICE";
     }
     return SUCCESS;
@@ -341,22 +358,150 @@ API cuModuleGetFunction(Function** function, Module* module, const char* name) {
     *function = new Function{module, (void (*)(const unsigned long long*))call, *(size_t*)bytes, name};
     return SUCCESS;
 }
+
+// A launch with its argument, which was copied when it was given.
+struct Node {
+    Function function;
+    std::vector<unsigned long long> words;
+    unsigned blocks, x, y;
+};
+static Result node_of(Node* node, Function* function, const unsigned (&grid)[3], const unsigned (&block)[3], void** arguments) {
+    const unsigned x = block[0], y = block[1];
+    if (!function || !grid[0] || grid[0] > 0x7fffffffu || grid[1] != 1 || grid[2] != 1 || block[2] != 1 || !x || !y) {
+        return INVALID_VALUE;
+    }
+    if (x * y > 1024 || x * y % 32) return INVALID_VALUE;
+    const auto words = (const unsigned long long*)arguments[0];
+    *node = Node{*function, {words, words + function->bytes / 8}, grid[0], x, y};
+    return SUCCESS;
+}
+static void run_node(Context* context, const Node& node) {
+    static long n_launches;
+    if (context->failed) return;
+    const bool fails = ++n_launches == setting("OPFUSE_STAND_IN_FAIL", 0);
+    if (fails || !launch_guarded(node.function, node.words.data(), node.blocks, node.x, node.y)) context->failed = LAUNCH_FAILED;
+}
 API cuLaunchKernel(Function* function, unsigned blocks, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z, unsigned,
                    Stream* stream, void** arguments, void**) {
     Locked locked(everything);
     if (!is_usable(stream) || function->module->context != current) return INVALID_HANDLE;
-    if (!blocks || blocks > 0x7fffffffu || gy != 1 || gz != 1 || z != 1 || !x || !y || x * y > 1024 || x * y % 32) {
-        return INVALID_VALUE;
-    }
+    Node node;
+    if (const Result code = node_of(&node, function, {blocks, gy, gz}, {x, y, z}, arguments)) return code;
     if (current->failed) return current->failed;
-    const auto words = (const unsigned long long*)arguments[0];
-    const std::vector<unsigned long long> copy(words, words + function->bytes / 8);
     Context* const context = current;
-    const Function kept = *function;
-    give(stream, [=] {
-        static long n_launches;
-        const bool fails = ++n_launches == setting("OPFUSE_STAND_IN_FAIL", 0);
-        if (fails || !launch_guarded(kept, copy.data(), blocks, x, y)) context->failed = LAUNCH_FAILED;
-    });
+    give(stream, [=] { run_node(context, node); });
     return SUCCESS;
+}
+
+// Graphs of launches. An executable one has launches of its own, which are named by the nodes that they were made of; a run
+// keeps those it was started with, and starts when the last run of the graph is done, whatever the streams.
+struct Graph {
+    Context* context;
+    std::vector<Node*> order;
+    std::map<Node*, std::vector<Node*>> before;
+};
+struct GraphExec {
+    Context* context;
+    Graph* graph;
+    std::vector<Node*> order;
+    std::map<Node*, Node> nodes;
+    Stream* last;
+    unsigned long n;
+};
+struct KernelNodeParams {
+    Function* function;
+    unsigned grid[3], block[3], shared_bytes;
+    void **arguments, **extra;
+    void *kernel, *context;
+};
+static std::set<Graph*> graphs;
+static std::set<GraphExec*> execs;
+static bool is_refused(const char* what) {
+    const char* const name = getenv("OPFUSE_STAND_IN_REFUSE");
+    return name && !strcmp(name, what);
+}
+extern "C" __attribute__((visibility("default"))) long stand_in_graphs() {
+    std::lock_guard<std::recursive_mutex> locked(everything);
+    return (long)execs.size();
+}
+API cuGraphCreate(Graph** graph, unsigned flags) {
+    Locked locked(everything);
+    if (flags) return INVALID_VALUE;
+    if (!current) return INVALID_CONTEXT;
+    graphs.insert(*graph = new Graph{current, {}, {}});
+    return SUCCESS;
+}
+API cuGraphAddKernelNode_v2(Node** node, Graph* graph, Node* const* before, size_t n_before, const KernelNodeParams* params) {
+    Locked locked(everything);
+    if (!graphs.count(graph) || params->shared_bytes || params->extra || params->kernel) return INVALID_VALUE;
+    for (size_t at = 0; at < n_before; at++) {
+        if (!graph->before.count(before[at])) return INVALID_VALUE;
+    }
+    Node made;
+    if (const Result code = node_of(&made, params->function, params->grid, params->block, params->arguments)) return code;
+    if (params->function->module->context != graph->context) return INVALID_VALUE;
+    graph->order.push_back(*node = new Node(made));
+    graph->before[*node] = {before, before + n_before};
+    return SUCCESS;
+}
+API cuGraphInstantiateWithFlags(GraphExec** exec, Graph* graph, unsigned long long flags) {
+    Locked locked(everything);
+    if (!graphs.count(graph) || flags) return INVALID_VALUE;
+    if (is_refused("instantiate")) return NOT_SUPPORTED;
+    GraphExec* const made = new GraphExec{graph->context, graph, {}, {}, 0, 0};
+    // Nodes that nothing orders run in any order: here, those that came last first.
+    std::vector<Node*> left(graph->order.rbegin(), graph->order.rend());
+    std::set<Node*> done;
+    while (!left.empty()) {
+        for (size_t at = 0; at < left.size(); at++) {
+            bool is_ready = true;
+            for (Node* const other : graph->before[left[at]]) is_ready &= done.count(other) > 0;
+            if (!is_ready) continue;
+            done.insert(left[at]);
+            made->order.push_back(left[at]);
+            left.erase(left.begin() + (long)at);
+            break;
+        }
+    }
+    for (Node* const node : graph->order) made->nodes[node] = *node;
+    execs.insert(*exec = made);
+    return SUCCESS;
+}
+API cuGraphExecKernelNodeSetParams_v2(GraphExec* exec, Node* node, const KernelNodeParams* params) {
+    Locked locked(everything);
+    if (!execs.count(exec) || !graphs.count(exec->graph) || !exec->nodes.count(node)) return INVALID_VALUE;
+    if (is_refused("set")) return INVALID_VALUE;
+    Node made;
+    if (const Result code = node_of(&made, params->function, params->grid, params->block, params->arguments)) return code;
+    if (params->function->module->context != exec->context) return INVALID_VALUE;
+    exec->nodes[node] = made;
+    return SUCCESS;
+}
+API cuGraphLaunch(GraphExec* exec, Stream* stream) {
+    Locked locked(everything);
+    if (!execs.count(exec)) return INVALID_VALUE;
+    if (!is_usable(stream) || exec->context != current) return INVALID_HANDLE;
+    if (is_refused("launch")) return INVALID_VALUE;
+    if (current->failed) return current->failed;
+    std::vector<Node> nodes;
+    for (Node* const node : exec->order) nodes.push_back(exec->nodes[node]);
+    Stream* const last = exec->last;
+    const unsigned long n = exec->n;
+    Context* const context = current;
+    give(stream, [=] {
+        if (last && last != stream) run_until(last, n);
+        for (const Node& node : nodes) run_node(context, node);
+    });
+    exec->last = stream;
+    exec->n = stream->n_given;
+    return SUCCESS;
+}
+// Runs that were started have what they need.
+API cuGraphExecDestroy(GraphExec* exec) {
+    Locked locked(everything);
+    return execs.erase(exec) ? SUCCESS : INVALID_VALUE;
+}
+API cuGraphDestroy(Graph* graph) {
+    Locked locked(everything);
+    return graphs.erase(graph) ? SUCCESS : INVALID_VALUE;
 }

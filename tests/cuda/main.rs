@@ -6,12 +6,15 @@
 
 #[path = "../same_bits/build.rs"]
 mod build;
+mod calls;
 mod compiled;
+mod driver;
 mod failures;
 mod fast;
 mod first;
 #[path = "../same_bits/generate.rs"]
 mod generate;
+mod measured;
 #[path = "../same_bits/moves.rs"]
 mod moves;
 mod ops;
@@ -21,6 +24,7 @@ mod products;
 mod random;
 #[path = "../same_bits/reference.rs"]
 mod reference;
+mod replays;
 #[path = "../same_bits/routines.rs"]
 mod routines;
 mod stand_ins;

@@ -46,6 +46,8 @@ pub struct Variant {
     pub index: Index,
     /// How operands, then outputs, move along the inner loops; with folds an access that moves at all is strided.
     pub classes: SmallVec<[Class; 8]>,
+    /// Operands of a single element that lies in the word of their address; see [`Plan::with_numbers`].
+    pub numbers: SmallVec<[usize; 2]>,
 }
 
 /// One launch of an entry of the text.
@@ -119,7 +121,7 @@ impl Plan {
         };
         let items = rows * items_of_row;
         let index = index(kernel, geometry, items);
-        let variant = Variant { form, layout, index, classes: classes(kernel, geometry) };
+        let variant = Variant { form, layout, index, classes: classes(kernel, geometry), numbers: SmallVec::new() };
         let mut words = vec![0; layout.n_words(n_accesses, gathered.len())];
         (words[words::ROWS], words[words::INNER]) = (rows as u64, inner as u64);
         let sizes = geometry.rows.iter().chain(&geometry.inner).copied().chain([items_of_row]);
@@ -155,6 +157,19 @@ impl Plan {
         let step = |entry| Step { entry, items: items as u64, grid: grid as u32, block };
         let steps = if items == 0 { Vec::new() } else { (0..n_entries).map(step).collect() };
         Ok(Plan { variant, words, steps, scratch_bytes })
+    }
+}
+
+impl Plan {
+    /// The same, but operands of a single element, whose numbers are given, have it in the low bytes of the word that has
+    /// their address otherwise: a number of the host needs no memory of the device.
+    pub fn with_numbers(mut self, numbers: impl IntoIterator<Item = usize>) -> Plan {
+        self.variant.numbers.extend(numbers);
+        for &number in &self.variant.numbers {
+            self.variant.classes[number] = Class::Uniform;
+            self.words[self.variant.layout.address(number)] = 0;
+        }
+        self
     }
 }
 

@@ -81,6 +81,11 @@ impl<'a> Text<'a> {
         self.kernel.operands.get(access).is_some_and(|operand| operand.source == Source::Iota)
     }
 
+    /// Whether an access is a single element that lies in the words.
+    fn is_number(&self, access: usize) -> bool {
+        self.variant.numbers.contains(&access)
+    }
+
     pub(super) fn dtype(&self, access: usize) -> DType {
         let n_operands = self.kernel.operands.len();
         match self.kernel.operands.get(access) {
@@ -121,6 +126,9 @@ impl<'a> Text<'a> {
             if self.is_iota(access) {
                 let steps = self.units(access, &steps);
                 self.line(format!("const u64 a{access} = w.at[{at}]{steps};"));
+            } else if self.is_number(access) {
+                self.line(format!("const u64 number{access} = w.at[{at}];"));
+                self.line(format!("const char* const a{access} = (const char*)&number{access};"));
             } else {
                 let steps = self.distance(access, &steps);
                 self.line(format!("char* const a{access} = address(w.at[{at}]){steps};"));
@@ -130,6 +138,9 @@ impl<'a> Text<'a> {
 
     /// ` + ` the distance of positions in bytes; nothing if there are none.
     pub(super) fn distance(&self, access: usize, positions: &[(String, usize)]) -> String {
+        if self.is_number(access) {
+            return String::new();
+        }
         let signed = self.signed();
         let term = |(position, index): &(String, usize)| {
             format!("{position} * ({signed})w.at[{}]", self.layout().stride(access, *index))

@@ -8,7 +8,7 @@
 //! | [`FAULTS`] | address of the fault record: three i64 that are zero before the launch, namely 1 if integers were divided by zero, 1 if an index was outside its dimension, and that index |
 //! | [`SCRATCH`] | address of [`super::Plan::scratch_bytes`] bytes for the results of blocks |
 //! | from [`LOOPS`] | per loop three words: its size, and the multiplier and shift that divide by it |
-//! | then | per operand and output: the address of its first element (of an iota its first value), and a stride per loop in bytes (units) |
+//! | then | per operand and output: the address of its first element (of an iota its first value, of a number the element itself), and a stride per loop in bytes (units) |
 //! | then | per gathered operand the size of the dimension that is indexed, and its stride in bytes |
 //!
 //! Loops are the row loops, the inner loops, and the items of a row. Addresses are filled in at launch: [`super::Plan`]

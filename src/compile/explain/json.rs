@@ -47,6 +47,7 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("bytes", before_after(explain.bytes_before, explain.bytes_after)),
         ("modelled_ns", nanoseconds(explain.modelled_time())),
         ("rates", rates(&explain.calibration)),
+        ("replay", option(explain.replay.as_ref(), replay)),
         ("plan_ns", nanoseconds(explain.plan_time)),
         ("compile_ns", nanoseconds(explain.compile_time)),
         ("groups", list(&explain.groups, group)),
@@ -55,6 +56,11 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("outputs", list(&explain.outputs, name)),
         ("backward", option(explain.backward.as_deref(), |backward| Json::Object(report(backward)))),
     ]
+}
+
+fn replay(replay: &Result<u32, Reason>) -> Json {
+    let calls = replay.as_ref().ok().map(|&calls| u64::from(calls));
+    Json::Object(vec![("calls", option(calls, Json::Count)), ("reason", option(replay.as_ref().err(), reason))])
 }
 
 fn rates(calibration: &Calibration) -> Json {

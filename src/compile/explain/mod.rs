@@ -55,6 +55,8 @@ pub struct Explain {
     pub eager: Option<Reason>,
     /// What merges were weighed by, and where that is from.
     pub calibration: Calibration,
+    /// After how many calls a GPU starts all kernels of a call as one CUDA graph, or why it never does; `None` on the CPU.
+    pub replay: Option<Result<u32, Reason>>,
     /// Time for passes and planning.
     pub plan_time: Duration,
     /// Time for lowering and compiling.

@@ -15,6 +15,11 @@ impl fmt::Display for Explain {
         let source = &self.calibration.source;
         writeln!(f, "modelled to take one thread {:.1?} (rates: {source})", self.modelled_time())?;
         writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;
+        match &self.replay {
+            Some(Ok(calls)) => writeln!(f, "started as one CUDA graph after {}", counted(*calls as usize, "call"))?,
+            Some(Err(reason)) => writeln!(f, "not started as one CUDA graph: {reason}")?,
+            None => {}
+        }
         for group in &self.groups {
             write!(f, "{} {} [{}] ", group.kind, group.index, group.tiers())?;
             write!(f, "reads {}, writes {} bytes, ", group.bytes_read, group.bytes_written)?;

@@ -3,13 +3,15 @@
 //!
 //! Every value keeps the context alive that it belongs to and gives its handle back when it is dropped, so a handle is valid
 //! while somebody can name it. A call makes its context the thread's current one first; whoever shares the thread with us
-//! may have another. A [`Context`] is only made once the driver was found, so no call stops the program.
+//! may have another. Frequent calls, which name a handle, trust that the context is still the one that we set last: under another
+//! the driver refuses the handle, and the call is made again. A [`Context`] is only made once the driver was found, so no call stops the program.
 //!
 //! An error of a kernel comes out of whatever call notices it. Addresses are made here and handed out in
 //! [`Memory`]; who passes one back ([`Copy`], launches) says why it is good.
 
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{self, CUresult};
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_void};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -57,6 +59,11 @@ pub(super) fn n_devices() -> Result<u16> {
     Ok(u16::try_from(count).unwrap_or(u16::MAX))
 }
 
+thread_local! {
+    /// The context that we made the thread's current one last; another library may have set another since.
+    static LAST_SET: Cell<usize> = const { Cell::new(0) };
+}
+
 /// A device's primary context, kept for as long as the process runs.
 pub(super) struct Context {
     raw: sys::CUcontext,
@@ -94,11 +101,29 @@ impl Context {
     /// Makes it the current one of the thread.
     pub(super) fn enter(&self) -> Result<()> {
         // SAFETY: the context is retained for good.
-        check(unsafe { sys::cuCtxSetCurrent(self.raw) }, "cuCtxSetCurrent", self.index)
+        check(unsafe { sys::cuCtxSetCurrent(self.raw) }, "cuCtxSetCurrent", self.index)?;
+        LAST_SET.set(self.raw.addr());
+        Ok(())
+    }
+
+    /// Runs a call of the driver that takes a handle of this context, and does nothing if it refuses it.
+    pub(super) fn call_by_handle(&self, name: &str, mut call: impl FnMut() -> CUresult) -> Result<()> {
+        self.try_by_handle(&mut call).and_then(|code| check(code, name, self.index))
+    }
+
+    fn try_by_handle(&self, mut call: impl FnMut() -> CUresult) -> Result<CUresult> {
+        if LAST_SET.get() == self.raw.addr() {
+            match call() {
+                CUresult::CUDA_ERROR_INVALID_CONTEXT | CUresult::CUDA_ERROR_INVALID_HANDLE => {}
+                code => return Ok(code),
+            }
+        }
+        self.enter()?;
+        Ok(call())
     }
 
     /// Runs a call of the driver in this context.
-    fn call(&self, name: &str, call: impl FnOnce() -> CUresult) -> Result<()> {
+    pub(super) fn call(&self, name: &str, call: impl FnOnce() -> CUresult) -> Result<()> {
         self.enter()?;
         check(call(), name, self.index)
     }
@@ -142,6 +167,10 @@ handles! {
 }
 
 impl Queue {
+    pub(super) fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
     pub(super) fn new(context: &Arc<Context>) -> Result<Queue> {
         let mut raw = std::ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
@@ -153,7 +182,7 @@ impl Queue {
     /// Work given to it from now on starts after the mark.
     pub(super) fn wait_for(&self, mark: &Mark) -> Result<()> {
         // SAFETY: both handles are alive.
-        self.context.call("cuStreamWaitEvent", || unsafe { sys::cuStreamWaitEvent(self.raw, mark.raw, 0) })
+        self.context.call_by_handle("cuStreamWaitEvent", || unsafe { sys::cuStreamWaitEvent(self.raw, mark.raw, 0) })
     }
 }
 
@@ -168,13 +197,12 @@ impl Mark {
     /// Moves it to the end of a stream's work.
     pub(super) fn record(&self, queue: &Queue) -> Result<()> {
         // SAFETY: both handles are alive.
-        self.context.call("cuEventRecord", || unsafe { sys::cuEventRecord(self.raw, queue.raw) })
+        self.context.call_by_handle("cuEventRecord", || unsafe { sys::cuEventRecord(self.raw, queue.raw) })
     }
 
     pub(super) fn is_reached(&self) -> Result<bool> {
-        self.context.enter()?;
         // SAFETY: the handle is alive.
-        match unsafe { sys::cuEventQuery(self.raw) } {
+        match self.context.try_by_handle(|| unsafe { sys::cuEventQuery(self.raw) })? {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             code => check(code, "cuEventQuery", self.context.index).map(|()| true),
         }
@@ -182,7 +210,7 @@ impl Mark {
 
     pub(super) fn wait(&self) -> Result<()> {
         // SAFETY: the handle is alive.
-        self.context.call("cuEventSynchronize", || unsafe { sys::cuEventSynchronize(self.raw) })
+        self.context.call_by_handle("cuEventSynchronize", || unsafe { sys::cuEventSynchronize(self.raw) })
     }
 
     /// The time to a later one; both are reached.
@@ -210,11 +238,14 @@ impl Memory {
     }
 }
 
-/// Memory of the host that a device reads and writes by itself, and the copy that is on its way, if any.
+/// Memory of the host that a device reads and writes by itself.
 pub(super) struct Pinned {
     start: *mut c_void,
     capacity: usize,
-    on_its_way: Option<Mark>,
+    /// Behind the last copy.
+    mark: Mark,
+    /// Whether that is on its way.
+    is_on_its_way: bool,
     context: Arc<Context>,
 }
 
@@ -223,10 +254,10 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     pub(super) fn new(context: &Arc<Context>, capacity: usize) -> Result<Pinned> {
-        let mut start = std::ptr::null_mut();
+        let (mark, mut start) = (Mark::new(context)?, std::ptr::null_mut());
         // SAFETY: a place for the answer.
         context.call("cuMemHostAlloc", || unsafe { sys::cuMemHostAlloc(&mut start, capacity, 0) })?;
-        let pinned = Pinned { start, capacity, on_its_way: None, context: context.clone() };
+        let pinned = Pinned { start, capacity, mark, is_on_its_way: false, context: context.clone() };
         // SAFETY: that many bytes were just allocated; a slice of them must not be uninitialised.
         unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, capacity) };
         Ok(pinned)
@@ -274,15 +305,13 @@ impl Pinned {
     }
 
     fn mark(&mut self, queue: &Queue) -> Result<()> {
-        let mark = Mark::new(&self.context)?;
-        mark.record(queue)?;
-        self.on_its_way = Some(mark);
-        Ok(())
+        self.is_on_its_way = true;
+        self.mark.record(queue)
     }
 
     /// Waits for the copy that is on its way.
     fn settle(&mut self) -> Result<()> {
-        self.on_its_way.take().map_or(Ok(()), |mark| mark.wait())
+        if std::mem::take(&mut self.is_on_its_way) { self.mark.wait() } else { Ok(()) }
     }
 }
 
@@ -333,6 +362,14 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
+    pub(super) fn raw(&self) -> sys::CUfunction {
+        self.raw
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.module.context
+    }
+
     /// Starts it on a stream with words as its only argument, passed by value.
     ///
     /// # Errors
@@ -350,7 +387,7 @@ impl Function {
         let mut arguments = [words.as_ptr().cast::<c_void>().cast_mut()];
         // SAFETY: handles are alive, the driver copies the argument before it returns, and the rest is the caller's
         // promise.
-        self.module.context.call("cuLaunchKernel", || unsafe {
+        self.module.context.call_by_handle("cuLaunchKernel", || unsafe {
             let nothing = std::ptr::null_mut();
             let arguments = arguments.as_mut_ptr();
             sys::cuLaunchKernel(self.raw, grid, 1, 1, block[0], block[1], 1, 0, queue.raw, arguments, nothing)

@@ -79,6 +79,11 @@ impl Library {
         }
     }
 
+    /// Whether it has all these functions; it was found before.
+    pub(super) fn has(&self, functions: &[&str]) -> bool {
+        !functions.iter().any(|function| (self.lacks)(function))
+    }
+
     /// Loads it for good if the folder has it.
     fn load_from(&self, folder: &Path) -> bool {
         let Some(file) = self.files.iter().map(|file| folder.join(file)).find(|file| file.is_file()) else {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `loader` | where are the driver and NVRTC? |
 //! | `driver` | how are contexts, streams, events, memory and modules used safely? |
+//! | `graph` | how do many launches start with one call? |
 //! | `compiler` | how does text become a cubin? |
 //! | `machine` | the runtime: devices, their streams, points and memory |
 //! | `staging` | how do bytes get to a device and back? |
@@ -20,6 +21,8 @@ mod compiler;
 #[cfg(feature = "cuda")]
 mod driver;
 #[cfg(feature = "cuda")]
+mod graph;
+#[cfg(feature = "cuda")]
 mod loader;
 #[cfg(feature = "cuda")]
 mod machine;
@@ -27,11 +30,15 @@ mod machine;
 mod staging;
 
 #[cfg(not(feature = "cuda"))]
-pub(crate) use absent::{Architecture, Function, Queue, architecture, compile, compiler_version, load, machine};
+pub(crate) use absent::{
+    Architecture, Function, Graph, Launch, Queue, architecture, compile, compiler_version, has_graphs, load, machine,
+};
 #[cfg(feature = "cuda")]
 pub(crate) use compiler::{compile, compiler_version};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::{Function, Queue};
+#[cfg(feature = "cuda")]
+pub(crate) use graph::{Graph, Launch, has_graphs};
 #[cfg(feature = "cuda")]
 pub(crate) use machine::{Architecture, architecture, load, machine};
 

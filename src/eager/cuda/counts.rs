@@ -2,6 +2,7 @@
 
 use crate::debug;
 use crate::error::Reason;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Something that ran on the host because the device has no code for it.
@@ -18,8 +19,12 @@ pub struct Fallback {
 /// What ran since the start, or since [`reset_counts`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Kernels that were started.
+    /// Kernels that were started, one by one or by a graph.
     pub launches: u64,
+    /// CUDA graphs that were made: programs of several kernels that ran often.
+    pub graphs: u64,
+    /// Runs of programs that a graph started.
+    pub replays: u64,
     /// Kernels whose code was compiled.
     pub compilations: u64,
     /// What ran on the host, in the order in which it first did; the first thousand kinds of it.
@@ -29,38 +34,54 @@ pub struct Counts {
 /// Kinds of fallbacks that are told apart.
 const MAX_KINDS: usize = 1000;
 
-static COUNTS: Mutex<Counts> = Mutex::new(Counts { launches: 0, compilations: 0, fallbacks: Vec::new() });
+static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+static GRAPHS: AtomicU64 = AtomicU64::new(0);
+static REPLAYS: AtomicU64 = AtomicU64::new(0);
+static COMPILATIONS: AtomicU64 = AtomicU64::new(0);
+static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 
 /// What ran on GPUs so far, and what the host ran for them.
 pub fn counts() -> Counts {
-    COUNTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    let [launches, graphs, replays, compilations] =
+        [&LAUNCHES, &GRAPHS, &REPLAYS, &COMPILATIONS].map(|count| count.load(Relaxed));
+    let fallbacks = FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Counts { launches, graphs, replays, compilations, fallbacks }
 }
 
 /// Begins counting anew.
 pub fn reset_counts() {
-    *COUNTS.lock().unwrap_or_else(PoisonError::into_inner) = Counts::default();
+    [&LAUNCHES, &GRAPHS, &REPLAYS, &COMPILATIONS].iter().for_each(|count| count.store(0, Relaxed));
+    FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 pub(super) fn launched(n: u64) {
-    COUNTS.lock().unwrap_or_else(PoisonError::into_inner).launches += n;
+    LAUNCHES.fetch_add(n, Relaxed);
+}
+
+pub(super) fn made_graph() {
+    GRAPHS.fetch_add(1, Relaxed);
+}
+
+pub(super) fn replayed() {
+    REPLAYS.fetch_add(1, Relaxed);
 }
 
 pub(super) fn compiled() {
-    COUNTS.lock().unwrap_or_else(PoisonError::into_inner).compilations += 1;
+    COMPILATIONS.fetch_add(1, Relaxed);
 }
 
 /// Counts a fallback, and prints one that is new if reasons are to be printed.
 pub(super) fn fell_back(what: &str, reason: &Reason) {
-    let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut fallbacks = FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner);
     let is_it = |known: &&mut Fallback| known.what == what && known.reason == *reason;
-    if let Some(known) = counts.fallbacks.iter_mut().find(is_it) {
+    if let Some(known) = fallbacks.iter_mut().find(is_it) {
         known.times += 1;
         return;
     }
-    if counts.fallbacks.len() < MAX_KINDS {
-        counts.fallbacks.push(Fallback { what: what.into(), reason: reason.clone(), times: 1 });
+    if fallbacks.len() < MAX_KINDS {
+        fallbacks.push(Fallback { what: what.into(), reason: reason.clone(), times: 1 });
     }
-    drop(counts);
+    drop(fallbacks);
     if debug::explains() {
         debug::print(&format!("{what} runs on the cpu: {reason}"));
     }

@@ -3,7 +3,7 @@
 //! Reported each time, with the reason; see [`super::counts`]. The host waits for the device here.
 
 use super::{counts, fetched};
-use crate::device::{Access, Device, Shared, Storage};
+use crate::device::{Access, Device, DeviceKind, Shared, Storage};
 use crate::eager::Array;
 use crate::eager::executable::{Action, Executable, Held, Slot};
 use crate::error::{Reason, Result};
@@ -24,7 +24,12 @@ pub(super) fn run(
     let (reads, writes) = (reads(action), writes(action));
     let mut host: SmallVec<[Held<'_>; 8]> = slots.iter().map(|_| Held::Nothing).collect();
     for &slot in &reads {
-        if matches!(host[slot], Held::Nothing) {
+        if !matches!(host[slot], Held::Nothing) {
+            continue;
+        }
+        if slots[slot].array().device().kind == DeviceKind::Cpu {
+            host[slot] = Held::Own(slots[slot].array().clone());
+        } else {
             let fetch = |storage: &Storage, at, bytes: &mut [u8]| storage.fetch_under(access, at, bytes);
             host[slot] = Held::Own(fetched(slots[slot].array(), fetch)?);
         }

@@ -11,20 +11,24 @@ use crate::codegen::launch::Faults;
 use crate::codegen::lower::Lowered;
 use crate::codegen::parallel::outcome;
 use crate::device::cuda::Queue;
-use crate::device::{Device, Storage, Stream};
+use crate::device::{Device, DeviceKind, Storage, Stream};
 use crate::eager::Array;
 use crate::error::{Reason, Result};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// By operand, then by output, a power of two up to [`WIDEST`] that the address is a multiple of.
-type Alignments = SmallVec<[usize; 8]>;
+/// By operand, then by output, a power of two up to [`WIDEST`] that the address is a multiple of; [`IN_WORDS`] of an element
+/// without an address.
+pub(super) type Alignments = SmallVec<[usize; 8]>;
+
+/// In the place of an alignment: an operand of the host, whose single element travels in the words.
+pub(super) const IN_WORDS: usize = 0;
 
 /// What is ready, by alignments.
 type Known = SmallVec<[(Alignments, Arc<Ready>); 1]>;
 
-/// Bytes of the widest access of a kernel.
-const WIDEST: usize = 16;
+/// Bytes of the widest access of a kernel: what begins at a multiple of it is as well aligned as any.
+pub(super) const WIDEST: usize = 16;
 
 /// Bytes of the record of faults.
 const FAULT_BYTES: usize = 24;
@@ -37,9 +41,9 @@ pub(super) struct DeviceLaunch {
 }
 
 /// What is launched on memory of some alignments.
-struct Ready {
-    plan: Plan,
-    functions: Arc<Functions>,
+pub(super) struct Ready {
+    pub(super) plan: Plan,
+    pub(super) functions: Arc<Functions>,
 }
 
 impl DeviceLaunch {
@@ -53,13 +57,23 @@ impl DeviceLaunch {
         Ok(DeviceLaunch { device, can_fault: can_fault(&lowered.kernel), ready: Mutex::default() })
     }
 
+    /// Whether it may find its elements wrong, so that the host waits for it.
+    pub(super) fn can_fault(&self) -> bool {
+        self.can_fault
+    }
+
+    /// Whether an access of the kernel, operands first, is memory.
+    pub(super) fn is_memory(&self, lowered: &Lowered, access: usize) -> bool {
+        lowered.kernel.operands.get(access).is_none_or(|operand| operand.source == Source::Memory)
+    }
+
     /// Starts the kernel on a stream whose handle is `queue`; operands that are no memory are `None`.
     ///
     /// # Errors
     /// If its code cannot be made, memory cannot be had, integers are divided by zero, or the device fails.
     ///
     /// # Safety
-    /// Arrays are on the device and have the types that the launch was lowered for; the caller keeps everybody else from
+    /// Arrays are on the device, or single elements of the host, and have the types that the launch was lowered for; the caller keeps everybody else from
     /// writing to operands, and from using outputs, until this returns.
     pub(super) unsafe fn start(
         &self,
@@ -73,16 +87,17 @@ impl DeviceLaunch {
         for array in arrays().flatten() {
             array.storage().turn_to(stream)?;
         }
-        let addresses: SmallVec<[u64; 8]> =
-            arrays().map(|array| array.map_or(0, |array| array.ptr().addr() as u64)).collect();
-        let ready = self.ready(lowered, &addresses)?;
+        // SAFETY: the caller's promise.
+        let values: SmallVec<[u64; 8]> =
+            arrays().map(|array| array.map_or(0, |array| unsafe { word(array) })).collect();
+        let alignments = arrays().map(|array| array.map_or(WIDEST, alignment)).collect();
+        let ready = self.ready(lowered, alignments)?;
         let layout = ready.plan.variant.layout;
         let mut words: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.plan.words);
-        for (access, &address) in addresses.iter().enumerate() {
-            let is_memory = lowered.kernel.operands.get(access).is_none_or(|operand| operand.source == Source::Memory);
-            if is_memory {
+        for (access, &value) in values.iter().enumerate() {
+            if self.is_memory(lowered, access) {
                 let word = &mut words[layout.address(access)];
-                *word = word.wrapping_add(address);
+                *word = word.wrapping_add(value);
             }
         }
         // Both are free again for work behind this on the same stream as soon as they are dropped.
@@ -104,21 +119,52 @@ impl DeviceLaunch {
         }
     }
 
-    fn ready(&self, lowered: &Lowered, addresses: &[u64]) -> Result<Arc<Ready>> {
-        let alignment = |&address: &u64| 1 << address.trailing_zeros().min(WIDEST.trailing_zeros());
-        let alignments: Alignments = addresses.iter().map(alignment).collect();
+    /// What is launched on memory of such alignments, which are at least those of the elements.
+    ///
+    /// # Errors
+    /// If its code cannot be made.
+    pub(super) fn ready(&self, lowered: &Lowered, alignments: Alignments) -> Result<Arc<Ready>> {
         let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
             return Ok(ready.clone());
         }
         drop(known);
+        let n_operands = lowered.kernel.operands.len();
+        let numbers = (0..n_operands).filter(|&access| alignments[access] == IN_WORDS);
         let plan = Plan::new(&lowered.kernel, &lowered.geometry, &alignments)
-            .map_err(|reason| crate::error::Error::invalid("kernel", reason.to_string()))?;
+            .map_err(|reason| crate::error::Error::invalid("kernel", reason.to_string()))?
+            .with_numbers(numbers);
         let functions = kernels::functions(self.device, Subject::Kernel(lowered.kernel.clone(), plan.variant.clone()))?;
         let ready = Arc::new(Ready { plan, functions });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }
+}
+
+/// The largest power of two up to [`WIDEST`] that the address of an array is a multiple of; [`IN_WORDS`] on the host.
+pub(super) fn alignment(array: &Array) -> usize {
+    if array.device().kind == DeviceKind::Cpu { IN_WORDS } else { alignment_of(array.ptr().addr() as u64) }
+}
+
+/// The same of an address on a device.
+pub(super) fn alignment_of(address: u64) -> usize {
+    1 << address.trailing_zeros().min(WIDEST.trailing_zeros())
+}
+
+/// What goes into the words for an array: its address, or the single element of one on the host.
+///
+/// # Safety
+/// Nobody writes to it until this returns.
+pub(super) unsafe fn word(array: &Array) -> u64 {
+    if array.device().kind != DeviceKind::Cpu {
+        return array.ptr().addr() as u64;
+    }
+    let (at, size) = (array.layout().offset * array.dtype().size(), array.dtype().size());
+    // SAFETY: the caller's promise.
+    let element = unsafe { &array.storage().bytes()[at..at + size] };
+    let mut word = [0; 8];
+    word[..size].copy_from_slice(element);
+    u64::from_le_bytes(word)
 }
 
 /// Whether a kernel may find its elements wrong.

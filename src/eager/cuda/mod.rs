@@ -6,6 +6,10 @@
 //! | `product` | how does a matrix product start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `steps` | how does each action of an executable run there? |
+//! | `inputs` | how do numbers of the host get there? |
+//! | `outline` | what will a run do, and in whose memory? |
+//! | `program` | how is a run a list of launches? |
+//! | `replay` | how does one call start them all? |
 //! | `fallback` | what if the device has no code for one? |
 //! | `counts` | how often did that happen, and why? |
 //!
@@ -18,9 +22,13 @@
 
 mod counts;
 mod fallback;
+mod inputs;
 mod kernels;
 mod launch;
+mod outline;
 mod product;
+mod program;
+mod replay;
 mod steps;
 
 pub use counts::{Counts, Fallback, counts, reset_counts};

@@ -6,6 +6,7 @@
 
 use super::counts;
 use super::kernels::{self, Functions, Subject};
+use super::launch::alignment_of;
 use crate::codegen::cuda::product::ProductPlan;
 use crate::codegen::cuda::tensor_cores::{self, TensorPlan};
 use crate::codegen::cuda::{Step, product};
@@ -66,11 +67,8 @@ fn choose(device: Device, numerics: Numerics, dtype: DType) -> Choice {
     }
 }
 
-/// Of the addresses of left operand, right operand and result: a power of two up to [`WIDEST`] that each is a multiple of.
+/// Of the addresses of left operand, right operand and result: a power of two up to [`super::launch::WIDEST`] that each is a multiple of.
 type Alignments = [usize; 3];
-
-/// Bytes of the widest access of a product.
-const WIDEST: usize = 16;
 
 /// What is launched on memory of some alignments, or the reason why there is no code for it.
 type Known = SmallVec<[(Alignments, std::result::Result<Arc<Ready>, Reason>); 1]>;
@@ -81,15 +79,15 @@ pub(super) struct DeviceProduct {
     ready: Mutex<Known>,
 }
 
-/// A launch without its addresses; those are added at [`tensor_cores::LEFT`] and its like.
-struct Ready {
-    words: Vec<u64>,
+/// A launch without its addresses; those are added at [`PLACES`].
+pub(super) struct Ready {
+    pub(super) words: Vec<u64>,
     /// None if the result has no elements.
-    launch: Option<(Step, Arc<Functions>)>,
+    pub(super) launch: Option<(Step, Arc<Functions>)>,
 }
 
-// Both kinds of products have their addresses in the same places.
-const PLACES: [usize; 3] = [tensor_cores::LEFT, tensor_cores::RIGHT, tensor_cores::RESULT];
+/// Where the addresses of left operand, right operand and result go, in both kinds of products.
+pub(super) const PLACES: [usize; 3] = [tensor_cores::LEFT, tensor_cores::RIGHT, tensor_cores::RESULT];
 const _: () = assert!(
     product::LEFT == tensor_cores::LEFT
         && product::RIGHT == tensor_cores::RIGHT
@@ -129,8 +127,8 @@ impl DeviceProduct {
             array.storage().turn_to(stream)?;
         }
         let addresses = arrays.map(|array| array.ptr().addr() as u64);
-        let alignments = addresses.map(|address| 1 << address.trailing_zeros().min(WIDEST.trailing_zeros()));
-        let ready = match self.ready(stream.device(), alignments, &shape(left, right, ty.dtype))? {
+        let shape = shape(left.layout(), right.layout(), ty.dtype);
+        let ready = match self.ready(stream.device(), addresses.map(alignment_of), &shape)? {
             Ok(ready) => ready,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -148,8 +146,11 @@ impl DeviceProduct {
         Ok(Ok(result))
     }
 
-    /// What is launched on memory of these alignments.
-    fn ready(
+    /// What is launched on memory of these alignments, or the reason why there is no code for it. The shape is always the same.
+    ///
+    /// # Errors
+    /// If code cannot be made.
+    pub(super) fn ready(
         &self,
         device: Device,
         alignments: Alignments,

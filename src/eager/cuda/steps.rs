@@ -3,10 +3,17 @@
 //!
 //! The executable is the one that runs on the CPU, with code of the vm; beside each launch lies how the device runs it, or the
 //! reason why it does not. Values of a run are memory of the device all the way.
+//!
+//! A run that the host has no part in is a [`Program`], made when memory of some alignments first comes. The others, and
+//! what finds no room for its memory in one piece, go action by action.
 
 use super::fallback;
-use super::launch::DeviceLaunch;
+use super::inputs::{Need, n_places};
+use super::launch::{Alignments, DeviceLaunch, alignment};
+use super::outline::Outline;
 use super::product::{Choice, DeviceProduct};
+use super::program::Program;
+use super::replay::{CALLS, MIN_NODES};
 use super::uploaded;
 use crate::device::cuda;
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
@@ -15,16 +22,30 @@ use crate::eager::executable::{Action, Executable, Held, Launch, view};
 use crate::error::{Error, Reason, Result};
 use crate::ir::Numerics;
 use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// How the actions of an executable run on a device.
 pub(in crate::eager) struct OnDevice {
     device: Device,
     /// By action.
     ways: Vec<Way>,
+    /// By input.
+    needs: SmallVec<[Need; 4]>,
+    /// What a run does, or why that is not known.
+    outline: std::result::Result<Outline, Reason>,
+    /// Those that ran last, the last one last.
+    programs: Mutex<SmallVec<[Known; 1]>>,
 }
 
+/// A program, and the alignments of inputs, then of the target.
+type Known = (Alignments, Arc<Program>);
+
+/// Programs that an executable keeps: one is enough but where inputs begin anywhere.
+const MAX_PROGRAMS: usize = 8;
+
 /// How an action runs on a device.
-enum Way {
+pub(super) enum Way {
     Launch(DeviceLaunch),
     Product(DeviceProduct),
     /// On the host, and why.
@@ -43,7 +64,10 @@ impl OnDevice {
             }
             Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => Way::Nothing,
         });
-        OnDevice { device, ways: ways.collect() }
+        let ways: Vec<Way> = ways.collect();
+        let outline = Outline::new(executable, &ways);
+        let needs = Need::of_inputs(executable, &ways);
+        OnDevice { device, ways, needs, outline, programs: Mutex::default() }
     }
 
     /// The device.
@@ -67,6 +91,18 @@ impl OnDevice {
         }
     }
 
+    /// After how many runs on a stream all kernels of a run are started as one graph, or why they never are.
+    pub(in crate::eager) fn replay(&self) -> std::result::Result<u32, Reason> {
+        match &self.outline {
+            Err(reason) => Err(reason.clone()),
+            Ok(outline) if outline.starts.len() < MIN_NODES => {
+                Err(Reason::NotWorthIt(format!("fewer than {MIN_NODES} kernels start as fast one by one")))
+            }
+            Ok(_) if !cuda::has_graphs() => Err(Reason::TierCannot("the driver has no graphs".into())),
+            Ok(_) => Ok(CALLS),
+        }
+    }
+
     /// Runs on inputs of the types of the graph's inputs, those on the host being few elements that stand for numbers.
     /// An only output is written to `target`, if there is one; an input that shares its storage lies exactly where it does,
     /// and the executable works in place.
@@ -80,16 +116,14 @@ impl OnDevice {
         target: Option<&Array>,
     ) -> Result<SmallVec<[Array; 2]>> {
         self.check(executable, inputs)?;
-        let here = |array: &Array| array.device() == self.device;
-        let moved: SmallVec<[Option<Array>; 4]> = inputs
-            .iter()
-            .map(|input| if here(input) { Ok(None) } else { uploaded(self.device, input).map(Some) })
-            .collect::<Result<_>>()?;
-        let inputs: SmallVec<[&Array; 8]> =
-            inputs.iter().zip(&moved).map(|(&input, moved)| moved.as_ref().unwrap_or(input)).collect();
+        let moved = self.moved(inputs)?;
+        let inputs = with_moved(inputs, &moved);
         let stream = Stream::current(self.device)?;
         let reads = inputs.iter().map(|array| &**array.storage());
         let access = Access::to_write(reads, target.map(|target| &**target.storage() as &Storage))?;
+        if let Some(results) = self.run_program(executable, &inputs, target, &stream)? {
+            return Ok(results);
+        }
         let mut slots = executable.slots(&inputs);
         if let Some(target) = target {
             let &[(slot, _)] = &executable.outputs[..] else {
@@ -101,6 +135,94 @@ impl OnDevice {
             self.act(executable, index, action, &mut slots, &stream, &access)?;
         }
         Ok(executable.results(&mut slots))
+    }
+
+    /// As [`Executable::run_timed`].
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    pub(in crate::eager) fn run_timed(&self, executable: &Executable, inputs: &[&Array]) -> Result<Vec<Duration>> {
+        self.check(executable, inputs)?;
+        let moved = self.moved(inputs)?;
+        let inputs = with_moved(inputs, &moved);
+        let stream = Stream::current(self.device)?;
+        let access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
+        let mut slots = executable.slots(&inputs);
+        let mut points = vec![stream.record()?];
+        for (index, action) in executable.actions.iter().enumerate() {
+            self.act(executable, index, action, &mut slots, &stream, &access)?;
+            points.push(stream.record()?);
+        }
+        drop(access);
+        points.last().expect("there is the first").synchronize()?;
+        let mut times = vec![Duration::ZERO; executable.kernels.iter().max().map_or(0, |last| last + 1)];
+        for (pair, &kernel) in points.windows(2).zip(&executable.kernels) {
+            times[kernel] += pair[0].elapsed(&pair[1])?;
+        }
+        Ok(times)
+    }
+
+    /// The inputs that are to be copied to the device, copied.
+    fn moved(&self, inputs: &[&Array]) -> Result<SmallVec<[Option<Array>; 4]>> {
+        let moves = |array: &Array, need: &Need| array.device() != self.device && need.copies(array);
+        let moved = |(&array, need): (&&Array, &Need)| {
+            if moves(array, need) { uploaded(self.device, array).map(Some) } else { Ok(None) }
+        };
+        inputs.iter().zip(&self.needs).map(moved).collect()
+    }
+
+    /// Runs it as a program; nothing if it is none, or there is no room. The locks of all operands are held.
+    fn run_program(
+        &self,
+        executable: &Executable,
+        inputs: &[&Array],
+        target: Option<&Array>,
+        stream: &Stream,
+    ) -> Result<Option<SmallVec<[Array; 2]>>> {
+        let Ok(outline) = &self.outline else { return Ok(None) };
+        if target.is_some() && !outline.has_place_for_target() {
+            return Ok(None);
+        }
+        let Some(program) = self.program(executable, outline, inputs, target)? else { return Ok(None) };
+        let memory = match program.memory(self.device, target.is_some()) {
+            Ok(memory) => memory,
+            // In pieces, what is free may be enough; if not, that says so.
+            Err(Error::OutOfMemory { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        for array in inputs.iter().copied().chain(target) {
+            array.storage().turn_to(stream)?;
+        }
+        let queue = cuda::machine()?.queue(stream)?;
+        // SAFETY: inputs were checked to have the types of the graph's, and are on the device, like the target, which has the
+        // type of the output, or single elements that kernels alone need; the program is the one of their alignments, the run has locked them, and they were just ordered
+        // to the stream.
+        unsafe { program.run(inputs, target, memory, stream, &queue).map(Some) }
+    }
+
+    /// The program for memory like that of these arrays, made now if it is new; nothing if there is none.
+    fn program(
+        &self,
+        executable: &Executable,
+        outline: &Outline,
+        inputs: &[&Array],
+        target: Option<&Array>,
+    ) -> Result<Option<Arc<Program>>> {
+        let alignments: Alignments = inputs.iter().copied().chain(target).map(alignment).collect();
+        let lock = || self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, program)) = lock().iter().find(|(known, _)| *known == alignments) {
+            return Ok(Some(program.clone()));
+        }
+        let (of_inputs, of_target) = alignments.split_at(inputs.len());
+        let of_target = of_target.first().copied();
+        let made = Program::new(executable, &self.ways, outline, self.device, of_inputs, of_target)?;
+        let Ok(program) = made.map(Arc::new) else { return Ok(None) };
+        let mut programs = lock();
+        if programs.len() == MAX_PROGRAMS {
+            programs.remove(0);
+        }
+        programs.push((alignments, program.clone()));
+        Ok(Some(program))
     }
 
     fn act(
@@ -143,9 +265,12 @@ impl OnDevice {
     }
 
     /// Inputs have the types of the graph's, and are on the device or stand for numbers.
-    fn check(&self, executable: &Executable, inputs: &[&Array]) -> Result<()> {
+    ///
+    /// # Errors
+    /// If not.
+    pub(in crate::eager) fn check(&self, executable: &Executable, inputs: &[&Array]) -> Result<()> {
         let fits = |(array, ty): (&&Array, &crate::ir::TensorType)| {
-            let few = array.device().kind == DeviceKind::Cpu && array.layout.numel() <= FEW;
+            let few = array.device().kind == DeviceKind::Cpu && n_places(&array.layout) <= FEW;
             array.is_of(ty) && (array.device() == self.device || few)
         };
         if inputs.len() == executable.input_types.len() && inputs.iter().zip(&executable.input_types).all(fits) {
@@ -158,13 +283,18 @@ impl OnDevice {
 /// Elements of what may come from the host with each run: numbers, and keys of random draws.
 const FEW: usize = 2;
 
+/// Inputs, of which some were copied.
+fn with_moved<'a>(inputs: &[&'a Array], moved: &'a [Option<Array>]) -> SmallVec<[&'a Array; 8]> {
+    inputs.iter().zip(moved).map(|(&input, moved)| moved.as_ref().unwrap_or(input)).collect()
+}
+
 fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let operands: SmallVec<[Option<&Array>; 8]> =
         launch.operands.iter().map(|slot| slot.map(|slot| slots[slot].array())).collect();
     let outputs: SmallVec<[&Array; 4]> = launch.outputs.iter().map(|&slot| slots[slot].array()).collect();
-    // SAFETY: operands are arrays of exactly the types the accesses were made from, on the device of this executable,
-    // which the slots keep alive and the run has locked; outputs were allocated by this run for this launch and nobody else
+    // SAFETY: operands are arrays of exactly the types the accesses were made from, on the device of this executable or
+    // single elements of inputs, which the slots keep alive and the run has locked; outputs were allocated by this run for this launch and nobody else
     // knows them yet, or are locked for writing.
     unsafe { on_device.start(&launch.lowered, &operands, &outputs, stream, &queue) }
 }

@@ -22,7 +22,7 @@ use crate::codegen::vm::Isa;
 use crate::device::{Device, pool};
 use crate::error::{Error, Result};
 use crate::ir::scalar::half_bits::{round_bf16, round_f16, widen_bf16, widen_f16};
-use crate::ir::{DType, TensorType};
+use crate::ir::{DType, Layout, TensorType};
 use piece::{Piece, even};
 use tile::Multiply;
 
@@ -40,7 +40,7 @@ const PARTS: usize = 2;
 /// Out of memory. Shapes were checked by the op's inference.
 pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     let mut out = Array::new(Device::CPU, ty)?;
-    let shape = shape(a, b, ty.dtype);
+    let shape = shape(a.layout(), b.layout(), ty.dtype);
     match ty.dtype {
         DType::F32 => multiply::<f32>(a, b, &out, shape),
         DType::F64 => multiply::<f64>(a, b, &out, shape),
@@ -56,16 +56,16 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
 }
 
 /// The shape of `a @ b`, and how the operands lie.
-pub(super) fn shape(a: &Array, b: &Array, dtype: DType) -> ProductShape {
-    let rank = a.layout.rank();
-    let batch = if rank == 3 { a.layout.sizes[0] } else { 1 };
-    let (m, k, n) = (a.layout.sizes[rank - 2], a.layout.sizes[rank - 1], b.layout.sizes[rank - 1]);
+pub(super) fn shape(a: &Layout, b: &Layout, dtype: DType) -> ProductShape {
+    let rank = a.rank();
+    let batch = if rank == 3 { a.sizes[0] } else { 1 };
+    let (m, k, n) = (a.sizes[rank - 2], a.sizes[rank - 1], b.sizes[rank - 1]);
     ProductShape { dtype, batch, m, k, n, left: strides(a), right: strides(b) }
 }
 
 /// Strides of batch, row and column of an operand.
-pub(super) fn strides(array: &Array) -> [usize; 3] {
-    let (rank, strides) = (array.layout.rank(), &array.layout.strides);
+pub(super) fn strides(layout: &Layout) -> [usize; 3] {
+    let (rank, strides) = (layout.rank(), &layout.strides);
     [if rank == 3 { strides[0] } else { 0 }, strides[rank - 2], strides[rank - 1]]
 }
 

@@ -1,0 +1,74 @@
+//! Inputs that are on the host: numbers, and keys of random draws.
+//!
+//! A single element travels in the words of the kernels that read it, and what only the host reads stays there. The rest is
+//! copied to the device, before each run.
+
+use super::steps::Way;
+use crate::eager::Array;
+use crate::eager::executable::{Action, Executable, Slot};
+use crate::ir::Layout;
+use smallvec::SmallVec;
+
+/// How many elements lie in memory from the first that a layout shows to the last.
+pub(super) fn n_places(layout: &Layout) -> usize {
+    layout.extent().saturating_sub(layout.offset)
+}
+
+/// What an input is needed for on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// Nothing.
+    Nothing,
+    /// Its elements, which are read by kernels.
+    Elements,
+    /// Its memory.
+    Memory,
+}
+
+impl Need {
+    /// By input, what an executable whose actions run in these ways needs it for.
+    pub(super) fn of_inputs(executable: &Executable, ways: &[Way]) -> SmallVec<[Need; 4]> {
+        let mut needs: SmallVec<[Need; 4]> = executable.inputs.iter().map(|_| Need::Nothing).collect();
+        // By slot, the input whose memory it shows.
+        let mut shows: Vec<Option<usize>> = vec![None; executable.n_slots];
+        for (input, slot) in executable.inputs.iter().enumerate() {
+            if let Some(slot) = *slot {
+                shows[slot] = Some(input);
+            }
+        }
+        let mut raise = |input: Option<usize>, need: Need| {
+            if let Some(input) = input {
+                needs[input] = needs[input].max(need);
+            }
+        };
+        for (action, way) in executable.actions.iter().zip(ways) {
+            match (action, way) {
+                (Action::Launch(launch), Way::Launch(_)) => {
+                    launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Elements));
+                }
+                (Action::Product { left, right, to, .. }, way) => {
+                    if let Way::Product(_) = way {
+                        [*left, *right].into_iter().for_each(|slot| raise(shows[slot], Need::Memory));
+                    }
+                    shows[*to] = None;
+                }
+                (Action::Alias { from, to, .. }, _) => shows[*to] = shows[*from],
+                (Action::Allocate(slot, _) | Action::Scratch(slot, _) | Action::Release(slot), _) => {
+                    shows[*slot] = None
+                }
+                (Action::Launch(_) | Action::Routine { .. } | Action::Blocks(_), _) => {}
+            }
+        }
+        executable.outputs.iter().for_each(|&(slot, _): &(Slot, bool)| raise(shows[slot], Need::Memory));
+        needs
+    }
+
+    /// Whether an array of the host must be copied for this.
+    pub(super) fn copies(self, array: &Array) -> bool {
+        match self {
+            Need::Nothing => false,
+            Need::Elements => n_places(array.layout()) != 1,
+            Need::Memory => true,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What a run of an executable does on a device, known before it runs: its launches, and in whose memory each value lies.
+//!
+//! Values are followed through views from the action that makes them. Of memory that a run takes it is known from which
+//! action to which it is used; results have theirs to themselves, since they outlive the run. Nothing here knows an address.
+//!
+//! There is no outline of a run on which the host has a part: steps that it computes, kernels whose faults it waits for, and
+//! views that check how much memory there is.
+
+use super::launch::DeviceLaunch;
+use super::product::DeviceProduct;
+use super::steps::Way;
+use crate::codegen::lower::Lowered;
+use crate::eager::executable::{Action, Executable, Slot, view_layout};
+use crate::error::Reason;
+use crate::ir::{DType, Layout, Meaning, TensorType};
+use smallvec::{SmallVec, smallvec};
+
+/// Whose memory a value is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// An input's.
+    Input(usize),
+    /// The run's own, by its number.
+    Own(usize),
+}
+
+/// Where a value lies.
+#[derive(Debug, Clone)]
+pub(super) struct Value {
+    pub(super) place: Place,
+    pub(super) dtype: DType,
+    /// Counts from the first element of an input, and from the first byte of other memory.
+    pub(super) layout: Layout,
+}
+
+impl Value {
+    /// Bytes from where its place begins to its first element.
+    pub(super) fn distance(&self) -> usize {
+        self.layout.offset * self.dtype.size()
+    }
+}
+
+/// Memory that a run takes.
+#[derive(Debug, Clone)]
+pub(super) struct Memory {
+    pub(super) bytes: usize,
+    /// The first and the last action during which it is in use.
+    pub(super) used: [usize; 2],
+    /// Whether a result lies in it.
+    pub(super) is_kept: bool,
+}
+
+/// What starts a kernel or a product.
+pub(super) struct Start {
+    /// The number of its action.
+    pub(super) action: usize,
+    /// One that is no memory is `None`.
+    pub(super) operands: SmallVec<[Option<Value>; 6]>,
+    pub(super) outputs: SmallVec<[Value; 2]>,
+}
+
+/// The work of an action, with how the device runs it.
+pub(super) enum Work<'a> {
+    Kernel(&'a DeviceLaunch, &'a Lowered),
+    Product(&'a DeviceProduct, &'a TensorType),
+}
+
+/// A run.
+pub(super) struct Outline {
+    pub(super) starts: Vec<Start>,
+    pub(super) memories: Vec<Memory>,
+    pub(super) outputs: Vec<Value>,
+}
+
+impl Outline {
+    /// What a run of these actions in these ways does.
+    ///
+    /// # Errors
+    /// The reason why that is not known.
+    pub(super) fn new(executable: &Executable, ways: &[Way]) -> Result<Outline, Reason> {
+        let mut walk = Walk {
+            slots: vec![None; executable.n_slots],
+            outline: Outline { starts: Vec::new(), memories: Vec::new(), outputs: Vec::new() },
+        };
+        for (index, (slot, ty)) in executable.inputs.iter().zip(&executable.input_types).enumerate() {
+            if let Some(slot) = *slot {
+                walk.slots[slot] = Some(value(Place::Input(index), ty));
+            }
+        }
+        for (index, (action, way)) in executable.actions.iter().zip(ways).enumerate() {
+            walk.step(index, action, way)?;
+        }
+        let Walk { slots, mut outline } = walk;
+        outline.outputs = executable.outputs.iter().map(|&(slot, _)| known(&slots, slot).clone()).collect();
+        for output in &outline.outputs {
+            if let Place::Own(number) = output.place {
+                outline.memories[number].is_kept = true;
+            }
+        }
+        Ok(outline)
+    }
+
+    /// Whether the only result may be written to memory that is given.
+    pub(super) fn has_place_for_target(&self) -> bool {
+        matches!(&self.outputs[..], [Value { place: Place::Own(_), layout, .. }] if layout.offset == 0)
+    }
+
+    /// The work of a start.
+    pub(super) fn work<'a>(executable: &'a Executable, ways: &'a [Way], start: &Start) -> Work<'a> {
+        match (&executable.actions[start.action], &ways[start.action]) {
+            (Action::Launch(launch), Way::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
+            (Action::Product { ty, .. }, Way::Product(on_device)) => Work::Product(on_device, ty),
+            _ => unreachable!("launches and products start, each in its way"),
+        }
+    }
+}
+
+/// Actions one after the other.
+struct Walk {
+    slots: Vec<Option<Value>>,
+    outline: Outline,
+}
+
+impl Walk {
+    fn step(&mut self, index: usize, action: &Action, way: &Way) -> Result<(), Reason> {
+        match (action, way) {
+            (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => self.take(index, *slot, ty),
+            (Action::Alias { op, attrs, from, to }, _) => {
+                if matches!(op.row().meaning, Meaning::Window(_)) {
+                    return Err(Reason::TierCannot(format!("{} looks at how much memory there is", op.name())));
+                }
+                let from = known(&self.slots, *from);
+                let of = |error: crate::error::Error| Reason::TierCannot(error.to_string());
+                let (layout, dtype) = view_layout(*op, attrs, &from.layout, from.dtype).map_err(of)?;
+                self.slots[*to] = Some(Value { place: from.place, dtype, layout });
+            }
+            (Action::Release(slot), _) => self.slots[*slot] = None,
+            (Action::Launch(launch), _) if launch.is_idle => {}
+            (Action::Launch(launch), Way::Launch(on_device)) => {
+                if on_device.can_fault() {
+                    return Err(Reason::TierCannot("the host waits for what a kernel finds wrong".into()));
+                }
+                let operands = launch.operands.iter().map(|slot| slot.map(|slot| known(&self.slots, slot).clone()));
+                let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone());
+                let start = Start { action: index, operands: operands.collect(), outputs: outputs.collect() };
+                self.start(start);
+            }
+            (Action::Product { left, right, to, ty }, Way::Product(_)) => {
+                self.take(index, *to, ty);
+                let [left, right, to] = [*left, *right, *to].map(|slot| known(&self.slots, slot).clone());
+                self.start(Start {
+                    action: index,
+                    operands: smallvec![Some(left), Some(right)],
+                    outputs: smallvec![to],
+                });
+            }
+            (_, Way::Host(_)) => return Err(Reason::TierCannot("the cpu computes a step of it".into())),
+            (_, Way::Launch(_) | Way::Product(_) | Way::Nothing) => {
+                unreachable!("every action has the way that was made for it")
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, index: usize, slot: Slot, ty: &TensorType) {
+        let value = value(Place::Own(self.outline.memories.len()), ty);
+        let bytes = value.layout.extent() * ty.dtype.size();
+        self.outline.memories.push(Memory { bytes, used: [index, index], is_kept: false });
+        self.slots[slot] = Some(value);
+    }
+
+    fn start(&mut self, start: Start) {
+        for value in start.operands.iter().flatten().chain(&start.outputs) {
+            if let Place::Own(number) = value.place {
+                self.outline.memories[number].used[1] = start.action;
+            }
+        }
+        self.outline.starts.push(start);
+    }
+}
+
+fn known(slots: &[Option<Value>], slot: Slot) -> &Value {
+    slots[slot].as_ref().expect("steps are ordered by their edges, and released after the last use")
+}
+
+/// A value of a type that lies at the beginning of its place.
+fn value(place: Place, ty: &TensorType) -> Value {
+    let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
+    Value { place, dtype: ty.dtype, layout }
+}
+
+/// Where pieces of memory lie in one, by the size of each and the steps during which it is in use; then the size of all.
+/// Pieces that are in use at once do not overlap; each begins at a multiple of [`ALIGNMENT`]. They come in the order of their
+/// first steps.
+pub(super) fn arrange(pieces: &[(usize, [usize; 2])]) -> (Vec<usize>, usize) {
+    let (mut places, mut whole) = (Vec::with_capacity(pieces.len()), 0);
+    // In use, by where they begin.
+    let mut taken: Vec<[usize; 3]> = Vec::new();
+    for &(bytes, [first, last]) in pieces {
+        taken.retain(|&[_, _, last]| last >= first);
+        let size = bytes.next_multiple_of(ALIGNMENT);
+        let mut at = 0;
+        let gap = taken.iter().position(|&[start, end, _]| {
+            let fits = at + size <= start;
+            at = if fits { at } else { end };
+            fits
+        });
+        taken.insert(gap.unwrap_or(taken.len()), [at, at + size, last]);
+        places.push(at);
+        whole = whole.max(at + size);
+    }
+    (places, whole)
+}
+
+/// What pieces of memory begin at multiples of, if all of it does.
+const ALIGNMENT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_that_are_in_use_at_once_lie_apart() {
+        type Case<'a> = (&'a str, &'a [(usize, [usize; 2])], &'a [usize], usize);
+        let cases: &[Case<'_>] = &[
+            ("none", &[], &[], 0),
+            ("one after the other", &[(10, [0, 1]), (300, [2, 3]), (5, [4, 4])], &[0, 0, 0], 512),
+            ("a step in common", &[(10, [0, 2]), (10, [2, 3])], &[0, 256], 512),
+            (
+                "a gap is filled",
+                &[(256, [0, 9]), (512, [0, 1]), (1, [0, 9]), (200, [2, 3]), (256, [3, 4])],
+                &[0, 256, 768, 256, 512],
+                1024,
+            ),
+            ("a gap is too small", &[(256, [0, 1]), (1, [0, 9]), (300, [2, 3])], &[0, 256, 512], 1024),
+            ("nothing", &[(0, [0, 9]), (1, [1, 2])], &[0, 0], 256),
+        ];
+        for (name, pieces, places, whole) in cases {
+            assert_eq!(arrange(pieces), (places.to_vec(), *whole), "{name}");
+        }
+    }
+}

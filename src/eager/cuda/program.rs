@@ -1,0 +1,352 @@
+#![allow(unsafe_code, reason = "starts kernels on addresses of a device")]
+//! A run as a list of launches whose arguments are ready but for addresses.
+//!
+//! Made of an [`Outline`] for memory of some alignments. A run takes memory for its results and one piece for all else, puts
+//! addresses where they belong, and starts one launch after the other; no action is looked at. Programs of several launches
+//! that run often are started as one graph (`replay`).
+
+use super::counts;
+use super::kernels::Functions;
+use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, word};
+use super::outline::{Outline, Place, Start, Value, Work, arrange};
+use super::product::PLACES;
+use super::replay::Replays;
+use super::steps::Way;
+use crate::codegen::cuda::{Step, words};
+use crate::device::cuda::{Launch, Queue};
+use crate::device::{Device, Shared, Storage, Stream};
+use crate::eager::executable::Executable;
+use crate::eager::product::shape;
+use crate::eager::{Array, SharedLayout};
+use crate::error::{Reason, Result};
+use crate::ir::{DType, Layout};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A launch, addresses not yet added.
+struct Node {
+    functions: Arc<Functions>,
+    step: Step,
+    words: Vec<u64>,
+    /// Which addresses go into its words.
+    patches: Range<usize>,
+}
+
+/// Where an address counts from, or which element takes its place.
+#[derive(Debug, Clone, Copy)]
+enum Base {
+    Input(usize),
+    /// Memory of results.
+    Made(usize),
+    /// The memory of all else.
+    Rest,
+}
+
+/// An address in the words of a node.
+struct Patch {
+    word: usize,
+    base: Base,
+    distance: u64,
+}
+
+/// A result.
+struct Output {
+    base: Base,
+    dtype: DType,
+    /// Of an input that is a result as it is, nothing changes.
+    layout: Option<SharedLayout>,
+}
+
+/// Launches in order.
+pub(super) struct Program {
+    /// By address that goes in.
+    patches: Vec<Patch>,
+    /// Bytes of the memory of results.
+    made: Vec<usize>,
+    /// Bytes of the memory of all else.
+    rest: usize,
+    outputs: Vec<Output>,
+    // Dropped before the functions that its graphs start.
+    replays: Replays,
+    nodes: Vec<Node>,
+}
+
+/// The memory of a run.
+pub(super) struct Memory {
+    made: SmallVec<[Shared<Storage>; 2]>,
+    rest: Storage,
+}
+
+impl Program {
+    /// The launches of a run whose inputs, and whose target if it has one, have these alignments. Code is made for those that
+    /// have none yet.
+    ///
+    /// # Errors
+    /// If code cannot be made. The inner one is the reason why there is no such list.
+    pub(super) fn new(
+        executable: &Executable,
+        ways: &[Way],
+        outline: &Outline,
+        device: Device,
+        inputs: &[usize],
+        target: Option<usize>,
+    ) -> Result<std::result::Result<Program, Reason>> {
+        let kept = |number: &usize| outline.memories[*number].is_kept;
+        let made: Vec<usize> = (0..outline.memories.len()).filter(kept).collect();
+        let mut nodes = Nodes { outline, made: &made, inputs, target, nodes: Vec::new(), scratch: Vec::new() };
+        for start in &outline.starts {
+            match Outline::work(executable, ways, start) {
+                Work::Kernel(launch, lowered) => {
+                    let alignments: Alignments =
+                        accesses(start).map(|value| value.map_or(WIDEST, |value| nodes.alignment(value))).collect();
+                    let ready = launch.ready(lowered, alignments)?;
+                    let plan = &ready.plan;
+                    let is_memory = |access: usize| launch.is_memory(lowered, access);
+                    let places = accesses(start).enumerate().filter(|(access, _)| is_memory(*access));
+                    let places =
+                        places.filter_map(|(access, value)| Some((plan.variant.layout.address(access), value?)));
+                    let places: Vec<(usize, &Value)> = places.collect();
+                    for step in &plan.steps {
+                        let mut words = plan.words.clone();
+                        words[words::ITEMS] = step.items;
+                        nodes.add(start, &ready.functions, *step, words, &places, plan.scratch_bytes);
+                    }
+                }
+                Work::Product(product, ty) => {
+                    let [Some(left), Some(right)] = &start.operands[..] else {
+                        unreachable!("a product has two operands in memory")
+                    };
+                    let values = [left, right, &start.outputs[0]];
+                    let shape = shape(&left.layout, &right.layout, ty.dtype);
+                    let ready = match product.ready(device, values.map(|value| nodes.alignment(value)), &shape)? {
+                        Ok(ready) => ready,
+                        Err(reason) => return Ok(Err(reason)),
+                    };
+                    let Some((step, functions)) = &ready.launch else { continue };
+                    let places: Vec<_> = PLACES.into_iter().zip(values).collect();
+                    nodes.add(start, functions, *step, ready.words.clone(), &places, 0);
+                }
+            }
+        }
+        Ok(Ok(nodes.finish(executable)))
+    }
+
+    /// Memory for a run, without that of a result that has a place already.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn memory(&self, device: Device, has_target: bool) -> Result<Memory> {
+        let made = if has_target { &[] } else { &self.made[..] };
+        let made = made.iter().map(|&bytes| Storage::shareable(device, bytes)).collect::<Result<_>>()?;
+        Ok(Memory { made, rest: Storage::new(device, self.rest)? })
+    }
+
+    /// Starts the launches on a stream; its results.
+    ///
+    /// # Errors
+    /// If the device fails.
+    ///
+    /// # Safety
+    /// Inputs, and the target if there is one, are on the device, or are single elements that kernels read, have the types that the executable was made for and the
+    /// alignments that this was made for; the caller keeps everybody else from writing to inputs, and from using the target,
+    /// until this returns. They were ordered to the stream, whose handle is `queue`, and the memory is new.
+    pub(super) unsafe fn run(
+        &self,
+        inputs: &[&Array],
+        target: Option<&Array>,
+        memory: Memory,
+        stream: &Stream,
+        queue: &Queue,
+    ) -> Result<SmallVec<[Array; 2]>> {
+        let base = |base: Base| match (base, target) {
+            // SAFETY: the caller's promise.
+            (Base::Input(index), _) => unsafe { word(inputs[index]) },
+            (Base::Made(_), Some(target)) => target.ptr().addr() as u64,
+            (Base::Made(number), None) => memory.made[number].ptr().addr() as u64,
+            (Base::Rest, _) => memory.rest.ptr().addr() as u64,
+        };
+        let value = |patch: &Patch| base(patch.base).wrapping_add(patch.distance);
+        let values: SmallVec<[u64; 16]> = self.patches.iter().map(value).collect();
+        // SAFETY: words are those of plans that were made for the types and alignments of these arrays, each with the
+        // address of an array of its type or of memory of the size it asks for; all of it was ordered to the stream, and
+        // memory that is given back stays as it is until the stream has come past.
+        unsafe {
+            if !self.replays.start(self, &values, stream, queue) {
+                for node in 0..self.nodes.len() {
+                    self.with_launch(node, &values, |launch| {
+                        launch.function.start(queue, launch.grid, launch.block, launch.words)
+                    })?;
+                }
+            }
+        }
+        counts::launched(self.nodes.len() as u64);
+        if target.is_some() {
+            return Ok(SmallVec::new());
+        }
+        Ok(self.outputs.iter().map(|output| output.of(inputs, &memory)).collect())
+    }
+
+    pub(super) fn n_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Which of the values that a run brings go into a launch.
+    pub(super) fn patches(&self, node: usize) -> Range<usize> {
+        self.nodes[node].patches.clone()
+    }
+
+    /// Hands a launch to `work`, with its part of the values that a run brings.
+    pub(super) fn with_launch<T>(&self, node: usize, values: &[u64], work: impl FnOnce(&Launch<'_>) -> T) -> T {
+        let node = &self.nodes[node];
+        let mut words: SmallVec<[u64; 64]> = SmallVec::from_slice(&node.words);
+        for at in node.patches.clone() {
+            words[self.patches[at].word] = values[at];
+        }
+        work(&node.launch(&words))
+    }
+
+    /// Hands all launches to `work`, with the values that a run brings.
+    pub(super) fn with_launches<T>(&self, values: &[u64], work: impl FnOnce(&[Launch<'_>]) -> T) -> T {
+        let words = |node| self.with_launch(node, values, |launch| launch.words.to_vec());
+        let words: Vec<Vec<u64>> = (0..self.nodes.len()).map(words).collect();
+        let launches: Vec<Launch<'_>> = self.nodes.iter().zip(&words).map(|(node, words)| node.launch(words)).collect();
+        work(&launches)
+    }
+}
+
+impl Node {
+    fn launch<'a>(&'a self, words: &'a [u64]) -> Launch<'a> {
+        let Step { entry, grid, block, .. } = self.step;
+        Launch { function: &self.functions[entry], grid, block, words }
+    }
+}
+
+impl Output {
+    fn of(&self, inputs: &[&Array], memory: &Memory) -> Array {
+        let (storage, offset) = match (self.base, &self.layout) {
+            (Base::Input(index), None) => return inputs[index].clone(),
+            (Base::Input(index), Some(_)) => (inputs[index].storage(), inputs[index].layout().offset),
+            (Base::Made(number), _) => (&memory.made[number], 0),
+            (Base::Rest, _) => unreachable!("results have memory of their own"),
+        };
+        let layout = match &self.layout {
+            Some(layout) if offset > 0 => Layout { offset: layout.offset + offset, ..(**layout).clone() }.into(),
+            Some(layout) => layout.clone(),
+            None => unreachable!("only an input is a result as it is"),
+        };
+        Array { storage: storage.clone(), dtype: self.dtype, layout }
+    }
+}
+
+/// Operands, then outputs.
+fn accesses(start: &Start) -> impl Iterator<Item = Option<&Value>> {
+    start.operands.iter().map(Option::as_ref).chain(start.outputs.iter().map(Some))
+}
+
+/// Launches on the way to a program.
+struct Nodes<'a> {
+    outline: &'a Outline,
+    /// The numbers of the memories of results.
+    made: &'a [usize],
+    /// Alignments.
+    inputs: &'a [usize],
+    target: Option<usize>,
+    nodes: Vec<(Node, Vec<Address>)>,
+    /// Memory for the results of blocks: bytes, and the steps of its use.
+    scratch: Vec<(usize, [usize; 2])>,
+}
+
+/// An address before memory is arranged: its word, what it counts from, and how far it is from there.
+type Address = (usize, Found, u64);
+
+/// Where an address counts from, before memory is arranged.
+#[derive(Clone, Copy)]
+enum Found {
+    Place(Place),
+    Scratch(usize),
+}
+
+impl Nodes<'_> {
+    fn alignment(&self, value: &Value) -> usize {
+        let base = match value.place {
+            Place::Input(index) => self.inputs[index],
+            Place::Own(number) => self.target.filter(|_| self.outline.memories[number].is_kept).unwrap_or(WIDEST),
+        };
+        if base == IN_WORDS { IN_WORDS } else { base.min(alignment_of(value.distance() as u64)) }
+    }
+
+    fn add(
+        &mut self,
+        start: &Start,
+        functions: &Arc<Functions>,
+        step: Step,
+        words: Vec<u64>,
+        places: &[(usize, &Value)],
+        scratch: usize,
+    ) {
+        let mut patches: Vec<Address> = Vec::new();
+        for &(word, value) in places {
+            let distance = words[word].wrapping_add(value.distance() as u64);
+            patches.push((word, Found::Place(value.place), distance));
+        }
+        if scratch > 0 {
+            let used = [start.action, start.action];
+            // Launches of one kernel hand on what is in it.
+            if self.scratch.last().is_none_or(|&(_, last)| last != used) {
+                self.scratch.push((scratch, used));
+            }
+            patches.push((words::SCRATCH, Found::Scratch(self.scratch.len() - 1), 0));
+        }
+        self.nodes.push((Node { functions: functions.clone(), step, words, patches: 0..0 }, patches));
+    }
+
+    /// Arranges what is not kept, and puts the parts together.
+    fn finish(self, executable: &Executable) -> Program {
+        let outline = self.outline;
+        let own = outline.memories.iter().enumerate().filter(|(_, memory)| !memory.is_kept);
+        let own = own.map(|(number, memory)| (Found::Place(Place::Own(number)), (memory.bytes, memory.used)));
+        let scratch = self.scratch.iter().enumerate().map(|(number, &piece)| (Found::Scratch(number), piece));
+        let mut pieces: Vec<(Found, (usize, [usize; 2]))> = own.chain(scratch).collect();
+        pieces.sort_by_key(|(_, (_, [first, _]))| *first);
+        let (places, rest) = arrange(&pieces.iter().map(|&(_, piece)| piece).collect::<Vec<_>>());
+        let mut of_own = vec![0; outline.memories.len()];
+        let mut of_scratch = vec![0; self.scratch.len()];
+        for ((found, _), place) in pieces.into_iter().zip(places) {
+            match found {
+                Found::Place(Place::Own(number)) => of_own[number] = place as u64,
+                Found::Scratch(number) => of_scratch[number] = place as u64,
+                Found::Place(Place::Input(_)) => unreachable!("inputs are not arranged"),
+            }
+        }
+        let base = |found: Found| match found {
+            Found::Place(Place::Input(index)) => (Base::Input(index), 0),
+            Found::Place(Place::Own(number)) => match self.made.iter().position(|&made| made == number) {
+                Some(made) => (Base::Made(made), 0),
+                None => (Base::Rest, of_own[number]),
+            },
+            Found::Scratch(number) => (Base::Rest, of_scratch[number]),
+        };
+        let (mut nodes, mut patches) = (Vec::with_capacity(self.nodes.len()), Vec::new());
+        for (mut node, of_node) in self.nodes {
+            let first = patches.len();
+            patches.extend(of_node.into_iter().map(|(word, found, distance)| {
+                let (base, place) = base(found);
+                Patch { word, base, distance: distance.wrapping_add(place) }
+            }));
+            node.patches = first..patches.len();
+            nodes.push(node);
+        }
+        let outputs = outline.outputs.iter().map(|value| {
+            let ty = if let Place::Input(index) = value.place { executable.input_types.get(index) } else { None };
+            let as_it_is = ty.is_some_and(|ty| {
+                value.layout.offset == 0 && value.layout.sizes == ty.sizes && value.layout.strides == ty.strides
+            });
+            let layout = (!as_it_is).then(|| value.layout.clone().into());
+            Output { base: base(Found::Place(value.place)).0, dtype: value.dtype, layout }
+        });
+        let outputs = outputs.collect();
+        let made = self.made.iter().map(|&number| outline.memories[number].bytes).collect();
+        Program { patches, made, rest, outputs, replays: Replays::default(), nodes }
+    }
+}

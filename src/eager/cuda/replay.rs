@@ -1,0 +1,136 @@
+#![allow(unsafe_code, reason = "starts kernels on addresses of a device")]
+//! Programs that are started as one graph.
+//!
+//! What a graph saves is the host's time: one call starts all launches. Making it takes as long as some runs, so a program
+//! earns it by running [`CALLS`] times on a stream; from then on each run changes the arguments that are not those of the run
+//! before, mostly few since memory comes back, and starts it. A stream has a graph of its own: runs of one graph wait for each
+//! other, on whatever streams they are. Threads that share a stream take turns while they change and start it.
+//!
+//! A driver that has no graphs, or refuses one, is not asked again by the program, and launches start one by one: no run fails
+//! for a graph.
+
+use super::counts;
+use super::program::Program;
+use crate::device::Stream;
+use crate::device::cuda::{Graph, Queue, has_graphs};
+use crate::error::Result;
+use smallvec::SmallVec;
+use std::sync::{Mutex, PoisonError};
+
+/// Runs of a program on a stream before the one that makes its graph.
+pub(super) const CALLS: u32 = 8;
+
+/// Fewest launches of a graph: starting one takes the host about as long as two launches.
+pub(super) const MIN_NODES: usize = 3;
+
+/// Streams that have graphs of one program.
+const MAX_STREAMS: usize = 4;
+
+/// The graphs of a program.
+#[derive(Default)]
+pub(super) struct Replays(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Those of the streams that ran it last, the last one last.
+    streams: SmallVec<[OfStream; 1]>,
+    /// Whether the driver said no.
+    refused: bool,
+}
+
+struct OfStream {
+    stream: u64,
+    calls: u32,
+    ready: Option<Ready>,
+}
+
+/// A graph, and the values that its launches have.
+struct Ready {
+    graph: Graph,
+    values: Vec<u64>,
+}
+
+impl Replays {
+    /// Starts a program with these values by a graph, if it is time to; whether it did.
+    ///
+    /// # Safety
+    /// All launches of the program may be started on the stream, whose handle is `queue`, with these values.
+    pub(super) unsafe fn start(&self, program: &Program, values: &[u64], stream: &Stream, queue: &Queue) -> bool {
+        if program.n_nodes() < MIN_NODES || !has_graphs() {
+            return false;
+        }
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.refused {
+            return false;
+        }
+        let of_stream = state.of(stream.id());
+        if of_stream.calls < CALLS {
+            of_stream.calls += 1;
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        let started = unsafe { of_stream.start(program, values, queue) };
+        if started.is_err() {
+            // The launches, one by one, say what is wrong with the device, if anything is.
+            *state = State { streams: SmallVec::new(), refused: true };
+            return false;
+        }
+        counts::replayed();
+        true
+    }
+}
+
+impl State {
+    fn of(&mut self, stream: u64) -> &mut OfStream {
+        let last = match self.streams.iter().position(|known| known.stream == stream) {
+            Some(place) => self.streams.remove(place),
+            None => {
+                if self.streams.len() == MAX_STREAMS {
+                    self.streams.remove(0);
+                }
+                OfStream { stream, calls: 0, ready: None }
+            }
+        };
+        self.streams.push(last);
+        self.streams.last_mut().expect("it was pushed")
+    }
+}
+
+impl OfStream {
+    unsafe fn start(&mut self, program: &Program, values: &[u64], queue: &Queue) -> Result<()> {
+        let ready = match &mut self.ready {
+            Some(ready) => {
+                // SAFETY: the caller's promise.
+                unsafe { ready.change(program, values)? };
+                ready
+            }
+            // SAFETY: the caller's promise.
+            None => self.ready.insert(unsafe { Ready::new(program, values)? }),
+        };
+        // SAFETY: the caller's promise; the launches have these values now.
+        unsafe { ready.graph.start(queue) }
+    }
+}
+
+impl Ready {
+    unsafe fn new(program: &Program, values: &[u64]) -> Result<Ready> {
+        // SAFETY: the graph is started by callers who promise what its launches need; the program keeps its functions.
+        let graph = program.with_launches(values, |launches| unsafe { Graph::new(launches) })?;
+        counts::made_graph();
+        Ok(Ready { graph, values: values.to_vec() })
+    }
+
+    /// Gives launches the values that they do not have.
+    unsafe fn change(&mut self, program: &Program, values: &[u64]) -> Result<()> {
+        for node in 0..program.n_nodes() {
+            let of_node = program.patches(node);
+            if self.values[of_node.clone()] == values[of_node.clone()] {
+                continue;
+            }
+            // SAFETY: as in `new`.
+            program.with_launch(node, values, |launch| unsafe { self.graph.change(node, launch) })?;
+            self.values[of_node.clone()].copy_from_slice(&values[of_node]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+#![allow(unsafe_code, reason = "calls functions that the stand-in for the driver has beside the driver's")]
+//! What the stand-in for the driver says of itself.
+
+use std::ffi::{CString, c_char, c_long, c_void};
+use std::path::PathBuf;
+
+/// The stand-in, as the library has it.
+fn stand_in() -> libloading::Library {
+    let folder = std::env::var_os("OPFUSE_CUDA_LIB_DIR").expect("a test on stand-ins names their folder");
+    // SAFETY: the stand-in's own beginning runs, and did so when the library was loaded first.
+    unsafe { libloading::Library::new(PathBuf::from(folder).join("libcuda.so.1")) }.expect("it is loaded already")
+}
+
+/// How often functions of the driver were called.
+pub(crate) fn calls<const N: usize>(names: [&str; N]) -> [i64; N] {
+    let library = stand_in();
+    // SAFETY: the function has this type.
+    let calls = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> c_long>("stand_in_calls") };
+    let calls = calls.expect("the stand-in has it");
+    names.map(|name| {
+        let name = CString::new(name).expect("a name has no zero");
+        // SAFETY: it reads a text that ends with a zero.
+        unsafe { calls(name.as_ptr()) }
+    })
+}
+
+/// The calls of functions of the driver while `work` runs, those that are not zero, in the order of names.
+pub(crate) fn calls_during(work: impl FnOnce()) -> Vec<(&'static str, i64)> {
+    let before = calls(FUNCTIONS);
+    work();
+    let after = calls(FUNCTIONS);
+    let made = FUNCTIONS.into_iter().zip(after.into_iter().zip(before));
+    made.map(|(name, (after, before))| (name, after - before)).filter(|&(_, calls)| calls != 0).collect()
+}
+
+/// Executable graphs that there are.
+pub(crate) fn n_graphs() -> i64 {
+    let library = stand_in();
+    // SAFETY: the function has this type, and takes nothing.
+    unsafe { library.get::<unsafe extern "C" fn() -> c_long>("stand_in_graphs").expect("the stand-in has it")() }
+}
+
+/// Makes the calling thread's current context none, as another library may.
+pub(crate) fn leave_context() {
+    let library = stand_in();
+    // SAFETY: the function has this type, and no context is one that it takes.
+    let code = unsafe {
+        let set = library.get::<unsafe extern "C" fn(*mut c_void) -> i32>("cuCtxSetCurrent");
+        set.expect("the stand-in has it")(std::ptr::null_mut())
+    };
+    assert_eq!(code, 0);
+}
+
+/// Functions that a run may call.
+const FUNCTIONS: [&str; 20] = [
+    "cuCtxSetCurrent",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime_v2",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphExecKernelNodeSetParams_v2",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuModuleLoadData",
+    "cuStreamCreate",
+    "cuStreamWaitEvent",
+];
