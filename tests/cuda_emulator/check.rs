@@ -2,7 +2,7 @@
 
 use crate::emulator::{self, Batch, Buffer, Program, SCHEDULES};
 use crate::kernels::Case;
-use opfuse::codegen::cuda::{Form, Plan, Source};
+use opfuse::codegen::cuda::{Form, Index, Plan, Source};
 use std::collections::HashMap;
 
 /// Cases that are compiled together.
@@ -22,6 +22,8 @@ pub(crate) struct Named {
     plan: Plan,
     /// Per buffer, the remainder of its address by 16.
     remainders: Vec<usize>,
+    /// Bytes between the halves of buffers.
+    apart: usize,
 }
 
 impl Cases {
@@ -54,9 +56,32 @@ impl Cases {
         self.push(name.into(), case, plan, vec![remainder; n_buffers]);
     }
 
+    /// Adds a case in a given form, with wider indices than it needs.
+    pub(crate) fn add_wide(&mut self, name: impl Into<String>, case: Case, form: Form) {
+        let plan = Plan::with_index(&case.kernel, &case.geometry, form, Index::Wide);
+        let n_buffers = case.inputs.len() + case.outputs.len();
+        self.push(name.into(), case, plan.expect("the kernel is one that CUDA code is made for"), vec![0; n_buffers]);
+    }
+
+    /// Adds a case of two rows, which are the halves of its buffers, with gigabytes between them.
+    pub(crate) fn add_apart(&mut self, name: impl Into<String>, case: Case, form: Form) {
+        const APART: usize = (1 << 32) + 64;
+        assert_eq!(case.geometry.rows[..], [2]);
+        let mut geometry = case.geometry.clone();
+        for access in geometry.operands.iter_mut().chain(&mut geometry.outputs) {
+            access.rows[0] += APART;
+        }
+        let plan =
+            Plan::with_form(&case.kernel, &geometry, form).expect("the kernel is one that CUDA code is made for");
+        assert_eq!(plan.variant.index, Index::Wide);
+        let n_buffers = case.inputs.len() + case.outputs.len();
+        self.push(name.into(), case, plan, vec![0; n_buffers]);
+        self.cases.last_mut().expect("it was just added").apart = APART;
+    }
+
     fn push(&mut self, name: String, case: Case, plan: Plan, remainders: Vec<usize>) {
         let source = Source::new(&case.kernel, &plan.variant, "k");
-        self.cases.push(Named { name, case, source, plan, remainders });
+        self.cases.push(Named { name, case, source, plan, remainders, apart: 0 });
     }
 
     /// Runs all and compares them; says so where they cannot be run.
@@ -102,7 +127,7 @@ fn compile(cases: &[Named], mutate: impl Fn(String) -> String) -> Program {
             batch.add(&source)
         });
         let buffers: Vec<Buffer<'_>> = (named.case.inputs.iter().chain(&named.case.outputs).zip(&named.remainders))
-            .map(|(bytes, &remainder)| Buffer { bytes, remainder })
+            .map(|(bytes, &remainder)| Buffer { bytes, remainder, apart: named.apart })
             .collect();
         batch.call(first, &named.case.kernel, &named.plan, &buffers);
     }

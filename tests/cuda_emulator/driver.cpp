@@ -1,11 +1,12 @@
 // Runs the launches of a file and writes what they leave in their buffers; it stands behind the kernels, their table and `machine.h`.
 //
 // The file is a list of 64-bit words. Per case: the number of buffers, and of each its bytes, the remainder of its address by 16,
-// and its content; the number of words of the argument, and the words; the number of pointers, and of each the word and the
+// the bytes between its first and its second half, and its content; the number of words of the argument, and the words; the number of pointers, and of each the word and the
 // buffer; the number of launches, and of each the entry, blocks, threads in x and y, and the items. Content fills whole words. The
 // answer is the content of all buffers, in order.
 //
-// A buffer ends at most 15 bytes before a page that cannot be touched, and what is around it in its pages must stay as it is.
+// A buffer ends at most 15 bytes before a page that cannot be touched, and what is around it in its pages must stay as it is,
+// unless its halves lie apart: then most pages are never there.
 
 static long case_number = -1;
 void emulator_fail(const char* what) {
@@ -21,28 +22,36 @@ static unsigned long long take() {
 }
 struct Buffer {
     char *from, *end, *start;
-    size_t bytes;
+    size_t bytes, apart;
+    // Where the byte at a distance from the beginning of its content is.
+    char* at(size_t distance) const { return start + distance + (distance < bytes / 2 ? 0 : apart); }
 };
 static const unsigned char AROUND = 0x5c;
 static Buffer take_buffer() {
     Buffer buffer;
     buffer.bytes = take();
     const size_t remainder = take();
-    buffer.from = guarded(buffer.bytes + 16, &buffer.end);
-    memset(buffer.from, AROUND, buffer.end - buffer.from);
-    size_t start = (size_t)buffer.end - buffer.bytes;
+    buffer.apart = take();
+    buffer.from = guarded(buffer.bytes + buffer.apart + 16, &buffer.end);
+    if (buffer.apart == 0) memset(buffer.from, AROUND, buffer.end - buffer.from);
+    size_t start = (size_t)buffer.end - buffer.bytes - buffer.apart;
     while (start % 16 != remainder) start--;
     buffer.start = (char*)start;
-    if (buffer.bytes && fread(buffer.start, buffer.bytes, 1, input) != 1) emulator_fail("a buffer has no content");
+    const size_t halves[] = {buffer.bytes / 2, buffer.bytes - buffer.bytes / 2};
+    for (int half = 0; half < 2; half++) {
+        char* const to = buffer.at(half * halves[0]);
+        if (halves[half] && fread(to, halves[half], 1, input) != 1) emulator_fail("a buffer has no content");
+    }
     for (size_t at = buffer.bytes; at % 8; at++) fgetc(input);
     return buffer;
 }
 static void give_buffer(const Buffer& buffer) {
-    for (char* at = buffer.from; at < buffer.end; at++) {
+    for (char* at = buffer.from; buffer.apart == 0 && at < buffer.end; at++) {
         const bool inside = at >= buffer.start && at < buffer.start + buffer.bytes;
         if (!inside && (unsigned char)*at != AROUND) emulator_fail("memory beside a buffer was written to");
     }
-    fwrite(buffer.start, buffer.bytes, 1, output);
+    fwrite(buffer.start, buffer.bytes / 2, 1, output);
+    fwrite(buffer.at(buffer.bytes / 2), buffer.bytes - buffer.bytes / 2, 1, output);
     munmap(buffer.from - PAGE, buffer.end - buffer.from + 2 * PAGE);
 }
 static SharedSite sites[4096];

@@ -38,10 +38,11 @@ pub(crate) struct Batch {
     sizes: Vec<Vec<usize>>,
 }
 
-/// A buffer of a launch and the remainder of its address by 16.
+/// A buffer of a launch, the remainder of its address by 16, and the bytes between its halves.
 pub(crate) struct Buffer<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) remainder: usize,
+    pub(crate) apart: usize,
 }
 
 impl Batch {
@@ -73,7 +74,8 @@ impl Batch {
         let pointers: Vec<(usize, usize)> =
             accesses.chain([(words::FAULTS, buffers.len()), (words::SCRATCH, buffers.len() + 1)]).collect();
         let (faults, scratch) = ([0; 24], vec![0xff; plan.scratch_bytes]);
-        let extra = [Buffer { bytes: &faults, remainder: 0 }, Buffer { bytes: &scratch, remainder: 0 }];
+        let extra =
+            [Buffer { bytes: &faults, remainder: 0, apart: 0 }, Buffer { bytes: &scratch, remainder: 0, apart: 0 }];
         let all: Vec<&Buffer<'_>> = buffers.iter().chain(&extra).collect();
         self.launch(source, &plan.words, &plan.steps, &pointers, &all);
     }
@@ -89,7 +91,7 @@ impl Batch {
     ) {
         self.calls.push(buffers.len() as u64);
         for buffer in buffers {
-            self.calls.extend([buffer.bytes.len() as u64, buffer.remainder as u64]);
+            self.calls.extend([buffer.bytes.len(), buffer.remainder, buffer.apart].map(|word| word as u64));
             let chunk = |chunk: &[u8]| {
                 let mut word = [0; 8];
                 word[..chunk.len()].copy_from_slice(chunk);

@@ -3,7 +3,7 @@
 use crate::check::Cases;
 use crate::emulator;
 use crate::kernels::{Random, listed, place};
-use crate::pointwise::{chain, contiguous};
+use crate::pointwise::{broadcast, chain, contiguous, several_rows};
 use crate::rows::finite;
 use opfuse::codegen::cuda::Form;
 use opfuse::ir::scalar::{Prim, Ty};
@@ -38,12 +38,6 @@ fn of_pointwise_kernels() {
         &cases,
         &[
             (
-                "a load behind the last element",
-                "if (n == V) {\n        UNROLL for (int k = 0; k < Raw::PIECES",
-                "if (true) {\n        UNROLL for (int k = 0; k < Raw::PIECES",
-                "memory",
-            ),
-            (
                 "a store behind the last element",
                 "if (k < n) ((typename D::Stored*)to)",
                 "((typename D::Stored*)to)",
@@ -53,8 +47,31 @@ fn of_pointwise_kernels() {
         ],
     );
     let mut cases = Cases::default();
-    cases.add_as("by element", contiguous(&chain(), 1003, 1), Form::Pointwise { width: 1 });
-    check(&cases, &[("a grid without an end", "if (item >= (u32)w.at[2]) return;", "", "")]);
+    let narrowed = listed::of_dtypes().into_iter().find(|(name, _)| name == "f32 to bf16").expect("the pair is listed");
+    cases.add("two accesses per vector", contiguous(&narrowed.1, 1003, 1));
+    check(
+        &cases,
+        &[(
+            "a load behind the last element",
+            "if (n == V) {\n        UNROLL for (int k = 0; k < x.PIECES",
+            "if (true) {\n        UNROLL for (int k = 0; k < x.PIECES",
+            TOUCHED,
+        )],
+    );
+    let mut cases = Cases::default();
+    cases.add_as("several", broadcast(9, 200), Form::Pointwise { width: 1, vectors: 4 });
+    check(&cases, &[("vectors that a block shares", "first + u * 256u", "first + u * 255u", "")]);
+    let mut cases = Cases::default();
+    cases.add("squares", listed::transposed(DType::F32, 2, 37, 70));
+    check(
+        &cases,
+        &[
+            ("no barrier behind a square", "barrier();\n    UNROLL", "UNROLL", DIFFERS),
+            ("a line that is not there", "if (across <", "if (true || across <", TOUCHED),
+            ("a square of another place", "[thread_x() * 33 + line]", "[line * 33 + thread_x()]", DIFFERS),
+            ("squares that are left out", "/ 32;", "/ 64;", DIFFERS),
+        ],
+    );
     let mut cases = Cases::default();
     cases.add("rows", place(&mut Random::new(1), listed::transposed(DType::F32, 1, 1, 1).kernel, &[3, 5], &[7]));
     check(
@@ -88,22 +105,24 @@ fn of_warps() {
                 form,
             );
         }
-        check(
-            &cases,
-            &[
-                ("a short tree", "half > 0; half /= 2) x =", "half > 1; half /= 2) x =", DIFFERS),
-                ("a shuffle to the wrong lane", "lane_down(x, half));", "lane_down(x, half / 2));", DIFFERS),
-                ("a result that one lane alone has", "return lane_first(x);", "return x;", DIFFERS),
-                ("elements in another order", "i += LANES) {", "i += 1) {", DIFFERS),
-                (
-                    "a thread that leaves its warp",
-                    "Warp team =",
-                    "if (thread_x() % 32u == 31u) return;\n    Warp team =",
-                    "not met by all",
-                ),
-                ("a row that is not there", "if (item >= (u32)w.at[2]) return;", "", ""),
-            ],
-        );
+        let of_all: [Mutant; 5] = [
+            ("a short tree", "half > 0; half /= 2) x =", "half > 1; half /= 2) x =", DIFFERS),
+            ("a shuffle to the wrong lane", "lane_down(x, half));", "lane_down(x, half / 2));", DIFFERS),
+            ("elements in another order", " + k * LANES;", " + (7 - k) * LANES;", ""),
+            (
+                "a thread that leaves its warp",
+                "Warp team =",
+                "if (thread_x() % 32u == 31u) return;\n    Warp team =",
+                "not met by all",
+            ),
+            ("a row that is not there", "if (item >= (u32)w.at[2]) return;", "", ""),
+        ];
+        check(&cases, &of_all);
+        let of_form: Mutant = match form {
+            Form::Blocks => ("a total in the wrong place", ") * w.at[0] + row) = r", ") * w.at[0]) = r", ""),
+            _ => ("a result that one lane alone has", "return lane_first(x);", "return x;", DIFFERS),
+        };
+        check(&cases, &[of_form]);
     }
     let mut cases = Cases::default();
     let mut sum = contiguous(&listed::folded(Combine::Sum, DType::F32), 8192 * 20 + 50, 1);
@@ -112,6 +131,65 @@ fn of_warps() {
     check(
         &cases,
         &[("a block for the wrong lane", "if (number % LANES == team.lane)", "if (0 == team.lane)", DIFFERS)],
+    );
+}
+
+#[test]
+fn of_held_rows() {
+    if !emulator::is_available() {
+        return;
+    }
+    let mut cases = Cases::default();
+    for (n, held, warps) in [(40, 2, 1), (1000, 8, 4), (2 * 8192 - 50, 32, 16)] {
+        let mut case = several_rows(&listed::normalized(), 6, n);
+        case.geometry.outputs[2].rows = [4].into_iter().collect();
+        case.geometry.outputs[2].inner = [0].into_iter().collect();
+        case.outputs[2].truncate(4 * 6);
+        // The maximum comes last.
+        case.inputs[0] =
+            (0..6 * n).flat_map(|index| ((index as f32 * 0.37).sin() + index as f32 * 0.01).to_le_bytes()).collect();
+        cases.add_as(format!("{n} elements"), case, Form::Held { held, warps });
+    }
+    check(
+        &cases,
+        &[
+            ("elements that are not there", "const bool here = i < end;", "const bool here = true;", ""),
+            ("a value that is not held", "h0[k] = v0;", "h0[0] = v0;", DIFFERS),
+            ("one set of slots", "set ^= 1;", "", DIFFERS),
+            (
+                "no barrier behind a turn",
+                "*own = acc;\n            }\n            barrier();",
+                "*own = acc;\n            }",
+                DIFFERS,
+            ),
+            ("a turn that begins anew", "turn == 0 ? F::identity() : *own", "F::identity()", DIFFERS),
+            (
+                "no barrier in front of the tree",
+                "[warp * LANES + lane] = own;\n        barrier();",
+                "[warp * LANES + lane] = own;",
+                DIFFERS,
+            ),
+            ("a warp that is left out", "other = 1; other < SHARING", "other = 1; other < 1", DIFFERS),
+            (
+                "the partial results of another block",
+                "first_warp = warp / SHARING * SHARING",
+                "first_warp = 0",
+                DIFFERS,
+            ),
+            ("the slots of another block", "parts + (warp / SHARING * LANES + lane)", "parts + lane", DIFFERS),
+            (
+                "no barrier in front of blocks",
+                "= of_block;\n        barrier();\n        return",
+                "= of_block;\n        return",
+                DIFFERS,
+            ),
+            (
+                "a thread that leaves its block",
+                "Crew<4, 8> team =",
+                "if (thread_x() == 70u) return;\n    Crew<4, 8> team =",
+                "not met by all",
+            ),
+        ],
     );
 }
 

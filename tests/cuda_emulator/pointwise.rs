@@ -3,9 +3,10 @@
 use crate::check::Cases;
 use crate::emulator;
 use crate::kernels::{Builder, Case, Random, buffer, listed, place};
+use crate::rows;
 use opfuse::codegen::cuda::Form;
 use opfuse::codegen::geometry::{Access, Geometry, Lanes};
-use opfuse::codegen::kernel::{Kernel, Level, Source};
+use opfuse::codegen::kernel::{Kernel, Kind, Level, Operand, Source};
 use opfuse::ir::DType;
 use opfuse::ir::scalar::{Lit, Prim, Ty};
 
@@ -125,38 +126,173 @@ fn every_half_and_every_tie() {
     cases.check();
 }
 
+/// Several vectors of a thread: the last ones of a block, of a row, and none at all.
 #[test]
-fn transposed_operands() {
+fn several_vectors() {
     let mut cases = Cases::default();
-    for dtype in [DType::F32, DType::F64, DType::I64] {
-        for (batch, rows, lanes) in [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (2, 15, 40)] {
-            cases.add(format!("{batch} x {rows} x {lanes} of {dtype}"), listed::transposed(dtype, batch, rows, lanes));
+    for (width, vectors) in [(1, 2), (1, 8), (2, 4), (4, 1), (4, 2), (4, 4)] {
+        let form = Form::Pointwise { width, vectors };
+        let block = 256 * width * vectors;
+        for n in [0, 1, width + 1, 256 * width - 1, 256 * width + 1, block - 1, block, block + 1, 2 * block + 5] {
+            cases.add_as(format!("{n} elements, {form:?}"), contiguous(&chain(), n, n as u64), form);
+        }
+        for (rows, lanes) in [(1, 1), (3, 31), (7, 64), (2, 1000), (900, 4)] {
+            let suits = lanes % width == 0;
+            let form = if suits { form } else { Form::Pointwise { width: 1, vectors } };
+            cases.add_as(format!("{rows} x {lanes}, {form:?}"), broadcast(rows, lanes), form);
+        }
+    }
+    let kernel = listed::of_dtypes().into_iter().find(|(name, _)| name == "bf16 to f32").expect("the pair is listed").1;
+    for n in [2047, 2048, 8 * 2048 + 9] {
+        cases.add_as(format!("{n} of bf16"), contiguous(&kernel, n, 1), Form::Pointwise { width: 8, vectors: 4 });
+    }
+    let long = contiguous(&chain(), 4 * 512 * 1024 + 3, 1);
+    cases.add("a grid that is large enough", long);
+    cases.check();
+}
+
+/// Rows of a table at indices, of which some are outside of it.
+#[test]
+fn gathered_rows() {
+    let mut cases = Cases::default();
+    for (rows, lanes) in [(1, 1), (5, 33), (7, 64), (40, 300)] {
+        for indices in [0..9, -2..9, 3..30] {
+            let mut b = Builder::default();
+            let index = b.load(DType::I64, Source::Memory, Level::Full);
+            b.kernel.operands.push(Operand { dtype: DType::F32, source: Source::Memory });
+            let element = b.push(Kind::Gather(1), &[index], Ty::F32, Level::Full);
+            let y = b.load(DType::F32, Source::Memory, Level::Full);
+            let sum = b.prim(Prim::Add, &[element, y]);
+            b.output(DType::F32, sum);
+            let mut case = several_rows(&b.kernel, rows, lanes);
+            let strides = [[8, 0], [0, 4], [4 * lanes, 4], [4 * lanes, 4]];
+            let accesses = case.geometry.operands.iter_mut().chain(&mut case.geometry.outputs);
+            for (access, [row, lane]) in accesses.zip(strides) {
+                access.rows = [row].into_iter().collect();
+                access.inner = [lane].into_iter().collect();
+            }
+            let stride = 4 * (lanes + 4);
+            case.geometry.operands[1].gather = Some((9, stride));
+            let name = format!("{rows} x {lanes} at {indices:?}");
+            case.inputs[0] = indices.cycle().take(rows).flat_map(i64::to_le_bytes).collect();
+            case.inputs[1] = buffer(&mut Random::new(rows as u64), DType::F32, 9 * stride / 4);
+            cases.add(name.clone(), case.clone());
+            cases.add_as(name.clone(), case.clone(), Form::Pointwise { width: 1, vectors: 4 });
+            if lanes % 4 == 0 {
+                cases.add_as(name, case, Form::Pointwise { width: 4, vectors: 2 });
+            }
         }
     }
     cases.check();
 }
 
-/// A row of operands that stay, of a column, and of elements in line, in vectors that end within rows.
+#[test]
+fn transposed_operands() {
+    let mut cases = Cases::default();
+    let sizes =
+        [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (2, 15, 40), (1, 31, 33), (2, 32, 32), (1, 64, 65)];
+    let narrow = [DType::U8, DType::I16, DType::F16, DType::BF16];
+    for dtype in [DType::F32, DType::F64, DType::I64].into_iter().chain(narrow) {
+        for (batch, rows, lanes) in sizes {
+            let is_narrow = narrow.contains(&dtype);
+            let of = |dtype| listed::transposed(dtype, batch, rows, lanes);
+            let case = if is_narrow { narrowed(of(dtype.compute().dtype()), dtype) } else { of(dtype) };
+            let mut turned = case.clone();
+            turned.geometry.rows.swap(0, 1);
+            let accesses = turned.geometry.operands.iter_mut().chain(&mut turned.geometry.outputs);
+            accesses.for_each(|access| access.rows.swap(0, 1));
+            cases.add(format!("{batch} x {rows} x {lanes} of {dtype}"), case);
+            cases.add(format!("{rows} x {batch} x {lanes} of {dtype}"), turned);
+        }
+    }
+    cases.check();
+}
+
+/// The case with operands of a narrower dtype, in as many elements.
+fn narrowed(mut case: Case, dtype: DType) -> Case {
+    let times = case.kernel.operands[0].dtype.size() / dtype.size();
+    case.kernel.operands.iter_mut().for_each(|operand| operand.dtype = dtype);
+    for access in &mut case.geometry.operands {
+        access.rows.iter_mut().chain(&mut access.inner).for_each(|stride| *stride /= times);
+        access.base /= times as i64;
+    }
+    for bytes in &mut case.inputs {
+        *bytes = buffer(&mut Random::new(3), dtype, bytes.len() / times / dtype.size());
+    }
+    case
+}
+
+/// Indices of 64 bits, where 32 would do and where they would not.
+#[test]
+fn wide_indices() {
+    let mut cases = Cases::default();
+    let pointwise = [(1, 1), (1, 4), (4, 1), (4, 2)].map(|(width, vectors)| Form::Pointwise { width, vectors });
+    for form in pointwise {
+        cases.add_wide(format!("in line, {form:?}"), contiguous(&chain(), 3001, 1), form);
+        cases.add_wide(format!("rows, {form:?}"), broadcast(40, 100), form);
+    }
+    let tiles = Form::Tiles { along: 1, crossed: 3 };
+    cases.add_wide("squares", listed::transposed(DType::F32, 3, 37, 70), tiles);
+    for form in rows::FORMS.into_iter().chain(rows::holding(900)) {
+        let normalized = place(&mut Random::new(1), listed::normalized(), &[2, 3], &[9, 100]);
+        cases.add_wide(format!("rows, {form:?}"), normalized, form);
+    }
+    for form in pointwise {
+        cases.add_apart(format!("apart, {form:?}"), several_rows(&chain(), 2, 1000), form);
+    }
+    for form in rows::FORMS.into_iter().chain(rows::holding(1000)) {
+        let mut case = rows::finite(several_rows(&listed::normalized(), 2, 1000));
+        case.geometry.outputs[2].rows = [4].into_iter().collect();
+        case.geometry.outputs[2].inner = [0].into_iter().collect();
+        case.outputs[2].truncate(8);
+        cases.add_apart(format!("apart, {form:?}"), case, form);
+    }
+    // A matrix and its transpose: lines of one are apart, and so are elements of the other.
+    let mut b = Builder::default();
+    let args = listed::loads(&mut b, &[Ty::F32, Ty::F32]);
+    let sum = b.prim(Prim::Add, &args);
+    b.output(DType::F32, sum);
+    let mut case = several_rows(&b.kernel, 2, 50);
+    case.geometry.operands[0].inner = [8].into_iter().collect();
+    case.geometry.operands[0].rows = [4].into_iter().collect();
+    cases.add_wide("lines of a square", case, Form::Tiles { along: 0, crossed: 1 });
+    cases.check();
+}
+
+/// A kernel on rows of contiguous elements.
+pub(crate) fn several_rows(kernel: &Kernel, rows: usize, lanes: usize) -> Case {
+    let mut case = contiguous(kernel, rows * lanes, 5);
+    case.geometry.rows = [rows].into_iter().collect();
+    case.geometry.inner = [lanes].into_iter().collect();
+    let accesses = case.geometry.operands.iter_mut().chain(&mut case.geometry.outputs);
+    accesses.for_each(|access| access.rows = [access.inner[0] * lanes].into_iter().collect());
+    case
+}
+
+/// A row of operands that stay, of a column, and of elements in line: two results.
+pub(crate) fn broadcast(rows: usize, lanes: usize) -> Case {
+    let mut b = Builder::default();
+    let args = listed::loads(&mut b, &[Ty::F32, Ty::F32, Ty::F32]);
+    let product = b.prim(Prim::Mul, &args[..2]);
+    let sum = b.prim(Prim::Add, &[product, args[2]]);
+    b.output(DType::F32, sum);
+    b.output(DType::BF16, product);
+    let mut case = several_rows(&b.kernel, rows, lanes);
+    let strides = [[4 * lanes, 4], [0, 4], [4, 0], [4 * lanes, 4], [2 * lanes, 2]];
+    let accesses = case.geometry.operands.iter_mut().chain(&mut case.geometry.outputs);
+    for (access, [row, lane]) in accesses.zip(strides) {
+        access.rows = [row].into_iter().collect();
+        access.inner = [lane].into_iter().collect();
+    }
+    case
+}
+
+/// Vectors that end within rows.
 #[test]
 fn rows_and_columns() {
     let mut cases = Cases::default();
     for (rows, lanes) in [(1, 1), (3, 31), (32, 33), (7, 64), (5, 1000), (257, 4), (2, 8193)] {
-        let mut b = Builder::default();
-        let args = listed::loads(&mut b, &[Ty::F32, Ty::F32, Ty::F32]);
-        let product = b.prim(Prim::Mul, &args[..2]);
-        let sum = b.prim(Prim::Add, &[product, args[2]]);
-        b.output(DType::F32, sum);
-        b.output(DType::BF16, product);
-        let mut case = contiguous(&b.kernel, rows * lanes, lanes as u64);
-        case.geometry.rows = [rows].into_iter().collect();
-        case.geometry.inner = [lanes].into_iter().collect();
-        let strides = [[4 * lanes, 4], [0, 4], [4, 0], [4 * lanes, 4], [2 * lanes, 2]];
-        let accesses = case.geometry.operands.iter_mut().chain(&mut case.geometry.outputs);
-        for (access, [row, lane]) in accesses.zip(strides) {
-            access.rows = [row].into_iter().collect();
-            access.inner = [lane].into_iter().collect();
-        }
-        cases.add(format!("{rows} x {lanes}"), case);
+        cases.add(format!("{rows} x {lanes}"), broadcast(rows, lanes));
     }
     cases.check();
 }
@@ -168,7 +304,7 @@ fn a_vector_that_is_not_aligned_is_refused() {
         return;
     }
     let mut cases = Cases::default();
-    cases.add_as_at("four floats", contiguous(&chain(), 64, 1), Form::Pointwise { width: 4 }, 8);
+    cases.add_as_at("four floats", contiguous(&chain(), 64, 1), Form::Pointwise { width: 4, vectors: 1 }, 8);
     let why = cases.check_mutant(|text| text).expect_err("the vector is not aligned");
     assert!(why.contains("not aligned"), "{why}");
 }

@@ -123,7 +123,7 @@ fn run(cases: &[(String, Case)], mutate: impl Fn(String) -> String) -> Result<()
     for (_, Case { plan, left, right, expected }) in cases {
         let source = batch.add(&Source::of_product(&plan.variant, &batch.name()));
         let result = vec![0xaa; expected.len()];
-        let buffers = [left, right, &result].map(|bytes| Buffer { bytes, remainder: 0 });
+        let buffers = [left, right, &result].map(|bytes| Buffer { bytes, remainder: 0, apart: 0 });
         let steps: Vec<_> = plan.step.into_iter().collect();
         batch.launch(source, &plan.words, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
     }

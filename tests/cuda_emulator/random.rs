@@ -3,7 +3,7 @@
 use crate::check::Cases;
 use crate::kernels::random::{random_case, seeds};
 use crate::pointwise::contiguous;
-use crate::rows::FORMS;
+use crate::rows::forms;
 
 #[test]
 fn random_kernels_have_the_bits_of_the_interpreter() {
@@ -11,7 +11,8 @@ fn random_kernels_have_the_bits_of_the_interpreter() {
     for seed in seeds(240) {
         let case = random_case(seed);
         if case.kernel.has_folds() {
-            let form = FORMS[seed as usize % 3];
+            let forms = forms(case.geometry.n_inner());
+            let form = forms[seed as usize % forms.len()];
             cases.add_as(format!("seed {seed}, {form:?}"), case, form);
         } else {
             let n = 1 + seed as usize * 7 % 300;

@@ -9,8 +9,20 @@ use opfuse::codegen::kernel::{Level, Source};
 use opfuse::ir::scalar::{Lit, Prim};
 use opfuse::ir::{Combine, DType};
 
-/// Every form of a kernel with folds.
+/// Every form of a kernel with folds that takes rows of any length.
 pub(crate) const FORMS: [Form; 3] = [Form::Warps, Form::Blocks, Form::Columns];
+
+/// Forms that hold rows of `n` elements: alone, by several warps with room to spare, and by as many as there can be.
+pub(crate) fn holding(n: usize) -> Vec<Form> {
+    let forms = [(1, 1), (2, 1), (8, 1), (32, 1), (1, 2), (4, 4), (4, 16), (16, 4), (32, 8), (32, 16)];
+    let has_room = |&(held, warps): &(usize, usize)| n <= 32 * held * warps;
+    forms.into_iter().filter(has_room).map(|(held, warps)| Form::Held { held, warps }).collect()
+}
+
+/// All forms for rows of `n` elements, of which random cases take one each.
+pub(crate) fn forms(n: usize) -> Vec<Form> {
+    FORMS.into_iter().chain(holding(n)).collect()
+}
 
 /// The case with f32 operands of which no result is a NaN: most of the others have one in every row.
 pub(crate) fn finite(mut case: Case) -> Case {
@@ -55,13 +67,66 @@ fn folds_of_several_blocks() {
     }
 }
 
+/// Rows in registers: of every length around what they have room for.
+#[test]
+fn rows_are_held() {
+    let mut cases = Cases::default();
+    for (combine, dtype) in listed::fold_cases() {
+        let kernel = listed::folded(combine, dtype);
+        for n in [0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 1024] {
+            let forms = holding(n);
+            let form = forms[n % forms.len().min(4)];
+            let case = place(&mut Random::new(n as u64), kernel.clone(), &[3], &[n]);
+            cases.add_as(format!("{combine:?} of {n} {dtype}, {form:?}"), case.clone(), form);
+            cases.add(format!("{combine:?} of {n} {dtype}"), case);
+        }
+    }
+    let sum = listed::folded(Combine::Sum, DType::F32);
+    let product = listed::folded(Combine::Prod, DType::F64);
+    let index = listed::folded(Combine::ArgMin, DType::I64);
+    for kernel in [sum, product, index] {
+        for n in [2047, 2049, FOLD_BLOCK - 1, FOLD_BLOCK, FOLD_BLOCK + 1, 2 * FOLD_BLOCK - 100] {
+            let case = place(&mut Random::new(n as u64), kernel.clone(), &[2], &[n]);
+            for form in holding(n) {
+                cases.add_as(format!("{n} elements, {form:?}"), case.clone(), form);
+            }
+            cases.add(format!("{n} elements"), case);
+        }
+    }
+    cases.check();
+}
+
+/// Values that later passes need stay where they are, in rows of several dimensions too.
+#[test]
+fn passes_over_held_rows() {
+    let mut cases = Cases::default();
+    for n in [0, 1, 31, 33, 64, 70, 500, 1000, 1025, 4000, FOLD_BLOCK + 100] {
+        let case = place(&mut Random::new(n as u64), listed::normalized(), &[2, 2], &[n]);
+        let folded = place(&mut Random::new(n as u64), listed::normalized(), &[2], &[3, n]);
+        for form in holding(n) {
+            cases.add_as(format!("rows of {n}, {form:?}"), finite(case.clone()), form);
+            cases.add_as(format!("rows of {n}, {form:?}, odd numbers"), case.clone(), form);
+        }
+        for form in holding(3 * n) {
+            cases.add_as(format!("rows of 3 x {n}, {form:?}"), finite(folded.clone()), form);
+        }
+        cases.add(format!("rows of {n}"), case);
+    }
+    for rows in [1, 3, 4, 5, 31, 33, 3000] {
+        let case = place(&mut Random::new(rows as u64), listed::normalized(), &[rows], &[40]);
+        cases.add(format!("{rows} rows"), finite(case));
+    }
+    cases.check();
+}
+
 #[test]
 fn the_zero_and_the_nan_that_a_fold_keeps() {
     for combine in [Combine::Max, Combine::Min] {
         let mut cases = Cases::default();
         for seed in 0..60 {
             let case = listed::zeros_and_nan(combine, seed);
-            let form = FORMS[seed as usize % 3];
+            let forms = forms(case.geometry.n_inner());
+            let form = forms[seed as usize % forms.len()];
             cases.add_as(format!("{combine:?} of zeros, seed {seed}, {form:?}"), case, form);
         }
         cases.check();

@@ -157,7 +157,7 @@ fn run(cases: &[Case], schedules: &[usize], mutate: impl Fn(String) -> String) -
         let source = batch.add(&Source::of_tensor_product(&plan.variant, &batch.name()));
         let result = vec![0xaa; 2 * expected.len()];
         let bytes: [&[u8]; 3] = [left, right, &result];
-        let buffers = [0, 1, 2].map(|slot| Buffer { bytes: bytes[slot], remainder: 2 * off[slot] % 16 });
+        let buffers = [0, 1, 2].map(|slot| Buffer { bytes: bytes[slot], remainder: 2 * off[slot] % 16, apart: 0 });
         let steps: Vec<_> = plan.step.into_iter().collect();
         batch.launch(source, &plan.words, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
     }

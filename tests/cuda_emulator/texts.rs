@@ -1,7 +1,7 @@
 //! The text of some kernels, and what their launches are: `UPDATE_EXPECT=1` accepts what has changed.
 
 use crate::kernels::{Builder, Case, Random, listed, place};
-use crate::pointwise::{chain, contiguous};
+use crate::pointwise::{broadcast, chain, contiguous};
 use expect_test::expect_file;
 use opfuse::codegen::cuda::{Form, Plan, Source};
 use opfuse::codegen::geometry::{Geometry, Lanes};
@@ -24,9 +24,11 @@ fn check(name: &str, case: &Case, form: Option<Form>) {
 #[test]
 fn texts_are_known() {
     check("vectors", &contiguous(&chain(), 1003, 1), None);
+    check("broadcast", &broadcast(40, 1000), Some(Form::Pointwise { width: 4, vectors: 2 }));
     check("transposed", &listed::transposed(DType::F32, 2, 37, 300), None);
     let normalized = |inner: &[usize]| place(&mut Random::new(1), listed::normalized(), &[5, 7], inner);
     check("warps", &normalized(&[100]), Some(Form::Warps));
+    check("held", &normalized(&[1000]), Some(Form::Held { held: 8, warps: 4 }));
     check("columns", &normalized(&[4, 25]), Some(Form::Columns));
     let argmax = contiguous(&listed::folded(Combine::ArgMax, DType::F16), 100_000, 1);
     check("blocks", &argmax, None);
@@ -48,11 +50,19 @@ fn plans_suit_shapes() {
             .form
     };
     for (alignment, width) in [(4, 1), (8, 2), (16, 4), (256, 4)] {
-        assert_eq!(form(&contiguous(&chain(), 1000, 1), alignment), Form::Pointwise { width });
+        assert_eq!(form(&contiguous(&chain(), 1000, 1), alignment), Form::Pointwise { width, vectors: 1 });
     }
-    assert_eq!(form(&contiguous(&chain(), 3, 1), 16), Form::Pointwise { width: 2 });
+    assert_eq!(form(&contiguous(&chain(), 3, 1), 16), Form::Pointwise { width: 2, vectors: 1 });
+    for (n, vectors) in [(1 << 20, 2), ((1 << 20) - 4, 1)] {
+        assert_eq!(form(&contiguous(&chain(), n, 1), 16), Form::Pointwise { width: 4, vectors });
+    }
+    let negated =
+        &listed::of_prims().into_iter().find(|(name, ..)| name == "neg of f32").expect("the prim is listed").2;
+    assert_eq!(form(&contiguous(negated, 1 << 22, 1), 16), Form::Pointwise { width: 4, vectors: 4 });
+    assert_eq!(form(&listed::transposed(DType::F32, 2, 16, 300), 16), Form::Tiles { along: 1, crossed: 3 });
+    assert_eq!(form(&listed::transposed(DType::F32, 2, 15, 300), 16), Form::Pointwise { width: 1, vectors: 1 });
     let bytes = listed::of_dtypes().into_iter().find(|(name, _)| name == "bf16 to f16").expect("the pair is listed").1;
-    assert_eq!(form(&contiguous(&bytes, 1000, 1), 16), Form::Pointwise { width: 8 });
+    assert_eq!(form(&contiguous(&bytes, 1000, 1), 16), Form::Pointwise { width: 8, vectors: 1 });
     let sum = listed::folded(Combine::Sum, DType::F32);
     let rows = |rows: usize, inner: usize, lanes: Lanes| {
         let mut case = place(&mut Random::new(1), sum.clone(), &[1], &[1]);
@@ -65,8 +75,18 @@ fn plans_suit_shapes() {
         case.geometry = geometry;
         case
     };
-    assert_eq!(form(&rows(5000, 100, Lanes::Inner), 16), Form::Warps);
-    assert_eq!(form(&rows(5000, 100_000, Lanes::Inner), 16), Form::Warps);
+    for (n_rows, length, held, warps) in [
+        (5000, 100, 4, 1),
+        (5000, 1024, 32, 1),
+        (5000, 1025, 32, 2),
+        (5000, 16384, 32, 16),
+        (5, 16384, 32, 16),
+        (5, 1000, 4, 8),
+    ] {
+        assert_eq!(form(&rows(n_rows, length, Lanes::Inner), 16), Form::Held { held, warps }, "{n_rows} x {length}");
+    }
+    assert_eq!(form(&rows(10_000, 100_000, Lanes::Inner), 16), Form::Warps);
+    assert_eq!(form(&rows(5000, 100_000, Lanes::Inner), 16), Form::Blocks);
     assert_eq!(form(&rows(5, 100_000, Lanes::Inner), 16), Form::Blocks);
     assert_eq!(form(&rows(5000, 100, Lanes::Rows), 16), Form::Columns);
 }

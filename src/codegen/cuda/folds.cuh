@@ -94,6 +94,64 @@ struct Warp {
     }
 };
 
+// Some warps that work on one row, of which each thread has up to EACH elements: warps have stretches that follow each other.
+// Where several blocks of a fold fit in, stretches do not cross their limits. `slots` has room for two sets of a part of 16 bytes
+// per thread and a line more, which folds use in turn: who reads one set has met all others since it was last written.
+template <int WARPS, int PER_THREAD>
+struct Crew {
+    enum { EACH = PER_THREAD, OF_BLOCK = BLOCK / LANES / EACH, SHARING = WARPS < OF_BLOCK ? WARPS : OF_BLOCK };
+    u32 lane;
+    u32 warp;
+    char* slots;
+    u32 set = 0;
+    __device__ __forceinline__ u32 first() const { return warp * (EACH * LANES) + lane; }
+    template <class F>
+    __device__ __forceinline__ typename F::Part tree_of_warp(typename F::Part x) {
+        UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) x = F::combine(x, lane_down(x, half));
+        return lane_first(x);
+    }
+    // The fold of n elements, from the partial results of each block of them.
+    template <class F>
+    __device__ __forceinline__ typename F::Part of_blocks(typename F::Part x, typename F::Part* line, u64 n) {
+        const typename F::Part of_block = tree_of_warp<F>(x);
+        if (WARPS == SHARING || n <= BLOCK) return of_block;
+        if (warp % SHARING == 0 && lane == 0) line[warp / SHARING] = of_block;
+        barrier();
+        return tree_of_warp<F>(lane < WARPS / SHARING ? F::combine(F::identity(), line[lane]) : F::identity());
+    }
+    template <class F>
+    __device__ __forceinline__ typename F::Part* next_set() {
+        set ^= 1;
+        return (typename F::Part*)(slots + set * ((WARPS + 1) * LANES * 16));
+    }
+    // Of a fold that may begin anywhere: warps fold their stretches at once.
+    template <class F>
+    __device__ __forceinline__ typename F::Part tree(typename F::Part own, u64 n) {
+        typename F::Part* const parts = next_set<F>();
+        parts[warp * LANES + lane] = own;
+        barrier();
+        const u32 first_warp = warp / SHARING * SHARING;
+        typename F::Part x = parts[first_warp * LANES + lane];
+        UNROLL for (u32 other = 1; other < SHARING; other++) x = F::combine(x, parts[(first_warp + other) * LANES + lane]);
+        return of_blocks<F>(x, parts + WARPS * LANES, n);
+    }
+    // Of any fold: a warp goes on with the partial results of the one before.
+    template <class F>
+    __device__ __forceinline__ typename F::Part in_turn(const typename F::Part (&x)[EACH], u64 n) {
+        typename F::Part* const parts = next_set<F>();
+        typename F::Part* const own = parts + (warp / SHARING * LANES + lane);
+        for (u32 turn = 0; turn < SHARING; turn++) {
+            if (warp % SHARING == turn) {
+                typename F::Part acc = turn == 0 ? F::identity() : *own;
+                UNROLL for (int k = 0; k < EACH; k++) if (first() + k * (u32)LANES < n) acc = F::combine(acc, x[k]);
+                *own = acc;
+            }
+            barrier();
+        }
+        return of_blocks<F>(*own, parts + WARPS * LANES, n);
+    }
+};
+
 // The threads of a block that work on one of 32 rows; a warp has one thread of each row, so that rows lie side by side in its
 // accesses. `slots` has room for a part of 16 bytes per thread.
 struct Column {
@@ -150,11 +208,16 @@ template <class F>
 DEVICE typename F::Part* part(u64 scratch, u64 number) { return (typename F::Part*)(scratch + 16 * number); }
 template <class F, class Team>
 DEVICE typename F::Part total_of_parts(u64 scratch, u64 first, u64 n, Team& team) {
-    Folding<F> fold;
+    typedef typename F::Part Part;
+    Part total = F::identity(), chunk = F::identity();
     for (u64 start = 0, number = 0; start < n; start += BLOCK, number++) {
-        const u64 end = n - start < BLOCK ? n : start + BLOCK;
-        for (u64 i = start + team.lane; i < end; i += LANES) fold.add(*part<F>(scratch, first + i));
-        if (n > BLOCK) close_block(fold, number, n, team);
+        const u64 end = n - start < BLOCK ? n : start + BLOCK, own = start + team.first();
+        Part x[Team::EACH];
+        UNROLL for (int k = 0; k < Team::EACH; k++) {
+            x[k] = own + k * LANES < end ? *part<F>(scratch, first + own + k * LANES) : F::identity();
+        }
+        total = team.template in_turn<F>(x, end - start);
+        if (number % LANES == team.lane) chunk = F::combine(chunk, total);
     }
-    return total(fold, n, team);
+    return n <= BLOCK ? total : team.template tree_of_warp<F>(chunk);
 }

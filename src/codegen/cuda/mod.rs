@@ -10,13 +10,18 @@
 //!
 //! `cubin` has texts compiled, once per text. Not here: what talks to a device.
 
+mod blocks;
 mod cubin;
+mod elements;
+mod held;
 mod plan;
 mod pointwise;
 pub mod product;
 mod rows;
 pub mod tensor_cores;
 mod text;
+mod tiles;
+mod width;
 pub mod words;
 
 pub(crate) use cubin::{Origin, cubin};
@@ -24,7 +29,6 @@ pub use plan::{Form, Index, Plan, Step, Variant};
 
 use super::kernel::{Inst, Kernel, Kind};
 use super::native::flat::Flat;
-use super::native::passes::{Keep, Passes};
 use smallvec::SmallVec;
 use text::Text;
 
@@ -50,23 +54,32 @@ impl Source {
     /// Writes the text of a kernel; its entries are called `name`, with a number behind it where there are several.
     pub fn new(kernel: &Kernel, variant: &Variant, name: &str) -> Source {
         let flat = Flat::new(kernel, &variant.classes);
-        let n_operands = kernel.operands.len();
-        let still = |slot: usize| variant.classes[n_operands + slot] == super::Class::Uniform;
-        let passes = Passes::new(&flat, |slot| kernel.has_folds() && still(slot), Keep::Nothing);
+        let passes = plan::passes(kernel, &flat, variant);
         let mut text = Text::new(kernel, &flat, variant);
         let entries = match variant.form {
             Form::Pointwise { .. } => {
                 pointwise::emit(&mut text, &passes.passes[0], name);
                 vec![name.to_owned()]
             }
+            Form::Tiles { .. } => {
+                tiles::emit(&mut text, &passes.passes[0], name);
+                vec![name.to_owned()]
+            }
             Form::Warps | Form::Columns => {
                 rows::emit_whole(&mut text, &passes, name);
                 vec![name.to_owned()]
             }
+            Form::Held { held, warps } => {
+                rows::emit_held(&mut text, &passes, name, held, warps);
+                vec![name.to_owned()]
+            }
             Form::Blocks => {
-                let names: Vec<String> = (0..passes.passes.len()).map(|pass| format!("{name}_{pass}")).collect();
-                names.iter().enumerate().for_each(|(pass, name)| rows::emit_pass(&mut text, &passes, pass, name));
-                names
+                let entries = blocks::entries(&passes);
+                let named = |number: usize| format!("{name}_{number}");
+                for (number, &entry) in entries.iter().enumerate() {
+                    blocks::emit(&mut text, &passes, entry, number + 1 == entries.len(), &named(number));
+                }
+                (0..entries.len()).map(named).collect()
             }
         };
         Source { n_words: text.n_words(), text: text.out, entries }

@@ -4,23 +4,44 @@
 //! shape of its variant, and there are few: the form, the numbers of loops, the classes, the width of vectors and that of
 //! indices. A [`Plan`] is plain data and depends on shapes alone; a launch brings pointers. Nothing here knows a device.
 
+use super::blocks::{self, Entry};
 use super::words::{self, Division, Layout};
+use super::{held, width};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
-use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Kind, Source};
+use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
+use crate::codegen::native::flat::Flat;
+use crate::codegen::native::passes::{Keep, Passes};
 use crate::error::Reason;
+use crate::ir::DType;
 use smallvec::SmallVec;
 
 /// How the work of a kernel is given to threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// No folds: a thread computes so many neighbours along the inner loop.
+    /// No folds: a thread computes some vectors of neighbours along the inner loop.
     Pointwise {
-        /// 1, 2, 4 or 8.
+        /// Neighbours: 1, 2, 4 or 8.
         width: usize,
+        /// Vectors: 1, 2, 4 or 8.
+        vectors: usize,
     },
-    /// A warp computes a row.
+    /// No folds: a block of threads computes a square, since some operands lie across the result.
+    Tiles {
+        /// The row loop along which their neighbours are.
+        along: usize,
+        /// A bit per operand that is read that way.
+        crossed: u64,
+    },
+    /// Some warps compute a row, whose elements their threads hold.
+    Held {
+        /// Elements of a thread: a power of two.
+        held: usize,
+        /// Warps of a row: a power of two up to 16. They have room for `32 * held * warps` elements.
+        warps: usize,
+    },
+    /// A warp computes a row of any length.
     Warps,
-    /// A warp computes a block of a row, in one launch per pass: few long rows.
+    /// A warp computes a block of a row, in two launches per pass: few long rows.
     Blocks,
     /// A block of threads computes 32 rows that lie side by side.
     Columns,
@@ -44,7 +65,7 @@ pub struct Variant {
     pub layout: Layout,
     /// The width of indices.
     pub index: Index,
-    /// How operands, then outputs, move along the inner loops; with folds an access that moves at all is strided.
+    /// How operands, then outputs, move along the inner loops; where there are several, one that moves is strided.
     pub classes: SmallVec<[Class; 8]>,
     /// Operands of a single element that lies in the word of their address; see [`Plan::with_numbers`].
     pub numbers: SmallVec<[usize; 2]>,
@@ -78,18 +99,20 @@ pub struct Plan {
 
 /// Threads of a block of [`Form::Pointwise`].
 pub(super) const POINTWISE_THREADS: u32 = 256;
+/// Elements along each side of a square of [`Form::Tiles`].
+pub(super) const TILE: usize = 32;
+/// Lines of a square that its threads compute at a time.
+pub(super) const TILE_LINES: usize = 8;
 /// Warps of a block of [`Form::Warps`] and [`Form::Blocks`].
 pub(super) const WARPS: u32 = 4;
+/// Warps of a block that folds the results of blocks.
+pub(super) const TOTAL_WARPS: u32 = 8;
 /// Threads of a warp, and rows of a block of [`Form::Columns`].
 pub(super) const LANES: u32 = FOLD_LANES as u32;
-/// Bytes of the widest access.
-const ACCESS_BYTES: usize = 16;
-/// Elements of the longest vector.
-const MAX_WIDTH: usize = 8;
 /// Words that are always passed: 4 KiB of arguments.
 const MAX_WORDS: usize = 512;
-/// Rows below which long ones are cut into blocks: a warp each would leave most of a device idle.
-const FEW_ROWS: usize = 1024;
+/// Rows below which long ones are cut into blocks: a warp each would leave some of a device idle.
+const FEW_ROWS: usize = 8192;
 
 impl Plan {
     /// Plans the launches of `kernel`. Every pointer of a launch, operands first, will be a multiple of so many bytes as
@@ -107,6 +130,14 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`].
     pub fn with_form(kernel: &Kernel, geometry: &Geometry, form: Form) -> Result<Plan, Reason> {
+        Plan::with_index(kernel, geometry, form, index(kernel, geometry, form))
+    }
+
+    /// As [`Plan::with_form`], with indices of a width that suffices.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn with_index(kernel: &Kernel, geometry: &Geometry, form: Form, index: Index) -> Result<Plan, Reason> {
         let (rows, inner) = (geometry.n_rows(), geometry.n_inner());
         let n_accesses = kernel.operands.len() + kernel.outputs.len();
         let layout = Layout { rows: geometry.rows.len(), inner: geometry.inner.len() };
@@ -114,21 +145,27 @@ impl Plan {
         if layout.n_words(n_accesses, gathered.len()) > MAX_WORDS {
             return Err(Reason::TooManyArguments);
         }
-        let items_of_row = match form {
-            Form::Pointwise { width } => inner.div_ceil(width),
-            Form::Blocks => inner.div_ceil(FOLD_BLOCK).max(1),
-            Form::Warps | Form::Columns => 1,
+        let items_of_row = items_of_row(geometry, form);
+        let items = match form {
+            Form::Tiles { along, .. } => {
+                let others = geometry.rows.iter().enumerate().filter(|&(index, _)| index != along);
+                let tiles = geometry.rows[along].div_ceil(TILE) * inner.div_ceil(TILE);
+                others.map(|(_, &size)| size).product::<usize>() * tiles
+            }
+            _ => rows * items_of_row,
         };
-        let items = rows * items_of_row;
-        let index = index(kernel, geometry, items);
         let variant = Variant { form, layout, index, classes: classes(kernel, geometry), numbers: SmallVec::new() };
         let mut words = vec![0; layout.n_words(n_accesses, gathered.len())];
         (words[words::ROWS], words[words::INNER]) = (rows as u64, inner as u64);
         let sizes = geometry.rows.iter().chain(&geometry.inner).copied().chain([items_of_row]);
         for (number, size) in sizes.enumerate() {
+            let divisor = match form {
+                Form::Tiles { along, .. } if number == along || number == layout.rows => size.div_ceil(TILE),
+                _ => size,
+            };
             let division = match index {
-                Index::Narrow => Division::narrow(size),
-                Index::Wide => Division::wide(size),
+                Index::Narrow => Division::narrow(divisor),
+                Index::Wide => Division::wide(divisor),
             };
             layout.put_loop(&mut words, number, size, division);
         }
@@ -140,22 +177,34 @@ impl Plan {
             let at = layout.gathered(n_accesses, number);
             (words[at], words[at + 1]) = (size as u64, stride as u64);
         }
+        let warp = LANES;
         let (per_block, block) = match form {
-            Form::Pointwise { .. } => (POINTWISE_THREADS, [POINTWISE_THREADS, 1]),
-            Form::Warps | Form::Blocks => (WARPS, [WARPS * LANES, 1]),
+            Form::Pointwise { vectors, .. } => (vectors as u32 * POINTWISE_THREADS, [POINTWISE_THREADS, 1]),
+            Form::Tiles { .. } => (1, [TILE as u32, TILE_LINES as u32]),
+            Form::Held { warps, .. } if warps > 1 => (1, [warps as u32 * warp, 1]),
+            Form::Held { .. } | Form::Warps | Form::Blocks => (WARPS, [WARPS * warp, 1]),
             Form::Columns => (LANES, [LANES, LANES]),
         };
-        let (n_entries, scratch_bytes) = match form {
-            Form::Blocks => {
-                let (passes, folds) = n_passes_and_folds(kernel);
-                (passes, folds * items * PART_BYTES)
-            }
-            Form::Pointwise { .. } | Form::Warps | Form::Columns => (1, 0),
+        let step = |entry: usize, items: usize, per_block: u32, block: [u32; 2]| {
+            let grid = i32::try_from(items.div_ceil(per_block as usize))
+                .map_err(|_| Reason::TierCannot("a grid has fewer blocks than its elements need".into()))?;
+            Ok(Step { entry, items: items as u64, grid: grid as u32, block })
         };
-        let grid = i32::try_from(items.div_ceil(per_block as usize))
-            .map_err(|_| Reason::TierCannot("a grid has fewer blocks than its elements need".into()))?;
-        let step = |entry| Step { entry, items: items as u64, grid: grid as u32, block };
-        let steps = if items == 0 { Vec::new() } else { (0..n_entries).map(step).collect() };
+        let mut scratch_bytes = 0;
+        let steps = if items == 0 {
+            Vec::new()
+        } else if form == Form::Blocks {
+            let passes = passes(kernel, &Flat::new(kernel, &variant.classes), &variant);
+            scratch_bytes = blocks::n_folds(&passes) * (items + rows) * PART_BYTES;
+            let entries = blocks::entries(&passes).into_iter().enumerate();
+            let launch = |(number, entry): (usize, Entry)| match entry {
+                Entry::Loop(_) => step(number, items, per_block, block),
+                Entry::Totals(_) => step(number, rows, 1, [TOTAL_WARPS * warp, 1]),
+            };
+            entries.map(launch).collect::<Result<_, Reason>>()?
+        } else {
+            vec![step(0, items, per_block, block)?]
+        };
         Ok(Plan { variant, words, steps, scratch_bytes })
     }
 }
@@ -176,52 +225,39 @@ impl Plan {
 /// Bytes of the result of a block, as the prelude has them.
 const PART_BYTES: usize = 16;
 
-/// The numbers of passes and of folds; folds that are equal may be counted twice.
-fn n_passes_and_folds(kernel: &Kernel) -> (usize, usize) {
-    let passes = kernel.passes().into_iter().max().map_or(1, |last| last + 1);
-    (passes, kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Fold(_))).count())
+/// The passes of a kernel in a form.
+pub(super) fn passes(kernel: &Kernel, flat: &Flat, variant: &Variant) -> Passes {
+    let n_operands = kernel.operands.len();
+    let once = |slot: usize| kernel.has_folds() && variant.classes[n_operands + slot] == Class::Uniform;
+    match variant.form {
+        Form::Held { .. } => held::passes(kernel, flat, once),
+        Form::Pointwise { .. } | Form::Tiles { .. } | Form::Warps | Form::Blocks | Form::Columns => {
+            Passes::new(flat, once, Keep::Nothing)
+        }
+    }
 }
 
 fn choose(kernel: &Kernel, geometry: &Geometry, alignments: &[usize]) -> Form {
     if !kernel.has_folds() {
-        return Form::Pointwise { width: width(kernel, geometry, alignments) };
+        return width::choose(kernel, geometry, &classes(kernel, geometry), alignments);
     }
     match geometry.lanes {
         Lanes::Rows => Form::Columns,
-        Lanes::Inner if geometry.n_inner() > FOLD_BLOCK && geometry.n_rows() < FEW_ROWS => Form::Blocks,
-        Lanes::Inner => Form::Warps,
+        Lanes::Inner => held::choose(kernel, geometry, &classes(kernel, geometry)).unwrap_or({
+            let is_long = geometry.n_inner() > FOLD_BLOCK;
+            if is_long && geometry.n_rows() < FEW_ROWS { Form::Blocks } else { Form::Warps }
+        }),
     }
 }
 
-/// How many neighbours a thread computes: 16 bytes of the narrowest access, if all are aligned for it. Where an access
-/// jumps, neighbouring threads had better take neighbouring elements.
-fn width(kernel: &Kernel, geometry: &Geometry, alignments: &[usize]) -> usize {
-    let classes = classes(kernel, geometry);
-    let accesses = || geometry.operands.iter().chain(&geometry.outputs);
-    let is_memory = |slot: usize| kernel.operands.get(slot).is_none_or(|operand| operand.source == Source::Memory);
-    // Lanes behind the last element read where they would be, which only an index of zero along a still operand allows.
-    let gathered = super::gathered(kernel);
-    let is_far = |slot: usize| match classes[slot] {
-        Class::Strided => true,
-        Class::Contiguous => gathered.contains(&slot),
-        Class::Uniform => false,
-    };
-    if (0..classes.len()).any(|slot| is_memory(slot) && is_far(slot)) {
-        return 1;
+/// Items that a row is cut into.
+fn items_of_row(geometry: &Geometry, form: Form) -> usize {
+    let inner = geometry.n_inner();
+    match form {
+        Form::Pointwise { width, .. } => inner.div_ceil(width),
+        Form::Blocks => inner.div_ceil(FOLD_BLOCK).max(1),
+        Form::Tiles { .. } | Form::Held { .. } | Form::Warps | Form::Columns => 1,
     }
-    let sizes: SmallVec<[usize; 8]> = kernel.dtypes().map(|dtype| dtype.size()).collect();
-    let wide = |slot: &usize| is_memory(*slot) && classes[*slot] == Class::Contiguous;
-    let Some(narrowest) = (0..classes.len()).filter(wide).map(|slot| sizes[slot]).min() else { return 1 };
-    let fits = |&width: &usize| {
-        let aligned = |(slot, access): (usize, &Access)| {
-            let bytes = (width * sizes[slot]).min(ACCESS_BYTES);
-            let starts = [alignments[slot], access.base as usize];
-            !wide(&slot) || starts.iter().chain(&access.rows).all(|distance| distance % bytes == 0)
-        };
-        width <= geometry.n_inner().max(1) && accesses().enumerate().all(aligned)
-    };
-    let widest = (ACCESS_BYTES / narrowest).min(MAX_WIDTH);
-    [8, 4, 2].into_iter().filter(|&width| width <= widest).find(fits).unwrap_or(1)
 }
 
 /// The classes of all accesses along the inner loops.
@@ -229,13 +265,16 @@ fn classes(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[Class; 8]> {
     if !kernel.has_folds() {
         return geometry.classes(kernel);
     }
-    let still = |access: &Access| access.inner.iter().all(|&stride| stride == 0);
-    let accesses = geometry.operands.iter().chain(&geometry.outputs);
-    accesses.map(|access| if still(access) { Class::Uniform } else { Class::Strided }).collect()
+    let class = |(access, dtype): (&Access, DType)| match access.inner[..] {
+        [stride] if stride == dtype.size() => Class::Contiguous,
+        _ if access.inner.iter().all(|&stride| stride == 0) => Class::Uniform,
+        _ => Class::Strided,
+    };
+    geometry.operands.iter().chain(&geometry.outputs).zip(kernel.dtypes()).map(class).collect()
 }
 
 /// Narrow if every position and every distance is below 2^31, and a little more for the last block of threads.
-fn index(kernel: &Kernel, geometry: &Geometry, items: usize) -> Index {
+fn index(kernel: &Kernel, geometry: &Geometry, form: Form) -> Index {
     const LIMIT: u128 = (1 << 31) - (1 << 16);
     let span = |access: &Access| {
         let sizes = geometry.rows.iter().chain(&geometry.inner);
@@ -246,8 +285,8 @@ fn index(kernel: &Kernel, geometry: &Geometry, items: usize) -> Index {
     let memory = geometry.operands.iter().zip(&kernel.operands).filter(|(_, operand)| operand.source == Source::Memory);
     let accesses = memory.map(|(access, _)| access).chain(&geometry.outputs);
     let elements = geometry.n_rows() as u128 * geometry.n_inner() as u128;
-    // Columns have a warp per row, the others at most one per item.
-    let threads = items as u128 * LANES as u128;
+    let lanes = if kernel.has_folds() { LANES as u128 } else { 1 };
+    let threads = geometry.n_rows() as u128 * items_of_row(geometry, form) as u128 * lanes;
     let widest = accesses.map(span).chain([elements, threads]).max().unwrap_or(0);
     if widest < LIMIT { Index::Narrow } else { Index::Wide }
 }

@@ -1,24 +1,67 @@
-//! Kernels without folds: a thread computes some neighbours along the inner loop.
+//! Kernels without folds: a thread computes some vectors of neighbours along the inner loop.
 //!
 //! Vectors of a row are counted; the last one may be short, and then its accesses are made element by element while its
-//! arithmetic is that of a whole one. All loads of a thread come before its stores, so an output may replace an operand
-//! element for element.
+//! arithmetic is that of a whole one. All loads of a thread come first, so that many are on their way at once, and so that an
+//! output may replace an operand element for element. Vectors behind the last of all read where that one does, and store nothing.
 
 use super::plan::{Form, POINTWISE_THREADS};
 use super::text::{Text, c_type};
 use super::words;
-use crate::codegen::geometry::Class;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;
 
 /// Writes the only entry, under `name`.
 pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
-    let Form::Pointwise { width } = text.variant.form else { unreachable!("the form has no folds") };
-    let (layout, signed, unsigned) = (text.layout(), text.signed(), text.unsigned());
+    let Form::Pointwise { width, vectors } = text.variant.form else { unreachable!("the form has no folds") };
+    let unsigned = text.unsigned();
     let n_words = text.n_words();
     text.line(format!("KERNEL({POINTWISE_THREADS}) {name}(const Words<{n_words}> w) {{"));
-    text.line(format!("const {unsigned} item = ({unsigned})block_x() * {POINTWISE_THREADS}u + thread_x();"));
-    text.line(format!("if (item >= ({unsigned})w.at[{}]) return;", words::ITEMS));
+    let per_block = vectors as u32 * POINTWISE_THREADS;
+    text.line(format!("const {unsigned} first = ({unsigned})block_x() * {per_block}u + thread_x();"));
+    let still: Vec<Id> = pass.row.iter().chain(&pass.uniform).copied().collect();
+    let is_single = text.layout().rows == 0;
+    if is_single {
+        text.row_addresses();
+        text.row_values(&still);
+    } else {
+        for &id in &still {
+            text.line(format!("{} s{id}[{vectors}];", c_type(text.flat.nodes[id].ty)));
+        }
+    }
+    let loads: Vec<Id> = pass.body.iter().copied().filter(|&id| is_loaded(text, id)).collect();
+    for &id in &loads {
+        text.line(format!("Vector<{}::Stored, {width}> x{id}[{vectors}];", text.loaded_type(id)));
+    }
+    if !loads.is_empty() || !(is_single || still.is_empty()) {
+        vector(text, width, vectors);
+        if !is_single {
+            text.row_values(&still);
+            still.iter().for_each(|&id| text.line(format!("s{id}[u] = v{id};")));
+        }
+        loads.iter().for_each(|&id| load(text, id));
+        text.line("}");
+    }
+    vector(text, width, vectors);
+    if !is_single {
+        for &id in &still {
+            let declaration = text.declaration(id);
+            text.line(format!("{declaration} = s{id}[u];"));
+        }
+    }
+    computed(text, pass, &loads, width);
+    text.line("}");
+    text.line("}");
+}
+
+/// Begins a loop over the vectors of a thread: how many elements each has, and where its row is.
+fn vector(text: &mut Text<'_>, width: usize, vectors: usize) {
+    let (layout, signed, unsigned) = (text.layout(), text.signed(), text.unsigned());
+    text.line(format!("UNROLL for (int u = 0; u < {vectors}; u++) {{"));
+    text.line(format!(
+        "const {unsigned} next = first + u * {POINTWISE_THREADS}u, items = ({unsigned})w.at[{}];",
+        words::ITEMS
+    ));
+    text.line(format!("const {unsigned} item = next < items ? next : items - 1;"));
     if layout.rows == 0 {
         text.line(format!("const {signed} i = ({signed})item * {width};"));
     } else {
@@ -26,61 +69,45 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
         text.line(format!("const {unsigned} row = divide(item, w.at[{}], w.at[{}]);", size + 1, size + 2));
         text.line(format!("const {signed} i = ({signed})(item - row * ({unsigned})w.at[{size}]) * {width};"));
         text.positions("row", 0..layout.rows, "p");
+        text.row_addresses();
     }
-    text.row_addresses();
-    let still: Vec<Id> = pass.row.iter().chain(&pass.uniform).copied().collect();
-    text.row_values(&still);
-    if width == 1 {
-        element(text, pass);
-    } else {
-        vector(text, pass, width);
-    }
-    text.line("}");
-}
-
-/// One element per thread.
-fn element(text: &mut Text<'_>, pass: &Pass) {
-    let position = [("i".into(), text.layout().rows)];
-    text.element_values(&pass.body, &position);
-    for &slot in &pass.stores {
-        let (access, value) = (text.output(slot), text.value(text.flat.outputs[slot]));
-        let distance = text.distance(access, &position);
-        text.line(format!("store_one<dt_{}>(a{access}{distance}, {value});", text.dtype(access).name()));
-    }
-}
-
-/// Several elements per thread.
-fn vector(text: &mut Text<'_>, pass: &Pass, width: usize) {
-    let (inner, signed) = (text.layout().rows, text.signed());
     text.line(format!("const {signed} left = ({signed})w.at[{}] - i;", words::INNER));
-    text.line(format!("const int n = left < {width} ? (int)left : {width};"));
-    let in_line = |text: &Text<'_>, access: usize| !text.is_iota(access) && text.class(access) == Class::Contiguous;
-    for &id in &pass.body {
-        let node = &text.flat.nodes[id];
-        if let Op::Load(slot) = node.op
-            && node.args.is_empty()
-            && in_line(text, slot as usize)
-        {
-            let dtype = text.dtype(slot as usize);
-            text.line(format!("{} x{id}[{width}];", c_type(node.ty)));
-            text.line(format!("load_vector<dt_{}>(x{id}, a{slot} + i * {}, n);", dtype.name(), dtype.size()));
-        }
-    }
+    text.line(format!("const int n = next >= items ? 0 : left < {width} ? (int)left : {width};"));
+}
+
+/// Loads the elements of a vector.
+fn load(text: &mut Text<'_>, id: Id) {
+    let slot = text.flat.nodes[id].op.operand().expect("the node is a load");
+    let distance = text.distance(slot, &[("i".into(), text.layout().rows)]);
+    let Some((index, size)) = text.index(id) else {
+        text.line(format!("load_vector(x{id}[u], a{slot}{distance}, n);"));
+        return;
+    };
+    let stride = size + 1;
+    text.line(format!("gather_vector(x{id}[u], a{slot}{distance}, {index}, w.at[{size}], w.at[{stride}], n);"));
+    text.fault(id, "n > 0 && ");
+}
+
+/// What is made of the elements that are there.
+fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
+    let rows = text.layout().rows;
     for &slot in &pass.stores {
         let ty = text.flat.nodes[text.flat.outputs[slot]].ty;
         text.line(format!("{} y{slot}[{width}];", c_type(ty)));
     }
     text.line(format!("UNROLL for (int k = 0; k < {width}; k++) {{"));
     for &id in &pass.body {
-        let node = &text.flat.nodes[id];
-        let value = match node.op {
-            Op::Load(slot) if node.args.is_empty() && in_line(text, slot as usize) => format!("x{id}[k]"),
-            Op::Load(slot) => text.loaded(id, slot as usize, &[("(i + k)".into(), inner)]),
+        let value = match text.flat.nodes[id].op {
+            Op::Load(_) if loads.contains(&id) => format!("{}::widen(x{id}[u].element[k])", text.loaded_type(id)),
+            Op::Load(slot) => {
+                let value = text.loaded(id, slot as usize, &[("(i + k)".into(), rows)]);
+                if text.is_iota(slot as usize) { value } else { format!("k < n ? {value} : 0") }
+            }
             Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
         };
         let declaration = text.declaration(id);
         text.line(format!("{declaration} = {value};"));
-        // Lanes behind the last element are computed of zeros, and read what is there.
+        // Lanes behind the last element are computed of zeros.
         text.fault(id, "k < n && ");
     }
     for &slot in &pass.stores {
@@ -89,7 +116,15 @@ fn vector(text: &mut Text<'_>, pass: &Pass, width: usize) {
     }
     text.line("}");
     for &slot in &pass.stores {
-        let (access, dtype) = (text.output(slot), text.dtype(text.output(slot)));
-        text.line(format!("store_vector<dt_{}>(a{access} + i * {}, y{slot}, n);", dtype.name(), dtype.size()));
+        let access = text.output(slot);
+        let (dtype, distance) = (text.dtype(access).name(), text.distance(access, &[("i".into(), rows)]));
+        text.line(format!("store_vector<dt_{dtype}>(a{access}{distance}, y{slot}, n);"));
     }
+}
+
+/// Whether the elements that a node reads are known before those of others: an element at an index of its own is not.
+fn is_loaded(text: &Text<'_>, id: Id) -> bool {
+    let node = &text.flat.nodes[id];
+    node.args.iter().all(|&arg| text.flat.nodes[arg].uniform)
+        && node.op.operand().is_some_and(|slot| !text.is_iota(slot))
 }

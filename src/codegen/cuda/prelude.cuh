@@ -191,9 +191,12 @@ DTYPE(dt_bf16, unsigned short, float, widen_bf16(x), narrow_bf16(x))
 DTYPE(dt_f32, float, float, x, x)
 DTYPE(dt_f64, double, double, x, x)
 
-// Memory: one element, or the first n of V neighbours; lanes from n on hold what zero bits mean.
+// Memory: one element, or the first n of V neighbours; lanes from n on are zero bits. What is loaded is widened where it is
+// used: whoever widens waits for memory.
 template <class D>
-DEVICE typename D::Value load_one(const char* from) { return D::widen(*(const typename D::Stored*)from); }
+DEVICE typename D::Stored stored(const char* from) { return *(const typename D::Stored*)from; }
+template <class D>
+DEVICE typename D::Value load_one(const char* from) { return D::widen(stored<D>(from)); }
 template <class D>
 DEVICE void store_one(char* to, typename D::Value x) { *(typename D::Stored*)to = D::narrow(x); }
 
@@ -216,16 +219,13 @@ union Vector {
     T element[V];
     Wide piece[PIECES];
 };
-template <class D, int V>
-DEVICE void load_vector(typename D::Value (&x)[V], const char* from, int n) {
-    typedef Vector<typename D::Stored, V> Raw;
-    Raw raw;
+template <class T, int V>
+DEVICE void load_vector(Vector<T, V>& x, const char* from, int n) {
     if (n == V) {
-        UNROLL for (int k = 0; k < Raw::PIECES; k++) raw.piece[k] = ((const typename Raw::Wide*)from)[k];
+        UNROLL for (int k = 0; k < x.PIECES; k++) x.piece[k] = ((const typename Vector<T, V>::Wide*)from)[k];
     } else {
-        UNROLL for (int k = 0; k < V; k++) raw.element[k] = k < n ? ((const typename D::Stored*)from)[k] : 0;
+        UNROLL for (int k = 0; k < V; k++) x.element[k] = k < n ? ((const T*)from)[k] : 0;
     }
-    UNROLL for (int k = 0; k < V; k++) x[k] = D::widen(raw.element[k]);
 }
 template <class D, int V>
 DEVICE void store_vector(char* to, const typename D::Value (&x)[V], int n) {
@@ -237,4 +237,10 @@ DEVICE void store_vector(char* to, const typename D::Value (&x)[V], int n) {
     } else {
         UNROLL for (int k = 0; k < V; k++) if (k < n) ((typename D::Stored*)to)[k] = raw.element[k];
     }
+}
+// The first n of V neighbours behind an index of a dimension.
+template <class T, int V>
+DEVICE void gather_vector(Vector<T, V>& x, const char* from, i64 index, u64 size, u64 stride, int n) {
+    const bool is_inside = (u64)index < size;
+    load_vector(x, is_inside ? from + index * (i64)stride : from, is_inside ? n : 0);
 }

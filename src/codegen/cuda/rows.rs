@@ -1,19 +1,23 @@
-//! Kernels with folds: a team of 32 threads computes a row, or a block of one.
+//! Kernels with folds: a team of 32 threads, or several warps, computes a row, or a block of one.
 //!
-//! A thread of the team is a partial result of every fold, so element `i` belongs to thread `i mod 32` in every pass, and
-//! what one pass wrote for an element the same thread reads in the next. A pass is a loop over the elements; values of an
-//! earlier one are computed again from operands, which are near by then. Rows of one launch are independent.
-//!
-//! [`Form::Blocks`] has an entry per pass. A team leaves the results of its block in memory, and teams of later launches
-//! each fold them once more: that takes a few steps, and no team waits for another.
+//! A thread of a warp is a partial result of every fold, so element `i` belongs to lane `i mod 32` in every pass, and
+//! what one pass wrote for an element the same thread reads in the next. A pass is a loop over the elements. In
+//! [`Form::Held`] a thread has all its elements at once and holds what later passes need; elsewhere that is computed again
+//! from operands. Rows of one launch are independent.
 
+use super::elements::{self, Span};
+use super::held;
 use super::plan::{Form, LANES, WARPS};
-use super::text::{Text, c_type, fold_name};
+use super::text::{Text, c_type, fold_name, is_ordered};
 use super::words;
-use crate::codegen::kernel::Level;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::ir::Combine;
+
+/// Elements that a thread takes at a time where it has a loop over them.
+pub(super) const AT_ONCE: usize = 8;
+/// The same of a block that has all the threads a block can have, and so few registers.
+const AT_ONCE_OF_COLUMNS: usize = 4;
 
 /// Writes the only entry of a kernel whose rows are computed by one team each.
 pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
@@ -30,7 +34,7 @@ pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
         text.line("Column team = {thread_y(), thread_x(), (char*)slots};");
     } else {
         item_of_warp(text);
-        text.line("const {} row = item;".replace("{}", unsigned));
+        text.line(format!("const {unsigned} row = item;"));
     }
     row(text);
     for pass in &passes.passes {
@@ -51,68 +55,111 @@ pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
     text.line("}");
 }
 
-/// Writes the entry of one pass over blocks of rows.
-pub(super) fn emit_pass(text: &mut Text<'_>, passes: &Passes, number: usize, name: &str) {
-    let (unsigned, layout) = (text.unsigned(), text.layout());
-    let pass = &passes.passes[number];
-    let is_last = number + 1 == passes.passes.len();
-    open(text, name, WARPS * LANES);
-    item_of_warp(text);
-    let size = layout.size_of_loop(layout.items_of_row());
-    text.line(format!("const {unsigned} blocks = ({unsigned})w.at[{size}];"));
-    text.line(format!("const {unsigned} row = divide(item, w.at[{}], w.at[{}]);", size + 1, size + 2));
-    text.line(format!("const {unsigned} block = item - row * blocks;"));
+/// Writes the only entry of a kernel whose threads hold `held` elements of a row each, in so many warps.
+pub(super) fn emit_held(text: &mut Text<'_>, passes: &Passes, name: &str, held: usize, warps: usize) {
+    let (unsigned, signed) = (text.unsigned(), text.signed());
+    if warps == 1 {
+        open(text, name, WARPS * LANES);
+        item_of_warp(text);
+        text.line(format!("const {unsigned} row = item;"));
+        text.line(format!("const {signed} first = ({signed})team.lane;"));
+    } else {
+        open(text, name, warps as u32 * LANES);
+        text.line(format!("SHARED(uint4, slots, {});", 2 * (warps + 1) * LANES as usize));
+        text.line(format!("const {unsigned} row = block_x();"));
+        text.line(format!(
+            "Crew<{warps}, {held}> team = {{thread_x() % {LANES}u, thread_x() / {LANES}u, (char*)slots}};"
+        ));
+        text.line(format!("const {signed} first = ({signed})(team.warp * {}u + team.lane);", held as u32 * LANES));
+    }
     row(text);
-    let all_folds: Vec<Id> = passes.passes.iter().flat_map(|pass| pass.folds.iter().copied()).collect();
-    let first_part = |id: Id| {
-        let fold = all_folds.iter().position(|&other| other == id).expect("a fold belongs to a pass");
-        format!("(u64){fold} * w.at[{}] * blocks + (u64)row * blocks", words::ROWS)
-    };
-    for id in known_before(text, passes, number) {
-        if let Op::Fold(_) = text.flat.nodes[id].op {
+    text.line(format!("const {signed} end = ({signed})n;"));
+    for pass in &passes.passes {
+        text.row_values(&pass.row);
+        for &(id, _) in &pass.keeps {
+            text.line(format!("{} h{id}[{held}];", c_type(text.flat.nodes[id].ty)));
+        }
+        let waiting = if warps == 1 { Vec::new() } else { held::waiting(text.flat, pass) };
+        for &id in &waiting {
+            text.line(format!("{} q{id}[{held}];", c_type(text.flat.nodes[id].ty)));
+        }
+        foldings(text, pass);
+        if pass.has_loop() {
+            text.line("{");
+            uniform(text, pass);
+            held_elements(text, pass, held, &waiting);
+            text.line("}");
+        }
+        for &id in &pass.folds {
             let (declaration, index, fold) = (text.declaration(id), index_of(text, id), fold_of(text, id));
-            text.line(format!(
-                "{declaration} = total_of_parts<{fold}>(w.at[{}], {}, n == 0 ? 0 : blocks, team){index};",
-                words::SCRATCH,
-                first_part(id)
-            ));
-        } else {
-            text.row_values(&[id]);
+            let folded = text.flat.nodes[id].args[0];
+            let total = if !is_waiting(text, id) {
+                format!("team.tree<{fold}>(f{id}.element")
+            } else if waiting.contains(&folded) {
+                format!("team.in_turn<{fold}>(q{folded}")
+            } else {
+                format!("team.in_turn<{fold}>(h{folded}")
+            };
+            let length = if warps == 1 { "" } else { ", n" };
+            text.line(format!("{declaration} = {total}{length}){index};"));
         }
     }
-    foldings(text, pass);
-    if pass.has_loop() {
-        text.line("{");
-        uniform(text, pass);
-        text.line(format!("const {unsigned} start = block * BLOCK;"));
-        text.line(format!("const {unsigned} end = n - start < BLOCK ? n : start + BLOCK;"));
-        text.line(format!("for ({unsigned} i = start + team.lane; i < end; i += LANES) {{"));
-        elements(text, pass);
-        text.line("}");
-        text.line("}");
-    }
-    for &id in &pass.folds {
-        let fold = fold_of(text, id);
-        text.line(format!("const {fold}::Part r{id} = team.tree<{fold}>(f{id}.element);"));
-        text.line(format!(
-            "if (team.lane == 0) *part<{fold}>(w.at[{}], {} + block) = r{id};",
-            words::SCRATCH,
-            first_part(id)
-        ));
-    }
-    if is_last {
-        row_stores(text, &passes.row_stores, "team.lane == 0 && block == 0");
-    }
+    let condition = if warps == 1 { "team.lane == 0" } else { "first == 0" };
+    row_stores(text, &passes.row_stores, condition);
     text.line("}");
 }
 
-fn open(text: &mut Text<'_>, name: &str, threads: u32) {
+fn held_elements(text: &mut Text<'_>, pass: &Pass, held: usize, waiting: &[Id]) {
+    let count = elements::batch(text, pass, held);
+    let mut span = Span { first: "first", end: "end", count, at: "k", stored: "", waiting };
+    if count == held {
+        elements::emit(text, pass, &span);
+        return;
+    }
+    (span.first, span.at) = ("(first + g * LANES)", "g + k");
+    text.line(format!("UNROLL for (int g = 0; g < {held}; g += {count}) {{"));
+    elements::emit(text, pass, &span);
+    text.line("}");
+}
+
+/// The loop of one team over all elements of its row.
+fn whole_loop(text: &mut Text<'_>, pass: &Pass) {
+    let unsigned = text.unsigned();
+    if pass.folds.is_empty() {
+        loop_between(text, pass, "0", "n");
+        return;
+    }
+    text.line(format!("for ({unsigned} start = 0, block = 0; start < n; start += BLOCK, block++) {{"));
+    text.line(format!("const {unsigned} end = n - start < BLOCK ? n : start + BLOCK;"));
+    loop_between(text, pass, "start", "end");
+    text.line("if (n > BLOCK) {");
+    for &id in &pass.folds {
+        text.line(format!("close_block(f{id}, block, n, team);"));
+    }
+    text.line("}");
+    text.line("}");
+}
+
+/// A loop over the elements of a team's lane between two positions.
+pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &str) {
+    let (signed, unsigned) = (text.signed(), text.unsigned());
+    let is_column = text.variant.form == Form::Columns;
+    let count = elements::batch(text, pass, if is_column { AT_ONCE_OF_COLUMNS } else { AT_ONCE });
+    text.line(format!("for ({unsigned} next = {start} + team.lane; next < {end}; next += {count} * LANES) {{"));
+    text.line(format!("const {signed} first = ({signed})next;"));
+    let end = format!("({signed}){end}");
+    let stored = if is_column { " && live" } else { "" };
+    elements::emit(text, pass, &Span { first: "first", end: &end, count, at: "k", stored, waiting: &[] });
+    text.line("}");
+}
+
+pub(super) fn open(text: &mut Text<'_>, name: &str, threads: u32) {
     let n_words = text.n_words();
     text.line(format!("KERNEL({threads}) {name}(const Words<{n_words}> w) {{"));
 }
 
 /// The item of a warp; warps without one leave as a whole.
-fn item_of_warp(text: &mut Text<'_>) {
+pub(super) fn item_of_warp(text: &mut Text<'_>) {
     let unsigned = text.unsigned();
     text.line(format!("const {unsigned} item = ({unsigned})block_x() * {WARPS}u + thread_x() / {LANES}u;"));
     text.line(format!("if (item >= ({unsigned})w.at[{}]) return;", words::ITEMS));
@@ -120,41 +167,24 @@ fn item_of_warp(text: &mut Text<'_>) {
 }
 
 /// The number of elements, and where the row is.
-fn row(text: &mut Text<'_>) {
+pub(super) fn row(text: &mut Text<'_>) {
     let unsigned = text.unsigned();
     text.line(format!("const {unsigned} n = ({unsigned})w.at[{}];", words::INNER));
     text.positions("row", 0..text.layout().rows, "p");
     text.row_addresses();
 }
 
-/// The row values that a pass over blocks needs, folds of earlier passes among them, operands first.
-fn known_before(text: &Text<'_>, passes: &Passes, number: usize) -> Vec<Id> {
-    let (flat, pass) = (text.flat, &passes.passes[number]);
-    let mut needed = vec![false; flat.nodes.len()];
-    let mut stack: Vec<Id> = pass.folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied()).collect();
-    stack.extend(pass.stores.iter().map(|&slot| flat.outputs[slot]));
-    if number + 1 == passes.passes.len() {
-        stack.extend(passes.row_stores.iter().map(|&slot| flat.outputs[slot]));
-    }
-    while let Some(id) = stack.pop() {
-        let is_fold = matches!(flat.nodes[id].op, Op::Fold(_));
-        if !std::mem::replace(&mut needed[id], true) && !is_fold {
-            stack.extend(flat.nodes[id].args.iter().copied());
-        }
-    }
-    let of_row = |&id: &Id| needed[id] && flat.nodes[id].level == Level::Row && flat.as_lit(id).is_none();
-    (0..needed.len()).filter(of_row).collect()
-}
-
-fn foldings(text: &mut Text<'_>, pass: &Pass) {
+pub(super) fn foldings(text: &mut Text<'_>, pass: &Pass) {
     for &id in &pass.folds {
         let fold = fold_of(text, id);
-        text.line(format!("Folding<{fold}> f{id};"));
+        if !is_waiting(text, id) {
+            text.line(format!("Folding<{fold}> f{id};"));
+        }
     }
 }
 
 /// Values that are the same for all elements, if there is one: their operands may be nothing otherwise.
-fn uniform(text: &mut Text<'_>, pass: &Pass) {
+pub(super) fn uniform(text: &mut Text<'_>, pass: &Pass) {
     if pass.uniform.is_empty() {
         return;
     }
@@ -171,69 +201,26 @@ fn uniform(text: &mut Text<'_>, pass: &Pass) {
     text.line("}");
 }
 
-/// The loop of one team over all elements of its row.
-fn whole_loop(text: &mut Text<'_>, pass: &Pass) {
-    let unsigned = text.unsigned();
-    if pass.folds.is_empty() {
-        text.line(format!("for ({unsigned} i = team.lane; i < n; i += LANES) {{"));
-        elements(text, pass);
-        text.line("}");
-        return;
-    }
-    text.line(format!("for ({unsigned} start = 0, block = 0; start < n; start += BLOCK, block++) {{"));
-    text.line(format!("const {unsigned} end = n - start < BLOCK ? n : start + BLOCK;"));
-    text.line(format!("for ({unsigned} i = start + team.lane; i < end; i += LANES) {{"));
-    elements(text, pass);
-    text.line("}");
-    text.line("if (n > BLOCK) {");
-    for &id in &pass.folds {
-        text.line(format!("close_block(f{id}, block, n, team);"));
-    }
-    text.line("}");
-    text.line("}");
-}
-
-/// What is done for element `i`.
-fn elements(text: &mut Text<'_>, pass: &Pass) {
-    let layout = text.layout();
-    let positions: Vec<(String, usize)> = match layout.inner {
-        1 => vec![(format!("({})i", text.signed()), layout.rows)],
-        several => {
-            text.positions("i", layout.rows..layout.rows + several, "j");
-            (0..several).map(|index| (format!("j{index}"), layout.rows + index)).collect()
-        }
-    };
-    text.element_values(&pass.body, &positions);
-    for &id in &pass.folds {
-        let args: Vec<String> = text.flat.nodes[id].args.iter().map(|&arg| text.value(arg)).collect();
-        match &args[..] {
-            [value, index] => text.line(format!("f{id}.add(at({value}, {index}));")),
-            args => text.line(format!("f{id}.add({});", args[0])),
-        }
-    }
-    for &slot in &pass.stores {
-        let (access, value) = (text.output(slot), text.value(text.flat.outputs[slot]));
-        let condition = if text.variant.form == Form::Columns { "if (live) " } else { "" };
-        let (distance, dtype) = (text.distance(access, &positions), text.dtype(access).name());
-        text.line(format!("{condition}store_one<dt_{dtype}>(a{access}{distance}, {value});"));
-    }
-}
-
-fn row_stores(text: &mut Text<'_>, slots: &[usize], condition: &str) {
+pub(super) fn row_stores(text: &mut Text<'_>, slots: &[usize], condition: &str) {
     for &slot in slots {
         let (access, value) = (text.output(slot), text.value(text.flat.outputs[slot]));
         text.line(format!("if ({condition}) store_one<dt_{}>(a{access}, {value});", text.dtype(access).name()));
     }
 }
 
-fn fold_of(text: &Text<'_>, id: Id) -> String {
+/// Whether a fold's values wait until it is the turn of their warp.
+pub(super) fn is_waiting(text: &Text<'_>, id: Id) -> bool {
+    matches!(text.variant.form, Form::Held { warps, .. } if warps > 1) && is_ordered(text.flat, id)
+}
+
+pub(super) fn fold_of(text: &Text<'_>, id: Id) -> String {
     let node = &text.flat.nodes[id];
     let Op::Fold(combine) = node.op else { unreachable!("the node is a fold") };
     fold_name(combine, text.flat.nodes[node.args[0]].ty)
 }
 
 /// What takes the index out of a pair.
-fn index_of(text: &Text<'_>, id: Id) -> &'static str {
+pub(super) fn index_of(text: &Text<'_>, id: Id) -> &'static str {
     match text.flat.nodes[id].op {
         Op::Fold(Combine::ArgMax | Combine::ArgMin) => ".index",
         Op::Fold(Combine::Sum | Combine::Prod | Combine::Max | Combine::Min | Combine::Any | Combine::All) => "",

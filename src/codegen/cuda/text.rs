@@ -120,9 +120,15 @@ impl<'a> Text<'a> {
 
     /// Where an access is in the row whose positions are known.
     pub(super) fn row_addresses(&mut self) {
+        let rows: Vec<usize> = (0..self.layout().rows).collect();
+        self.addresses_in(&rows);
+    }
+
+    /// Where an access is at the known positions in some loops, and at the beginning of the others.
+    pub(super) fn addresses_in(&mut self, loops: &[usize]) {
         for access in 0..self.n_accesses() {
-            let (at, rows) = (self.layout().address(access), self.layout().rows);
-            let steps: Vec<(String, usize)> = (0..rows).map(|index| (format!("p{index}"), index)).collect();
+            let at = self.layout().address(access);
+            let steps: Vec<(String, usize)> = loops.iter().map(|&index| (format!("p{index}"), index)).collect();
             if self.is_iota(access) {
                 let steps = self.units(access, &steps);
                 self.line(format!("const u64 a{access} = w.at[{at}]{steps};"));
@@ -141,9 +147,13 @@ impl<'a> Text<'a> {
         if self.is_number(access) {
             return String::new();
         }
-        let signed = self.signed();
+        let (signed, layout) = (self.signed(), self.layout());
         let term = |(position, index): &(String, usize)| {
-            format!("{position} * ({signed})w.at[{}]", self.layout().stride(access, *index))
+            // A known stride is part of an instruction.
+            if self.class(access) == Class::Contiguous && *index == layout.rows {
+                return format!("{position} * {}", self.dtype(access).size());
+            }
+            format!("{position} * ({signed})w.at[{}]", layout.stride(access, *index))
         };
         match positions {
             [] => String::new(),
@@ -187,6 +197,18 @@ impl<'a> Text<'a> {
         format!("load_one<dt_{}>(a{access}{distance})", self.dtype(access).name())
     }
 
+    /// The type of the elements that a node loads.
+    pub(super) fn loaded_type(&self, id: Id) -> String {
+        let slot = self.flat.nodes[id].op.operand().expect("the node is a load");
+        format!("dt_{}", self.dtype(slot).name())
+    }
+
+    /// The element that a node loads, as memory has it.
+    pub(super) fn stored(&self, id: Id, positions: &[(String, usize)]) -> String {
+        let slot = self.flat.nodes[id].op.operand().expect("the node is a load");
+        format!("stored<dt_{}>(a{slot}{})", self.dtype(slot).name(), self.distance(slot, positions))
+    }
+
     /// The element that a node loads, at positions in the inner loops.
     pub(super) fn loaded(&self, id: Id, slot: usize, positions: &[(String, usize)]) -> String {
         let Some((index, size)) = self.index(id) else { return self.load(slot, positions) };
@@ -195,7 +217,7 @@ impl<'a> Text<'a> {
     }
 
     /// The index that a node gathers at, and the word with the size of what is indexed.
-    fn index(&self, id: Id) -> Option<(String, usize)> {
+    pub(super) fn index(&self, id: Id) -> Option<(String, usize)> {
         let node = &self.flat.nodes[id];
         let Op::Load(slot) = node.op else { return None };
         let index = self.value(*node.args.first()?);
@@ -261,6 +283,26 @@ pub(super) const fn c_type(ty: Ty) -> &'static str {
         Ty::I64 => "i64",
         Ty::F32 => "float",
         Ty::F64 => "double",
+    }
+}
+
+/// Registers that a value takes.
+pub(super) const fn registers(ty: Ty) -> usize {
+    match ty {
+        Ty::Bool | Ty::I32 | Ty::F32 => 1,
+        Ty::I64 | Ty::F64 => 2,
+    }
+}
+
+/// Whether the order of its elements decides the bits of a fold; if not, parts of a sequence can be folded on their own.
+pub(super) fn is_ordered(flat: &Flat, id: Id) -> bool {
+    let node = &flat.nodes[id];
+    match node.op {
+        Op::Fold(Combine::Sum | Combine::Prod) => flat.nodes[node.args[0]].ty.is_float(),
+        Op::Fold(Combine::Max | Combine::Min | Combine::Any | Combine::All | Combine::ArgMax | Combine::ArgMin) => {
+            false
+        }
+        Op::Load(_) | Op::Lit(_) | Op::Prim(_) => unreachable!("the node is a fold"),
     }
 }
 

@@ -14,9 +14,11 @@ const KEEP_NODES: usize = 14;
 
 /// What becomes of values of an earlier pass that a later one needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::codegen) enum Keep {
+pub(in crate::codegen) enum Keep<'a> {
     /// Dear ones are kept in row buffers.
     Dear,
+    /// Those that need an operand in memory are kept: per operand whether it is.
+    Read(&'a [bool]),
     /// All are computed again.
     Nothing,
 }
@@ -66,7 +68,7 @@ impl Passes {
 
     /// Distributes the nodes. A row value goes to an output `once` per row where the output does not move along the
     /// inner loop, and to every element where it does.
-    pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool, keep: Keep) -> Passes {
+    pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool, keep: Keep<'_>) -> Passes {
         let n_passes = flat.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
         let mut all = Passes { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
         all.passes.resize_with(n_passes, Pass::default);
@@ -91,10 +93,15 @@ impl Passes {
     }
 
     /// Finds what the loop of `pass` computes, reads from row buffers, and needs once.
-    fn fill(&mut self, flat: &Flat, pass: usize, keep: Keep) {
+    fn fill(&mut self, flat: &Flat, pass: usize, keep: Keep<'_>) {
         let roots = self.roots(flat, pass);
         let kept: Vec<Id> = match keep {
-            Keep::Dear => self.worth_keeping(flat, pass, &roots),
+            Keep::Dear => self.worth_keeping(flat, pass, &roots, |id, cone| {
+                flat.nodes[id].ty != Ty::Bool && cone.len() >= KEEP_NODES
+            }),
+            Keep::Read(in_memory) => self.worth_keeping(flat, pass, &roots, |_, cone| {
+                cone.iter().any(|&id| flat.nodes[id].op.operand().is_some_and(|slot| in_memory[slot]))
+            }),
             Keep::Nothing => Vec::new(),
         };
         for &id in &kept {
@@ -127,8 +134,8 @@ impl Passes {
         (0..before).find(|&pass| self.passes[pass].body.binary_search(&id).is_ok())
     }
 
-    /// The values nearest to the roots that an earlier pass computes and that are dear.
-    fn worth_keeping(&self, flat: &Flat, pass: usize, roots: &[Id]) -> Vec<Id> {
+    /// The values nearest to the roots that an earlier pass computes and that are dear, judged by all that they are made of.
+    fn worth_keeping(&self, flat: &Flat, pass: usize, roots: &[Id], is_dear: impl Fn(Id, &[Id]) -> bool) -> Vec<Id> {
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
         let mut stack: Vec<Id> = roots.to_vec();
@@ -138,7 +145,7 @@ impl Passes {
                 continue;
             }
             let cone = || closure(flat, &[id], |id| flat.nodes[id].level == Level::Full && !flat.nodes[id].uniform);
-            if node.ty != Ty::Bool && self.first_pass_with(id, pass).is_some() && cone().len() >= KEEP_NODES {
+            if self.first_pass_with(id, pass).is_some() && is_dear(id, &cone()) {
                 kept.push(id);
             } else {
                 stack.extend(node.args.iter().copied());

@@ -14,32 +14,42 @@ kernel {
   out0: f32 = r8
 }
 Geometry { rows: [], inner: [1003], operands: [Access { rows: [], inner: [4], base: 0, gather: None }, Access { rows: [], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [], inner: [4], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 4 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous] }, words: [1, 1003, 0, 0, 0, 1003, 89924540, 10, 251, 85557118, 8, 0, 4, 0, 4, 0, 4], steps: [Step { entry: 0, items: 251, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Pointwise { width: 4, vectors: 1 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous], numbers: [] }, words: [1, 1003, 0, 0, 0, 1003, 89924540, 10, 251, 85557118, 8, 0, 4, 0, 4, 0, 4], steps: [Step { entry: 0, items: 251, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
 */
 KERNEL(256) vectors(const Words<17> w) {
-    const u32 item = (u32)block_x() * 256u + thread_x();
-    if (item >= (u32)w.at[2]) return;
-    const int i = (int)item * 4;
+    const u32 first = (u32)block_x() * 256u + thread_x();
     char* const a0 = address(w.at[11]);
     char* const a1 = address(w.at[13]);
     char* const a2 = address(w.at[15]);
-    const int left = (int)w.at[1] - i;
-    const int n = left < 4 ? (int)left : 4;
-    float x0[4];
-    load_vector<dt_f32>(x0, a0 + i * 4, n);
-    float x1[4];
-    load_vector<dt_f32>(x1, a1 + i * 4, n);
-    float y0[4];
-    UNROLL for (int k = 0; k < 4; k++) {
-        const float v0 = x0[k];
-        const float v1 = x1[k];
-        const float v2 = op_mul(v0, v1);
-        const float v3 = op_canon(v2);
-        const float v5 = op_add(v3, lit_f32(0x3f800000u /* 1.0 */));
-        const float v6 = op_canon(v5);
-        const float v7 = op_max(v6, v0);
-        const float v8 = op_canon(v7);
-        y0[k] = v8;
+    Vector<dt_f32::Stored, 4> x0[1];
+    Vector<dt_f32::Stored, 4> x1[1];
+    UNROLL for (int u = 0; u < 1; u++) {
+        const u32 next = first + u * 256u, items = (u32)w.at[2];
+        const u32 item = next < items ? next : items - 1;
+        const int i = (int)item * 4;
+        const int left = (int)w.at[1] - i;
+        const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
+        load_vector(x0[u], a0 + i * 4, n);
+        load_vector(x1[u], a1 + i * 4, n);
     }
-    store_vector<dt_f32>(a2 + i * 4, y0, n);
+    UNROLL for (int u = 0; u < 1; u++) {
+        const u32 next = first + u * 256u, items = (u32)w.at[2];
+        const u32 item = next < items ? next : items - 1;
+        const int i = (int)item * 4;
+        const int left = (int)w.at[1] - i;
+        const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
+        float y0[4];
+        UNROLL for (int k = 0; k < 4; k++) {
+            const float v0 = dt_f32::widen(x0[u].element[k]);
+            const float v1 = dt_f32::widen(x1[u].element[k]);
+            const float v2 = op_mul(v0, v1);
+            const float v3 = op_canon(v2);
+            const float v5 = op_add(v3, lit_f32(0x3f800000u /* 1.0 */));
+            const float v6 = op_canon(v5);
+            const float v7 = op_max(v6, v0);
+            const float v8 = op_canon(v7);
+            y0[k] = v8;
+        }
+        store_vector<dt_f32>(a2 + i * 4, y0, n);
+    }
 }

@@ -38,7 +38,7 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [100], operands: [Access { rows: [2896, 412], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [2800, 400], inner: [4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [4], base: 8, gather: None }, Access { rows: [28, 4], inner: [0], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Strided, Strided, Strided, Uniform] }, words: [35, 100, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 100, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
 */
 KERNEL(128) warps(const Words<33> w) {
     const u32 item = (u32)block_x() * 4u + thread_x() / 32u;
@@ -57,9 +57,20 @@ KERNEL(128) warps(const Words<33> w) {
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
-            for (u32 i = start + team.lane; i < end; i += LANES) {
-                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
-                f1.add(v0);
+            for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
+                const int first = (int)next;
+                dt_f32::Stored l0[8];
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                }
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    const float v0 = dt_f32::widen(l0[k]);
+                    if (here) f1.add(v0);
+                }
             }
             if (n > BLOCK) {
                 close_block(f1, block, n, team);
@@ -74,13 +85,24 @@ KERNEL(128) warps(const Words<33> w) {
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
-            for (u32 i = start + team.lane; i < end; i += LANES) {
-                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
-                const float v6 = op_sub(v0, v5);
-                const float v7 = op_canon(v6);
-                const float v8 = op_mul(v7, v7);
-                const float v9 = op_canon(v8);
-                f10.add(v9);
+            for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
+                const int first = (int)next;
+                dt_f32::Stored l0[8];
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                }
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    const float v0 = dt_f32::widen(l0[k]);
+                    const float v6 = op_sub(v0, v5);
+                    const float v7 = op_canon(v6);
+                    const float v8 = op_mul(v7, v7);
+                    const float v9 = op_canon(v8);
+                    if (here) f10.add(v9);
+                }
             }
             if (n > BLOCK) {
                 close_block(f10, block, n, team);
@@ -99,15 +121,26 @@ KERNEL(128) warps(const Words<33> w) {
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
-            for (u32 i = start + team.lane; i < end; i += LANES) {
-                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
-                const float v6 = op_sub(v0, v5);
-                const float v7 = op_canon(v6);
-                const float v19 = op_mul(v7, v18);
-                const float v20 = op_canon(v19);
-                const float v69 = op_canon(v20);
-                f21.add(v20);
-                store_one<dt_f32>(a1 + (int)i * (int)w.at[24], v69);
+            for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
+                const int first = (int)next;
+                dt_f32::Stored l0[8];
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                }
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    const float v0 = dt_f32::widen(l0[k]);
+                    const float v6 = op_sub(v0, v5);
+                    const float v7 = op_canon(v6);
+                    const float v19 = op_mul(v7, v18);
+                    const float v20 = op_canon(v19);
+                    const float v69 = op_canon(v20);
+                    if (here) f21.add(v20);
+                    if (here) store_one<dt_f32>(a1 + i * 4, v69);
+                }
             }
             if (n > BLOCK) {
                 close_block(f21, block, n, team);
@@ -120,8 +153,71 @@ KERNEL(128) warps(const Words<33> w) {
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
-            for (u32 i = start + team.lane; i < end; i += LANES) {
-                const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
+            for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
+                const int first = (int)next;
+                dt_f32::Stored l0[8];
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                }
+                UNROLL for (int k = 0; k < 8; k++) {
+                    const int i = first + k * LANES;
+                    const bool here = i < (int)end;
+                    const float v0 = dt_f32::widen(l0[k]);
+                    const float v6 = op_sub(v0, v5);
+                    const float v7 = op_canon(v6);
+                    const float v19 = op_mul(v7, v18);
+                    const float v20 = op_canon(v19);
+                    const float v23 = op_sub(v20, v22);
+                    const float v24 = op_canon(v23);
+                    const float v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
+                    const float v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
+                    const float v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
+                    const float v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
+                    const int v33 = op_bitcast(v31);
+                    const float v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
+                    const float v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
+                    const float v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
+                    const float v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
+                    const float v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
+                    const float v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
+                    const float v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
+                    const float v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
+                    const bool v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
+                    const float v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
+                    const int v55 = op_shl(v33, 22);
+                    const int v56 = op_and(v55, -8388608);
+                    const int v58 = op_shl(v33, 23);
+                    const int v59 = op_sub(v58, v56);
+                    const float v60 = op_bitcast(v56);
+                    const float v61 = op_mul(v51, v60);
+                    const float v62 = op_bitcast(v59);
+                    const float v63 = op_mul(v61, v62);
+                    const float v64 = op_canon(v63);
+                    if (here) f65.add(v64);
+                }
+            }
+            if (n > BLOCK) {
+                close_block(f65, block, n, team);
+            }
+        }
+    }
+    const float v65 = total(f65, n, team);
+    const float v66 = op_canon(v65);
+    {
+        for (u32 next = 0 + team.lane; next < n; next += 8 * LANES) {
+            const int first = (int)next;
+            dt_f32::Stored l0[8];
+            UNROLL for (int k = 0; k < 8; k++) {
+                const int i = first + k * LANES;
+                const bool here = i < (int)n;
+                l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+            }
+            UNROLL for (int k = 0; k < 8; k++) {
+                const int i = first + k * LANES;
+                const bool here = i < (int)n;
+                const float v0 = dt_f32::widen(l0[k]);
                 const float v6 = op_sub(v0, v5);
                 const float v7 = op_canon(v6);
                 const float v19 = op_mul(v7, v18);
@@ -152,52 +248,11 @@ KERNEL(128) warps(const Words<33> w) {
                 const float v62 = op_bitcast(v59);
                 const float v63 = op_mul(v61, v62);
                 const float v64 = op_canon(v63);
-                f65.add(v64);
+                const float v67 = op_div(v64, v66);
+                const float v68 = op_canon(v67);
+                const float v70 = op_canon(v68);
+                if (here) store_one<dt_f32>(a2 + i * 4, v70);
             }
-            if (n > BLOCK) {
-                close_block(f65, block, n, team);
-            }
-        }
-    }
-    const float v65 = total(f65, n, team);
-    const float v66 = op_canon(v65);
-    {
-        for (u32 i = team.lane; i < n; i += LANES) {
-            const float v0 = load_one<dt_f32>(a0 + (int)i * (int)w.at[20]);
-            const float v6 = op_sub(v0, v5);
-            const float v7 = op_canon(v6);
-            const float v19 = op_mul(v7, v18);
-            const float v20 = op_canon(v19);
-            const float v23 = op_sub(v20, v22);
-            const float v24 = op_canon(v23);
-            const float v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
-            const float v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
-            const float v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
-            const float v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
-            const int v33 = op_bitcast(v31);
-            const float v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
-            const float v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
-            const float v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
-            const float v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
-            const float v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
-            const float v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
-            const float v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
-            const float v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
-            const bool v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
-            const float v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
-            const int v55 = op_shl(v33, 22);
-            const int v56 = op_and(v55, -8388608);
-            const int v58 = op_shl(v33, 23);
-            const int v59 = op_sub(v58, v56);
-            const float v60 = op_bitcast(v56);
-            const float v61 = op_mul(v51, v60);
-            const float v62 = op_bitcast(v59);
-            const float v63 = op_mul(v61, v62);
-            const float v64 = op_canon(v63);
-            const float v67 = op_div(v64, v66);
-            const float v68 = op_canon(v67);
-            const float v70 = op_canon(v68);
-            store_one<dt_f32>(a2 + (int)i * (int)w.at[28], v70);
         }
     }
     if (team.lane == 0) store_one<dt_f32>(a3, v71);

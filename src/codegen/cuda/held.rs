@@ -1,0 +1,93 @@
+//! How much of a row its threads can hold: how many warps share a row, and how many elements each of their threads has.
+//!
+//! Values that a later pass needs and that come from memory stay in registers, so every element is read once. What is held
+//! must fit the registers of all threads that a processor needs to have in flight; a longer row is read again in each pass.
+
+use super::plan::Form;
+use super::text::{self, is_ordered};
+use crate::codegen::geometry::{Class, Geometry};
+use crate::codegen::kernel::{FOLD_LANES, Kernel, Source};
+use crate::codegen::native::flat::{Flat, Id};
+use crate::codegen::native::passes::{Keep, Pass, Passes};
+
+/// Registers of a thread for held values; it has 128 of them at least, and needs some to compute in.
+const MAX_REGISTERS: usize = 32;
+/// Warps of a block that computes a row.
+const MAX_WARPS: usize = 16;
+/// Warps of a grid below which a device has processors to spare.
+const FEW_WARPS: usize = 2048;
+/// Elements of a thread below which more threads do not help: they would wait for memory and for each other.
+const MIN_HELD: usize = 4;
+
+/// The passes of a kernel whose rows are held.
+pub(super) fn passes(kernel: &Kernel, flat: &Flat, once: impl Fn(usize) -> bool) -> Passes {
+    let in_memory: Vec<bool> = kernel.operands.iter().map(|operand| operand.source == Source::Memory).collect();
+    Passes::new(flat, once, Keep::Read(&in_memory))
+}
+
+/// The form that holds rows, if they are short enough.
+pub(super) fn choose(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) -> Option<Form> {
+    let (rows, inner) = (geometry.n_rows(), geometry.n_inner());
+    if inner > MAX_WARPS * FOLD_LANES * MAX_REGISTERS {
+        return None;
+    }
+    let flat = Flat::new(kernel, classes);
+    let passes = passes(kernel, &flat, |slot| classes[kernel.operands.len() + slot] == Class::Uniform);
+    let most = |registers: usize| (MAX_REGISTERS / registers.max(1)).checked_ilog2().map(|power| 1usize << power);
+    let of_lane = inner.div_ceil(FOLD_LANES).max(1);
+    let registers = |sharing| registers(&flat, &passes, sharing);
+    let (alone, shared) = (most(registers(Sharing::Alone))?, most(registers(Sharing::Several)));
+    let mut held = of_lane.next_power_of_two();
+    let mut warps = 1;
+    if held > alone {
+        held = shared?;
+        warps = of_lane.div_ceil(held).next_power_of_two();
+    }
+    while warps < MAX_WARPS && rows * warps < FEW_WARPS && held > MIN_HELD {
+        (held, warps) = (held / 2, warps * 2);
+    }
+    (warps <= MAX_WARPS).then_some(Form::Held { held, warps })
+}
+
+/// Whether one warp computes a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    Alone,
+    Several,
+}
+
+/// Registers per element, where most values are held at once.
+fn registers(flat: &Flat, passes: &Passes, sharing: Sharing) -> usize {
+    let size = |id: Id| text::registers(flat.nodes[id].ty);
+    let owner = |buffer: usize| passes.passes.iter().position(|pass| pass.keeps.iter().any(|keep| keep.1 == buffer));
+    let last = |buffer: usize| passes.passes.iter().rposition(|pass| pass.kept.iter().any(|kept| kept.1 == buffer));
+    let buffers: Vec<(Id, Option<usize>, Option<usize>)> = passes
+        .passes
+        .iter()
+        .flat_map(|pass| &pass.keeps)
+        .map(|&(id, buffer)| (id, owner(buffer), last(buffer)))
+        .collect();
+    let held = |from: usize, to: usize| -> usize {
+        let is_held = |&&(_, owner, last): &&(Id, Option<usize>, Option<usize>)| {
+            owner.is_some_and(|owner| owner < to) && last.is_some_and(|last| last > from)
+        };
+        buffers.iter().filter(is_held).map(|&(id, ..)| size(id)).sum()
+    };
+    let of_pass = |(number, pass): (usize, &Pass)| {
+        // An element's value takes the place of the one that it is computed from.
+        let kept = held(number, number + 1).max(if number == 0 { 0 } else { held(number - 1, number) });
+        let waiting = waiting(flat, pass).iter().map(|&id| size(id)).sum::<usize>();
+        kept + if sharing == Sharing::Several { waiting } else { 0 }
+    };
+    passes.passes.iter().enumerate().map(of_pass).max().unwrap_or(0)
+}
+
+/// The values that wait until it is their warp's turn to fold them, and are not held anyway.
+pub(super) fn waiting(flat: &Flat, pass: &Pass) -> Vec<Id> {
+    let is_held = |id: &Id| pass.keeps.iter().chain(&pass.kept).any(|kept| kept.0 == *id);
+    let folded = pass.folds.iter().filter(|&&id| is_ordered(flat, id)).map(|&id| flat.nodes[id].args[0]);
+    let mut waiting: Vec<Id> = folded.filter(|id| !is_held(id)).collect();
+    waiting.sort_unstable();
+    waiting.dedup();
+    waiting
+}

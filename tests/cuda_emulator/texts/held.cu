@@ -1,0 +1,165 @@
+/*
+kernel {
+  in0: f32
+  r0: f32 = load in0
+  r1: f32 per row = fold_sum r0
+  r2: f32 per row = canon r1
+  r3: f32 per row = 0.0009765625
+  r4: f32 per row = mul r2, r3
+  r5: f32 per row = canon r4
+  r6: f32 = sub r0, r5
+  r7: f32 = canon r6
+  r8: f32 = mul r7, r7
+  r9: f32 = canon r8
+  r10: f32 per row = fold_sum r9
+  r11: f32 per row = canon r10
+  r12: f32 per row = 1e-5
+  r13: f32 per row = add r11, r12
+  r14: f32 per row = canon r13
+  r15: f32 per row = rsqrt r14
+  r16: f32 per row = canon r15
+  r17: f32 = mul r7, r16
+  r18: f32 = canon r17
+  r19: f32 per row = fold_max r18
+  r20: f32 per row = canon r19
+  r21: f32 = sub r18, r20
+  r22: f32 = canon r21
+  r23: f32 = exp r22
+  r24: f32 = canon r23
+  r25: f32 per row = fold_sum r24
+  r26: f32 per row = canon r25
+  r27: f32 = div r24, r26
+  r28: f32 = canon r27
+  r29: f32 = canon r18
+  r30: f32 = canon r28
+  r31: f32 per row = canon r14
+  out0: f32 = r29
+  out1: f32 = r30
+  out2: f32 = r31
+}
+Geometry { rows: [5, 7], inner: [1000], operands: [Access { rows: [28096, 4012], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [28096, 4012], inner: [4], base: 8, gather: None }, Access { rows: [28000, 4000], inner: [4], base: 4, gather: None }, Access { rows: [40, 4], inner: [0], base: 8, gather: None }], lanes: Inner }
+Plan { variant: Variant { form: Held { held: 8, warps: 4 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 1000, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 1000, 103079216, 10, 1, 1, 0, 0, 28096, 4012, 4, 8, 28096, 4012, 4, 4, 28000, 4000, 4, 8, 40, 4, 0], steps: [Step { entry: 0, items: 35, grid: 35, block: [128, 1] }], scratch_bytes: 0 }
+*/
+KERNEL(128) held(const Words<33> w) {
+    SHARED(uint4, slots, 320);
+    const u32 row = block_x();
+    Crew<4, 8> team = {thread_x() % 32u, thread_x() / 32u, (char*)slots};
+    const int first = (int)(team.warp * 256u + team.lane);
+    const u32 n = (u32)w.at[1];
+    const u32 p1_above = divide((u32)row, w.at[9], w.at[10]);
+    const int p1 = (int)(row - p1_above * (u32)w.at[8]);
+    const int p0 = (int)p1_above;
+    char* const a0 = address(w.at[17]) + (p0 * (int)w.at[18] + p1 * (int)w.at[19]);
+    char* const a1 = address(w.at[21]) + (p0 * (int)w.at[22] + p1 * (int)w.at[23]);
+    char* const a2 = address(w.at[25]) + (p0 * (int)w.at[26] + p1 * (int)w.at[27]);
+    char* const a3 = address(w.at[29]) + (p0 * (int)w.at[30] + p1 * (int)w.at[31]);
+    const int end = (int)n;
+    float h0[8];
+    {
+        dt_f32::Stored l0[8];
+        UNROLL for (int k = 0; k < 8; k++) {
+            const int i = first + k * LANES;
+            const bool here = i < end;
+            l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+        }
+        UNROLL for (int k = 0; k < 8; k++) {
+            const int i = first + k * LANES;
+            const bool here = i < end;
+            const float v0 = dt_f32::widen(l0[k]);
+            h0[k] = v0;
+        }
+    }
+    const float v1 = team.in_turn<Sum<float>>(h0, n);
+    const float v2 = op_canon(v1);
+    const float v4 = op_mul(v2, lit_f32(0x3a800000u /* 0.0009765625 */));
+    const float v5 = op_canon(v4);
+    float h7[8];
+    float q9[8];
+    {
+        UNROLL for (int k = 0; k < 8; k++) {
+            const int i = first + k * LANES;
+            const bool here = i < end;
+            const float v0 = h0[k];
+            const float v6 = op_sub(v0, v5);
+            const float v7 = op_canon(v6);
+            const float v8 = op_mul(v7, v7);
+            const float v9 = op_canon(v8);
+            h7[k] = v7;
+            q9[k] = v9;
+        }
+    }
+    const float v10 = team.in_turn<Sum<float>>(q9, n);
+    const float v11 = op_canon(v10);
+    const float v13 = op_add(v11, lit_f32(0x3727c5acu /* 1e-5 */));
+    const float v14 = op_canon(v13);
+    const float v16 = op_sqrt(v14);
+    const float v17 = op_div(lit_f32(0x3f800000u /* 1.0 */), v16);
+    const float v18 = op_canon(v17);
+    const float v71 = op_canon(v14);
+    float h20[8];
+    Folding<Max<float>> f21;
+    {
+        UNROLL for (int k = 0; k < 8; k++) {
+            const int i = first + k * LANES;
+            const bool here = i < end;
+            const float v7 = h7[k];
+            const float v19 = op_mul(v7, v18);
+            const float v20 = op_canon(v19);
+            const float v69 = op_canon(v20);
+            h20[k] = v20;
+            if (here) f21.add(v20);
+            if (here) store_one<dt_f32>(a1 + i * 4, v69);
+        }
+    }
+    const float v21 = team.tree<Max<float>>(f21.element, n);
+    const float v22 = op_canon(v21);
+    float h64[8];
+    {
+        UNROLL for (int k = 0; k < 8; k++) {
+            const int i = first + k * LANES;
+            const bool here = i < end;
+            const float v20 = h20[k];
+            const float v23 = op_sub(v20, v22);
+            const float v24 = op_canon(v23);
+            const float v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
+            const float v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
+            const float v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
+            const float v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
+            const int v33 = op_bitcast(v31);
+            const float v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
+            const float v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
+            const float v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
+            const float v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
+            const float v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
+            const float v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
+            const float v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
+            const float v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
+            const bool v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
+            const float v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
+            const int v55 = op_shl(v33, 22);
+            const int v56 = op_and(v55, -8388608);
+            const int v58 = op_shl(v33, 23);
+            const int v59 = op_sub(v58, v56);
+            const float v60 = op_bitcast(v56);
+            const float v61 = op_mul(v51, v60);
+            const float v62 = op_bitcast(v59);
+            const float v63 = op_mul(v61, v62);
+            const float v64 = op_canon(v63);
+            h64[k] = v64;
+        }
+    }
+    const float v65 = team.in_turn<Sum<float>>(h64, n);
+    const float v66 = op_canon(v65);
+    {
+        UNROLL for (int k = 0; k < 8; k++) {
+            const int i = first + k * LANES;
+            const bool here = i < end;
+            const float v64 = h64[k];
+            const float v67 = op_div(v64, v66);
+            const float v68 = op_canon(v67);
+            const float v70 = op_canon(v68);
+            if (here) store_one<dt_f32>(a2 + i * 4, v70);
+        }
+    }
+    if (first == 0) store_one<dt_f32>(a3, v71);
+}
