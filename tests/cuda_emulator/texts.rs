@@ -1,7 +1,7 @@
 //! The text of some kernels, and what their launches are: `UPDATE_EXPECT=1` accepts what has changed.
 
 use crate::kernels::{Builder, Case, Random, listed, place};
-use crate::pointwise::{broadcast, chain, contiguous};
+use crate::pointwise::{broadcast, chain, contiguous, several_rows};
 use expect_test::expect_file;
 use opfuse::codegen::cuda::{Form, Plan, Source};
 use opfuse::codegen::geometry::{Geometry, Lanes};
@@ -84,6 +84,11 @@ fn plans_suit_shapes() {
         (5, 1000, 4, 8),
     ] {
         assert_eq!(form(&rows(n_rows, length, Lanes::Inner), 16), Form::Held { held, warps }, "{n_rows} x {length}");
+    }
+    // Long bodies have more warps, until there are no more.
+    for (length, held, warps) in [(100, 4, 1), (1000, 4, 8), (3000, 8, 16), (8192, 16, 16), (16384, 16, 16)] {
+        let expected = if length > 8192 { Form::Blocks } else { Form::Held { held, warps } };
+        assert_eq!(form(&several_rows(&listed::normalized(), 5, length), 16), expected, "rows of {length}");
     }
     assert_eq!(form(&rows(10_000, 100_000, Lanes::Inner), 16), Form::Warps);
     assert_eq!(form(&rows(5000, 100_000, Lanes::Inner), 16), Form::Blocks);

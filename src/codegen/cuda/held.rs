@@ -16,6 +16,9 @@ const MAX_REGISTERS: usize = 32;
 const MAX_WARPS: usize = 16;
 /// Warps of a grid below which a device has processors to spare.
 const FEW_WARPS: usize = 2048;
+/// Values of all elements of a thread: what a compiler turns into code in a short time. More warps share a row before there
+/// are more.
+const MAX_VALUES: usize = 512;
 /// Elements of a thread below which more threads do not help: they would wait for memory and for each other.
 const MIN_HELD: usize = 4;
 
@@ -37,11 +40,17 @@ pub(super) fn choose(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) ->
     let of_lane = inner.div_ceil(FOLD_LANES).max(1);
     let registers = |sharing| registers(&flat, &passes, sharing);
     let (alone, shared) = (most(registers(Sharing::Alone))?, most(registers(Sharing::Several)));
+    let values: usize = passes.passes.iter().map(|pass| pass.body.len()).sum();
+    let quick = (1 << (MAX_VALUES / values.max(1)).max(1).ilog2()).max(MIN_HELD);
     let mut held = of_lane.next_power_of_two();
     let mut warps = 1;
-    if held > alone {
-        held = shared?;
+    if held > alone.min(quick) {
+        let most = shared?;
+        held = most.min(quick);
         warps = of_lane.div_ceil(held).next_power_of_two();
+        while warps > MAX_WARPS && held < most {
+            (held, warps) = (held * 2, warps / 2);
+        }
     }
     while warps < MAX_WARPS && rows * warps < FEW_WARPS && held > MIN_HELD {
         (held, warps) = (held / 2, warps * 2);
