@@ -13,7 +13,7 @@ use opfuse::codegen::{cranelift, x64};
 use opfuse::dispatch::keys::tracer::{Trace, trace};
 use opfuse::dispatch::register;
 use opfuse::fusion::{Decision, Options, Plan, StepKind, plan};
-use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
+use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify, unroll};
 use opfuse::ir::{Graph, Op, verify};
 use opfuse::{Error, Result, Tensor, compile};
 use std::process::ExitCode;
@@ -120,11 +120,14 @@ fn passes(traced: &Graph) -> Result<Graph> {
         ("eliminate_common", eliminate_common as fn(&Graph) -> Graph),
         ("fold_constants", fold_constants),
         ("simplify", simplify),
-        ("eliminate_dead", eliminate_dead),
     ] {
         let next = pass(&graph);
         show(name, &mut graph, next)?;
     }
+    let unrolled = unroll(&graph)?;
+    show("unroll", &mut graph, unrolled)?;
+    let live = eliminate_dead(&graph);
+    show("eliminate_dead", &mut graph, live)?;
     Ok(graph)
 }
 

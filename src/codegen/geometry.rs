@@ -4,7 +4,7 @@
 //! iota. Loops are merged where every access allows it, and row loops are ordered by the first output's strides, so
 //! that memory is walked forwards, unless the caller needs them in an order of its own. Inner loops of a fold keep their logical order: it is the order of the fold.
 
-use super::kernel::{Kernel, Level, Source};
+use super::kernel::{Kernel, Level, Operand, Source};
 use smallvec::SmallVec;
 
 /// One stride per loop.
@@ -58,6 +58,11 @@ const SHORT_LOOP: usize = 8;
 /// Elements from which a loop is worth strides.
 const LONG_LOOP: usize = 64;
 
+/// Bytes of an operand up to which it is copied into a line for all rows.
+const LONGEST_LINE: usize = 256 << 10;
+/// Rows that pay for that.
+const ROWS_OF_A_LINE: usize = 8;
+
 /// The loops of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Geometry {
@@ -102,9 +107,17 @@ impl Geometry {
         }
     }
 
+    /// Whether an operand is the same in every row, and so short a line that it is worth copying once for all of them.
+    pub(super) fn is_line_of_all_rows(&self, operand: &Operand, access: &Access) -> bool {
+        let in_memory = operand.source == Source::Memory && access.gather.is_none();
+        let is_still = access.rows.iter().all(|&stride| stride == 0) && self.inner.len() == 1;
+        let is_short = self.n_inner().saturating_mul(operand.dtype.size()) <= LONGEST_LINE;
+        in_memory && is_still && is_short && self.n_rows() >= ROWS_OF_A_LINE
+    }
+
     /// The classes of all operands, then of all outputs: what compiled code depends on besides the kernel.
     pub fn classes(&self, kernel: &Kernel) -> SmallVec<[Class; 8]> {
-        let operand = |(access, operand): (&Access, &super::kernel::Operand)| {
+        let operand = |(access, operand): (&Access, &Operand)| {
             self.class(access, if operand.source == Source::Iota { 1 } else { operand.dtype.size() })
         };
         let outputs = self.outputs.iter().zip(&kernel.outputs);
@@ -243,9 +256,9 @@ impl Geometry {
         let mut score = 0i64;
         for (slot, (access, bytes)) in self.operands.iter().zip(sizes).enumerate() {
             if kernel.operands[slot].source == Source::Memory && full(slot) {
-                let smooth =
-                    |stride: Option<&usize>| stride.is_none_or(|&stride| stride == 0 || stride == bytes) as i64;
-                score += smooth(access.inner.last()) - smooth(access.rows.last());
+                let smooth = |stride: Option<&usize>| stride.is_none_or(|&stride| stride == 0 || stride == bytes);
+                let inner = smooth(access.inner.last()) || self.is_line_of_all_rows(&kernel.operands[slot], access);
+                score += inner as i64 - smooth(access.rows.last()) as i64;
             }
         }
         let short = inner_lanes < 16 && row_lanes > inner_lanes;

@@ -4,7 +4,7 @@ use super::cranelift;
 use super::geometry::{Access, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
-use super::native::{self, crossed::crossing};
+use super::native::{self, crossed::crossing, lined::still};
 use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
@@ -45,8 +45,8 @@ impl Tier {
     /// The tier that suits a kernel on this machine.
     ///
     /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
-    /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix), which it walks in
-    /// patches, single ops on long rows, and rows so long that it cuts them for several threads. Without that tier, short
+    /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix, or a short line for
+    /// all rows), which it walks in patches, single ops on long rows, and rows so long that it cuts them for several threads. Without that tier, short
     /// chains of plain arithmetic go to Cranelift: 128-bit code has neither the width nor the conversions that the others
     /// want. The limits were measured by `cargo bench --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
@@ -54,7 +54,9 @@ impl Tier {
         let arithmetic = kernel.insts.len() - loads;
         let far = |access: &Access| geometry.lane_stride(access) > CACHE_LINE;
         let across = crossing(kernel, geometry);
-        let astray = |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot);
+        let still = still(kernel, geometry);
+        let astray =
+            |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot) && !still.contains(&slot);
         let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
         let lanes = geometry.inner.last().copied().unwrap_or(1);
         let short_rows = geometry.n_rows() > 1 && lanes < SHORT_ROW;

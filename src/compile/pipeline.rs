@@ -7,7 +7,7 @@ use crate::eager::{Accepts, Executable, Failure};
 use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, Rates, plan};
-use crate::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
+use crate::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify, unroll};
 use crate::ir::{Graph, NodeId, Numerics, verify};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -65,6 +65,7 @@ fn build_by(traced: Graph, options: &Options, make: Make<'_>) -> Result<Built> {
     let graph = checked(eliminate_common(&graph))?;
     let graph = checked(fold_constants(&graph))?;
     let graph = checked(simplify(&graph))?;
+    let graph = checked(unroll(&graph)?)?;
     let graph = checked(eliminate_dead(&graph))?;
     debug::dump(Stage::Simplify, || graph.to_string());
     let plan = plan(&graph, options);

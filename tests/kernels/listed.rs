@@ -125,6 +125,31 @@ pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) 
     case
 }
 
+/// `x * y` of a matrix and of a line that jumps in memory and is the same in every row; summed over each row if asked for.
+pub(crate) fn lined(dtype: DType, rows: &[usize], lanes: usize, folds: bool) -> Case {
+    let mut b = Builder::default();
+    let args = loads(&mut b, &[dtype.compute(); 2]);
+    let mut value = b.prim(Prim::Mul, &args);
+    if folds {
+        value = b.fold(Combine::Sum, &[value]);
+    }
+    b.output(dtype, value);
+    let mut case = place(&mut Random::new(lanes as u64), b.kernel, rows, &[lanes]);
+    let stride = 3 * dtype.size();
+    let access = &mut case.geometry.operands[1];
+    access.rows.iter_mut().for_each(|row| *row = 0);
+    access.inner = [stride].into_iter().collect();
+    // The last elements come first: strides may be negative.
+    if lanes.is_multiple_of(2) {
+        access.inner[0] = stride.wrapping_neg();
+        access.base = (lanes.saturating_sub(1) * stride) as i64;
+    } else {
+        access.base = dtype.size() as i64;
+    }
+    case.inputs[1] = buffer(&mut Random::new(2), dtype, 3 * lanes + 1);
+    case
+}
+
 /// A fold of zeros of both signs and perhaps NaN, whose own bits are the output's: no canonical NaN in front of it.
 pub(crate) fn zeros_and_nan(combine: Combine, seed: u64) -> Case {
     let mut kernel = folded(combine, DType::F32);

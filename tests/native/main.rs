@@ -208,6 +208,23 @@ fn transposed_operands() {
     }
 }
 
+/// Operands that jump and are the same in every row are copied into a line.
+#[test]
+fn lines_of_all_rows() {
+    for dtype in [DType::F32, DType::F64, DType::I64, DType::I32] {
+        for (rows, lanes) in
+            [(&[8][..], 64), (&[37], 301), (&[3, 5], 17), (&[9], 2), (&[2], 40), (&[64], 1), (&[10], 0)]
+        {
+            for folds in [false, true] {
+                let case = listed::lined(dtype, rows, lanes, folds);
+                for cut in [0, 1, 5] {
+                    case.check_all(&format!("{rows:?} x {lanes} of {dtype}, folds {folds}"), cut);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn an_output_may_replace_an_operand() {
     let mut b = Builder::default();

@@ -18,7 +18,7 @@ use opfuse::fusion::cost::CostModel;
 use opfuse::fusion::split::{Parts, split};
 use opfuse::fusion::units::pattern_graph;
 use opfuse::fusion::{Decision, Options, Order, Plan, StepKind, partition, plan};
-use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify};
+use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify, unroll};
 use opfuse::ir::{Graph, Layout, NodeId, verify};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -180,6 +180,7 @@ fn passes(graph: &Graph) -> Result<(), String> {
     let graph = sound("eliminate_common", eliminate_common(&graph))?;
     let graph = sound("fold_constants", fold_constants(&graph))?;
     let graph = sound("simplify", simplify(&graph))?;
+    let graph = sound("unroll", unroll(&graph).map_err(|error| error.to_string())?)?;
     sound("eliminate_dead", eliminate_dead(&graph)).map(|_| ())
 }
 

@@ -17,6 +17,7 @@ mod once_wrong;
 mod random;
 mod reference;
 mod routines;
+mod short_sums;
 mod shrink;
 mod values;
 mod views;
@@ -75,14 +76,27 @@ fn workloads_have_eagers_bits() {
 fn what_was_wrong_once_stays_right() {
     for (what, text) in once_wrong::ONCE_WRONG {
         let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{what}: {error}"));
-        for seed in 0..8 {
-            let mut random = Random::new(seed);
-            let fill = random.pick(&[Fill::Normal, Fill::Wild]);
-            let inputs = graph.inputs().iter().map(|&id| values::array(&mut random, &graph[id].ty, fill)).collect();
-            let case = Case { graph: graph.clone(), inputs };
-            if let Some(why) = failure(&case, Effort::Interpreter) {
-                panic!("{what}: seed {seed}: {why}\n{graph}");
-            }
+        check_graph(what, &graph);
+    }
+}
+
+#[test]
+fn short_sums_have_eagers_bits() {
+    for (what, graph, few) in short_sums::sums() {
+        assert!(short_sums::is_taken_apart(&graph, few), "{what}\n{graph}");
+        check_graph(&what, &graph);
+    }
+}
+
+/// Checks a graph on several inputs.
+fn check_graph(what: &str, graph: &Graph) {
+    for seed in 0..8 {
+        let mut random = Random::new(seed);
+        let fill = random.pick(&[Fill::Normal, Fill::Wild]);
+        let inputs = graph.inputs().iter().map(|&id| values::array(&mut random, &graph[id].ty, fill)).collect();
+        let case = Case { graph: graph.clone(), inputs };
+        if let Some(why) = failure(&case, Effort::Interpreter) {
+            panic!("{what}: seed {seed}: {why}\n{graph}");
         }
     }
 }

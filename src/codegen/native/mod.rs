@@ -2,7 +2,8 @@
 //!
 //! [`flat`] makes one list of prims of a kernel and [`passes`] distributes it over loops; a tier writes a function
 //! from those that reads its launch from [`word`]s. [`program`] owns the result, [`launch`] calls it, [`packed`] brings
-//! rows of several inner loops into one line first, and [`crossed`] operands that lie across.
+//! rows of several inner loops into one line first, [`crossed`] operands that lie across, and [`lined`] those that jump and
+//! are the same in every row.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
@@ -12,6 +13,7 @@ pub(super) mod code;
 pub(super) mod crossed;
 pub(super) mod flat;
 mod launch;
+pub(super) mod lined;
 mod packed;
 pub(super) mod passes;
 mod program;

@@ -6,6 +6,7 @@ use super::Compile;
 use super::code::Code;
 use super::crossed::{Crossed, crossing};
 use super::launch::{self, Shape};
+use super::lined::{Lined, still};
 use super::packed::Packed;
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
@@ -21,10 +22,11 @@ pub struct Program {
     shape: Shape,
     classes: SmallVec<[Class; 8]>,
     compile: Compile,
-    /// For rows of several inner loops, which only kernels with folds have, and for operands that lie across rows.
+    /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
     kernel: Kernel,
     packed: OnceLock<Packed>,
     crossed: OnceLock<Option<Crossed>>,
+    lined: OnceLock<Option<Lined>>,
 }
 
 impl Program {
@@ -49,6 +51,7 @@ impl Program {
             kernel,
             packed: OnceLock::new(),
             crossed: OnceLock::new(),
+            lined: OnceLock::new(),
         })
     }
 
@@ -75,11 +78,14 @@ impl Program {
             // SAFETY: passed on from the caller.
             return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
         }
-        if !self.shape.has_folds && self.classes.contains(&Class::Strided) {
-            let crossing = crossing(&self.kernel, geometry);
-            if let Some(crossed) = self.crossed(&crossing) {
+        if self.classes.contains(&Class::Strided) {
+            if let Some(crossed) = self.crossed(&crossing(&self.kernel, geometry)) {
                 // SAFETY: passed on from the caller.
                 return unsafe { crossed.run(geometry, pointers, part) };
+            }
+            if let Some(lined) = self.lined(&still(&self.kernel, geometry)) {
+                // SAFETY: passed on from the caller.
+                return unsafe { lined.run(geometry, pointers, part) };
             }
         }
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
@@ -95,6 +101,15 @@ impl Program {
         }
         let compile = || Crossed::compile(self.compile, &self.kernel, &self.classes, crossing).ok();
         self.crossed.get_or_init(compile).as_ref().filter(|crossed| crossed.is_for(crossing))
+    }
+
+    /// The code for lines in place of these operands, if there are any and it is what was first needed.
+    fn lined(&self, still: &[usize]) -> Option<&Lined> {
+        if still.is_empty() {
+            return None;
+        }
+        let compile = || Lined::compile(self.compile, &self.kernel, &self.classes, still).ok();
+        self.lined.get_or_init(compile).as_ref().filter(|lined| lined.is_for(still))
     }
 }
 

@@ -28,11 +28,16 @@ use tile::Multiply;
 
 /// Multiply-adds from which a second thread pays.
 const WORTH_A_THREAD: usize = 1 << 18;
-/// Fewest columns of a part of a result, and what its width is a multiple of: tiles are not cut.
+/// Columns of a part from which tiles pay, and what its width is a multiple of: tiles are not cut.
 const COLUMNS: usize = 128;
 const TILE: usize = 32;
-/// Most parts a thread, so that one that is held up does not hold up the others for long.
+/// Columns of a thread from which it has more parts than one, and most of them: one that is held up does not hold up the
+/// others for long.
+const WIDE: usize = 512;
 const PARTS: usize = 2;
+/// Rows of a thread from which packing a right operand of its own, at most twice as large as the left one, takes less than
+/// reading all of the left one: mostly the thread has made these rows, too, and will go on with them.
+const ROWS: usize = 256;
 
 /// `a @ b` of 2-d operands, or of batches of them, into new memory of type `ty`.
 ///
@@ -114,11 +119,12 @@ impl Rows {
 fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape) {
     let ProductShape { batch, m, k, n, left, right, .. } = shape;
     let threads = (batch * m * n * k.max(1) / WORTH_A_THREAD).clamp(1, pool::num_threads());
-    // Columns are cut rather than rows: parts of some rows would each pack all of the right operand.
+    // Else columns are cut rather than rows: parts of few rows would each pack all of the right operand.
+    let is_tall = m >= ROWS * threads && 2 * m >= n;
     let (rows, columns) = if threads == 1 || batch >= 2 * threads {
         (m.max(1), n.max(1))
-    } else if n >= COLUMNS * threads || n > m {
-        let parts = (n / COLUMNS).clamp(threads, PARTS * threads);
+    } else if !is_tall && (n >= COLUMNS * threads || n > m) {
+        let parts = (n / (WIDE * threads)).clamp(1, PARTS) * threads;
         (m.max(1), even(n, n.div_ceil(parts), TILE))
     } else {
         (even(m, m.div_ceil(threads), 1), n.max(1))

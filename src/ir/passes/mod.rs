@@ -7,9 +7,11 @@ mod eliminate;
 mod fold;
 mod simplify;
 mod split;
+mod unroll;
 
 pub use decompose::decompose;
 pub use eliminate::{drop_unused, eliminate_common, eliminate_dead};
 pub use fold::fold_constants;
 pub use simplify::{RULES, Rewrite, simplify};
 pub use split::{Halves, Kept, split};
+pub use unroll::unroll;
