@@ -10,8 +10,8 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Kind, Level};
 use crate::ir::Combine;
 use crate::ir::scalar::{Body, Func, Lit, NanPayload, Prim, Ty, body, eval};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// The number of a node.
@@ -65,7 +65,7 @@ pub(in crate::codegen) struct Flat {
     pub(in crate::codegen) nodes: Vec<Node>,
     /// The value of every output.
     pub(in crate::codegen) outputs: Vec<Id>,
-    known: HashMap<(Op, SmallVec<[Id; 3]>, Level), Id>,
+    known: FxHashMap<(Op, SmallVec<[Id; 3]>, Level), Id>,
 }
 
 impl Flat {

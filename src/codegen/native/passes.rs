@@ -7,7 +7,7 @@
 use super::flat::{Flat, Id, Op};
 use crate::codegen::kernel::Level;
 use crate::ir::scalar::Ty;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// From how many nodes on a value is kept instead of computed again.
 const KEEP_NODES: usize = 14;
@@ -137,7 +137,7 @@ impl Passes {
     /// The values nearest to the roots that an earlier pass computes and that are dear, judged by all that they are made of.
     fn worth_keeping(&self, flat: &Flat, pass: usize, roots: &[Id], is_dear: impl Fn(Id, &[Id]) -> bool) -> Vec<Id> {
         let mut kept = Vec::new();
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         let mut stack: Vec<Id> = roots.to_vec();
         while let Some(id) = stack.pop() {
             let node = &flat.nodes[id];

@@ -7,6 +7,7 @@
 use super::level::Level;
 use super::opcode::{Encoding, Opcode, Space, Tuple};
 use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 
 /// A general-purpose register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +194,7 @@ pub enum Constant {
 pub struct Encoder {
     level: Level,
     bytes: Vec<u8>,
-    constants: IndexSet<Constant>,
+    constants: IndexSet<Constant, FxBuildHasher>,
     /// Where a distance to a constant belongs, the constant, and bytes of the instruction behind the distance.
     uses: Vec<(usize, u32, i32)>,
     labels: Vec<Option<usize>>,
@@ -203,7 +204,7 @@ pub struct Encoder {
 impl Encoder {
     /// Writes code for machines of that level.
     pub fn new(level: Level) -> Encoder {
-        let (bytes, constants, uses) = (Vec::new(), IndexSet::new(), Vec::new());
+        let (bytes, constants, uses) = (Vec::new(), IndexSet::default(), Vec::new());
         Encoder { level, bytes, constants, uses, labels: Vec::new(), jumps: Vec::new() }
     }
 

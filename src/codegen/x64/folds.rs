@@ -4,9 +4,9 @@
 //! lanes that is lane `i mod n` of group `i / n mod 32 / n`. A bool is an all-ones or zero 32-bit lane here.
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
+use super::frame::Frame;
 use super::level::Level;
 use super::opcode;
-use super::registers::Frame;
 use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::fold;
 use crate::codegen::kernel::FOLD_LANES;

@@ -15,6 +15,7 @@ mod code;
 mod elements;
 pub mod encoder;
 mod folds;
+mod frame;
 mod function;
 mod level;
 mod masks;

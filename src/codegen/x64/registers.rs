@@ -8,6 +8,7 @@
 use super::code::{self, Address, Block, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
 use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
+use super::frame::Frame;
 use super::level::Level;
 use super::opcode::{self, Encoding, Opcode, Tuple};
 use crate::codegen::native::word;
@@ -17,8 +18,6 @@ use smallvec::SmallVec;
 const MOST_VECTORS: usize = 32;
 /// Mask registers; the first means "no mask" where a mask is asked for.
 const N_MASKS: usize = 8;
-/// Bytes of a vector in the frame.
-const VECTOR_BYTES: i32 = 64;
 
 /// Where code finds the rows of accesses.
 #[derive(Debug, Clone, Copy)]
@@ -27,41 +26,6 @@ pub(super) enum Pointer {
     Gpr(Gpr),
     /// In the frame.
     Frame(i32),
-}
-
-/// The stack frame: a stretch of memory above the stack pointer, handed out from below.
-#[derive(Debug, Default)]
-pub(super) struct Frame {
-    size: i32,
-    /// Places for values that leave their registers; each block uses them anew.
-    spills: Vec<i32>,
-}
-
-impl Frame {
-    /// A new place of `bytes` bytes.
-    pub(super) fn take(&mut self, bytes: i32, align: i32) -> i32 {
-        let at = (self.size + align - 1) / align * align;
-        self.size = at + bytes;
-        at
-    }
-
-    /// A new place of a vector.
-    pub(super) fn take_vector(&mut self) -> i32 {
-        self.take(VECTOR_BYTES, VECTOR_BYTES)
-    }
-
-    /// The size of the whole frame.
-    pub(super) fn size(&self) -> i32 {
-        self.size
-    }
-
-    fn spill(&mut self, number: usize) -> i32 {
-        while self.spills.len() <= number {
-            let at = self.take_vector();
-            self.spills.push(at);
-        }
-        self.spills[number]
-    }
 }
 
 /// Registers for the values of one block.
@@ -80,6 +44,9 @@ pub(super) struct Allocator<'a> {
     /// Who is in the vector registers; there may be more than the level has.
     vectors: [Option<V>; MOST_VECTORS],
     masks: [Option<V>; N_MASKS],
+    /// A bit per register that nobody is in, of those that the level has.
+    free_vectors: u32,
+    free_masks: u32,
 }
 
 const NEVER: u32 = u32::MAX;
@@ -107,6 +74,11 @@ impl<'a> Allocator<'a> {
             }
         }
         let masks = [None; N_MASKS];
+        let own = u32::MAX >> (MOST_VECTORS - block.level.n_vectors());
+        let free = |free: u32, (register, owner): (usize, &Option<V>)| free | u32::from(owner.is_none()) << register;
+        let free_vectors = own & vectors.iter().enumerate().fold(0, free);
+        // Zero means "no mask".
+        let free_masks = (1 << N_MASKS) - 2;
         Allocator {
             block,
             encoder,
@@ -118,6 +90,8 @@ impl<'a> Allocator<'a> {
             n_spilled: 0,
             vectors,
             masks,
+            free_vectors,
+            free_masks,
         }
     }
 
@@ -135,7 +109,7 @@ impl<'a> Allocator<'a> {
                 self.is_shared(v) && self.block.info(v).class == Class::Vector && !self.uses[v.index()].is_empty()
             })
             .collect();
-        shared.sort_by_key(|v| (std::cmp::Reverse(self.gain(*v)), v.0));
+        shared.sort_by_cached_key(|v| (std::cmp::Reverse(self.gain(*v)), v.0));
         for v in shared.into_iter().take(free) {
             let register = self.free_register(Class::Vector).expect("no more are pinned than are free");
             self.load(v, register);
@@ -235,8 +209,14 @@ impl<'a> Allocator<'a> {
     fn leave(&mut self, v: V) {
         if let Some(register) = self.places[v.index()].take() {
             match self.block.info(v).class {
-                Class::Vector => self.vectors[register as usize] = None,
-                Class::Mask => self.masks[register as usize] = None,
+                Class::Vector => {
+                    self.vectors[register as usize] = None;
+                    self.free_vectors |= 1 << register;
+                }
+                Class::Mask => {
+                    self.masks[register as usize] = None;
+                    self.free_masks |= 1 << register;
+                }
             }
         }
     }
@@ -244,19 +224,23 @@ impl<'a> Allocator<'a> {
     fn place(&mut self, v: V, register: u8) {
         self.places[v.index()] = Some(register);
         match self.block.info(v).class {
-            Class::Vector => self.vectors[register as usize] = Some(v),
-            Class::Mask => self.masks[register as usize] = Some(v),
+            Class::Vector => {
+                self.vectors[register as usize] = Some(v);
+                self.free_vectors &= !(1 << register);
+            }
+            Class::Mask => {
+                self.masks[register as usize] = Some(v);
+                self.free_masks &= !(1 << register);
+            }
         }
     }
 
     fn free_register(&self, class: Class) -> Option<u8> {
-        match class {
-            Class::Vector => {
-                let own = &self.vectors[..self.level().n_vectors()];
-                own.iter().position(Option::is_none).map(|index| index as u8)
-            }
-            Class::Mask => self.masks.iter().skip(1).position(Option::is_none).map(|index| index as u8 + 1),
-        }
+        let free = match class {
+            Class::Vector => self.free_vectors,
+            Class::Mask => self.free_masks,
+        };
+        (free != 0).then(|| free.trailing_zeros() as u8)
     }
 
     /// A register of the class; the value that is needed last makes room, but none of `busy`.

@@ -11,8 +11,8 @@ use super::masks::Relation;
 use super::opcode::{self, Opcode, Pair};
 use crate::ir::scalar::half_bits::F16_NAN;
 use crate::ir::scalar::{Lit, Prim, Ty};
+use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
-use std::collections::HashMap;
 
 /// A value: its registers.
 pub(super) type Val = SmallVec<[V; 2]>;
@@ -53,11 +53,11 @@ pub(super) struct Select<'e> {
     pub(super) shape: Shape,
     /// Where in the frame narrow elements are put that are copied one by one.
     pub(super) narrow: i32,
-    constants: HashMap<Constant, V>,
+    constants: FxHashMap<Constant, V>,
     /// Masks of no and of all lanes.
     pub(super) lanes: [Option<V>; 2],
     /// Parts of masks that are known.
-    pub(super) mask_parts: HashMap<V, Val>,
+    pub(super) mask_parts: FxHashMap<V, Val>,
     /// Distances of lanes in the frame, with their registers.
     pub(super) distances: Vec<(i32, V)>,
 }
@@ -66,7 +66,7 @@ impl<'e> Select<'e> {
     /// An empty block; `narrow` bytes into the frame is room for a vector of narrow elements.
     pub(super) fn new(encoder: &'e mut Encoder, shape: Shape, narrow: i32) -> Select<'e> {
         let block = Block::new(encoder.level());
-        let (constants, mask_parts, distances) = (HashMap::new(), HashMap::new(), Vec::new());
+        let (constants, mask_parts, distances) = (FxHashMap::default(), FxHashMap::default(), Vec::new());
         Select { block, encoder, shape, narrow, constants, lanes: [None; 2], mask_parts, distances }
     }
 
