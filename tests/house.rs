@@ -30,6 +30,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/native/launch.rs",
     "codegen/native/packed.rs",
     "codegen/native/program.rs",
+    "codegen/native/turn.rs",
     "codegen/parallel.rs",
     "codegen/tier.rs",
     "codegen/vm/direct.rs",

@@ -199,7 +199,8 @@ fn what_cannot_be_expressed_is_declined() {
 #[test]
 fn transposed_operands() {
     for dtype in [DType::F32, DType::F64, DType::I64] {
-        for (batch, rows, lanes) in [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (2, 15, 40)] {
+        for (batch, rows, lanes) in [(1, 16, 64), (2, 37, 300), (3, 50, 17), (1, 100, 513), (1, 131, 259), (2, 15, 40)]
+        {
             let case = listed::transposed(dtype, batch, rows, lanes);
             for cut in [0, 1, 20] {
                 case.check_all(&format!("{batch} x {rows} x {lanes} of {dtype}"), cut);

@@ -2,7 +2,7 @@
 //!
 //! Read lane by lane, every element is another line of memory, and the lines of a few rows share so few sets of a cache
 //! that they are gone before the next row needs them. So a patch of rows and lanes is copied first, line by line, each
-//! line read once and whole; the code then walks the copy, which stays in the nearest cache. It is the same kernel's code
+//! line read once and whole; the code then walks the copy, which stays in a near cache. It is the same kernel's code
 //! for operands in a line, and is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
@@ -10,14 +10,17 @@
 use super::Compile;
 use super::code::Code;
 use super::launch::{self, Shape, row_offset};
+use super::turn::turn;
 use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::launch::{Part, Pointers};
 use crate::error::Reason;
 use smallvec::{SmallVec, smallvec};
 
-/// Rows of a patch: elements of four bytes in a line of memory.
-const ROWS: usize = 16;
+/// Rows of a patch: as many elements lie side by side in memory, which likes to be read some lines at a time.
+const ROWS: usize = 64;
+/// Rows that pay for copies: elements of four bytes in a line of memory.
+const LEAST_ROWS: usize = 16;
 /// Lanes of a patch.
 const LANES: usize = 256;
 /// Bytes of a line of memory.
@@ -26,7 +29,7 @@ const LINE_BYTES: usize = 64;
 /// The operands of a launch that jump along the vector loop and lie in a line along the rows; none of a kernel with
 /// folds, whose rows are not cut.
 pub(in crate::codegen) fn crossing(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
-    if kernel.has_folds() || geometry.rows.last().is_none_or(|&rows| rows < ROWS) {
+    if kernel.has_folds() || geometry.rows.last().is_none_or(|&rows| rows < LEAST_ROWS) {
         return SmallVec::new();
     }
     let crosses = |slot: &usize| {
@@ -86,7 +89,7 @@ impl Crossed {
                     let stride = access.inner[0];
                     // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy has
                     // room for a patch.
-                    unsafe { transpose(from, stride, copy.as_mut_ptr().cast(), bytes, rows, lanes) };
+                    unsafe { turn(from, stride, copy.as_mut_ptr().cast(), LANES, bytes, rows, lanes) };
                     operands[slot] = copy.as_ptr().cast();
                     patch.operands[slot] =
                         Access { rows: smallvec![LANES * bytes], inner: smallvec![bytes], base: 0, gather: None };
@@ -115,43 +118,5 @@ fn patch(geometry: &Geometry, row: usize, rows: usize, lane: usize, lanes: usize
         operands: geometry.operands.iter().map(access).collect(),
         outputs: geometry.outputs.iter().map(access).collect(),
         lanes: geometry.lanes,
-    }
-}
-
-/// Copies `lanes` lines of `rows` elements, `stride` bytes apart, into rows of [`LANES`] elements.
-///
-/// # Safety
-/// Every element of the lines is alive, and `to` has room for [`ROWS`] rows.
-unsafe fn transpose(from: *const u8, stride: usize, to: *mut u8, bytes: usize, rows: usize, lanes: usize) {
-    // SAFETY: passed on from the caller; the cases make every copy one machine move.
-    unsafe {
-        match bytes {
-            1 => transpose_as::<u8>(from, stride, to.cast(), rows, lanes),
-            2 => transpose_as::<u16>(from, stride, to.cast(), rows, lanes),
-            4 => transpose_as::<u32>(from, stride, to.cast(), rows, lanes),
-            _ => transpose_as::<u64>(from, stride, to.cast(), rows, lanes),
-        }
-    }
-}
-
-/// # Safety
-/// As [`transpose`], of elements of type `T`.
-unsafe fn transpose_as<T: Copy>(from: *const u8, stride: usize, to: *mut T, rows: usize, lanes: usize) {
-    for lane in 0..lanes {
-        // SAFETY: a line of the operand, and a column of the copy, which the caller vouches for.
-        unsafe {
-            let line = from.add(lane * stride).cast::<T>();
-            if rows == ROWS {
-                // A whole line at once: all loads come before all stores.
-                let elements: [T; ROWS] = line.cast::<[T; ROWS]>().read_unaligned();
-                for (row, element) in elements.into_iter().enumerate() {
-                    to.add(row * LANES + lane).write(element);
-                }
-            } else {
-                for row in 0..rows {
-                    to.add(row * LANES + lane).write(line.add(row).read_unaligned());
-                }
-            }
-        }
     }
 }

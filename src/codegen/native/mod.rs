@@ -2,8 +2,8 @@
 //!
 //! [`flat`] makes one list of prims of a kernel and [`passes`] distributes it over loops; a tier writes a function
 //! from those that reads its launch from [`word`]s. [`program`] owns the result, [`launch`] calls it, [`packed`] brings
-//! rows of several inner loops into one line first, [`crossed`] operands that lie across, and [`lined`] those that jump and
-//! are the same in every row.
+//! rows of several inner loops into one line first, [`crossed`] operands that lie across, which [`turn`] moves, and [`lined`]
+//! those that jump and are the same in every row.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
@@ -17,6 +17,7 @@ pub(super) mod lined;
 mod packed;
 pub(super) mod passes;
 mod program;
+mod turn;
 pub(super) mod word;
 
 pub(super) use launch::Shape;

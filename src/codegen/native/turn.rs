@@ -1,0 +1,139 @@
+//! Lines of memory turned into columns, many elements at a time where the machine has vectors for that.
+//!
+//! A vector takes the same 16 bytes of several lines, four of them for every 16 bytes it has; unpacking four such vectors gives
+//! four rows of neighbouring lanes. Words of eight bytes go two by two in the same way.
+
+#![allow(unsafe_code, reason = "SIMD moves between raw addresses")]
+
+use crate::codegen::vm::Isa;
+
+/// Copies `lanes` lines of `rows` elements of `bytes` bytes, `stride` bytes apart, into rows that begin `pitch` elements apart.
+///
+/// # Safety
+/// Every element of the lines is alive, and so is that of every row, which nobody else uses.
+pub(super) unsafe fn turn(
+    from: *const u8,
+    stride: usize,
+    to: *mut u8,
+    pitch: usize,
+    bytes: usize,
+    rows: usize,
+    lanes: usize,
+) {
+    // SAFETY: passed on from the caller; the cases make every copy one machine move, and a level is one of this machine.
+    unsafe {
+        match (bytes, Isa::best()) {
+            #[cfg(target_arch = "x86_64")]
+            (4, Isa::Avx512) => x86::avx512_words(from, stride, to.cast(), pitch, rows, lanes),
+            #[cfg(target_arch = "x86_64")]
+            (8, Isa::Avx512) => x86::avx512_doubles(from, stride, to.cast(), pitch, rows, lanes),
+            #[cfg(target_arch = "x86_64")]
+            (4, Isa::Avx2) => x86::avx2_words(from, stride, to.cast(), pitch, rows, lanes),
+            #[cfg(target_arch = "x86_64")]
+            (8, Isa::Avx2) => x86::avx2_doubles(from, stride, to.cast(), pitch, rows, lanes),
+            (1, _) => one_by_one::<u8>(from, stride, to, pitch, 0..rows, 0..lanes),
+            (2, _) => one_by_one::<u16>(from, stride, to.cast(), pitch, 0..rows, 0..lanes),
+            (4, _) => one_by_one::<u32>(from, stride, to.cast(), pitch, 0..rows, 0..lanes),
+            _ => one_by_one::<u64>(from, stride, to.cast(), pitch, 0..rows, 0..lanes),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`turn`], of some rows and lanes of elements of type `T`.
+#[inline(always)]
+unsafe fn one_by_one<T: Copy>(
+    from: *const u8,
+    stride: usize,
+    to: *mut T,
+    pitch: usize,
+    rows: std::ops::Range<usize>,
+    lanes: std::ops::Range<usize>,
+) {
+    for lane in lanes {
+        let line = from.wrapping_add(lane.wrapping_mul(stride)).cast::<T>();
+        for row in rows.clone() {
+            // SAFETY: the caller's promise.
+            unsafe { to.add(row * pitch + lane).write(line.add(row).read_unaligned()) };
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::one_by_one;
+    use std::arch::x86_64::*;
+
+    /// A function that turns whole vectors of lanes, and the rest one by one. `$together` lines make a vector's 16 bytes, a
+    /// row of which is `$together` elements.
+    macro_rules! turner {
+        ($name:ident, $features:literal, $element:ty, lanes $lanes:literal, together $together:literal,
+         |$at:ident, $apart:ident| $take:expr, |$parts:ident| $turn:expr, $store:ident) => {
+            /// # Safety
+            /// As for [`super::turn`], of these elements; the machine has the features.
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $name(
+                from: *const u8,
+                stride: usize,
+                to: *mut $element,
+                pitch: usize,
+                rows: usize,
+                lanes: usize,
+            ) {
+                let (whole_rows, whole_lanes) = (rows / $together * $together, lanes / $lanes * $lanes);
+                // SAFETY: the caller's promise: vectors lie within whole lanes and rows, single elements behind them.
+                unsafe {
+                    for lane in (0..whole_lanes).step_by($lanes) {
+                        let lines = from.wrapping_add(lane.wrapping_mul(stride));
+                        for row in (0..whole_rows).step_by($together) {
+                            let start = lines.wrapping_add(row * size_of::<$element>());
+                            let $apart = stride.wrapping_mul($together);
+                            let part = |line: usize| {
+                                let $at = start.wrapping_add(line.wrapping_mul(stride));
+                                $take
+                            };
+                            let $parts: [_; $together] = std::array::from_fn(part);
+                            for (index, values) in $turn.into_iter().enumerate() {
+                                $store(to.add((row + index) * pitch + lane).cast(), values);
+                            }
+                        }
+                        one_by_one(from, stride, to, pitch, whole_rows..rows, lane..lane + $lanes);
+                    }
+                    one_by_one(from, stride, to, pitch, 0..rows, whole_lanes..lanes);
+                }
+            }
+        };
+    }
+
+    turner!(avx512_words, "avx512f,avx512dq", u32, lanes 16, together 4, |at, apart| {
+        let all = _mm512_castps128_ps512(_mm_loadu_ps(at.cast()));
+        let all = _mm512_insertf32x4::<1>(all, _mm_loadu_ps(at.wrapping_add(apart).cast()));
+        let all = _mm512_insertf32x4::<2>(all, _mm_loadu_ps(at.wrapping_add(apart.wrapping_mul(2)).cast()));
+        _mm512_insertf32x4::<3>(all, _mm_loadu_ps(at.wrapping_add(apart.wrapping_mul(3)).cast()))
+    }, |parts| {
+        let [a, b] = [_mm512_unpacklo_ps(parts[0], parts[1]), _mm512_unpacklo_ps(parts[2], parts[3])].map(|x| _mm512_castps_pd(x));
+        let [c, d] = [_mm512_unpackhi_ps(parts[0], parts[1]), _mm512_unpackhi_ps(parts[2], parts[3])].map(|x| _mm512_castps_pd(x));
+        [_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b), _mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d)]
+    }, _mm512_storeu_pd);
+
+    turner!(avx512_doubles, "avx512f,avx512dq", u64, lanes 8, together 2, |at, apart| {
+        let all = _mm512_castpd128_pd512(_mm_loadu_pd(at.cast()));
+        let all = _mm512_insertf64x2::<1>(all, _mm_loadu_pd(at.wrapping_add(apart).cast()));
+        let all = _mm512_insertf64x2::<2>(all, _mm_loadu_pd(at.wrapping_add(apart.wrapping_mul(2)).cast()));
+        _mm512_insertf64x2::<3>(all, _mm_loadu_pd(at.wrapping_add(apart.wrapping_mul(3)).cast()))
+    }, |parts| [_mm512_unpacklo_pd(parts[0], parts[1]), _mm512_unpackhi_pd(parts[0], parts[1])], _mm512_storeu_pd);
+
+    turner!(avx2_words, "avx2", u32, lanes 8, together 4, |at, apart| {
+        let low = _mm256_castps128_ps256(_mm_loadu_ps(at.cast()));
+        _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(at.wrapping_add(apart).cast()))
+    }, |parts| {
+        let [a, b] = [_mm256_unpacklo_ps(parts[0], parts[1]), _mm256_unpacklo_ps(parts[2], parts[3])].map(|x| _mm256_castps_pd(x));
+        let [c, d] = [_mm256_unpackhi_ps(parts[0], parts[1]), _mm256_unpackhi_ps(parts[2], parts[3])].map(|x| _mm256_castps_pd(x));
+        [_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b), _mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d)]
+    }, _mm256_storeu_pd);
+
+    turner!(avx2_doubles, "avx2", u64, lanes 4, together 2, |at, apart| {
+        let low = _mm256_castpd128_pd256(_mm_loadu_pd(at.cast()));
+        _mm256_insertf128_pd::<1>(low, _mm_loadu_pd(at.wrapping_add(apart).cast()))
+    }, |parts| [_mm256_unpacklo_pd(parts[0], parts[1]), _mm256_unpackhi_pd(parts[0], parts[1])], _mm256_storeu_pd);
+}
