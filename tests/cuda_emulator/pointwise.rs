@@ -208,6 +208,21 @@ fn transposed_operands() {
     cases.check();
 }
 
+/// Operands that jump, forwards or backwards, and are the same in every row.
+#[test]
+fn lines_of_all_rows() {
+    let mut cases = Cases::default();
+    for dtype in [DType::F32, DType::F64, DType::I32] {
+        for (rows, lanes) in [(&[8][..], 64), (&[37], 301), (&[3, 5], 17), (&[64], 1)] {
+            for folds in [false, true] {
+                let name = format!("{rows:?} x {lanes} of {dtype}, folds {folds}");
+                cases.add(name, listed::lined(dtype, rows, lanes, folds));
+            }
+        }
+    }
+    cases.check();
+}
+
 /// The case with operands of a narrower dtype, in as many elements.
 fn narrowed(mut case: Case, dtype: DType) -> Case {
     let times = case.kernel.operands[0].dtype.size() / dtype.size();
