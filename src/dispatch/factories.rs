@@ -49,7 +49,7 @@ impl Tensor {
     /// # Errors
     /// If `step` is zero or leads away from `end`, or a number is not finite.
     pub fn arange(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>) -> Result<Tensor> {
-        arange(start.into(), end.into(), step.into(), None)
+        arange_on(Device::CPU, start.into(), end.into(), step.into(), None)
     }
 
     /// As [`Tensor::arange`], in a given dtype.
@@ -62,7 +62,7 @@ impl Tensor {
         step: impl Into<Scalar>,
         dtype: DType,
     ) -> Result<Tensor> {
-        arange(start.into(), end.into(), step.into(), Some(dtype))
+        arange_on(Device::CPU, start.into(), end.into(), step.into(), Some(dtype))
     }
 
     /// Elements that are arbitrary but initialised. Row-major, on the CPU.
@@ -108,25 +108,40 @@ impl Tensor {
     }
 }
 
-/// A range on the CPU.
-pub(super) fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: Option<DType>) -> Result<Tensor> {
-    call(Op::Arange, &[], &[Attr::Scalar(start), Attr::Scalar(end), Attr::Scalar(step), dtype_attr(dtype)])
+/// A range on a device.
+pub(super) fn arange_on(
+    device: Device,
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let [start, end, step] = [start, end, step].map(Attr::Scalar);
+    made_on(device, Op::Arange, &[start, end, step, dtype_attr(dtype)])
 }
 
 /// A filled row-major tensor on a device.
 pub(super) fn full_on(device: Device, sizes: &[usize], value: Scalar, dtype: Option<DType>) -> Result<Tensor> {
+    if device.kind != DeviceKind::Meta {
+        // Checked before the sizes become signed numbers.
+        checked_numel("full", sizes, 1)?;
+    }
+    let sizes = sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
+    made_on(device, Op::Full, &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])
+}
+
+/// The whole numbers from `start` up to but without `end` on a device, i64 unless another dtype is named.
+pub(super) fn range_on(device: Device, start: i64, end: i64, dtype: Option<DType>) -> Result<Tensor> {
+    arange_on(device, Scalar::Int(start), Scalar::Int(end), Scalar::Int(1), dtype)
+}
+
+/// The result of an op that has no tensor operands, on a device.
+pub(super) fn made_on(device: Device, op: Op, attrs: &[Attr]) -> Result<Tensor> {
     match device.kind {
-        DeviceKind::Cpu => Tensor::full(sizes, value, dtype),
-        DeviceKind::Meta => {
-            let sizes = sizes.iter().map(|&size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
-            Tensor::meta(&Op::Full.infer(&[], &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])?)
-        }
-        DeviceKind::Cuda => {
-            checked_numel("full", sizes, 1)?;
-            let sizes = sizes.iter().map(|&size| size as i64).collect();
-            call_on(device, Op::Full, &[], &[Attr::Ints(sizes), Attr::Scalar(value), dtype_attr(dtype)])
-        }
-        DeviceKind::PrivateUse1 => Tensor::full(sizes, value, dtype)?.to_device(device),
+        DeviceKind::Cpu => call(op, &[], attrs),
+        DeviceKind::Meta => Tensor::meta(&op.infer(&[], attrs)?),
+        DeviceKind::Cuda => call_on(device, op, &[], attrs),
+        DeviceKind::PrivateUse1 => call(op, &[], attrs)?.to_device(device),
     }
 }
 

@@ -348,7 +348,7 @@ impl Tensor {
             places[row..].reverse();
             count += 1;
         }
-        Tensor::from_slice(&places, &[count, self.dim()])
+        Tensor::from_slice(&places, &[count, self.dim()])?.to_device(self.device())
     }
 
     /// The elements where `mask` holds, in row-major order; sizes are broadcast. The dtype is kept.
@@ -480,7 +480,7 @@ pub(super) fn repeated_places(repeats: &Tensor) -> Result<Tensor> {
             .map_err(|_| Error::argument(OP, format!("repeats can not be negative, but one is {count}")))?;
         places.resize(places.len() + count, place as i64);
     }
-    Tensor::from_slice(&places, &[places.len()])
+    Tensor::from_slice(&places, &[places.len()])?.to_device(repeats.device())
 }
 
 fn need_mask(op: &str, mask: &Tensor) -> Result<()> {

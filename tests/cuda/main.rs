@@ -14,10 +14,12 @@ mod fast;
 mod first;
 #[path = "../same_bits/generate.rs"]
 mod generate;
+mod golden;
+mod graphs;
+mod matrix;
 mod measured;
 #[path = "../same_bits/moves.rs"]
 mod moves;
-mod ops;
 mod order;
 mod products;
 #[path = "../same_bits/random.rs"]

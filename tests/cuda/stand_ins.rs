@@ -73,6 +73,12 @@ fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
+/// What tests say about what they did, for who reads their output.
+#[allow(clippy::print_stdout, reason = "the counts are these tests' output")]
+pub(crate) fn report(text: &str) {
+    println!("{text}");
+}
+
 #[allow(clippy::print_stdout, reason = "what the process says is this test's output")]
 fn again(settings: &[(&str, &str)]) {
     let thread = std::thread::current();

@@ -6,6 +6,7 @@ use super::mode::is_grad_enabled;
 use super::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use super::row::{freed, replay};
 use super::saved::Saved;
+use crate::device::Device;
 use crate::dispatch::tensor::Tensor;
 use crate::error::Result;
 use crate::ir::Graph;
@@ -68,8 +69,9 @@ impl Backward for ProgramBackward {
         if !is_grad_enabled() {
             return self.program.run(&kept, &cotangents);
         }
+        let device = cotangents.first().map_or(Device::CPU, Tensor::device);
         operands.extend(cotangents);
-        let results = replay(self.program.joint(), &operands)?;
+        let results = replay(self.program.joint(), &operands, device)?;
         Ok(self.program.gradients().iter().map(|place| place.map(|at| results[at].clone())).collect())
     }
 

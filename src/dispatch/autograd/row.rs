@@ -8,7 +8,9 @@
 use super::mode::is_grad_enabled;
 use super::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use super::saved::Saved;
+use crate::device::Device;
 use crate::dispatch::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS};
+use crate::dispatch::factories::made_on;
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keys::tracer;
 use crate::dispatch::keyset::KeySet;
@@ -136,7 +138,7 @@ impl Backward for RowBackward {
             };
             saved.iter().map(unpack).collect::<Result<_>>()?
         };
-        let results = run_graph(self.formula.id, &vjp.graph, &inputs)?;
+        let results = run_graph(self.formula.id, &vjp.graph, &inputs, gradient.device())?;
         let pick = |(place, &need): (&Option<usize>, &bool)| place.filter(|_| need).map(|at| results[at].clone());
         Ok(vjp.outputs.iter().zip(call.needs).map(pick).collect())
     }
@@ -154,9 +156,9 @@ pub(super) fn freed(name: &str) -> Error {
 }
 
 /// The results of a graph on tensors: fused if nobody needs to see the single ops.
-fn run_graph(id: u64, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+fn run_graph(id: u64, graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
     if !runs_fused(inputs) {
-        return replay(graph, inputs);
+        return replay(graph, inputs, device);
     }
     let arguments: SmallVec<[eager::Argument<'_>; 4]> = inputs.iter().map(Tensor::as_argument).collect();
     let results: SmallVec<[Array; 2]> = eager::run_graph(id, graph, &arguments)?;
@@ -166,13 +168,14 @@ fn run_graph(id: u64, graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
 fn runs_fused(inputs: &[Tensor]) -> bool {
     const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
     let keys = inputs.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
-    let plain = (local_key_sets().apply(keys) - UNSEEN) == KeySet::of(DispatchKey::CPU);
+    let seen = local_key_sets().apply(keys) - UNSEEN;
+    let plain = [DispatchKey::CPU, DispatchKey::CUDA].into_iter().any(|key| seen == KeySet::of(key));
     let recorded = is_grad_enabled() && inputs.iter().any(Tensor::requires_grad);
     plain && !recorded && inputs.iter().all(Tensor::has_data)
 }
 
-/// The results of a graph on tensors, called op by op.
-pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+/// The results of a graph on tensors, called op by op; what it makes of nothing is made on the device.
+pub(super) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
     // The way back has the dtypes of the way there, whatever is set by now.
     let _as_recorded = exclude(AUTOCAST_KEYS);
     let mut values: SideTable<Tensor> = SideTable::new();
@@ -183,7 +186,7 @@ pub(super) fn replay(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
             NodeKind::Extent(count) => tracer::extent(count as usize)?,
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
-                call(op, &args, &node.attrs)?
+                if args.is_empty() { made_on(device, op, &node.attrs)? } else { call(op, &args, &node.attrs)? }
             }
         });
     }

@@ -5,10 +5,12 @@
 //! belong to a shorter window masked out.
 
 use super::{need_float, widened};
+use crate::device::Device;
+use crate::dispatch::factories::{full_on, range_on};
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -62,16 +64,16 @@ struct Windows {
 }
 
 impl Windows {
-    fn new(size: usize, count: usize) -> Result<Windows> {
+    fn new(device: Device, size: usize, count: usize) -> Result<Windows> {
         let begin = |window: usize| window * size / count;
         let end = |window: usize| ((window + 1) * size).div_ceil(count);
         let longest = (0..count).map(|window| end(window) - begin(window)).max().unwrap_or(1);
         // In f64, whose quotients of whole numbers are rounded down and up exactly.
-        let numbers = Tensor::arange_of(0, count as i64 + 1, 1, DType::F64)?.mul(size as f64)?.div(count as f64)?;
+        let numbers = range_on(device, 0, count as i64 + 1, Some(DType::F64))?.mul(size as f64)?.div(count as f64)?;
         let whole = |x: Result<Tensor>| x?.to_dtype(DType::I64)?.unsqueeze(1);
         let begins = whole(numbers.narrow(0, 0, count)?.floor())?;
         let ends = whole(numbers.narrow(0, 1, count)?.ceil())?;
-        let places = begins.add(Tensor::arange(0, longest as i64, 1)?)?;
+        let places = begins.add(range_on(device, 0, longest as i64, None)?)?;
         let is_missing = places.ge(&ends)?;
         Ok(Windows { index: places.clamp_max(size as i64 - 1)?, is_missing, lengths: ends.sub(begins)?, longest })
     }
@@ -94,7 +96,7 @@ fn along(x: &Tensor, dim: usize, count: usize) -> Result<Tensor> {
     if count == 0 {
         return x.narrow(dim as i64, 0, 0);
     }
-    let windows = Windows::new(size, count)?;
+    let windows = Windows::new(x.device(), size, count)?;
     let picked = x.index_select(dim as i64, &windows.index.view(-1)?)?;
     let picked = picked.unflatten(dim as i64, [count as i64, windows.longest as i64])?;
     let picked = picked.masked_fill(&Windows::at(&windows.is_missing, dim, picked.dim())?, 0.0)?;
@@ -120,7 +122,7 @@ fn backward(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
 
 fn spread(g: &Tensor, dim: usize, size: usize) -> Result<Tensor> {
     let count = g.sizes()[dim];
-    let windows = Windows::new(size, count)?;
+    let windows = Windows::new(g.device(), size, count)?;
     let share = g.unsqueeze(dim as i64 + 1)?;
     let share = share.div(Windows::at(&windows.lengths, dim, share.dim())?)?;
     let mut sizes = share.sizes().to_vec();
@@ -131,6 +133,6 @@ fn spread(g: &Tensor, dim: usize, size: usize) -> Result<Tensor> {
     joined[dim] = count * windows.longest;
     let mut sizes = g.sizes().to_vec();
     sizes[dim] = size;
-    let zeros = Tensor::zeros(&sizes, g.dtype())?;
+    let zeros = full_on(g.device(), &sizes, Scalar::Int(0), Some(g.dtype()))?;
     zeros.index_add(dim as i64, &windows.index.view(-1)?, &share.reshape(&joined[..])?)
 }

@@ -4,10 +4,11 @@
 //! may attend to nothing gives zeros.
 
 use super::{need_float, widened};
+use crate::dispatch::factories::full_on;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library.def_kernel(
@@ -46,7 +47,10 @@ fn attention(
     let scale = scale.unwrap_or(1.0 / (features as f64).sqrt());
     let scores = widened(query)?.mul(scale)?.matmul(&widened(&key)?.transpose(-2, -1)?)?;
     let causal = match is_causal {
-        true => Some(Tensor::ones(&[rows, key.sizes()[key.dim() - 2]], DType::Bool)?.tril(0)?),
+        true => {
+            let sizes = [rows, key.sizes()[key.dim() - 2]];
+            Some(full_on(query.device(), &sizes, Scalar::Bool(true), Some(DType::Bool))?.tril(0)?)
+        }
         false => None,
     };
     let weights = match causal.as_ref().or(mask) {

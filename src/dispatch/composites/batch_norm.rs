@@ -176,7 +176,8 @@ fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Thr
     let y = x.sub(by_channel(&widened(&saved.0)?, &x)?)?.mul(by_channel(&widened(&saved.1)?, &x)?)?;
     let y = affine(&y, arguments.weight, arguments.bias)?.to_dtype(input.dtype())?;
     if !arguments.training {
-        return Ok((y, nothing(statistics)?, nothing(statistics)?));
+        let nothing = nothing(&y, statistics)?;
+        return Ok((y, nothing.clone(), nothing));
     }
     if let Some((running_mean, running_variance)) = arguments.running {
         follow(running_mean, &mean, arguments.momentum)?;
@@ -274,8 +275,8 @@ fn gradients(
         affine(&g.mul(&rstd)?, weight, None)?.to_dtype(input.dtype())
     };
     Ok((
-        if by_input { input_gradient()? } else { nothing(input.dtype())? },
-        if by_weight { weight_gradient.to_dtype(parameter_dtype)? } else { nothing(parameter_dtype)? },
-        if by_bias { bias_gradient.to_dtype(parameter_dtype)? } else { nothing(parameter_dtype)? },
+        if by_input { input_gradient()? } else { nothing(input, input.dtype())? },
+        if by_weight { weight_gradient.to_dtype(parameter_dtype)? } else { nothing(input, parameter_dtype)? },
+        if by_bias { bias_gradient.to_dtype(parameter_dtype)? } else { nothing(input, parameter_dtype)? },
     ))
 }

@@ -5,11 +5,12 @@
 
 use super::losses::Reduction;
 use super::{need_float, wide, widened};
+use crate::dispatch::factories::{full_on, range_on};
 use crate::dispatch::keys::tracer::extent;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -54,7 +55,7 @@ fn nll(
     let likelihoods = widened(x)?.gather(class_dim, &index).map_err(|error| as_target(op, error))?;
     let losses = likelihoods.squeeze(class_dim)?.neg()?.mul(&weights)?.masked_fill(&ignored, 0.0)?;
     let (loss, total) = match Reduction::new(op, reduction)? {
-        Reduction::None => (losses, Tensor::zeros(&[], x.dtype())?),
+        Reduction::None => (losses, full_on(x.device(), &[], Scalar::Int(0), Some(x.dtype()))?),
         Reduction::Mean => {
             let total = weights.sum_all()?;
             (losses.sum_all()?.div(&total)?, total)
@@ -81,7 +82,7 @@ fn nll_loss_backward(
         Reduction::Mean => gradient.div(widened(total_weight)?)?,
     };
     let gradient = gradient.masked_fill(&ignored, 0.0)?.unsqueeze(class_dim)?;
-    let classes = Tensor::arange(0, n_classes(x, class_dim) as i64, 1)?;
+    let classes = range_on(x.device(), 0, n_classes(x, class_dim) as i64, None)?;
     along_classes(&classes, x, class_dim)?.eq(&index)?.where_(gradient, 0.0)?.to_dtype(x.dtype())
 }
 
@@ -150,7 +151,7 @@ impl Picked {
                 let picked = widened(weight)?.index_select(0, &target.reshape(-1)?);
                 picked.map_err(|error| as_target(op, error))?.view(target.sizes())?
             }
-            None => Tensor::full(target.sizes(), 1, wide(x.dtype()))?,
+            None => full_on(x.device(), target.sizes(), Scalar::Int(1), Some(wide(x.dtype())))?,
         };
         let weights = weights.masked_fill(&ignored, 0.0)?;
         Ok(Picked { class_dim, ignored, index: target.unsqueeze(class_dim)?, weights })

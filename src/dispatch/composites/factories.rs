@@ -5,7 +5,7 @@
 
 use super::{check_storage, count, counts};
 use crate::device::Device;
-use crate::dispatch::factories::{arange, blank, full_on, full_strided};
+use crate::dispatch::factories::{arange_on, blank, full_on, full_strided};
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::dispatch::value::{MemoryFormat, TensorLayout};
@@ -253,7 +253,7 @@ fn arange_in_steps(
     pin_memory: Option<bool>,
 ) -> Result<Tensor> {
     check_storage("arange", layout, pin_memory)?;
-    arange(start, end, step, dtype)?.to_device(device.unwrap_or(Device::CPU))
+    arange_on(device.unwrap_or(Device::CPU), start, end, step, dtype)
 }
 
 fn square_eye(

@@ -4,10 +4,11 @@
 //! applies. The switches for cuDNN are taken and change nothing. A gradient that a mask leaves out is an empty tensor.
 
 use super::{count, need_float, widened};
+use crate::dispatch::factories::full_on;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -82,9 +83,9 @@ fn native_layer_norm_backward(
         g.sub(g.mean(dims.clone(), true)?)?.sub(y.mul(along)?)?.mul(&rstd)?.to_dtype(dtype)
     };
     Ok((
-        if by_input { input()? } else { nothing(dtype)? },
-        if by_weight { over_rows(&gradient.mul(&y)?)? } else { nothing(parameter_dtype)? },
-        if by_bias { over_rows(&gradient)? } else { nothing(parameter_dtype)? },
+        if by_input { input()? } else { nothing(&gradient, dtype)? },
+        if by_weight { over_rows(&gradient.mul(&y)?)? } else { nothing(&gradient, parameter_dtype)? },
+        if by_bias { over_rows(&gradient)? } else { nothing(&gradient, parameter_dtype)? },
     ))
 }
 
@@ -194,8 +195,9 @@ pub(super) fn affine(y: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>)
     bias.map_or_else(|| Ok(y.clone()), |bias| y.add(by_channel(&widened(bias)?, &y)?))
 }
 
-pub(super) fn nothing(dtype: DType) -> Result<Tensor> {
-    Tensor::zeros(&[0], dtype)
+/// No elements, beside a tensor.
+pub(super) fn nothing(beside: &Tensor, dtype: DType) -> Result<Tensor> {
+    full_on(beside.device(), &[0], Scalar::Int(0), Some(dtype))
 }
 
 pub(super) fn wanted(op: &str, mask: &[bool]) -> Result<[bool; 3]> {

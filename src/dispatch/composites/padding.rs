@@ -3,6 +3,7 @@
 //! Each dim is one `index_select` by an index that is computed from a range, so that a negative pad crops. Padding by
 //! a constant is a row of the op table.
 
+use crate::dispatch::factories::range_on;
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
@@ -89,7 +90,7 @@ fn index(op: &str, x: &Tensor, dim: usize, size: i64, pads: [i64; 2], source: So
     if size.saturating_add(before).saturating_add(after) < 0 || size.saturating_add(before.min(after)) < 0 {
         return refuse("it crops more than there is");
     }
-    let all = |start: i64| Tensor::arange(start, size + after, 1);
+    let all = |start: i64| range_on(x.device(), start, size + after, None);
     match source {
         Source::Reflected if before >= size || after >= size => refuse("it must be less than the size of the dim"),
         Source::Repeated if size == 0 => refuse("there is no edge to repeat"),
@@ -105,7 +106,7 @@ fn index(op: &str, x: &Tensor, dim: usize, size: i64, pads: [i64; 2], source: So
             if before > left || after > left {
                 return refuse("it must be at most the size of the dim");
             }
-            let wrapped = Tensor::arange(start - before.max(0), end + after.max(0), 1)?;
+            let wrapped = range_on(x.device(), start - before.max(0), end + after.max(0), None)?;
             let behind = wrapped.ge(end)?.where_(wrapped.sub(left)?, &wrapped)?;
             wrapped.lt(start)?.where_(wrapped.add(left)?, behind)
         }

@@ -5,11 +5,13 @@
 //! run over. 16-bit floats are averaged in f32.
 
 use super::{need_float, widened};
+use crate::device::Device;
+use crate::dispatch::factories::{full_on, range_on};
 use crate::dispatch::library::Library;
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, DType, Op};
+use crate::ir::{Attr, DType, Op, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     for n in 1..=3 {
@@ -193,7 +195,7 @@ fn max_pool_backward(
         let what = format!("gradient {:?} and indices {:?} of input {:?}", gradient.sizes(), places.sizes(), x.sizes());
         return Err(Error::shape(op, what, format!("both must have shape {counts:?}")));
     }
-    let zeros = Tensor::zeros(planes(x, 2)?.sizes(), widened(gradient)?.dtype())?;
+    let zeros = full_on(x.device(), planes(x, 2)?.sizes(), Scalar::Int(0), Some(widened(gradient)?.dtype()))?;
     let sum = zeros.scatter_add(-1, &planes(places, 2)?, &planes(&widened(gradient)?, 2)?)?;
     sum.view(x.sizes())?.to_dtype(x.dtype())
 }
@@ -236,7 +238,7 @@ impl Divisor {
         } else if pools.iter().all(is_whole) {
             Tensor::number(pools.iter().map(|pool| pool.kernel).product::<i64>())?
         } else {
-            self.counts(pools)?
+            self.counts(sum.device(), pools)?
         };
         if sum.dtype().is_float() {
             return sum.div(divisor);
@@ -246,10 +248,10 @@ impl Divisor {
     }
 
     /// How many elements each window has.
-    fn counts(self, pools: &[Pool]) -> Result<Tensor> {
+    fn counts(self, device: Device, pools: &[Pool]) -> Result<Tensor> {
         let mut all: Option<Tensor> = None;
         for (d, pool) in pools.iter().enumerate() {
-            let begin = Tensor::arange(0, pool.count, 1)?.mul(pool.stride)?.sub(pool.padding)?;
+            let begin = range_on(device, 0, pool.count, None)?.mul(pool.stride)?.sub(pool.padding)?;
             let end = begin.add(pool.kernel)?.clamp_max(pool.size + pool.padding)?;
             let along = match self {
                 Divisor::WithPadding | Divisor::Given(_) => end.sub(begin)?,
@@ -312,7 +314,8 @@ fn avg_pool_backward(
     }
     let share = Divisor::new(with_padding, divisor).divide(op, &widened(gradient)?, &pools)?;
     let planes = [&[outer.iter().product(), 1], &counts[outer.len()..]].concat();
-    let ones = Tensor::ones(&[1, 1, pools[0].kernel as usize, pools[1].kernel as usize], share.dtype())?;
+    let window = [1, 1, pools[0].kernel as usize, pools[1].kernel as usize];
+    let ones = full_on(share.device(), &window, Scalar::Int(1), Some(share.dtype()))?;
     let strides = Attr::ints(&list_of(&pools, |pool| pool.stride));
     let zero = || Attr::ints(&[0]);
     let attrs = [Attr::bool(false), strides, zero(), Attr::ints(&[1]), Attr::bool(true), zero(), Attr::int(1)];

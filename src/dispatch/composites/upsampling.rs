@@ -4,10 +4,11 @@
 //! f64 images), with the roundings of the reference, because a pixel more or less decides which one is the nearest.
 
 use super::{need_float, widened};
+use crate::dispatch::factories::{full_on, range_on};
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -150,7 +151,7 @@ fn backward(
         let places = Places::new(gradient, input[dim], counts[d], scales[d], way)?;
         let mut sizes = g.sizes().to_vec();
         sizes[dim] = input[dim];
-        let zeros = Tensor::zeros(&sizes, g.dtype())?;
+        let zeros = full_on(g.device(), &sizes, Scalar::Int(0), Some(g.dtype()))?;
         g = if way == Way::Nearest {
             zeros.index_add(dim as i64, &places.first, &g)?
         } else {
@@ -187,7 +188,7 @@ impl Places {
             (Way::Nearest | Way::BetweenCentres, Some(scale)) if scale > 0.0 => 1.0 / scale,
             (Way::Nearest | Way::BetweenCentres, _) => quotient(size, count),
         };
-        let numbers = Tensor::arange_of(0, count as i64, 1, dtype)?;
+        let numbers = range_on(like.device(), 0, count as i64, Some(dtype))?;
         let place = match way {
             Way::Nearest | Way::BetweenCorners => numbers.mul(step)?,
             Way::BetweenCentres => numbers.add(0.5)?.mul(step)?.sub(0.5)?.clamp_min(0.0)?,

@@ -1,6 +1,7 @@
 //! Elements found by index, where the source, the index, or both are mapped.
 
 use super::{Operands, physical_sizes, rules::pad, rules::shifted};
+use crate::dispatch::factories::range_on;
 use crate::dispatch::{Tensor, embedding};
 use crate::error::Result;
 use crate::ir::op::GatherKind;
@@ -40,7 +41,7 @@ pub(super) fn gather(kind: GatherKind, operands: &Operands, attrs: &Attrs, resul
             let table = source.value.reshape(&[size * height, width][..])?;
             let mut first = vec![1; index.ty.rank() + 1];
             first[0] = size;
-            let first = Tensor::arange(0, size as i64, 1)?.mul(height as i64)?.view(&first[..])?;
+            let first = range_on(table.device(), 0, size as i64, None)?.mul(height as i64)?.view(&first[..])?;
             embedding(&table, &index.spread(size)?.to_dtype(DType::I64)?.add(&first)?)?
         }
     };

@@ -2,7 +2,9 @@
 
 use super::{Level, Mapped, Operands, physical_sizes, wrap};
 use crate::debug;
+use crate::device::Device;
 use crate::dispatch::autograd::is_grad_enabled;
+use crate::dispatch::factories::full_on;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{call, operator};
 use crate::dispatch::schema::OperatorName;
@@ -35,7 +37,8 @@ pub(super) fn row(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTyp
     count(operator(op)?);
     let size = operands.level.size;
     if size == 0 {
-        return Tensor::full(&physical_sizes(0, &result.sizes), Scalar::Int(0), result.dtype);
+        let device = operands.list.first().map_or(Device::CPU, |operand| operand.value.device());
+        return full_on(device, &physical_sizes(0, &result.sizes), Scalar::Int(0), Some(result.dtype));
     }
     let slice = |index: usize| {
         let values = operands.list.iter().map(|operand| {

@@ -1,30 +1,26 @@
-//! Every op of the table, and random graphs, on a device against the ops run one by one on the CPU, by bits.
+//! Graphs on a device against their ops run one by one on the CPU, by bits.
 //!
-//! Most of the time goes to g++, so a default run has one call of each op, whose dtypes and layouts are drawn, and few graphs;
-//! `OPFUSE_CUDA_ROUNDS=n` has n of each.
+//! Most of the time goes to g++, so a default run has few graphs; `OPFUSE_CUDA_ROUNDS=n` has n times as many.
 
-use crate::build::{Builder, Case};
+use crate::build::Case;
 use crate::generate::small;
 use crate::reference::{reference, same};
 use crate::stand_ins;
-use crate::values::Fill;
 use opfuse::compile::pipeline;
 use opfuse::device::{Device, Shared, Storage};
 use opfuse::eager::Array;
 use opfuse::eager::cuda::counts;
 use opfuse::fusion::Options;
-use opfuse::ir::{DType, Numerics, Op};
+use opfuse::ir::Numerics;
 
-const GPU: Device = Device::cuda(0);
-/// Processes that share the ops.
-const PARTS: usize = 4;
+pub(crate) const GPU: Device = Device::cuda(0);
 
 fn rounds() -> usize {
     std::env::var("OPFUSE_CUDA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// The same array with its bytes elsewhere.
-fn moved(array: &Array, device: Device) -> Result<Array, String> {
+pub(crate) fn moved(array: &Array, device: Device) -> Result<Array, String> {
     let say = |error: opfuse::Error| error.to_string();
     let mut bytes = vec![0; array.storage().len()];
     array.storage().fetch(0, &mut bytes).map_err(say)?;
@@ -33,7 +29,7 @@ fn moved(array: &Array, device: Device) -> Result<Array, String> {
 }
 
 /// What is wrong with a case, if anything is.
-fn failure(case: &Case) -> Result<(), String> {
+pub(crate) fn failure(case: &Case) -> Result<(), String> {
     let expected = reference(&case.graph, &case.inputs)?;
     let built = pipeline::build_on(GPU, Numerics::Strict, case.graph.clone(), &Options::default())
         .map_err(|error| error.to_string())?;
@@ -55,52 +51,6 @@ fn check(cases: impl Iterator<Item = (String, Case)>) {
         .collect();
     assert!(failed.is_empty(), "{} failed; the first:\n{}", failed.len(), failed[0]);
     assert!(counts().launches > 0, "nothing ran on the device: {:?}", counts());
-}
-
-/// A call of an op on operands that are drawn.
-fn call(number: usize, op: Op, round: usize) -> Option<Case> {
-    let shapes: [&[usize]; 5] = [&[3, 4], &[2, 3, 5], &[1, 33], &[4, 1, 6], &[130]];
-    let at = number + round;
-    let shape = shapes[at % shapes.len()];
-    let mut builder = Builder::new((number * 1000 + round) as u64);
-    builder.shape = shape.to_vec();
-    let fill = builder.random.pick(&[Fill::Normal, Fill::Whole, Fill::Positive, Fill::Wild]);
-    let dtype = DType::ALL[at % DType::ALL.len()];
-    builder.strided_input(dtype, shape, fill);
-    let part = builder.part_of_shape();
-    builder.strided_input(dtype, &part, Fill::Normal);
-    let output = (0..10).find_map(|_| builder.propose(op))?;
-    Some(builder.finish(vec![output]))
-}
-
-fn ops(part: usize) {
-    stand_ins::with(&[], || {
-        let ops = Op::ALL.iter().copied().enumerate().filter(|(number, _)| number % PARTS == part);
-        check(ops.flat_map(|(number, op)| {
-            (0..rounds())
-                .filter_map(move |round| Some((format!("{}, round {round}", op.name()), call(number, op, round)?)))
-        }));
-    });
-}
-
-#[test]
-fn ops_first_part() {
-    ops(0);
-}
-
-#[test]
-fn ops_second_part() {
-    ops(1);
-}
-
-#[test]
-fn ops_third_part() {
-    ops(2);
-}
-
-#[test]
-fn ops_fourth_part() {
-    ops(3);
 }
 
 #[test]

@@ -1,0 +1,225 @@
+//! Every op of the table, with every dtype that it takes, on operands that lie in memory in every way, against the CPU by bits.
+//!
+//! Most of the time goes to g++, so by default an op has two ways per dtype, others for each, and all its calls are one graph,
+//! whose kernels are merged; one call is eager. `OPFUSE_CUDA_MATRIX=full` has every way, and each call alone, compiled and
+//! eager.
+//!
+//! Routines may run on the CPU; whatever else does it is a failure.
+
+use crate::build::{Builder, Case};
+use crate::graphs::{GPU, failure, moved};
+use crate::reference::{reference, same};
+use crate::stand_ins;
+use crate::values::{Fill, array};
+use opfuse::Device;
+use opfuse::eager::cuda::{counts, reset_counts};
+use opfuse::ir::{DType, Graph, Meaning, NodeId, NodeKind, Op, TensorType};
+
+/// Processes that share the ops.
+const PARTS: usize = 4;
+/// Proposals of a call before it is believed that an op does not take a dtype.
+const ATTEMPTS: usize = 60;
+
+/// How an operand lies in its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Dense,
+    Transposed,
+    Stepped,
+    Expanded,
+    /// Dense from an odd element on, so that no vector is aligned.
+    Misaligned,
+    NoDims,
+    Empty,
+    One,
+}
+
+const PLACES: [Place; 8] = [
+    Place::Dense,
+    Place::Transposed,
+    Place::Stepped,
+    Place::Expanded,
+    Place::Misaligned,
+    Place::NoDims,
+    Place::Empty,
+    Place::One,
+];
+
+impl Place {
+    /// The type of an operand that has so many dims, unless the way has its own.
+    fn ty(self, dtype: DType, rank: usize) -> TensorType {
+        let dense = &[2, 3, 4, 35][4 - rank..];
+        let mut sizes = match self {
+            Place::NoDims => Vec::new(),
+            Place::One => vec![1; rank],
+            _ => dense.to_vec(),
+        };
+        if self == Place::Empty {
+            sizes[0] = 0;
+        }
+        let mut strides = opfuse::ir::shape::contiguous_strides(&sizes);
+        match self {
+            Place::Transposed => {
+                let order: Vec<usize> = (0..rank).rev().collect();
+                strides = opfuse::ir::shape::strides_in_order(&sizes, &order);
+            }
+            Place::Stepped => strides.iter_mut().for_each(|stride| *stride *= 2),
+            Place::Expanded => strides[0] = 0,
+            Place::Dense | Place::Misaligned | Place::NoDims | Place::Empty | Place::One => {}
+        }
+        TensorType { dtype, sizes: sizes.into(), strides, number: false }
+    }
+}
+
+/// A call of an op on operands of a dtype that lie so; `None` if it takes none.
+fn call(op: Op, dtype: DType, place: Place) -> Option<Case> {
+    let fills = [Fill::Normal, Fill::Wild, Fill::Positive, Fill::Whole];
+    (0..ATTEMPTS).find_map(|attempt| {
+        let mut builder =
+            Builder::new((op as u64) << 20 | (dtype as u64) << 14 | (place as u64) << 10 | attempt as u64);
+        let rank = [2, 3, 4, 1][attempt % 4];
+        let ty = place.ty(dtype, rank);
+        builder.shape = ty.sizes.to_vec();
+        let fill = fills[(dtype as usize + place as usize + attempt / 8) % fills.len()];
+        builder.input(ty.clone(), fill);
+        builder.input(ty, Fill::Normal);
+        let output = builder.propose(op)?;
+        // Some proposals make operands of their own: towards the end they are believed to be all there is.
+        let graph = &builder.graph;
+        let NodeKind::Op(found) = graph[output].kind else { return None };
+        let mut args = graph[output].args.iter();
+        let fits = match attempt {
+            _ if graph[output].args.is_empty() => graph[output].ty.dtype == dtype,
+            0..40 => args.any(|&arg| arg.index() < 2),
+            _ => args.any(|&arg| graph[arg].ty.dtype == dtype),
+        };
+        (fits && found == op).then(|| finish(builder, output, place))
+    })
+}
+
+/// The case, its first operands from an odd element on or from an even one.
+fn finish(mut builder: Builder, output: NodeId, place: Place) -> Case {
+    builder.graph.set_outputs(vec![output]);
+    let tys: Vec<TensorType> = builder.graph.inputs().iter().map(|&input| builder.graph[input].ty.clone()).collect();
+    let inputs = tys.iter().zip(&builder.fills).map(|(ty, &fill)| {
+        let is_odd = place == Place::Misaligned;
+        let mut made = std::iter::repeat_with(|| array(&mut builder.random, ty, fill));
+        made.find(|array| (array.layout().offset % 2 == 1) == is_odd).expect("offsets are drawn until one fits")
+    });
+    let inputs = inputs.collect();
+    Case { graph: builder.graph, inputs }
+}
+
+/// Cases as one graph.
+fn joined(cases: Vec<Case>) -> Case {
+    let (mut graph, mut inputs, mut outputs) = (Graph::new(), Vec::new(), Vec::new());
+    for case in cases {
+        let mut ids: Vec<NodeId> = Vec::new();
+        for (_, node) in case.graph.nodes() {
+            let args: Vec<NodeId> = node.args.iter().map(|arg| ids[arg.index()]).collect();
+            ids.push(match node.kind {
+                NodeKind::Input(_) => graph.input(node.ty.clone()),
+                NodeKind::Number(number) => graph.number(number),
+                NodeKind::Extent(count) => graph.extent(count as usize),
+                NodeKind::Op(op) => graph.add(op, &args, node.attrs.clone()).expect("it was legal before"),
+            });
+        }
+        outputs.extend(case.graph.outputs().iter().map(|id| ids[id.index()]));
+        inputs.extend(case.inputs);
+    }
+    graph.set_outputs(outputs);
+    Case { graph, inputs }
+}
+
+/// What is wrong with a case whose nodes are called eagerly, if anything is.
+fn eager_failure(case: &Case) -> Result<(), String> {
+    let expected = reference(&case.graph, &case.inputs)?;
+    let inputs = case.inputs.iter().map(|input| moved(input, GPU)).collect::<Result<Vec<_>, String>>()?;
+    let found = reference(&case.graph, &inputs)?;
+    for ((found, expected), (id, _)) in found.iter().zip(&expected).zip(case.graph.nodes()) {
+        same(&moved(found, Device::CPU)?, expected).map_err(|what| format!("eager {id}: {what}"))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn is_full() -> bool {
+    std::env::var("OPFUSE_CUDA_MATRIX").is_ok_and(|kind| kind == "full")
+}
+
+/// The calls of an op, by dtype and way.
+fn calls(number: usize, op: Op) -> Vec<(String, Case)> {
+    let mut calls = Vec::new();
+    for (at, &dtype) in DType::ALL.iter().enumerate() {
+        for (which, &place) in PLACES.iter().enumerate() {
+            if is_full() || (number + at) % (PLACES.len() / 2) == which % (PLACES.len() / 2) {
+                calls.extend(call(op, dtype, place).map(|case| (format!("{} of {dtype}, {place:?}", op.name()), case)));
+            }
+        }
+    }
+    calls
+}
+
+/// What ran on the CPU although it is no procedure on whole arrays, which need not have a kernel.
+pub(crate) fn unexpected_fallbacks() -> Vec<String> {
+    let is_routine =
+        |name: &str| Op::ALL.iter().any(|op| op.name() == name && matches!(op.row().meaning, Meaning::Routine(_)));
+    let fallbacks = counts().fallbacks;
+    let all: Vec<String> = fallbacks.iter().map(|it| format!("{} {}", it.times, it.what)).collect();
+    stand_ins::report(&format!("compared, on the cpu: {}", all.join(", ")));
+    let unexpected = fallbacks.iter().filter(|it| !is_routine(&it.what));
+    unexpected.map(|it| format!("{} runs on the cpu: {}", it.what, it.reason)).collect()
+}
+
+fn part(part: usize) {
+    stand_ins::with(&[], || {
+        reset_counts();
+        let (mut failures, mut n_calls, mut n_ops) = (Vec::new(), 0, 0);
+        let mut check =
+            |name: &str, found: Result<(), String>| failures.extend(found.err().map(|what| format!("{name}: {what}")));
+        for (number, &op) in Op::ALL.iter().enumerate().filter(|(number, _)| number % PARTS == part) {
+            let calls = calls(number, op);
+            assert!(!calls.is_empty(), "no call of {} is legal", op.name());
+            (n_calls, n_ops) = (n_calls + calls.len(), n_ops + 1);
+            if is_full() {
+                for (name, case) in &calls {
+                    check(name, failure(case));
+                    check(name, eager_failure(case));
+                }
+            } else {
+                let (name, case) = &calls[number % calls.len()];
+                check(name, eager_failure(case));
+                let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+                let names = names.join(", ");
+                check(&names, failure(&joined(calls.into_iter().map(|(_, case)| case).collect())));
+            }
+        }
+        let counts = counts();
+        stand_ins::report(&format!(
+            "compared {n_calls} calls of {n_ops} ops: {} launches of {} kernels",
+            counts.launches, counts.compilations
+        ));
+        failures.extend(unexpected_fallbacks());
+        let report: Vec<&str> = failures.iter().take(20).map(String::as_str).collect();
+        assert!(failures.is_empty(), "{} failed; the first:\n{}", failures.len(), report.join("\n"));
+    });
+}
+
+#[test]
+fn first_part() {
+    part(0);
+}
+
+#[test]
+fn second_part() {
+    part(1);
+}
+
+#[test]
+fn third_part() {
+    part(2);
+}
+
+#[test]
+fn fourth_part() {
+    part(3);
+}
