@@ -23,7 +23,8 @@ from sizes import FIRST, GROUPS  # noqa: E402
 from workers import PYTHON, Failed, Worker  # noqa: E402
 
 NAMES = ["opfuse-compile", "opfuse-eager", "torch-compile", "torch-eager", "jax-jit"]
-GRAPHS = "torch-graphs"
+# What one more peer shows: products that may be summed in another order, and replayed graphs.
+MORE = {"products": ["opfuse-fast"], "workloads": ["opfuse-fast"], "calls": ["torch-graphs"]}
 HOST_CALLS = 300
 
 
@@ -60,7 +61,7 @@ class Setting:
 
 def group(name, setting, rows, keep):
     """Measures the rows of a group, or some of them; `keep(key, results)` is called after each."""
-    workers = [setting.worker(peer) for peer in [*NAMES, *([GRAPHS] if name == "calls" else [])]]
+    workers = [setting.worker(peer) for peer in [*NAMES, *MORE.get(name, [])]]
     absent = {}
     try:
         for size in GROUPS[name]():

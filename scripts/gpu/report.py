@@ -18,8 +18,9 @@ sys.path.insert(0, str(HERE / "driver" if (HERE / "driver").is_dir() else HERE.p
 
 from chart import STYLE, line, text  # noqa: E402
 
-PEERS = ["opfuse-compile", "opfuse-eager", "torch-compile", "torch-graphs", "torch-eager", "jax-jit"]
-OURS = "opfuse-compile"
+PEERS = ["opfuse-compile", "opfuse-fast", "opfuse-eager", "torch-compile", "torch-graphs", "torch-eager", "jax-jit"]
+OURS, FAST = "opfuse-compile", "opfuse-fast"
+NOT_OF_MEMORY = ("opfuse-fast", "torch-graphs")
 # What is asked for.
 OF_COPY, OF_TORCH, MEAN, OF_PRODUCTS, COLD, DISK, HOST, REPLAYED = 0.9, 1.0, 1.3, 0.95, 0.1, 5e-3, 4e-6, 1.5e-6
 KERNELS = 100  # of row G20
@@ -92,14 +93,14 @@ def shares(results):
     return {key: over(over(row["bytes"], best(row, OURS)), speed) for key, row in memory_rows(results).items()}
 
 
-def against_torch(results):
+def against_torch(results, ours=OURS):
     rows = results.get("rows", {}).get("workloads", {})
-    return {key: over(best(row, "torch-compile"), best(row, OURS)) for key, row in rows.items()}
+    return {key: over(best(row, "torch-compile"), best(row, ours)) for key, row in rows.items()}
 
 
 def product_ratios(results):
     rows = results.get("rows", {}).get("products", {})
-    return {key: over(fastest(row, ["torch-compile", "torch-eager"]), best(row, OURS)) for key, row in rows.items()}
+    return {key: over(fastest(row, ["torch-compile", "torch-eager"]), fastest(row, [OURS, FAST])) for key, row in rows.items()}
 
 
 def firsts(results, phase):
@@ -124,6 +125,7 @@ def figures(results):
          f"{OF_COPY}", f"{sum(value >= OF_COPY for value in enough)} of {len(enough)} rows; least {judged(least(copies)[1], least=OF_COPY)} ({least(copies)[0]})"),
         ("compiled against torch.compile, every workload", f"{OF_TORCH:.1f}", f"least {judged(least(workloads)[1], least=OF_TORCH)} ({least(workloads)[0]})"),
         ("the same, geometric mean", f"{MEAN}", judged(geometric_mean(workloads.values()), least=MEAN)),
+        ("the same with `Numerics::Fast`", f"{MEAN}", judged(geometric_mean(against_torch(results, FAST).values()), least=MEAN)),
         *((f"{key}, against the best of PyTorch's", f"{OF_PRODUCTS}", judged(value, least=OF_PRODUCTS)) for key, value in products.items() if "bf16" in key),
         ("first use of a fused kernel, nothing kept: most, ms", f"{COLD * 1e3:.0f}", judged(most(firsts(results, "cold"), 1e3), most=COLD * 1e3, form="{:.1f}")),
         ("the same, code kept on disk: most, ms", f"{DISK * 1e3:.0f}", judged(most(firsts(results, "disk"), 1e3), most=DISK * 1e3, form="{:.1f}")),
@@ -144,10 +146,10 @@ def scaled(value, factor):
 def memory_table(results):
     share = shares(results)
     rows = [
-        [key, *(number(over(row["bytes"], best(row, peer)) and row["bytes"] / best(row, peer) / 1e9, "{:.0f}") for peer in PEERS if peer != "torch-graphs"), judged(share[key], least=OF_COPY)]
+        [key, *(number(over(row["bytes"], best(row, peer)) and row["bytes"] / best(row, peer) / 1e9, "{:.0f}") for peer in PEERS if peer not in NOT_OF_MEMORY), judged(share[key], least=OF_COPY)]
         for key, row in memory_rows(results).items()
     ]  # fmt: skip
-    return table(["GB/s", *(peer for peer in PEERS if peer != "torch-graphs"), "of the copy"], rows)
+    return table(["GB/s", *(peer for peer in PEERS if peer not in NOT_OF_MEMORY), "of the copy"], rows)
 
 
 def time_table(rows, ratio=None, peers=PEERS):

@@ -42,9 +42,9 @@ STAGES = ["machine", "tests", "sanitizer", "first", "calls", "products", "memory
 TESTS, TEST, SANITIZED = 480.0, 400.0, 150.0
 AT_ONCE = 4
 SANITIZERS = {
-    "memcheck": ["first::", "graphs::", "products::", "compiled::functions_have_the_bits_of_the_cpu"],
-    "racecheck": ["products::", "compiled::functions_have_the_bits_of_the_cpu"],
-    "synccheck": ["products::", "compiled::functions_have_the_bits_of_the_cpu"],
+    "memcheck": ["first::", "graphs::", "products::", "fast::", "compiled::functions_have_the_bits_of_the_cpu"],
+    "racecheck": ["products::", "fast::", "compiled::functions_have_the_bits_of_the_cpu"],
+    "synccheck": ["products::", "fast::", "compiled::functions_have_the_bits_of_the_cpu"],
 }
 COPY = """
 import json, time, torch

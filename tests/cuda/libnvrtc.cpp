@@ -2,6 +2,7 @@
 //
 // OPFUSE_STAND_IN_FROM=text and OPFUSE_STAND_IN_TO=text change every text: a planted bug.
 // OPFUSE_STAND_IN_SYNTAX=text stands at the end of every text.
+// OPFUSE_CUDA_TEXTS=folder leaves every text there, for `scripts/nvrtc.py`.
 //
 // Libraries are kept beside this one, by text, so that a text is compiled once. EMULATOR is the folder of this library.
 #include <stdio.h>
@@ -87,6 +88,7 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
         std::string("#include \"") + (has_prelude ? "with_prelude.h" : "emulator.h") + "\"\n" + rest + "\n" + calls(rest);
     char name[32];
     snprintf(name, sizeof name, "/k%016llx", hash(text));
+    if (const char* const texts = getenv("OPFUSE_CUDA_TEXTS")) std::ofstream(texts + std::string(name) + ".cu") << program->text;
     const std::string base = folder + name;
     program->library = base + ".so";
     if (access(program->library.c_str(), R_OK) == 0) return SUCCESS;

@@ -1,7 +1,7 @@
 //! opfuse as one of the peers of a comparison: `opfuse-peers --peer opfuse-compile --threads 2 --serve`.
 //!
-//! The peers are `opfuse-eager` and `opfuse-compile`; they run the very functions that `benches/workloads` holds, and those of
-//! `large`, the latter through `compile`. `protocol` says how a driver talks to a worker, `session` how a row is set up and
+//! The peers are `opfuse-eager`, `opfuse-compile` and `opfuse-fast`; they run the very functions that `benches/workloads` holds,
+//! and those of `large`, the last two through `compile`, and the last with `Numerics::Fast`. `protocol` says how a driver talks to a worker, `session` how a row is set up and
 //! timed, `scale` how it gets larger or smaller. The drivers are `scripts/peers.sh` and, for GPUs, `scripts/gpu`.
 
 mod large;
@@ -14,6 +14,7 @@ mod session;
 #[allow(dead_code, unused_imports, reason = "the worker uses a part of the module")]
 mod workloads;
 
+use opfuse::Numerics;
 use opfuse::device::{Device, pool};
 use rows::{Mode, Opfuse};
 use std::process::ExitCode;
@@ -25,8 +26,12 @@ fn main() -> ExitCode {
     };
     let mode = match request.peer.as_str() {
         "opfuse-eager" => Mode::Eager,
-        "opfuse-compile" => Mode::Compiled,
-        other => return protocol::refuse(&format!("no peer {other}; there are opfuse-eager and opfuse-compile")),
+        "opfuse-compile" => Mode::Compiled(Numerics::Strict),
+        "opfuse-fast" => Mode::Compiled(Numerics::Fast),
+        other => {
+            let known = "opfuse-eager, opfuse-compile and opfuse-fast";
+            return protocol::refuse(&format!("no peer {other}; there are {known}"));
+        }
     };
     let device = match request.device.as_str() {
         "cpu" => Device::CPU,

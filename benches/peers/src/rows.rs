@@ -10,7 +10,7 @@ use crate::session::{Peer, Row};
 use crate::workloads::{self, Function, TOLERANCE, Workload};
 use opfuse::codegen::cache;
 use opfuse::device::{Device, DeviceKind, Stream, allocator};
-use opfuse::{Result, Tensor, compile};
+use opfuse::{CompileOptions, Numerics, Result, Tensor, compile_with};
 use std::rc::Rc;
 
 /// How functions are called.
@@ -18,8 +18,8 @@ use std::rc::Rc;
 pub(crate) enum Mode {
     /// As they are.
     Eager,
-    /// Through `compile`.
-    Compiled,
+    /// Through `compile`, with these numerics.
+    Compiled(Numerics),
 }
 
 pub(crate) struct Opfuse {
@@ -130,11 +130,15 @@ fn text(error: opfuse::Error) -> String {
 fn called(function: Function, mode: Mode) -> Called {
     match mode {
         Mode::Eager => Rc::new(function),
-        Mode::Compiled => {
-            let compiled = compile::<Vec<Tensor>, _>(function);
+        Mode::Compiled(numerics) => {
+            let compiled = compile_with::<Vec<Tensor>, _>(function, options(numerics));
             Rc::new(move |inputs| compiled.call(inputs))
         }
     }
+}
+
+fn options(numerics: Numerics) -> CompileOptions {
+    CompileOptions { numerics: Some(numerics), ..CompileOptions::default() }
 }
 
 fn whole(inputs: Vec<Tensor>, function: Called) -> Call {
@@ -153,18 +157,22 @@ fn steps(mut inputs: Vec<Tensor>, function: Called) -> Call {
 }
 
 fn sum(inputs: Vec<Tensor>, mode: Mode) -> Call {
-    let compiled = compile(|a: &Tensor, b: &Tensor| a + b);
     match mode {
         Mode::Eager => Box::new(move || (&inputs[0] + &inputs[1]).map(Outputs::One)),
-        Mode::Compiled => Box::new(move || compiled.call((&inputs[0], &inputs[1])).map(Outputs::One)),
+        Mode::Compiled(numerics) => {
+            let compiled = compile_with(|a: &Tensor, b: &Tensor| a + b, options(numerics));
+            Box::new(move || compiled.call((&inputs[0], &inputs[1])).map(Outputs::One))
+        }
     }
 }
 
 fn relu_of_small_fma(inputs: Vec<Tensor>, mode: Mode) -> Call {
     let fma = |a: &Tensor, b: &Tensor, c: &Tensor| ((a * b)? + c)?.relu();
-    let compiled = compile(fma);
     match mode {
         Mode::Eager => Box::new(move || fma(&inputs[0], &inputs[1], &inputs[2]).map(Outputs::One)),
-        Mode::Compiled => Box::new(move || compiled.call((&inputs[0], &inputs[1], &inputs[2])).map(Outputs::One)),
+        Mode::Compiled(numerics) => {
+            let compiled = compile_with(fma, options(numerics));
+            Box::new(move || compiled.call((&inputs[0], &inputs[1], &inputs[2])).map(Outputs::One))
+        }
     }
 }
