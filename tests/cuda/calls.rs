@@ -36,7 +36,7 @@ fn layers(x: &Tensor, w: &Tensor) -> Result<Tensor> {
 
 #[test]
 fn calls_made_again() {
-    stand_ins::with(&[], || {
+    stand_ins::only(&[], || {
         let (x, w) = (table(9, 12), table(12, 12));
         let [x, w] = [&x, &w].map(there);
         let once = [("cuLaunchKernel", 1)];
@@ -68,7 +68,7 @@ fn calls_made_again() {
 /// Whoever shares the thread may make another context current.
 #[test]
 fn contexts_of_others() {
-    stand_ins::with(&[], || {
+    stand_ins::only(&[], || {
         let x = table(3, 5);
         let there_x = there(&x);
         let on_second = x.to_device(Device::cuda(1)).expect("there is a second device");
@@ -93,7 +93,7 @@ fn contexts_of_others() {
 /// Two streams that share memory wait for each other, which takes points; each for itself takes none.
 #[test]
 fn streams_apart() {
-    stand_ins::with(&[], || {
+    stand_ins::only(&[], || {
         let x = table(3, 5);
         let streams = [0, 1].map(|_| Stream::new(GPU).expect("there is one"));
         let on = |stream: &Stream| {

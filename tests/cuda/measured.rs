@@ -50,7 +50,7 @@ fn traffic_is_counted() {
 /// A graph that is tuned is timed by points in the stream, and keeps its bits.
 #[test]
 fn kernels_are_timed() {
-    stand_ins::with(&[], || {
+    stand_ins::only(&[], || {
         let options = CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() };
         let function = |x: &Tensor| x.exp()?.sum([1], true)?.mul(x)?.softmax(-1);
         let compiled = compile_with(function, options);

@@ -65,9 +65,9 @@ fn replays_have_the_bits() {
         let explain = function.explain();
         assert!(counts.launches >= 39 * explain.kernels_after as u64, "{counts:?}");
         assert!(explain.to_string().contains("started as one CUDA graph after 8 calls"), "{explain}");
-        assert_eq!(driver::n_graphs(), 1);
+        driver::check_graphs(1);
         drop(function);
-        assert_eq!(driver::n_graphs(), 0, "a graph goes with its function");
+        driver::check_graphs(0);
     });
 }
 
@@ -81,7 +81,7 @@ fn shapes_have_graphs_of_their_own() {
             let (a, b) = function.call((&there(&x), &there(&w))).expect("it runs");
             assert_eq!([bits(&a), bits(&b)], expected(&x, &w), "call {call}");
         }
-        assert_eq!(driver::n_graphs(), 3);
+        driver::check_graphs(3);
     });
 }
 
@@ -195,7 +195,7 @@ fn refusals_are_no_failures() {
             }
             let counts = counts();
             assert!(counts.replays <= 1, "{counts:?}");
-            assert_eq!(driver::n_graphs(), 0);
+            driver::check_graphs(0);
         });
     }
 }
