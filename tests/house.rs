@@ -55,6 +55,7 @@ const UNSAFE_FILES: &[&str] = &[
     "device/storage.rs",
     "dispatch/operator.rs",
     "eager/blocks.rs",
+    "eager/cuda/epilogue.rs",
     "eager/cuda/launch.rs",
     "eager/cuda/product.rs",
     "eager/cuda/program.rs",

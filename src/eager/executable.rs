@@ -49,6 +49,8 @@ pub(super) enum Held<'a> {
     Given(&'a Array),
     /// A value of this run.
     Own(Array),
+    /// The operands of a product that is computed where it is used.
+    Factors(Box<[Array; 2]>),
 }
 
 impl Held<'_> {
@@ -56,14 +58,16 @@ impl Held<'_> {
         match self {
             Held::Given(array) => array,
             Held::Own(array) => array,
-            Held::Nothing => unreachable!("steps are ordered by their edges, and released after the last use"),
+            Held::Nothing | Held::Factors(_) => {
+                unreachable!("steps are ordered by their edges, and released after the last use")
+            }
         }
     }
 
     fn into_array(self) -> Array {
         match self {
             Held::Own(array) => array,
-            other @ (Held::Given(_) | Held::Nothing) => other.array().clone(),
+            other @ (Held::Given(_) | Held::Nothing | Held::Factors(_)) => other.array().clone(),
         }
     }
 }
@@ -188,7 +192,7 @@ impl Executable {
         kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.declined(index)?))).collect()
     }
 
-    /// By kernel of the plan, what numerics did to its products on the GPU that it was built for.
+    /// By kernel of the plan, what numerics did to its products, and to what follows them, on the GPU that it was built for.
     pub fn choices_on_device(&self) -> Vec<(usize, Choice)> {
         let Some(on_device) = &self.on_device else { return Vec::new() };
         let kernels = self.kernels.iter().enumerate();

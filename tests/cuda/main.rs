@@ -9,6 +9,7 @@ mod build;
 mod calls;
 mod compiled;
 mod driver;
+mod epilogues;
 mod failures;
 mod fast;
 mod first;

@@ -13,5 +13,6 @@ mod pointwise;
 mod products;
 mod random;
 mod rows;
+mod tensor_epilogues;
 mod tensor_products;
 mod texts;

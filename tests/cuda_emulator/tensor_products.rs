@@ -11,7 +11,7 @@ use opfuse::ir::DType;
 /// How an operand lies: dense, rows of another length, inner and other dimension swapped, one matrix for all, or every other
 /// element of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lies {
+pub(crate) enum Lies {
     Dense,
     Pitched(usize),
     Swapped,
@@ -37,7 +37,7 @@ impl Lies {
 
 /// What operands are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Numbers {
+pub(crate) enum Numbers {
     /// Small integers: every sum is exact, whatever its order.
     Whole,
     /// Of many magnitudes.
@@ -48,28 +48,29 @@ enum Numbers {
 
 /// Sizes, how operands lie, and by how many elements each buffer misses a multiple of 16 bytes.
 #[derive(Debug, Clone, Copy)]
-struct Sizes {
-    batch: usize,
-    m: usize,
-    k: usize,
-    n: usize,
-    lies: [Lies; 2],
-    off: [usize; 3],
+pub(crate) struct Sizes {
+    pub(crate) batch: usize,
+    pub(crate) m: usize,
+    pub(crate) k: usize,
+    pub(crate) n: usize,
+    pub(crate) lies: [Lies; 2],
+    pub(crate) off: [usize; 3],
 }
 
-struct Case {
+pub(crate) struct Case {
     name: String,
-    dtype: DType,
-    plan: TensorPlan,
+    pub(crate) dtype: DType,
+    pub(crate) plan: TensorPlan,
+    pub(crate) shape: ProductShape,
     off: [usize; 3],
-    operands: [Vec<u8>; 2],
+    pub(crate) operands: [Vec<u8>; 2],
     /// Sums in f64, and of the magnitudes of what is summed.
-    expected: Vec<(f64, f64)>,
+    pub(crate) expected: Vec<(f64, f64)>,
     depth: usize,
     is_exact: bool,
 }
 
-fn bits(dtype: DType, x: f64) -> u16 {
+pub(crate) fn bits(dtype: DType, x: f64) -> u16 {
     if dtype == DType::F16 { f16::from_f64(x).to_bits() } else { bf16::from_f64(x).to_bits() }
 }
 
@@ -77,7 +78,7 @@ fn number(dtype: DType, bits: u16) -> f64 {
     if dtype == DType::F16 { f16::from_bits(bits).to_f64() } else { bf16::from_bits(bits).to_f64() }
 }
 
-fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) -> Case {
+pub(crate) fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) -> Case {
     let Sizes { batch, m, k, n, lies, off } = sizes;
     let (left, n_left) = lies[0].strides(batch, m, k);
     let (right, n_right) = lies[1].strides(batch, k, n);
@@ -113,7 +114,7 @@ fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) -> Case {
     let bytes = |x: Vec<u16>| x.into_iter().flat_map(u16::to_le_bytes).collect();
     let name = format!("{dtype} {sizes:?}, {numbers:?}, tile {tile}, {:?}", plan.variant);
     let is_exact = numbers != Numbers::Plain;
-    Case { name, dtype, plan, off, operands: [bytes(a), bytes(b)], expected, depth: k, is_exact }
+    Case { name, dtype, plan, shape, off, operands: [bytes(a), bytes(b)], expected, depth: k, is_exact }
 }
 
 impl Case {
@@ -154,7 +155,7 @@ impl Case {
 fn run(cases: &[Case], schedules: &[usize], mutate: impl Fn(String) -> String) -> Result<(), String> {
     let mut batch = Batch::default();
     for Case { plan, operands: [left, right], expected, off, .. } in cases {
-        let source = batch.add(&Source::of_tensor_product(&plan.variant, &batch.name()));
+        let source = batch.add(&Source::of_tensor_product(&plan.variant, None, &batch.name()));
         let result = vec![0xaa; 2 * expected.len()];
         let bytes: [&[u8]; 3] = [left, right, &result];
         let buffers = [0, 1, 2].map(|slot| Buffer { bytes: bytes[slot], remainder: 2 * off[slot] % 16, apart: 0 });

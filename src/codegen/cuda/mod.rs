@@ -4,15 +4,16 @@
 //! geometry, with which grid, and what its only argument holds ([`words`]). Both are pure: a kernel and shapes go in, text
 //! and plain data come out, so all of it is tested without a GPU.
 //!
-//! What always holds: the bits are those of [`super::interp`]. Nothing is contracted or approximated, folds keep their
-//! canonical order, whose 32 partial results are the threads of a warp, and no two blocks of a grid touch the same memory:
-//! there is no atomic operation. Barriers and shuffles are met by all threads of a block or a warp.
+//! What always holds: the bits are those of [`super::interp`], but for the sums of [`tensor_cores`]. Nothing is contracted or
+//! approximated, folds keep their canonical order, whose 32 partial results are the threads of a warp, and no two blocks of a
+//! grid touch the same memory: there is no atomic operation. Barriers and shuffles are met by all threads of a block or a warp.
 //!
 //! `cubin` has texts compiled, once per text. Not here: what talks to a device.
 
 mod blocks;
 mod cubin;
 mod elements;
+pub mod epilogue;
 mod held;
 mod plan;
 mod pointwise;

@@ -13,9 +13,12 @@
 //! | [`RIGHT`] | the same of the right one |
 //! | [`RESULT`] | address of the result, which is dense |
 //!
+//! With an [`Epilogue`], the product is not stored, and these words stand behind those of the epilogue's kernel.
+//!
 //! Not here: sums that several blocks share, so few tiles leave most of a device idle; and the larger steps (`wgmma`) that
 //! compute capability 9.0 has besides.
 
+use super::epilogue::{Epilogue, EpiloguePlan};
 use super::{Source, Step};
 use crate::codegen::product::ProductShape;
 use crate::error::Reason;
@@ -124,6 +127,15 @@ impl TensorPlan {
     }
 }
 
+impl TensorPlan {
+    /// As it is with an epilogue in the place of its result. The addresses of operands are behind the epilogue's words.
+    pub fn with_epilogue(mut self, epilogue: &EpiloguePlan) -> TensorPlan {
+        self.variant.width = epilogue.epilogue.width();
+        self.words.splice(0..0, epilogue.words.iter().copied());
+        self
+    }
+}
+
 /// Tiles down and across a matrix of the result.
 fn tiles(shape: &ProductShape, tile: usize) -> Option<(usize, usize)> {
     let (down, across) = (shape.m.div_ceil(tile), shape.n.div_ceil(tile));
@@ -136,19 +148,27 @@ fn threads(tile: usize) -> u32 {
 }
 
 impl Source {
-    /// Writes the text of a product on tensor cores; its entry is called `name`.
-    pub fn of_tensor_product(variant: &TensorVariant, name: &str) -> Source {
+    /// Writes the text of a product on tensor cores, with what follows it if that is an epilogue; its entry is called `name`.
+    pub fn of_tensor_product(variant: &TensorVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
         let TensorVariant { dtype, tile, along: [left_along, right_along], wide: [left_wide, right_wide], width } =
             variant;
         let (threads, dtype) = (threads(*tile), dtype.name());
         let operands = format!("{left_along}, {right_along}, {left_wide}, {right_wide}");
         // What goes through registers on its way needs so many that a processor holds a single block of large tiles.
         let blocks = if left_wide & right_wide { 2 } else { 1 };
+        let (end, end_name, base) = match epilogue {
+            None => (String::new(), format!("AsItIs<dt_{dtype}, {RESULT}>"), 0),
+            Some(epilogue) => {
+                let end_name = format!("{name}_epilogue");
+                (epilogue.emit(&end_name), end_name, epilogue.n_words())
+            }
+        };
+        let n_words = base + N_WORDS;
         let entry = format!(
-            "KERNEL({threads}, {blocks}) {name}(const Words<{N_WORDS}> w) {{\n    tensor_product<dt_{dtype}, {tile}, {operands}, {width}, \
-             AsItIs<dt_{dtype}, {RESULT}>, 0, {N_WORDS}>(w);\n}}\n"
+            "KERNEL({threads}, {blocks}) {name}(const Words<{n_words}> w) {{\n    tensor_product<dt_{dtype}, {tile}, {operands}, \
+             {width}, {end_name}, {base}, {n_words}>(w);\n}}\n"
         );
-        let text = format!("{}\n{entry}", include_str!("tensor_cores.cuh"));
-        Source { text, entries: vec![name.to_owned()], n_words: N_WORDS }
+        let text = format!("{}\n{end}{entry}", include_str!("tensor_cores.cuh"));
+        Source { text, entries: vec![name.to_owned()], n_words }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn run(
         match &slots[slot] {
             Held::Own(array) => host[slot] = Held::Own(Array::new(Device::CPU, &array.ty())?),
             Held::Given(array) => host[slot] = Held::Own(fetched_whole(array, access)?),
-            Held::Nothing => {}
+            Held::Nothing | Held::Factors(_) => {}
         }
     }
     executable.act(action, &mut host)?;
@@ -47,7 +47,9 @@ pub(super) fn run(
         let result = host[slot].array();
         match &slots[slot] {
             Held::Given(array) => result.storage().read(|bytes| array.storage().store_under(access, bytes))?,
-            Held::Own(_) | Held::Nothing => slots[slot] = Held::Own(super::uploaded(device, result)?),
+            Held::Own(_) | Held::Nothing | Held::Factors(_) => {
+                slots[slot] = Held::Own(super::uploaded(device, result)?)
+            }
         }
     }
     Ok(())

@@ -43,11 +43,11 @@ impl Need {
         };
         for (action, way) in executable.actions.iter().zip(ways) {
             match (action, way) {
-                (Action::Launch(launch), Way::Launch(_)) => {
+                (Action::Launch(launch), Way::Launch(_) | Way::Epilogue(_)) => {
                     launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Elements));
                 }
                 (Action::Product { left, right, to, .. }, way) => {
-                    if let Way::Product(_) = way {
+                    if let Way::Product(_) | Way::Later(_) = way {
                         [*left, *right].into_iter().for_each(|slot| raise(shows[slot], Need::Memory));
                     }
                     shows[*to] = None;

@@ -5,6 +5,7 @@
 
 use super::counts;
 use crate::codegen::Kernel;
+use crate::codegen::cuda::epilogue::Epilogue;
 use crate::codegen::cuda::product::ProductVariant;
 use crate::codegen::cuda::tensor_cores::TensorVariant;
 use crate::codegen::cuda::{Origin, Source, Variant, cubin};
@@ -31,8 +32,8 @@ pub(super) enum Subject {
     Kernel(Kernel, Variant),
     /// A matrix product in the canonical order.
     Product(ProductVariant),
-    /// A matrix product on tensor cores.
-    TensorProduct(TensorVariant),
+    /// A matrix product on tensor cores, and what follows it.
+    TensorProduct(TensorVariant, Option<Arc<Epilogue>>),
 }
 
 type Key = (Device, Subject);
@@ -77,7 +78,7 @@ fn compile(device: Device, subject: &Subject) -> Result<Functions> {
     let source = match subject {
         Subject::Kernel(kernel, variant) => Source::new(kernel, variant, NAME),
         Subject::Product(variant) => Source::of_product(variant, NAME),
-        Subject::TensorProduct(variant) => Source::of_tensor_product(variant, NAME),
+        Subject::TensorProduct(variant, epilogue) => Source::of_tensor_product(variant, epilogue.as_deref(), NAME),
     };
     debug::dump(Stage::Code, || source.text.clone());
     let (cubin, origin) = cubin(device, &source)?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `launch` | how does a kernel start on a device? |
 //! | `product` | how does a matrix product start there? |
+//! | `epilogue` | which kernel is part of a product, and how do both start? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `steps` | how does each action of an executable run there? |
 //! | `inputs` | how do numbers of the host get there? |
@@ -21,6 +22,7 @@
 //! An eager call is a group of one here too. Not here: views, which no device is needed for.
 
 mod counts;
+mod epilogue;
 mod fallback;
 mod inputs;
 mod kernels;

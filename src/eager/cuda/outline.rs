@@ -6,6 +6,7 @@
 //! There is no outline of a run on which the host has a part: steps that it computes, kernels whose faults it waits for, and
 //! views that check how much memory there is.
 
+use super::epilogue::DeviceEpilogue;
 use super::launch::DeviceLaunch;
 use super::product::DeviceProduct;
 use super::steps::Way;
@@ -63,6 +64,8 @@ pub(super) struct Start {
 pub(super) enum Work<'a> {
     Kernel(&'a DeviceLaunch, &'a Lowered),
     Product(&'a DeviceProduct, &'a TensorType),
+    /// Operands are those of the kernel, then the two of its product.
+    Epilogue(&'a DeviceEpilogue),
 }
 
 /// A run.
@@ -80,6 +83,7 @@ impl Outline {
     pub(super) fn new(executable: &Executable, ways: &[Way]) -> Result<Outline, Reason> {
         let mut walk = Walk {
             slots: vec![None; executable.n_slots],
+            factors: vec![None; executable.n_slots],
             outline: Outline { starts: Vec::new(), memories: Vec::new(), outputs: Vec::new() },
         };
         for (index, (slot, ty)) in executable.inputs.iter().zip(&executable.input_types).enumerate() {
@@ -90,7 +94,7 @@ impl Outline {
         for (index, (action, way)) in executable.actions.iter().zip(ways).enumerate() {
             walk.step(index, action, way)?;
         }
-        let Walk { slots, mut outline } = walk;
+        let Walk { slots, mut outline, .. } = walk;
         outline.outputs = executable.outputs.iter().map(|&(slot, _)| known(&slots, slot).clone()).collect();
         for output in &outline.outputs {
             if let Place::Own(number) = output.place {
@@ -110,6 +114,7 @@ impl Outline {
         match (&executable.actions[start.action], &ways[start.action]) {
             (Action::Launch(launch), Way::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
             (Action::Product { ty, .. }, Way::Product(on_device)) => Work::Product(on_device, ty),
+            (Action::Launch(_), Way::Epilogue(on_device)) => Work::Epilogue(on_device),
             _ => unreachable!("launches and products start, each in its way"),
         }
     }
@@ -118,6 +123,8 @@ impl Outline {
 /// Actions one after the other.
 struct Walk {
     slots: Vec<Option<Value>>,
+    /// By slot, the operands of a product that is computed in its epilogue.
+    factors: Vec<Option<[Value; 2]>>,
     outline: Outline,
 }
 
@@ -125,6 +132,22 @@ impl Walk {
     fn step(&mut self, index: usize, action: &Action, way: &Way) -> Result<(), Reason> {
         match (action, way) {
             (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => self.take(index, *slot, ty),
+            (Action::Product { left, right, to, .. }, Way::Later(_)) => {
+                self.factors[*to] = Some([*left, *right].map(|slot| known(&self.slots, slot).clone()));
+            }
+            (Action::Alias { from, to, .. }, Way::HandOn) => self.factors[*to] = self.factors[*from].take(),
+            (Action::Launch(launch), Way::Epilogue(on_device)) => {
+                let product = launch.operands[on_device.slot()].expect("the product is a value");
+                let factors = self.factors[product].take().expect("the product's action comes first");
+                let value = |(operand, slot): (usize, &Option<Slot>)| {
+                    let slot = slot.filter(|_| operand != on_device.slot());
+                    slot.map(|slot| known(&self.slots, slot).clone())
+                };
+                let own = launch.operands.iter().enumerate().map(value);
+                let operands = own.chain(factors.map(Some)).collect();
+                let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone()).collect();
+                self.start(Start { action: index, operands, outputs });
+            }
             (Action::Alias { op, attrs, from, to }, _) => {
                 if matches!(op.row().meaning, Meaning::Window(_)) {
                     return Err(Reason::TierCannot(format!("{} looks at how much memory there is", op.name())));
@@ -155,7 +178,7 @@ impl Walk {
                 });
             }
             (_, Way::Host(_)) => return Err(Reason::TierCannot("the cpu computes a step of it".into())),
-            (_, Way::Launch(_) | Way::Product(_) | Way::Nothing) => {
+            (_, Way::Launch(_) | Way::Product(_) | Way::Later(_) | Way::HandOn | Way::Epilogue(_) | Way::Nothing) => {
                 unreachable!("every action has the way that was made for it")
             }
         }

@@ -19,13 +19,15 @@ use crate::ir::{DType, Numerics, TensorType};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How a product is computed on a device, as far as [`Numerics`] have a say.
+/// How a product, or what follows it, is computed on a device, as far as [`Numerics`] have a say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
     /// In the canonical order, which has the bits of the CPU; why nothing faster was taken, where there is anything.
     Canonical(Option<Reason>),
     /// On tensor cores, whose sums of products of this dtype have bits of their own.
     TensorCores(DType),
+    /// What follows a product: where its sums are, so that the product is not stored.
+    Epilogue,
 }
 
 impl Choice {
@@ -33,7 +35,7 @@ impl Choice {
     pub fn declined(&self) -> Option<&Reason> {
         match self {
             Choice::Canonical(reason) => reason.as_ref(),
-            Choice::TensorCores(_) => None,
+            Choice::TensorCores(_) | Choice::Epilogue => None,
         }
     }
 
@@ -43,6 +45,9 @@ impl Choice {
             Choice::Canonical(_) => None,
             Choice::TensorCores(dtype) => {
                 Some(format!("tensor cores sum products of {dtype} in f32, in an order of their own"))
+            }
+            Choice::Epilogue => {
+                Some("it is computed where the sums of the matrix product are, which is not stored".into())
             }
         }
     }
@@ -98,6 +103,11 @@ impl DeviceProduct {
     /// A product of operands of a dtype; planned, and its code made, when it first runs.
     pub(super) fn new(device: Device, numerics: Numerics, dtype: DType) -> DeviceProduct {
         DeviceProduct { choice: choose(device, numerics, dtype), ready: Mutex::default() }
+    }
+
+    /// Whether tensor cores compute it.
+    pub(super) fn is_on_tensor_cores(&self) -> bool {
+        matches!(self.choice, Choice::TensorCores(_))
     }
 
     /// How it is computed.
@@ -164,8 +174,8 @@ impl DeviceProduct {
         let planned = match &self.choice {
             Choice::Canonical(_) => ProductPlan::new(shape)
                 .map(|ProductPlan { variant, words, step }| (words, step, Subject::Product(variant))),
-            Choice::TensorCores(_) => TensorPlan::new(shape, alignments)
-                .map(|TensorPlan { variant, words, step }| (words, step, Subject::TensorProduct(variant))),
+            Choice::TensorCores(_) | Choice::Epilogue => TensorPlan::new(shape, alignments)
+                .map(|TensorPlan { variant, words, step }| (words, step, Subject::TensorProduct(variant, None))),
         };
         let ready = match planned {
             Err(reason) => Err(reason),

@@ -113,6 +113,21 @@ impl Program {
                         nodes.add(start, &ready.functions, *step, words, &places, plan.scratch_bytes);
                     }
                 }
+                Work::Epilogue(epilogue) => {
+                    let (own, factors) = start.operands.split_at(start.operands.len() - 2);
+                    let [Some(left), Some(right)] = factors else {
+                        unreachable!("a product has two operands in memory")
+                    };
+                    let own = own.iter().map(Option::as_ref).chain(start.outputs.iter().map(Some));
+                    let values: Vec<Option<&Value>> = own.chain([Some(left), Some(right)]).collect();
+                    let alignment = |value: &Option<&Value>| value.map_or(WIDEST, |value| nodes.alignment(value));
+                    let alignments = values.iter().map(alignment).collect();
+                    let ready = epilogue.ready(device, &shape(&left.layout, &right.layout, left.dtype), alignments)?;
+                    let places = ready.places.iter().zip(values).enumerate();
+                    let places = places.filter(|(access, _)| epilogue.is_memory(*access));
+                    let places: Vec<_> = places.filter_map(|(_, (&place, value))| Some((place, value?))).collect();
+                    nodes.add(start, &ready.functions, ready.step, ready.words.clone(), &places, 0);
+                }
                 Work::Product(product, ty) => {
                     let [Some(left), Some(right)] = &start.operands[..] else {
                         unreachable!("a product has two operands in memory")

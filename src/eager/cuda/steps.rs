@@ -7,6 +7,7 @@
 //! A run that the host has no part in is a [`Program`], made when memory of some alignments first comes. The others, and
 //! what finds no room for its memory in one piece, go action by action.
 
+use super::epilogue::{self, DeviceEpilogue};
 use super::fallback;
 use super::inputs::{Need, n_places};
 use super::launch::{Alignments, DeviceLaunch, alignment};
@@ -48,6 +49,12 @@ const MAX_PROGRAMS: usize = 8;
 pub(super) enum Way {
     Launch(DeviceLaunch),
     Product(DeviceProduct),
+    /// A product that is computed in its epilogue.
+    Later(Choice),
+    /// A view of one.
+    HandOn,
+    /// The epilogue, and the product with it.
+    Epilogue(DeviceEpilogue),
     /// On the host, and why.
     Host(Reason),
     /// It computes nothing.
@@ -64,7 +71,17 @@ impl OnDevice {
             }
             Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => Way::Nothing,
         });
-        let ways: Vec<Way> = ways.collect();
+        let mut ways: Vec<Way> = ways.collect();
+        let on_tensor_cores =
+            |action: usize| matches!(&ways[action], Way::Product(product) if product.is_on_tensor_cores());
+        for found in epilogue::find(executable, on_tensor_cores) {
+            if let Way::Product(product) = &ways[found.product] {
+                ways[found.product] = Way::Later(product.choice().clone());
+                found.views.iter().for_each(|&view| ways[view] = Way::HandOn);
+                let kernel = found.kernel;
+                ways[kernel] = Way::Epilogue(found);
+            }
+        }
         let outline = Outline::new(executable, &ways);
         let needs = Need::of_inputs(executable, &ways);
         OnDevice { device, ways, needs, outline, programs: Mutex::default() }
@@ -79,15 +96,17 @@ impl OnDevice {
     pub(in crate::eager) fn declined(&self, action: usize) -> Option<Reason> {
         match &self.ways[action] {
             Way::Host(reason) => Some(reason.clone()),
-            Way::Launch(_) | Way::Product(_) | Way::Nothing => None,
+            Way::Launch(_) | Way::Product(_) | Way::Later(_) | Way::HandOn | Way::Epilogue(_) | Way::Nothing => None,
         }
     }
 
-    /// What numerics did to an action, if it is a product.
+    /// What numerics did to an action, if it is a product or follows one.
     pub(in crate::eager) fn choice(&self, action: usize) -> Option<&Choice> {
         match &self.ways[action] {
             Way::Product(product) => Some(product.choice()),
-            Way::Launch(_) | Way::Host(_) | Way::Nothing => None,
+            Way::Later(choice) => Some(choice),
+            Way::Epilogue(_) => Some(&Choice::Epilogue),
+            Way::Launch(_) | Way::Host(_) | Way::HandOn | Way::Nothing => None,
         }
     }
 
@@ -239,6 +258,9 @@ impl OnDevice {
             (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => {
                 slots[*slot] = Held::Own(Array::new(self.device, ty)?);
             }
+            (Action::Alias { from, to, .. }, Way::HandOn) => {
+                slots[*to] = std::mem::replace(&mut slots[*from], Held::Nothing);
+            }
             (Action::Alias { op, attrs, from, to }, _) => {
                 slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
             }
@@ -256,8 +278,15 @@ impl OnDevice {
                     Err(reason) => fallback::run(executable, action, slots, self.device, &reason, access)?,
                 }
             }
+            (Action::Product { left, right, to, .. }, Way::Later(_)) => {
+                let factors = [left, right].map(|&slot| slots[slot].array().clone());
+                slots[*to] = Held::Factors(Box::new(factors));
+            }
+            (Action::Launch(launch), Way::Epilogue(on_device)) => {
+                start_epilogue(on_device, launch, slots, stream)?;
+            }
             (_, Way::Host(reason)) => fallback::run(executable, action, slots, self.device, reason, access)?,
-            (_, Way::Launch(_) | Way::Product(_) | Way::Nothing) => {
+            (_, Way::Launch(_) | Way::Product(_) | Way::Later(_) | Way::HandOn | Way::Epilogue(_) | Way::Nothing) => {
                 unreachable!("every action has the way that was made for it")
             }
         }
@@ -297,4 +326,25 @@ fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[Held<'_>], stream: 
     // single elements of inputs, which the slots keep alive and the run has locked; outputs were allocated by this run for this launch and nobody else
     // knows them yet, or are locked for writing.
     unsafe { on_device.start(&launch.lowered, &operands, &outputs, stream, &queue) }
+}
+
+fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
+    let queue = cuda::machine()?.queue(stream)?;
+    let mut factors = None;
+    let operands: SmallVec<[Option<&Array>; 8]> = launch
+        .operands
+        .iter()
+        .enumerate()
+        .map(|(operand, slot)| match &slots[(*slot)?] {
+            Held::Factors(both) if operand == on_device.slot() => {
+                factors = Some([&both[0], &both[1]]);
+                None
+            }
+            held => Some(held.array()),
+        })
+        .collect();
+    let factors = factors.expect("the product's action comes first and leaves its operands");
+    let outputs: SmallVec<[&Array; 4]> = launch.outputs.iter().map(|&slot| slots[slot].array()).collect();
+    // SAFETY: as in `start`; the product's operands are arrays of the types of the graph, which its slot keeps alive.
+    unsafe { on_device.start(factors, &operands, &outputs, stream, &queue) }
 }

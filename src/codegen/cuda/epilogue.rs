@@ -1,0 +1,225 @@
+//! What follows a matrix product on tensor cores: the text of a pointwise kernel as the product's epilogue.
+//!
+//! What always holds: an element of the epilogue is what the kernel would make of the stored product, bit for bit, since a sum
+//! is rounded first as if it were stored. Of the kernel's operands one is the product; its elements come as they lie in a dense
+//! result, so positions in the kernel's loops follow from the number of an element.
+//!
+//! The argument is the kernel's own ([`super::words`]), the product's words ([`super::tensor_cores`]) behind it.
+
+use super::Kernel;
+use super::plan::{Form, Plan, Variant};
+use super::text::{Text, c_type};
+use crate::codegen::geometry::{Class, Geometry};
+use crate::codegen::kernel::{Kind, Source as From};
+use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::codegen::native::passes::{Keep, Pass, Passes};
+use crate::codegen::product::ProductShape;
+use crate::error::Reason;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// What the text of an epilogue depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Epilogue {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The operand that is the product.
+    pub slot: usize,
+    /// Its loops and accesses, and how many neighbours it computes at once.
+    pub variant: Variant,
+}
+
+/// An epilogue on one set of shapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpiloguePlan {
+    /// Its text.
+    pub epilogue: Epilogue,
+    /// The kernel's part of the argument, pointers not yet added.
+    pub words: Vec<u64>,
+}
+
+/// Bytes of the widest access.
+const ACCESS_BYTES: usize = 16;
+/// Words of an argument that an epilogue leaves to its product.
+const MAX_WORDS: usize = 480;
+
+impl EpiloguePlan {
+    /// Plans `kernel` behind a product of that shape, which is its operand `slot`; every other pointer, operands first, will be a
+    /// multiple of so many bytes as `alignments` says; an operand of 0 is a number in the words.
+    ///
+    /// # Errors
+    /// The reason why it is no epilogue.
+    pub fn new(
+        kernel: &Kernel,
+        geometry: &Geometry,
+        slot: usize,
+        shape: &ProductShape,
+        alignments: &[usize],
+    ) -> Result<EpiloguePlan, Reason> {
+        let cannot = |what: &str| Err(Reason::TierCannot(format!("no epilogue: {what}")));
+        if kernel.has_folds() {
+            return cannot("it folds");
+        }
+        let is_moved = |kind: &Kind| matches!(kind, Kind::Gather(_));
+        let may_fault = |kind: &Kind, ty| matches!(kind, Kind::Prim(prim) if prim.needs_divisor(ty));
+        if kernel.insts.iter().any(|inst| is_moved(&inst.kind) || may_fault(&inst.kind, inst.ty)) {
+            return cannot("its elements may be faults");
+        }
+        let geometry = &in_order_of(geometry, slot);
+        if !is_dense(kernel, geometry, slot, shape) {
+            return cannot("it does not walk the product from element to element");
+        }
+        let mut alignments = alignments.to_vec();
+        // It comes in registers.
+        alignments[slot] = ACCESS_BYTES;
+        let width = match Plan::new(kernel, geometry, &alignments)?.variant.form {
+            Form::Pointwise { width, .. } => width,
+            Form::Tiles { .. } | Form::Held { .. } | Form::Warps | Form::Blocks | Form::Columns => 1,
+        };
+        // A vector begins at a multiple of its width in its row of the product, and in the kernel's inner loop.
+        let fits = |width: &usize| shape.n.is_multiple_of(*width) && geometry.n_inner().is_multiple_of(*width);
+        let width = [8, 4, 2].into_iter().filter(|&narrower| narrower <= width).find(fits).unwrap_or(1);
+        let numbers = (0..kernel.operands.len()).filter(|&access| alignments[access] == 0);
+        let Plan { variant, words, .. } =
+            Plan::with_form(kernel, geometry, Form::Pointwise { width, vectors: 1 })?.with_numbers(numbers);
+        if words.len() > MAX_WORDS {
+            return Err(Reason::TooManyArguments);
+        }
+        Ok(EpiloguePlan { epilogue: Epilogue { kernel: kernel.clone(), slot, variant }, words })
+    }
+}
+
+/// The same loops, those of rows in the order in which an operand lies in memory.
+fn in_order_of(geometry: &Geometry, slot: usize) -> Geometry {
+    let strides = &geometry.operands[slot].rows;
+    let mut order: SmallVec<[usize; 4]> = (0..geometry.rows.len()).collect();
+    order.sort_by_key(|&index| Reverse(strides[index]));
+    let mut out = geometry.clone();
+    out.rows = order.iter().map(|&index| geometry.rows[index]).collect();
+    for access in out.operands.iter_mut().chain(&mut out.outputs) {
+        access.rows = order.iter().map(|&index| access.rows[index]).collect();
+    }
+    out
+}
+
+/// Whether an operand is walked as a dense product of that shape lies, and a row of it never ends inside a vector.
+fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape: &ProductShape) -> bool {
+    let (operand, access) = (kernel.operands[slot], &geometry.operands[slot]);
+    let mut stride = operand.dtype.size();
+    let sizes: SmallVec<[usize; 4]> = geometry.rows.iter().chain(&geometry.inner).copied().collect();
+    let strides: SmallVec<[usize; 4]> = access.rows.iter().chain(&access.inner).copied().collect();
+    let walks = sizes.iter().zip(&strides).rev().all(|(&size, &found)| {
+        let expected = stride;
+        stride *= size;
+        found == expected
+    });
+    let (rows, inner) = (geometry.n_rows(), geometry.n_inner());
+    walks
+        && operand.source == From::Memory
+        && operand.dtype == shape.dtype
+        && access.base == 0
+        && geometry.inner.len() == 1
+        && rows * inner > 0
+        && rows * inner == shape.batch * shape.m * shape.n
+        && (inner.is_multiple_of(shape.n) || shape.n.is_multiple_of(inner))
+}
+
+impl Epilogue {
+    /// Neighbours that are computed at once.
+    pub fn width(&self) -> usize {
+        let Form::Pointwise { width, .. } = self.variant.form else { unreachable!("the plan has made it so") };
+        width
+    }
+
+    /// Words of its part of the argument.
+    pub(super) fn n_words(&self) -> usize {
+        self.variant.layout.n_words(self.kernel.operands.len() + self.kernel.outputs.len(), 0)
+    }
+
+    /// Writes it as a type called `name`.
+    pub(super) fn emit(&self, name: &str) -> String {
+        let flat = Flat::new(&self.kernel, &self.variant.classes);
+        let passes = Passes::new(&flat, |_| false, Keep::Nothing);
+        let mut text = Text::new(&self.kernel, &flat, &self.variant);
+        text.line(format!("struct {name} {{"));
+        text.line("template <int N, int WIDTH>");
+        text.line(
+            "static __device__ __forceinline__ void store(const Words<N>& w, u64 element, int n, float (&x)[WIDTH]) {",
+        );
+        self.body(&mut text, &passes.passes[0]);
+        text.line("}");
+        text.line("};");
+        text.out
+    }
+
+    fn body(&self, text: &mut Text<'_>, pass: &Pass) {
+        let (layout, signed, unsigned) = (text.layout(), text.signed(), text.unsigned());
+        if layout.rows == 0 {
+            text.line(format!("const {signed} i = ({signed})element;"));
+        } else {
+            let size = layout.size_of_loop(layout.rows);
+            let (multiplier, shift) = (size + 1, size + 2);
+            text.line(format!(
+                "const {unsigned} row = divide(({unsigned})element, w.at[{multiplier}], w.at[{shift}]);"
+            ));
+            text.line(format!("const {signed} i = ({signed})(({unsigned})element - row * ({unsigned})w.at[{size}]);"));
+            text.positions("row", 0..layout.rows, "p");
+        }
+        text.row_addresses();
+        let still: Vec<Id> = pass.row.iter().chain(&pass.uniform).copied().collect();
+        text.row_values(&still);
+        let is_product = |op: Op| matches!(op, Op::Load(slot) if slot as usize == self.slot);
+        let in_line = |text: &Text<'_>, id: Id| match text.flat.nodes[id].op {
+            Op::Load(slot) => !text.is_iota(slot as usize) && text.class(slot as usize) == Class::Contiguous,
+            Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => false,
+        };
+        for &id in &pass.body {
+            let node = &text.flat.nodes[id];
+            let Op::Load(slot) = node.op else { continue };
+            if is_product(node.op) || !in_line(text, id) {
+                continue;
+            }
+            let (ty, size) = (text.loaded_type(id), text.dtype(slot as usize).size());
+            text.line(format!("Vector<{ty}::Stored, WIDTH> x{id};"));
+            text.line(format!("load_vector(x{id}, a{slot} + i * {size}, n);"));
+        }
+        for &slot in &pass.stores {
+            let ty = text.flat.nodes[text.flat.outputs[slot]].ty;
+            text.line(format!("{} y{slot}[WIDTH];", c_type(ty)));
+        }
+        text.line("UNROLL for (int k = 0; k < WIDTH; k++) {");
+        for &id in &pass.body {
+            let value = match text.flat.nodes[id].op {
+                op @ Op::Load(_) if is_product(op) => {
+                    format!("Rounded<dt_{}>::of(x[k])", text.dtype(self.slot).name())
+                }
+                Op::Load(_) if in_line(text, id) => {
+                    format!("{}::widen(x{id}.element[k])", text.loaded_type(id))
+                }
+                Op::Load(slot) => text.loaded(id, slot as usize, &[("(i + k)".into(), layout.rows)]),
+                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
+            };
+            let declaration = text.declaration(id);
+            text.line(format!("{declaration} = {value};"));
+        }
+        for &slot in &pass.stores {
+            let value = text.value(text.flat.outputs[slot]);
+            text.line(format!("y{slot}[k] = {value};"));
+        }
+        text.line("}");
+        for &slot in &pass.stores {
+            let access = text.output(slot);
+            let dtype = text.dtype(access);
+            if text.class(access) == Class::Contiguous {
+                text.line(format!(
+                    "store_vector<dt_{}, WIDTH>(a{access} + i * {}, y{slot}, n);",
+                    dtype.name(),
+                    dtype.size()
+                ));
+            } else {
+                let distance = text.distance(access, &[("i".into(), layout.rows)]);
+                text.line(format!("store_one<dt_{}>(a{access}{distance}, y{slot}[0]);", dtype.name()));
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+#![allow(unsafe_code, reason = "starts products on addresses of a device")]
+//! Kernels that are computed where the sums of a product are: the product is never stored.
+//!
+//! A pair is found when an executable is made for a device. The product's operands are kept until the kernel's turn comes, since
+//! only then there is memory for its outputs, and its other operands are known.
+
+use super::counts;
+use super::kernels::{self, Functions, Subject};
+use super::launch::{Alignments, WIDEST, alignment, word};
+use crate::codegen::cuda::Step;
+use crate::codegen::cuda::epilogue::EpiloguePlan;
+use crate::codegen::cuda::tensor_cores::{LEFT, RIGHT, TensorPlan};
+use crate::codegen::kernel::Source;
+use crate::codegen::product::ProductShape;
+use crate::device::cuda::Queue;
+use crate::device::{Device, Stream};
+use crate::eager::Array;
+use crate::eager::executable::{Action, Executable, Launch, Slot, view_layout};
+use crate::eager::product::shape;
+use crate::error::{Error, Reason, Result};
+use crate::ir::{Layout, TensorType};
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A product and the kernel that is its epilogue.
+pub(super) struct DeviceEpilogue {
+    /// The product's action.
+    pub(super) product: usize,
+    /// The actions of views of it, which move no elements.
+    pub(super) views: SmallVec<[usize; 1]>,
+    /// The kernel's action.
+    pub(super) kernel: usize,
+    launch: Arc<Launch>,
+    /// The kernel's operand that is the product.
+    slot: usize,
+    ready: Mutex<Known>,
+}
+
+/// What is ready, by the alignments of the kernel's accesses, then of the product's operands.
+type Known = SmallVec<[(Alignments, Arc<Ready>); 1]>;
+
+/// What is launched on memory of some alignments.
+pub(super) struct Ready {
+    /// The addresses are to be added.
+    pub(super) words: Vec<u64>,
+    /// Where the addresses of the kernel's accesses go, and those of the product's operands.
+    pub(super) places: SmallVec<[usize; 8]>,
+    pub(super) step: Step,
+    pub(super) functions: Arc<Functions>,
+}
+
+/// The epilogues of an executable. `may_be` says which products may have one; no kernel is that of two.
+pub(super) fn find(executable: &Executable, may_be: impl Fn(usize) -> bool) -> Vec<DeviceEpilogue> {
+    let mut found: Vec<DeviceEpilogue> = Vec::new();
+    for (index, action) in executable.actions.iter().enumerate().filter(|(index, _)| may_be(*index)) {
+        let Action::Product { to, ty, .. } = action else { continue };
+        let Some(use_of) = only_use(executable, *to, ty) else { continue };
+        let Action::Launch(launch) = &executable.actions[use_of.kernel] else { continue };
+        let mut slots = launch.operands.iter().enumerate().filter(|(_, slot)| **slot == Some(use_of.value));
+        let (Some((slot, _)), None, false) = (slots.next(), slots.next(), launch.is_idle) else { continue };
+        let is_taken = found.iter().any(|other| other.kernel == use_of.kernel);
+        if !is_taken && plan(launch, slot, &dense(ty), &smallest(launch)).is_ok() {
+            let Use { kernel, views, .. } = use_of;
+            let (launch, ready) = (launch.clone(), Mutex::default());
+            found.push(DeviceEpilogue { product: index, views, kernel, launch, slot, ready });
+        }
+    }
+    found
+}
+
+/// The only use of a value.
+struct Use {
+    /// The action of a kernel.
+    kernel: usize,
+    /// Those of views in between, which do not move elements.
+    views: SmallVec<[usize; 1]>,
+    /// Where the kernel finds the value.
+    value: Slot,
+}
+
+/// What uses the value of a dense type in a slot, if it is one kernel, and the value is not handed out.
+fn only_use(executable: &Executable, mut value: Slot, ty: &TensorType) -> Option<Use> {
+    let (mut views, mut layout) = (SmallVec::new(), Layout::contiguous(&ty.sizes));
+    loop {
+        let mut readers = executable.actions.iter().enumerate().filter(|(_, action)| reads(action, value));
+        let is_output = executable.outputs.iter().any(|(slot, _)| *slot == value);
+        let (Some((at, action)), None, false) = (readers.next(), readers.next(), is_output) else { return None };
+        match action {
+            Action::Launch(_) => return Some(Use { kernel: at, views, value }),
+            Action::Alias { op, attrs, to, .. } => {
+                let (seen, dtype) = view_layout(*op, attrs, &layout, ty.dtype).ok()?;
+                let is_whole = seen == Layout::contiguous(&seen.sizes) && seen.numel() == layout.numel();
+                if !is_whole || dtype != ty.dtype {
+                    return None;
+                }
+                (value, layout) = (*to, seen);
+                views.push(at);
+            }
+            Action::Product { .. }
+            | Action::Routine { .. }
+            | Action::Blocks(_)
+            | Action::Allocate(..)
+            | Action::Scratch(..)
+            | Action::Release(_) => return None,
+        }
+    }
+}
+
+/// Whether an action needs the value in a slot.
+fn reads(action: &Action, value: Slot) -> bool {
+    match action {
+        Action::Launch(launch) => launch.operands.contains(&Some(value)),
+        Action::Product { left, right, .. } => *left == value || *right == value,
+        Action::Routine { args, .. } => args.contains(&value),
+        Action::Alias { from, .. } => *from == value,
+        Action::Blocks(blocks) => blocks.slots().any(|slot| slot == value),
+        Action::Allocate(..) | Action::Scratch(..) | Action::Release(_) => false,
+    }
+}
+
+/// A product of that type, as far as its epilogue needs to know: operands may lie anyhow.
+fn dense(ty: &TensorType) -> ProductShape {
+    let rank = ty.sizes.len();
+    let batch = if rank == 3 { ty.sizes[0] } else { 1 };
+    let (m, n) = (ty.sizes[rank - 2], ty.sizes[rank - 1]);
+    ProductShape { dtype: ty.dtype, batch, m, k: 1, n, left: [m, 1, 1], right: [n, n, 1] }
+}
+
+/// What every address of a launch is a multiple of, whatever is known of it.
+fn smallest(launch: &Launch) -> Alignments {
+    launch.lowered.kernel.dtypes().map(|dtype| dtype.size()).chain([2, 2]).collect()
+}
+
+/// What is launched for a product of that shape and the kernel behind it.
+fn plan(
+    launch: &Launch,
+    slot: usize,
+    shape: &ProductShape,
+    alignments: &[usize],
+) -> std::result::Result<(TensorPlan, EpiloguePlan), Reason> {
+    let (own, operands) = alignments.split_at(alignments.len() - 2);
+    let epilogue = EpiloguePlan::new(&launch.lowered.kernel, &launch.lowered.geometry, slot, shape, own)?;
+    let product = TensorPlan::new(shape, [operands[0], operands[1], shape.dtype.size()])?;
+    Ok((product.with_epilogue(&epilogue), epilogue))
+}
+
+impl DeviceEpilogue {
+    /// The kernel's operand that is the product.
+    pub(super) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Whether an access of the kernel, operands first, is memory; the product is none.
+    pub(super) fn is_memory(&self, access: usize) -> bool {
+        let operands = &self.launch.lowered.kernel.operands;
+        access != self.slot && operands.get(access).is_none_or(|operand| operand.source == Source::Memory)
+    }
+
+    /// Starts both as one on a stream whose handle is `queue`; operands of the kernel that are no memory, and the product, are
+    /// `None`.
+    ///
+    /// # Errors
+    /// If the code cannot be made, or the device fails.
+    ///
+    /// # Safety
+    /// Arrays are on the device, those of the kernel's operands maybe single elements of the host, and have the types of the
+    /// graph; the caller keeps everybody else from writing to operands, and from using outputs, until this returns.
+    pub(super) unsafe fn start(
+        &self,
+        factors: [&Array; 2],
+        operands: &[Option<&Array>],
+        outputs: &[&Array],
+        stream: &Stream,
+        queue: &Queue,
+    ) -> Result<()> {
+        let own = operands.iter().copied().chain(outputs.iter().map(|&output| Some(output)));
+        let arrays: SmallVec<[Option<&Array>; 8]> = own.chain(factors.map(Some)).collect();
+        for array in arrays.iter().flatten() {
+            array.storage().turn_to(stream)?;
+        }
+        let alignments = arrays.iter().map(|array| array.map_or(WIDEST, alignment)).collect();
+        let [left, right] = factors.map(Array::layout);
+        let ready = self.ready(stream.device(), &shape(left, right, factors[0].dtype()), alignments)?;
+        let mut words: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.words);
+        for (access, (&place, array)) in ready.places.iter().zip(&arrays).enumerate() {
+            if let Some(array) = array.filter(|_| self.is_memory(access)) {
+                // SAFETY: the caller's promise.
+                words[place] = words[place].wrapping_add(unsafe { word(array) });
+            }
+        }
+        // SAFETY: the words are those of the text's plan, with the addresses of arrays that have the types it was made for; all
+        // of it was ordered to this stream, and memory that is given back stays as it is until the stream has come past.
+        unsafe { ready.functions[ready.step.entry].start(queue, ready.step.grid, ready.step.block, &words)? };
+        counts::launched(1);
+        Ok(())
+    }
+
+    /// What is launched for a product of that shape, which is always the same, on memory of such alignments: of the kernel's
+    /// accesses, operands first, then of the product's operands.
+    ///
+    /// # Errors
+    /// If the code cannot be made.
+    pub(super) fn ready(&self, device: Device, shape: &ProductShape, alignments: Alignments) -> Result<Arc<Ready>> {
+        let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
+            return Ok(ready.clone());
+        }
+        drop(known);
+        let refused = |reason: Reason| Error::invalid("kernel", reason.to_string());
+        let (product, EpiloguePlan { epilogue, words: own }) =
+            plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
+        let TensorPlan { variant, words, step } = product;
+        let step = step.ok_or_else(|| Error::invalid("kernel", "a product without elements has no epilogue"))?;
+        let layout = epilogue.variant.layout;
+        let places = (0..alignments.len() - 2).map(|access| layout.address(access));
+        let places = places.chain([own.len() + LEFT, own.len() + RIGHT]).collect();
+        let functions = kernels::functions(device, Subject::TensorProduct(variant, Some(Arc::new(epilogue))))?;
+        let ready = Arc::new(Ready { words, places, step, functions });
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
+        Ok(ready)
+    }
+}

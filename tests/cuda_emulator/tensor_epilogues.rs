@@ -1,0 +1,224 @@
+//! Kernels as epilogues of products on tensor cores, by bits against the interpreter on the stored product.
+
+use crate::emulator::{self, Batch, Buffer, SCHEDULES};
+use crate::kernels::{self, Builder, Random, buffer};
+use crate::tensor_products::{Lies, Numbers, Sizes, bits, case};
+use opfuse::codegen::cuda::Source;
+use opfuse::codegen::cuda::epilogue::EpiloguePlan;
+use opfuse::codegen::cuda::tensor_cores::{LEFT, RIGHT, TensorPlan};
+use opfuse::codegen::geometry::{Access, Geometry, Lanes};
+use opfuse::codegen::kernel::{Kernel, Level, Source as From};
+use opfuse::codegen::product::ProductShape;
+use opfuse::ir::DType;
+use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+
+/// A product, the kernel behind it, and what the kernel makes of the stored product.
+struct Pair {
+    name: String,
+    product: crate::tensor_products::Case,
+    plan: TensorPlan,
+    epilogue: EpiloguePlan,
+    kernel: kernels::Case,
+    /// By how many bytes each buffer of the kernel misses a multiple of 16.
+    off: Vec<usize>,
+}
+
+/// A kernel of operands of these dtypes, the first of which is the product, and of a result of the last.
+fn kernel(dtypes: &[DType], results: &[DType], body: impl Fn(&mut Builder, &[Reg]) -> Vec<Reg>) -> Kernel {
+    let mut b = Builder::default();
+    let args: Vec<Reg> = dtypes.iter().map(|&dtype| b.load(dtype, From::Memory, Level::Full)).collect();
+    let values = body(&mut b, &args);
+    values.into_iter().zip(results).for_each(|(value, &dtype)| b.output(dtype, value));
+    b.kernel
+}
+
+/// Loops, and by access its strides in elements.
+fn geometry(kernel: &Kernel, loops: &[usize], strides: &[&[usize]]) -> Geometry {
+    let (&inner, rows) = loops.split_last().expect("there is a loop");
+    let access = |(strides, dtype): (&&[usize], DType)| {
+        let bytes: Vec<usize> = strides.iter().map(|stride| stride * dtype.size()).collect();
+        let (&inner, rows) = bytes.split_last().expect("there is a loop");
+        Access { rows: rows.into(), inner: [inner].into_iter().collect(), base: 0, gather: None }
+    };
+    let mut accesses: Vec<Access> = strides.iter().zip(kernel.dtypes()).map(access).collect();
+    let outputs = accesses.split_off(kernel.operands.len());
+    let inner = [inner].into_iter().collect();
+    Geometry { rows: rows.into(), inner, operands: accesses, outputs, lanes: Lanes::Inner }
+}
+
+fn extent(geometry: &Geometry, access: &Access, dtype: DType) -> usize {
+    let sizes = geometry.rows.iter().chain(&geometry.inner);
+    let last: usize =
+        sizes.zip(access.rows.iter().chain(&access.inner)).map(|(size, stride)| (size - 1) * stride).sum();
+    last / dtype.size() + 1
+}
+
+fn pair(name: &str, tile: usize, sizes: Sizes, kernel: Kernel, geometry: Geometry, off: &[usize]) -> Pair {
+    let dtype = kernel.operands[0].dtype;
+    let product = case(dtype, tile, sizes, Numbers::Whole);
+    let stored: Vec<u8> = product.expected.iter().flat_map(|(sum, _)| bits(dtype, *sum).to_le_bytes()).collect();
+    let mut random = Random::new(7);
+    let accesses = geometry.operands.iter().chain(&geometry.outputs).zip(kernel.dtypes());
+    let lengths: Vec<(usize, DType)> =
+        accesses.map(|(access, dtype)| (extent(&geometry, access, dtype), dtype)).collect();
+    let mut inputs: Vec<Vec<u8>> = lengths.iter().map(|&(n, dtype)| buffer(&mut random, dtype, n)).collect();
+    let outputs = inputs.split_off(kernel.operands.len()).into_iter().map(|bytes| vec![0xa5; bytes.len()]).collect();
+    inputs[0] = stored;
+    let alignments: Vec<usize> =
+        off.iter().map(|&off| if off % 16 == 0 { 16 } else { off & off.wrapping_neg() }).collect();
+    let epilogue = EpiloguePlan::new(&kernel, &geometry, 0, &product.shape, &alignments);
+    let epilogue = epilogue.unwrap_or_else(|reason| panic!("{name}: {reason}"));
+    let plan = product.plan.clone().with_epilogue(&epilogue);
+    let kernel = kernels::Case { kernel, geometry, inputs, outputs };
+    Pair { name: name.into(), product, plan, epilogue, kernel, off: off.to_vec() }
+}
+
+fn run(pairs: &[Pair], mutate: impl Fn(String) -> String) -> Result<(), String> {
+    let mut batch = Batch::default();
+    for Pair { product, plan, epilogue: EpiloguePlan { epilogue, words }, kernel, off, .. } in pairs {
+        let source = batch.add(&Source::of_tensor_product(&plan.variant, Some(epilogue), &batch.name()));
+        // The product's own place is given to nobody.
+        let own = kernel.inputs.iter().chain(&kernel.outputs).zip(off).skip(1);
+        let mut buffers: Vec<Buffer<'_>> =
+            own.map(|(bytes, &remainder)| Buffer { bytes, remainder: remainder % 16, apart: 0 }).collect();
+        let layout = epilogue.variant.layout;
+        let mut pointers: Vec<(usize, usize)> =
+            (0..buffers.len()).map(|slot| (layout.address(slot + 1), slot)).collect();
+        pointers.extend([(words.len() + LEFT, buffers.len()), (words.len() + RIGHT, buffers.len() + 1)]);
+        buffers.extend(product.operands.iter().map(|bytes| Buffer { bytes, remainder: 0, apart: 0 }));
+        let steps: Vec<_> = plan.step.into_iter().collect();
+        let buffers: Vec<&Buffer<'_>> = buffers.iter().collect();
+        batch.launch(source, &plan.words, &steps, &pointers, &buffers);
+    }
+    let program = batch.compile(mutate);
+    for schedule in SCHEDULES {
+        for (pair, found) in pairs.iter().zip(program.run(schedule)?) {
+            let (expected, _) = pair.kernel.expected();
+            let found = &found[pair.kernel.inputs.len() - 1..];
+            for (slot, (expected, found)) in expected.iter().zip(found).enumerate() {
+                if let Some(at) = (0..expected.len()).find(|&at| expected[at] != found[at]) {
+                    let name = &pair.name;
+                    return Err(format!("{name}, schedule {schedule}: output {slot} differs at byte {at}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+const BF16: DType = DType::BF16;
+
+fn sizes(batch: usize, m: usize, n: usize) -> Sizes {
+    Sizes { batch, m, k: 200, n, lies: [Lies::Dense; 2], off: [0; 3] }
+}
+
+/// `gelu(product + bias) + residual`, rounded where eager calls would store.
+fn layer() -> Kernel {
+    kernel(&[BF16, BF16, BF16], &[BF16], |b, x| {
+        let sum = b.prim(Prim::Add, &x[..2]);
+        let sum = b.prim(Prim::RoundBF16, &[sum]);
+        let gelu = b.func(Func::GeluTanh, &[sum]);
+        let gelu = b.prim(Prim::RoundBF16, &[gelu]);
+        vec![b.prim(Prim::Add, &[gelu, x[2]])]
+    })
+}
+
+/// The product scaled by row and by column, in f32, and whether it is above zero.
+fn scaled(dtype: DType) -> Kernel {
+    kernel(&[dtype, DType::F32, DType::F16], &[DType::F32, DType::Bool], |b, x| {
+        let (row, column) = (x[1], x[2]);
+        let scaled = b.prim(Prim::Mul, &[x[0], row]);
+        let scaled = b.prim(Prim::Mul, &[scaled, column]);
+        let zero = b.lit(Lit::f32(0.0));
+        vec![scaled, b.prim(Prim::Lt, &[zero, x[0]])]
+    })
+}
+
+fn pairs(tile: usize) -> Vec<Pair> {
+    let aligned = [0; 8];
+    let mut pairs = Vec::new();
+    for n in [tile - 8, 36, 30, 21, tile + 8] {
+        let m = tile + 5;
+        let geometry = geometry(&layer(), &[m, n], &[&[n, 1], &[0, 1], &[n, 1], &[n, 1]]);
+        pairs.push(pair(&format!("a layer of {n}"), tile, sizes(1, m, n), layer(), geometry, &aligned[..4]));
+    }
+    // Batches share a bias; the residual is not aligned, so vectors are short.
+    let g = geometry(&layer(), &[3 * 20, 24], &[&[24, 1], &[0, 1], &[24, 1], &[24, 1]]);
+    pairs.push(pair("batches", tile, sizes(3, 20, 24), layer(), g.clone(), &aligned[..4]));
+    pairs.push(pair("not aligned", tile, sizes(3, 20, 24), layer(), g, &[0, 0, 4, 0]));
+    // Everything in one line, also of no whole rows of the product.
+    let g = geometry(&layer(), &[2 * 20 * 24], &[&[1][..]; 4]);
+    pairs.push(pair("in line", tile, sizes(2, 20, 24), layer(), g, &aligned[..4]));
+    // Rows of the product are split, and written elsewhere, as heads are; loops come in the order of the result.
+    let g = geometry(&layer(), &[3, 20, 16], &[&[16, 48, 1], &[16, 0, 1], &[16, 48, 1], &[320, 16, 1]]);
+    pairs.push(pair("heads", tile, sizes(1, 20, 48), layer(), g, &aligned[..4]));
+    for dtype in [DType::F16, BF16] {
+        let g = geometry(&scaled(dtype), &[37, 40], &[&[40, 1], &[1, 0], &[0, 1], &[40, 1], &[40, 1]]);
+        pairs.push(pair("rows and columns", tile, sizes(1, 37, 40), scaled(dtype), g, &aligned[..5]));
+        // Columns that jump through memory.
+        let g = geometry(&scaled(dtype), &[37, 40], &[&[40, 1], &[1, 0], &[0, 3], &[1, 37], &[40, 1]]);
+        pairs.push(pair("jumps", tile, sizes(1, 37, 40), scaled(dtype), g, &aligned[..5]));
+    }
+    pairs
+}
+
+#[test]
+fn epilogues_have_the_bits_of_their_kernels() {
+    if !emulator::is_available() {
+        return;
+    }
+    let (small, large) = (pairs(64), pairs(128));
+    let widths: Vec<usize> = small.iter().map(|pair| pair.plan.variant.width).collect();
+    assert_eq!(widths, [8, 4, 2, 1, 8, 8, 2, 8, 8, 8, 1, 8, 1]);
+    for pairs in [small, large] {
+        run(&pairs, |text| text).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+#[test]
+fn what_is_no_epilogue_says_why() {
+    let shape = ProductShape { dtype: BF16, batch: 1, m: 20, k: 40, n: 24, left: [0, 40, 1], right: [0, 24, 1] };
+    let reason = |kernel: &Kernel, geometry: &Geometry| {
+        let plan = EpiloguePlan::new(kernel, geometry, 0, &shape, &[16; 8]);
+        plan.expect_err("it is none").to_string()
+    };
+    let turned = geometry(&layer(), &[24, 20], &[&[1, 24], &[1, 0], &[1, 24], &[1, 24]]);
+    assert!(reason(&layer(), &turned).contains("element to element"));
+    let other = geometry(&layer(), &[480], &[&[1][..]; 4]);
+    assert!(EpiloguePlan::new(&layer(), &other, 0, &shape, &[16; 8]).is_ok());
+    let part = geometry(&layer(), &[240], &[&[1][..]; 4]);
+    assert!(reason(&layer(), &part).contains("element to element"));
+    let divided = kernel(&[BF16, DType::I64], &[DType::I64], |b, x| {
+        let whole = b.prim(Prim::Convert(Ty::I64), &[x[0]]);
+        vec![b.prim(Prim::Rem, &[whole, x[1]])]
+    });
+    assert!(reason(&divided, &geometry(&divided, &[480], &[&[1][..]; 3])).contains("faults"));
+    let sum = crate::kernels::listed::folded(opfuse::ir::Combine::Sum, DType::F32);
+    assert!(reason(&sum, &geometry(&sum, &[480], &[&[1][..]; 2])).contains("folds"));
+}
+
+#[test]
+fn planted_bugs_are_seen() {
+    if !emulator::is_available() {
+        return;
+    }
+    let g = geometry(&layer(), &[2 * 70, 24], &[&[24, 1], &[0, 1], &[24, 1], &[24, 1]]);
+    let f32s = geometry(&scaled(BF16), &[2 * 70, 24], &[&[24, 1], &[1, 0], &[0, 1], &[24, 1], &[24, 1]]);
+    let pairs = [
+        pair("batches", 64, sizes(2, 70, 24), layer(), g, &[0; 4]),
+        pair("in f32", 64, sizes(2, 70, 24), scaled(BF16), f32s, &[0; 5]),
+    ];
+    assert_eq!(run(&pairs, |text| text), Ok(()), "the text as it is");
+    for (name, from, to) in [
+        ("a sum that is not rounded first", "Rounded<dt_bf16>::of(x[k])", "x[k]"),
+        ("elements of another row", "(u32)element - row * (u32)", "(u32)element - 0 * (u32)"),
+        ("the element of another matrix", "((u64)matrix * (u64)m + (u64)row)", "((u64)row)"),
+        ("neighbours out of place", "a2 + i * 2, n", "a2, n"),
+    ] {
+        let seen = run(&pairs, |text| {
+            assert!(text.contains(from), "{name}: {from:?} is not there\n{text}");
+            text.replace(from, to)
+        });
+        assert!(seen.is_err(), "{name} is not seen");
+    }
+}
