@@ -60,6 +60,7 @@ const UNSAFE_FILES: &[&str] = &[
     "eager/cuda/product.rs",
     "eager/cuda/program.rs",
     "eager/cuda/replay.rs",
+    "eager/cuda/routine.rs",
     "eager/cuda/steps.rs",
     "eager/executable.rs",
     "eager/product/mod.rs",

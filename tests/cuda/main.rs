@@ -22,6 +22,7 @@ mod measured;
 #[path = "../same_bits/moves.rs"]
 mod moves;
 mod order;
+mod procedures;
 mod products;
 #[path = "../same_bits/random.rs"]
 mod random;

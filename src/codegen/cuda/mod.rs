@@ -18,6 +18,7 @@ mod held;
 mod plan;
 mod pointwise;
 pub mod product;
+pub mod routines;
 mod rows;
 pub mod tensor_cores;
 mod text;

@@ -1,12 +1,12 @@
 //! Inputs that are on the host: numbers, and keys of random draws.
 //!
-//! A single element travels in the words of the kernels that read it, and what only the host reads stays there. The rest is
-//! copied to the device, before each run.
+//! A single element travels in the words of the kernels that read it, a key in those of the routine that makes random words of it,
+//! and what only the host reads stays there. The rest is copied to the device, before each run.
 
-use super::steps::Way;
+use super::ways::Way;
 use crate::eager::Array;
 use crate::eager::executable::{Action, Executable, Slot};
-use crate::ir::Layout;
+use crate::ir::{Layout, Meaning, Routine};
 use smallvec::SmallVec;
 
 /// How many elements lie in memory from the first that a layout shows to the last.
@@ -19,8 +19,10 @@ pub(super) fn n_places(layout: &Layout) -> usize {
 pub(super) enum Need {
     /// Nothing.
     Nothing,
-    /// Its elements, which are read by kernels.
-    Elements,
+    /// The two elements of a key.
+    Key,
+    /// Its only element, which is read by kernels.
+    Element,
     /// Its memory.
     Memory,
 }
@@ -44,7 +46,7 @@ impl Need {
         for (action, way) in executable.actions.iter().zip(ways) {
             match (action, way) {
                 (Action::Launch(launch), Way::Launch(_) | Way::Epilogue(_)) => {
-                    launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Elements));
+                    launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Element));
                 }
                 (Action::Product { left, right, to, .. }, way) => {
                     if let Way::Product(_) | Way::Later(_) = way {
@@ -55,6 +57,11 @@ impl Need {
                 (Action::Alias { from, to, .. }, _) => shows[*to] = shows[*from],
                 (Action::Allocate(slot, _) | Action::Scratch(slot, _) | Action::Release(slot), _) => {
                     shows[*slot] = None
+                }
+                (Action::Routine { op, args, .. }, Way::Routine(_)) => {
+                    let is_key = matches!(op.row().meaning, Meaning::Routine(Routine::Bits));
+                    let need = if is_key { Need::Key } else { Need::Memory };
+                    args.iter().for_each(|&slot| raise(shows[slot], need));
                 }
                 (Action::Launch(_) | Action::Routine { .. } | Action::Blocks(_), _) => {}
             }
@@ -67,7 +74,8 @@ impl Need {
     pub(super) fn copies(self, array: &Array) -> bool {
         match self {
             Need::Nothing => false,
-            Need::Elements => n_places(array.layout()) != 1,
+            Need::Key => array.layout().sizes[..] != [2],
+            Need::Element => n_places(array.layout()) != 1,
             Need::Memory => true,
         }
     }

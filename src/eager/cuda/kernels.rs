@@ -7,6 +7,7 @@ use super::counts;
 use crate::codegen::Kernel;
 use crate::codegen::cuda::epilogue::Epilogue;
 use crate::codegen::cuda::product::ProductVariant;
+use crate::codegen::cuda::routines::RoutineVariant;
 use crate::codegen::cuda::tensor_cores::TensorVariant;
 use crate::codegen::cuda::{Origin, Source, Variant, cubin};
 use crate::debug::{self, Stage};
@@ -34,6 +35,8 @@ pub(super) enum Subject {
     Product(ProductVariant),
     /// A matrix product on tensor cores, and what follows it.
     TensorProduct(TensorVariant, Option<Arc<Epilogue>>),
+    /// A procedure on whole arrays.
+    Routine(RoutineVariant),
 }
 
 type Key = (Device, Subject);
@@ -79,6 +82,7 @@ fn compile(device: Device, subject: &Subject) -> Result<Functions> {
         Subject::Kernel(kernel, variant) => Source::new(kernel, variant, NAME),
         Subject::Product(variant) => Source::of_product(variant, NAME),
         Subject::TensorProduct(variant, epilogue) => Source::of_tensor_product(variant, epilogue.as_deref(), NAME),
+        Subject::Routine(variant) => Source::of_routine(variant, NAME),
     };
     debug::dump(Stage::Code, || source.text.clone());
     let (cubin, origin) = cubin(device, &source)?;

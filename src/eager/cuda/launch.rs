@@ -101,9 +101,9 @@ impl DeviceLaunch {
             }
         }
         // Both are free again for work behind this on the same stream as soon as they are dropped.
-        let faults = if self.can_fault { Some(Storage::copy_of(self.device, &[0; FAULT_BYTES])?) } else { None };
+        let faults = if self.can_fault { Some(FaultRecord::new(self.device)?) } else { None };
         let scratch = Storage::new(self.device, ready.plan.scratch_bytes)?;
-        words[words::FAULTS] = faults.as_ref().map_or(0, |faults| faults.ptr().addr() as u64);
+        words[words::FAULTS] = faults.as_ref().map_or(0, FaultRecord::address);
         words[words::SCRATCH] = scratch.ptr().addr() as u64;
         for step in &ready.plan.steps {
             words[words::ITEMS] = step.items;
@@ -114,7 +114,7 @@ impl DeviceLaunch {
         }
         counts::launched(ready.plan.steps.len() as u64);
         match faults {
-            Some(record) => report(lowered, &record),
+            Some(record) => report(lowered, &record.read()?),
             None => Ok(()),
         }
     }
@@ -159,7 +159,17 @@ pub(super) unsafe fn word(array: &Array) -> u64 {
     if array.device().kind != DeviceKind::Cpu {
         return array.ptr().addr() as u64;
     }
-    let (at, size) = (array.layout().offset * array.dtype().size(), array.dtype().size());
+    // SAFETY: the caller's promise.
+    unsafe { element(array, 0) }
+}
+
+/// An element of an array on the host, along its first dim.
+///
+/// # Safety
+/// It is there, and nobody writes to the array until this returns.
+pub(super) unsafe fn element(array: &Array, at: usize) -> u64 {
+    let (layout, size) = (array.layout(), array.dtype().size());
+    let at = (layout.offset + at * layout.strides.first().copied().unwrap_or(0)) * size;
     // SAFETY: the caller's promise.
     let element = unsafe { &array.storage().bytes()[at..at + size] };
     let mut word = [0; 8];
@@ -176,20 +186,57 @@ fn can_fault(kernel: &Kernel) -> bool {
     })
 }
 
-/// The error of a record of faults, if there is any; waits for the kernel.
-fn report(lowered: &Lowered, record: &Storage) -> Result<()> {
-    let mut bytes = [0; FAULT_BYTES];
-    record.fetch(0, &mut bytes)?;
-    let [zero_divisor, out_of_range, index] = [0, 8, 16].map(|at| {
-        let mut word = [0; 8];
-        word.copy_from_slice(&bytes[at..at + 8]);
-        i64::from_le_bytes(word)
-    });
+/// Where kernels record what they find wrong.
+pub(super) struct FaultRecord(Storage);
+
+/// What a record says.
+pub(super) struct FoundFaults {
+    zero_divisor: bool,
+    out_of_range: Option<i64>,
+}
+
+impl FoundFaults {
+    pub(super) fn is_empty(&self) -> bool {
+        !self.zero_divisor && self.out_of_range.is_none()
+    }
+}
+
+impl FaultRecord {
+    /// A record that says nothing.
+    ///
+    /// # Errors
+    /// If there is no memory, or the device fails.
+    pub(super) fn new(device: Device) -> Result<FaultRecord> {
+        Storage::copy_of(device, &[0; FAULT_BYTES]).map(FaultRecord)
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.0.ptr().addr() as u64
+    }
+
+    /// What it says once the kernels that were given it are done, for which the host waits.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn read(&self) -> Result<FoundFaults> {
+        let mut bytes = [0; FAULT_BYTES];
+        self.0.fetch(0, &mut bytes)?;
+        let [zero_divisor, out_of_range, index] = [0, 8, 16].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            i64::from_le_bytes(word)
+        });
+        Ok(FoundFaults { zero_divisor: zero_divisor != 0, out_of_range: (out_of_range != 0).then_some(index) })
+    }
+}
+
+/// The error of what was found, if anything was.
+fn report(lowered: &Lowered, found: &FoundFaults) -> Result<()> {
     let faults = Faults::new();
-    if zero_divisor != 0 {
+    if found.zero_divisor {
         faults.record_zero_divisor();
     }
-    if out_of_range != 0 {
+    if let Some(index) = found.out_of_range {
         faults.record(index);
     }
     outcome(&faults, &lowered.geometry)

@@ -5,8 +5,10 @@
 //! | `launch` | how does a kernel start on a device? |
 //! | `product` | how does a matrix product start there? |
 //! | `epilogue` | which kernel is part of a product, and how do both start? |
+//! | `routine` | how does a procedure on whole arrays start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
-//! | `steps` | how does each action of an executable run there? |
+//! | `ways` | how does each action of an executable run there? |
+//! | `steps` | how do they run, one after the other? |
 //! | `inputs` | how do numbers of the host get there? |
 //! | `outline` | what will a run do, and in whose memory? |
 //! | `program` | how is a run a list of launches? |
@@ -31,7 +33,9 @@ mod outline;
 mod product;
 mod program;
 mod replay;
+mod routine;
 mod steps;
+mod ways;
 
 pub use counts::{Counts, Fallback, counts, reset_counts};
 pub use product::Choice;

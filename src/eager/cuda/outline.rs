@@ -9,7 +9,8 @@
 use super::epilogue::DeviceEpilogue;
 use super::launch::DeviceLaunch;
 use super::product::DeviceProduct;
-use super::steps::Way;
+use super::routine::DeviceRoutine;
+use super::ways::Way;
 use crate::codegen::lower::Lowered;
 use crate::eager::executable::{Action, Executable, Slot, view_layout};
 use crate::error::Reason;
@@ -51,7 +52,7 @@ pub(super) struct Memory {
     pub(super) is_kept: bool,
 }
 
-/// What starts a kernel or a product.
+/// What starts a kernel, a product or a routine.
 pub(super) struct Start {
     /// The number of its action.
     pub(super) action: usize,
@@ -66,6 +67,7 @@ pub(super) enum Work<'a> {
     Product(&'a DeviceProduct, &'a TensorType),
     /// Operands are those of the kernel, then the two of its product.
     Epilogue(&'a DeviceEpilogue),
+    Routine(&'a DeviceRoutine),
 }
 
 /// A run.
@@ -115,7 +117,8 @@ impl Outline {
             (Action::Launch(launch), Way::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
             (Action::Product { ty, .. }, Way::Product(on_device)) => Work::Product(on_device, ty),
             (Action::Launch(_), Way::Epilogue(on_device)) => Work::Epilogue(on_device),
-            _ => unreachable!("launches and products start, each in its way"),
+            (Action::Routine { .. }, Way::Routine(on_device)) => Work::Routine(on_device),
+            _ => unreachable!("launches, products and routines start, each in its way"),
         }
     }
 }
@@ -177,8 +180,25 @@ impl Walk {
                     outputs: smallvec![to],
                 });
             }
+            (Action::Routine { args, to, .. }, Way::Routine(on_device)) => {
+                if on_device.can_fault() {
+                    return Err(Reason::TierCannot("the host waits for what a kernel finds wrong".into()));
+                }
+                let operands = args.iter().map(|&slot| Some(known(&self.slots, slot).clone())).collect();
+                let outputs = smallvec![known(&self.slots, *to).clone()];
+                self.start(Start { action: index, operands, outputs });
+            }
             (_, Way::Host(_)) => return Err(Reason::TierCannot("the cpu computes a step of it".into())),
-            (_, Way::Launch(_) | Way::Product(_) | Way::Later(_) | Way::HandOn | Way::Epilogue(_) | Way::Nothing) => {
+            (
+                _,
+                Way::Launch(_)
+                | Way::Product(_)
+                | Way::Later(_)
+                | Way::HandOn
+                | Way::Epilogue(_)
+                | Way::Routine(_)
+                | Way::Nothing,
+            ) => {
                 unreachable!("every action has the way that was made for it")
             }
         }

@@ -7,11 +7,12 @@
 
 use super::counts;
 use super::kernels::Functions;
-use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, word};
+use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
 use super::outline::{Outline, Place, Start, Value, Work, arrange};
 use super::product::PLACES;
 use super::replay::Replays;
-use super::steps::Way;
+use super::ways::Way;
+use crate::codegen::cuda::routines::{Of, RoutineLaunch};
 use crate::codegen::cuda::{Step, words};
 use crate::device::cuda::{Launch, Queue};
 use crate::device::{Device, Shared, Storage, Stream};
@@ -37,6 +38,8 @@ struct Node {
 #[derive(Debug, Clone, Copy)]
 enum Base {
     Input(usize),
+    /// Of an input on the host, not an address.
+    Element(usize, usize),
     /// Memory of results.
     Made(usize),
     /// The memory of all else.
@@ -142,6 +145,18 @@ impl Program {
                     let places: Vec<_> = PLACES.into_iter().zip(values).collect();
                     nodes.add(start, functions, *step, ready.words.clone(), &places, 0);
                 }
+                Work::Routine(routine) => {
+                    let is_on_host =
+                        |value: &&Value| matches!(value.place, Place::Input(index) if inputs[index] == IN_WORDS);
+                    let on_host = start.operands.iter().flatten().find(is_on_host);
+                    if on_host.is_some_and(|key| key.layout != Layout::contiguous(&[2])) {
+                        return Ok(Err(Reason::TierCannot("a key of random words does not lie as it was made".into())));
+                    }
+                    let (plan, functions) = routine.ready(on_host.is_some())?;
+                    for launch in &plan.launches {
+                        nodes.add_routine(start, &functions, launch, plan.scratch_bytes);
+                    }
+                }
             }
         }
         Ok(Ok(nodes.finish(executable)))
@@ -177,6 +192,8 @@ impl Program {
         let base = |base: Base| match (base, target) {
             // SAFETY: the caller's promise.
             (Base::Input(index), _) => unsafe { word(inputs[index]) },
+            // SAFETY: as above.
+            (Base::Element(index, at), _) => unsafe { element(inputs[index], at) },
             (Base::Made(_), Some(target)) => target.ptr().addr() as u64,
             (Base::Made(number), None) => memory.made[number].ptr().addr() as u64,
             (Base::Rest, _) => memory.rest.ptr().addr() as u64,
@@ -243,7 +260,7 @@ impl Output {
             (Base::Input(index), None) => return inputs[index].clone(),
             (Base::Input(index), Some(_)) => (inputs[index].storage(), inputs[index].layout().offset),
             (Base::Made(number), _) => (&memory.made[number], 0),
-            (Base::Rest, _) => unreachable!("results have memory of their own"),
+            (Base::Rest | Base::Element(..), _) => unreachable!("results have memory of their own"),
         };
         let layout = match &self.layout {
             Some(layout) if offset > 0 => Layout { offset: layout.offset + offset, ..(**layout).clone() }.into(),
@@ -257,6 +274,14 @@ impl Output {
 /// Operands, then outputs.
 fn accesses(start: &Start) -> impl Iterator<Item = Option<&Value>> {
     start.operands.iter().map(Option::as_ref).chain(start.outputs.iter().map(Some))
+}
+
+/// The operand that is meant, if one is.
+fn of_operand(of: Of) -> Option<usize> {
+    match of {
+        Of::Operand(operand) | Of::Element(operand, _) => Some(operand),
+        Of::Result | Of::Scratch => None,
+    }
 }
 
 /// Launches on the way to a program.
@@ -279,6 +304,7 @@ type Address = (usize, Found, u64);
 #[derive(Clone, Copy)]
 enum Found {
     Place(Place),
+    Element(usize, usize),
     Scratch(usize),
 }
 
@@ -306,14 +332,37 @@ impl Nodes<'_> {
             patches.push((word, Found::Place(value.place), distance));
         }
         if scratch > 0 {
-            let used = [start.action, start.action];
-            // Launches of one kernel hand on what is in it.
-            if self.scratch.last().is_none_or(|&(_, last)| last != used) {
-                self.scratch.push((scratch, used));
-            }
-            patches.push((words::SCRATCH, Found::Scratch(self.scratch.len() - 1), 0));
+            patches.push((words::SCRATCH, self.scratch(start, scratch), 0));
         }
         self.nodes.push((Node { functions: functions.clone(), step, words, patches: 0..0 }, patches));
+    }
+
+    fn add_routine(&mut self, start: &Start, functions: &Arc<Functions>, launch: &RoutineLaunch, scratch: usize) {
+        let operand = |at: usize| start.operands[at].as_ref().expect("operands of a routine are memory");
+        let mut patches: Vec<Address> = Vec::new();
+        for &(word, of) in &launch.places {
+            let distance = launch.words[word];
+            let of_value = |value: &Value| (Found::Place(value.place), distance.wrapping_add(value.distance() as u64));
+            let (found, distance) = match (of, of_operand(of).map(|at| operand(at).place)) {
+                (Of::Element(_, at), Some(Place::Input(input))) => (Found::Element(input, at), 0),
+                (Of::Element(..), _) => unreachable!("what is on the host is an input"),
+                (Of::Operand(at), _) => of_value(operand(at)),
+                (Of::Result, _) => of_value(&start.outputs[0]),
+                (Of::Scratch, _) => (self.scratch(start, scratch), distance),
+            };
+            patches.push((word, found, distance));
+        }
+        let (step, words) = (launch.step, launch.words.clone());
+        self.nodes.push((Node { functions: functions.clone(), step, words, patches: 0..0 }, patches));
+    }
+
+    /// Memory of an action besides that of its values; its launches hand on what is in it.
+    fn scratch(&mut self, start: &Start, bytes: usize) -> Found {
+        let used = [start.action, start.action];
+        if self.scratch.last().is_none_or(|&(_, last)| last != used) {
+            self.scratch.push((bytes, used));
+        }
+        Found::Scratch(self.scratch.len() - 1)
     }
 
     /// Arranges what is not kept, and puts the parts together.
@@ -331,7 +380,7 @@ impl Nodes<'_> {
             match found {
                 Found::Place(Place::Own(number)) => of_own[number] = place as u64,
                 Found::Scratch(number) => of_scratch[number] = place as u64,
-                Found::Place(Place::Input(_)) => unreachable!("inputs are not arranged"),
+                Found::Place(Place::Input(_)) | Found::Element(..) => unreachable!("inputs are not arranged"),
             }
         }
         let base = |found: Found| match found {
@@ -340,6 +389,7 @@ impl Nodes<'_> {
                 Some(made) => (Base::Made(made), 0),
                 None => (Base::Rest, of_own[number]),
             },
+            Found::Element(input, at) => (Base::Element(input, at), 0),
             Found::Scratch(number) => (Base::Rest, of_scratch[number]),
         };
         let (mut nodes, mut patches) = (Vec::with_capacity(self.nodes.len()), Vec::new());

@@ -7,15 +7,16 @@
 //! A run that the host has no part in is a [`Program`], made when memory of some alignments first comes. The others, and
 //! what finds no room for its memory in one piece, go action by action.
 
-use super::epilogue::{self, DeviceEpilogue};
+use super::epilogue::DeviceEpilogue;
 use super::fallback;
 use super::inputs::{Need, n_places};
 use super::launch::{Alignments, DeviceLaunch, alignment};
 use super::outline::Outline;
-use super::product::{Choice, DeviceProduct};
+use super::product::Choice;
 use super::program::Program;
 use super::replay::{CALLS, MIN_NODES};
 use super::uploaded;
+use super::ways::Way;
 use crate::device::cuda;
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::eager::Array;
@@ -45,43 +46,9 @@ type Known = (Alignments, Arc<Program>);
 /// Programs that an executable keeps: one is enough but where inputs begin anywhere.
 const MAX_PROGRAMS: usize = 8;
 
-/// How an action runs on a device.
-pub(super) enum Way {
-    Launch(DeviceLaunch),
-    Product(DeviceProduct),
-    /// A product that is computed in its epilogue.
-    Later(Choice),
-    /// A view of one.
-    HandOn,
-    /// The epilogue, and the product with it.
-    Epilogue(DeviceEpilogue),
-    /// On the host, and why.
-    Host(Reason),
-    /// It computes nothing.
-    Nothing,
-}
-
 impl OnDevice {
     pub(in crate::eager) fn new(device: Device, numerics: Numerics, executable: &Executable) -> OnDevice {
-        let ways = executable.actions.iter().map(|action| match action {
-            Action::Launch(launch) => DeviceLaunch::new(device, &launch.lowered).map_or_else(Way::Host, Way::Launch),
-            Action::Product { ty, .. } => Way::Product(DeviceProduct::new(device, numerics, ty.dtype)),
-            Action::Routine { .. } | Action::Blocks(_) => {
-                Way::Host(Reason::TierCannot("there is no CUDA kernel for it yet, so the cpu computes it".into()))
-            }
-            Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => Way::Nothing,
-        });
-        let mut ways: Vec<Way> = ways.collect();
-        let on_tensor_cores =
-            |action: usize| matches!(&ways[action], Way::Product(product) if product.is_on_tensor_cores());
-        for found in epilogue::find(executable, on_tensor_cores) {
-            if let Way::Product(product) = &ways[found.product] {
-                ways[found.product] = Way::Later(product.choice().clone());
-                found.views.iter().for_each(|&view| ways[view] = Way::HandOn);
-                let kernel = found.kernel;
-                ways[kernel] = Way::Epilogue(found);
-            }
-        }
+        let ways = Way::of_actions(device, numerics, executable);
         let outline = Outline::new(executable, &ways);
         let needs = Need::of_inputs(executable, &ways);
         OnDevice { device, ways, needs, outline, programs: Mutex::default() }
@@ -96,7 +63,13 @@ impl OnDevice {
     pub(in crate::eager) fn declined(&self, action: usize) -> Option<Reason> {
         match &self.ways[action] {
             Way::Host(reason) => Some(reason.clone()),
-            Way::Launch(_) | Way::Product(_) | Way::Later(_) | Way::HandOn | Way::Epilogue(_) | Way::Nothing => None,
+            Way::Launch(_)
+            | Way::Product(_)
+            | Way::Later(_)
+            | Way::HandOn
+            | Way::Epilogue(_)
+            | Way::Routine(_)
+            | Way::Nothing => None,
         }
     }
 
@@ -106,7 +79,7 @@ impl OnDevice {
             Way::Product(product) => Some(product.choice()),
             Way::Later(choice) => Some(choice),
             Way::Epilogue(_) => Some(&Choice::Epilogue),
-            Way::Launch(_) | Way::Host(_) | Way::HandOn | Way::Nothing => None,
+            Way::Launch(_) | Way::Routine(_) | Way::Host(_) | Way::HandOn | Way::Nothing => None,
         }
     }
 
@@ -285,8 +258,30 @@ impl OnDevice {
             (Action::Launch(launch), Way::Epilogue(on_device)) => {
                 start_epilogue(on_device, launch, slots, stream)?;
             }
+            (Action::Routine { args, to, .. }, Way::Routine(on_device)) => {
+                let queue = cuda::machine()?.queue(stream)?;
+                let is_right = {
+                    let operands: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
+                    // SAFETY: as for products; the result is memory that this run took for the step.
+                    unsafe { on_device.start(&operands, slots[*to].array(), stream, &queue)? }
+                };
+                if !is_right {
+                    // The host says what is wrong, in its order.
+                    let reason = Reason::TierCannot("an index is outside its dimension: the cpu says which".into());
+                    fallback::run(executable, action, slots, self.device, &reason, access)?;
+                }
+            }
             (_, Way::Host(reason)) => fallback::run(executable, action, slots, self.device, reason, access)?,
-            (_, Way::Launch(_) | Way::Product(_) | Way::Later(_) | Way::HandOn | Way::Epilogue(_) | Way::Nothing) => {
+            (
+                _,
+                Way::Launch(_)
+                | Way::Product(_)
+                | Way::Later(_)
+                | Way::HandOn
+                | Way::Epilogue(_)
+                | Way::Routine(_)
+                | Way::Nothing,
+            ) => {
                 unreachable!("every action has the way that was made for it")
             }
         }

@@ -1,0 +1,107 @@
+#![allow(unsafe_code, reason = "starts routines on addresses of a device")]
+//! Procedures on whole arrays on a device: planned, compiled and started like kernels.
+
+use super::counts;
+use super::kernels::{self, Functions, Subject};
+use super::launch::{FaultRecord, element};
+use crate::codegen::cuda::routines::{Of, Place, RoutinePlan};
+use crate::codegen::cuda::words::FAULTS;
+use crate::device::cuda::Queue;
+use crate::device::{Device, DeviceKind, Storage, Stream};
+use crate::eager::Array;
+use crate::error::{Reason, Result};
+use crate::ir::{Attr, Meaning, Op};
+use smallvec::SmallVec;
+use std::sync::{Arc, OnceLock};
+
+/// A routine of operands of some types on a device.
+pub(super) struct DeviceRoutine {
+    device: Device,
+    /// For operands on the device, and for a key on the host.
+    plans: [RoutinePlan; 2],
+    functions: [OnceLock<Arc<Functions>>; 2],
+}
+
+impl DeviceRoutine {
+    /// The routine of an op; its code is made when it first runs.
+    ///
+    /// # Errors
+    /// The reason why there is no code for it.
+    pub(super) fn new(
+        device: Device,
+        op: Op,
+        attrs: &[Attr],
+        operands: &[Place<'_>],
+        result: Place<'_>,
+    ) -> Result<DeviceRoutine, Reason> {
+        let Meaning::Routine(routine) = &op.row().meaning else { unreachable!("the action is of a routine") };
+        let plan = |key_on_host| RoutinePlan::new(op, routine, attrs, operands, result, key_on_host);
+        Ok(DeviceRoutine { device, plans: [plan(false)?, plan(true)?], functions: Default::default() })
+    }
+
+    /// Whether it may find an index outside its dimension, so that the host waits for it.
+    pub(super) fn can_fault(&self) -> bool {
+        self.plans[0].can_fault
+    }
+
+    /// How it is launched, and its code; `key_on_host` as for [`RoutinePlan::new`].
+    ///
+    /// # Errors
+    /// If its code cannot be made.
+    pub(super) fn ready(&self, key_on_host: bool) -> Result<(&RoutinePlan, Arc<Functions>)> {
+        let (plan, functions) = (&self.plans[usize::from(key_on_host)], &self.functions[usize::from(key_on_host)]);
+        if let Some(functions) = functions.get() {
+            return Ok((plan, functions.clone()));
+        }
+        let made = kernels::functions(self.device, Subject::Routine(plan.variant.clone()))?;
+        Ok((plan, functions.get_or_init(|| made).clone()))
+    }
+
+    /// Starts it on a stream whose handle is `queue`; whether it found its operands right, for which the host waits where it may
+    /// not be so. If not, the result is of no use.
+    ///
+    /// # Errors
+    /// If its code cannot be made, memory cannot be had, or the device fails.
+    ///
+    /// # Safety
+    /// Arrays are on the device, or a key of two elements on the host, and have the types that this was made for; the caller keeps
+    /// everybody else from writing to operands, and from using the result, until this returns.
+    pub(super) unsafe fn start(
+        &self,
+        operands: &[&Array],
+        result: &Array,
+        stream: &Stream,
+        queue: &Queue,
+    ) -> Result<bool> {
+        for array in operands.iter().copied().chain([result]) {
+            array.storage().turn_to(stream)?;
+        }
+        let key_on_host = operands.iter().any(|array| array.device().kind == DeviceKind::Cpu);
+        let (plan, functions) = self.ready(key_on_host)?;
+        let faults = if plan.can_fault { Some(FaultRecord::new(self.device)?) } else { None };
+        let scratch = Storage::new(self.device, plan.scratch_bytes)?;
+        for launch in &plan.launches {
+            let mut words: SmallVec<[u64; 32]> = SmallVec::from_slice(&launch.words);
+            for &(word, of) in &launch.places {
+                words[word] = words[word].wrapping_add(match of {
+                    Of::Operand(operand) => operands[operand].ptr().addr() as u64,
+                    // SAFETY: the caller's promise.
+                    Of::Element(operand, at) => unsafe { element(operands[operand], at) },
+                    Of::Result => result.ptr().addr() as u64,
+                    Of::Scratch => scratch.ptr().addr() as u64,
+                });
+            }
+            words[FAULTS] = faults.as_ref().map_or(0, FaultRecord::address);
+            let step = launch.step;
+            // SAFETY: the words are those of the plan, with the addresses of arrays that have the types it was made for, and of
+            // memory of the size it asks for; all of it was ordered to this stream, and memory that is given back stays as it is
+            // until the stream has come past.
+            unsafe { functions[step.entry].start(queue, step.grid, step.block, &words)? };
+        }
+        counts::launched(plan.launches.len() as u64);
+        match faults {
+            Some(record) if !plan.launches.is_empty() => Ok(record.read()?.is_empty()),
+            Some(_) | None => Ok(true),
+        }
+    }
+}
