@@ -7,14 +7,12 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
-use super::Compile;
-use super::code::Code;
-use super::launch::{self, Shape, row_offset};
+use super::copied::Copied;
+use super::launch::{self, row_offset};
 use super::turn::turn;
-use crate::codegen::geometry::{Access, Class, Geometry};
+use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::launch::{Part, Pointers};
-use crate::error::Reason;
 use smallvec::{SmallVec, smallvec};
 
 /// Rows of a patch: as many elements lie side by side in memory, which likes to be read some lines at a time.
@@ -40,68 +38,39 @@ pub(in crate::codegen) fn crossing(kernel: &Kernel, geometry: &Geometry) -> Smal
     (0..kernel.operands.len()).filter(crosses).collect()
 }
 
-/// A kernel compiled for copies of some operands.
-pub(super) struct Crossed {
-    code: Code,
-    shape: Shape,
-    /// Per operand that is copied, its number and the bytes of an element.
-    copied: SmallVec<[(usize, usize); 4]>,
-}
-
-impl Crossed {
-    /// Compiles `kernel` for copies of the operands in `crossing`; the others move as `classes` says.
-    pub(super) fn compile(
-        compile: Compile,
-        kernel: &Kernel,
-        classes: &[Class],
-        crossing: &[usize],
-    ) -> Result<Crossed, Reason> {
-        let mut classes: SmallVec<[Class; 8]> = classes.into();
-        crossing.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
-        let (code, shape) = compile(kernel, &classes)?;
-        let copied = crossing.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
-        Ok(Crossed { code, shape, copied })
-    }
-
-    /// Whether these operands are what it was compiled for.
-    pub(super) fn is_for(&self, crossing: &[usize]) -> bool {
-        self.copied.iter().map(|&(slot, _)| slot).eq(crossing.iter().copied())
-    }
-
-    /// Runs a part of a launch.
-    ///
-    /// # Safety
-    /// As [`super::Program::run`].
-    pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
-        let last = geometry.rows.last().copied().unwrap_or(1);
-        let mut copies: Vec<Vec<u64>> =
-            self.copied.iter().map(|&(_, bytes)| vec![0; (ROWS * LANES * bytes).div_ceil(8)]).collect();
-        let mut row = part.outer.start;
-        while row < part.outer.end {
-            let rows = (last - row % last).min(part.outer.end - row).min(ROWS);
-            for lane in part.lanes.clone().step_by(LANES) {
-                let lanes = (part.lanes.end - lane).min(LANES);
-                let mut patch = patch(geometry, row, rows, lane, lanes);
-                let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
-                for (&(slot, bytes), copy) in self.copied.iter().zip(&mut copies) {
-                    let access = &patch.operands[slot];
-                    let from = operands[slot].wrapping_offset(access.base as isize);
-                    let stride = access.inner[0];
-                    // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy has
-                    // room for a patch.
-                    unsafe { turn(from, stride, copy.as_mut_ptr().cast(), LANES, bytes, rows, lanes) };
-                    operands[slot] = copy.as_ptr().cast();
-                    patch.operands[slot] =
-                        Access { rows: smallvec![LANES * bytes], inner: smallvec![bytes], base: 0, gather: None };
-                }
-                let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
-                // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
-                unsafe {
-                    launch::run(&self.code, &self.shape, &patch, of_patch, &Part { outer: 0..rows, lanes: 0..lanes });
-                }
+/// Runs a part of a launch on copies of what crosses.
+///
+/// # Safety
+/// As [`super::Program::run`]; the code is that for copies of these operands.
+pub(super) unsafe fn run(copied: &Copied, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+    let last = geometry.rows.last().copied().unwrap_or(1);
+    let mut copies: Vec<Vec<u64>> =
+        copied.operands.iter().map(|&(_, bytes)| vec![0; (ROWS * LANES * bytes).div_ceil(8)]).collect();
+    let mut row = part.outer.start;
+    while row < part.outer.end {
+        let rows = (last - row % last).min(part.outer.end - row).min(ROWS);
+        for lane in part.lanes.clone().step_by(LANES) {
+            let lanes = (part.lanes.end - lane).min(LANES);
+            let mut patch = patch(geometry, row, rows, lane, lanes);
+            let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
+            for (&(slot, bytes), copy) in copied.operands.iter().zip(&mut copies) {
+                let access = &patch.operands[slot];
+                let from = operands[slot].wrapping_offset(access.base as isize);
+                let stride = access.inner[0];
+                // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy has
+                // room for a patch.
+                unsafe { turn(from, stride, copy.as_mut_ptr().cast(), LANES, bytes, rows, lanes) };
+                operands[slot] = copy.as_ptr().cast();
+                patch.operands[slot] =
+                    Access { rows: smallvec![LANES * bytes], inner: smallvec![bytes], base: 0, gather: None };
             }
-            row += rows;
+            let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
+            // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
+            unsafe {
+                launch::run(&copied.code, &copied.shape, &patch, of_patch, &Part { outer: 0..rows, lanes: 0..lanes });
+            }
         }
+        row += rows;
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! [`flat`] makes one list of prims of a kernel and [`passes`] distributes it over loops; a tier writes a function
 //! from those that reads its launch from [`word`]s. [`program`] owns the result, [`launch`] calls it, [`packed`] brings
-//! rows of several inner loops into one line first, [`crossed`] operands that lie across, which [`turn`] moves, and [`lined`]
-//! those that jump and are the same in every row.
+//! rows of several inner loops into one line first, [`crossed`] operands that lie across, and [`lined`] those that jump and are
+//! the same in every row: [`turn`] moves both, and [`copied`] is the code that runs on the copies.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
 
 pub(super) mod block_folds;
 pub(super) mod code;
+mod copied;
 pub(super) mod crossed;
 pub(super) mod flat;
 mod launch;

@@ -4,9 +4,10 @@
 
 use super::Compile;
 use super::code::Code;
-use super::crossed::{Crossed, crossing};
+use super::copied::Copied;
+use super::crossed::{self, crossing};
 use super::launch::{self, Shape};
-use super::lined::{Lined, still};
+use super::lined::{self, still};
 use super::packed::Packed;
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
@@ -25,8 +26,8 @@ pub struct Program {
     /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
     kernel: Kernel,
     packed: OnceLock<Packed>,
-    crossed: OnceLock<Option<Crossed>>,
-    lined: OnceLock<Option<Lined>>,
+    crossed: OnceLock<Option<Copied>>,
+    lined: OnceLock<Option<Copied>>,
 }
 
 impl Program {
@@ -79,13 +80,13 @@ impl Program {
             return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
         }
         if self.classes.contains(&Class::Strided) {
-            if let Some(crossed) = self.crossed(&crossing(&self.kernel, geometry)) {
+            if let Some(copied) = self.copied(&self.crossed, &crossing(&self.kernel, geometry)) {
                 // SAFETY: passed on from the caller.
-                return unsafe { crossed.run(geometry, pointers, part) };
+                return unsafe { crossed::run(copied, geometry, pointers, part) };
             }
-            if let Some(lined) = self.lined(&still(&self.kernel, geometry)) {
+            if let Some(copied) = self.copied(&self.lined, &still(&self.kernel, geometry)) {
                 // SAFETY: passed on from the caller.
-                return unsafe { lined.run(geometry, pointers, part) };
+                return unsafe { lined::run(copied, geometry, pointers, part) };
             }
         }
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
@@ -94,22 +95,13 @@ impl Program {
 }
 
 impl Program {
-    /// The code for copies of these operands, if there are any and it is what was first needed.
-    fn crossed(&self, crossing: &[usize]) -> Option<&Crossed> {
-        if crossing.is_empty() {
+    /// The code for copies of the operands in `slots`, if there are any and they are what `cell` was first needed for.
+    fn copied<'a>(&self, cell: &'a OnceLock<Option<Copied>>, slots: &[usize]) -> Option<&'a Copied> {
+        if slots.is_empty() {
             return None;
         }
-        let compile = || Crossed::compile(self.compile, &self.kernel, &self.classes, crossing).ok();
-        self.crossed.get_or_init(compile).as_ref().filter(|crossed| crossed.is_for(crossing))
-    }
-
-    /// The code for lines in place of these operands, if there are any and it is what was first needed.
-    fn lined(&self, still: &[usize]) -> Option<&Lined> {
-        if still.is_empty() {
-            return None;
-        }
-        let compile = || Lined::compile(self.compile, &self.kernel, &self.classes, still).ok();
-        self.lined.get_or_init(compile).as_ref().filter(|lined| lined.is_for(still))
+        let compile = || Copied::compile(self.compile, &self.kernel, &self.classes, slots).ok();
+        cell.get_or_init(compile).as_ref().filter(|copied| copied.is_for(slots))
     }
 }
 

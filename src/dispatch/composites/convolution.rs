@@ -2,12 +2,12 @@
 //!
 //! All are [`Op::Convolution`], which needs a batch: an input without one is given one of size 1.
 
-use crate::dispatch::factories::full_on;
+use super::normalization::nothing;
 use crate::dispatch::library::Library;
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, Op, Scalar};
+use crate::ir::{Attr, Op};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     for n in 1..=3 {
@@ -204,7 +204,7 @@ fn convolution_backward(
         return Err(Error::shape(op, what, "they must be the same"));
     }
     let n = x.dim() - 2;
-    let nothing = || full_on(x.device(), &[0], Scalar::Int(0), Some(x.dtype()));
+    let nothing = || nothing(x, x.dtype());
     let input = || {
         // What the other direction leaves over: elements that no window reached.
         let missing = |d: usize| {

@@ -1,0 +1,44 @@
+//! A kernel compiled for copies of some operands.
+//!
+//! The copies lie in lines along the vector loop, so it is the same kernel's code with these operands contiguous. What is
+//! copied when is told by [`super::crossed`] and [`super::lined`].
+
+use super::Compile;
+use super::code::Code;
+use super::launch::Shape;
+use crate::codegen::geometry::Class;
+use crate::codegen::kernel::Kernel;
+use crate::error::Reason;
+use smallvec::SmallVec;
+
+/// The code, and which operands it finds as copies.
+pub(super) struct Copied {
+    pub(super) code: Code,
+    pub(super) shape: Shape,
+    /// Per operand that is copied, its number and the bytes of an element.
+    pub(super) operands: SmallVec<[(usize, usize); 4]>,
+}
+
+impl Copied {
+    /// Compiles `kernel` for copies of the operands in `slots`; the others move as `classes` says.
+    ///
+    /// # Errors
+    /// The reason why no code is made for it.
+    pub(super) fn compile(
+        compile: Compile,
+        kernel: &Kernel,
+        classes: &[Class],
+        slots: &[usize],
+    ) -> Result<Copied, Reason> {
+        let mut classes: SmallVec<[Class; 8]> = classes.into();
+        slots.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
+        let (code, shape) = compile(kernel, &classes)?;
+        let operands = slots.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
+        Ok(Copied { code, shape, operands })
+    }
+
+    /// Whether these operands are what it was compiled for.
+    pub(super) fn is_for(&self, slots: &[usize]) -> bool {
+        self.operands.iter().map(|&(slot, _)| slot).eq(slots.iter().copied())
+    }
+}
