@@ -5,7 +5,7 @@
 //! nothing is subnormal before the result is. Where it has vanished, it comes from an infinite sum or a power that is 0:
 //! machines take a hundred times as long for an operation that underflows.
 
-use super::pieces::{clamp, horner, horner_of_minus, minus_ln2, round_product, sign_bit};
+use super::pieces::{horner, horner_of_minus, minus_ln2, round_product, sign_bit};
 use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
 
@@ -47,17 +47,18 @@ fn plus_1<W: Width, F: Float>(power: F) -> (F, F) {
     (sum, one.sub(sum.sub(power)))
 }
 
-/// `1 / (1 + e^-x)`, with one step of correction for what the sum and the quotient rounded away.
+/// `1 + e^-x`, scaled down.
+#[inline(always)]
+fn one_plus<W: Width, F: Float>(e: Exponential<F>) -> F {
+    let (first, lost) = plus_1::<W, F>(e.power);
+    first.add(e.power.mul(e.s).fma(e.t, lost))
+}
+
+/// `1 / (1 + e^-x)`.
 #[inline(always)]
 pub(super) fn sigmoid<W: Width, F: Float>(x: F) -> F {
-    let one = x.constant(1.0);
-    let e = exp_of_minus::<W, F>(clamp(x, (W::SIGMOID_LOW, 2.0 * W::TANH_HIGH)));
-    let (first, lost) = plus_1::<W, F>(e.power);
-    let rest = e.power.mul(e.s).fma(e.t, lost);
-    let inverse = one.div(first.add(rest));
-    let negated = inverse.neg();
-    let left = negated.fma(rest, negated.fma(first, one));
-    left.fma(inverse, inverse).mul(x.constant(W::LIFT.1))
+    let e = exp_of_minus::<W, F>(x.constant(2.0 * W::TANH_HIGH).min(x));
+    x.constant(W::LIFT.1).div(one_plus::<W, F>(e))
 }
 
 /// `x` over a sum that is scaled down; `x` itself beyond `high`.
@@ -71,9 +72,7 @@ fn over_sum<W: Width, F: Float>(x: F, sum: F, high: f64) -> F {
 #[inline(always)]
 pub(super) fn silu<W: Width, F: Float>(x: F) -> F {
     let e = exp_of_minus::<W, F>(x);
-    let (first, lost) = plus_1::<W, F>(e.power);
-    let rest = e.power.mul(e.s).fma(e.t, lost);
-    over_sum::<W, F>(x, first.add(rest), 2.0 * W::TANH_HIGH)
+    over_sum::<W, F>(x, one_plus::<W, F>(e), 2.0 * W::TANH_HIGH)
 }
 
 /// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)`.

@@ -1,7 +1,7 @@
 //! Exponentials and what is built from them: `exp`, `exp2`, `expm1`, `tanh`, `erf`.
 
 use super::pieces::{
-    clamp, copy_sign, exp_reduced, expm1_between, horner, minus_ln2, over_sum, round_product, scale_or_zero,
+    clamp, exp_reduced, horner, horner_of_minus, minus_ln2, polynomial, round_product, scale_or_zero, sign_bit,
 };
 use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
@@ -46,14 +46,35 @@ pub(super) fn expm1<W: Width, F: Float>(x: F) -> F {
     F::select(is_tiny, x, half.add(half))
 }
 
-/// `tanh |x| = em / (2 + em)` with `em = e^(2|x|) - 1`, and from 1/2 on `1 - 2 / (2 + em)`, whose error is halved.
+/// `tanh |x| = h / (1 + h)` with `h = (e^(2|x|) - 1) / 2`, as `h - h² / (1 + h)`, and from `h = 1` on as `1 - 1 / (1 + h)`: what
+/// rounding takes from a quotient counts little beside the first term.
 #[inline(always)]
 pub(super) fn tanh<W: Width, F: Float>(x: F) -> F {
-    let (two, zero) = (x.constant(2.0), x.constant(0.0));
-    let em = expm1_between::<W, F>(x.constant(W::TANH_HIGH).min(x.abs()).mul(two), zero);
-    let is_small = em.lt(two);
-    let quotient = over_sum(F::select(is_small, em, x.constant(-2.0)), two, em);
-    copy_sign(quotient.add(F::select(is_small, zero, x.constant(1.0))), x)
+    let one = x.constant(1.0);
+    let a = x.constant(W::TANH_HIGH).min(x.abs());
+    let (n, bits) = round_product::<W, F>(a, 2.0 * W::LOG2E.0, W::BIAS);
+    let h = half_expm1::<W, F>(n.fma(x.constant(-0.5 * W::LN2.0), a), n, bits);
+    let is_small = h.lt(one);
+    let quotient = F::select(is_small, h.mul(h), one).div(h.add(one));
+    let value = F::select(is_small, h, one).sub(quotient);
+    value.to_bits().or(sign_bit(x)).to_float_bits()
+}
+
+/// `(e^(2r + n ln 2) - 1) / 2` for `|r| <= ln 2 / 4`, where the low bits of `bits` hold `n` and the bias; `r` lacks what the second
+/// part of ln 2 takes away.
+///
+/// It is `2^n r + (2^n - 1) / 2 + 2^n r² E(r)`: products with powers of two are exact, so two sums are all that is rounded.
+#[inline(always)]
+fn half_expm1<W: Width, F: Float>(r: F, n: F, bits: F::Bits) -> F {
+    let c = |value: f64| r.constant(value);
+    let power = bits.shl(W::MANTISSA).to_float_bits();
+    let series = polynomial(r, W::EXP.len(), |at| W::EXP[at] * (2 << at) as f64);
+    let first = power.fma(r, power.fma(c(0.5), c(-0.5)));
+    let rest = power.mul(r.mul(r));
+    if W::LN2_TAIL {
+        return first.add(rest.fma(series, power.mul(n.mul(c(-0.5 * W::LN2.1)))));
+    }
+    rest.fma(series, first)
 }
 
 /// `erf a = 1 - e^-w` with `w = -ln(erfc a)`, a smooth function that vanishes with `a`; one polynomial does for all
@@ -63,9 +84,22 @@ pub(super) fn erf<W: Width, F: Float>(x: F) -> F {
     let a = x.constant(W::ERF_HIGH).min(x.abs());
     let (first, tail) = W::TWO_SQRT_PI;
     let rest = a.fma(horner(a, W::ERF), x.constant(tail));
-    let (first, negated) = (x.constant(first), a.neg());
-    let small = negated.mul(rest);
-    let minus_w = negated.fma(first, small);
-    let minus_w_low = negated.fma(first, minus_w.neg()).add(small);
-    copy_sign(expm1_between::<W, F>(minus_w, minus_w_low), x)
+    let value = one_minus_exp::<W, F>(a.fma(x.constant(first), a.mul(rest)));
+    value.to_bits().or(sign_bit(x)).to_float_bits()
+}
+
+/// `1 - e^-w = 2^n q + (1 - 2^n)` for `w` from 0 to `2 TANH_HIGH`, with `q = 1 - e^-r`, `r = w + n ln 2`.
+#[inline(always)]
+fn one_minus_exp<W: Width, F: Float>(w: F) -> F {
+    let (n, bits) = round_product::<W, F>(w, -W::LOG2E.0, W::BIAS);
+    let r = n.fma(w.constant(W::LN2.0), w);
+    let power = bits.shl(W::MANTISSA).to_float_bits();
+    let (minus_square, series) = (r.mul(r).neg(), horner_of_minus(r, W::EXP));
+    // Where n is small the second part of ln 2 is a few last places of r, and elsewhere q matters less.
+    let q = if W::LN2_TAIL {
+        r.add(minus_square.fma(series, n.mul(w.constant(W::LN2.1))))
+    } else {
+        minus_square.fma(series, r)
+    };
+    q.fma(power, w.constant(1.0).sub(power))
 }

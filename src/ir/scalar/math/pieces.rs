@@ -18,8 +18,9 @@ pub(super) fn horner_of_minus<F: Float>(x: F, coefficients: &'static [f64]) -> F
     polynomial(x, coefficients.len(), |at| if at.is_multiple_of(2) { coefficients[at] } else { -coefficients[at] })
 }
 
+/// A polynomial in `x`, its coefficients from the constant upwards.
 #[inline(always)]
-fn polynomial<F: Float>(x: F, n_coefficients: usize, coefficient: impl Fn(usize) -> f64) -> F {
+pub(super) fn polynomial<F: Float>(x: F, n_coefficients: usize, coefficient: impl Fn(usize) -> f64) -> F {
     let mut rest = n_coefficients - 1;
     let mut sum = x.constant(coefficient(rest));
     while rest > 0 {
@@ -93,18 +94,6 @@ pub(super) fn scale_or_zero<W: Width, F: Float>(is_zero: F::Mask, p: F, bits: F:
     scale::<W, F>(F::select(is_zero, p.constant(0.0), p), bits)
 }
 
-/// `e^(z + z_low) - 1 = 2^n p + (2^n - 1)` for `|z| <= 2 TANH_HIGH`, with `p = e^r - 1`, `r = z - n ln 2`.
-#[inline(always)]
-pub(super) fn expm1_between<W: Width, F: Float>(z: F, z_low: F) -> F {
-    let (n, bits) = round_product::<W, F>(z, W::LOG2E.0, W::BIAS);
-    // The two parts of r stay apart: where n is small the low one is a few last places, and elsewhere p matters less.
-    let r = n.fma(z.constant(-W::LN2.0), z);
-    let r_low = n.fma(z.constant(-W::LN2.1), z_low);
-    let power = bits.shl(W::MANTISSA).to_float_bits();
-    let p = r.add(r.mul(r).fma(horner(r, W::EXP), r_low));
-    p.fma(power, power.sub(z.constant(1.0)))
-}
-
 /// A positive number as `2^exponent m` with `√½ <= m < √2`.
 #[derive(Clone, Copy)]
 pub(super) struct Split<F> {
@@ -161,16 +150,4 @@ pub(super) fn log_specials<F: Float>(x: F, log: F, zero: f64) -> F {
     let outside = F::select(x.eq(zero), x.constant(f64::NEG_INFINITY), x.constant(f64::NAN));
     let inside = F::select(x.lt(x.constant(f64::INFINITY)), log, x);
     F::select(zero.lt(x), inside, outside)
-}
-
-/// `x / (a + b)` for `|a| >= |b|`, as if the sum were exact: with one step of correction for what it rounded away.
-#[inline(always)]
-pub(super) fn over_sum<F: Float>(x: F, a: F, b: F) -> F {
-    let sum = a.add(b);
-    let lost = b.sub(sum.sub(a));
-    let inverse = x.constant(1.0).div(sum);
-    let quotient = x.mul(inverse);
-    let negated = quotient.neg();
-    let rest = negated.fma(lost, negated.fma(sum, x));
-    rest.fma(inverse, quotient)
 }

@@ -29,11 +29,9 @@ pub(super) trait Width {
     const EXPM1_LOW: f64;
     /// `(k, 2^-k)`: activations are less than the least number where an exponential times `2^-k` overflows.
     const LIFT: (i64, f64);
-    /// Where `e^-x` divided by the largest power of two there is, times `2^k`, lies between 2 and 3.
-    const SIGMOID_LOW: f64;
     /// Where the least power of two times `2^-k` is less than `e^x`, but more than half of it.
     const MISH_LOW: f64;
-    /// As `SIGMOID_LOW`, for the exponential of `gelu_tanh`.
+    /// Where the exponential of `gelu_tanh` divided by the largest power of two there is, times `2^k`, lies between 2 and 3.
     const GELU_LOW: f64;
     /// From where on `gelu_tanh` is the identity.
     const GELU_HIGH: f64;
@@ -95,7 +93,6 @@ impl Width for Single {
     const EXP2_RANGE: (f64, f64) = (-151.0, 129.0);
     const EXPM1_LOW: f64 = -20.0;
     const LIFT: (i64, f64) = (31, 1.0 / 2147483648.0);
-    const SIGMOID_LOW: f64 = -110.3;
     const MISH_LOW: f64 = -109.4;
     const GELU_LOW: f64 = -10.94;
     const GELU_HIGH: f64 = 8.0;
@@ -155,7 +152,6 @@ impl Width for Double {
     const EXP2_RANGE: (f64, f64) = (-1076.0, 1025.0);
     const EXPM1_LOW: f64 = -40.0;
     const LIFT: (i64, f64) = (63, 1.0 / 9223372036854775808.0);
-    const SIGMOID_LOW: f64 = -753.6;
     const MISH_LOW: f64 = -752.65;
     const GELU_LOW: f64 = -21.605;
     const GELU_HIGH: f64 = 8.0;
