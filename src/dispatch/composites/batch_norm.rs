@@ -127,13 +127,13 @@ fn instance_norm(x: &Tensor, arguments: &Arguments<'_>) -> Result<Tensor> {
     let length = x.sizes()[2..].iter().product();
     let rows = widened(x)?.reshape(&[samples, channels, length][..])?;
     let (mean, variance) = moments(&rows, &[2], true)?;
-    if let Some((running_mean, running_variance)) = arguments.running {
+    let y = rows.sub(&mean)?.mul(variance.add(arguments.eps)?.rsqrt()?)?;
+    let y = affine(&y.view(x.sizes())?, arguments.weight, arguments.bias)?.to_dtype(x.dtype())?;
+    if let Some(running) = arguments.running {
         let batch = |value: &Tensor| value.mean([0, 2], false);
-        follow(running_mean, &batch(&mean)?, arguments.momentum)?;
-        follow(running_variance, &unbiased(&batch(&variance)?, length)?, arguments.momentum)?;
+        follow(running, (&batch(&mean)?, &unbiased(&batch(&variance)?, length)?), arguments.momentum)?;
     }
-    let y = rows.sub(mean)?.mul(variance.add(arguments.eps)?.rsqrt()?)?;
-    affine(&y.view(x.sizes())?, arguments.weight, arguments.bias)?.to_dtype(x.dtype())
+    Ok(y)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
@@ -179,9 +179,8 @@ fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Thr
         let nothing = nothing(&y, statistics)?;
         return Ok((y, nothing.clone(), nothing));
     }
-    if let Some((running_mean, running_variance)) = arguments.running {
-        follow(running_mean, &mean, arguments.momentum)?;
-        follow(running_variance, &unbiased(&variance, per_channel(&x))?, arguments.momentum)?;
+    if let Some(running) = arguments.running {
+        follow(running, (&mean, &unbiased(&variance, per_channel(&x))?), arguments.momentum)?;
     }
     Ok((y, saved.0.detach()?, saved.1.detach()?))
 }
@@ -191,10 +190,14 @@ fn unbiased(variance: &Tensor, n: usize) -> Result<Tensor> {
     variance.mul(&extent(n)?)?.div(&extent(n.saturating_sub(1))?)
 }
 
-/// Moves a running statistic towards that of the batch, in place and out of sight of gradients.
-fn follow(running: &Tensor, batch: &Tensor, momentum: f64) -> Result<()> {
+/// Moves running mean and variance towards those of the batch, in place and out of sight of gradients. Both new values are there
+/// before one is written, so an error leaves both as they were.
+fn follow(running: (&Tensor, &Tensor), batch: (&Tensor, &Tensor), momentum: f64) -> Result<()> {
     let _guard = no_grad();
-    running.copy_(&widened(running)?.mul(1.0 - momentum)?.add(batch.mul(momentum)?)?)
+    let moved = |running: &Tensor, batch: &Tensor| widened(running)?.mul(1.0 - momentum)?.add(batch.mul(momentum)?);
+    let (mean, variance) = (moved(running.0, batch.0)?, moved(running.1, batch.1)?);
+    running.0.copy_(&mean)?;
+    running.1.copy_(&variance)
 }
 
 /// Every dim but that of the channels.

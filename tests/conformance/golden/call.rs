@@ -79,6 +79,28 @@ pub(crate) fn tensors<'a>(args: &[Arg], stack: &'a Stack) -> Vec<(String, &'a Te
     out
 }
 
+/// The stack with other tensors in the places of its stored ones.
+pub(crate) fn with_tensors(args: &[Arg], template: &Stack, inputs: &[Tensor]) -> Stack {
+    let mut inputs = inputs.iter().cloned();
+    let mut next = |tensor: &Tensor| inputs.next().unwrap_or_else(|| tensor.clone());
+    let fill = |(arg, value): (&Arg, &Value)| match value {
+        Value::Tensor(tensor) if arg.kind.is_stored() => Value::Tensor(next(tensor)),
+        Value::TensorList(list) => Value::TensorList(
+            arg.kind
+                .items()
+                .iter()
+                .zip(list)
+                .map(|(item, tensor)| if item.is_stored() { next(tensor) } else { tensor.clone() })
+                .collect(),
+        ),
+        Value::OptionalTensorList(list) => {
+            Value::OptionalTensorList(list.iter().map(|item| item.as_ref().map(&mut next)).collect())
+        }
+        other => other.clone(),
+    };
+    args.iter().zip(template).map(fill).collect()
+}
+
 impl ArgKind {
     /// Whether it is a tensor of the data, and no plain number.
     pub(crate) fn is_stored(&self) -> bool {
@@ -101,6 +123,18 @@ pub(crate) fn flattened(stack: Stack) -> Vec<Value> {
         }
     }
     out
+}
+
+/// A result as a tensor: a number becomes one, an absent one is left out.
+pub(crate) fn as_tensor(value: &Value) -> Option<Result<Tensor, Error>> {
+    match value {
+        Value::Tensor(tensor) => Some(Ok(tensor.clone())),
+        Value::Int(number) => Some(Tensor::number(*number)),
+        Value::Float(number) => Some(Tensor::number(*number)),
+        Value::Bool(flag) => Some(Tensor::number(*flag)),
+        Value::Scalar(number) => Some(Tensor::number(*number)),
+        _ => None,
+    }
 }
 
 /// A dtype as the reference numbers it.

@@ -5,15 +5,15 @@
 //! compared with those of the eager call. What runs eagerly is counted under the reason that the report of the
 //! function gives.
 
-use super::call::{Outcome, class, flattened, tensors};
-use super::case::{Arg, Case, Expected, Output};
+use super::call::{Outcome, as_tensor, class, flattened, tensors, with_tensors};
+use super::case::{Case, Expected, Output};
 use super::report::Tally;
 use super::tensors::{Store, whole_storage};
 use opfuse::codegen::tier::Tier;
 use opfuse::compile::{CompileOptions, Stance, compile_with};
 use opfuse::device::{DEFAULT_SEED, Generator};
 use opfuse::dispatch::{Operator, Stack, Value};
-use opfuse::{DType, Error, Tensor};
+use opfuse::{DType, Tensor};
 
 /// Runs the case compiled on a tier, in a stance; returns what differs from the eager call, whose arguments are as it left them.
 pub(crate) fn check(
@@ -103,40 +103,6 @@ fn rewind(template: &Stack) {
 fn is_defined(case: &Case, output: usize) -> bool {
     let Expected::Outputs(outputs, _) = &case.expected else { return true };
     !matches!(outputs.get(output), Some(Output::Tensor(output)) if output.values.is_none())
-}
-
-/// The stack with other tensors in the places of its stored ones.
-fn with_tensors(args: &[Arg], template: &Stack, inputs: &[Tensor]) -> Stack {
-    let mut inputs = inputs.iter().cloned();
-    let mut next = |tensor: &Tensor| inputs.next().unwrap_or_else(|| tensor.clone());
-    let fill = |(arg, value): (&Arg, &Value)| match value {
-        Value::Tensor(tensor) if arg.kind.is_stored() => Value::Tensor(next(tensor)),
-        Value::TensorList(list) => Value::TensorList(
-            arg.kind
-                .items()
-                .iter()
-                .zip(list)
-                .map(|(item, tensor)| if item.is_stored() { next(tensor) } else { tensor.clone() })
-                .collect(),
-        ),
-        Value::OptionalTensorList(list) => {
-            Value::OptionalTensorList(list.iter().map(|item| item.as_ref().map(&mut next)).collect())
-        }
-        other => other.clone(),
-    };
-    args.iter().zip(template).map(fill).collect()
-}
-
-/// A result as a tensor: a number becomes one, an absent one is left out.
-fn as_tensor(value: &Value) -> Option<Result<Tensor, Error>> {
-    match value {
-        Value::Tensor(tensor) => Some(Ok(tensor.clone())),
-        Value::Int(number) => Some(Tensor::number(*number)),
-        Value::Float(number) => Some(Tensor::number(*number)),
-        Value::Bool(flag) => Some(Tensor::number(*flag)),
-        Value::Scalar(number) => Some(Tensor::number(*number)),
-        _ => None,
-    }
 }
 
 fn same_type(found: &Tensor, eager: &Tensor) -> Result<(), String> {
