@@ -120,7 +120,8 @@ fn what_was_kept_has_the_same_bits() {
     cases("made");
     let made = kept.stats();
     assert_eq!((made.not_stored, made.removed), (0, 0), "{made:?}");
-    assert!(made.stored > 100 && made.misses.iter().sum::<u64>() == made.stored, "{made:?}");
+    // Machines with AVX-512 keep code of two levels.
+    assert!(made.stored > 50 && made.misses.iter().sum::<u64>() == made.stored, "{made:?}");
     // Another process would begin like this.
     disk::use_folder(Some(&kept.path)).expect("it is there");
     cases("kept");

@@ -125,6 +125,27 @@ pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) 
     case
 }
 
+/// `x * y + z` of matrices of which `x` and `y` have so many elements from lane to lane.
+pub(crate) fn spaced(dtype: DType, rows: usize, lanes: usize, apart: [usize; 2]) -> Case {
+    let mut b = Builder::default();
+    let args = loads(&mut b, &[dtype.compute(); 3]);
+    let product = b.prim(Prim::Mul, &args[..2]);
+    let sum = b.prim(Prim::Add, &[product, args[2]]);
+    b.output(dtype, sum);
+    let bytes = dtype.size();
+    let mut case = place(&mut Random::new(lanes as u64), b.kernel, &[rows], &[lanes]);
+    for (slot, apart) in apart.into_iter().enumerate() {
+        // Nothing lies behind the last element.
+        let line = (lanes * apart).saturating_sub(apart - 1);
+        let access = &mut case.geometry.operands[slot];
+        access.rows = [line * bytes].into_iter().collect();
+        access.inner = [apart * bytes].into_iter().collect();
+        access.base = 0;
+        case.inputs[slot] = buffer(&mut Random::new(slot as u64), dtype, rows * line);
+    }
+    case
+}
+
 /// `x * y` of a matrix and of a line that jumps in memory and is the same in every row; summed over each row if asked for.
 pub(crate) fn lined(dtype: DType, rows: &[usize], lanes: usize, folds: bool) -> Case {
     let mut b = Builder::default();

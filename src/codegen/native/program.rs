@@ -9,6 +9,7 @@ use super::crossed::{self, crossing};
 use super::launch::{self, Shape};
 use super::lined::{self, still};
 use super::packed::Packed;
+use super::spaced::{self, Spaced, spaced};
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
@@ -28,15 +29,20 @@ pub struct Program {
     packed: OnceLock<Packed>,
     crossed: OnceLock<Option<Copied>>,
     lined: OnceLock<Option<Copied>>,
+    /// How operands reach the code that are spaced, and the code for copies of them.
+    how_spaced: Spaced,
+    spaced: OnceLock<Option<Copied>>,
 }
 
 impl Program {
-    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first.
+    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. What is spaced reaches the code as
+    /// `how_spaced` says.
     pub(in crate::codegen) fn new(
         compile: Compile,
         kernel: &Kernel,
         lanes: Lanes,
         classes: &[Class],
+        how_spaced: Spaced,
     ) -> Result<Program, Reason> {
         assert_eq!(classes.len(), kernel.operands.len() + kernel.outputs.len(), "a class per operand and output");
         if lanes == Lanes::Rows {
@@ -53,6 +59,8 @@ impl Program {
             packed: OnceLock::new(),
             crossed: OnceLock::new(),
             lined: OnceLock::new(),
+            how_spaced,
+            spaced: OnceLock::new(),
         })
     }
 
@@ -82,11 +90,19 @@ impl Program {
         if self.classes.contains(&Class::Strided) {
             if let Some(copied) = self.copied(&self.crossed, &crossing(&self.kernel, geometry)) {
                 // SAFETY: passed on from the caller.
-                return unsafe { crossed::run(copied, geometry, pointers, part) };
+                return unsafe { crossed::PATCHES.run(copied, geometry, pointers, part) };
             }
             if let Some(copied) = self.copied(&self.lined, &still(&self.kernel, geometry)) {
                 // SAFETY: passed on from the caller.
                 return unsafe { lined::run(copied, geometry, pointers, part) };
+            }
+            let spaced = match self.how_spaced {
+                Spaced::Gathered => SmallVec::new(),
+                Spaced::Copied => spaced(&self.kernel, geometry),
+            };
+            if let Some(copied) = self.copied(&self.spaced, &spaced) {
+                // SAFETY: passed on from the caller.
+                return unsafe { spaced::patches(geometry).run(copied, geometry, pointers, part) };
             }
         }
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.

@@ -32,6 +32,7 @@ use super::disk;
 use super::geometry::{Class, Lanes};
 use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
+use super::native::spaced::Spaced;
 use super::native::{self, Program, Shape};
 use crate::error::Reason;
 use crate::ir::DType;
@@ -41,11 +42,16 @@ use crate::ir::DType;
 /// # Errors
 /// The reason why this tier does not take it, or that this machine is none of them.
 pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-    let compiled = match level {
-        Level::Avx2 => |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx2, kernel, classes),
-        Level::Avx512 => |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx512, kernel, classes),
-    };
-    Program::new(compiled, kernel, lanes, classes)
+    match level {
+        Level::Avx2 => {
+            let compile = |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx2, kernel, classes);
+            Program::new(compile, kernel, lanes, classes, Spaced::Copied)
+        }
+        Level::Avx512 => {
+            let compile = |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx512, kernel, classes);
+            Program::new(compile, kernel, lanes, classes, Spaced::Gathered)
+        }
+    }
 }
 
 /// The code of a kernel before registers are chosen, block by block.

@@ -1,0 +1,102 @@
+//! Launches that are run patch by patch, on copies of some operands.
+//!
+//! A patch is some neighbouring rows and lanes. What is copied how is told by [`super::crossed`] and [`super::spaced`]; copies
+//! lie in lines and stay in a near cache.
+
+#![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
+
+use super::copied::Copied;
+use super::launch::{self, row_offset};
+use crate::codegen::geometry::{Access, Geometry};
+use crate::codegen::launch::{Part, Pointers};
+use smallvec::{SmallVec, smallvec};
+
+/// A way to copy operands in patches.
+pub(super) struct Patches {
+    /// Rows of a patch at most.
+    pub(super) rows: usize,
+    /// Lanes of a patch at most, and elements between the beginnings of a copy's rows.
+    pub(super) lanes: usize,
+    /// Copies an operand's elements of a patch.
+    ///
+    /// # Safety
+    /// All of them are alive, and so are those of the copy, which nobody else uses.
+    pub(super) copy: unsafe fn(&Block),
+}
+
+/// An operand's elements of a patch, and where they are copied to.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub(super) from: *const u8,
+    /// Bytes from row to row, and from lane to lane.
+    pub(super) strides: [usize; 2],
+    pub(super) to: *mut u8,
+    /// Elements from row to row of the copy.
+    pub(super) pitch: usize,
+    /// Bytes of an element.
+    pub(super) bytes: usize,
+    pub(super) rows: usize,
+    pub(super) lanes: usize,
+}
+
+impl Patches {
+    /// Runs a part of a launch.
+    ///
+    /// # Safety
+    /// As [`super::Program::run`]; the code is that for copies of these operands.
+    pub(super) unsafe fn run(&self, copied: &Copied, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+        let last = geometry.rows.last().copied().unwrap_or(1);
+        // Words keep every element aligned.
+        let mut copies: Vec<Vec<u64>> =
+            copied.operands.iter().map(|&(_, bytes)| vec![0; (self.rows * self.lanes * bytes).div_ceil(8)]).collect();
+        let mut row = part.outer.start;
+        while row < part.outer.end {
+            let rows = (last - row % last).min(part.outer.end - row).min(self.rows);
+            for lane in part.lanes.clone().step_by(self.lanes) {
+                let lanes = (part.lanes.end - lane).min(self.lanes);
+                let mut patch = patch(geometry, row, rows, lane, lanes);
+                let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
+                for (&(slot, bytes), copy) in copied.operands.iter().zip(&mut copies) {
+                    let access = &patch.operands[slot];
+                    let from = operands[slot].wrapping_offset(access.base as isize);
+                    let (strides, to) = ([access.rows[0], access.inner[0]], copy.as_mut_ptr().cast());
+                    let block = Block { from, strides, to, pitch: self.lanes, bytes, rows, lanes };
+                    // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy has
+                    // room for a patch.
+                    unsafe { (self.copy)(&block) };
+                    operands[slot] = copy.as_ptr().cast();
+                    patch.operands[slot] =
+                        Access { rows: smallvec![self.lanes * bytes], inner: smallvec![bytes], base: 0, gather: None };
+                }
+                let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
+                // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
+                unsafe {
+                    launch::run(
+                        &copied.code,
+                        &copied.shape,
+                        &patch,
+                        of_patch,
+                        &Part { outer: 0..rows, lanes: 0..lanes },
+                    );
+                }
+            }
+            row += rows;
+        }
+    }
+}
+
+/// The loops of a patch: neighbouring rows of the last row loop, and some lanes.
+fn patch(geometry: &Geometry, row: usize, rows: usize, lane: usize, lanes: usize) -> Geometry {
+    let access = |access: &Access| {
+        let (row_stride, stride) = (access.rows.last().copied().unwrap_or(0), geometry.lane_stride(access));
+        let base = row_offset(geometry, access, row).wrapping_add((lane as u64).wrapping_mul(stride as u64));
+        Access { rows: smallvec![row_stride], inner: smallvec![stride], base: base as i64, gather: None }
+    };
+    Geometry {
+        rows: smallvec![rows],
+        inner: smallvec![lanes],
+        operands: geometry.operands.iter().map(access).collect(),
+        outputs: geometry.outputs.iter().map(access).collect(),
+        lanes: geometry.lanes,
+    }
+}

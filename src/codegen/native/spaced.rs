@@ -1,0 +1,94 @@
+//! Operands whose elements lie a few apart along the vector loop: every second column of a matrix, one part of pairs.
+//!
+//! Machines without AVX-512 gather slowly: eight elements take as long as sixteen loads and stores of one. So elements are
+//! copied into lines first, by vectors where every second to fourth element is taken, some rows and lanes at a time; the
+//! code is that of the same kernel with these operands contiguous, and is compiled on first use.
+
+#![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
+
+use super::patches::{Block, Patches};
+use crate::codegen::geometry::{Class, Geometry};
+use crate::codegen::kernel::{Kernel, Source};
+use smallvec::SmallVec;
+
+/// How operands that are spaced reach machine code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::codegen) enum Spaced {
+    /// It gathers them itself.
+    Gathered,
+    /// As copies in lines.
+    Copied,
+}
+
+/// The operands of a launch that are spaced; none of a kernel with folds, whose rows are not cut.
+pub(super) fn spaced(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+    if kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
+        return SmallVec::new();
+    }
+    let is_spaced = |slot: &usize| {
+        let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
+        let strided = geometry.class(access, operand.dtype.size()) == Class::Strided;
+        strided && operand.source == Source::Memory && access.gather.is_none()
+    };
+    (0..kernel.operands.len()).filter(is_spaced).collect()
+}
+
+/// Lanes that pay for a copy.
+const LEAST_LANES: usize = 16;
+/// Elements of a patch, and lanes: the copies of several operands stay in the nearest cache.
+const ELEMENTS: usize = 4096;
+const LANES: usize = 1024;
+
+/// How what is spaced is copied.
+pub(super) fn patches(geometry: &Geometry) -> Patches {
+    let lanes = geometry.n_inner().clamp(1, LANES);
+    Patches { rows: ELEMENTS / lanes, lanes, copy }
+}
+
+/// # Safety
+/// As for [`Patches::copy`].
+unsafe fn copy(block: &Block) {
+    for row in 0..block.rows {
+        let from = block.from.wrapping_add(row.wrapping_mul(block.strides[0]));
+        let to = block.to.wrapping_add(row * block.pitch * block.bytes);
+        // SAFETY: the caller's promise, of one row; the cases make every copy one machine move.
+        unsafe {
+            match block.bytes {
+                1 => line::<u8>(from, block.strides[1], to, block.lanes),
+                2 => line::<u16>(from, block.strides[1], to.cast(), block.lanes),
+                4 => line::<u32>(from, block.strides[1], to.cast(), block.lanes),
+                _ => line::<u64>(from, block.strides[1], to.cast(), block.lanes),
+            }
+        }
+    }
+}
+
+/// Copies elements that lie `stride` bytes apart.
+///
+/// # Safety
+/// All of them are alive, and so are those from `to` on, which nobody else uses.
+unsafe fn line<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: usize) {
+    // SAFETY: the caller's promise; a known stride lets the compiler take whole vectors and pick from them.
+    unsafe {
+        match stride / size_of::<T>() {
+            2 if stride == 2 * size_of::<T>() => every::<T, 2>(from.cast(), to, lanes),
+            3 if stride == 3 * size_of::<T>() => every::<T, 3>(from.cast(), to, lanes),
+            4 if stride == 4 * size_of::<T>() => every::<T, 4>(from.cast(), to, lanes),
+            _ => {
+                for lane in 0..lanes {
+                    let element = from.wrapping_add(lane.wrapping_mul(stride)).cast::<T>();
+                    to.add(lane).write(element.read_unaligned());
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`line`], `N` elements apart.
+unsafe fn every<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
+    for lane in 0..lanes {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(lane).write(from.add(lane * N).read_unaligned()) };
+    }
+}
