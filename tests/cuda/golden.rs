@@ -17,7 +17,7 @@ mod tensors;
 use crate::graphs::{GPU, moved};
 use crate::matrix::{is_full, unexpected_fallbacks};
 use crate::reference::same;
-use crate::stand_ins;
+use crate::stand_ins::{self, PARTS, expect_none, in_parts};
 use call::Outcome;
 use case::{Case, Expected, Grads, Output};
 use opfuse::autograd::{GradOptions, grad};
@@ -28,9 +28,6 @@ use opfuse::{Device, Tensor};
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 use tensors::{Store, whole_storage};
-
-/// Processes that share the operators.
-const PARTS: usize = 4;
 
 /// What the generators are set to before each call, that both draw the same numbers.
 const SEED: u64 = 11;
@@ -241,27 +238,8 @@ fn part(part: usize) {
             counts().launches
         ));
         failures.extend(unexpected_fallbacks());
-        let report: Vec<&str> = failures.iter().take(30).map(String::as_str).collect();
-        assert!(failures.is_empty(), "{} failed; the first:\n{}", failures.len(), report.join("\n"));
+        expect_none(&failures);
     });
 }
 
-#[test]
-fn first_part() {
-    part(0);
-}
-
-#[test]
-fn second_part() {
-    part(1);
-}
-
-#[test]
-fn third_part() {
-    part(2);
-}
-
-#[test]
-fn fourth_part() {
-    part(3);
-}
+in_parts!(part);

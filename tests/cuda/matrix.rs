@@ -9,14 +9,12 @@
 use crate::build::{Builder, Case};
 use crate::graphs::{GPU, failure, moved};
 use crate::reference::{reference, same};
-use crate::stand_ins;
+use crate::stand_ins::{self, PARTS, expect_none, in_parts};
 use crate::values::{Fill, array};
 use opfuse::Device;
 use opfuse::eager::cuda::{counts, reset_counts};
 use opfuse::ir::{DType, Graph, Meaning, NodeId, NodeKind, Op, TensorType};
 
-/// Processes that share the ops.
-const PARTS: usize = 4;
 /// Proposals of a call before it is believed that an op does not take a dtype.
 const ATTEMPTS: usize = 60;
 
@@ -199,27 +197,8 @@ fn part(part: usize) {
             counts.launches, counts.compilations
         ));
         failures.extend(unexpected_fallbacks());
-        let report: Vec<&str> = failures.iter().take(20).map(String::as_str).collect();
-        assert!(failures.is_empty(), "{} failed; the first:\n{}", failures.len(), report.join("\n"));
+        expect_none(&failures);
     });
 }
 
-#[test]
-fn first_part() {
-    part(0);
-}
-
-#[test]
-fn second_part() {
-    part(1);
-}
-
-#[test]
-fn third_part() {
-    part(2);
-}
-
-#[test]
-fn fourth_part() {
-    part(3);
-}
+in_parts!(part);

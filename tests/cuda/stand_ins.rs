@@ -23,6 +23,41 @@ const OF_STAND_INS: &str = "-O1 -std=c++17 -fPIC -shared";
 /// Says in the child which folder it was started with.
 const CHILD: &str = "OPFUSE_STAND_INS";
 
+/// Processes that share the work of a long test.
+pub(crate) const PARTS: usize = 4;
+
+/// A test per part: each calls the function with its number.
+macro_rules! in_parts {
+    ($part:path) => {
+        #[test]
+        fn first_part() {
+            $part(0);
+        }
+
+        #[test]
+        fn second_part() {
+            $part(1);
+        }
+
+        #[test]
+        fn third_part() {
+            $part(2);
+        }
+
+        #[test]
+        fn fourth_part() {
+            $part(3);
+        }
+    };
+}
+pub(crate) use in_parts;
+
+/// Fails with the first of what is wrong, if anything is.
+pub(crate) fn expect_none(failures: &[String]) {
+    let first: Vec<&str> = failures.iter().take(20).map(String::as_str).collect();
+    assert!(failures.is_empty(), "{} failed; the first:\n{}", failures.len(), first.join("\n"));
+}
+
 /// Whether tests run on a device.
 pub(crate) fn on_device() -> bool {
     std::env::var("OPFUSE_CUDA_TESTS").is_ok_and(|place| place == "device")
