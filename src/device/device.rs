@@ -68,6 +68,10 @@ impl Device {
     }
 
     /// The NVIDIA GPU with that number.
+    ///
+    /// Calls on its tensors return before the work is done. An index outside its dimension, or an integer that is divided by zero, is
+    /// therefore the error of a later call on the same stream, of whoever reads a value, or of whoever waits for the device; the
+    /// element is zero, or not written.
     pub const fn cuda(index: u16) -> Device {
         Device { kind: DeviceKind::Cuda, index: Some(index) }
     }

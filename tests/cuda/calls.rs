@@ -50,6 +50,13 @@ fn calls_made_again() {
         check("a comparison", &once, || x.lt(0.25).map(drop));
         check("a write", &once, || x.mul_(1.0).map(drop));
         check("a write of a number", &once, || x.t()?.slice(0, 1, 3, 1)?.fill_(0.5).map(drop));
+        let index = Tensor::from_slice(&[2i64, 0, 8, 8], &[4]).map(|x| there(&x)).expect("memory is there");
+        check("rows at indices", &once, || x.index_select(0, &index).map(drop));
+        check("an embedding", &once, || opfuse::embedding(&x, &index).map(drop));
+        check("a division of integers", &once, || index.remainder(3).map(drop));
+        check("a write at indices", &[("cuLaunchKernel", 3)], || {
+            x.index_add(0, &index, &x.slice(0, 0, 4, 1)?).map(drop)
+        });
         check("views", &[], || x.t()?.slice(0, 1, 3, 1).map(drop));
 
         let compiled = compile(|x: &Tensor, w: &Tensor| x.matmul(w)?.add(3.0));

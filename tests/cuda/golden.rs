@@ -21,7 +21,7 @@ use crate::stand_ins::{self, PARTS, expect_none, in_parts};
 use call::Outcome;
 use case::{Case, Expected, Grads, Output};
 use opfuse::autograd::{GradOptions, grad};
-use opfuse::device::Generator;
+use opfuse::device::{Generator, Stream};
 use opfuse::dispatch::{Operator, Stack, Value};
 use opfuse::eager::cuda::{counts, reset_counts};
 use opfuse::{Device, Tensor};
@@ -85,6 +85,14 @@ fn is_defined(case: &Case, output: usize) -> bool {
     !matches!(outputs.get(output), Some(Output::Tensor(output)) if output.values.is_none())
 }
 
+/// What came of a call once the device is done with it, which may tell late what is wrong.
+fn settled(outcome: Outcome) -> Outcome {
+    match (outcome, Stream::current(GPU).and_then(|stream| stream.synchronize())) {
+        (Outcome::Returned(_), Err(error)) => Outcome::Failed(error),
+        (outcome, _) => outcome,
+    }
+}
+
 /// What differs between the call on the CPU and that on the device.
 fn differences(case: &Case, operator: &Operator, store: &Store<'_>) -> Result<Vec<String>, String> {
     let here = call::arguments(case, operator, store)?;
@@ -92,7 +100,7 @@ fn differences(case: &Case, operator: &Operator, store: &Store<'_>) -> Result<Ve
     opfuse::manual_seed(SEED);
     let expected = call::call(operator, here.clone());
     opfuse::manual_seed(SEED);
-    let found = call::call(operator, there.clone());
+    let found = settled(call::call(operator, there.clone()));
     let (expected, found) = match (expected, found) {
         (Outcome::Returned(expected), Outcome::Returned(found)) => (expected, found),
         (Outcome::Failed(expected), Outcome::Failed(found)) if call::class(&expected) == call::class(&found) => {

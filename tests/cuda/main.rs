@@ -12,6 +12,7 @@ mod driver;
 mod epilogues;
 mod failures;
 mod fast;
+mod faults;
 mod first;
 #[path = "../same_bits/generate.rs"]
 mod generate;

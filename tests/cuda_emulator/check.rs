@@ -1,6 +1,6 @@
 //! Cases held against the interpreter, by bits, under every schedule.
 
-use crate::emulator::{self, Batch, Buffer, Program, SCHEDULES};
+use crate::emulator::{self, Batch, Buffer, Program, SCHEDULES, SITE};
 use crate::kernels::Case;
 use opfuse::codegen::cuda::{Form, Index, Plan, Source};
 use std::collections::HashMap;
@@ -160,9 +160,15 @@ impl Named {
                 return Err(format!("{why}\n{}", self.describe()));
             }
         }
-        let word =
-            |at: usize| i64::from_le_bytes(found[found.len() - 2][8 * at..8 * at + 8].try_into().expect("8 bytes"));
-        if (word(0) != 0) != faults.has_zero_divisor() || (word(1) != 0) != faults.out_of_range().is_some() {
+        let record = &found[found.len() - 2];
+        let word = |at: usize| u64::from_le_bytes(record[8 * at..8 * at + 8].try_into().expect("8 bytes"));
+        let is_told = match (word(0) & 0xff) as usize {
+            _ if word(0) == 0 => !faults.has_zero_divisor() && faults.out_of_range().is_none(),
+            0xff => faults.has_zero_divisor(),
+            // An index of the place is outside of the size that is told.
+            place => faults.out_of_range().is_some() && word(1 + 2 * place) >= word(2 + 2 * place),
+        };
+        if !is_told || (word(0) != 0 && word(0) >> 8 != SITE) {
             return Err(format!("faults are not those of the interpreter\n{}", self.describe()));
         }
         Ok(())

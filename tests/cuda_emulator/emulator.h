@@ -85,6 +85,9 @@ static int __shfl_down_sync(unsigned mask, int value, unsigned by) {
 }
 static int __shfl_sync(unsigned mask, int value, unsigned from) { return emulator_shuffle(mask, value, from % 32); }
 
+// One thread of the system runs all.
+static void __threadfence_system() {}
+
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return (unsigned long long)((unsigned __int128)a * b >> 64);

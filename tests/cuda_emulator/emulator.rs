@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// In which order threads run: in turn, and as long as a warp can, from either end.
 pub(crate) const SCHEDULES: [usize; 4] = [0, 1, 2, 3];
 
+/// What launches are called in the fault record.
+pub(crate) const SITE: u64 = 0x1234_5678_9abc;
+
 /// Whether there is a compiler; says so if there is none.
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn is_available() -> bool {
@@ -73,11 +76,13 @@ impl Batch {
         let accesses = (0..buffers.len()).filter(|&slot| !is_iota(slot)).map(|slot| (layout.address(slot), slot));
         let pointers: Vec<(usize, usize)> =
             accesses.chain([(words::FAULTS, buffers.len()), (words::SCRATCH, buffers.len() + 1)]).collect();
-        let (faults, scratch) = ([0; 24], vec![0xff; plan.scratch_bytes]);
+        let (faults, scratch) = ([0; 8 * words::FAULT_WORDS], vec![0xff; plan.scratch_bytes]);
         let extra =
             [Buffer { bytes: &faults, remainder: 0, apart: 0 }, Buffer { bytes: &scratch, remainder: 0, apart: 0 }];
         let all: Vec<&Buffer<'_>> = buffers.iter().chain(&extra).collect();
-        self.launch(source, &plan.words, &plan.steps, &pointers, &all);
+        let mut words = plan.words.clone();
+        words[words::SITE] = SITE;
+        self.launch(source, &words, &plan.steps, &pointers, &all);
     }
 
     /// Adds launches of the text `source`. The address of a buffer is added to each word that is paired with it.

@@ -2,7 +2,7 @@
 
 use crate::check::Cases;
 use crate::emulator;
-use crate::kernels::{Random, listed, place};
+use crate::kernels::{Builder, Random, listed, place};
 use crate::pointwise::{broadcast, chain, contiguous, several_rows};
 use crate::rows::finite;
 use opfuse::codegen::cuda::Form;
@@ -76,7 +76,7 @@ fn of_pointwise_kernels() {
     cases.add("rows", place(&mut Random::new(1), listed::transposed(DType::F32, 1, 1, 1).kernel, &[3, 5], &[7]));
     check(
         &cases,
-        &[("a remainder that is not taken", "p1 = (int)(row - p1_above * (u32)w.at[8])", "p1 = (int)row", "")],
+        &[("a remainder that is not taken", "p1 = (int)(row - p1_above * (u32)w.at[9])", "p1 = (int)row", "")],
     );
     let mut cases = Cases::default();
     let nan = |&(_, prim, ref kernel): &(String, Prim, _)| {
@@ -88,6 +88,33 @@ fn of_pointwise_kernels() {
     check(
         &cases,
         &[("a NaN that becomes the least integer", "is_nan(a) ? 0 : __double2ll_rz(a)", "__double2ll_rz(a)", DIFFERS)],
+    );
+}
+
+#[test]
+fn of_faults() {
+    if !emulator::is_available() {
+        return;
+    }
+    const TOLD: &str = "faults are not those";
+    let mut b = Builder::default();
+    let args = listed::loads(&mut b, &[Ty::I64, Ty::I64]);
+    let value = b.prim(Prim::Rem, &args);
+    b.output(DType::I64, value);
+    let of_divisors = |divisor: fn(usize) -> i64| {
+        let mut case = contiguous(&b.kernel, 1003, 1);
+        case.inputs[1] = (0..1003).flat_map(|at| divisor(at).to_le_bytes()).collect();
+        let mut cases = Cases::default();
+        cases.add("a remainder", case);
+        cases
+    };
+    check(&of_divisors(|_| 3), &[("a lane behind the end", "if (k < n && v1 == 0)", "if (v1 == 0)", TOLD)]);
+    check(
+        &of_divisors(|at| at as i64 % 7),
+        &[
+            ("a zero that is not told", "if (k < n && v1 == 0)", "if (false)", TOLD),
+            ("a launch without a name", "record[0] = site << 8 | 255", "record[0] = 255", TOLD),
+        ],
     );
 }
 

@@ -33,11 +33,20 @@ DEVICE char* address(u64 word) { return (char*)word; }
 DEVICE u32 divide(u32 n, u64 multiplier, u64 shift) { return (__umulhi(n, (u32)multiplier) + n) >> (u32)shift; }
 DEVICE u64 divide(u64 n, u64 multiplier, u64 shift) { return (__umul64hi(n, multiplier) + n) >> (u32)shift; }
 
-// Faults of a launch: three words, which are zero at first. Whoever comes last is the one that is named.
-DEVICE void fault_zero_divisor(u64 faults) { *(volatile i64*)faults = 1; }
-DEVICE void fault_index(u64 faults, i64 index) {
-    ((volatile i64*)faults)[2] = index;
-    ((volatile i64*)faults)[1] = 1;
+// What is wrong, for a host that may be looking: the first launch that finds something is named. Its threads may write at once, but
+// what they write of one place is of one kind, so whoever comes last leaves words that belong together.
+DEVICE void fault_zero_divisor(u64 faults, u64 site) {
+    volatile u64* const record = (volatile u64*)faults;
+    if (record[0] == 0) record[0] = site << 8 | 255;
+}
+DEVICE void fault_index(u64 faults, u64 site, int number, i64 index, u64 size) {
+    volatile u64* const record = (volatile u64*)faults;
+    const int place = number < 7 ? number : 7;
+    if (record[0] != 0) return;
+    record[1 + 2 * place] = (u64)index;
+    record[2 + 2 * place] = size;
+    __threadfence_system();
+    record[0] = site << 8 | (u64)place;
 }
 
 DEVICE u32 bits_of(float x) { return __float_as_uint(x); }

@@ -5,7 +5,7 @@
 #ifndef ROUTINES
 #define ROUTINES
 
-enum { LINE = 5, STEPS = 6 };
+enum { FAULTS = 3, SITE = 5, LINE = 6, STEPS = 7 };
 
 // Lines are counted at word 0 and have as many elements as word 1 says. From STEPS on there is per array its address and the distance
 // of neighbours in a line; then per dim besides the line's its size, and per array a stride.
@@ -140,7 +140,7 @@ DEVICE void scatter(const W& w) {
     for (u64 i = 0; i < w.at[1]; i++) {
         const i64 place = load_one<I>(lines.at[0]);
         if ((u64)place >= w.at[LINE]) {
-            fault_index(w.at[3], place);
+            fault_index(w.at[FAULTS], w.at[SITE], 0, place, w.at[LINE]);
         } else {
             char* const to = lines.at[2] + place * lines.step[2];
             store_one<To>(to, How::of(load_one<To>(to), (typename To::Value)load_one<D>(lines.at[1])));
@@ -199,19 +199,24 @@ DEVICE void argsort(const W& w) {
     for (int i = (int)thread_x(); i < n; i += 256) store_one<dt_i64>(lines.at[1] + i * lines.step[1], places[i]);
 }
 
-// An index into several dims, which lie behind the strides: sizes at `sizes`. A negative one counts from the end if it may.
+// An index into several dims, whose sizes lie behind the strides. A negative one counts from the end if it may.
 template <class I, int N, bool WRAPS, int DIMS, class W>
 DEVICE void flat_index(const W& w) {
     if (item() >= w.at[0]) return;
     Lines<N + 1, DIMS> lines(w, item());
     i64 sum = 0;
+    bool is_inside = true;
     UNROLL for (int dim = 0; dim < N; dim++) {
         const i64 size = (i64)w.at[STEPS + 2 * (N + 1) + DIMS * (N + 2) + dim];
         const i64 place = load_one<I>(lines.at[dim]);
-        if (place < (WRAPS ? -size : 0) || place >= size) fault_index(w.at[3], place);
+        if (place < (WRAPS ? -size : 0) || place >= size) {
+            fault_index(w.at[FAULTS], w.at[SITE], dim, place, (u64)size);
+            is_inside = false;
+        }
         sum = op_add(op_mul(sum, size), place < 0 ? place + size : place);
     }
-    store_one<dt_i64>(lines.at[N], sum);
+    // What is nowhere is nowhere read or written.
+    store_one<dt_i64>(lines.at[N], is_inside ? sum : -1);
 }
 
 // Philox4x32-10, as `ir::philox` has it: a thread makes the four words of a counter. Word 1 is how many words there are; the key

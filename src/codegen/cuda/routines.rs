@@ -8,6 +8,7 @@
 //! |---|---|
 //! | 0, 1 | lines, or whatever has a thread; elements of a line |
 //! | [`FAULTS`](super::words::FAULTS) | address of the record of faults |
+//! | [`SITE`](super::words::SITE) | what the launch is called there |
 //! | [`LINE`] | what the kind needs: the size of the dimension that is written along |
 //! | from [`STEPS`] | per array its address and the distance of neighbours in a line, in bytes |
 //! | then | per dim besides the line's its size, and per array a stride in bytes; then what the kind needs |
@@ -21,9 +22,9 @@ use crate::ir::{Attr, DType, Layout, Op};
 use smallvec::SmallVec;
 
 /// Where the word of a kind is.
-const LINE: usize = 5;
+const LINE: usize = 6;
 /// Where the words of arrays begin.
-const STEPS: usize = 6;
+const STEPS: usize = 7;
 /// Threads of a block.
 const THREADS: usize = 256;
 /// Longest line that a block sorts in its own memory.

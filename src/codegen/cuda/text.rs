@@ -4,7 +4,7 @@
 //! row loop `p` and in an inner loop `j`. A name is used before its statement is read by nobody: nodes come in order.
 
 use super::plan::{Index, Variant};
-use super::words::Layout;
+use super::words::{self, Layout};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op};
@@ -225,6 +225,12 @@ impl<'a> Text<'a> {
         Some((index, self.layout().gathered(self.n_accesses(), number)))
     }
 
+    /// Which of the gathered operands a node reads.
+    fn place_of_index(&self, id: Id) -> usize {
+        let slot = self.flat.nodes[id].op.operand().expect("the node gathers");
+        self.gathered.iter().position(|&gathered| gathered == slot).unwrap_or(0)
+    }
+
     /// The element of an operand that stays where it is along the inner loops, or what is made of other values.
     pub(super) fn still(&self, id: Id) -> String {
         match self.flat.nodes[id].op {
@@ -260,13 +266,16 @@ impl<'a> Text<'a> {
 
     /// Records a zero divisor or an index outside its dimension, under a condition that ends in `&&` if there is one.
     pub(super) fn fault(&mut self, id: Id, condition: &str) {
-        let faults = super::words::FAULTS;
+        let (faults, site) = (words::FAULTS, words::SITE);
         if let Some((index, size)) = self.index(id) {
             let fault = format!("(u64){index} >= w.at[{size}]");
-            self.line(format!("if ({condition}{fault}) fault_index(w.at[{faults}], {index});"));
+            let place = self.place_of_index(id);
+            self.line(format!(
+                "if ({condition}{fault}) fault_index(w.at[{faults}], w.at[{site}], {place}, {index}, w.at[{size}]);"
+            ));
         }
         if let Some(fault) = self.zero_divisor(id) {
-            self.line(format!("if ({condition}{fault}) fault_zero_divisor(w.at[{faults}]);"));
+            self.line(format!("if ({condition}{fault}) fault_zero_divisor(w.at[{faults}], w.at[{site}]);"));
         }
     }
 

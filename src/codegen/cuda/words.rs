@@ -5,8 +5,9 @@
 //! | [`ROWS`] | rows |
 //! | [`INNER`] | elements per row |
 //! | [`ITEMS`] | what the grid is cut into: vectors, rows, or blocks of rows |
-//! | [`FAULTS`] | address of the fault record: three i64 that are zero before the launch, namely 1 if integers were divided by zero, 1 if an index was outside its dimension, and that index |
+//! | [`FAULTS`] | address of the fault record, see [`FAULT_WORDS`] |
 //! | [`SCRATCH`] | address of [`super::Plan::scratch_bytes`] bytes for the results of blocks |
+//! | [`SITE`] | what the launch is called in the fault record: a number below 2^56 that is not 0 |
 //! | from [`LOOPS`] | per loop three words: its size, and the multiplier and shift that divide by it |
 //! | then | per operand and output: the address of its first element (of an iota its first value, of a number the element itself), and a stride per loop in bytes (units) |
 //! | then | per gathered operand the size of the dimension that is indexed, and its stride in bytes |
@@ -26,8 +27,14 @@ pub const ITEMS: usize = 2;
 pub const FAULTS: usize = 3;
 /// Address of the results of blocks.
 pub const SCRATCH: usize = 4;
+/// What the launch is called in the fault record.
+pub const SITE: usize = 5;
 /// Where the loops begin.
-pub const LOOPS: usize = 5;
+pub const LOOPS: usize = 6;
+/// Words of the fault record. The first is 0 as long as nothing is wrong, then 256 times the site plus a place: which gathered
+/// operand, 7 being all from the eighth on, or 255 for a division of an integer by zero. Behind it come two words per place, an index
+/// outside its dimension, and the size of that.
+pub const FAULT_WORDS: usize = 17;
 /// Words of a loop: size, multiplier, shift.
 const LOOP_WORDS: usize = 3;
 

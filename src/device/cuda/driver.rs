@@ -9,12 +9,14 @@
 //! An error of a kernel comes out of whatever call notices it. Addresses are made here and handed out in
 //! [`Memory`]; who passes one back ([`Copy`], launches) says why it is good.
 
+use super::faults::{Faults, Records};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{self, CUresult};
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_void};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What a call gives, or an error that names it and the device.
@@ -67,7 +69,7 @@ thread_local! {
 /// A device's primary context, kept for as long as the process runs.
 pub(super) struct Context {
     raw: sys::CUcontext,
-    index: u16,
+    pub(super) index: u16,
     /// Compute capability.
     pub(super) capability: (u32, u32),
 }
@@ -131,11 +133,12 @@ impl Context {
 
 /// Handles that any thread may use.
 macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident($raw:ty) by $destroy:path;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($raw:ty) by $destroy:path $(, with $field:ident: $ty:ty)?;)*) => {$(
         $(#[$doc])*
         pub(crate) struct $name {
             raw: $raw,
             context: Arc<Context>,
+            $(pub(super) $field: $ty,)?
         }
 
         // SAFETY: the driver's functions may be called from any thread; this is a handle that they take.
@@ -157,7 +160,7 @@ macro_rules! handles {
 
 handles! {
     /// A stream that waits for no other by itself.
-    Queue(sys::CUstream) by sys::cuStreamDestroy_v2;
+    Queue(sys::CUstream) by sys::cuStreamDestroy_v2, with faults: Arc<Faults>;
     /// A point in the work of a stream.
     Mark(sys::CUevent) by sys::cuEventDestroy_v2;
     /// Memory of a device.
@@ -171,12 +174,23 @@ impl Queue {
         self.raw
     }
 
-    pub(super) fn new(context: &Arc<Context>) -> Result<Queue> {
+    pub(super) fn new(context: &Arc<Context>, records: &Arc<Records>) -> Result<Arc<Queue>> {
         let mut raw = std::ptr::null_mut();
         let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: a place for the answer.
         context.call("cuStreamCreate", || unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
-        Ok(Queue { raw, context: context.clone() })
+        let queue = |queue: &Weak<Queue>| {
+            let faults = Arc::new(Faults::new(records.clone(), queue.clone()));
+            Queue { raw, context: context.clone(), faults }
+        };
+        Ok(Arc::new_cyclic(queue))
+    }
+
+    /// Where its work is now.
+    pub(super) fn end(&self) -> Result<Mark> {
+        let mark = Mark::new(&self.context)?;
+        mark.record(self)?;
+        Ok(mark)
     }
 
     /// Work given to it from now on starts after the mark.
@@ -235,6 +249,47 @@ impl Memory {
     /// Where it begins.
     pub(super) fn address(&self) -> Option<NonZeroUsize> {
         NonZeroUsize::new(self.raw as usize)
+    }
+}
+
+/// Words of the host that kernels write to while the host looks at them.
+pub(super) struct Watched {
+    start: *mut c_void,
+    context: Arc<Context>,
+}
+
+// SAFETY: it owns its memory, which is looked at as atomics alone.
+unsafe impl Send for Watched {}
+// SAFETY: as above.
+unsafe impl Sync for Watched {}
+
+impl Watched {
+    /// How many words.
+    pub(super) const WORDS: usize = 512;
+
+    pub(super) fn new(context: &Arc<Context>) -> Result<Watched> {
+        let mut start = std::ptr::null_mut();
+        let bytes = 8 * Watched::WORDS;
+        // SAFETY: a place for the answer.
+        context.call("cuMemHostAlloc", || unsafe { sys::cuMemHostAlloc(&mut start, bytes, 0) })?;
+        // SAFETY: that many bytes were just allocated.
+        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
+        Ok(Watched { start, context: context.clone() })
+    }
+
+    /// The words; a kernel finds them at the same addresses.
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: so many words were allocated, aligned for any type, and set to zero; what a device writes are whole words.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), Watched::WORDS) }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: it was allocated by `new`; whoever gave its addresses to kernels has kept it until they were done.
+            unsafe { sys::cuMemFreeHost(self.start) };
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! Stream 0 is a stream of ours and not the driver's default one, which waits for others and cannot be captured.
 
 use super::driver::{self, Context, Mark, Memory, Module, Queue};
+use super::faults::{Faults, Records};
 use super::loader::DRIVER;
 use super::no_device;
 use super::staging::Staging;
@@ -28,16 +29,24 @@ pub(crate) struct Machine {
 struct Gpu {
     context: Arc<Context>,
     staging: Staging,
+    records: Arc<Records>,
     tables: Mutex<Tables>,
 }
 
 /// What numbers stand for.
 struct Tables {
     queues: HashMap<u64, Arc<Queue>>,
-    marks: HashMap<u64, Arc<Mark>>,
+    marks: HashMap<u64, Point>,
     /// Marks that nobody asks about any more; making one takes longer than using it again.
     spare: Vec<Arc<Mark>>,
     next: u64,
+}
+
+/// A mark, and what the kernels of its stream have found.
+#[derive(Clone)]
+struct Point {
+    mark: Arc<Mark>,
+    faults: Arc<Faults>,
 }
 
 /// Marks that are kept for later.
@@ -144,9 +153,10 @@ impl Owner for Memory {
 impl Gpu {
     fn new(index: u16) -> Result<Gpu> {
         let context = Arc::new(Context::new(index)?);
-        let queues = HashMap::from([(0, Arc::new(Queue::new(&context)?))]);
+        let records = Arc::new(Records::new(&context));
+        let queues = HashMap::from([(0, Queue::new(&context, &records)?)]);
         let tables = Tables { queues, marks: HashMap::new(), spare: Vec::new(), next: 1 };
-        Ok(Gpu { context, staging: Staging::default(), tables: Mutex::new(tables) })
+        Ok(Gpu { context, staging: Staging::default(), records, tables: Mutex::new(tables) })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -158,7 +168,7 @@ impl Gpu {
         self.tables().queues.get(&stream).cloned().ok_or_else(gone)
     }
 
-    fn point(&self, point: u64) -> Result<Arc<Mark>> {
+    fn point(&self, point: u64) -> Result<Point> {
         let gone = || no_device(format!("there is no point {point}"), "record an event");
         self.tables().marks.get(&point).cloned().ok_or_else(gone)
     }
@@ -182,7 +192,7 @@ impl Runtime for Machine {
 
     fn create_stream(&self, device: u16) -> Result<u64> {
         let gpu = self.gpu(device)?;
-        let queue = Arc::new(Queue::new(&gpu.context)?);
+        let queue = Queue::new(&gpu.context, &gpu.records)?;
         let mut tables = gpu.tables();
         let number = tables.number();
         tables.queues.insert(number, queue);
@@ -192,7 +202,9 @@ impl Runtime for Machine {
     fn destroy_stream(&self, device: u16, stream: u64) {
         let Ok(gpu) = self.gpu(device) else { return };
         let queue = if stream == 0 { None } else { gpu.tables().queues.remove(&stream) };
-        drop(queue);
+        if let Some(queue) = queue {
+            queue.faults.close();
+        }
     }
 
     fn mark(&self, device: u16, stream: u64) -> Result<u64> {
@@ -203,32 +215,39 @@ impl Runtime for Machine {
         mark.record(&queue)?;
         let mut tables = gpu.tables();
         let number = tables.number();
-        tables.marks.insert(number, mark);
+        tables.marks.insert(number, Point { mark, faults: queue.faults.clone() });
         Ok(number)
     }
 
     fn is_reached(&self, device: u16, point: u64) -> Result<bool> {
-        self.gpu(device)?.point(point)?.is_reached()
+        self.gpu(device)?.point(point)?.mark.is_reached()
     }
 
     fn wait(&self, device: u16, point: u64) -> Result<()> {
-        self.gpu(device)?.point(point)?.wait()
+        let Point { mark, faults } = self.gpu(device)?.point(point)?;
+        // From here on the thread is told what others find.
+        faults.check()?;
+        mark.wait()?;
+        faults.check_behind()
     }
 
     fn hold(&self, device: u16, stream: u64, point_device: u16, point: u64) -> Result<()> {
-        let mark = self.gpu(point_device)?.point(point)?;
-        self.gpu(device)?.queue(stream)?.wait_for(&mark)
+        let Point { mark, faults } = self.gpu(point_device)?.point(point)?;
+        let queue = self.gpu(device)?.queue(stream)?;
+        queue.wait_for(&mark)?;
+        queue.faults.follow(&faults, &mark);
+        Ok(())
     }
 
     fn time_between(&self, device: u16, from: u64, to: u64) -> Result<Duration> {
         let gpu = self.gpu(device)?;
-        gpu.point(from)?.time_to(&*gpu.point(to)?)
+        gpu.point(from)?.mark.time_to(&gpu.point(to)?.mark)
     }
 
     fn forget(&self, device: u16, point: u64) {
         let Ok(gpu) = self.gpu(device) else { return };
         let mut tables = gpu.tables();
-        let Some(mark) = tables.marks.remove(&point) else { return };
+        let Some(Point { mark, .. }) = tables.marks.remove(&point) else { return };
         // Whoever still asks about it has a share of it.
         if tables.spare.len() < MAX_SPARE && Arc::strong_count(&mark) == 1 {
             tables.spare.push(mark);
@@ -249,6 +268,10 @@ impl Runtime for Machine {
 
     fn download(&self, device: u16, stream: u64, from: &Block, at: usize, bytes: &mut [u8]) -> Result<()> {
         let gpu = self.gpu(device)?;
-        gpu.staging.fetch(&gpu.context, &*gpu.queue(stream)?, from, at, bytes)
+        let queue = gpu.queue(stream)?;
+        // From here on the thread is told what others find.
+        queue.faults.check()?;
+        gpu.staging.fetch(&gpu.context, &queue, from, at, bytes)?;
+        queue.faults.check_behind()
     }
 }

@@ -8,6 +8,7 @@
 //! | `compiler` | how does text become a cubin? |
 //! | `machine` | the runtime: devices, their streams, points and memory |
 //! | `staging` | how do bytes get to a device and back? |
+//! | `faults` | how is told what kernels find wrong? |
 //!
 //! What always holds: nothing of CUDA is needed to build, and nothing panics where a library is missing; every failure is
 //! an error that names the call and the device. Without the feature `cuda`, `absent` has the same doors and says so.
@@ -20,6 +21,8 @@ mod absent;
 mod compiler;
 #[cfg(feature = "cuda")]
 mod driver;
+#[cfg(feature = "cuda")]
+mod faults;
 #[cfg(feature = "cuda")]
 mod graph;
 #[cfg(feature = "cuda")]
@@ -63,6 +66,27 @@ pub(super) fn runtime() -> Result<Arc<dyn Runtime>> {
 pub(super) fn runtime() -> Result<Arc<dyn Runtime>> {
     Err(no_device("opfuse was built without its feature `cuda`", "build it with that feature, or use the cpu"))
 }
+
+/// What a kernel found wrong with its operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The number of the device.
+    pub(crate) device: u16,
+    /// What the launch said of itself; below 2^56, and not 0.
+    pub(crate) site: u64,
+    /// Which of its operands; [`NO_PLACE`] if it divided by zero.
+    pub(crate) place: usize,
+    /// The index that was outside,
+    pub(crate) index: i64,
+    /// of a dimension of this size.
+    pub(crate) size: u64,
+}
+
+/// In the place of an operand: a divisor.
+pub(crate) const NO_PLACE: usize = 0xff;
+
+/// What is said about it.
+pub(crate) type Tell = fn(&Found) -> Error;
 
 /// The error of whoever needs what is not there.
 fn no_device(what: impl Into<String>, hint: &str) -> Error {

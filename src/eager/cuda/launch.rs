@@ -4,16 +4,16 @@
 //! What a launch needs besides addresses is planned once per alignment of its memory, which is mostly one and the same.
 
 use super::counts;
+use super::faults::{self, Blame};
 use super::kernels::{self, Functions, Subject};
 use crate::codegen::cuda::{Plan, words};
 use crate::codegen::kernel::{Kernel, Kind, Source};
-use crate::codegen::launch::Faults;
 use crate::codegen::lower::Lowered;
-use crate::codegen::parallel::outcome;
 use crate::device::cuda::Queue;
 use crate::device::{Device, DeviceKind, Storage, Stream};
 use crate::eager::Array;
 use crate::error::{Reason, Result};
+use crate::ir::Op;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,13 +30,11 @@ type Known = SmallVec<[(Alignments, Arc<Ready>); 1]>;
 /// Bytes of the widest access of a kernel: what begins at a multiple of it is as well aligned as any.
 pub(super) const WIDEST: usize = 16;
 
-/// Bytes of the record of faults.
-const FAULT_BYTES: usize = 24;
-
 /// A kernel on a device.
 pub(super) struct DeviceLaunch {
     device: Device,
-    can_fault: bool,
+    /// What it is called where it finds its elements wrong, if it can.
+    site: Option<u64>,
     ready: Mutex<Known>,
 }
 
@@ -47,19 +45,20 @@ pub(super) struct Ready {
 }
 
 impl DeviceLaunch {
-    /// A kernel on a device; its code is made when it first runs.
+    /// A kernel on a device, of which `gathers` reads at indices; its code is made when it first runs.
     ///
     /// # Errors
     /// The reason why there is no code for it.
-    pub(super) fn new(device: Device, lowered: &Lowered) -> Result<DeviceLaunch, Reason> {
+    pub(super) fn new(device: Device, lowered: &Lowered, gathers: Option<Op>) -> Result<DeviceLaunch, Reason> {
         let alignments: Alignments = lowered.kernel.dtypes().map(|dtype| dtype.size()).collect();
         Plan::new(&lowered.kernel, &lowered.geometry, &alignments)?;
-        Ok(DeviceLaunch { device, can_fault: can_fault(&lowered.kernel), ready: Mutex::default() })
+        let site = can_fault(&lowered.kernel).then(|| Blame::Kernel(gathers).site());
+        Ok(DeviceLaunch { device, site, ready: Mutex::default() })
     }
 
-    /// Whether it may find its elements wrong, so that the host waits for it.
-    pub(super) fn can_fault(&self) -> bool {
-        self.can_fault
+    /// What it is called where it finds its elements wrong, if it can.
+    pub(super) fn site(&self) -> Option<u64> {
+        self.site
     }
 
     /// Whether an access of the kernel, operands first, is memory.
@@ -70,7 +69,7 @@ impl DeviceLaunch {
     /// Starts the kernel on a stream whose handle is `queue`; operands that are no memory are `None`.
     ///
     /// # Errors
-    /// If its code cannot be made, memory cannot be had, integers are divided by zero, or the device fails.
+    /// If its code cannot be made, memory cannot be had, or the device fails.
     ///
     /// # Safety
     /// Arrays are on the device, or single elements of the host, and have the types that the launch was lowered for; the caller keeps everybody else from
@@ -100,10 +99,12 @@ impl DeviceLaunch {
                 *word = word.wrapping_add(value);
             }
         }
-        // Both are free again for work behind this on the same stream as soon as they are dropped.
-        let faults = if self.can_fault { Some(FaultRecord::new(self.device)?) } else { None };
+        // It is free again for work behind this on the same stream as soon as it is dropped.
         let scratch = Storage::new(self.device, ready.plan.scratch_bytes)?;
-        words[words::FAULTS] = faults.as_ref().map_or(0, FaultRecord::address);
+        if let Some(site) = self.site {
+            words[words::FAULTS] = queue.fault_record(faults::error)?;
+            words[words::SITE] = site;
+        }
         words[words::SCRATCH] = scratch.ptr().addr() as u64;
         for step in &ready.plan.steps {
             words[words::ITEMS] = step.items;
@@ -113,10 +114,7 @@ impl DeviceLaunch {
             unsafe { ready.functions[step.entry].start(queue, step.grid, step.block, &words)? };
         }
         counts::launched(ready.plan.steps.len() as u64);
-        match faults {
-            Some(record) => report(lowered, &record.read()?),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// What is launched on memory of such alignments, which are at least those of the elements.
@@ -184,60 +182,4 @@ fn can_fault(kernel: &Kernel) -> bool {
         Kind::Prim(prim) => inst.args.first().is_some_and(|&arg| prim.needs_divisor(kernel.inst(arg).ty)),
         Kind::Load(_) | Kind::Lit(_) | Kind::Func(_) | Kind::Fold(_) => false,
     })
-}
-
-/// Where kernels record what they find wrong.
-pub(super) struct FaultRecord(Storage);
-
-/// What a record says.
-pub(super) struct FoundFaults {
-    zero_divisor: bool,
-    out_of_range: Option<i64>,
-}
-
-impl FoundFaults {
-    pub(super) fn is_empty(&self) -> bool {
-        !self.zero_divisor && self.out_of_range.is_none()
-    }
-}
-
-impl FaultRecord {
-    /// A record that says nothing.
-    ///
-    /// # Errors
-    /// If there is no memory, or the device fails.
-    pub(super) fn new(device: Device) -> Result<FaultRecord> {
-        Storage::copy_of(device, &[0; FAULT_BYTES]).map(FaultRecord)
-    }
-
-    pub(super) fn address(&self) -> u64 {
-        self.0.ptr().addr() as u64
-    }
-
-    /// What it says once the kernels that were given it are done, for which the host waits.
-    ///
-    /// # Errors
-    /// If the device fails.
-    pub(super) fn read(&self) -> Result<FoundFaults> {
-        let mut bytes = [0; FAULT_BYTES];
-        self.0.fetch(0, &mut bytes)?;
-        let [zero_divisor, out_of_range, index] = [0, 8, 16].map(|at| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&bytes[at..at + 8]);
-            i64::from_le_bytes(word)
-        });
-        Ok(FoundFaults { zero_divisor: zero_divisor != 0, out_of_range: (out_of_range != 0).then_some(index) })
-    }
-}
-
-/// The error of what was found, if anything was.
-fn report(lowered: &Lowered, found: &FoundFaults) -> Result<()> {
-    let faults = Faults::new();
-    if found.zero_divisor {
-        faults.record_zero_divisor();
-    }
-    if let Some(index) = found.out_of_range {
-        faults.record(index);
-    }
-    outcome(&faults, &lowered.geometry)
 }

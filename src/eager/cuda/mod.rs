@@ -13,12 +13,13 @@
 //! | `outline` | what will a run do, and in whose memory? |
 //! | `program` | how is a run a list of launches? |
 //! | `replay` | how does one call start them all? |
+//! | `faults` | what is said about operands that kernels find wrong? |
 //! | `fallback` | what if the device has no code for one? |
 //! | `counts` | how often did that happen, and why? |
 //!
 //! What always holds: work goes to the thread's current stream of the device, in the order of the actions; what a kernel
-//! reads was ordered behind all work on other streams that used it. Nothing waits for the device but what the host reads:
-//! a fallback, and the record of faults of kernels that may have any. Bits are those of the CPU, unless
+//! reads was ordered behind all work on other streams that used it. Nothing waits for the device but what the host reads, as a
+//! fallback does: an integer that is divided by zero, or an index outside its dimension, is told late. Bits are those of the CPU, unless
 //! [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
 //!
 //! An eager call is a group of one here too. Not here: views, which no device is needed for.
@@ -26,6 +27,7 @@
 mod counts;
 mod epilogue;
 mod fallback;
+mod faults;
 mod inputs;
 mod kernels;
 mod launch;
@@ -50,8 +52,9 @@ use smallvec::SmallVec;
 /// Runs an op that is no view on a device, which operands need not tell; operands that are elsewhere stand for numbers.
 ///
 /// # Errors
-/// What the op's inference says is wrong with the operands, out of memory, an index outside its dimension, code that NVRTC
-/// does not compile, or a device that fails.
+/// What the op's inference says is wrong with the operands, out of memory, code that NVRTC does not compile, a device that fails,
+/// or what an earlier call on the same stream has found wrong with its elements: an index outside its dimension, or an integer that
+/// is divided by zero. Of this call that is told at a later one, or when a value is read.
 pub fn run(device: Device, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
     let executable = executable_of(Some(device), op, arguments, attrs, None)?;
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();

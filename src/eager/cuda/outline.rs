@@ -3,8 +3,8 @@
 //! Values are followed through views from the action that makes them. Of memory that a run takes it is known from which
 //! action to which it is used; results have theirs to themselves, since they outlive the run. Nothing here knows an address.
 //!
-//! There is no outline of a run on which the host has a part: steps that it computes, kernels whose faults it waits for, and
-//! views that check how much memory there is.
+//! There is no outline of a run on which the host has a part: steps that it computes, and views that check how much memory there
+//! is.
 
 use super::epilogue::DeviceEpilogue;
 use super::launch::DeviceLaunch;
@@ -162,10 +162,7 @@ impl Walk {
             }
             (Action::Release(slot), _) => self.slots[*slot] = None,
             (Action::Launch(launch), _) if launch.is_idle => {}
-            (Action::Launch(launch), Way::Launch(on_device)) => {
-                if on_device.can_fault() {
-                    return Err(Reason::TierCannot("the host waits for what a kernel finds wrong".into()));
-                }
+            (Action::Launch(launch), Way::Launch(_)) => {
                 let operands = launch.operands.iter().map(|slot| slot.map(|slot| known(&self.slots, slot).clone()));
                 let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone());
                 let start = Start { action: index, operands: operands.collect(), outputs: outputs.collect() };
@@ -180,10 +177,7 @@ impl Walk {
                     outputs: smallvec![to],
                 });
             }
-            (Action::Routine { args, to, .. }, Way::Routine(on_device)) => {
-                if on_device.can_fault() {
-                    return Err(Reason::TierCannot("the host waits for what a kernel finds wrong".into()));
-                }
+            (Action::Routine { args, to, .. }, Way::Routine(_)) => {
                 let operands = args.iter().map(|&slot| Some(known(&self.slots, slot).clone())).collect();
                 let outputs = smallvec![known(&self.slots, *to).clone()];
                 self.start(Start { action: index, operands, outputs });

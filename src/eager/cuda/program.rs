@@ -6,6 +6,7 @@
 //! that run often are started as one graph (`replay`).
 
 use super::counts;
+use super::faults;
 use super::kernels::Functions;
 use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
 use super::outline::{Outline, Place, Start, Value, Work, arrange};
@@ -44,6 +45,8 @@ enum Base {
     Made(usize),
     /// The memory of all else.
     Rest,
+    /// The record of what kernels on the stream find wrong.
+    Faults,
 }
 
 /// An address in the words of a node.
@@ -114,6 +117,7 @@ impl Program {
                         let mut words = plan.words.clone();
                         words[words::ITEMS] = step.items;
                         nodes.add(start, &ready.functions, *step, words, &places, plan.scratch_bytes);
+                        nodes.name_last(launch.site());
                     }
                 }
                 Work::Epilogue(epilogue) => {
@@ -155,6 +159,7 @@ impl Program {
                     let (plan, functions) = routine.ready(on_host.is_some())?;
                     for launch in &plan.launches {
                         nodes.add_routine(start, &functions, launch, plan.scratch_bytes);
+                        nodes.name_last(routine.site());
                     }
                 }
             }
@@ -189,6 +194,7 @@ impl Program {
         stream: &Stream,
         queue: &Queue,
     ) -> Result<SmallVec<[Array; 2]>> {
+        let record = if self.can_fault() { queue.fault_record(faults::error)? } else { 0 };
         let base = |base: Base| match (base, target) {
             // SAFETY: the caller's promise.
             (Base::Input(index), _) => unsafe { word(inputs[index]) },
@@ -197,6 +203,7 @@ impl Program {
             (Base::Made(_), Some(target)) => target.ptr().addr() as u64,
             (Base::Made(number), None) => memory.made[number].ptr().addr() as u64,
             (Base::Rest, _) => memory.rest.ptr().addr() as u64,
+            (Base::Faults, _) => record,
         };
         let value = |patch: &Patch| base(patch.base).wrapping_add(patch.distance);
         let values: SmallVec<[u64; 16]> = self.patches.iter().map(value).collect();
@@ -217,6 +224,10 @@ impl Program {
             return Ok(SmallVec::new());
         }
         Ok(self.outputs.iter().map(|output| output.of(inputs, &memory)).collect())
+    }
+
+    fn can_fault(&self) -> bool {
+        self.patches.iter().any(|patch| matches!(patch.base, Base::Faults))
     }
 
     pub(super) fn n_nodes(&self) -> usize {
@@ -260,7 +271,7 @@ impl Output {
             (Base::Input(index), None) => return inputs[index].clone(),
             (Base::Input(index), Some(_)) => (inputs[index].storage(), inputs[index].layout().offset),
             (Base::Made(number), _) => (&memory.made[number], 0),
-            (Base::Rest | Base::Element(..), _) => unreachable!("results have memory of their own"),
+            (Base::Rest | Base::Element(..) | Base::Faults, _) => unreachable!("results have memory of their own"),
         };
         let layout = match &self.layout {
             Some(layout) if offset > 0 => Layout { offset: layout.offset + offset, ..(**layout).clone() }.into(),
@@ -306,6 +317,7 @@ enum Found {
     Place(Place),
     Element(usize, usize),
     Scratch(usize),
+    Faults,
 }
 
 impl Nodes<'_> {
@@ -356,6 +368,14 @@ impl Nodes<'_> {
         self.nodes.push((Node { functions: functions.clone(), step, words, patches: 0..0 }, patches));
     }
 
+    /// The launch that was added last says under this number what it finds wrong.
+    fn name_last(&mut self, site: Option<u64>) {
+        if let (Some(site), Some((node, patches))) = (site, self.nodes.last_mut()) {
+            node.words[words::SITE] = site;
+            patches.push((words::FAULTS, Found::Faults, 0));
+        }
+    }
+
     /// Memory of an action besides that of its values; its launches hand on what is in it.
     fn scratch(&mut self, start: &Start, bytes: usize) -> Found {
         let used = [start.action, start.action];
@@ -380,7 +400,9 @@ impl Nodes<'_> {
             match found {
                 Found::Place(Place::Own(number)) => of_own[number] = place as u64,
                 Found::Scratch(number) => of_scratch[number] = place as u64,
-                Found::Place(Place::Input(_)) | Found::Element(..) => unreachable!("inputs are not arranged"),
+                Found::Place(Place::Input(_)) | Found::Element(..) | Found::Faults => {
+                    unreachable!("inputs and records are not arranged")
+                }
             }
         }
         let base = |found: Found| match found {
@@ -391,6 +413,7 @@ impl Nodes<'_> {
             },
             Found::Element(input, at) => (Base::Element(input, at), 0),
             Found::Scratch(number) => (Base::Rest, of_scratch[number]),
+            Found::Faults => (Base::Faults, 0),
         };
         let (mut nodes, mut patches) = (Vec::with_capacity(self.nodes.len()), Vec::new());
         for (mut node, of_node) in self.nodes {

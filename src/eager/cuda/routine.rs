@@ -2,15 +2,17 @@
 //! Procedures on whole arrays on a device: planned, compiled and started like kernels.
 
 use super::counts;
+use super::faults::{self, Blame};
 use super::kernels::{self, Functions, Subject};
-use super::launch::{FaultRecord, element};
+use super::launch::element;
 use crate::codegen::cuda::routines::{Of, Place, RoutinePlan};
-use crate::codegen::cuda::words::FAULTS;
+use crate::codegen::cuda::words::{FAULTS, SITE};
 use crate::device::cuda::Queue;
 use crate::device::{Device, DeviceKind, Storage, Stream};
 use crate::eager::Array;
 use crate::error::{Reason, Result};
-use crate::ir::{Attr, Meaning, Op};
+use crate::ir::shape::normalize_dim;
+use crate::ir::{Attr, Meaning, Op, Routine};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
@@ -19,6 +21,8 @@ pub(super) struct DeviceRoutine {
     device: Device,
     /// For operands on the device, and for a key on the host.
     plans: [RoutinePlan; 2],
+    /// What it is called where it finds an index outside its dimension, if it can.
+    site: Option<u64>,
     functions: [OnceLock<Arc<Functions>>; 2],
 }
 
@@ -36,12 +40,14 @@ impl DeviceRoutine {
     ) -> Result<DeviceRoutine, Reason> {
         let Meaning::Routine(routine) = &op.row().meaning else { unreachable!("the action is of a routine") };
         let plan = |key_on_host| RoutinePlan::new(op, routine, attrs, operands, result, key_on_host);
-        Ok(DeviceRoutine { device, plans: [plan(false)?, plan(true)?], functions: Default::default() })
+        let plans = [plan(false)?, plan(true)?];
+        let site = plans[0].can_fault.then(|| blame(op, routine, attrs, operands).site());
+        Ok(DeviceRoutine { device, plans, site, functions: Default::default() })
     }
 
-    /// Whether it may find an index outside its dimension, so that the host waits for it.
-    pub(super) fn can_fault(&self) -> bool {
-        self.plans[0].can_fault
+    /// What it is called where it finds an index outside its dimension, if it can.
+    pub(super) fn site(&self) -> Option<u64> {
+        self.site
     }
 
     /// How it is launched, and its code; `key_on_host` as for [`RoutinePlan::new`].
@@ -57,8 +63,7 @@ impl DeviceRoutine {
         Ok((plan, functions.get_or_init(|| made).clone()))
     }
 
-    /// Starts it on a stream whose handle is `queue`; whether it found its operands right, for which the host waits where it may
-    /// not be so. If not, the result is of no use.
+    /// Starts it on a stream whose handle is `queue`.
     ///
     /// # Errors
     /// If its code cannot be made, memory cannot be had, or the device fails.
@@ -72,13 +77,13 @@ impl DeviceRoutine {
         result: &Array,
         stream: &Stream,
         queue: &Queue,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         for array in operands.iter().copied().chain([result]) {
             array.storage().turn_to(stream)?;
         }
         let key_on_host = operands.iter().any(|array| array.device().kind == DeviceKind::Cpu);
         let (plan, functions) = self.ready(key_on_host)?;
-        let faults = if plan.can_fault { Some(FaultRecord::new(self.device)?) } else { None };
+        let record = if self.site.is_some() { queue.fault_record(faults::error)? } else { 0 };
         let scratch = Storage::new(self.device, plan.scratch_bytes)?;
         for launch in &plan.launches {
             let mut words: SmallVec<[u64; 32]> = SmallVec::from_slice(&launch.words);
@@ -91,7 +96,9 @@ impl DeviceRoutine {
                     Of::Scratch => scratch.ptr().addr() as u64,
                 });
             }
-            words[FAULTS] = faults.as_ref().map_or(0, FaultRecord::address);
+            if let Some(site) = self.site {
+                (words[FAULTS], words[SITE]) = (record, site);
+            }
             let step = launch.step;
             // SAFETY: the words are those of the plan, with the addresses of arrays that have the types it was made for, and of
             // memory of the size it asks for; all of it was ordered to this stream, and memory that is given back stays as it is
@@ -99,9 +106,18 @@ impl DeviceRoutine {
             unsafe { functions[step.entry].start(queue, step.grid, step.block, &words)? };
         }
         counts::launched(plan.launches.len() as u64);
-        match faults {
-            Some(record) if !plan.launches.is_empty() => Ok(record.read()?.is_empty()),
-            Some(_) | None => Ok(true),
+        Ok(())
+    }
+}
+
+/// Whom to blame for an index outside its dimension.
+fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[Place<'_>]) -> Blame {
+    match routine {
+        Routine::FlatIndex => Blame::FlatIndex(op, attrs[1].is_true()),
+        Routine::Scan(_) | Routine::Recurrence | Routine::Argsort | Routine::Scatter(_) | Routine::Bits => {
+            let dim = attrs[0].as_int().unwrap_or(0);
+            // Whoever plans it knows that the dim is there.
+            Blame::Write(op, normalize_dim(op.name(), dim, operands[0].1.rank()).unwrap_or(0))
         }
     }
 }

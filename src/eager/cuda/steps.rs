@@ -17,7 +17,7 @@ use super::program::Program;
 use super::replay::{CALLS, MIN_NODES};
 use super::uploaded;
 use super::ways::Way;
-use crate::device::cuda;
+use crate::device::cuda::{self, Queue};
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::eager::Array;
 use crate::eager::executable::{Action, Executable, Held, Launch, view};
@@ -111,9 +111,12 @@ impl OnDevice {
         let moved = self.moved(inputs)?;
         let inputs = with_moved(inputs, &moved);
         let stream = Stream::current(self.device)?;
+        let queue = cuda::machine()?.queue(&stream)?;
+        // Before anything of this run is done: what is told here is of work that was given before.
+        queue.check()?;
         let reads = inputs.iter().map(|array| &**array.storage());
         let access = Access::to_write(reads, target.map(|target| &**target.storage() as &Storage))?;
-        if let Some(results) = self.run_program(executable, &inputs, target, &stream)? {
+        if let Some(results) = self.run_program(executable, &inputs, target, &stream, &queue)? {
             return Ok(results);
         }
         let mut slots = executable.slots(&inputs);
@@ -170,6 +173,7 @@ impl OnDevice {
         inputs: &[&Array],
         target: Option<&Array>,
         stream: &Stream,
+        queue: &Queue,
     ) -> Result<Option<SmallVec<[Array; 2]>>> {
         let Ok(outline) = &self.outline else { return Ok(None) };
         if target.is_some() && !outline.has_place_for_target() {
@@ -185,11 +189,10 @@ impl OnDevice {
         for array in inputs.iter().copied().chain(target) {
             array.storage().turn_to(stream)?;
         }
-        let queue = cuda::machine()?.queue(stream)?;
         // SAFETY: inputs were checked to have the types of the graph's, and are on the device, like the target, which has the
         // type of the output, or single elements that kernels alone need; the program is the one of their alignments, the run has locked them, and they were just ordered
         // to the stream.
-        unsafe { program.run(inputs, target, memory, stream, &queue).map(Some) }
+        unsafe { program.run(inputs, target, memory, stream, queue).map(Some) }
     }
 
     /// The program for memory like that of these arrays, made now if it is new; nothing if there is none.
@@ -240,7 +243,7 @@ impl OnDevice {
             (Action::Release(slot), _) => slots[*slot] = Held::Nothing,
             (Action::Launch(launch), _) if launch.is_idle => {}
             (Action::Launch(launch), Way::Launch(on_device)) => {
-                start(on_device, launch, slots, stream).map_err(|error| launch.blamed(error))?;
+                start(on_device, launch, slots, stream)?;
             }
             (Action::Product { left, right, to, ty }, Way::Product(on_device)) => {
                 let (left, right) = (slots[*left].array(), slots[*right].array());
@@ -260,16 +263,9 @@ impl OnDevice {
             }
             (Action::Routine { args, to, .. }, Way::Routine(on_device)) => {
                 let queue = cuda::machine()?.queue(stream)?;
-                let is_right = {
-                    let operands: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
-                    // SAFETY: as for products; the result is memory that this run took for the step.
-                    unsafe { on_device.start(&operands, slots[*to].array(), stream, &queue)? }
-                };
-                if !is_right {
-                    // The host says what is wrong, in its order.
-                    let reason = Reason::TierCannot("an index is outside its dimension: the cpu says which".into());
-                    fallback::run(executable, action, slots, self.device, &reason, access)?;
-                }
+                let operands: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
+                // SAFETY: as for products; the result is memory that this run took for the step.
+                unsafe { on_device.start(&operands, slots[*to].array(), stream, &queue)? };
             }
             (_, Way::Host(reason)) => fallback::run(executable, action, slots, self.device, reason, access)?,
             (

@@ -41,7 +41,7 @@ impl Way {
         for action in &executable.actions {
             ways.push(match action {
                 Action::Launch(launch) => {
-                    DeviceLaunch::new(device, &launch.lowered).map_or_else(Way::Host, Way::Launch)
+                    DeviceLaunch::new(device, &launch.lowered, launch.gathers).map_or_else(Way::Host, Way::Launch)
                 }
                 Action::Product { to, ty, .. } => {
                     slots[*to] = Some(lying(ty));

@@ -16,9 +16,9 @@ kernel {
   out1: bf16 = r8
 }
 Geometry { rows: [40], inner: [1000], operands: [Access { rows: [4000], inner: [4], base: 0, gather: None }, Access { rows: [0], inner: [4], base: 0, gather: None }, Access { rows: [4], inner: [0], base: 0, gather: None }], outputs: [Access { rows: [4000], inner: [4], base: 0, gather: None }, Access { rows: [2000], inner: [2], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 4, vectors: 2 }, layout: Layout { rows: 1, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Uniform, Contiguous, Contiguous], numbers: [] }, words: [40, 1000, 0, 0, 0, 40, 2576980378, 6, 1000, 103079216, 10, 250, 103079216, 8, 0, 4000, 4, 0, 0, 4, 0, 4, 0, 0, 4000, 4, 0, 2000, 2], steps: [Step { entry: 0, items: 10000, grid: 20, block: [256, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Pointwise { width: 4, vectors: 2 }, layout: Layout { rows: 1, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Uniform, Contiguous, Contiguous], numbers: [] }, words: [40, 1000, 0, 0, 0, 0, 40, 2576980378, 6, 1000, 103079216, 10, 250, 103079216, 8, 0, 4000, 4, 0, 0, 4, 0, 4, 0, 0, 4000, 4, 0, 2000, 2], steps: [Step { entry: 0, items: 10000, grid: 20, block: [256, 1] }], scratch_bytes: 0 }
 */
-KERNEL(256) broadcast(const Words<29> w) {
+KERNEL(256) broadcast(const Words<30> w) {
     const u32 first = (u32)block_x() * 512u + thread_x();
     float s2[2];
     Vector<dt_f32::Stored, 4> x0[2];
@@ -26,14 +26,14 @@ KERNEL(256) broadcast(const Words<29> w) {
     UNROLL for (int u = 0; u < 2; u++) {
         const u32 next = first + u * 256u, items = (u32)w.at[2];
         const u32 item = next < items ? next : items - 1;
-        const u32 row = divide(item, w.at[12], w.at[13]);
-        const int i = (int)(item - row * (u32)w.at[11]) * 4;
+        const u32 row = divide(item, w.at[13], w.at[14]);
+        const int i = (int)(item - row * (u32)w.at[12]) * 4;
         const int p0 = (int)row;
-        char* const a0 = address(w.at[14]) + p0 * (int)w.at[15];
-        char* const a1 = address(w.at[17]) + p0 * (int)w.at[18];
-        char* const a2 = address(w.at[20]) + p0 * (int)w.at[21];
-        char* const a3 = address(w.at[23]) + p0 * (int)w.at[24];
-        char* const a4 = address(w.at[26]) + p0 * (int)w.at[27];
+        char* const a0 = address(w.at[15]) + p0 * (int)w.at[16];
+        char* const a1 = address(w.at[18]) + p0 * (int)w.at[19];
+        char* const a2 = address(w.at[21]) + p0 * (int)w.at[22];
+        char* const a3 = address(w.at[24]) + p0 * (int)w.at[25];
+        char* const a4 = address(w.at[27]) + p0 * (int)w.at[28];
         const int left = (int)w.at[1] - i;
         const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
         const float v2 = load_one<dt_f32>(a2);
@@ -44,14 +44,14 @@ KERNEL(256) broadcast(const Words<29> w) {
     UNROLL for (int u = 0; u < 2; u++) {
         const u32 next = first + u * 256u, items = (u32)w.at[2];
         const u32 item = next < items ? next : items - 1;
-        const u32 row = divide(item, w.at[12], w.at[13]);
-        const int i = (int)(item - row * (u32)w.at[11]) * 4;
+        const u32 row = divide(item, w.at[13], w.at[14]);
+        const int i = (int)(item - row * (u32)w.at[12]) * 4;
         const int p0 = (int)row;
-        char* const a0 = address(w.at[14]) + p0 * (int)w.at[15];
-        char* const a1 = address(w.at[17]) + p0 * (int)w.at[18];
-        char* const a2 = address(w.at[20]) + p0 * (int)w.at[21];
-        char* const a3 = address(w.at[23]) + p0 * (int)w.at[24];
-        char* const a4 = address(w.at[26]) + p0 * (int)w.at[27];
+        char* const a0 = address(w.at[15]) + p0 * (int)w.at[16];
+        char* const a1 = address(w.at[18]) + p0 * (int)w.at[19];
+        char* const a2 = address(w.at[21]) + p0 * (int)w.at[22];
+        char* const a3 = address(w.at[24]) + p0 * (int)w.at[25];
+        char* const a4 = address(w.at[27]) + p0 * (int)w.at[28];
         const int left = (int)w.at[1] - i;
         const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
         const float v2 = s2[u];

@@ -38,9 +38,9 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [4, 25], operands: [Access { rows: [3232, 460], inner: [112, 4], base: 0, gather: None }], outputs: [Access { rows: [3232, 460], inner: [112, 4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [100, 4], base: 8, gather: None }, Access { rows: [2800, 400], inner: [100, 4], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Columns, layout: Layout { rows: 2, inner: 2 }, index: Narrow, classes: [Strided, Strided, Strided, Strided], numbers: [] }, words: [35, 100, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 4, 1, 2, 25, 1202590843, 5, 1, 1, 0, 0, 3232, 460, 112, 4, 4, 3232, 460, 112, 4, 8, 2800, 400, 100, 4, 4, 2800, 400, 100, 4], steps: [Step { entry: 0, items: 35, grid: 2, block: [32, 32] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Columns, layout: Layout { rows: 2, inner: 2 }, index: Narrow, classes: [Strided, Strided, Strided, Strided], numbers: [] }, words: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 4, 1, 2, 25, 1202590843, 5, 1, 1, 0, 0, 3232, 460, 112, 4, 4, 3232, 460, 112, 4, 8, 2800, 400, 100, 4, 4, 2800, 400, 100, 4], steps: [Step { entry: 0, items: 35, grid: 2, block: [32, 32] }], scratch_bytes: 0 }
 */
-KERNEL(1024) columns(const Words<40> w) {
+KERNEL(1024) columns(const Words<41> w) {
     SHARED(uint4, slots, 1024);
     const u32 item = (u32)block_x() * 32u + thread_x();
     const bool live = item < (u32)w.at[0];
@@ -48,13 +48,13 @@ KERNEL(1024) columns(const Words<40> w) {
     const u32 row = live ? item : (u32)w.at[0] - 1;
     Column team = {thread_y(), thread_x(), (char*)slots};
     const u32 n = (u32)w.at[1];
-    const u32 p1_above = divide((u32)row, w.at[9], w.at[10]);
-    const int p1 = (int)(row - p1_above * (u32)w.at[8]);
+    const u32 p1_above = divide((u32)row, w.at[10], w.at[11]);
+    const int p1 = (int)(row - p1_above * (u32)w.at[9]);
     const int p0 = (int)p1_above;
-    char* const a0 = address(w.at[20]) + (p0 * (int)w.at[21] + p1 * (int)w.at[22]);
-    char* const a1 = address(w.at[25]) + (p0 * (int)w.at[26] + p1 * (int)w.at[27]);
-    char* const a2 = address(w.at[30]) + (p0 * (int)w.at[31] + p1 * (int)w.at[32]);
-    char* const a3 = address(w.at[35]) + (p0 * (int)w.at[36] + p1 * (int)w.at[37]);
+    char* const a0 = address(w.at[21]) + (p0 * (int)w.at[22] + p1 * (int)w.at[23]);
+    char* const a1 = address(w.at[26]) + (p0 * (int)w.at[27] + p1 * (int)w.at[28]);
+    char* const a2 = address(w.at[31]) + (p0 * (int)w.at[32] + p1 * (int)w.at[33]);
+    char* const a3 = address(w.at[36]) + (p0 * (int)w.at[37] + p1 * (int)w.at[38]);
     Folding<Sum<float>> f1;
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
@@ -65,16 +65,16 @@ KERNEL(1024) columns(const Words<40> w) {
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[23] + j1 * (int)w.at[24])) : 0;
+                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
                     const float v0 = dt_f32::widen(l0[k]);
                     if (here) f1.add(v0);
@@ -99,16 +99,16 @@ KERNEL(1024) columns(const Words<40> w) {
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[23] + j1 * (int)w.at[24])) : 0;
+                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
                     const float v0 = dt_f32::widen(l0[k]);
                     const float v6 = op_sub(v0, v5);
@@ -141,16 +141,16 @@ KERNEL(1024) columns(const Words<40> w) {
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[23] + j1 * (int)w.at[24])) : 0;
+                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
                     const float v0 = dt_f32::widen(l0[k]);
                     const float v6 = op_sub(v0, v5);
@@ -159,8 +159,8 @@ KERNEL(1024) columns(const Words<40> w) {
                     const float v20 = op_canon(v19);
                     const float v69 = op_canon(v20);
                     if (here) f21.add(v20);
-                    if (here && live) store_one<dt_f32>(a1 + (j0 * (int)w.at[28] + j1 * (int)w.at[29]), v69);
-                    if (here && live) store_one<dt_f32>(a3 + (j0 * (int)w.at[38] + j1 * (int)w.at[39]), v71);
+                    if (here && live) store_one<dt_f32>(a1 + (j0 * (int)w.at[29] + j1 * (int)w.at[30]), v69);
+                    if (here && live) store_one<dt_f32>(a3 + (j0 * (int)w.at[39] + j1 * (int)w.at[40]), v71);
                 }
             }
             if (n > BLOCK) {
@@ -180,16 +180,16 @@ KERNEL(1024) columns(const Words<40> w) {
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[23] + j1 * (int)w.at[24])) : 0;
+                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
                     const bool here = i < (int)end;
-                    const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                    const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                    const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                    const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
                     const float v0 = dt_f32::widen(l0[k]);
                     const float v6 = op_sub(v0, v5);
@@ -239,16 +239,16 @@ KERNEL(1024) columns(const Words<40> w) {
             UNROLL for (int k = 0; k < 4; k++) {
                 const int i = first + k * LANES;
                 const bool here = i < (int)n;
-                const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                 const int j0 = (int)j1_above;
-                l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[23] + j1 * (int)w.at[24])) : 0;
+                l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
             }
             UNROLL for (int k = 0; k < 4; k++) {
                 const int i = first + k * LANES;
                 const bool here = i < (int)n;
-                const u32 j1_above = divide((u32)i, w.at[15], w.at[16]);
-                const int j1 = (int)(i - j1_above * (u32)w.at[14]);
+                const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
+                const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                 const int j0 = (int)j1_above;
                 const float v0 = dt_f32::widen(l0[k]);
                 const float v6 = op_sub(v0, v5);
@@ -284,7 +284,7 @@ KERNEL(1024) columns(const Words<40> w) {
                 const float v67 = op_div(v64, v66);
                 const float v68 = op_canon(v67);
                 const float v70 = op_canon(v68);
-                if (here && live) store_one<dt_f32>(a2 + (j0 * (int)w.at[33] + j1 * (int)w.at[34]), v70);
+                if (here && live) store_one<dt_f32>(a2 + (j0 * (int)w.at[34] + j1 * (int)w.at[35]), v70);
             }
         }
     }

@@ -38,21 +38,21 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [1000], operands: [Access { rows: [28096, 4012], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [28096, 4012], inner: [4], base: 8, gather: None }, Access { rows: [28000, 4000], inner: [4], base: 4, gather: None }, Access { rows: [40, 4], inner: [0], base: 8, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Held { held: 8, warps: 4 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 1000, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 1000, 103079216, 10, 1, 1, 0, 0, 28096, 4012, 4, 8, 28096, 4012, 4, 4, 28000, 4000, 4, 8, 40, 4, 0], steps: [Step { entry: 0, items: 35, grid: 35, block: [128, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Held { held: 8, warps: 4 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 1000, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 1000, 103079216, 10, 1, 1, 0, 0, 28096, 4012, 4, 8, 28096, 4012, 4, 4, 28000, 4000, 4, 8, 40, 4, 0], steps: [Step { entry: 0, items: 35, grid: 35, block: [128, 1] }], scratch_bytes: 0 }
 */
-KERNEL(128) held(const Words<33> w) {
+KERNEL(128) held(const Words<34> w) {
     SHARED(uint4, slots, 320);
     const u32 row = block_x();
     Crew<4, 8> team = {thread_x() % 32u, thread_x() / 32u, (char*)slots};
     const int first = (int)(team.warp * 256u + team.lane);
     const u32 n = (u32)w.at[1];
-    const u32 p1_above = divide((u32)row, w.at[9], w.at[10]);
-    const int p1 = (int)(row - p1_above * (u32)w.at[8]);
+    const u32 p1_above = divide((u32)row, w.at[10], w.at[11]);
+    const int p1 = (int)(row - p1_above * (u32)w.at[9]);
     const int p0 = (int)p1_above;
-    char* const a0 = address(w.at[17]) + (p0 * (int)w.at[18] + p1 * (int)w.at[19]);
-    char* const a1 = address(w.at[21]) + (p0 * (int)w.at[22] + p1 * (int)w.at[23]);
-    char* const a2 = address(w.at[25]) + (p0 * (int)w.at[26] + p1 * (int)w.at[27]);
-    char* const a3 = address(w.at[29]) + (p0 * (int)w.at[30] + p1 * (int)w.at[31]);
+    char* const a0 = address(w.at[18]) + (p0 * (int)w.at[19] + p1 * (int)w.at[20]);
+    char* const a1 = address(w.at[22]) + (p0 * (int)w.at[23] + p1 * (int)w.at[24]);
+    char* const a2 = address(w.at[26]) + (p0 * (int)w.at[27] + p1 * (int)w.at[28]);
+    char* const a3 = address(w.at[30]) + (p0 * (int)w.at[31] + p1 * (int)w.at[32]);
     const int end = (int)n;
     float h0[8];
     {

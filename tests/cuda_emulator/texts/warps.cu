@@ -38,21 +38,21 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [100], operands: [Access { rows: [2896, 412], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [2800, 400], inner: [4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [4], base: 8, gather: None }, Access { rows: [28, 4], inner: [0], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 100, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
 */
-KERNEL(128) warps(const Words<33> w) {
+KERNEL(128) warps(const Words<34> w) {
     const u32 item = (u32)block_x() * 4u + thread_x() / 32u;
     if (item >= (u32)w.at[2]) return;
     Warp team = {thread_x() % 32u};
     const u32 row = item;
     const u32 n = (u32)w.at[1];
-    const u32 p1_above = divide((u32)row, w.at[9], w.at[10]);
-    const int p1 = (int)(row - p1_above * (u32)w.at[8]);
+    const u32 p1_above = divide((u32)row, w.at[10], w.at[11]);
+    const int p1 = (int)(row - p1_above * (u32)w.at[9]);
     const int p0 = (int)p1_above;
-    char* const a0 = address(w.at[17]) + (p0 * (int)w.at[18] + p1 * (int)w.at[19]);
-    char* const a1 = address(w.at[21]) + (p0 * (int)w.at[22] + p1 * (int)w.at[23]);
-    char* const a2 = address(w.at[25]) + (p0 * (int)w.at[26] + p1 * (int)w.at[27]);
-    char* const a3 = address(w.at[29]) + (p0 * (int)w.at[30] + p1 * (int)w.at[31]);
+    char* const a0 = address(w.at[18]) + (p0 * (int)w.at[19] + p1 * (int)w.at[20]);
+    char* const a1 = address(w.at[22]) + (p0 * (int)w.at[23] + p1 * (int)w.at[24]);
+    char* const a2 = address(w.at[26]) + (p0 * (int)w.at[27] + p1 * (int)w.at[28]);
+    char* const a3 = address(w.at[30]) + (p0 * (int)w.at[31] + p1 * (int)w.at[32]);
     Folding<Sum<float>> f1;
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
