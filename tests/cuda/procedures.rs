@@ -82,6 +82,24 @@ fn scans() {
                 check(&name("cummin"), &[&x], |x| Ok(x[0].cummin(dim)?.0));
             }
         }
+        // Few long lines are shared by blocks where the order of their elements does not matter.
+        let all = [(&[2, 5000][..], 1), (&[2049, 2], 0), (&[1, 2, 4100], 2)];
+        for dtype in DTYPES {
+            for (sizes, dim) in shapes_for(dtype, &all) {
+                let x = table(sizes, dtype, 8);
+                let name = |what: &str| format!("{what} of {dtype} {sizes:?} along {dim}");
+                check(&name("cummax"), &[&x], |x| Ok(x[0].cummax(dim)?.1));
+                check(&name("cummin"), &[&x], |x| Ok(x[0].cummin(dim)?.0));
+                if !dtype.is_float() {
+                    check(&name("cumsum"), &[&x], |x| x[0].cumsum(dim));
+                    check(&name("cumprod"), &[&x], |x| x[0].cumprod(dim));
+                }
+            }
+        }
+        let x = table(&[3, 3000], DType::I32, 9);
+        check("long, across", &[&x], |x| x[0].t()?.slice(0, 1, 2900, 1)?.cumsum(0));
+        let x = table(&[600_000], DType::I32, 9);
+        check("more chunks than threads", &[&x], |x| x[0].cumsum(0));
         let x = table(&[6, 9], DType::F32, 2);
         check("across", &[&x], |x| x[0].t()?.slice(0, 1, 8, 2)?.cumsum(1));
         check("in a chain", &[&x], |x| x[0].mul(0.5)?.cumsum(0)?.exp()?.cumprod(1));
@@ -109,6 +127,33 @@ fn sorts() {
     });
 }
 
+/// Lines of more than a block sorts: runs become one.
+#[test]
+fn long_sorts() {
+    for schedule in ["0", "3"] {
+        let settings = [("OPFUSE_STAND_IN_SCHEDULE", schedule)];
+        stand_ins::with(&settings, || {
+            let all = [(&[2, 2049][..], 1), (&[4097, 2], 0), (&[4096], 0), (&[2, 1, 13_000], 2)];
+            for dtype in DTYPES {
+                for (sizes, dim) in shapes_for(dtype, &all) {
+                    let x = table(sizes, dtype, 3);
+                    for descending in [false, true] {
+                        let name = format!("{dtype} {sizes:?} along {dim}, descending: {descending}");
+                        check(&name, &[&x], |x| x[0].argsort(dim, descending));
+                    }
+                }
+            }
+            let x = table(&[3, 5000], DType::F32, 4);
+            check("its elements", &[&x], |x| Ok(x[0].sort(1, false)?.0));
+            check("the first few", &[&x], |x| Ok(x[0].topk(7, 1, true)?.1));
+            check("across", &[&x], |x| x[0].t()?.slice(0, 3, 4900, 2)?.argsort(0, true));
+            check("equal ones", &[&x], |x| x[0].mul(0.0)?.argsort(1, true));
+            let x = table(&[0, 5000], DType::F32, 4);
+            check("no lines", &[&x], |x| x[0].argsort(1, false));
+        });
+    }
+}
+
 #[test]
 fn writes() {
     stand_ins::with(&[], || {
@@ -131,6 +176,41 @@ fn writes() {
         }
         let x = table(&[6, 9], DType::F32, 5);
         check("nothing written", &[&x, &indices(&[0, 9], 6, 1), &x], |x| x[0].scatter_add(0, x[1], x[2]));
+    });
+}
+
+#[test]
+fn folding_writes() {
+    const WORDS: [&str; 5] = ["sum", "prod", "mean", "amax", "amin"];
+    stand_ins::with(&[], || {
+        for (number, dtype) in DTYPES.into_iter().enumerate() {
+            let (x, source) = (table(&[6, 9], dtype, 5), table(&[8, 9], dtype, 6));
+            let rows = indices(&[8, 7], 6, 1);
+            for (at, word) in WORDS.into_iter().enumerate() {
+                for with_self in [false, true] {
+                    if dtype != DType::F32 && with_self == ((number + at) % 2 == 0) {
+                        continue;
+                    }
+                    let name = format!("{word} of {dtype}, with what is there: {with_self}");
+                    check(&name, &[&x, &rows, &source], |x| x[0].scatter_reduce(0, x[1], x[2], word, with_self));
+                }
+            }
+        }
+        let (x, source) = (table(&[6, 9], DType::F32, 5), table(&[8, 9], DType::F32, 6));
+        let columns = indices(&[6, 5], 9, 2).to_dtype(DType::I32).expect("it is converted");
+        check("of a view", &[&x, &columns, &source], |x| {
+            x[0].t()?.scatter_reduce(0, &x[1].t()?, &x[2].t()?.slice(1, 1, 8, 1)?, "mean", false)
+        });
+        let x = table(&[6, 9], DType::BF16, 5);
+        check("nothing written", &[&x, &indices(&[0, 9], 6, 1), &x], |x| {
+            x[0].scatter_reduce(0, x[1], x[2], "amax", false)
+        });
+        let there = |x: &Tensor| x.to_device(GPU).expect("there is a device");
+        let x = table(&[3, 2], DType::F32, 5);
+        let index = Tensor::from_slice(&[0i64, 3], &[1, 2]).expect("memory is there");
+        let found = there(&x).scatter_reduce(0, &there(&index), &there(&x), "mean", false).expect("nobody waits");
+        let error = found.to_vec::<f32>().expect_err("it is told").to_string();
+        assert!(error.contains("index 3 is out of bounds for dimension 0 with size 3"), "{error}");
     });
 }
 
@@ -193,11 +273,10 @@ fn reasons() {
         let x = table(&[1, 20_000], DType::F32, 1).to_device(GPU).expect("there is a device");
         let index = indices(&[1, 20_000], 20_000, 1).to_device(GPU).expect("there is a device");
         type Function<'a> = &'a dyn Fn() -> Result<Tensor>;
-        let cases: [(&str, Function<'_>); 4] = [
+        let cases: [(&str, Function<'_>); 3] = [
             ("1 of 20000 elements", &|| x.cumsum(1)),
-            ("more than 2048 elements", &|| x.argsort(1, false)),
             ("1 of 20000 elements", &|| x.scatter(1, &index, &x)),
-            ("no CUDA kernel for it yet", &|| x.scatter_reduce(1, &index, &x, "amax", true)),
+            ("1 of 20000 elements", &|| x.scatter_reduce(1, &index, &x, "amax", true)),
         ];
         for (reason, function) in cases {
             reset_counts();
@@ -208,6 +287,11 @@ fn reasons() {
     });
 }
 
+/// Zeros and ones.
+fn finite(x: &Tensor) -> Result<Tensor> {
+    x.gt(0.0)?.to_dtype(DType::F32)
+}
+
 /// A bug in a text makes a result, or an error, that is not the CPU's.
 #[test]
 fn planted_bugs_are_seen() {
@@ -215,14 +299,41 @@ fn planted_bugs_are_seen() {
     let sort: Function = |x| x[0].argsort(1, false);
     let sum: Function = |x| x[0].cumsum(1);
     let write: Function = |x| x[0].scatter_add(1, x[1], x[0]);
+    let long_sort: Function = |x| x[0].argsort(0, true);
+    let long_sum: Function = |x| x[0].to_dtype(DType::I32)?.cumsum(0);
+    let places: Function = |x| Ok(x[0].cummax(0)?.1);
+    let mean: Function = |x| finite(x[0])?.scatter_reduce(1, &x[1].mul(0)?, &finite(x[0])?, "mean", true);
+    let most: Function = |x| finite(x[0])?.scatter_reduce(1, &x[1].mul(0)?, &finite(x[0])?.sub(2.0)?, "amax", false);
+    const SHORT: &[usize] = &[3, 300];
+    const LONG: &[usize] = &[9000];
     let bugs = [
-        ("ties", "at_a > at_b", "at_a < at_b", sort),
-        ("barrier", "barrier();", ";", sort),
-        ("line", "lines.at[0] += lines.step[0];", ";", sum),
-        ("running", "Running<dt_f32> { typedef double Type; }", "Running<dt_f32> { typedef float Type; }", sum),
-        ("bound", "(u64)place >= w.at[LINE]", "(u64)place > w.at[LINE]", write),
+        ("ties of runs", "ranks[half] <= rank", "ranks[half] < rank", long_sort, LONG),
+        ("places of runs", "(low - start)", "(low - start) / 2", long_sort, LONG),
+        ("the end of a run", "middle + width < n ? middle + width : n", "n", long_sort, LONG),
+        (
+            "chunks before",
+            "combine(of_chunks<S, DIMS>(w)[block_x()], before",
+            "combine(S::identity(), before",
+            long_sum,
+            LONG,
+        ),
+        ("threads before", "S::combine(other, slots[thread])", "S::combine(slots[thread], other)", places, LONG),
+        (
+            "barrier of slots",
+            "[thread - by] : S::identity();\n        barrier();",
+            "[thread - by] : S::identity();",
+            long_sum,
+            LONG,
+        ),
+        ("count", "step[ARRAYS - 1], WITH_SELF)", "step[ARRAYS - 1], 0)", mean, SHORT),
+        ("what is there", "if (!WITH_SELF) {", "if (false) {", most, SHORT),
+        ("ties", "at_a > at_b", "at_a < at_b", sort, SHORT),
+        ("barrier", "barrier();", ";", sort, SHORT),
+        ("line", "lines.at[0] += lines.step[0];", ";", sum, SHORT),
+        ("running", "Running<dt_f32> { typedef double Type; }", "Running<dt_f32> { typedef float Type; }", sum, SHORT),
+        ("bound", "(u64)place >= w.at[LINE]", "(u64)place > w.at[LINE]", write, SHORT),
     ];
-    for (name, from, to, function) in bugs {
+    for (name, from, to, function, sizes) in bugs {
         let settings = [
             ("OPFUSE_STAND_IN_FROM", from),
             ("OPFUSE_STAND_IN_TO", to),
@@ -231,8 +342,8 @@ fn planted_bugs_are_seen() {
         ];
         stand_ins::only(&settings, || {
             if std::env::var("OPFUSE_BUG").is_ok_and(|now| now == name) {
-                let x = table(&[3, 300], DType::F32, 7).mul(0.1).expect("it is computed");
-                let index = Tensor::full(&[3, 300], 300i64, None).expect("memory is there");
+                let x = table(sizes, DType::F32, 7).mul(0.1).expect("it is computed");
+                let index = Tensor::full(sizes, 300i64, None).expect("memory is there");
                 let [there, there_index] = [&x, &index].map(|x| x.to_device(GPU).expect("there is a device"));
                 let expected = function(&[&x, &index]).map(|x| bytes(&x).2);
                 let found = function(&[&there, &there_index]).map(|x| bytes(&x).2);

@@ -1,0 +1,124 @@
+//! Lines along a dim, and the arguments of launches over them.
+
+use super::{LINE, Of, Place, RoutineLaunch, RoutinePlan, STEPS, THREADS, cannot, grid};
+use crate::codegen::cuda::Step;
+use crate::codegen::cuda::words::ITEMS;
+use crate::error::Reason;
+use smallvec::SmallVec;
+
+/// Steps that a thread takes, one after the other, before the rest of the device is missed, where lines are few.
+const MAX_ALONE: usize = 1 << 14;
+/// Lines that keep a device busy.
+const MANY_LINES: usize = 1024;
+
+/// Lines along a dim, or single elements.
+pub(super) struct Lines {
+    dim: Option<usize>,
+    pub(super) length: usize,
+    pub(super) count: usize,
+    /// The other dims with their sizes.
+    others: SmallVec<[(usize, usize); 4]>,
+}
+
+/// A word behind those of lines and arrays.
+#[derive(Clone, Copy)]
+pub(super) enum More {
+    Word(u64),
+    /// The address of collected memory, from this byte on.
+    Scratch(usize),
+}
+
+/// The argument of a launch, addresses not yet added.
+#[derive(Clone)]
+pub(super) struct Argument {
+    pub(super) words: Vec<u64>,
+    pub(super) places: SmallVec<[(usize, Of); 4]>,
+}
+
+impl Lines {
+    pub(super) fn new(sizes: &[usize], dim: Option<usize>) -> Lines {
+        // A tensor without dims is a line of one element.
+        let dim = dim.filter(|_| !sizes.is_empty());
+        let others: SmallVec<[(usize, usize); 4]> =
+            sizes.iter().copied().enumerate().filter(|&(at, _)| Some(at) != dim).collect();
+        let count = others.iter().map(|&(_, size)| size).product();
+        Lines { dim, length: dim.map_or(1, |dim| sizes[dim]), count, others }
+    }
+
+    pub(super) fn n_dims(&self) -> usize {
+        self.others.len()
+    }
+
+    /// Whether there are too few of them to keep a device busy.
+    pub(super) fn are_few(&self) -> bool {
+        self.count < MANY_LINES
+    }
+
+    /// # Errors
+    /// If few threads would take many steps, one of them this many, while the rest of a device is idle.
+    pub(super) fn check_length(&self, steps: usize) -> Result<(), Reason> {
+        if steps <= MAX_ALONE || !self.are_few() {
+            return Ok(());
+        }
+        let what = format!("{} of {steps} elements", self.count);
+        Err(cannot(&format!("lines are few and long ({what}), and each is one chain: the cpu computes them")))
+    }
+
+    /// The argument for these arrays, the word of the kind, and what it needs behind.
+    pub(super) fn argument(&self, arrays: &[(Of, Place<'_>)], of_kind: u64, more: &[More]) -> Argument {
+        let mut words = vec![0; STEPS];
+        (words[0], words[1], words[ITEMS]) = (self.count as u64, self.length as u64, self.count as u64);
+        words[LINE] = of_kind;
+        let mut places = SmallVec::new();
+        let stride = |(dtype, layout): Place<'_>, dim: usize| {
+            layout.strides.get(dim).map_or(0, |&stride| (stride * dtype.size()) as u64)
+        };
+        for &(of, place) in arrays {
+            places.push((words.len(), of));
+            // Of other arrays the address is that of their first element.
+            let start = if of == Of::Scratch { place.1.offset * place.0.size() } else { 0 };
+            words.extend([start as u64, self.dim.map_or(0, |dim| stride(place, dim))]);
+        }
+        for &(dim, size) in &self.others {
+            words.push(size as u64);
+            words.extend(arrays.iter().map(|&(_, place)| stride(place, dim)));
+        }
+        for &more in more {
+            words.push(match more {
+                More::Word(word) => word,
+                More::Scratch(at) => {
+                    places.push((words.len(), Of::Scratch));
+                    at as u64
+                }
+            });
+        }
+        Argument { words, places }
+    }
+}
+
+impl RoutinePlan {
+    /// Adds an entry, and its launch with a thread per line if there is anything to do.
+    ///
+    /// # Errors
+    /// If there are more lines than a grid has threads.
+    pub(super) fn add(&mut self, call: String, lines: &Lines, argument: Argument) -> Result<(), Reason> {
+        let entry = self.entry(call, argument.words.len());
+        if lines.count > 0 && lines.length > 0 {
+            self.launch(entry, argument, grid(lines.count)?);
+        }
+        Ok(())
+    }
+
+    /// Adds an entry; its number.
+    pub(super) fn entry(&mut self, call: String, n_words: usize) -> usize {
+        self.variant.entries.push((call, n_words));
+        self.variant.entries.len() - 1
+    }
+
+    /// Adds a launch of so many blocks.
+    pub(super) fn launch(&mut self, entry: usize, argument: Argument, blocks: u32) {
+        let Argument { words, places } = argument;
+        let step = Step { entry, items: words[ITEMS], grid: blocks, block: [THREADS as u32, 1] };
+        self.launches.push(RoutineLaunch { step, words, places });
+    }
+}
