@@ -3,7 +3,8 @@
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use half::{bf16, f16};
 use opfuse::codegen::cuda::Source;
-use opfuse::codegen::cuda::product::{LEFT, ProductPlan, RESULT, RIGHT};
+use opfuse::codegen::cuda::product::ProductPlan;
+use opfuse::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
 use opfuse::codegen::product::ProductShape;
 use opfuse::ir::DType;
 

@@ -4,7 +4,8 @@
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use half::{bf16, f16};
 use opfuse::codegen::cuda::Source;
-use opfuse::codegen::cuda::tensor_cores::{LEFT, RESULT, RIGHT, TensorPlan};
+use opfuse::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
+use opfuse::codegen::cuda::tensor_cores::TensorPlan;
 use opfuse::codegen::product::ProductShape;
 use opfuse::ir::DType;
 

@@ -18,6 +18,7 @@ mod held;
 mod plan;
 mod pointwise;
 pub mod product;
+pub mod product_grid;
 pub mod routines;
 mod rows;
 pub mod tensor_cores;

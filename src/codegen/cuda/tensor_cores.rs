@@ -4,35 +4,18 @@
 //! [`super::product`]; a sum is rounded once. The order follows from the inner size alone, so rows have their bits whatever is
 //! multiplied beside them. For `Numerics::Fast`, on devices of compute capability 8.0 or later.
 //!
-//! | word | what it holds |
-//! |---|---|
-//! | 0, 1 | rows and columns of the result |
-//! | 2 | the inner size |
-//! | 3, 4 | tiles down and across a matrix |
-//! | [`LEFT`] | address of the left operand, then its strides of batch, row and column in bytes |
-//! | [`RIGHT`] | the same of the right one |
-//! | [`RESULT`] | address of the result, which is dense |
-//!
-//! With an [`Epilogue`], the product is not stored, and these words stand behind those of the epilogue's kernel.
+//! The words of the argument are those of [`super::product_grid`]. With an [`Epilogue`], the product is not stored, and its words
+//! stand behind those of the epilogue's kernel.
 //!
 //! Not here: sums that several blocks share, so few tiles leave most of a device idle; and the larger steps (`wgmma`) that
 //! compute capability 9.0 has besides.
 
 use super::epilogue::{Epilogue, EpiloguePlan};
+use super::product_grid::{N_WORDS, ProductGrid, RESULT};
 use super::{Source, Step};
 use crate::codegen::product::ProductShape;
 use crate::error::Reason;
 use crate::ir::DType;
-
-/// Where the left operand's address is.
-pub const LEFT: usize = 5;
-/// Where the right operand's address is.
-pub const RIGHT: usize = LEFT + 4;
-/// Where the result's address is.
-pub const RESULT: usize = RIGHT + 4;
-
-/// Words of the argument.
-const N_WORDS: usize = RESULT + 1;
 
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 16;
@@ -63,7 +46,7 @@ pub struct TensorVariant {
 pub struct TensorPlan {
     /// The text that is launched.
     pub variant: TensorVariant,
-    /// The argument; the addresses at [`LEFT`], [`RIGHT`] and [`RESULT`] are to be added.
+    /// The argument; addresses are to be added.
     pub words: Vec<u64>,
     /// The launch; none if the result has no elements.
     pub step: Option<Step>,
@@ -84,8 +67,8 @@ impl TensorPlan {
     /// # Errors
     /// The reason why there is no code for it.
     pub fn new(shape: &ProductShape, alignments: [usize; 3]) -> Result<TensorPlan, Reason> {
-        let is_many = |tile| tiles(shape, tile).is_none_or(|(down, across)| shape.batch * down * across >= FEW_TILES);
-        TensorPlan::with_tile(shape, alignments, if is_many(128) { 128 } else { 64 })
+        let tile = if ProductGrid::is_busy(shape, 128, FEW_TILES) { 128 } else { 64 };
+        TensorPlan::with_tile(shape, alignments, tile)
     }
 
     /// As [`TensorPlan::new`], in tiles of 64 or 128 elements along each side.
@@ -93,22 +76,12 @@ impl TensorPlan {
     /// # Errors
     /// As [`TensorPlan::new`].
     pub fn with_tile(shape: &ProductShape, alignments: [usize; 3], tile: usize) -> Result<TensorPlan, Reason> {
-        let &ProductShape { dtype, batch: n_batches, m, k, n, left, right } = shape;
+        let &ProductShape { dtype, batch: n_batches, n, left, right, .. } = shape;
         if !takes(dtype) {
             return Err(Reason::TierCannot(format!("tensor cores do not sum products of {dtype}")));
         }
-        let too_large = || Reason::TierCannot("its grid has more blocks than a device takes".into());
-        let (down, across) = tiles(shape, tile).ok_or_else(too_large)?;
-        let blocks = n_batches.checked_mul(down).and_then(|blocks| blocks.checked_mul(across)).ok_or_else(too_large)?;
-        let grid = u32::try_from(blocks).ok().filter(|&grid| grid < 1 << 31).ok_or_else(too_large)?;
-        let size = dtype.size();
-        let mut words = vec![m as u64, n as u64, k as u64, down as u64, across as u64];
-        for strides in [left, right] {
-            words.push(0);
-            words.extend(strides.map(|stride| (stride * size) as u64));
-        }
-        words.push(0);
-        let along = [left[2] < left[1], right[1] < right[2]];
+        let grid = ProductGrid::new(shape, tile)?;
+        let (size, along) = (dtype.size(), grid.along);
         // Batch, the other dimension, and the inner one.
         let operands = [[left[0], left[1], left[2]], [right[0], right[2], right[1]]];
         let is_wide = |operand: usize| {
@@ -122,8 +95,8 @@ impl TensorPlan {
             |&width: &usize| n.is_multiple_of(width) && alignments[2].is_multiple_of((width * size).min(PIECE_BYTES));
         let width = [MAX_WIDTH, 4, 2].into_iter().find(fits).unwrap_or(1);
         let variant = TensorVariant { dtype, tile, along, wide: [is_wide(0), is_wide(1)], width };
-        let step = Step { entry: 0, items: k as u64, grid, block: [threads(tile), 1] };
-        Ok(TensorPlan { variant, words, step: (grid > 0).then_some(step) })
+        let step = grid.step(shape, [threads(tile), 1]);
+        Ok(TensorPlan { variant, words: grid.words, step })
     }
 }
 
@@ -134,12 +107,6 @@ impl TensorPlan {
         self.words.splice(0..0, epilogue.words.iter().copied());
         self
     }
-}
-
-/// Tiles down and across a matrix of the result.
-fn tiles(shape: &ProductShape, tile: usize) -> Option<(usize, usize)> {
-    let (down, across) = (shape.m.div_ceil(tile), shape.n.div_ceil(tile));
-    down.checked_mul(across).map(|_| (down, across))
 }
 
 /// Threads of a block: a warp computes 32 columns of half of a tile's rows.

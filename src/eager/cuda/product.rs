@@ -7,9 +7,10 @@
 use super::counts;
 use super::kernels::{self, Functions, Subject};
 use super::launch::alignment_of;
+use crate::codegen::cuda::Step;
 use crate::codegen::cuda::product::ProductPlan;
+use crate::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
 use crate::codegen::cuda::tensor_cores::{self, TensorPlan};
-use crate::codegen::cuda::{Step, product};
 use crate::codegen::product::ProductShape;
 use crate::device::{Device, Stream, cuda};
 use crate::eager::Array;
@@ -91,13 +92,8 @@ pub(super) struct Ready {
     pub(super) launch: Option<(Step, Arc<Functions>)>,
 }
 
-/// Where the addresses of left operand, right operand and result go, in both kinds of products.
-pub(super) const PLACES: [usize; 3] = [tensor_cores::LEFT, tensor_cores::RIGHT, tensor_cores::RESULT];
-const _: () = assert!(
-    product::LEFT == tensor_cores::LEFT
-        && product::RIGHT == tensor_cores::RIGHT
-        && product::RESULT == tensor_cores::RESULT
-);
+/// Where the addresses of left operand, right operand and result go.
+pub(super) const PLACES: [usize; 3] = [LEFT, RIGHT, RESULT];
 
 impl DeviceProduct {
     /// A product of operands of a dtype; planned, and its code made, when it first runs.
