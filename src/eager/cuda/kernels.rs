@@ -1,9 +1,9 @@
 //! Code of kernels and products on devices: compiled once per text, kept in memory.
 //!
-//! A text serves many shapes, so it is found by what it depends on. Concurrent first launches compile it once. What fails
-//! is not kept: the next launch tries again. The cache is bounded; what was used longest ago goes first.
+//! A text serves many shapes, so it is found by what it depends on.
 
 use super::counts;
+use super::known::Known;
 use crate::codegen::Kernel;
 use crate::codegen::cuda::epilogue::Epilogue;
 use crate::codegen::cuda::product::ProductVariant;
@@ -14,8 +14,7 @@ use crate::debug::{self, Stage};
 use crate::device::Device;
 use crate::device::cuda::{self, Function};
 use crate::error::Result;
-use indexmap::IndexMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Most kernels that are kept.
 const CAPACITY: usize = 4096;
@@ -39,42 +38,14 @@ pub(super) enum Subject {
     Routine(RoutineVariant),
 }
 
-type Key = (Device, Subject);
-/// Locked while the code is made.
-type Place = Mutex<Option<Arc<Functions>>>;
-
-static KNOWN: Mutex<Option<IndexMap<Key, Arc<Place>>>> = Mutex::new(None);
+static KNOWN: Known<(Device, Subject), Arc<Functions>> = Known::new(CAPACITY);
 
 /// The code of a kernel or product on a device, compiled now if it is new.
 ///
 /// # Errors
 /// If NVRTC does not compile it (the error holds its log), or the device does not take it.
 pub(super) fn functions(device: Device, subject: Subject) -> Result<Arc<Functions>> {
-    let place = place((device, subject.clone()));
-    let mut made = place.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(functions) = &*made {
-        return Ok(functions.clone());
-    }
-    let functions = Arc::new(compile(device, &subject)?);
-    *made = Some(functions.clone());
-    Ok(functions)
-}
-
-fn place(key: Key) -> Arc<Place> {
-    let mut guard = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = guard.get_or_insert_with(IndexMap::new);
-    if let Some(index) = known.get_index_of(&key) {
-        // What was used last is last.
-        let last = known.len() - 1;
-        known.move_index(index, last);
-        return known[last].clone();
-    }
-    let place = Arc::new(Place::default());
-    if known.len() >= CAPACITY {
-        known.drain(..CAPACITY / 8);
-    }
-    known.insert(key, place.clone());
-    place
+    KNOWN.get((device, subject), |(device, subject)| compile(*device, subject).map(Arc::new))
 }
 
 fn compile(device: Device, subject: &Subject) -> Result<Functions> {

@@ -7,6 +7,7 @@
 //! | `epilogue` | which kernel is part of a product, and how do both start? |
 //! | `routine` | how does a procedure on whole arrays start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
+//! | `known` | what is made once for all threads? |
 //! | `ways` | how does each action of an executable run there? |
 //! | `steps` | how do they run, one after the other? |
 //! | `inputs` | how do numbers of the host get there? |
@@ -30,6 +31,7 @@ mod fallback;
 mod faults;
 mod inputs;
 mod kernels;
+mod known;
 mod launch;
 mod outline;
 mod product;
