@@ -213,9 +213,12 @@ impl<'g> Builder<'g> {
         let graph = self.graph;
         let mut made = Vec::new();
         for member in &blocks.members {
-            for &arg in member.nodes.iter().flat_map(|&node| &graph[node].args) {
-                self.views_of_inner(blocks, arg, &mut made);
-            }
+            // A kernel looks through views by itself, but for those that it loads.
+            let read: SmallVec<[NodeId; 6]> = match &member.region {
+                Some(region) => region.loads.iter().map(|load| load.node).collect(),
+                None => graph[member.nodes[0]].args.iter().copied().collect(),
+            };
+            read.into_iter().for_each(|node| self.views_of_inner(blocks, node, &mut made));
             match &member.region {
                 Some(region) => {
                     for &output in &member.outputs {
