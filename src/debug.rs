@@ -12,7 +12,8 @@
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64`, and cubins, are kept in that folder between processes |
-//! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver and NVRTC are looked for there first |
+//! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver, NVRTC and cublasLt are looked for there first |
+//! | `OPFUSE_CUDA_PRODUCTS=own` or `cublaslt` | who computes products of floats with `Numerics::Fast`, whatever the model says |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
 
 use std::sync::OnceLock;
@@ -54,6 +55,7 @@ struct Switches {
     calibration: Option<String>,
     cache: Option<String>,
     cuda_folder: Option<String>,
+    cuda_products: Option<String>,
 }
 
 fn switches() -> &'static Switches {
@@ -72,6 +74,7 @@ fn switches() -> &'static Switches {
             calibration: word("OPFUSE_CALIBRATION"),
             cache: word("OPFUSE_CACHE_DIR"),
             cuda_folder: word("OPFUSE_CUDA_LIB_DIR"),
+            cuda_products: word("OPFUSE_CUDA_PRODUCTS"),
         }
     })
 }
@@ -122,6 +125,11 @@ pub fn most_isa() -> Option<&'static str> {
 /// The folder where the libraries of CUDA are looked for first, if one is named.
 pub fn cuda_folder() -> Option<&'static str> {
     switches().cuda_folder.as_deref()
+}
+
+/// Who is to compute products on CUDA devices, by name.
+pub fn cuda_products() -> Option<&'static str> {
+    switches().cuda_products.as_deref()
 }
 
 /// The file with the rates of this machine, if one is named.

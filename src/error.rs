@@ -238,6 +238,8 @@ pub enum Reason {
     WouldCycle,
     /// A tier cannot express the kernel; the next tier runs it.
     TierCannot(String),
+    /// A library that may be used does not compute it, or is not there; a kernel of ours does.
+    LibraryCannot(String),
     /// The function reads a value while it is traced, so what it does next depends on data.
     ReadsValue(String),
     /// The function called something that is not captured.
@@ -278,6 +280,7 @@ impl Reason {
             Reason::MeasuredSlower(_) => "measured_slower",
             Reason::WouldCycle => "would_cycle",
             Reason::TierCannot(_) => "tier_cannot",
+            Reason::LibraryCannot(_) => "library_cannot",
             Reason::ReadsValue(_) => "reads_value",
             Reason::NotCaptured(_) => "not_captured",
             Reason::TraceFailed(_) => "trace_failed",
@@ -297,6 +300,7 @@ impl Reason {
             | Reason::TooMuchMemory(detail)
             | Reason::NotWorthIt(detail)
             | Reason::TierCannot(detail)
+            | Reason::LibraryCannot(detail)
             | Reason::WouldChangeBits(detail)
             | Reason::ReadsValue(detail)
             | Reason::NotCaptured(detail)
@@ -372,6 +376,10 @@ impl Reason {
                 "move the op between the two out of the way: compute it before the first or after the second"
             }
             Reason::TierCannot(_) => "set `CompileOptions::tier` to the tier that ran it; the bits are the same",
+            Reason::LibraryCannot(_) => {
+                "have cublasLt of CUDA 12 or later where the loader looks, or in the folder that `OPFUSE_CUDA_LIB_DIR` names; \
+                 `OPFUSE_CUDA_PRODUCTS=cublaslt` takes it whatever the model says"
+            }
             Reason::ReadsValue(_) => {
                 "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
             }
@@ -412,6 +420,7 @@ impl fmt::Display for Reason {
             Reason::MeasuredSlower(times) => write!(f, "one kernel took longer when measured: {times}"),
             Reason::WouldCycle => f.write_str("fusing would make the kernels depend on each other in a circle"),
             Reason::TierCannot(what) => write!(f, "the code tier cannot express it: {what}"),
+            Reason::LibraryCannot(what) => write!(f, "cublasLt does not compute it: {what}"),
             Reason::ReadsValue(op) => write!(f, "{op} reads a value while the function is traced"),
             Reason::NotCaptured(what) => write!(f, "not captured: {what}"),
             Reason::TraceFailed(what) => write!(f, "tracing failed: {what}"),

@@ -1,22 +1,41 @@
-#![allow(unsafe_code, reason = "calls functions that the stand-in for the driver has beside the driver's")]
-//! What the stand-in for the driver says of itself.
+#![allow(unsafe_code, reason = "calls functions that stand-ins have beside those that they stand in for")]
+//! What the stand-ins for the driver and cublasLt say of themselves.
 
 use crate::stand_ins::on_device;
 use std::ffi::{CString, c_char, c_long, c_void};
 use std::path::PathBuf;
 
-/// The stand-in, as the library has it.
+/// The stand-in for the driver, as the library has it.
 fn stand_in() -> libloading::Library {
+    loaded("libcuda.so.1")
+}
+
+fn loaded(file: &str) -> libloading::Library {
     let folder = std::env::var_os("OPFUSE_CUDA_LIB_DIR").expect("a test on stand-ins names their folder");
     // SAFETY: the stand-in's own beginning runs, and did so when the library was loaded first.
-    unsafe { libloading::Library::new(PathBuf::from(folder).join("libcuda.so.1")) }.expect("it is loaded already")
+    unsafe { libloading::Library::new(PathBuf::from(folder).join(file)) }.expect("it is loaded already")
 }
 
 /// How often functions of the driver were called.
 pub(crate) fn calls<const N: usize>(names: [&str; N]) -> [i64; N] {
-    let library = stand_in();
+    calls_of(&stand_in(), "stand_in_calls", names)
+}
+
+/// How often functions of cublasLt were called.
+pub(crate) fn cublaslt_calls<const N: usize>(names: [&str; N]) -> [i64; N] {
+    calls_of(&loaded("libcublasLt.so.13"), "stand_in_lt_calls", names)
+}
+
+/// How many descriptions of cublasLt there are.
+pub(crate) fn cublaslt_descriptions() -> i64 {
+    let library = loaded("libcublasLt.so.13");
+    // SAFETY: the function has this type, and takes nothing.
+    unsafe { library.get::<unsafe extern "C" fn() -> c_long>("stand_in_lt_live").expect("it has it")() }
+}
+
+fn calls_of<const N: usize>(library: &libloading::Library, function: &str, names: [&str; N]) -> [i64; N] {
     // SAFETY: the function has this type.
-    let calls = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> c_long>("stand_in_calls") };
+    let calls = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> c_long>(function) };
     let calls = calls.expect("the stand-in has it");
     names.map(|name| {
         let name = CString::new(name).expect("a name has no zero");

@@ -11,8 +11,9 @@
 // OPFUSE_STAND_IN_SCHEDULE=n    in which order threads run, as `run_block` says
 // OPFUSE_STAND_IN_REFUSE=name   a function of graphs that refuses: instantiate, set or launch
 //
-// `stand_in_calls(name)` says how often a function of the driver was called, `stand_in_graphs()` how many executable graphs there
-// are; `stand_in_run()` runs what was given to all streams, as a device does while nobody waits.
+// `libcublasLt.cpp` gives its work to streams by `stand_in_give`, asks what is memory by `stand_in_is_memory`, and whose turn it is
+// by `stand_in_context`. `stand_in_calls(name)` says how often a function of the driver was called, `stand_in_graphs()` how many
+// executable graphs there are; `stand_in_run()` runs what was given to all streams, as a device does while nobody waits.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -141,7 +142,9 @@ struct Function {
 };
 static std::set<Module*> modules;
 
-static bool launch_guarded(const Function& function, const unsigned long long* words, unsigned blocks, unsigned x, unsigned y) {
+// Whether work of that name came to its end.
+template <class Work>
+static bool is_guarded_end(const char* name, const Work& work) {
     static char stack[65536];
     stack_t own = {}, before;
     own.ss_sp = stack;
@@ -151,18 +154,23 @@ static bool launch_guarded(const Function& function, const unsigned long long* w
     action.sa_handler = on_fault;
     action.sa_flags = SA_ONSTACK;
     for (int at = 0; at < 5; at++) sigaction(FAULTS[at], &action, &old[at]);
+    failure[0] = 0;
+    in_kernel = true;
+    if (sigsetjmp(behind_kernel, 1) == 0) work();
+    in_kernel = false;
+    for (int at = 0; at < 5; at++) sigaction(FAULTS[at], &old[at], 0);
+    sigaltstack(&before, 0);
+    if (failure[0]) fprintf(stderr, "stand-in of the CUDA driver: %s: %s\n", name, failure);
+    return failure[0] == 0;
+}
+static bool launch_guarded(const Function& function, const unsigned long long* words, unsigned blocks, unsigned x, unsigned y) {
     shared_sites = function.module->sites.data();
     emulated_call = function.call;
     emulated_words = words;
-    failure[0] = 0;
-    in_kernel = true;
-    if (sigsetjmp(behind_kernel, 1) == 0) launch(blocks, x, y, (int)setting("OPFUSE_STAND_IN_SCHEDULE", 0));
-    in_kernel = false;
+    const int schedule = (int)setting("OPFUSE_STAND_IN_SCHEDULE", 0);
+    const bool ended = is_guarded_end(function.name.c_str(), [=] { launch(blocks, x, y, schedule); });
     shared_sites = no_sites;
-    for (int at = 0; at < 5; at++) sigaction(FAULTS[at], &old[at], 0);
-    sigaltstack(&before, 0);
-    if (failure[0]) fprintf(stderr, "stand-in of the CUDA driver: %s: %s\n", function.name.c_str(), failure);
-    return failure[0] == 0;
+    return ended;
 }
 
 API cuInit(unsigned) {
@@ -509,3 +517,19 @@ API cuGraphDestroy(Graph* graph) {
     Locked locked(everything);
     return graphs.erase(graph) ? SUCCESS : INVALID_VALUE;
 }
+
+// Work of another stand-in, run where a kernel would be; whether the stream takes it.
+extern "C" __attribute__((visibility("default"))) bool stand_in_give(Stream* stream, const std::function<void()>* work) {
+    std::lock_guard<std::recursive_mutex> locked(everything);
+    if (!is_usable(stream) || current->failed) return false;
+    Context* const context = current;
+    give(stream, [context, work = *work] {
+        if (!context->failed && !is_guarded_end("a library", work)) context->failed = LAUNCH_FAILED;
+    });
+    return true;
+}
+extern "C" __attribute__((visibility("default"))) bool stand_in_is_memory(Address address, size_t bytes) {
+    std::lock_guard<std::recursive_mutex> locked(everything);
+    return is_inside(memory, address, bytes);
+}
+extern "C" __attribute__((visibility("default"))) void* stand_in_context() { return current; }

@@ -1,6 +1,6 @@
-//! The CUDA runtime on stand-ins for the driver and NVRTC, against the CPU, by bits.
+//! The CUDA runtime on stand-ins for the driver, NVRTC and cublasLt, against the CPU, by bits.
 //!
-//! What runs is the library as it is; `libcuda.cpp` and `libnvrtc.cpp` take the place of NVIDIA's libraries, and kernels run
+//! What runs is the library as it is; `libcuda.cpp`, `libnvrtc.cpp` and `libcublasLt.cpp` take the place of NVIDIA's libraries, and kernels run
 //! on the emulator of `tests/cuda_emulator`. Without g++ the tests say that they were skipped. `OPFUSE_CUDA_TESTS=device` has
 //! them run on a GPU.
 
@@ -8,6 +8,8 @@
 mod build;
 mod calls;
 mod compiled;
+mod cublaslt;
+mod cublaslt_ways;
 mod driver;
 mod epilogues;
 mod failures;

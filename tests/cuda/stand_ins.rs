@@ -1,4 +1,4 @@
-//! Stand-ins for the driver and NVRTC, built by g++, and tests that run on them, or on a device.
+//! Stand-ins for the driver, NVRTC and cublasLt, built by g++, and tests that run on them, or on a device.
 //!
 //! A process finds its libraries once, so each test runs in a process of its own: the test starts its binary again for itself
 //! alone, with the folder of the stand-ins named. Without g++ the tests say that they were skipped.
@@ -19,6 +19,9 @@ const OF_KERNELS: &str = "-O1 -std=c++17 -w -fPIC -shared -ffp-contract=off -fno
 
 /// How the stand-ins are compiled. The kernels need the machine's functions.
 const OF_STAND_INS: &str = "-O1 -std=c++17 -fPIC -shared";
+
+/// The folder of a cublasLt that lacks a function, in that of the stand-ins.
+pub(crate) const OLD: &str = "old";
 
 /// Says in the child which folder it was started with.
 const CHILD: &str = "OPFUSE_STAND_INS";
@@ -143,6 +146,7 @@ fn build() -> Option<PathBuf> {
         ("machine.h", include_str!("../cuda_emulator/machine.h")),
         ("libcuda.cpp", include_str!("libcuda.cpp")),
         ("libnvrtc.cpp", include_str!("libnvrtc.cpp")),
+        ("libcublasLt.cpp", include_str!("libcublasLt.cpp")),
         ("prelude.cuh", PRELUDE),
         ("with_prelude.h", "#include \"emulator.h\"\n#include \"prelude.cuh\"\n"),
     ];
@@ -170,6 +174,12 @@ fn build() -> Option<PathBuf> {
     let options = format!("-DOPTIONS=\"{OF_KERNELS}\"");
     let compiler = ["-Wl,-soname,libnvrtc.so", "-o", "libnvrtc.so.13", "libnvrtc.cpp"];
     compile(OF_STAND_INS, &[&[&*emulator, &*options], &compiler[..]].concat());
+    // An older one lies in a folder of its own.
+    fs::create_dir_all(own.join(OLD)).expect("a folder can be made");
+    for (option, file) in [("-DNEW", "libcublasLt.so.13".to_owned()), ("-DOLD", format!("{OLD}/libcublasLt.so.13"))] {
+        let products = ["-Wl,-soname,libcublasLt.so", "-o", &file, "libcublasLt.cpp", "-L", ".", "-l:libcuda.so.1"];
+        compile(OF_STAND_INS, &[&[option], &products[..]].concat());
+    }
     let of_header: String = OF_KERNELS.replace("-shared ", "");
     compile(&of_header, &["-x", "c++-header", "-o", "with_prelude.h.gch", "with_prelude.h"]);
     if fs::rename(&own, &folder).is_err() {

@@ -143,6 +143,7 @@ fn reasons_have_kinds_and_hints() {
         Reason::MeasuredSlower(what()),
         Reason::WouldCycle,
         Reason::TierCannot(what()),
+        Reason::LibraryCannot(what()),
         Reason::ReadsValue(what()),
         Reason::NotCaptured(what()),
         Reason::TraceFailed(what()),

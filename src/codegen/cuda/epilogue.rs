@@ -90,7 +90,7 @@ impl EpiloguePlan {
 }
 
 /// The same loops, those of rows in the order in which an operand lies in memory.
-fn in_order_of(geometry: &Geometry, slot: usize) -> Geometry {
+pub(crate) fn in_order_of(geometry: &Geometry, slot: usize) -> Geometry {
     let strides = &geometry.operands[slot].rows;
     let mut order: SmallVec<[usize; 4]> = (0..geometry.rows.len()).collect();
     order.sort_by_key(|&index| Reverse(strides[index]));
@@ -103,7 +103,7 @@ fn in_order_of(geometry: &Geometry, slot: usize) -> Geometry {
 }
 
 /// Whether an operand is walked as a dense product of that shape lies, and a row of it never ends inside a vector.
-fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape: &ProductShape) -> bool {
+pub(crate) fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape: &ProductShape) -> bool {
     let (operand, access) = (kernel.operands[slot], &geometry.operands[slot]);
     let mut stride = operand.dtype.size();
     let sizes: SmallVec<[usize; 4]> = geometry.rows.iter().chain(&geometry.inner).copied().collect();

@@ -1,6 +1,6 @@
 //! The same doors in a build without CUDA: whoever asks is told so, and nothing can be held.
 
-use super::{Tell, runtime};
+use super::{Addresses, Problem, Tell, runtime};
 use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use std::convert::Infallible;
@@ -13,6 +13,10 @@ pub(crate) struct Architecture(Infallible);
 
 impl Architecture {
     pub(crate) fn has_tensor_cores(self) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn most_workspace(self) -> usize {
         match self.0 {}
     }
 }
@@ -33,6 +37,9 @@ pub(crate) struct Function(Infallible);
 pub(crate) struct Queue(Infallible);
 /// Launches that start together; there are none.
 pub(crate) struct Graph(Infallible);
+
+/// A product with its algorithm; there is none.
+pub(crate) struct Matmul(Infallible);
 
 /// A launch of an entry that takes words.
 pub(crate) struct Launch<'a> {
@@ -71,6 +78,25 @@ pub(crate) fn load(_: Device, _: &[u8]) -> Result<Arc<Module>> {
 
 pub(crate) fn has_graphs() -> bool {
     false
+}
+
+pub(crate) fn find_cublaslt() -> std::result::Result<(), String> {
+    Err("opfuse was built without its feature `cuda`".into())
+}
+
+impl Matmul {
+    pub(crate) fn new(_: Device, _: Problem, _: [usize; 3], _: usize) -> Result<Option<Matmul>> {
+        absent()
+    }
+
+    pub(crate) fn workspace(&self) -> usize {
+        match self.0 {}
+    }
+
+    #[allow(unsafe_code, reason = "has the signature of the real one")]
+    pub(crate) unsafe fn start(&self, _: &Queue, _: &Addresses) -> Result<()> {
+        match self.0 {}
+    }
 }
 
 #[allow(unsafe_code, reason = "has the signatures of the real one")]

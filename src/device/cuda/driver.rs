@@ -69,6 +69,7 @@ thread_local! {
 /// A device's primary context, kept for as long as the process runs.
 pub(super) struct Context {
     raw: sys::CUcontext,
+    /// The number of its device.
     pub(super) index: u16,
     /// Compute capability.
     pub(super) capability: (u32, u32),
@@ -172,6 +173,10 @@ handles! {
 impl Queue {
     pub(super) fn raw(&self) -> sys::CUstream {
         self.raw
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 
     pub(super) fn new(context: &Arc<Context>, records: &Arc<Records>) -> Result<Arc<Queue>> {

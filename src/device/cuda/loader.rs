@@ -1,5 +1,5 @@
 #![allow(unsafe_code, reason = "loads libraries of the system")]
-//! Finds the driver and NVRTC, and loads them so that cudarc finds them too.
+//! Finds the driver, NVRTC and cublasLt, and loads them so that cudarc finds them too.
 //!
 //! cudarc asks the system for a library by its name and stops the program if there is none. So every library is looked for
 //! here first, and only an answer that says "there" lets anybody call into it. The system matches names of libraries that
@@ -25,6 +25,8 @@ pub(super) struct Library {
     needs: Option<&'static str>,
     /// Functions that are called and that an older one may lack.
     functions: &'static [&'static str],
+    /// Which CUDA the oldest one that has them came with.
+    since: &'static str,
     is_there: fn() -> bool,
     lacks: fn(&str) -> bool,
     found: OnceLock<Result<(), String>>,
@@ -36,6 +38,7 @@ pub(super) static DRIVER: Library = Library {
     files: &["libcuda.so.1", "libcuda.so"],
     needs: None,
     functions: &["cuEventElapsedTime_v2", "cuLaunchKernel", "cuMemHostAlloc", "cuDevicePrimaryCtxRetain"],
+    since: "12.8",
     is_there: is_driver_there,
     lacks: driver_lacks,
     found: OnceLock::new(),
@@ -48,8 +51,37 @@ pub(super) static COMPILER: Library = Library {
     // Nothing tells it where they are, so they must be there when it asks.
     needs: Some("libnvrtc-builtins.so"),
     functions: &["nvrtcGetCUBIN", "nvrtcGetCUBINSize"],
+    since: "12.8",
     is_there: is_compiler_there,
     lacks: compiler_lacks,
+    found: OnceLock::new(),
+};
+
+/// cublasLt, which multiplies matrices; products find it when one first wants it.
+pub(super) static CUBLASLT: Library = Library {
+    what: "cublasLt",
+    files: &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
+    needs: None,
+    functions: &[
+        "cublasLtCreate",
+        "cublasLtDestroy",
+        "cublasLtGetStatusName",
+        "cublasLtGetVersion",
+        "cublasLtMatmul",
+        "cublasLtMatmulAlgoGetHeuristic",
+        "cublasLtMatmulDescCreate",
+        "cublasLtMatmulDescDestroy",
+        "cublasLtMatmulDescSetAttribute",
+        "cublasLtMatmulPreferenceCreate",
+        "cublasLtMatmulPreferenceDestroy",
+        "cublasLtMatmulPreferenceSetAttribute",
+        "cublasLtMatrixLayoutCreate",
+        "cublasLtMatrixLayoutDestroy",
+        "cublasLtMatrixLayoutSetAttribute",
+    ],
+    since: "12.0",
+    is_there: is_cublaslt_there,
+    lacks: cublaslt_lacks,
     found: OnceLock::new(),
 };
 
@@ -73,7 +105,7 @@ impl Library {
         }
         match self.functions.iter().find(|function| (self.lacks)(function)) {
             Some(function) => {
-                Err(format!("{} is too old: it lacks {function}; CUDA 12.8 or later is needed", self.what))
+                Err(format!("{} is too old: it lacks {function}; CUDA {} or later is needed", self.what, self.since))
             }
             None => Ok(()),
         }
@@ -119,6 +151,11 @@ fn is_compiler_there() -> bool {
     unsafe { cudarc::nvrtc::sys::is_culib_present() }
 }
 
+fn is_cublaslt_there() -> bool {
+    // SAFETY: loads the library and lets it go; code that runs then is cublasLt's own beginning.
+    unsafe { cudarc::cublaslt::sys::is_culib_present() }
+}
+
 fn driver_lacks(function: &str) -> bool {
     // SAFETY: the library was there a moment ago, and the symbol is not called.
     unsafe { cudarc::driver::sys::culib().get::<unsafe extern "C" fn()>(function).is_err() }
@@ -127,6 +164,11 @@ fn driver_lacks(function: &str) -> bool {
 fn compiler_lacks(function: &str) -> bool {
     // SAFETY: as in `driver_lacks`.
     unsafe { cudarc::nvrtc::sys::culib().get::<unsafe extern "C" fn()>(function).is_err() }
+}
+
+fn cublaslt_lacks(function: &str) -> bool {
+    // SAFETY: as in `driver_lacks`.
+    unsafe { cudarc::cublaslt::sys::culib().get::<unsafe extern "C" fn()>(function).is_err() }
 }
 
 /// Loads a library and never lets it go; whether it could be loaded.
@@ -148,7 +190,7 @@ fn usual_places() -> Vec<PathBuf> {
     for home in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable).map(PathBuf::from) {
         for python in files_of(&home.join("lib")).filter(|folder| file_name(folder).starts_with("python3")) {
             let packages = python.join("site-packages/nvidia");
-            places.extend(["cu13/lib", "cuda_nvrtc/lib"].map(|folder| packages.join(folder)));
+            places.extend(["cu13/lib", "cuda_nvrtc/lib", "cublas/lib"].map(|folder| packages.join(folder)));
         }
     }
     places.retain(|place| place.is_dir());

@@ -4,6 +4,7 @@
 //! points are numbers outside, and handles in tables here, so that no number that somebody makes up is followed anywhere.
 //! Stream 0 is a stream of ours and not the driver's default one, which waits for others and cannot be captured.
 
+use super::cublaslt::Handle;
 use super::driver::{self, Context, Mark, Memory, Module, Queue};
 use super::faults::{Faults, Records};
 use super::loader::DRIVER;
@@ -30,6 +31,8 @@ struct Gpu {
     context: Arc<Context>,
     staging: Staging,
     records: Arc<Records>,
+    /// cublasLt's, once a product wants it.
+    handle: Mutex<Option<Arc<Handle>>>,
     tables: Mutex<Tables>,
 }
 
@@ -66,6 +69,11 @@ impl Architecture {
     pub(crate) fn has_tensor_cores(self) -> bool {
         self.major >= 8
     }
+
+    /// Bytes that an algorithm of cublasLt may take to work in: what its documentation advises.
+    pub(crate) fn most_workspace(self) -> usize {
+        if self.major >= 9 { 32 << 20 } else { 4 << 20 }
+    }
 }
 
 impl fmt::Display for Architecture {
@@ -101,6 +109,20 @@ pub(crate) fn architecture(device: Device) -> Result<Architecture> {
 pub(crate) fn load(device: Device, cubin: &[u8]) -> Result<Arc<Module>> {
     let machine = machine()?;
     Module::new(&machine.gpu(number(device)?)?.context, cubin).map(Arc::new)
+}
+
+/// cublasLt's handle of a device, made when it is first asked for; cublasLt was found.
+///
+/// # Errors
+/// If there is no such device, or cublasLt makes none; the next call tries again.
+pub(super) fn handle(device: Device) -> Result<Arc<Handle>> {
+    let machine = machine()?;
+    let gpu = machine.gpu(number(device)?)?;
+    let mut handle = gpu.handle.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*handle {
+        return Ok(handle.clone());
+    }
+    Ok(handle.insert(Arc::new(Handle::new(&gpu.context)?)).clone())
 }
 
 /// The number of a CUDA device that is named with it.
@@ -156,7 +178,8 @@ impl Gpu {
         let records = Arc::new(Records::new(&context));
         let queues = HashMap::from([(0, Queue::new(&context, &records)?)]);
         let tables = Tables { queues, marks: HashMap::new(), spare: Vec::new(), next: 1 };
-        Ok(Gpu { context, staging: Staging::default(), records, tables: Mutex::new(tables) })
+        let handle = Mutex::default();
+        Ok(Gpu { context, staging: Staging::default(), records, handle, tables: Mutex::new(tables) })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {

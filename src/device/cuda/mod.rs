@@ -2,10 +2,12 @@
 //!
 //! | file | question |
 //! |---|---|
-//! | `loader` | where are the driver and NVRTC? |
+//! | `loader` | where are the driver, NVRTC and cublasLt? |
 //! | `driver` | how are contexts, streams, events, memory and modules used safely? |
 //! | `graph` | how do many launches start with one call? |
 //! | `compiler` | how does text become a cubin? |
+//! | `problem` | what is a matrix product to cublasLt? |
+//! | `cublaslt` | how does cublasLt compute one? |
 //! | `machine` | the runtime: devices, their streams, points and memory |
 //! | `staging` | how do bytes get to a device and back? |
 //! | `faults` | how is told what kernels find wrong? |
@@ -20,6 +22,8 @@ mod absent;
 #[cfg(feature = "cuda")]
 mod compiler;
 #[cfg(feature = "cuda")]
+mod cublaslt;
+#[cfg(feature = "cuda")]
 mod driver;
 #[cfg(feature = "cuda")]
 mod faults;
@@ -29,21 +33,26 @@ mod graph;
 mod loader;
 #[cfg(feature = "cuda")]
 mod machine;
+mod problem;
 #[cfg(feature = "cuda")]
 mod staging;
 
 #[cfg(not(feature = "cuda"))]
 pub(crate) use absent::{
-    Architecture, Function, Graph, Launch, Queue, architecture, compile, compiler_version, has_graphs, load, machine,
+    Architecture, Function, Graph, Launch, Matmul, Queue, architecture, compile, compiler_version, find_cublaslt,
+    has_graphs, load, machine,
 };
 #[cfg(feature = "cuda")]
 pub(crate) use compiler::{compile, compiler_version};
+#[cfg(feature = "cuda")]
+pub(crate) use cublaslt::{Matmul, find_cublaslt};
 #[cfg(feature = "cuda")]
 pub(crate) use driver::{Function, Queue};
 #[cfg(feature = "cuda")]
 pub(crate) use graph::{Graph, Launch, has_graphs};
 #[cfg(feature = "cuda")]
 pub(crate) use machine::{Architecture, architecture, load, machine};
+pub(crate) use problem::{Activation, Addresses, Matrix, Order, Problem, Tail};
 
 use super::runtime::Runtime;
 use crate::error::{Error, Result};

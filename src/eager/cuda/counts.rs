@@ -21,6 +21,8 @@ pub struct Fallback {
 pub struct Counts {
     /// Kernels that were started, one by one or by a graph.
     pub launches: u64,
+    /// Products that cublasLt was called for, with what follows them or not; its kernels are not counted above.
+    pub cublaslt: u64,
     /// CUDA graphs that were made: programs of several kernels that ran often.
     pub graphs: u64,
     /// Runs of programs that a graph started.
@@ -35,6 +37,7 @@ pub struct Counts {
 const MAX_KINDS: usize = 1000;
 
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+static CUBLASLT: AtomicU64 = AtomicU64::new(0);
 static GRAPHS: AtomicU64 = AtomicU64::new(0);
 static REPLAYS: AtomicU64 = AtomicU64::new(0);
 static COMPILATIONS: AtomicU64 = AtomicU64::new(0);
@@ -42,20 +45,24 @@ static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 
 /// What ran on GPUs so far, and what the host ran for them.
 pub fn counts() -> Counts {
-    let [launches, graphs, replays, compilations] =
-        [&LAUNCHES, &GRAPHS, &REPLAYS, &COMPILATIONS].map(|count| count.load(Relaxed));
+    let [launches, cublaslt, graphs, replays, compilations] =
+        [&LAUNCHES, &CUBLASLT, &GRAPHS, &REPLAYS, &COMPILATIONS].map(|count| count.load(Relaxed));
     let fallbacks = FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Counts { launches, graphs, replays, compilations, fallbacks }
+    Counts { launches, cublaslt, graphs, replays, compilations, fallbacks }
 }
 
 /// Begins counting anew.
 pub fn reset_counts() {
-    [&LAUNCHES, &GRAPHS, &REPLAYS, &COMPILATIONS].iter().for_each(|count| count.store(0, Relaxed));
+    [&LAUNCHES, &CUBLASLT, &GRAPHS, &REPLAYS, &COMPILATIONS].iter().for_each(|count| count.store(0, Relaxed));
     FALLBACKS.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 pub(super) fn launched(n: u64) {
     LAUNCHES.fetch_add(n, Relaxed);
+}
+
+pub(super) fn called_library(n: u64) {
+    CUBLASLT.fetch_add(n, Relaxed);
 }
 
 pub(super) fn made_graph() {

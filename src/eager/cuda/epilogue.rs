@@ -1,9 +1,10 @@
 #![allow(unsafe_code, reason = "starts products on addresses of a device")]
 //! Kernels that are computed where the sums of a product are: the product is never stored.
 //!
-//! A pair is found when an executable is made for a device. The product's operands are kept until the kernel's turn comes, since
-//! only then there is memory for its outputs, and its other operands are known.
+//! A pair is found when an executable is made for a device (`behind`). The product's operands are kept until the kernel's turn comes,
+//! since only then there is memory for its outputs, and its other operands are known.
 
+use super::behind::Behind;
 use super::counts;
 use super::kernels::{self, Functions, Subject};
 use super::launch::{Alignments, WIDEST, alignment, word};
@@ -16,21 +17,14 @@ use crate::codegen::product::ProductShape;
 use crate::device::cuda::Queue;
 use crate::device::{Device, Stream};
 use crate::eager::Array;
-use crate::eager::executable::{Action, Executable, Launch, Slot, view_layout};
+use crate::eager::executable::Launch;
 use crate::eager::product::shape;
 use crate::error::{Error, Reason, Result};
-use crate::ir::{Layout, TensorType};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A product and the kernel that is its epilogue.
 pub(super) struct DeviceEpilogue {
-    /// The product's action.
-    pub(super) product: usize,
-    /// The actions of views of it, which move no elements.
-    pub(super) views: SmallVec<[usize; 1]>,
-    /// The kernel's action.
-    pub(super) kernel: usize,
     launch: Arc<Launch>,
     /// The kernel's operand that is the product.
     slot: usize,
@@ -48,83 +42,6 @@ pub(super) struct Ready {
     pub(super) places: SmallVec<[usize; 8]>,
     pub(super) step: Step,
     pub(super) functions: Arc<Functions>,
-}
-
-/// The epilogues of an executable. `may_be` says which products may have one; no kernel is that of two.
-pub(super) fn find(executable: &Executable, may_be: impl Fn(usize) -> bool) -> Vec<DeviceEpilogue> {
-    let mut found: Vec<DeviceEpilogue> = Vec::new();
-    for (index, action) in executable.actions.iter().enumerate().filter(|(index, _)| may_be(*index)) {
-        let Action::Product { to, ty, .. } = action else { continue };
-        let Some(use_of) = only_use(executable, *to, ty) else { continue };
-        let Action::Launch(launch) = &executable.actions[use_of.kernel] else { continue };
-        let mut slots = launch.operands.iter().enumerate().filter(|(_, slot)| **slot == Some(use_of.value));
-        let (Some((slot, _)), None, false) = (slots.next(), slots.next(), launch.is_idle) else { continue };
-        let is_taken = found.iter().any(|other| other.kernel == use_of.kernel);
-        if !is_taken && plan(launch, slot, &dense(ty), &smallest(launch)).is_ok() {
-            let Use { kernel, views, .. } = use_of;
-            let (launch, ready) = (launch.clone(), Mutex::default());
-            found.push(DeviceEpilogue { product: index, views, kernel, launch, slot, ready });
-        }
-    }
-    found
-}
-
-/// The only use of a value.
-struct Use {
-    /// The action of a kernel.
-    kernel: usize,
-    /// Those of views in between, which do not move elements.
-    views: SmallVec<[usize; 1]>,
-    /// Where the kernel finds the value.
-    value: Slot,
-}
-
-/// What uses the value of a dense type in a slot, if it is one kernel, and the value is not handed out.
-fn only_use(executable: &Executable, mut value: Slot, ty: &TensorType) -> Option<Use> {
-    let (mut views, mut layout) = (SmallVec::new(), Layout::contiguous(&ty.sizes));
-    loop {
-        let mut readers = executable.actions.iter().enumerate().filter(|(_, action)| reads(action, value));
-        let is_output = executable.outputs.iter().any(|(slot, _)| *slot == value);
-        let (Some((at, action)), None, false) = (readers.next(), readers.next(), is_output) else { return None };
-        match action {
-            Action::Launch(_) => return Some(Use { kernel: at, views, value }),
-            Action::Alias { op, attrs, to, .. } => {
-                let (seen, dtype) = view_layout(*op, attrs, &layout, ty.dtype).ok()?;
-                let is_whole = seen == Layout::contiguous(&seen.sizes) && seen.numel() == layout.numel();
-                if !is_whole || dtype != ty.dtype {
-                    return None;
-                }
-                (value, layout) = (*to, seen);
-                views.push(at);
-            }
-            Action::Product { .. }
-            | Action::Routine { .. }
-            | Action::Blocks(_)
-            | Action::Allocate(..)
-            | Action::Scratch(..)
-            | Action::Release(_) => return None,
-        }
-    }
-}
-
-/// Whether an action needs the value in a slot.
-fn reads(action: &Action, value: Slot) -> bool {
-    match action {
-        Action::Launch(launch) => launch.operands.contains(&Some(value)),
-        Action::Product { left, right, .. } => *left == value || *right == value,
-        Action::Routine { args, .. } => args.contains(&value),
-        Action::Alias { from, .. } => *from == value,
-        Action::Blocks(blocks) => blocks.slots().any(|slot| slot == value),
-        Action::Allocate(..) | Action::Scratch(..) | Action::Release(_) => false,
-    }
-}
-
-/// A product of that type, as far as its epilogue needs to know: operands may lie anyhow.
-fn dense(ty: &TensorType) -> ProductShape {
-    let rank = ty.sizes.len();
-    let batch = if rank == 3 { ty.sizes[0] } else { 1 };
-    let (m, n) = (ty.sizes[rank - 2], ty.sizes[rank - 1]);
-    ProductShape { dtype: ty.dtype, batch, m, k: 1, n, left: [m, 1, 1], right: [n, n, 1] }
 }
 
 /// What every address of a launch is a multiple of, whatever is known of it.
@@ -146,6 +63,16 @@ fn plan(
 }
 
 impl DeviceEpilogue {
+    /// Whether the kernel behind a product of that shape can be its epilogue.
+    pub(super) fn is_possible(behind: &Behind, shape: &ProductShape) -> bool {
+        plan(&behind.launch, behind.slot, shape, &smallest(&behind.launch)).is_ok()
+    }
+
+    /// The kernel behind a product, which can be its epilogue.
+    pub(super) fn new(behind: &Behind) -> DeviceEpilogue {
+        DeviceEpilogue { launch: behind.launch.clone(), slot: behind.slot, ready: Mutex::default() }
+    }
+
     /// The kernel's operand that is the product.
     pub(super) fn slot(&self) -> usize {
         self.slot

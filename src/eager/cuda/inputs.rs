@@ -48,6 +48,10 @@ impl Need {
                 (Action::Launch(launch), Way::Launch(_) | Way::Epilogue(_)) => {
                     launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Element));
                 }
+                (Action::Launch(launch), Way::Tail(tail)) => {
+                    let bias = tail.bias.and_then(|bias| launch.operands[bias]);
+                    bias.into_iter().for_each(|slot| raise(shows[slot], Need::Memory));
+                }
                 (Action::Product { left, right, to, .. }, way) => {
                     if let Way::Product(_) | Way::Later(_) = way {
                         [*left, *right].into_iter().for_each(|slot| raise(shows[slot], Need::Memory));

@@ -3,8 +3,13 @@
 //! | file | question |
 //! |---|---|
 //! | `launch` | how does a kernel start on a device? |
+//! | `choice` | who computes a matrix product, and why? |
+//! | `roofline` | how long does one take, by a model? |
 //! | `product` | how does a matrix product start there? |
-//! | `epilogue` | which kernel is part of a product, and how do both start? |
+//! | `behind` | which kernel is behind a product, and nobody else? |
+//! | `epilogue` | how does such a kernel start as a part of our product? |
+//! | `tail` | which such kernels does cublasLt compute? |
+//! | `library` | what is cublasLt asked for, and how does it start? |
 //! | `routine` | how does a procedure on whole arrays start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `known` | what is made once for all threads? |
@@ -25,6 +30,8 @@
 //!
 //! An eager call is a group of one here too. Not here: views, which no device is needed for.
 
+mod behind;
+mod choice;
 mod counts;
 mod epilogue;
 mod fallback;
@@ -33,16 +40,19 @@ mod inputs;
 mod kernels;
 mod known;
 mod launch;
+mod library;
 mod outline;
 mod product;
 mod program;
 mod replay;
+mod roofline;
 mod routine;
 mod steps;
+mod tail;
 mod ways;
 
+pub use choice::Choice;
 pub use counts::{Counts, Fallback, counts, reset_counts};
-pub use product::Choice;
 pub(super) use steps::OnDevice;
 
 use super::{Argument, Array, executable_of};

@@ -3,19 +3,20 @@
 //!
 //! Made of an [`Outline`] for memory of some alignments. A run takes memory for its results and one piece for all else, puts
 //! addresses where they belong, and starts one launch after the other; no action is looked at. Programs of several launches
-//! that run often are started as one graph (`replay`).
+//! that run often are started as one graph (`replay`). A product of cublasLt is a call in the place of a launch: its kernels are
+//! not known, so a program that has one is no graph.
 
 use super::counts;
 use super::faults;
 use super::kernels::Functions;
 use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
 use super::outline::{Outline, Place, Start, Value, Work, arrange};
-use super::product::PLACES;
+use super::product::{PLACES, Ready};
 use super::replay::Replays;
 use super::ways::Way;
 use crate::codegen::cuda::routines::{Of, RoutineLaunch};
 use crate::codegen::cuda::{Step, words};
-use crate::device::cuda::{Launch, Queue};
+use crate::device::cuda::{Addresses, Launch, Matmul, Queue};
 use crate::device::{Device, Shared, Storage, Stream};
 use crate::eager::executable::Executable;
 use crate::eager::product::shape;
@@ -26,13 +27,19 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A launch, addresses not yet added.
+/// Something to start, addresses not yet added.
 struct Node {
-    functions: Arc<Functions>,
-    step: Step,
+    work: Starts,
+    /// The argument of a launch, or addresses for cublasLt ([`addresses`]).
     words: Vec<u64>,
     /// Which addresses go into its words.
     patches: Range<usize>,
+}
+
+/// What a node starts.
+enum Starts {
+    Launch(Arc<Functions>, Step),
+    CublasLt(Arc<Matmul>),
 }
 
 /// Where an address counts from, or which element takes its place.
@@ -76,6 +83,8 @@ pub(super) struct Program {
     // Dropped before the functions that its graphs start.
     replays: Replays,
     nodes: Vec<Node>,
+    /// How many of them are for cublasLt.
+    n_matmuls: usize,
 }
 
 /// The memory of a run.
@@ -142,12 +151,26 @@ impl Program {
                     let values = [left, right, &start.outputs[0]];
                     let shape = shape(&left.layout, &right.layout, ty.dtype);
                     let ready = match product.ready(device, values.map(|value| nodes.alignment(value)), &shape)? {
-                        Ok(ready) => ready,
+                        Ok(Ready::Launch(ready)) => ready,
+                        Ok(Ready::CublasLt(matmul)) => {
+                            nodes.add_matmul(start, matmul, values, None);
+                            continue;
+                        }
                         Err(reason) => return Ok(Err(reason)),
                     };
                     let Some((step, functions)) = &ready.launch else { continue };
                     let places: Vec<_> = PLACES.into_iter().zip(values).collect();
                     nodes.add(start, functions, *step, ready.words.clone(), &places, 0);
+                }
+                Work::Tail(tail) => {
+                    let [Some(left), Some(right), bias @ ..] = &start.operands[..] else {
+                        unreachable!("a product has two operands in memory")
+                    };
+                    let (values, bias) = ([left, right, &start.outputs[0]], bias.iter().flatten().next());
+                    let [of_left, of_right, of_result] = values.map(|value| nodes.alignment(value));
+                    let of_bias = bias.map_or(WIDEST, |bias| nodes.alignment(bias));
+                    let matmul = tail.product.ready([of_left, of_right, of_result.min(of_bias)])?;
+                    nodes.add_matmul(start, matmul, values, bias);
                 }
                 Work::Routine(routine) => {
                     let is_on_host =
@@ -212,14 +235,20 @@ impl Program {
         // memory that is given back stays as it is until the stream has come past.
         unsafe {
             if !self.replays.start(self, &values, stream, queue) {
-                for node in 0..self.nodes.len() {
-                    self.with_launch(node, &values, |launch| {
-                        launch.function.start(queue, launch.grid, launch.block, launch.words)
-                    })?;
+                for node in &self.nodes {
+                    let words = self.words(node, &values);
+                    match &node.work {
+                        Starts::Launch(..) => {
+                            let launch = node.launch(&words);
+                            launch.function.start(queue, launch.grid, launch.block, launch.words)?;
+                        }
+                        Starts::CublasLt(matmul) => matmul.start(queue, &addresses(&words))?,
+                    }
                 }
             }
         }
-        counts::launched(self.nodes.len() as u64);
+        counts::launched((self.nodes.len() - self.n_matmuls) as u64);
+        counts::called_library(self.n_matmuls as u64);
         if target.is_some() {
             return Ok(SmallVec::new());
         }
@@ -234,35 +263,57 @@ impl Program {
         self.nodes.len()
     }
 
+    /// Whether all that it starts are kernels of ours.
+    pub(super) fn is_of_launches(&self) -> bool {
+        self.n_matmuls == 0
+    }
+
     /// Which of the values that a run brings go into a launch.
     pub(super) fn patches(&self, node: usize) -> Range<usize> {
         self.nodes[node].patches.clone()
     }
 
-    /// Hands a launch to `work`, with its part of the values that a run brings.
+    /// Hands a launch to `work`, with its part of the values that a run brings; all nodes [are launches](Program::is_of_launches).
     pub(super) fn with_launch<T>(&self, node: usize, values: &[u64], work: impl FnOnce(&Launch<'_>) -> T) -> T {
         let node = &self.nodes[node];
-        let mut words: SmallVec<[u64; 64]> = SmallVec::from_slice(&node.words);
-        for at in node.patches.clone() {
-            words[self.patches[at].word] = values[at];
-        }
-        work(&node.launch(&words))
+        work(&node.launch(&self.words(node, values)))
     }
 
-    /// Hands all launches to `work`, with the values that a run brings.
+    /// Hands all launches to `work`, with the values that a run brings; all nodes [are launches](Program::is_of_launches).
     pub(super) fn with_launches<T>(&self, values: &[u64], work: impl FnOnce(&[Launch<'_>]) -> T) -> T {
-        let words = |node| self.with_launch(node, values, |launch| launch.words.to_vec());
-        let words: Vec<Vec<u64>> = (0..self.nodes.len()).map(words).collect();
+        let words: Vec<Words> = self.nodes.iter().map(|node| self.words(node, values)).collect();
         let launches: Vec<Launch<'_>> = self.nodes.iter().zip(&words).map(|(node, words)| node.launch(words)).collect();
         work(&launches)
     }
+
+    /// The words of a node with its part of the values that a run brings.
+    fn words(&self, node: &Node, values: &[u64]) -> Words {
+        let mut words = Words::from_slice(&node.words);
+        for at in node.patches.clone() {
+            words[self.patches[at].word] = values[at];
+        }
+        words
+    }
 }
+
+/// An argument.
+type Words = SmallVec<[u64; 64]>;
 
 impl Node {
     fn launch<'a>(&'a self, words: &'a [u64]) -> Launch<'a> {
-        let Step { entry, grid, block, .. } = self.step;
-        Launch { function: &self.functions[entry], grid, block, words }
+        let Starts::Launch(functions, Step { entry, grid, block, .. }) = &self.work else {
+            unreachable!("graphs are made of launches alone")
+        };
+        Launch { function: &functions[*entry], grid: *grid, block: *block, words }
     }
+}
+
+/// Words of a node for cublasLt: addresses of left operand, right operand, result, bias, and memory to work in.
+const N_ADDRESSES: usize = 5;
+
+fn addresses(words: &[u64]) -> Addresses {
+    let &[left, right, result, bias, workspace] = words else { unreachable!("there are as many words as addresses") };
+    Addresses { left, right, result, bias, workspace }
 }
 
 impl Output {
@@ -346,7 +397,22 @@ impl Nodes<'_> {
         if scratch > 0 {
             patches.push((words::SCRATCH, self.scratch(start, scratch), 0));
         }
-        self.nodes.push((Node { functions: functions.clone(), step, words, patches: 0..0 }, patches));
+        self.push(Starts::Launch(functions.clone(), step), words, patches);
+    }
+
+    fn push(&mut self, work: Starts, words: Vec<u64>, patches: Vec<Address>) {
+        self.nodes.push((Node { work, words, patches: 0..0 }, patches));
+    }
+
+    /// A product by cublasLt, of left operand, right operand and result.
+    fn add_matmul(&mut self, start: &Start, matmul: Arc<Matmul>, values: [&Value; 3], bias: Option<&Value>) {
+        let places = values.into_iter().chain(bias).enumerate();
+        let patch = |(word, value): (usize, &Value)| (word, Found::Place(value.place), value.distance() as u64);
+        let mut patches: Vec<Address> = places.map(patch).collect();
+        if matmul.workspace() > 0 {
+            patches.push((N_ADDRESSES - 1, self.scratch(start, matmul.workspace()), 0));
+        }
+        self.push(Starts::CublasLt(matmul), vec![0; N_ADDRESSES], patches);
     }
 
     fn add_routine(&mut self, start: &Start, functions: &Arc<Functions>, launch: &RoutineLaunch, scratch: usize) {
@@ -364,8 +430,7 @@ impl Nodes<'_> {
             };
             patches.push((word, found, distance));
         }
-        let (step, words) = (launch.step, launch.words.clone());
-        self.nodes.push((Node { functions: functions.clone(), step, words, patches: 0..0 }, patches));
+        self.push(Starts::Launch(functions.clone(), launch.step), launch.words.clone(), patches);
     }
 
     /// The launch that was added last says under this number what it finds wrong.
@@ -435,6 +500,7 @@ impl Nodes<'_> {
         });
         let outputs = outputs.collect();
         let made = self.made.iter().map(|&number| outline.memories[number].bytes).collect();
-        Program { patches, made, rest, outputs, replays: Replays::default(), nodes }
+        let n_matmuls = nodes.iter().filter(|node| matches!(node.work, Starts::CublasLt(_))).count();
+        Program { patches, made, rest, outputs, replays: Replays::default(), nodes, n_matmuls }
     }
 }

@@ -56,7 +56,7 @@ impl Replays {
     /// # Safety
     /// All launches of the program may be started on the stream, whose handle is `queue`, with these values.
     pub(super) unsafe fn start(&self, program: &Program, values: &[u64], stream: &Stream, queue: &Queue) -> bool {
-        if program.n_nodes() < MIN_NODES || !has_graphs() {
+        if program.n_nodes() < MIN_NODES || !program.is_of_launches() || !has_graphs() {
             return false;
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,12 +7,13 @@
 //! A run that the host has no part in is a [`Program`], made when memory of some alignments first comes. The others, and
 //! what finds no room for its memory in one piece, go action by action.
 
+use super::choice::Choice;
 use super::epilogue::DeviceEpilogue;
 use super::fallback;
 use super::inputs::{Need, n_places};
 use super::launch::{Alignments, DeviceLaunch, alignment};
+use super::library::LibraryTail;
 use super::outline::Outline;
-use super::product::Choice;
 use super::program::Program;
 use super::replay::{CALLS, MIN_NODES};
 use super::uploaded;
@@ -68,6 +69,7 @@ impl OnDevice {
             | Way::Later(_)
             | Way::HandOn
             | Way::Epilogue(_)
+            | Way::Tail(_)
             | Way::Routine(_)
             | Way::Nothing => None,
         }
@@ -79,6 +81,7 @@ impl OnDevice {
             Way::Product(product) => Some(product.choice()),
             Way::Later(choice) => Some(choice),
             Way::Epilogue(_) => Some(&Choice::Epilogue),
+            Way::Tail(_) => Some(&Choice::CublasLtEpilogue),
             Way::Launch(_) | Way::Routine(_) | Way::Host(_) | Way::HandOn | Way::Nothing => None,
         }
     }
@@ -89,6 +92,10 @@ impl OnDevice {
             Err(reason) => Err(reason.clone()),
             Ok(outline) if outline.starts.len() < MIN_NODES => {
                 Err(Reason::NotWorthIt(format!("fewer than {MIN_NODES} kernels start as fast one by one")))
+            }
+            Ok(_) if self.ways.iter().any(Way::is_by_cublaslt) => {
+                let what = "cublasLt starts kernels of its own, and a graph is built of kernels that are known";
+                Err(Reason::TierCannot(what.into()))
             }
             Ok(_) if !cuda::has_graphs() => Err(Reason::TierCannot("the driver has no graphs".into())),
             Ok(_) => Ok(CALLS),
@@ -261,6 +268,7 @@ impl OnDevice {
             (Action::Launch(launch), Way::Epilogue(on_device)) => {
                 start_epilogue(on_device, launch, slots, stream)?;
             }
+            (Action::Launch(launch), Way::Tail(tail)) => start_tail(tail, launch, slots, stream)?,
             (Action::Routine { args, to, .. }, Way::Routine(on_device)) => {
                 let queue = cuda::machine()?.queue(stream)?;
                 let operands: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
@@ -275,6 +283,7 @@ impl OnDevice {
                 | Way::Later(_)
                 | Way::HandOn
                 | Way::Epilogue(_)
+                | Way::Tail(_)
                 | Way::Routine(_)
                 | Way::Nothing,
             ) => {
@@ -338,4 +347,16 @@ fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[Held<'_>
     let outputs: SmallVec<[&Array; 4]> = launch.outputs.iter().map(|&slot| slots[slot].array()).collect();
     // SAFETY: as in `start`; the product's operands are arrays of the types of the graph, which its slot keeps alive.
     unsafe { on_device.start(factors, &operands, &outputs, stream, &queue) }
+}
+
+fn start_tail(tail: &LibraryTail, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
+    let queue = cuda::machine()?.queue(stream)?;
+    let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
+    let Held::Factors(factors) = &slots[slot(tail.slot)] else {
+        unreachable!("the product's action comes first and leaves its operands")
+    };
+    let bias = tail.bias.map(|bias| slots[slot(bias)].array());
+    let result = slots[launch.outputs[0]].array();
+    // SAFETY: as in `start_epilogue`.
+    unsafe { tail.product.start([&factors[0], &factors[1]], bias, result, stream, &queue) }
 }

@@ -1,12 +1,17 @@
 //! How each action of an executable runs on a device: decided once, from the types of its values.
 
-use super::epilogue::{self, DeviceEpilogue};
+use super::behind::Behind;
+use super::choice::{Choice, Decided, Wanted, choose, on_tensor_cores};
+use super::epilogue::DeviceEpilogue;
 use super::launch::DeviceLaunch;
-use super::product::{Choice, DeviceProduct};
+use super::library::LibraryTail;
+use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
 use crate::codegen::cuda::routines::Place;
+use crate::codegen::product::ProductShape;
 use crate::device::Device;
 use crate::eager::executable::{Action, Executable, view_layout};
+use crate::eager::product::shape;
 use crate::error::Reason;
 use crate::ir::{DType, Layout, Numerics, TensorType};
 use smallvec::SmallVec;
@@ -21,6 +26,8 @@ pub(super) enum Way {
     HandOn,
     /// The epilogue, and the product with it.
     Epilogue(DeviceEpilogue),
+    /// The same by cublasLt.
+    Tail(Box<LibraryTail>),
     Routine(Box<DeviceRoutine>),
     /// On the host, and why.
     Host(Reason),
@@ -38,14 +45,19 @@ impl Way {
             }
         }
         let mut ways = Vec::with_capacity(executable.actions.len());
-        for action in &executable.actions {
+        // By action, the products whose operands are known.
+        let mut products: Vec<(usize, ProductShape)> = Vec::new();
+        for (index, action) in executable.actions.iter().enumerate() {
             ways.push(match action {
                 Action::Launch(launch) => {
                     DeviceLaunch::new(device, &launch.lowered, launch.gathers).map_or_else(Way::Host, Way::Launch)
                 }
-                Action::Product { to, ty, .. } => {
+                Action::Product { left, right, to, ty } => {
+                    if let (Some((_, left)), Some((_, right))) = (&slots[*left], &slots[*right]) {
+                        products.push((index, shape(left, right, ty.dtype)));
+                    }
                     slots[*to] = Some(lying(ty));
-                    Way::Product(DeviceProduct::new(device, numerics, ty.dtype))
+                    Way::Product(DeviceProduct::own(Choice::Canonical(None)))
                 }
                 Action::Routine { op, attrs, args, to } => {
                     let place = |slot: usize| slots[slot].as_ref().map(|(dtype, layout)| (*dtype, layout));
@@ -74,18 +86,56 @@ impl Way {
                 Action::Release(_) => Way::Nothing,
             });
         }
-        let on_tensor_cores =
-            |action: usize| matches!(&ways[action], Way::Product(product) if product.is_on_tensor_cores());
-        for found in epilogue::find(executable, on_tensor_cores) {
-            if let Way::Product(product) = &ways[found.product] {
-                ways[found.product] = Way::Later(product.choice().clone());
-                found.views.iter().for_each(|&view| ways[view] = Way::HandOn);
-                let kernel = found.kernel;
-                ways[kernel] = Way::Epilogue(found);
-            }
+        for (index, shape) in products {
+            decide(&mut ways, executable, index, &Wanted { device, numerics, shape: &shape, behind: None });
         }
         ways
     }
+
+    /// Whether cublasLt is called.
+    pub(super) fn is_by_cublaslt(&self) -> bool {
+        match self {
+            Way::Product(product) => product.is_by_cublaslt(),
+            Way::Tail(_) => true,
+            Way::Launch(_)
+            | Way::Later(_)
+            | Way::HandOn
+            | Way::Epilogue(_)
+            | Way::Routine(_)
+            | Way::Host(_)
+            | Way::Nothing => false,
+        }
+    }
+}
+
+/// Decides about a product and the kernel behind it; no kernel is part of two products.
+fn decide(ways: &mut [Way], executable: &Executable, product: usize, wanted: &Wanted<'_>) {
+    let is_free = |behind: &Behind| matches!(ways[behind.kernel], Way::Launch(_) | Way::Host(_));
+    let behind = Behind::of(executable, product).filter(is_free);
+    let may_be_own = |behind: &Behind| {
+        on_tensor_cores(wanted.device, wanted.shape.dtype) && DeviceEpilogue::is_possible(behind, wanted.shape)
+    };
+    let behind = behind.map(|behind| (may_be_own(&behind), behind));
+    let decided = choose(&Wanted { behind: behind.as_ref().map(|(may_be, behind)| (behind, *may_be)), ..*wanted });
+    let (choice, fused, behind) = match (decided, behind) {
+        (Decided::Own(choice @ Choice::TensorCores(..)), Some((true, behind))) => {
+            (choice, Way::Epilogue(DeviceEpilogue::new(&behind)), behind)
+        }
+        (Decided::Own(choice), _) => {
+            ways[product] = Way::Product(DeviceProduct::own(choice));
+            return;
+        }
+        (Decided::CublasLt(choice, library, Some(found)), Some((_, behind))) => {
+            (choice, Way::Tail(Box::new(LibraryTail::new(&behind, found, library))), behind)
+        }
+        (Decided::CublasLt(choice, library, _), _) => {
+            ways[product] = Way::Product(DeviceProduct::by_cublaslt(choice, library));
+            return;
+        }
+    };
+    ways[product] = Way::Later(choice);
+    behind.views.iter().for_each(|&view| ways[view] = Way::HandOn);
+    ways[behind.kernel] = fused;
 }
 
 /// A value of a type, at the beginning of its memory.

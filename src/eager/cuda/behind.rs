@@ -1,0 +1,82 @@
+//! The kernel behind a product: the only one that reads it, as it lies.
+//!
+//! Found from the actions alone. Whether such a kernel can be computed where the product's sums are is for `epilogue` and `tail` to
+//! say.
+
+use crate::eager::executable::{Action, Executable, Launch, Slot, view_layout};
+use crate::ir::{Layout, TensorType};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A kernel behind a product that nobody else needs.
+pub(super) struct Behind {
+    /// The actions of views of it, which move no elements.
+    pub(super) views: SmallVec<[usize; 1]>,
+    /// The kernel's action.
+    pub(super) kernel: usize,
+    pub(super) launch: Arc<Launch>,
+    /// The kernel's operand that is the product.
+    pub(super) slot: usize,
+}
+
+impl Behind {
+    /// The kernel behind a product, given by its action, if there is one.
+    pub(super) fn of(executable: &Executable, product: usize) -> Option<Behind> {
+        let Action::Product { to, ty, .. } = &executable.actions[product] else { return None };
+        let Use { kernel, views, value } = only_use(executable, *to, ty)?;
+        let Action::Launch(launch) = &executable.actions[kernel] else { return None };
+        let mut slots = launch.operands.iter().enumerate().filter(|(_, slot)| **slot == Some(value));
+        let (Some((slot, _)), None, false) = (slots.next(), slots.next(), launch.is_idle) else { return None };
+        Some(Behind { views, kernel, launch: launch.clone(), slot })
+    }
+}
+
+/// The only use of a value.
+struct Use {
+    /// The action of a kernel.
+    kernel: usize,
+    /// Those of views in between, which do not move elements.
+    views: SmallVec<[usize; 1]>,
+    /// Where the kernel finds the value.
+    value: Slot,
+}
+
+/// What uses the value of a dense type in a slot, if it is one kernel, and the value is not handed out.
+fn only_use(executable: &Executable, mut value: Slot, ty: &TensorType) -> Option<Use> {
+    let (mut views, mut layout) = (SmallVec::new(), Layout::contiguous(&ty.sizes));
+    loop {
+        let mut readers = executable.actions.iter().enumerate().filter(|(_, action)| reads(action, value));
+        let is_output = executable.outputs.iter().any(|(slot, _)| *slot == value);
+        let (Some((at, action)), None, false) = (readers.next(), readers.next(), is_output) else { return None };
+        match action {
+            Action::Launch(_) => return Some(Use { kernel: at, views, value }),
+            Action::Alias { op, attrs, to, .. } => {
+                let (seen, dtype) = view_layout(*op, attrs, &layout, ty.dtype).ok()?;
+                let is_whole = seen == Layout::contiguous(&seen.sizes) && seen.numel() == layout.numel();
+                if !is_whole || dtype != ty.dtype {
+                    return None;
+                }
+                (value, layout) = (*to, seen);
+                views.push(at);
+            }
+            Action::Product { .. }
+            | Action::Routine { .. }
+            | Action::Blocks(_)
+            | Action::Allocate(..)
+            | Action::Scratch(..)
+            | Action::Release(_) => return None,
+        }
+    }
+}
+
+/// Whether an action needs the value in a slot.
+fn reads(action: &Action, value: Slot) -> bool {
+    match action {
+        Action::Launch(launch) => launch.operands.contains(&Some(value)),
+        Action::Product { left, right, .. } => *left == value || *right == value,
+        Action::Routine { args, .. } => args.contains(&value),
+        Action::Alias { from, .. } => *from == value,
+        Action::Blocks(blocks) => blocks.slots().any(|slot| slot == value),
+        Action::Allocate(..) | Action::Scratch(..) | Action::Release(_) => false,
+    }
+}

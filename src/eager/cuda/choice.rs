@@ -1,0 +1,187 @@
+//! Who computes a product on a device: the whole policy, with a reason for each decision.
+//!
+//! [`Numerics::Strict`](crate::Numerics::Strict) has the canonical order. With `Fast`, products of floats may be summed in another one, and then it is
+//! `OPFUSE_CUDA_PRODUCTS` that says who computes them, or a model of time ([`roofline`]) that compares
+//!
+//! - our kernel, on tensor cores where they are for the dtype, with any kernel behind it that can be its epilogue, and
+//! - cublasLt, with a kernel behind it that it computes itself ([`tail`]); what it does not is a pass of its own.
+//!
+//! What cublasLt cannot do, or where it is not, our kernel does.
+
+use super::behind::Behind;
+use super::library::{LibraryProduct, problem};
+use super::roofline::{self, Who, bytes_of};
+use super::tail::{self, Found};
+use crate::codegen::cuda::tensor_cores;
+use crate::codegen::product::ProductShape;
+use crate::debug;
+use crate::device::Device;
+use crate::device::cuda::{Architecture, Problem, architecture};
+use crate::error::Reason;
+use crate::ir::{DType, Numerics};
+
+/// How a product, or what follows it, is computed on a device, as far as [`Numerics`] have a say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// In the canonical order, which has the bits of the CPU; why nothing faster was taken, where there is anything.
+    Canonical(Option<Reason>),
+    /// On tensor cores, whose sums of products of this dtype have bits of their own; why not by cublasLt.
+    TensorCores(DType, Option<Reason>),
+    /// By cublasLt, whose sums have bits of their own, too; why not as one kernel with what follows, where anything does.
+    CublasLt(DType, Option<Reason>),
+    /// What follows a product: where its sums are, so that the product is not stored.
+    Epilogue,
+    /// The same by cublasLt, which does not round in between.
+    CublasLtEpilogue,
+}
+
+impl Choice {
+    /// Why nothing faster was taken, where there is anything.
+    pub fn declined(&self) -> Option<&Reason> {
+        match self {
+            Choice::Canonical(reason) | Choice::TensorCores(_, reason) | Choice::CublasLt(_, reason) => reason.as_ref(),
+            Choice::Epilogue | Choice::CublasLtEpilogue => None,
+        }
+    }
+
+    /// What is otherwise than on the CPU.
+    pub fn remark(&self) -> Option<String> {
+        match self {
+            Choice::Canonical(_) => None,
+            Choice::TensorCores(dtype, _) => {
+                Some(format!("tensor cores sum products of {dtype} in f32, in an order of their own"))
+            }
+            Choice::CublasLt(dtype, _) => {
+                let sum = if *dtype == DType::F64 { DType::F64 } else { DType::F32 };
+                Some(format!("cublasLt sums products of {dtype} in {sum}, in an order of its own"))
+            }
+            Choice::Epilogue => {
+                Some("it is computed where the sums of the matrix product are, which is not stored".into())
+            }
+            Choice::CublasLtEpilogue => {
+                Some("cublasLt computes it of the sums of the matrix product, and rounds once, at the end".into())
+            }
+        }
+    }
+}
+
+/// A product to be decided about.
+pub(super) struct Wanted<'a> {
+    pub(super) device: Device,
+    pub(super) numerics: Numerics,
+    pub(super) shape: &'a ProductShape,
+    /// The kernel behind it, and whether that can be our kernel's epilogue.
+    pub(super) behind: Option<(&'a Behind, bool)>,
+}
+
+/// What was decided.
+pub(super) enum Decided {
+    /// A kernel of ours, whose choice says which.
+    Own(Choice),
+    /// cublasLt, with the kernel behind it if it is something to it.
+    CublasLt(Choice, LibraryProduct, Option<Found>),
+}
+
+/// Whether cublasLt is one that sums products of a dtype faster, in an order of its own.
+fn may_be_fast(dtype: DType) -> bool {
+    match dtype {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => true,
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => false,
+    }
+}
+
+/// How a product is computed.
+pub(super) fn choose(wanted: &Wanted<'_>) -> Decided {
+    let &ProductShape { dtype, batch, m, n, .. } = wanted.shape;
+    if !may_be_fast(dtype) || batch * m * n == 0 {
+        return Decided::Own(Choice::Canonical(None));
+    }
+    let on_tensor_cores = on_tensor_cores(wanted.device, dtype);
+    if wanted.numerics == Numerics::Strict {
+        let who = if on_tensor_cores { "tensor cores sum" } else { "cublasLt sums" };
+        let whose = if on_tensor_cores { "their" } else { "its" };
+        let what = format!("{who} products of {dtype} in an order of {whose} own");
+        return Decided::Own(Choice::Canonical(Some(Reason::WouldChangeBits(what))));
+    }
+    match of_library(wanted) {
+        Ok(decided) => decided,
+        Err(reason) if on_tensor_cores => Decided::Own(Choice::TensorCores(dtype, Some(reason))),
+        Err(reason) => Decided::Own(Choice::Canonical(Some(reason))),
+    }
+}
+
+/// Whether our kernel for tensor cores takes products of a dtype on a device.
+pub(super) fn on_tensor_cores(device: Device, dtype: DType) -> bool {
+    tensor_cores::takes(dtype) && architecture(device).is_ok_and(Architecture::has_tensor_cores)
+}
+
+/// A product by cublasLt, as one with the kernel behind it or not.
+///
+/// # Errors
+/// The reason why our kernel is to do it.
+fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
+    let is_forced = match debug::cuda_products() {
+        Some("own") => return Err(Reason::LibraryCannot("OPFUSE_CUDA_PRODUCTS is own".into())),
+        Some("cublaslt") => true,
+        Some(_) | None => false,
+    };
+    let alone = problem(wanted.shape)?;
+    let found = wanted.behind.and_then(|(behind, _)| tail::of(behind, wanted.shape));
+    let taken = |found: Option<Found>, why_apart: Option<Reason>| {
+        if !is_forced {
+            is_faster(wanted, found.is_some())?;
+        }
+        let tail = found.map_or(alone.tail, |found| found.tail);
+        let product = LibraryProduct::new(wanted.device, Problem { tail, ..alone })?;
+        let behind = wanted.behind.filter(|_| found.is_none());
+        let apart = behind.map(|(_, may_be_own)| why_apart.unwrap_or_else(|| apart(wanted, may_be_own && !is_forced)));
+        Ok(Decided::CublasLt(Choice::CublasLt(wanted.shape.dtype, apart), product, found))
+    };
+    match found {
+        // Of some dtypes it computes products alone.
+        Some(found) => taken(Some(found), None).or_else(|why| taken(None, Some(why))),
+        None => taken(None, None),
+    }
+}
+
+/// Whether cublasLt is the faster one, by the model.
+///
+/// # Errors
+/// The reason why it is not.
+fn is_faster(wanted: &Wanted<'_>, is_fused: bool) -> Result<(), Reason> {
+    let [own, other] = modelled(wanted, is_fused);
+    if other < own {
+        return Ok(());
+    }
+    Err(Reason::LibraryCannot(format!("by the model it takes {}, and a kernel of opfuse {}", micro(other), micro(own))))
+}
+
+/// Why a kernel behind a product of cublasLt is a pass of its own; ours may have been weighed against that.
+fn apart(wanted: &Wanted<'_>, was_weighed: bool) -> Reason {
+    if !was_weighed {
+        return Reason::LibraryCannot(
+            "what follows is no number per column that is added, relu, or gelu by tanh".into(),
+        );
+    }
+    let [own, other] = modelled(wanted, false).map(micro);
+    Reason::ModelledSlower(format!("{own}, and {other} for cublasLt and a pass behind it"))
+}
+
+/// Seconds that we take, and cublasLt, of whose product the kernel behind is a part or not.
+fn modelled(wanted: &Wanted<'_>, is_fused: bool) -> [f64; 2] {
+    let behind = |(behind, may_be_own): (&Behind, bool), who| {
+        let is_fused = match who {
+            Who::Own => may_be_own,
+            Who::CublasLt => is_fused,
+        };
+        roofline::Behind { bytes: bytes_of(&behind.launch.lowered), is_fused }
+    };
+    [Who::Own, Who::CublasLt].map(|who| {
+        let behind = wanted.behind.map(|pair| behind(pair, who));
+        roofline::seconds(who, wanted.shape, behind)
+    })
+}
+
+fn micro(seconds: f64) -> String {
+    format!("{:.1} µs", seconds * 1e6)
+}

@@ -1,0 +1,233 @@
+#![allow(unsafe_code, reason = "starts products on addresses of a device")]
+//! Matrix products by cublasLt: what it is asked for, and the algorithm that it names.
+//!
+//! An algorithm is asked for once per problem, alignment of addresses and device, and kept for all threads. Memory to work in is
+//! taken for each start from the pool, like that of results, so streams share none.
+
+use super::behind::Behind;
+use super::counts;
+use super::known::Known;
+use super::launch::alignment_of;
+use super::tail::Found;
+use crate::codegen::product::ProductShape;
+use crate::device::cuda::{Addresses, Matmul, Matrix, Order, Problem, Queue, Tail, architecture, find_cublaslt};
+use crate::device::{Device, Storage, Stream};
+use crate::eager::Array;
+use crate::error::{Error, Reason, Result};
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most algorithms that are kept, of all devices.
+const CAPACITY: usize = 1024;
+
+/// Of left operand, right operand, and result with bias: what addresses are multiples of.
+type Alignments = [usize; 3];
+
+/// What cublasLt was asked for: on which device, for which addresses, and with how much memory to work in.
+type Key = (Device, Problem, Alignments, usize);
+
+/// What it named, if it named anything.
+static KNOWN: Known<Key, Option<Arc<Matmul>>> = Known::new(CAPACITY);
+
+/// What it named for addresses of some alignments.
+type Ready = SmallVec<[(Alignments, Arc<Matmul>); 1]>;
+
+/// A product that cublasLt computes.
+pub(super) struct LibraryProduct {
+    device: Device,
+    problem: Problem,
+    most_workspace: usize,
+    /// For addresses that are aligned as little as those of elements may be.
+    anyhow: Arc<Matmul>,
+    ready: Mutex<Ready>,
+}
+
+/// What a product is to cublasLt.
+///
+/// # Errors
+/// The reason why it is nothing.
+pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
+    let &ProductShape { dtype, mut batch, mut m, k, n, left, right } = shape;
+    if k == 0 {
+        return Err(Reason::LibraryCannot("it takes no sums of nothing".into()));
+    }
+    let lies = |side: &str, rows, columns, strides| {
+        matrix(rows, columns, strides).ok_or_else(|| {
+            let what = format!("neither rows nor columns of the {side} operand lie side by side");
+            Reason::LibraryCannot(what)
+        })
+    };
+    let (mut left, right) = (lies("left", m, k, left)?, lies("right", k, n, right)?);
+    // Batches that share the right operand are more rows, if they follow each other as rows do.
+    if batch > 1 && right.batch == 0 && left.order == Order::Rows && left.batch == m * left.pitch {
+        (m, batch, left.batch) = (m * batch, 1, 0);
+    }
+    Ok(Problem { dtype, n_batches: batch, m, k, n, left, right, tail: Tail::NOTHING })
+}
+
+/// How a matrix lies, by its strides of batch, row and column; a stride that is never taken may be any.
+fn matrix(rows: usize, columns: usize, [batch, row, column]: [usize; 3]) -> Option<Matrix> {
+    if (columns <= 1 || column == 1) && (rows <= 1 || row >= columns) {
+        return Some(Matrix { order: Order::Rows, pitch: if rows <= 1 { columns } else { row }, batch });
+    }
+    if (rows <= 1 || row == 1) && (columns <= 1 || column >= rows) {
+        return Some(Matrix { order: Order::Columns, pitch: if columns <= 1 { rows } else { column }, batch });
+    }
+    None
+}
+
+impl LibraryProduct {
+    /// A product for which cublasLt names an algorithm.
+    ///
+    /// # Errors
+    /// The reason why it does not.
+    pub(super) fn new(device: Device, problem: Problem) -> Result<LibraryProduct, Reason> {
+        find_cublaslt().map_err(Reason::LibraryCannot)?;
+        let failed = |error: Error| Reason::LibraryCannot(error.to_string());
+        let most_workspace = architecture(device).map_err(failed)?.most_workspace();
+        let least = [problem.dtype.size(); 3];
+        let anyhow = asked((device, problem, least, most_workspace)).map_err(failed)?;
+        let anyhow = anyhow.ok_or_else(|| Reason::LibraryCannot(format!("it names no algorithm for {problem}")))?;
+        Ok(LibraryProduct { device, problem, most_workspace, anyhow, ready: Mutex::default() })
+    }
+
+    /// The algorithm for addresses of such alignments.
+    ///
+    /// # Errors
+    /// If a call of cublasLt fails.
+    pub(super) fn ready(&self, alignments: Alignments) -> Result<Arc<Matmul>> {
+        let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
+            return Ok(ready.clone());
+        }
+        drop(known);
+        let asked = asked((self.device, self.problem, alignments, self.most_workspace))?;
+        let ready = asked.unwrap_or_else(|| self.anyhow.clone());
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
+        Ok(ready)
+    }
+
+    /// Starts it on a stream whose handle is `queue`.
+    ///
+    /// # Errors
+    /// If there is no memory to work in and no algorithm that needs none, or cublasLt or the device fails.
+    ///
+    /// # Safety
+    /// Arrays are on the device and have the types of the graph; the caller keeps everybody else from writing to operands, and
+    /// from using the result, until this returns.
+    pub(super) unsafe fn start(
+        &self,
+        factors: [&Array; 2],
+        bias: Option<&Array>,
+        result: &Array,
+        stream: &Stream,
+        queue: &Queue,
+    ) -> Result<()> {
+        for array in factors.into_iter().chain(bias).chain([result]) {
+            array.storage().turn_to(stream)?;
+        }
+        let [left, right] = factors.map(address);
+        let (result, bias) = (address(result), bias.map(address));
+        let alignments = alignments([left, right, result], bias);
+        let (ready, workspace) = self.with_workspace(self.ready(alignments)?, alignments)?;
+        let bias = bias.unwrap_or_default();
+        let addresses = Addresses { left, right, result, bias, workspace: workspace.ptr().addr() as u64 };
+        // SAFETY: arrays have the types that the problem was made from and the alignments that the algorithm was asked for; they were
+        // ordered to this stream, nobody writes to operands, and the result is known here alone. Memory that is given back stays as
+        // it is until the stream has come past.
+        unsafe { ready.start(queue, &addresses)? };
+        counts::called_library(1);
+        Ok(())
+    }
+
+    /// Memory for an algorithm to work in, or another algorithm that needs none where there is none.
+    fn with_workspace(&self, ready: Arc<Matmul>, alignments: Alignments) -> Result<(Arc<Matmul>, Storage)> {
+        match Storage::new(self.device, ready.workspace()) {
+            Ok(workspace) => Ok((ready, workspace)),
+            Err(error @ Error::OutOfMemory { .. }) => match asked((self.device, self.problem, alignments, 0))? {
+                Some(ready) => Ok((ready, Storage::new(self.device, 0)?)),
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What an algorithm has to know of addresses: a bias is read like the result is written.
+pub(super) fn alignments([left, right, result]: [u64; 3], bias: Option<u64>) -> Alignments {
+    [left, right, result | bias.unwrap_or_default()].map(alignment_of)
+}
+
+fn address(array: &Array) -> u64 {
+    array.ptr().addr() as u64
+}
+
+fn asked(key: Key) -> Result<Option<Arc<Matmul>>> {
+    KNOWN.get(key, |&(device, problem, alignments, most_workspace)| {
+        Ok(Matmul::new(device, problem, alignments, most_workspace)?.map(Arc::new))
+    })
+}
+
+/// A product with the kernel behind it, both by cublasLt.
+pub(super) struct LibraryTail {
+    /// The kernel's operand that is the product.
+    pub(super) slot: usize,
+    /// Its operand that has a number per column.
+    pub(super) bias: Option<usize>,
+    pub(super) product: LibraryProduct,
+}
+
+impl LibraryTail {
+    pub(super) fn new(behind: &Behind, found: Found, product: LibraryProduct) -> LibraryTail {
+        LibraryTail { slot: behind.slot, bias: found.bias, product }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::DType;
+
+    fn lies(order: Order, pitch: usize) -> Option<Matrix> {
+        Some(Matrix { order, pitch, batch: 7 })
+    }
+
+    #[test]
+    fn matrices_lie_in_rows_or_in_columns() {
+        let cases = [
+            ("rows", 4, 5, 5, 1, lies(Order::Rows, 5)),
+            ("rows apart", 4, 5, 9, 1, lies(Order::Rows, 9)),
+            ("columns", 4, 5, 1, 4, lies(Order::Columns, 4)),
+            ("columns apart", 4, 5, 1, 6, lies(Order::Columns, 6)),
+            ("a row", 1, 5, 0, 1, lies(Order::Rows, 5)),
+            ("a row of apart numbers", 1, 5, 0, 3, lies(Order::Columns, 3)),
+            ("a column", 4, 1, 3, 0, lies(Order::Rows, 3)),
+            ("one number", 1, 1, 0, 0, lies(Order::Rows, 1)),
+            ("one row again and again", 4, 5, 0, 1, None),
+            ("rows that overlap", 4, 5, 3, 1, None),
+            ("every second", 4, 5, 10, 2, None),
+            ("one number again and again", 4, 5, 0, 0, None),
+        ];
+        for (name, rows, columns, row, column, expected) in cases {
+            assert_eq!(matrix(rows, columns, [7, row, column]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn batches_that_share_the_right_operand_are_rows() {
+        let shape = |left_batch, right_batch| ProductShape {
+            dtype: DType::F32,
+            batch: 3,
+            m: 4,
+            k: 5,
+            n: 6,
+            left: [left_batch, 5, 1],
+            right: [right_batch, 6, 1],
+        };
+        let sizes = |shape| problem(&shape).map(|problem| (problem.n_batches, problem.m));
+        assert_eq!(sizes(shape(20, 0)), Ok((1, 12)));
+        assert_eq!(sizes(shape(40, 0)), Ok((3, 4)));
+        assert_eq!(sizes(shape(20, 30)), Ok((3, 4)));
+        assert!(problem(&ProductShape { k: 0, ..shape(20, 30) }).is_err());
+    }
+}

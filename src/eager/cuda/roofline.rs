@@ -1,0 +1,139 @@
+//! How long a product takes, by a model: as long as its arithmetic or its bytes, whichever takes longer.
+//!
+//! It is asked one question, who computes a product with `Numerics::Fast`, and compares sums of its own. So what counts are
+//! ratios: of arithmetic to memory, and of the two ways to each other. The device is the H200 of NVIDIA's data sheet; those of compute
+//! capability 8.0 and later have about the same ratio. **None of the shares was measured**: `OPFUSE_CUDA_PRODUCTS` has both ways
+//! measured, as `scripts/gpu` does.
+
+use crate::codegen::kernel::Source;
+use crate::codegen::lower::Lowered;
+use crate::codegen::product::ProductShape;
+use crate::ir::DType;
+
+/// Bytes a second of memory (data sheet).
+const BANDWIDTH: f64 = 4.8e12;
+/// Operations a second on 16-bit floats, on tensor cores (data sheet).
+const HALF_PEAK: f64 = 989e12;
+/// On f32, without TF32 (data sheet).
+const F32_PEAK: f64 = 67e12;
+/// On f64, on tensor cores and without (data sheet).
+const F64_TENSOR_PEAK: f64 = 67e12;
+const F64_PEAK: f64 = 34e12;
+
+/// What cublasLt reaches of that (expected: 780 of 989 for large products of 16-bit floats).
+const OF_CUBLASLT: f64 = 0.8;
+/// What the kernels of `codegen::cuda` reach (expected: `mma.sync` feeds the tensor cores of compute capability 9.0 at six tenths of
+/// the speed of `wgmma`, and shared memory is in the way of canonical chains).
+const OF_OWN: f64 = 0.5;
+
+/// Seconds of the host for a call of cublasLt (expected). Kernels of a graph take next to none, and a run with such a call is none.
+const CALL: f64 = 3e-6;
+
+/// Who computes a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Own,
+    CublasLt,
+}
+
+/// What a kernel behind a product moves, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// As a pass of its own: the product and all else that it reads or writes.
+    pub(super) bytes: usize,
+    /// Whether it is computed where the product's sums are.
+    pub(super) is_fused: bool,
+}
+
+/// Seconds that a product takes, with the kernel behind it if there is one.
+pub(super) fn seconds(who: Who, shape: &ProductShape, behind: Option<Behind>) -> f64 {
+    let &ProductShape { dtype, batch, m, k, n, .. } = shape;
+    let [batch, m, k, n] = [batch, m, k, n].map(|size| size as f64);
+    let size = dtype.size() as f64;
+    let (operands, result) = (batch * (m * k + k * n) * size, batch * m * n * size);
+    let (peak, call) = match who {
+        Who::Own => (OF_OWN * own_peak(dtype), 0.0),
+        Who::CublasLt => (OF_CUBLASLT * peak(dtype), CALL),
+    };
+    let arithmetic = 2.0 * batch * m * k * n / peak;
+    let (with_product, pass) = match behind {
+        None => (operands + result, 0.0),
+        // What is not stored is not read either.
+        Some(Behind { bytes, is_fused: true }) => (operands + (bytes as f64 - result).max(0.0), 0.0),
+        Some(Behind { bytes, is_fused: false }) => (operands + result, bytes as f64 / BANDWIDTH),
+    };
+    arithmetic.max(with_product / BANDWIDTH) + pass + call
+}
+
+fn peak(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 | DType::BF16 => HALF_PEAK,
+        DType::F64 => F64_TENSOR_PEAK,
+        DType::F32 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => F32_PEAK,
+    }
+}
+
+fn own_peak(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => F64_PEAK,
+        DType::F16
+        | DType::BF16
+        | DType::F32
+        | DType::Bool
+        | DType::U8
+        | DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::I64 => peak(dtype),
+    }
+}
+
+/// Bytes that a kernel moves as a pass of its own; of what is broadcast, each element once.
+pub(super) fn bytes_of(lowered: &Lowered) -> usize {
+    let (kernel, geometry) = (&lowered.kernel, &lowered.geometry);
+    let sizes = || geometry.rows.iter().chain(&geometry.inner);
+    let accesses = geometry.operands.iter().chain(&geometry.outputs);
+    let is_memory = |access: usize| kernel.operands.get(access).is_none_or(|operand| operand.source == Source::Memory);
+    let accesses = accesses.zip(kernel.dtypes()).enumerate().filter(|(access, _)| is_memory(*access));
+    let bytes = accesses.map(|(_, (access, dtype))| {
+        let strides = access.rows.iter().chain(&access.inner);
+        let moved = sizes().zip(strides).filter(|(_, stride)| **stride != 0).map(|(size, _)| size);
+        moved.product::<usize>() * dtype.size()
+    });
+    bytes.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn square(dtype: DType, size: usize, k: usize) -> ProductShape {
+        ProductShape { dtype, batch: 1, m: size, k, n: size, left: [0, k, 1], right: [0, size, 1] }
+    }
+
+    /// How many times as long our kernel takes.
+    fn ratio(shape: &ProductShape, own: Option<Behind>, other: Option<Behind>) -> f64 {
+        seconds(Who::Own, shape, own) / seconds(Who::CublasLt, shape, other)
+    }
+
+    #[test]
+    fn large_products_are_arithmetic_and_small_ones_calls() {
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+            assert!(ratio(&square(dtype, 4096, 4096), None, None) > 1.5, "{dtype}");
+            assert!(ratio(&square(dtype, 64, 64), None, None) < 0.1, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn a_pass_is_saved_where_memory_is_waited_for() {
+        let behind = |shape: &ProductShape, is_fused| Some(Behind { bytes: 3 * shape.m * shape.n * 2, is_fused });
+        let thin = square(DType::BF16, 8192, 128);
+        assert!(ratio(&thin, behind(&thin, true), behind(&thin, false)) < 1.0);
+        let deep = square(DType::BF16, 8192, 8192);
+        assert!(ratio(&deep, behind(&deep, true), behind(&deep, false)) > 1.0);
+        // Both of them as passes, or both fused: cublasLt again.
+        for is_fused in [false, true] {
+            assert!(ratio(&deep, behind(&deep, is_fused), behind(&deep, is_fused)) > 1.0);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Kernels behind products that cublasLt computes itself: a number per column that is added, `relu`, and `gelu` by way of the
+//! hyperbolic tangent.
+//!
+//! They are recognised by comparing them with kernels that the compiler makes of those ops, so a new way of writing a body needs
+//! no change here. What is compared are expressions: numbers of registers and of operands do not matter.
+
+use super::behind::Behind;
+use super::known::Known;
+use crate::codegen::cuda::epilogue::{in_order_of, is_dense};
+use crate::codegen::geometry::{Geometry, LoopOrder};
+use crate::codegen::kernel::{Kernel, Kind, Source};
+use crate::codegen::lower::lower;
+use crate::codegen::product::ProductShape;
+use crate::device::cuda::{Activation, Tail};
+use crate::error::{Error, Result};
+use crate::fusion::{Options, StepKind, plan};
+use crate::ir::scalar::Reg;
+use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
+use std::sync::Arc;
+
+/// What a kernel behind a product is to cublasLt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) tail: Tail,
+    /// The kernel's operand that has a number per column.
+    pub(super) bias: Option<usize>,
+}
+
+/// What a kernel behind a product of that shape is to cublasLt, if it is anything.
+pub(super) fn of(behind: &Behind, shape: &ProductShape) -> Option<Found> {
+    let (kernel, geometry) = (&behind.launch.lowered.kernel, &behind.launch.lowered.geometry);
+    let bias = match kernel.operands.len() {
+        1 => None,
+        2 => Some(1 - behind.slot),
+        _ => return None,
+    };
+    let geometry = &in_order_of(geometry, behind.slot);
+    if kernel.has_folds()
+        || !is_dense(kernel, geometry, behind.slot, shape)
+        || !is_stored_there(kernel, geometry, behind.slot)
+    {
+        return None;
+    }
+    if bias.is_some_and(|bias| !is_per_column(kernel, geometry, bias, shape)) {
+        return None;
+    }
+    let tail = patterns(shape.dtype).iter().find(|pattern| pattern.is(kernel, behind.slot))?.tail;
+    Some(Found { tail, bias })
+}
+
+/// Whether the only result has the product's dtype and lies as that does.
+fn is_stored_there(kernel: &Kernel, geometry: &Geometry, slot: usize) -> bool {
+    let product = &geometry.operands[slot];
+    match (&kernel.outputs[..], &geometry.outputs[..]) {
+        ([output], [access]) => {
+            output.dtype == kernel.operands[slot].dtype
+                && access.base == 0
+                && (&access.rows, &access.inner) == (&product.rows, &product.inner)
+        }
+        _ => false,
+    }
+}
+
+/// Whether an operand has the numbers of columns, side by side; loops come in the order of the product's memory.
+fn is_per_column(kernel: &Kernel, geometry: &Geometry, bias: usize, shape: &ProductShape) -> bool {
+    let (operand, access) = (kernel.operands[bias], &geometry.operands[bias]);
+    let sizes = geometry.rows.iter().chain(&geometry.inner).rev();
+    let strides = access.rows.iter().chain(&access.inner).rev();
+    let mut within = 1;
+    let follows = sizes.zip(strides).filter(|(size, _)| **size != 1).all(|(&size, &stride)| {
+        // A loop is inside of rows or over rows, never both.
+        let expected = if within < shape.n { within * operand.dtype.size() } else { 0 };
+        within *= size;
+        stride == expected && (within <= shape.n || expected == 0)
+    });
+    // A single number may be one of the host.
+    follows
+        && shape.n > 1
+        && operand.source == Source::Memory
+        && operand.dtype == shape.dtype
+        && access.base == 0
+        && access.gather.is_none()
+}
+
+/// A kernel that computes a tail of its operand `product`, and of another one with a number per column if there is one.
+struct Pattern {
+    tail: Tail,
+    kernel: Kernel,
+    product: usize,
+}
+
+/// Those of products of a dtype.
+fn patterns(dtype: DType) -> Arc<Vec<Pattern>> {
+    static PATTERNS: Known<DType, Arc<Vec<Pattern>>> = Known::new(DType::ALL.len());
+    PATTERNS.get(dtype, |&dtype| Ok(Arc::new(all_of(dtype)?))).unwrap_or_default()
+}
+
+fn all_of(dtype: DType) -> Result<Vec<Pattern>> {
+    let mut patterns = Vec::new();
+    for activation in [Activation::Nothing, Activation::Relu, Activation::Gelu] {
+        if activation != Activation::Nothing {
+            patterns.push(Pattern::new(dtype, &[0], activation)?);
+        }
+        // A sum may be written either way around.
+        for terms in [[0, 1], [1, 0]] {
+            patterns.push(Pattern::new(dtype, &terms, activation)?);
+        }
+    }
+    Ok(patterns)
+}
+
+impl Pattern {
+    /// The kernel of an activation of the product, which is input 0, or of its sum with input 1.
+    fn new(dtype: DType, terms: &[usize], activation: Activation) -> Result<Pattern> {
+        let mut graph = Graph::new();
+        let inputs = [&[2, 3][..], &[3]].map(|sizes| graph.input(TensorType::contiguous(dtype, sizes)));
+        let mut value = inputs[0];
+        if let &[left, right] = terms {
+            value = graph.add(Op::Add, &[inputs[left], inputs[right]], Attrs::from_iter([Attr::int(1)]))?;
+        }
+        value = match activation {
+            Activation::Nothing => value,
+            Activation::Relu => graph.add(Op::Relu, &[value], Attrs::new())?,
+            Activation::Gelu => graph.add(Op::Gelu, &[value], Attrs::from_iter([Attr::Str("tanh".into())]))?,
+        };
+        graph.set_outputs(vec![value]);
+        let (kernel, operands) = only_kernel(&graph)?;
+        let product = operands.iter().position(|operand| *operand == Some(inputs[0])).unwrap_or_default();
+        Ok(Pattern { tail: Tail { has_bias: terms.len() == 2, activation }, kernel, product })
+    }
+
+    /// Whether a kernel computes the same, with the product as its operand `slot`.
+    fn is(&self, kernel: &Kernel, slot: usize) -> bool {
+        let (Some(own), Some(other)) = (self.kernel.outputs.first(), kernel.outputs.first()) else { return false };
+        self.kernel.operands.len() == kernel.operands.len() && self.agrees(own.value, kernel, other.value, slot)
+    }
+
+    /// Whether two registers hold the same expression.
+    fn agrees(&self, own: Reg, kernel: &Kernel, other: Reg, slot: usize) -> bool {
+        let (own, other) = (self.kernel.inst(own), kernel.inst(other));
+        let same = match (own.kind, other.kind) {
+            (Kind::Load(own), Kind::Load(other)) => (usize::from(own) == self.product) == (usize::from(other) == slot),
+            (own, other) => own == other,
+        };
+        same && own.ty == other.ty
+            && own.args.len() == other.args.len()
+            && own.args.iter().zip(&other.args).all(|(&own, &other)| self.agrees(own, kernel, other, slot))
+    }
+}
+
+/// The kernel of a graph that is one, and the nodes behind its operands.
+fn only_kernel(graph: &Graph) -> Result<(Kernel, Vec<Option<NodeId>>)> {
+    let plan = plan(graph, &Options::default());
+    let [step] = &plan.steps[..] else { return Err(Error::invalid("plan", "a few pointwise ops are one kernel")) };
+    let StepKind::Kernel(region) = &step.kind else {
+        return Err(Error::invalid("plan", "a few pointwise ops are one kernel"));
+    };
+    let lowered = lower(graph, region, LoopOrder::OfMemory)?;
+    Ok((lowered.kernel, lowered.operands))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_float_has_all_patterns_and_no_two_are_the_same() {
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+            let patterns = patterns(dtype);
+            assert_eq!(patterns.len(), 8, "{dtype}");
+            for one in patterns.iter() {
+                let alike = patterns.iter().filter(|other| other.is(&one.kernel, one.product));
+                assert!(alike.clone().all(|other| other.tail == one.tail), "{dtype}:\n{}", one.kernel);
+                assert!(alike.count() >= 1, "{dtype}:\n{}", one.kernel);
+            }
+        }
+    }
+}
