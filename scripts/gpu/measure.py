@@ -23,8 +23,10 @@ from sizes import FIRST, GROUPS  # noqa: E402
 from workers import PYTHON, Failed, Worker  # noqa: E402
 
 NAMES = ["opfuse-compile", "opfuse-eager", "torch-compile", "torch-eager", "jax-jit"]
-# What one more peer shows: products that may be summed in another order, and replayed graphs.
-MORE = {"products": ["opfuse-fast"], "workloads": ["opfuse-fast"], "calls": ["torch-graphs"]}
+# What more peers show: products that may be summed in another order, by whom the model says, by our kernels alone, and by cublasLt
+# wherever it takes them; and replayed graphs.
+MORE = {"products": ["opfuse-fast", "opfuse-own", "opfuse-cublaslt"], "workloads": ["opfuse-fast"], "calls": ["torch-graphs"]}
+SETTINGS = {"opfuse-own": {"OPFUSE_CUDA_PRODUCTS": "own"}, "opfuse-cublaslt": {"OPFUSE_CUDA_PRODUCTS": "cublaslt"}}
 HOST_CALLS = 300
 
 
@@ -53,7 +55,8 @@ class Setting:
         command = [str(self.programs / "opfuse-peers")] if is_ours else [
             self.python, "-B", str(PEERS / "python" / f"{PYTHON[peer]}_peer.py")
         ]
-        return Worker(peer, 1, command, self.logs, device="cuda" if is_ours else self.peers_device)
+        device = "cuda" if is_ours else self.peers_device
+        return Worker(peer, 1, command, self.logs, device=device, settings=SETTINGS.get(peer, {}))
 
     def size(self, size):
         return size.tiny() if self.is_tiny else size

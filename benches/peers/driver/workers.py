@@ -59,11 +59,13 @@ class Worker:
     process: subprocess.Popen = field(default=None, repr=False)
     version: str = None
     device: str = "cpu"
+    settings: dict = field(default_factory=dict)
+    """Variables of its environment besides."""
 
     def start(self):
         if not os.access(self.command[0], os.X_OK) and "/" in self.command[0]:
             raise Failed("not built")
-        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | self.settings
         for library in ("OMP", "RAYON"):
             environment[f"{library}_NUM_THREADS"] = str(self.threads)
         command = [*self.command, "--peer", self.peer, "--threads", str(self.threads), "--serve"]
