@@ -223,6 +223,18 @@ fn lines_of_all_rows() {
     cases.check();
 }
 
+/// Every second to seventh element of a line, with nothing behind the last.
+#[test]
+fn elements_apart() {
+    let mut cases = Cases::default();
+    for dtype in [DType::F32, DType::I64] {
+        for (rows, lanes, apart) in [(1, 300, [2, 1]), (7, 15, [3, 4]), (2, 1025, [2, 7])] {
+            cases.add(format!("{rows} x {lanes} of {dtype}, {apart:?}"), listed::spaced(dtype, rows, lanes, apart));
+        }
+    }
+    cases.check();
+}
+
 /// The case with operands of a narrower dtype, in as many elements.
 fn narrowed(mut case: Case, dtype: DType) -> Case {
     let times = case.kernel.operands[0].dtype.size() / dtype.size();
