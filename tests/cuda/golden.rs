@@ -10,6 +10,8 @@ mod call;
 #[path = "../conformance/golden/case.rs"]
 #[allow(dead_code, reason = "what the reference gave is for tests/conformance, which shares this file")]
 mod case;
+#[path = "../conformance/golden/folder.rs"]
+mod folder;
 #[path = "../conformance/golden/tensors.rs"]
 #[allow(dead_code, reason = "the bytes are for tests/conformance, which shares this file")]
 mod tensors;
@@ -26,21 +28,10 @@ use opfuse::dispatch::{Operator, Stack, Value};
 use opfuse::eager::cuda::{counts, reset_counts};
 use opfuse::{Device, Tensor};
 use serde_json::Value as Json;
-use std::path::{Path, PathBuf};
 use tensors::{Store, whole_storage};
 
 /// What the generators are set to before each call, that both draw the same numbers.
 const SEED: u64 = 11;
-
-fn folder() -> PathBuf {
-    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("golden");
-    std::env::var_os("OPFUSE_GOLDEN").map_or_else(own, PathBuf::from)
-}
-
-fn json(path: &Path) -> Json {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
 
 /// The tensor elsewhere, its whole storage with it; numbers stay.
 fn tensor_on(device: Device, tensor: &Tensor) -> Result<Tensor, String> {
@@ -216,22 +207,13 @@ fn part(part: usize) {
     stand_ins::with(&[], || {
         opfuse::dispatch::load().expect("the operators are there");
         reset_counts();
-        let folder = folder();
-        let manifest = json(&folder.join("manifest.json"));
-        let wanted = std::env::var("OPFUSE_GOLDEN_OPS").ok();
-        let wanted: Option<Vec<&str>> = wanted.as_ref().map(|names| names.split(',').map(str::trim).collect());
-        let ops = manifest["ops"].as_object().expect("the manifest names operators").keys().enumerate();
-        let ops = ops.filter(|(number, name)| {
-            number % PARTS == part && wanted.as_ref().is_none_or(|wanted| wanted.contains(&name.as_str()))
-        });
+        let operators = folder::operators().into_iter().filter(|(number, _)| number % PARTS == part);
         let (mut failures, mut n_calls, mut n_ops) = (Vec::new(), 0, 0);
-        for (number, name) in ops {
-            let cases = json(&folder.join(format!("{name}.json")));
-            let bytes =
-                std::fs::read(folder.join(format!("{name}.safetensors"))).expect("the tensors stand beside the cases");
+        for (number, name) in operators {
+            let (cases, bytes) = folder::cases(&name);
             let store = Store::new(&bytes).expect("the tensors can be read");
             n_ops += 1;
-            for case in chosen(number, cases.as_array().expect("the file holds a list of cases")) {
+            for case in chosen(number, &cases) {
                 let case = Case::parse(case).expect("the case follows the format");
                 let Some(operator) = call::operator(&case) else { continue };
                 n_calls += 1;

@@ -106,15 +106,20 @@ pub(crate) fn normalized() -> Kernel {
     b.kernel
 }
 
-/// `x * y + z` of matrices of which `x` and `y` lie across the rows: with a gap behind each line, and with none.
-pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) -> Case {
+/// `x * y + z`.
+fn product_and_sum(dtype: DType) -> Kernel {
     let mut b = Builder::default();
     let args = loads(&mut b, &[dtype.compute(); 3]);
     let product = b.prim(Prim::Mul, &args[..2]);
     let sum = b.prim(Prim::Add, &[product, args[2]]);
     b.output(dtype, sum);
+    b.kernel
+}
+
+/// `x * y + z` of matrices of which `x` and `y` lie across the rows: with a gap behind each line, and with none.
+pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) -> Case {
     let bytes = dtype.size();
-    let mut case = place(&mut Random::new(rows as u64), b.kernel, &[batch, rows], &[lanes]);
+    let mut case = place(&mut Random::new(rows as u64), product_and_sum(dtype), &[batch, rows], &[lanes]);
     for (slot, line) in [(0, rows + 3), (1, rows)] {
         let access = &mut case.geometry.operands[slot];
         access.rows = [lanes * line * bytes, bytes].into_iter().collect();
@@ -127,13 +132,8 @@ pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) 
 
 /// `x * y + z` of matrices of which `x` and `y` have so many elements from lane to lane.
 pub(crate) fn spaced(dtype: DType, rows: usize, lanes: usize, apart: [usize; 2]) -> Case {
-    let mut b = Builder::default();
-    let args = loads(&mut b, &[dtype.compute(); 3]);
-    let product = b.prim(Prim::Mul, &args[..2]);
-    let sum = b.prim(Prim::Add, &[product, args[2]]);
-    b.output(dtype, sum);
     let bytes = dtype.size();
-    let mut case = place(&mut Random::new(lanes as u64), b.kernel, &[rows], &[lanes]);
+    let mut case = place(&mut Random::new(lanes as u64), product_and_sum(dtype), &[rows], &[lanes]);
     for (slot, apart) in apart.into_iter().enumerate() {
         // Nothing lies behind the last element.
         let line = (lanes * apart).saturating_sub(apart - 1);

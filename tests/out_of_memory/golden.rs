@@ -1,6 +1,4 @@
 //! The calls of `tests/golden`, eager and compiled, with every allocation failing once.
-//!
-//! `OPFUSE_GOLDEN` names another folder of that format, `OPFUSE_GOLDEN_OPS=add,mul` some of its operators.
 
 #[path = "../conformance/golden/call.rs"]
 #[allow(dead_code, reason = "classes of errors are for tests/conformance, which shares this file")]
@@ -8,6 +6,8 @@ mod call;
 #[path = "../conformance/golden/case.rs"]
 #[allow(dead_code, reason = "what the reference gave is for tests/conformance, which shares this file")]
 mod case;
+#[path = "../conformance/golden/folder.rs"]
+mod folder;
 #[path = "../conformance/golden/tensors.rs"]
 #[allow(dead_code, reason = "the bytes are for tests/conformance, which shares this file")]
 mod tensors;
@@ -19,29 +19,7 @@ use opfuse::compile;
 use opfuse::device::allocator::Fault;
 use opfuse::dispatch::{Operator, Stack};
 use opfuse::{Error, Tensor};
-use serde_json::Value as Json;
-use std::path::{Path, PathBuf};
 use tensors::{Store, whole_storage};
-
-fn folder() -> PathBuf {
-    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("golden");
-    std::env::var_os("OPFUSE_GOLDEN").map_or_else(own, PathBuf::from)
-}
-
-fn json(path: &Path) -> Json {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Names of the operators to be called.
-fn operators() -> Vec<String> {
-    let wanted = std::env::var("OPFUSE_GOLDEN_OPS").ok();
-    let wanted: Option<Vec<&str>> = wanted.as_ref().map(|names| names.split(',').map(str::trim).collect());
-    let manifest = json(&folder().join("manifest.json"));
-    let names = manifest["ops"].as_object().expect("the manifest names operators").keys();
-    let names = names.filter(|name| wanted.as_ref().is_none_or(|wanted| wanted.contains(&name.as_str())));
-    names.cloned().collect()
-}
 
 /// The bits of all that a call gave, and of the storages of its arguments afterwards.
 type Bits = (Vec<Vec<u64>>, Vec<Vec<u64>>);
@@ -150,11 +128,10 @@ fn storages(tensors: &[Tensor]) -> Result<Vec<Vec<u64>>, String> {
 
 /// The cases of an operator; how many allocations failed, eagerly and compiled.
 fn check_operator(name: &str, failures: &mut Vec<String>) -> [u64; 2] {
-    let cases = json(&folder().join(format!("{name}.json")));
-    let bytes = std::fs::read(folder().join(format!("{name}.safetensors"))).expect("an operator's tensors can be read");
+    let (cases, bytes) = folder::cases(name);
     let store = Store::new(&bytes).expect("an operator's tensors are in their format");
     let mut faults = [0, 0];
-    for json in cases.as_array().expect("the file holds a list of cases") {
+    for json in &cases {
         let case = Case::parse(json).expect("the case is in its format");
         let Some(operator) = call::operator(&case) else { continue };
         let program = Program { case: &case, operator: &operator, store: &store };
@@ -178,8 +155,8 @@ fn golden_calls() {
     let _turn = turn();
     opfuse::dispatch::load().expect("operators can be loaded");
     let (mut failures, mut faults) = (Vec::new(), [0, 0]);
-    let operators = operators();
-    for name in &operators {
+    let operators = folder::operators();
+    for (_, name) in &operators {
         let found = check_operator(name, &mut failures);
         (0..2).for_each(|way| faults[way] += found[way]);
     }
