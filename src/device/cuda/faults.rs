@@ -67,7 +67,7 @@ struct Other {
 }
 
 thread_local! {
-    /// By the number of a stream, how often it had found something when the thread last looked; the last stream last.
+    /// By the number of a stream, how often it had found something when the thread last looked; the oldest first.
     static TOLD: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -162,16 +162,9 @@ impl Faults {
             self.collect()?;
         }
         let now = self.times.load(Ordering::Acquire);
-        let told = TOLD.with_borrow_mut(|told| {
-            if let Some((_, times)) = told.iter_mut().find(|(number, _)| *number == self.number) {
-                return std::mem::replace(times, now);
-            }
-            if told.len() == MAX_STREAMS {
-                told.remove(0);
-            }
-            told.push((self.number, now));
-            times
-        });
+        // A thread that ends has forgotten what it was told.
+        let told =
+            TOLD.try_with(|told| replace(&mut told.borrow_mut(), self.number, now)).ok().flatten().unwrap_or(times);
         if told == now { Ok(()) } else { lock(&self.last).clone().map_or(Ok(()), Err) }
     }
 
@@ -256,6 +249,18 @@ impl Drop for Faults {
             lock(&self.records.free).push((record, Some(end)));
         }
     }
+}
+
+/// Puts a value in the place of the one for a number, which is given back; there is none for a new one.
+fn replace(told: &mut Vec<(u64, u64)>, number: u64, value: u64) -> Option<u64> {
+    if let Some((_, known)) = told.iter_mut().find(|(other, _)| *other == number) {
+        return Some(std::mem::replace(known, value));
+    }
+    if told.len() == MAX_STREAMS {
+        told.remove(0);
+    }
+    told.push((number, value));
+    None
 }
 
 impl Queue {
