@@ -3,7 +3,7 @@
 
     mkdir texts && export OPFUSE_CUDA_TEXTS=$PWD/texts
     cargo test --test cuda_emulator -- --skip mutants      # kernels of every form, products
-    cargo test --test cuda -- matrix golden products       # what the library makes of every op and of golden calls
+    cargo test --test cuda -- matrix golden products procedures  # what the library makes of every op and of golden calls
     pip install --target wheel --no-deps nvidia-cuda-nvrtc
     scripts/nvrtc.py texts wheel/nvidia/cu13/lib
 
@@ -15,19 +15,29 @@ import ctypes
 import multiprocessing
 import pathlib
 import re
-import statistics
 import sys
 
 ARCHITECTURES = (80, 90, 100, 120)
 # Bytes that an entry may keep outside its registers; a call of the compiler's own saves one or two.
 MAX_LOCAL = 16
-# Registers that half and nearly all kernels of the library's own forms may need: a multiprocessor holds 65536, and hides
-# the latency of memory with some thousand threads.
-MEDIAN_REGISTERS, MOST_REGISTERS, NEARLY_ALL = 48, 128, 0.95
-# Name, stack frame and spilled bytes of an entry in the log.
-ENTRY = r"entry function '(\w+)'[^\n]*\n[^\n]*\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores"
-# As `codegen::cuda::OPTIONS`, and what tells of registers.
-OPTIONS = ("--std=c++17", "--ftz=false", "--fmad=false", "--diag-suppress=177", "--ptxas-options=-v")
+# Registers of a multiprocessor, which a warp takes in pieces, and the threads that it holds at most.
+REGISTERS, PIECE = 65536, 256
+RESIDENT = {80: 2048, 90: 2048, 100: 2048, 120: 1536}
+# Parts of those threads that are to fit with their registers: for half, nearly all, and all kernels. Memory keeps a multiprocessor
+# busy with 58 KB on their way (twice what latency and speed ask for), which are 28 bytes of each of 2048 threads: kernels that
+# wait for memory ask for 16 to 64 per thread, so half of the threads do with all they ask for. The least are products on tensor
+# cores, which hold sums in their registers and copy past them. Measured with NVRTC 13 on every fortieth text: half the kernels fit
+# with all threads, 95 % with two thirds, and of every eighth text (sm_90) each with three sixteenths.
+SHARES = {"half": 0.75, "95 %": 0.5, "all": 0.1875}
+NEARLY_ALL = 0.95
+# Name, stack frame, spilled bytes and registers of an entry in the log, and threads and name of one in the text.
+ENTRY = (
+    r"entry function '(\w+)'[^\n]*\n[^\n]*\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores"
+    r"[^\n]*\n[^\n]*Used (\d+) registers"
+)
+THREADS = r"KERNEL\((\d+)[^)]*\)\s*(\w+)\("
+# As `codegen::cuda` has them for NVRTC 13, and what tells of registers.
+OPTIONS = ("--std=c++17", "--ftz=false", "--fmad=false", "--diag-suppress=177", "--minimal", "--ptxas-options=-v")
 
 
 def library(folder):
@@ -61,18 +71,25 @@ def compiled(nvrtc, path, architecture):
 
 
 def judged(task):
-    """Complaints about a text for an architecture, registers of its entries, and accesses of 16 bytes."""
+    """Complaints about a text for an architecture, registers and threads of its entries, and accesses of 16 bytes."""
     path, architecture = task
     good, log, ptx = compiled(NVRTC, path, architecture)
     if not good:
         return [f"{path} for sm_{architecture}:\n{log}"], [], 0
-    complaints = [
-        f"{entry} of {path} for sm_{architecture} keeps {' and '.join(local)} bytes outside its registers"
-        for entry, *local in re.findall(ENTRY, log)
-        if max(map(int, local)) > MAX_LOCAL
-    ]
-    used = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+    threads = {entry: int(n) for n, entry in re.findall(THREADS, path.read_text())}
+    complaints, used = [], []
+    for entry, stack, spilled, registers in re.findall(ENTRY, log):
+        if max(int(stack), int(spilled)) > MAX_LOCAL:
+            complaints.append(f"{entry} of {path} for sm_{architecture} keeps {stack} and {spilled} bytes outside its registers")
+        used.append((int(registers), threads[entry]))
     return complaints, used, len(re.findall(r"(?:ld|st)\.(?:global\.)?v4", ptx))
+
+
+def share(registers, threads, architecture):
+    """Which part of the threads of a multiprocessor fits with so many registers, in blocks of so many."""
+    of_warp = (32 * registers + PIECE - 1) // PIECE * PIECE
+    blocks = min(REGISTERS // (of_warp * (threads // 32)), RESIDENT[architecture] // threads)
+    return blocks * threads / RESIDENT[architecture]
 
 
 def begin(folder):
@@ -94,24 +111,28 @@ def main():
     complaints = []
     with multiprocessing.Pool(options.processes, begin, (options.library,)) as pool:
         for architecture in options.architectures:
-            registers, wide = [], 0
+            used, wide = [], 0
             tasks = [(path, architecture) for path in paths]
-            for path, (found, used, accesses) in zip(paths, pool.imap(judged, tasks, chunksize=4)):
+            for found, of_text, accesses in pool.imap(judged, tasks, chunksize=4):
                 complaints += found
-                registers += used
+                used += of_text
                 wide += accesses
-            registers.sort()
-            nearly_all = registers[int(NEARLY_ALL * (len(registers) - 1))] if registers else 0
-            median = statistics.median(registers or [0])
+            registers = sorted(registers for registers, _ in used)
+            shares = sorted((share(*entry, architecture) for entry in used), reverse=True)
+            last = len(used) - 1
+            found = {"half": shares[last // 2], "95 %": shares[int(NEARLY_ALL * last)], "all": shares[last]}
             print(
-                f"sm_{architecture}: {len(paths)} texts, {len(registers)} kernels, registers: half {median:.0f}, "
-                f"{NEARLY_ALL:.0%} {nearly_all}, most {registers[-1]}; {wide} accesses of 16 bytes",
+                f"sm_{architecture}: {len(paths)} texts, {len(used)} kernels, registers: half {registers[last // 2]}, "
+                f"95 % {registers[int(NEARLY_ALL * last)]}, most {registers[last]}; threads that fit: "
+                + ", ".join(f"{kernels} {part:.0%}" for kernels, part in found.items())
+                + f"; {wide} accesses of 16 bytes",
                 flush=True,
             )
+            for kernels, least in SHARES.items():
+                if found[kernels] < least:
+                    complaints.append(f"sm_{architecture}: {found[kernels]:.0%} of the threads fit for {kernels} of the kernels")
             if wide == 0:
                 complaints.append(f"no access of 16 bytes for sm_{architecture}")
-            if median > MEDIAN_REGISTERS or nearly_all > MOST_REGISTERS:
-                complaints.append(f"kernels for sm_{architecture} need more registers than was agreed")
     if complaints:
         sys.exit(f"{len(complaints)} complaints; the first:\n" + "\n".join(complaints[:10]))
 
