@@ -68,7 +68,7 @@ API nvrtcCompileProgram(Program* program, int n_options, const char* const* opti
         const std::string option = options[at];
         if (option == "--gpu-architecture=sm_90") has_architecture = true;
         else if (option != "--std=c++17" && option != "--ftz=false" && option != "--fmad=false" &&
-                 option != "--diag-suppress=177") {
+                 option != "--diag-suppress=177" && option != "--minimal") {
             program->log = "nvrtc: error: invalid value for --gpu-architecture, or an unknown option: " + option;
             return INVALID_OPTION;
         }

@@ -27,6 +27,10 @@ pub(crate) fn cubin(device: Device, source: &Source) -> Result<(Vec<u8>, Origin)
     let text = format!("{PRELUDE}{}", source.text);
     let mut options: Vec<String> = OPTIONS.map(String::from).into();
     options.push(format!("--gpu-architecture={}", cuda::architecture(device)?));
+    if cuda::compiler_version()?.0 >= 13 {
+        // Texts need nothing of what it leaves out; a short one is compiled in four fifths of the time.
+        options.push("--minimal".into());
+    }
     let Some(folder) = disk::folder() else { return Ok((cuda::compile(&text, &options)?, Origin::Compiled)) };
     let key = Key::new(("cubin", &text, &options, cuda::compiler_version()?));
     if let Ok(cubin) = folder.load(&key) {

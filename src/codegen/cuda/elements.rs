@@ -27,8 +27,9 @@ pub(super) struct Span<'a> {
 
 /// Registers of a thread for elements on their way.
 const MAX_LOADED: usize = 16;
-/// Values of the elements that are computed together: what a compiler turns into code in a short time.
-const MAX_VALUES: usize = 512;
+/// Values of the elements that are computed together: what a compiler turns into code in a short time. Bodies that reach it compute
+/// for longer than they wait for memory.
+const MAX_VALUES: usize = 256;
 
 /// How many elements of a pass, `most` at most, are taken at a time.
 pub(super) fn batch(text: &Text<'_>, pass: &Pass, most: usize) -> usize {

@@ -140,7 +140,7 @@ struct Crew {
     __device__ __forceinline__ typename F::Part in_turn(const typename F::Part (&x)[EACH], u64 n) {
         typename F::Part* const parts = next_set<F>();
         typename F::Part* const own = parts + (warp / SHARING * LANES + lane);
-        for (u32 turn = 0; turn < SHARING; turn++) {
+        ROLLED for (u32 turn = 0; turn < SHARING; turn++) {
             if (warp % SHARING == turn) {
                 typename F::Part acc = turn == 0 ? F::identity() : *own;
                 UNROLL for (int k = 0; k < EACH; k++) if (first() + k * (u32)LANES < n) acc = F::combine(acc, x[k]);
@@ -164,7 +164,7 @@ struct Column {
         Part* const own = (Part*)slots + (lane * LANES + row);
         *own = x;
         barrier();
-        for (u32 half = LANES / 2; half > 0; half /= 2) {
+        ROLLED for (u32 half = LANES / 2; half > 0; half /= 2) {
             if (lane < half) *own = F::combine(*own, own[half * LANES]);
             barrier();
         }
@@ -199,8 +199,7 @@ DEVICE void close_block(Folding<F>& fold, u64 number, u64 n, Team& team) {
 // The result of a sequence of n elements, for every thread of the team.
 template <class F, class Team>
 DEVICE typename F::Part total(const Folding<F>& fold, u64 n, Team& team) {
-    if (n <= BLOCK) return team.template tree<F>(fold.element);
-    return team.template tree<F>(n <= (u64)BLOCK * BLOCK ? fold.block : fold.chunk);
+    return team.template tree<F>(n <= BLOCK ? fold.element : n <= (u64)BLOCK * BLOCK ? fold.block : fold.chunk);
 }
 
 // Results of blocks that other teams have left in memory, 16 bytes each.

@@ -8,6 +8,8 @@
 // Threads of a block and, maybe, blocks that a processor is to hold at least.
 #define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define UNROLL _Pragma("unroll")
+// Of loops that wait for others in each step: copies of their body take long to compile and save nothing.
+#define ROLLED _Pragma("unroll 1")
 // Memory of a block; another machine may bring its own.
 #ifndef SHARED
 #define SHARED(type, name, count) __shared__ type name[count]

@@ -206,15 +206,15 @@ KERNEL(128) warps(const Words<34> w) {
     const float v65 = total(f65, n, team);
     const float v66 = op_canon(v65);
     {
-        for (u32 next = 0 + team.lane; next < n; next += 8 * LANES) {
+        for (u32 next = 0 + team.lane; next < n; next += 4 * LANES) {
             const int first = (int)next;
-            dt_f32::Stored l0[8];
-            UNROLL for (int k = 0; k < 8; k++) {
+            dt_f32::Stored l0[4];
+            UNROLL for (int k = 0; k < 4; k++) {
                 const int i = first + k * LANES;
                 const bool here = i < (int)n;
                 l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
             }
-            UNROLL for (int k = 0; k < 8; k++) {
+            UNROLL for (int k = 0; k < 4; k++) {
                 const int i = first + k * LANES;
                 const bool here = i < (int)n;
                 const float v0 = dt_f32::widen(l0[k]);
