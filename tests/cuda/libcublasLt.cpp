@@ -2,7 +2,8 @@
 //
 // It checks what it is given as the library does that its documentation describes: sizes that fit, leading dimensions, types,
 // alignment, memory to work in. Sums go from the last element to the first in three strands, an order that nobody else has. An
-// algorithm that works in memory keeps half of each sum there between two pieces of work, so runs that share such memory are wrong.
+// algorithm that works in memory keeps half of each sum there between two pieces of work on a stream; as nothing of other streams
+// runs in between, runs that share such memory are not found out.
 // Sums of f64 have no epilogue. A NaN is 0 behind a relu.
 //
 // OPFUSE_STAND_IN_LT_VERSION=n          the version that it says it is; 130000 if not set
