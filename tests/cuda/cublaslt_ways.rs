@@ -289,6 +289,41 @@ fn streams_and_threads_share_no_memory_to_work_in() {
     }
 }
 
+/// Whether products on two streams are right that share no operands; what two streams read is read by one after the other.
+fn are_apart() -> Result<bool> {
+    let _fast = numerics(Numerics::Fast);
+    let [x, w, _] = operands(DType::F32)?;
+    let factors = [1.0, 3.0].map(|number| Ok([there(&x.mul(number)?)?, there(&w.add(number)?)?]));
+    let factors: Vec<[Tensor; 2]> = factors.into_iter().collect::<Result<_>>()?;
+    let expected = factors.iter().map(|[x, w]| values(&x.matmul(w)?)).collect::<Result<Vec<Vec<f64>>>>()?;
+    let streams = [Stream::new(GPU)?, Stream::new(GPU)?];
+    let mut results = Vec::new();
+    for call in 0..8 {
+        let _guard = StreamGuard::new(&streams[call % 2])?;
+        let [x, w] = &factors[call % 2];
+        results.push(x.matmul(w)?);
+    }
+    let found = results.iter().map(values).collect::<Result<Vec<Vec<f64>>>>()?;
+    Ok(found.iter().enumerate().all(|(call, found)| *found == expected[call % 2]))
+}
+
+#[test]
+fn streams_work_in_memory_of_their_own() {
+    fast(&[LIBRARY, ("OPFUSE_STAND_IN_LT_WORKSPACE", "4096")], || {
+        assert!(are_apart()?);
+        Ok(())
+    });
+}
+
+/// The stand-in shows it if they do not.
+#[test]
+fn shared_memory_to_work_in_is_seen() {
+    let planted = [LIBRARY, ("OPFUSE_STAND_IN_LT_WORKSPACE", "4096"), ("OPFUSE_STAND_IN_LT_SHARED", "1")];
+    stand_ins::only(&planted, || {
+        assert!(!are_apart().expect("nothing fails"), "two streams worked in the same memory")
+    });
+}
+
 /// Kernels of ours before and behind products, in one program that is no graph.
 #[test]
 fn programs_with_calls_are_no_graphs() {

@@ -2,13 +2,14 @@
 //
 // It checks what it is given as the library does that its documentation describes: sizes that fit, leading dimensions, types,
 // alignment, memory to work in. Sums go from the last element to the first in three strands, an order that nobody else has. An
-// algorithm that works in memory keeps half of each sum there between two pieces of work on a stream; as nothing of other streams
-// runs in between, runs that share such memory are not found out.
+// algorithm that works in memory keeps half of each sum there between two pieces of work, and other streams run in between, so runs
+// that share such memory are wrong.
 // Sums of f64 have no epilogue. A NaN is 0 behind a relu.
 //
 // OPFUSE_STAND_IN_LT_VERSION=n          the version that it says it is; 130000 if not set
 // OPFUSE_STAND_IN_LT_WORKSPACE=bytes    its algorithms work in so much memory, where they may; none if not set
 // OPFUSE_STAND_IN_LT_NOTHING=what       it names no algorithm: for anything (all), with an epilogue, or without memory (workspace)
+// OPFUSE_STAND_IN_LT_SHARED=1           a planted bug: all products work in the same memory
 // OPFUSE_STAND_IN_LT_FAIL=n             the n-th product is refused
 //
 // `stand_in_lt_calls(name)` says how often a function was called, `stand_in_lt_live()` how many descriptions there are. With OLD
@@ -28,6 +29,7 @@
 struct Stream;
 typedef unsigned long long Address;
 extern "C" bool stand_in_give(Stream* stream, const std::function<void()>* work);
+extern "C" void stand_in_let_others(Stream* stream);
 extern "C" bool stand_in_is_memory(Address address, size_t bytes);
 extern "C" void* stand_in_context();
 
@@ -365,8 +367,12 @@ API cublasLtMatmul(Handle* handle, Description* description, const void* alpha, 
     const bool is_wide = p.type == F64;
     const auto number = [=](const void* at) { return is_wide ? *(const double*)at : *(const float*)at; };
     const size_t n_results = p.batches * p.m * p.n, n_fitting = needed / (is_wide ? 8 : 4);
+    static char shared[1 << 16];
+    if (needed && needed <= sizeof shared && setting("OPFUSE_STAND_IN_LT_SHARED", 0)) workspace = (Address)shared;
     const Run run = {p, number(alpha), number(beta), a, b, c, d, description->bias, workspace, n_fitting < n_results ? n_fitting : n_results};
     const std::function<void()> first = [=] { is_wide ? begin<double>(run) : begin<float>(run); };
     const std::function<void()> second = [=] { is_wide ? finish<double>(run) : finish<float>(run); };
-    return stand_in_give(stream, &first) && stand_in_give(stream, &second) ? SUCCESS : EXECUTION_FAILED;
+    if (!stand_in_give(stream, &first)) return EXECUTION_FAILED;
+    if (needed) stand_in_let_others(stream);
+    return stand_in_give(stream, &second) ? SUCCESS : EXECUTION_FAILED;
 }

@@ -11,8 +11,8 @@
 // OPFUSE_STAND_IN_SCHEDULE=n    in which order threads run, as `run_block` says
 // OPFUSE_STAND_IN_REFUSE=name   a function of graphs that refuses: instantiate, set or launch
 //
-// `libcublasLt.cpp` gives its work to streams by `stand_in_give`, asks what is memory by `stand_in_is_memory`, and whose turn it is
-// by `stand_in_context`. `stand_in_calls(name)` says how often a function of the driver was called, `stand_in_graphs()` how many
+// `libcublasLt.cpp` gives its work to streams by `stand_in_give`, lets others run in the middle of it by `stand_in_let_others`, asks
+// what is memory by `stand_in_is_memory`, and whose turn it is by `stand_in_context`. `stand_in_calls(name)` says how often a function of the driver was called, `stand_in_graphs()` how many
 // executable graphs there are; `stand_in_run()` runs what was given to all streams, as a device does while nobody waits.
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -72,7 +72,9 @@ static thread_local Context* current;
 struct Stream {
     Context* context;
     std::deque<std::function<void()>> work;
+    // Work counts as done once it is begun.
     unsigned long n_given, n_done;
+    int n_begun;
 };
 static std::set<Stream*> streams;
 static void run_until(Stream* stream, unsigned long n) {
@@ -80,7 +82,9 @@ static void run_until(Stream* stream, unsigned long n) {
         const std::function<void()> work = std::move(stream->work.front());
         stream->work.pop_front();
         stream->n_done++;
+        stream->n_begun++;
         if (stream->context->failed == SUCCESS) work();
+        stream->n_begun--;
     }
 }
 static void give(Stream* stream, std::function<void()> work) {
@@ -527,6 +531,16 @@ extern "C" __attribute__((visibility("default"))) bool stand_in_give(Stream* str
         if (!context->failed && !is_guarded_end("a library", work)) context->failed = LAUNCH_FAILED;
     });
     return true;
+}
+// Lets other streams of the device run in the middle of what a library has given to this one; but for those in the middle of something,
+// such as a wait for this one.
+extern "C" __attribute__((visibility("default"))) void stand_in_let_others(Stream* stream) {
+    std::lock_guard<std::recursive_mutex> locked(everything);
+    give(stream, [=] {
+        for (Stream* const other : std::vector<Stream*>(streams.begin(), streams.end())) {
+            if (other->n_begun == 0 && other->context == stream->context) run_until(other, other->n_given);
+        }
+    });
 }
 extern "C" __attribute__((visibility("default"))) bool stand_in_is_memory(Address address, size_t bytes) {
     std::lock_guard<std::recursive_mutex> locked(everything);
