@@ -8,7 +8,8 @@
 
 use super::Kernel;
 use super::plan::{Form, Plan, Variant};
-use super::text::{Text, c_type};
+use super::pointwise::{declare_results, set_results};
+use super::text::Text;
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{Kind, Source as From};
 use crate::codegen::native::flat::{Flat, Id, Op};
@@ -183,10 +184,7 @@ impl Epilogue {
             text.line(format!("Vector<{ty}::Stored, WIDTH> x{id};"));
             text.line(format!("load_vector(x{id}, a{slot} + i * {size}, n);"));
         }
-        for &slot in &pass.stores {
-            let ty = text.flat.nodes[text.flat.outputs[slot]].ty;
-            text.line(format!("{} y{slot}[WIDTH];", c_type(ty)));
-        }
+        declare_results(text, pass, "WIDTH");
         text.line("UNROLL for (int k = 0; k < WIDTH; k++) {");
         for &id in &pass.body {
             let value = match text.flat.nodes[id].op {
@@ -202,10 +200,7 @@ impl Epilogue {
             let declaration = text.declaration(id);
             text.line(format!("{declaration} = {value};"));
         }
-        for &slot in &pass.stores {
-            let value = text.value(text.flat.outputs[slot]);
-            text.line(format!("y{slot}[k] = {value};"));
-        }
+        set_results(text, pass);
         text.line("}");
         for &slot in &pass.stores {
             let access = text.output(slot);

@@ -91,10 +91,7 @@ fn load(text: &mut Text<'_>, id: Id) {
 /// What is made of the elements that are there.
 fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
     let rows = text.layout().rows;
-    for &slot in &pass.stores {
-        let ty = text.flat.nodes[text.flat.outputs[slot]].ty;
-        text.line(format!("{} y{slot}[{width}];", c_type(ty)));
-    }
+    declare_results(text, pass, &width.to_string());
     text.line(format!("UNROLL for (int k = 0; k < {width}; k++) {{"));
     for &id in &pass.body {
         let value = match text.flat.nodes[id].op {
@@ -110,15 +107,28 @@ fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
         // Lanes behind the last element are computed of zeros.
         text.fault(id, "k < n && ");
     }
-    for &slot in &pass.stores {
-        let value = text.value(text.flat.outputs[slot]);
-        text.line(format!("y{slot}[k] = {value};"));
-    }
+    set_results(text, pass);
     text.line("}");
     for &slot in &pass.stores {
         let access = text.output(slot);
         let (dtype, distance) = (text.dtype(access).name(), text.distance(access, &[("i".into(), rows)]));
         text.line(format!("store_vector<dt_{dtype}>(a{access}{distance}, y{slot}, n);"));
+    }
+}
+
+/// Declares the results of a vector, `width` of each.
+pub(super) fn declare_results(text: &mut Text<'_>, pass: &Pass, width: &str) {
+    for &slot in &pass.stores {
+        let ty = text.flat.nodes[text.flat.outputs[slot]].ty;
+        text.line(format!("{} y{slot}[{width}];", c_type(ty)));
+    }
+}
+
+/// Sets those of element `k`.
+pub(super) fn set_results(text: &mut Text<'_>, pass: &Pass) {
+    for &slot in &pass.stores {
+        let value = text.value(text.flat.outputs[slot]);
+        text.line(format!("y{slot}[k] = {value};"));
     }
 }
 

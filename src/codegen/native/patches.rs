@@ -46,9 +46,10 @@ impl Patches {
     /// As [`super::Program::run`]; the code is that for copies of these operands.
     pub(super) unsafe fn run(&self, copied: &Copied, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
         let last = geometry.rows.last().copied().unwrap_or(1);
+        let most = self.rows.min(part.outer.len()) * self.lanes;
         // Words keep every element aligned.
         let mut copies: Vec<Vec<u64>> =
-            copied.operands.iter().map(|&(_, bytes)| vec![0; (self.rows * self.lanes * bytes).div_ceil(8)]).collect();
+            copied.operands.iter().map(|&(_, bytes)| vec![0; (most * bytes).div_ceil(8)]).collect();
         let mut row = part.outer.start;
         while row < part.outer.end {
             let rows = (last - row % last).min(part.outer.end - row).min(self.rows);

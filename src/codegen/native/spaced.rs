@@ -51,23 +51,30 @@ unsafe fn copy(block: &Block) {
     for row in 0..block.rows {
         let from = block.from.wrapping_add(row.wrapping_mul(block.strides[0]));
         let to = block.to.wrapping_add(row * block.pitch * block.bytes);
-        // SAFETY: the caller's promise, of one row; the cases make every copy one machine move.
-        unsafe {
-            match block.bytes {
-                1 => line::<u8>(from, block.strides[1], to, block.lanes),
-                2 => line::<u16>(from, block.strides[1], to.cast(), block.lanes),
-                4 => line::<u32>(from, block.strides[1], to.cast(), block.lanes),
-                _ => line::<u64>(from, block.strides[1], to.cast(), block.lanes),
-            }
+        // SAFETY: the caller's promise, of one row.
+        unsafe { line(from, block.strides[1], to, block.bytes, block.lanes) };
+    }
+}
+
+/// Copies elements of `bytes` bytes that lie `stride` bytes apart into a line.
+///
+/// # Safety
+/// All of them are alive, and so are those from `to` on, which nobody else uses.
+pub(super) unsafe fn line(from: *const u8, stride: usize, to: *mut u8, bytes: usize, lanes: usize) {
+    // SAFETY: passed on from the caller; the cases make every copy one machine move.
+    unsafe {
+        match bytes {
+            1 => line_of::<u8>(from, stride, to, lanes),
+            2 => line_of::<u16>(from, stride, to.cast(), lanes),
+            4 => line_of::<u32>(from, stride, to.cast(), lanes),
+            _ => line_of::<u64>(from, stride, to.cast(), lanes),
         }
     }
 }
 
-/// Copies elements that lie `stride` bytes apart.
-///
 /// # Safety
-/// All of them are alive, and so are those from `to` on, which nobody else uses.
-unsafe fn line<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: usize) {
+/// As for [`line`], of elements of type `T`.
+unsafe fn line_of<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: usize) {
     // SAFETY: the caller's promise; a known stride lets the compiler take whole vectors and pick from them.
     unsafe {
         match stride / size_of::<T>() {
@@ -85,7 +92,7 @@ unsafe fn line<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: usize
 }
 
 /// # Safety
-/// As for [`line`], `N` elements apart.
+/// As for [`line_of`], `N` elements apart.
 unsafe fn every<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
     for lane in 0..lanes {
         // SAFETY: the caller's promise.

@@ -62,17 +62,8 @@ impl OnDevice {
 
     /// Why an action runs on the host, if it does.
     pub(in crate::eager) fn declined(&self, action: usize) -> Option<Reason> {
-        match &self.ways[action] {
-            Way::Host(reason) => Some(reason.clone()),
-            Way::Launch(_)
-            | Way::Product(_)
-            | Way::Later(_)
-            | Way::HandOn
-            | Way::Epilogue(_)
-            | Way::Tail(_)
-            | Way::Routine(_)
-            | Way::Nothing => None,
-        }
+        let Way::Host(reason) = &self.ways[action] else { return None };
+        Some(reason.clone())
     }
 
     /// What numerics did to an action, if it is a product or follows one.

@@ -1,7 +1,7 @@
 //! Exponentials and what is built from them: `exp`, `exp2`, `expm1`, `tanh`, `erf`.
 
 use super::pieces::{
-    clamp, exp_reduced, horner, horner_of_minus, minus_ln2, polynomial, round_product, scale_or_zero, sign_bit,
+    clamp, exp_reduced, horner, horner_of_minus, minus_ln2, polynomial, round_product, scale_or_zero, with_sign,
 };
 use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
@@ -56,8 +56,7 @@ pub(super) fn tanh<W: Width, F: Float>(x: F) -> F {
     let h = half_expm1::<W, F>(n.fma(x.constant(-0.5 * W::LN2.0), a), n, bits);
     let is_small = h.lt(one);
     let quotient = F::select(is_small, h.mul(h), one).div(h.add(one));
-    let value = F::select(is_small, h, one).sub(quotient);
-    value.to_bits().or(sign_bit(x)).to_float_bits()
+    with_sign(F::select(is_small, h, one).sub(quotient), x)
 }
 
 /// `(e^(2r + n ln 2) - 1) / 2` for `|r| <= ln 2 / 4`, where the low bits of `bits` hold `n` and the bias; `r` lacks what the second
@@ -84,8 +83,7 @@ pub(super) fn erf<W: Width, F: Float>(x: F) -> F {
     let a = x.constant(W::ERF_HIGH).min(x.abs());
     let (first, tail) = W::TWO_SQRT_PI;
     let rest = a.fma(horner(a, W::ERF), x.constant(tail));
-    let value = one_minus_exp::<W, F>(a.fma(x.constant(first), a.mul(rest)));
-    value.to_bits().or(sign_bit(x)).to_float_bits()
+    with_sign(one_minus_exp::<W, F>(a.fma(x.constant(first), a.mul(rest))), x)
 }
 
 /// `1 - e^-w = 2^n q + (1 - 2^n)` for `w` from 0 to `2 TANH_HIGH`, with `q = 1 - e^-r`, `r = w + n ln 2`.

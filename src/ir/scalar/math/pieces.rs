@@ -39,7 +39,13 @@ pub(super) fn clamp<F: Float>(x: F, (low, high): (f64, f64)) -> F {
 /// `magnitude` with the sign of `sign`.
 #[inline(always)]
 pub(super) fn copy_sign<F: Float>(magnitude: F, sign: F) -> F {
-    magnitude.abs().to_bits().or(sign_bit(sign)).to_float_bits()
+    with_sign(magnitude.abs(), sign)
+}
+
+/// A magnitude without a sign bit, with the sign of `sign`.
+#[inline(always)]
+pub(super) fn with_sign<F: Float>(magnitude: F, sign: F) -> F {
+    magnitude.to_bits().or(sign_bit(sign)).to_float_bits()
 }
 
 /// The sign bit of `x` alone.
