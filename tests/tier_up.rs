@@ -13,7 +13,7 @@ use values::{bits, ramp};
 
 mod values;
 
-/// A chain of as many different ops on `n` elements.
+/// A chain of as many different ops on `n` elements. Sizes share code, so tests, which may run at once, take different chains.
 fn chain(n: usize, ops: &[Op]) -> Lowered {
     let mut graph = Graph::new();
     let mut last = graph.input(TensorType::contiguous(DType::F32, &[n]));
@@ -28,15 +28,13 @@ fn chain(n: usize, ops: &[Op]) -> Lowered {
     lower(&graph, region, LoopOrder::OfMemory).expect("a chain is lowered")
 }
 
-const OPS: [Op; 4] = [Op::Neg, Op::Abs, Op::Sqrt, Op::Exp];
-
 #[test]
 fn little_work_begins_in_the_vm_and_gets_machine_code() {
     if Level::best().is_none() {
         println!("skipped: this machine has neither AVX-512 nor AVX2");
         return;
     }
-    let Lowered { kernel, geometry, .. } = chain(100, &OPS);
+    let Lowered { kernel, geometry, .. } = chain(100, &[Op::Neg, Op::Abs, Op::Sqrt, Op::Exp]);
     let code = Code::new(None, &kernel, &geometry).expect("it is compiled");
     let TierUp { tier, calls } = code.tier_up().expect("it is little work");
     assert!(tier == Tier::X64 && calls > 10, "{tier} after {calls} calls");
@@ -62,7 +60,7 @@ fn warming_makes_it_now() {
 
 #[test]
 fn much_work_and_tiers_asked_for_are_not_put_off() {
-    let Lowered { kernel, geometry, .. } = chain(1 << 22, &OPS);
+    let Lowered { kernel, geometry, .. } = chain(1 << 22, &[Op::Sqrt, Op::Neg, Op::Exp, Op::Abs]);
     let code = Code::new(None, &kernel, &geometry).expect("it is compiled");
     assert_eq!((code.now().entry.compiled.tier(), code.tier_up()), (Tier::choose(&kernel, &geometry), None));
     let Lowered { kernel, geometry, .. } = chain(100, &[Op::Exp, Op::Neg, Op::Abs, Op::Sqrt]);
