@@ -12,6 +12,7 @@
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64`, and cubins, are kept in that folder between processes |
+//! | `OPFUSE_STREAM_FROM=bytes` | outputs of so many bytes, by default those of the last cache, are written past the caches |
 //! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver, NVRTC and cublasLt are looked for there first |
 //! | `OPFUSE_CUDA_PRODUCTS=own` or `cublaslt` | who computes products of floats with `Numerics::Fast`, whatever the model says |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
@@ -54,6 +55,7 @@ struct Switches {
     isa: Option<String>,
     calibration: Option<String>,
     cache: Option<String>,
+    stream_from: Option<usize>,
     cuda_folder: Option<String>,
     cuda_products: Option<String>,
 }
@@ -73,6 +75,7 @@ fn switches() -> &'static Switches {
             isa: word("OPFUSE_ISA"),
             calibration: word("OPFUSE_CALIBRATION"),
             cache: word("OPFUSE_CACHE_DIR"),
+            stream_from: word("OPFUSE_STREAM_FROM").and_then(|bytes| bytes.parse().ok()),
             cuda_folder: word("OPFUSE_CUDA_LIB_DIR"),
             cuda_products: word("OPFUSE_CUDA_PRODUCTS"),
         }
@@ -120,6 +123,11 @@ pub fn forced_tier() -> Option<&'static str> {
 /// The strongest vector instructions that may be used, by name.
 pub fn most_isa() -> Option<&'static str> {
     switches().isa.as_deref()
+}
+
+/// Bytes of outputs from which on they are written past the caches, if a number is named.
+pub fn stream_from() -> Option<usize> {
+    switches().stream_from
 }
 
 /// The folder where the libraries of CUDA are looked for first, if one is named.

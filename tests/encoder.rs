@@ -197,11 +197,13 @@ fn registers_are_right(level: Level, opcode: &Opcode, width: Width) {
             check(level, opcode, width, Operands { reg, vvvv, rm: Rm::Mem(index) }, mask, None);
             continue;
         }
-        let of_memory = opcode.name == "kmovw" && opcode.encoding == Encoding::Mr;
+        // Stores past the caches have no registers to store to, and no masks.
+        let streams = opcode.name.starts_with("vmovnt");
+        let of_memory = streams || opcode.name == "kmovw" && opcode.encoding == Encoding::Mr;
         if !of_memory && !opcode.name.starts_with("vpmaskmov") {
             check(level, opcode, width, Operands { reg, vvvv, rm: Rm::Reg(rm) }, None, imm);
         }
-        if evex && opcode.name != "vpmovm2d" && opcode.name != "vpmovd2m" {
+        if evex && !streams && opcode.name != "vpmovm2d" && opcode.name != "vpmovd2m" {
             let mask = Masked { register: 1 + n % 7, zero: !to_mask && turn % 2 == 0 };
             check(level, opcode, width, Operands { reg, vvvv, rm: Rm::Reg(rm) }, Some(mask), imm);
         }
@@ -297,13 +299,16 @@ fn integer_instructions_name_their_registers() {
     for base in [RAX, RSP, R11, R13] {
         let at = |index| Memory { index, ..Memory::at(base, 192) };
         for memory in [at(Index::None), at(Index::Gpr(RAX, 2)), at(Index::Gpr(R9, 3))] {
-            let instruction = decoded(&encoded(Level::Avx512, |encoder| encoder.prefetch(memory)));
-            assert_eq!(mnemonic(&instruction), "prefetcht0");
-            check_memory(&instruction, memory, "prefetcht0");
+            for (want, name) in [(Want::Read, "prefetcht0"), (Want::Write, "prefetchw")] {
+                let instruction = decoded(&encoded(Level::Avx512, |encoder| encoder.prefetch(want, memory)));
+                assert_eq!(mnemonic(&instruction), name);
+                check_memory(&instruction, memory, name);
+            }
         }
     }
     assert_eq!(mnemonic(&decoded(&encoded(Level::Avx512, Encoder::ret))), "ret");
     assert_eq!(mnemonic(&decoded(&encoded(Level::Avx512, Encoder::zero_upper))), "vzeroupper");
+    assert_eq!(mnemonic(&decoded(&encoded(Level::Avx512, Encoder::fence))), "sfence");
 }
 
 #[test]

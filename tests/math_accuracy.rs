@@ -265,6 +265,27 @@ fn small_angles_are_the_same() {
     }
 }
 
+#[test]
+fn exponentials_of_what_is_not_positive_are_the_same() {
+    let same_32 = |x: f32| {
+        let (short, long) = (math::not_positive::exp32(x), math::exp32(x));
+        assert!(short.to_bits() == long.to_bits() || short.is_nan() && long.is_nan(), "{x}: {short}, {long}");
+    };
+    let sign = 1 << 31;
+    (sign..=u32::MAX).step_by(251).map(f32::from_bits).for_each(same_32);
+    // Where results are subnormal, where they vanish, where the power does, and what has no neighbours.
+    (870_000..1_120_000).map(|x| x as f32 / -10_000.0).for_each(same_32);
+    [0.0, -0.0, -f32::MIN_POSITIVE, f32::MIN, f32::NEG_INFINITY, f32::NAN].into_iter().for_each(same_32);
+    let same_64 = |x: f64| {
+        let (short, long) = (math::not_positive::exp64(x), math::exp64(x));
+        assert!(short.to_bits() == long.to_bits() || short.is_nan() && long.is_nan(), "{x}: {short}, {long}");
+    };
+    let sign = 1 << 63;
+    (sign..=u64::MAX).step_by(0x0000_1234_5678_9abd).map(f64::from_bits).for_each(same_64);
+    (700_000..770_000).map(|x| x as f64 / -1000.0).for_each(same_64);
+    [0.0, -0.0, -f64::MIN_POSITIVE, f64::MIN, f64::NEG_INFINITY, f64::NAN].into_iter().for_each(same_64);
+}
+
 /// A point of 64 bits: arguments, the nearest double of the value, and the rest of the value in its last place.
 struct Point {
     args: Vec<f64>,

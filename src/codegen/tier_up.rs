@@ -4,13 +4,14 @@
 //! kernel of little work begins there, and is compiled when its calls, of all sizes together, have lost in the vm about what
 //! compiling takes: never more than twice what the better choice would have taken, whatever is still to come (the ski rental
 //! of competitive analysis). All tiers have the same bits, so the change shows in time alone. Code that another launch has
-//! made is taken at once. A tier that was asked for is never put off.
+//! made, or that lies on disk, is taken at once. A tier that was asked for is never put off.
 
 use super::cache::{self, Entry};
 use super::geometry::Geometry;
 use super::kernel::{Kernel, Kind};
 use super::parallel::{Cut, work};
 use super::tier::Tier;
+use super::x64;
 use crate::error::Reason;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -63,6 +64,9 @@ impl Code {
         }
         if let Some(entry) = cache::known(tier, kernel, geometry) {
             return Ok(Code { first: Running::of(entry, kernel, geometry), later: None });
+        }
+        if is_on_disk(tier, kernel, geometry) {
+            return Ok(Code { first: Running::new(tier, kernel, geometry)?, later: None });
         }
         let later = Later { tier, lost, worth, code: OnceLock::new() };
         Ok(Code { first: Running::new(Tier::Vm, kernel, geometry)?, later: Some(Box::new(later)) })
@@ -127,6 +131,14 @@ impl Later {
     #[cold]
     fn make(&self, kernel: &Kernel, geometry: &Geometry) -> Option<&Running> {
         self.code.get_or_init(|| Running::new(self.tier, kernel, geometry).ok()).as_ref()
+    }
+}
+
+/// Whether code of a tier is on disk, from where it takes about as long as the vm to make ready (`cargo bench --bench compile_time`).
+fn is_on_disk(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> bool {
+    match tier {
+        Tier::X64 => x64::Level::best().is_some_and(|level| x64::is_kept(level, kernel, &geometry.classes(kernel))),
+        Tier::Vm | Tier::Cranelift => false,
     }
 }
 

@@ -17,11 +17,14 @@ use kernels::listed::{folded, normalized};
 use kernels::random::random_case;
 use kernels::{Builder, Case, Random, place};
 use opfuse::codegen::disk::{self, Folder, Miss, Stats};
-use opfuse::codegen::geometry::Lanes;
+use opfuse::codegen::geometry::{Access, Geometry, Lanes, LoopOrder};
 use opfuse::codegen::kernel::{Level, Source};
-use opfuse::codegen::{FOLD_BLOCK, x64};
+use opfuse::codegen::tier::Tier;
+use opfuse::codegen::tier_up::Code;
+use opfuse::codegen::{FOLD_BLOCK, cache, x64};
 use opfuse::ir::scalar::{Lit, Prim};
 use opfuse::ir::{Combine, DType};
+use smallvec::smallvec;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -128,6 +131,34 @@ fn what_was_kept_has_the_same_bits() {
     let found = kept.stats();
     assert_eq!((found.misses, found.stored), ([0; 5], 0), "{found:?}");
     assert_eq!(found.hits, made.hits + made.stored);
+}
+
+/// A kernel of little work begins in the vm, but not where its code need not be compiled.
+#[test]
+fn what_was_kept_is_not_put_off() {
+    let Some(kept) = Kept::new("first") else { return };
+    let mut b = Builder::default();
+    let x = b.load(DType::F32, Source::Memory, Level::Full);
+    let sums = (0..5).fold(x, |sum, _| b.prim(Prim::Add, &[sum, x]));
+    b.output(DType::F32, sums);
+    let kernel = b.kernel;
+    let access = || Access { rows: smallvec![4], ..Access::default() };
+    let geometry = Geometry::plan(&kernel, &[1000], &[], vec![access()], vec![access()], LoopOrder::OfMemory);
+    assert_eq!(Tier::choose(&kernel, &geometry), Tier::X64, "a chain is for machine code");
+    let first = || {
+        cache::clear();
+        Code::new(None, &kernel, &geometry).expect("it is compiled")
+    };
+    let code = first();
+    assert_eq!((code.now().entry.compiled.tier(), kept.files().len()), (Tier::Vm, 0));
+    code.warm(&kernel, &geometry);
+    let code = first();
+    assert_eq!((code.now().entry.compiled.tier(), code.tier_up()), (Tier::X64, None));
+    assert_eq!(kept.stats().hits, 1);
+    // A file that is of no use is found out then, and written again.
+    fs::write(kept.file(), "nothing").expect("it can be written");
+    let code = first();
+    assert_eq!((code.now().entry.compiled.tier(), kept.stats().missed(Miss::Damaged)), (Tier::X64, 1));
 }
 
 #[test]

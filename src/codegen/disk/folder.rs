@@ -91,6 +91,11 @@ impl Folder {
         held.bytes += file.len() as u64;
     }
 
+    /// Whether there is a file for a key, whatever it is worth.
+    pub(in crate::codegen) fn has(&self, key: &Key) -> bool {
+        self.file(key).symlink_metadata().is_ok()
+    }
+
     fn file(&self, key: &Key) -> PathBuf {
         self.path.join(format!("{:016x}.{WHOLE}", key.name()))
     }

@@ -10,6 +10,7 @@ use super::launch::{self, Shape};
 use super::lined::{self, still};
 use super::packed::Packed;
 use super::spaced::{self, Spaced, spaced};
+use super::streamed::is_streamed;
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
@@ -24,6 +25,9 @@ pub struct Program {
     shape: Shape,
     classes: SmallVec<[Class; 8]>,
     compile: Compile,
+    /// Makes code that writes past the caches, if the tier does; and the code.
+    stream: Option<Compile>,
+    streamed: OnceLock<Option<Code>>,
     /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
     kernel: Kernel,
     packed: OnceLock<Packed>,
@@ -35,10 +39,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. What is spaced reaches the code as
-    /// `how_spaced` says.
+    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first, and with `stream` once outputs are
+    /// to be written past the caches. What is spaced reaches the code as `how_spaced` says.
     pub(in crate::codegen) fn new(
         compile: Compile,
+        stream: Option<Compile>,
         kernel: &Kernel,
         lanes: Lanes,
         classes: &[Class],
@@ -55,6 +60,8 @@ impl Program {
             shape,
             classes: classes.into(),
             compile,
+            stream,
+            streamed: OnceLock::new(),
             kernel,
             packed: OnceLock::new(),
             crossed: OnceLock::new(),
@@ -105,12 +112,23 @@ impl Program {
                 return unsafe { spaced::patches(geometry).run(copied, geometry, pointers, part) };
             }
         }
+        let code = self.streamed(geometry, pointers, part).unwrap_or(&self.code);
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
-        unsafe { launch::run(&self.code, &self.shape, geometry, pointers, part) }
+        unsafe { launch::run(code, &self.shape, geometry, pointers, part) }
     }
 }
 
 impl Program {
+    /// The code that writes past the caches, for a part of a launch where that pays.
+    fn streamed(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) -> Option<&Code> {
+        let stream = self.stream?;
+        if !is_streamed(&self.kernel, &self.classes, geometry, pointers, part) {
+            return None;
+        }
+        let code = || stream(&self.kernel, &self.classes).ok().map(|(code, _)| code);
+        self.streamed.get_or_init(code).as_ref()
+    }
+
     /// The code for copies of the operands in `slots`, if there are any and they are what `cell` was first needed for.
     fn copied<'a>(&self, cell: &'a OnceLock<Option<Copied>>, slots: &[usize]) -> Option<&'a Copied> {
         if slots.is_empty() {

@@ -1,5 +1,6 @@
 //! What the loops of a pass do in one round: loads, prims, stores, and partial results taking elements in.
 
+use super::Stores;
 use super::code::{Address, Block, Class, Home, Inst, Op, Start, V};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
@@ -11,7 +12,8 @@ use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op as Node};
-use crate::codegen::native::passes::{Pass, Passes};
+use crate::codegen::native::passes::Pass;
+use crate::codegen::native::streamed;
 use crate::ir::DType;
 use crate::ir::scalar::{Prim, Ty};
 use smallvec::{SmallVec, smallvec};
@@ -25,6 +27,8 @@ pub(super) struct Function<'a> {
     pub(super) motions: &'a [Motion],
     /// Its nodes.
     pub(super) flat: &'a Flat,
+    /// How its outputs are written.
+    pub(super) stores: Stores,
     /// Per node whether the payload of a NaN that it is can be seen.
     pub(super) shown: Vec<bool>,
     /// Where in the frame row values are: 16 bytes of a value, or the bits or lanes of a mask.
@@ -84,22 +88,6 @@ impl Function<'_> {
 
     fn select<'e>(&self, encoder: &'e mut Encoder, shape: Shape) -> Select<'e> {
         Select::new(encoder, shape, self.narrow)
-    }
-
-    /// The contiguous operands that the first pass reads, if there are others: their next row can be asked for meanwhile.
-    pub(super) fn read_again(&self, passes: &Passes) -> Vec<usize> {
-        let [first, others @ ..] = &passes.passes[..] else { return Vec::new() };
-        if !others.iter().any(Pass::has_loop) {
-            return Vec::new();
-        }
-        let mut operands: Vec<usize> = first.body.iter().filter_map(|&id| self.flat.nodes[id].op.operand()).collect();
-        operands.sort_unstable();
-        operands.dedup();
-        let is_row = |&operand: &usize| {
-            self.motions[operand] == Motion::Contiguous && self.kernel.operands[operand].source == Source::Memory
-        };
-        operands.retain(is_row);
-        operands
     }
 
     /// Computes row values, each into its slot.
@@ -270,7 +258,16 @@ impl<'f, 'e> Body<'f, 'e> {
             let value = self.value(function.flat.outputs[slot], copy);
             let layout = self.layout(function.kernel.operands.len() + slot, dtype, copy);
             let payloads = function.payloads_of_output(slot);
-            self.select.store(dtype, &value, layout, self.masks[copy], payloads);
+            match layout {
+                Layout::Contiguous(address)
+                    if function.stores == Stores::Streamed && self.masks[copy].is_none() && streamed::takes(dtype) =>
+                {
+                    self.select.stream(dtype, &value, address);
+                }
+                Layout::Contiguous(_) | Layout::Strided(_) => {
+                    self.select.store(dtype, &value, layout, self.masks[copy], payloads);
+                }
+            }
         }
         for fold in folds {
             let mut value = self.value(fold.value, copy);

@@ -161,6 +161,15 @@ impl Select<'_> {
         }
     }
 
+    /// Writes whole vectors of elements of four or eight bytes past the caches, to an address that is a multiple of their bytes.
+    pub(super) fn stream(&mut self, dtype: DType, value: &Val, address: Address) {
+        let (width, wide) = (self.width(), dtype.size() == 8);
+        for (part, &v) in value.iter().enumerate() {
+            let address = ahead(address, part as i32 * width.bytes());
+            self.store_as(&opcode::STREAM[wide as usize], width, v, address, None, None);
+        }
+    }
+
     /// Where the elements are read: in the frame, if they are narrow and some are left out, which AVX2 cannot.
     fn readable(&mut self, dtype: DType, address: Address, mask: Option<V>) -> (Address, Option<V>) {
         if self.level() == Level::Avx512 || dtype.size() >= 4 || mask.is_none() {

@@ -174,6 +174,15 @@ pub enum Int {
     StoreByte = 0x88,
 }
 
+/// What a cache line is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Its elements will be read.
+    Read,
+    /// Its elements will be written: no other core is to have it.
+    Write,
+}
+
 /// A place in the code that jumps lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label(usize);
@@ -342,10 +351,15 @@ impl Encoder {
         self.modrm(register.0, rm, 1, 0);
     }
 
-    /// Asks for the cache line at an address; nothing faults, and registers stay.
-    pub fn prefetch(&mut self, memory: Memory) {
+    /// Asks for the cache line at an address; nothing faults, and registers stay. A machine that knows no `prefetchw` takes it for
+    /// nothing.
+    pub fn prefetch(&mut self, want: Want, memory: Memory) {
         let (index, base) = Rm::Mem(memory).numbers();
-        self.bytes.extend([0x40 | (index >> 3) << 1 | base >> 3, 0x0f, 0x18]);
+        let opcode = match want {
+            Want::Read => 0x18,
+            Want::Write => 0x0d,
+        };
+        self.bytes.extend([0x40 | (index >> 3) << 1 | base >> 3, 0x0f, opcode]);
         self.modrm(1, Rm::Mem(memory), 1, 0);
     }
 
@@ -430,6 +444,11 @@ impl Encoder {
     /// Forgets the upper halves of vector registers, without which other code would run slowly.
     pub fn zero_upper(&mut self) {
         self.bytes.extend([0xc5, 0xf8, 0x77]);
+    }
+
+    /// Has all stores past the caches done before what comes behind it.
+    pub fn fence(&mut self) {
+        self.bytes.extend([0x0f, 0xae, 0xf8]);
     }
 
     /// A label without a place yet.

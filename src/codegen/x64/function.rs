@@ -5,10 +5,9 @@
 //! of accesses, and `rsi` is for the moment, too, once no whole round fits. A stretch has a loop of whole rounds, several
 //! copies of the body each, and one of masked rounds for what is left. A pass with folds has a loop over blocks of
 //! [`FOLD_BLOCK`] around that.
-//!
-//! Where a row is gone through more than once, only the first pass waits for memory. So the others ask for what that one will
-//! read in the next row: rows often are a page each, which no hardware foresees.
 
+use super::Stores;
+use super::ahead::Ahead;
 use super::body::{Elements, Function, Order};
 use super::code::Block;
 use super::encoder::*;
@@ -33,10 +32,6 @@ const SAVED: [Gpr; 5] = [RBX, R12, R13, R14, R15];
 const SLOT_BYTES: i32 = 16;
 /// Pages of a new frame are touched one after another, so that none of them lies behind the page that guards the stack.
 const PAGE: i32 = 4096;
-/// Bytes that asking ahead is in steps of, and most bytes of a row that is asked for: it stays in a core's cache until its
-/// turn.
-const LINE: usize = 64;
-const AHEAD_BYTES: usize = 128 << 10;
 /// Most copies of a body in a loop without folds.
 const MOST_COPIES: usize = 8;
 /// Bytes of a vector of narrow elements.
@@ -46,35 +41,33 @@ const NARROW_BYTES: i32 = 16;
 pub(super) struct Writer<'a> {
     function: Function<'a>,
     passes: &'a Passes,
-    encoder: Encoder,
+    pub(super) encoder: Encoder,
     frame: Frame,
     pointers: Vec<Pointer>,
     /// Where rows of accesses and row buffers are in the frame.
-    homes: Vec<i32>,
+    pub(super) homes: Vec<i32>,
     words_at: i32,
     rows_left: i32,
     block_start: i32,
     block_end: i32,
-    /// Operands whose next row is asked for, with the place of its address in the frame; and whether that is done now.
-    ahead: Vec<(usize, i32)>,
-    asks_ahead: bool,
+    pub(super) ahead: Ahead,
     /// The text of the blocks, for people.
     text: Option<String>,
 }
 
 /// Machine code for a kernel.
-pub(super) fn write(level: Level, kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
-    Writer::new(level, kernel, classes, flat, passes, None).write().0
+pub(super) fn write(how: (Level, Stores), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
+    Writer::new(how, kernel, classes, flat, passes, None).write().0
 }
 
 /// The blocks of a kernel's function as text.
-pub(super) fn text(level: Level, kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
-    Writer::new(level, kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
+pub(super) fn text(how: (Level, Stores), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
+    Writer::new(how, kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
 }
 
 impl<'a> Writer<'a> {
     fn new(
-        level: Level,
+        (level, stores): (Level, Stores),
         kernel: &'a Kernel,
         motions: &'a [Class],
         flat: &'a Flat,
@@ -91,7 +84,7 @@ impl<'a> Writer<'a> {
         let slots = vec![None; flat.nodes.len()];
         let distances = vec![None; motions.len()];
         let shown = flat.shown_payloads();
-        let mut function = Function { kernel, motions, flat, shown, slots, distances, rows, tail, one, narrow };
+        let mut function = Function { kernel, motions, flat, stores, shown, slots, distances, rows, tail, one, narrow };
         for pass in &passes.passes {
             for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
                 let slot = match flat.nodes[id].op {
@@ -109,8 +102,7 @@ impl<'a> Writer<'a> {
         }
         let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
         let encoder = Encoder::new(level);
-        let ahead = function.read_again(passes).into_iter().map(|access| (access, frame.take(8, 8))).collect();
-        let asks_ahead = false;
+        let ahead = Ahead::new(&function, passes, || frame.take(8, 8));
         Writer {
             function,
             passes,
@@ -123,7 +115,6 @@ impl<'a> Writer<'a> {
             block_start,
             block_end,
             ahead,
-            asks_ahead,
             text,
         }
     }
@@ -135,10 +126,9 @@ impl<'a> Writer<'a> {
         self.encoder.place(row);
         self.look_ahead();
         for (number, pass) in self.passes.passes.iter().enumerate() {
-            self.asks_ahead = number > 0;
             self.run(|function, encoder| function.row_values(encoder, &pass.row), "row");
             if pass.has_loop() {
-                self.pass(pass);
+                self.pass(number, pass);
             }
         }
         if !self.passes.row_stores.is_empty() {
@@ -151,11 +141,11 @@ impl<'a> Writer<'a> {
         (self.encoder.finish(), self.text)
     }
 
-    fn at(&self, home: i32) -> Rm {
+    pub(super) fn at(&self, home: i32) -> Rm {
         Rm::Mem(Memory::at(RSP, home))
     }
 
-    fn word(&self, word: usize) -> Rm {
+    pub(super) fn word(&self, word: usize) -> Rm {
         Rm::Mem(Memory::at(RDI, 8 * word as i32))
     }
 
@@ -178,6 +168,9 @@ impl<'a> Writer<'a> {
     }
 
     fn leave(&mut self) {
+        if self.function.stores == Stores::Streamed {
+            self.encoder.fence();
+        }
         self.encoder.zero_upper();
         let saved = Memory::at(RBP, -8 * SAVED.len() as i32);
         self.encoder.int(Int::Lea, RSP, Rm::Mem(saved));
@@ -234,32 +227,15 @@ impl<'a> Writer<'a> {
         self.encoder.jump_if(Condition::NotEqual, top);
     }
 
-    /// Brings the addresses of the next rows into the frame; those of rows that are too long are of this one.
-    fn look_ahead(&mut self) {
-        for (access, to) in self.ahead.clone() {
-            let bytes = self.function.kernel.operands[access].dtype.size();
-            self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
-            self.encoder.int(Int::Mov, R10, Rm::Reg(R11.0));
-            self.encoder.int(Int::Add, R10, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
-            self.encoder.compare(RCX, (AHEAD_BYTES / bytes) as i32);
-            self.encoder.int(Int::CmovGreater, R10, Rm::Reg(R11.0));
-            self.encoder.int(Int::Store, R10, self.at(to));
-        }
-    }
-
-    /// Asks for the elements of next rows at which a round of so many is in this one.
-    fn ask_ahead(&mut self, elements: usize) {
-        if !self.asks_ahead {
-            return;
-        }
-        for (access, at) in self.ahead.clone() {
-            let bytes = self.function.kernel.operands[access].dtype.size();
-            self.encoder.int(Int::Mov, R11, self.at(at));
-            for disp in (0..elements * bytes).step_by(LINE) {
-                let index = Index::Gpr(RAX, bytes.trailing_zeros() as u8);
-                self.encoder.prefetch(Memory { base: Base::Gpr(R11), index, disp: disp as i32, broadcast: false });
-            }
-        }
+    /// Bytes of an element of an access.
+    pub(super) fn element_bytes(&self, access: usize) -> usize {
+        let kernel = self.function.kernel;
+        let of_output = |slot: usize| kernel.outputs[slot].dtype;
+        kernel
+            .operands
+            .get(access)
+            .map_or_else(|| of_output(access - kernel.operands.len()), |operand| operand.dtype)
+            .size()
     }
 
     /// Encodes a block outside of loops.
@@ -278,7 +254,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn pass(&mut self, pass: &Pass) {
+    fn pass(&mut self, number: usize, pass: &Pass) {
         if !pass.uniform.is_empty() {
             // Without elements there may be nothing to load.
             let none = self.encoder.label();
@@ -293,9 +269,9 @@ impl<'a> Writer<'a> {
         if folds.is_empty() {
             self.encoder.set(RAX, 0);
             self.encoder.int(Int::Mov, RDX, Rm::Reg(RCX.0));
-            self.stretch(pass, &folds);
+            self.stretch(number, pass, &folds);
         } else {
-            self.blocks(pass, &folds);
+            self.blocks(number, pass, &folds);
         }
         self.pointers = self.homes.iter().map(|&at| Pointer::Frame(at)).collect();
     }
@@ -316,7 +292,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The loop over blocks of a pass with folds. Without elements there is one block without any.
-    fn blocks(&mut self, pass: &Pass, folds: &[Fold]) {
+    fn blocks(&mut self, number: usize, pass: &Pass, folds: &[Fold]) {
         let parts: Vec<(i32, i32)> = folds
             .iter()
             .map(|fold| (self.function.slots[fold.id].expect("a fold has a slot"), fold.index.is_some()))
@@ -335,7 +311,7 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::CmovGreater, RDX, Rm::Reg(RCX.0));
         self.encoder.int(Int::Store, RDX, self.at(self.block_end));
         self.run(|function, encoder| function.start_folds(encoder, folds), "partial results");
-        self.stretch(pass, folds);
+        self.stretch(number, pass, folds);
         for (fold, &(value, index)) in folds.iter().zip(&parts) {
             self.run(|function, encoder| function.finish_fold(encoder, fold, value, index), "tree");
         }
@@ -412,7 +388,7 @@ impl<'a> Writer<'a> {
     }
 
     /// All elements from `rax` to `rdx`.
-    fn stretch(&mut self, pass: &Pass, folds: &[Fold]) {
+    fn stretch(&mut self, number: usize, pass: &Pass, folds: &[Fold]) {
         // One masked copy again and again, or, where every copy has its own partial results, all of them once.
         let level = self.encoder.level();
         let n_masked = if folds.is_empty() { 1 } else { n_groups(level) };
@@ -435,7 +411,7 @@ impl<'a> Writer<'a> {
         self.encoder.jump_if(Condition::Greater, rest);
         let top = self.encoder.label();
         self.round(&main, Elements::All, top);
-        self.ask_ahead(step as usize);
+        self.ask_ahead(number, step as usize);
         self.encoder.add(RAX, step);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(Condition::LessEqual, top);

@@ -2,14 +2,15 @@
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
 //! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of
-//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results. A [`Level`] says which instructions there
-//! are; what AVX2 lacks has [`stand_ins`]. [`registers`] gives every value a machine register and hands the instructions of
+//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`] asks for cache lines. A [`Level`] says which instructions there
+//! are; what AVX2 lacks has [`stand_ins`]. [`Stores`] says whether large outputs are written past the caches. [`registers`] gives every value a machine register and hands the instructions of
 //! [`opcode`] to the [`encoder`]; [`memory`] makes the bytes executable.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
 //! declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and for AVX2
 //! strided outputs.
 
+mod ahead;
 mod body;
 mod code;
 mod elements;
@@ -33,7 +34,7 @@ use super::geometry::{Class, Lanes};
 use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
 use super::native::spaced::Spaced;
-use super::native::{self, Program, Shape};
+use super::native::{self, Compile, Program, Shape};
 use crate::error::Reason;
 use crate::ir::DType;
 
@@ -42,16 +43,24 @@ use crate::ir::DType;
 /// # Errors
 /// The reason why this tier does not take it, or that this machine is none of them.
 pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-    match level {
-        Level::Avx2 => {
-            let compile = |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx2, kernel, classes);
-            Program::new(compile, kernel, lanes, classes, Spaced::Copied)
-        }
-        Level::Avx512 => {
-            let compile = |kernel: &Kernel, classes: &[Class]| compiled(Level::Avx512, kernel, classes);
-            Program::new(compile, kernel, lanes, classes, Spaced::Gathered)
-        }
-    }
+    let (compile, stream, how_spaced): (Compile, Compile, Spaced) = match level {
+        Level::Avx2 => (
+            |kernel, classes| compiled(Level::Avx2, kernel, classes, Stores::Cached),
+            |kernel, classes| compiled(Level::Avx2, kernel, classes, Stores::Streamed),
+            Spaced::Copied,
+        ),
+        Level::Avx512 => (
+            |kernel, classes| compiled(Level::Avx512, kernel, classes, Stores::Cached),
+            |kernel, classes| compiled(Level::Avx512, kernel, classes, Stores::Streamed),
+            Spaced::Gathered,
+        ),
+    };
+    Program::new(compile, Some(stream), kernel, lanes, classes, how_spaced)
+}
+
+/// Whether a folder seems to hold the code of a kernel, so that it need not be compiled.
+pub(super) fn is_kept(level: Level, kernel: &Kernel, classes: &[Class]) -> bool {
+    disk::folder().is_some_and(|folder| folder.has(&key(level, kernel, classes, Stores::Cached)))
 }
 
 /// The code of a kernel before registers are chosen, block by block.
@@ -60,7 +69,7 @@ pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -
 /// The reason why this tier does not take the kernel.
 pub fn emit_text(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
     let (flat, passes) = native::prepare(kernel, classes)?;
-    Ok(format!("{}\n{}", level.name(), function::text(level, kernel, classes, &flat, &passes)))
+    Ok(format!("{}\n{}", level.name(), function::text((level, Stores::Cached), kernel, classes, &flat, &passes)))
 }
 
 /// Why this tier makes no code of a level for a kernel whose accesses move as the classes say.
@@ -87,7 +96,16 @@ pub(super) fn no_level() -> Reason {
     Reason::TierCannot("this machine has neither AVX-512 nor AVX2".into())
 }
 
-fn compiled(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<(Code, Shape), Reason> {
+/// How whole vectors of contiguous outputs are written, where [`native::streamed`] takes their dtype.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Stores {
+    /// Into the caches.
+    Cached,
+    /// Past them, to addresses that are multiples of a vector's bytes.
+    Streamed,
+}
+
+fn compiled(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) -> Result<(Code, Shape), Reason> {
     if !level.is_available() {
         return Err(Reason::TierCannot(format!("this machine has no {}", level.name())));
     }
@@ -98,18 +116,23 @@ fn compiled(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<(Code, S
         Ok((memory::load(code)?, native::shape(kernel, n_folds as usize, n_kept as usize)))
     };
     let Some(folder) = disk::folder() else {
-        let (counts, code) = written(level, kernel, classes)?;
+        let (counts, code) = written(level, kernel, classes, stores)?;
         return loaded(counts, &code);
     };
-    let key = disk::Key::new((level, kernel, classes));
+    let key = key(level, kernel, classes, stores);
     if let Ok(kept) = folder.load(&key)
         && let Some((head, code)) = kept.split_first_chunk()
     {
         return loaded(Counts::from_bytes(*head), code);
     }
-    let (counts, code) = written(level, kernel, classes)?;
+    let (counts, code) = written(level, kernel, classes, stores)?;
     folder.store(&key, &[&counts.to_bytes()[..], &code].concat());
     loaded(counts, &code)
+}
+
+/// What code on disk is found by.
+fn key(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) -> disk::Key {
+    disk::Key::new((level, kernel, classes, stores))
 }
 
 /// What a launch must know of the loops; it stands in front of code on disk.
@@ -130,8 +153,39 @@ impl Counts {
 }
 
 /// The machine code of a kernel.
-fn written(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<(Counts, Vec<u8>), Reason> {
+fn written(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) -> Result<(Counts, Vec<u8>), Reason> {
     let (flat, passes) = native::prepare(kernel, classes)?;
-    let code = function::write(level, kernel, classes, &flat, &passes);
+    let code = function::write((level, stores), kernel, classes, &flat, &passes);
     Ok((Counts { n_folds: passes.n_folds() as u32, n_kept: passes.n_kept as u32 }, code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::kernel::{Inst, Kind, Operand, Source};
+    use crate::ir::scalar::{Prim, Reg};
+    use smallvec::smallvec;
+
+    /// Whole vectors alone may be written past the caches: the last elements are not, nor are elements of two bytes.
+    #[test]
+    fn large_outputs_are_written_past_the_caches() {
+        for (dtype, is_taken) in [(DType::F32, true), (DType::I64, true), (DType::BF16, false)] {
+            let ty = dtype.compute();
+            let inst = |kind, args| Inst { kind, args, ty, level: Loop::Full };
+            let kernel = Kernel {
+                operands: vec![Operand { dtype, source: Source::Memory }],
+                insts: vec![inst(Kind::Load(0), smallvec![]), inst(Kind::Prim(Prim::Neg), smallvec![Reg(0)])],
+                outputs: vec![Output { dtype, value: Reg(1) }],
+            };
+            let classes = [Class::Contiguous; 2];
+            let (flat, passes) = native::prepare(&kernel, &classes).expect("it is expressible");
+            for level in [Level::Avx2, Level::Avx512] {
+                let text = |stores| function::text((level, stores), &kernel, &classes, &flat, &passes);
+                let (cached, streamed) = (text(Stores::Cached), text(Stores::Streamed));
+                assert!(!cached.contains("vmovnt"), "{cached}");
+                let (whole, tail) = streamed.split_once("  tail\n").expect("there is a round for the last elements");
+                assert_eq!((whole.contains("vmovnt"), tail.contains("vmovnt")), (is_taken, false), "{streamed}");
+            }
+        }
+    }
 }

@@ -132,7 +132,7 @@ impl Opcode {
         if one_of(&[&GATHER, &SCATTER, &GATHER_SOME]) {
             return (26, 20);
         }
-        if one_of(&[&LOAD, &STORE]) {
+        if one_of(&[&LOAD, &STORE, &STREAM]) {
             return (7, 1);
         }
         let quick =
@@ -241,6 +241,7 @@ opcodes! {
     MOVE: Pair = [row("vmovdqa32", 1, 1, 0, 0x6f, Rm, Whole).older("vmovdqa", 0), row("vmovdqa64", 1, 1, 1, 0x6f, Rm, Whole).older("vmovdqa", 0)];
     LOAD: Pair = [both("vmovups", 1, 0, 0, 0x10, Rm, Whole), both("vmovupd", 1, 1, 1, 0x10, Rm, Whole)];
     STORE: Pair = [both("vmovups", 1, 0, 0, 0x11, Mr, Whole), both("vmovupd", 1, 1, 1, 0x11, Mr, Whole)];
+    STREAM: Pair = [both("vmovntps", 1, 0, 0, 0x2b, Mr, Whole), both("vmovntpd", 1, 1, 1, 0x2b, Mr, Whole)];
     BROADCAST: Pair = [both("vpbroadcastd", 2, 1, 0, 0x58, Rm, Element), both("vpbroadcastq", 2, 1, 1, 0x59, Rm, Element)];
     BROADCAST_GPR: Opcode = row("vpbroadcastq", 2, 1, 1, 0x7c, Rm, Tuple::None);
     GATHER: Pair = [row("vgatherqps", 2, 1, 0, 0x93, Rm, Element), row("vgatherqpd", 2, 1, 1, 0x93, Rm, Element)];

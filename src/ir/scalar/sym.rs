@@ -5,6 +5,7 @@
 
 use super::body::{Body, Inst, Kind, Reg};
 use super::func::Func;
+use super::math::not_positive;
 use super::number::{Bits, Float, Mask};
 use super::prim::{Lit, Prim, Ty};
 use smallvec::SmallVec;
@@ -323,6 +324,17 @@ impl Func {
         let recorder = Recorder::new();
         let args: SmallVec<[Sym<'_>; 2]> = (0..self.arity() as u32).map(|index| recorder.arg(index, ty)).collect();
         let result = if ty == Ty::F64 { self.call64(&args) } else { self.call32(&args) };
+        recorder.finish(&[result])
+    }
+
+    /// As [`Func::body`], for a first argument that is not greater than zero, or is NaN: shorter where that makes a difference.
+    pub fn body_of_not_positive(self, ty: Ty) -> Body {
+        if self != Func::Exp {
+            return self.body(ty);
+        }
+        let recorder = Recorder::new();
+        let x = recorder.arg(0, ty);
+        let result = if ty == Ty::F64 { not_positive::exp64(x) } else { not_positive::exp32(x) };
         recorder.finish(&[result])
     }
 }

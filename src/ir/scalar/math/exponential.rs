@@ -1,10 +1,12 @@
 //! Exponentials and what is built from them: `exp`, `exp2`, `expm1`, `tanh`, `erf`.
 
 use super::pieces::{
-    clamp, exp_reduced, horner, horner_of_minus, minus_ln2, polynomial, round_product, scale_or_zero, with_sign,
+    clamp, exp_reduced, exp_reduced_times, horner, horner_of_minus, minus_ln2, polynomial, round_product,
+    scale_or_zero, with_sign,
 };
 use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
+use std::f64::consts::LN_2;
 
 /// `e^x = 2^n e^r` with `r = x - n ln 2`.
 #[inline(always)]
@@ -14,6 +16,17 @@ pub(super) fn exp<W: Width, F: Float>(x: F) -> F {
     let factor = exp_reduced::<W, F>(minus_ln2::<W, F>(limited, n));
     let is_zero = x.lt(x.constant(W::EXP_RANGE.0));
     scale_or_zero::<W, F>(is_zero, factor, bits)
+}
+
+/// `e^x = 2^(n + k) (2^-k e^r)` for `x <= 0`, with `k` from [`Width::LIFT`]: the coefficients of the polynomial have the factor, so that
+/// one power of two does. Where all bits of that power are 0 the product is exact, and nothing underflows.
+#[inline(always)]
+pub(super) fn exp_of_not_positive<W: Width, F: Float>(x: F) -> F {
+    let offset = W::BIAS + W::LIFT.0;
+    let limited = x.constant(-LN_2 * offset as f64).max(x);
+    let (n, bits) = round_product::<W, F>(limited, W::LOG2E.0, offset);
+    let factor = exp_reduced_times::<W, F>(minus_ln2::<W, F>(limited, n), W::LIFT.1);
+    factor.mul(bits.shl(W::MANTISSA).to_float_bits())
 }
 
 /// `2^x = 2^n 2^f` with `f = x - n`, which is exact.

@@ -67,8 +67,14 @@ pub(super) fn round_product<W: Width, F: Float>(x: F, c: f64, offset: i64) -> (F
 /// `e^r` for `|r| <= ln 2 / 2`.
 #[inline(always)]
 pub(super) fn exp_reduced<W: Width, F: Float>(r: F) -> F {
-    let one = r.constant(1.0);
-    r.fma(r.fma(horner(r, W::EXP), one), one)
+    exp_reduced_times::<W, F>(r, 1.0)
+}
+
+/// `power e^r` for a power of two and `|r| <= ln 2 / 2`: but for the exponent, the bits of [`exp_reduced`].
+#[inline(always)]
+pub(super) fn exp_reduced_times<W: Width, F: Float>(r: F, power: f64) -> F {
+    let one = r.constant(power);
+    r.fma(r.fma(polynomial(r, W::EXP.len(), |at| W::EXP[at] * power), one), one)
 }
 
 /// `x - n ln 2`.

@@ -1,0 +1,102 @@
+//! Cache lines that are asked for before they are needed.
+//!
+//! Where a row is gone through more than once, only the first pass waits for memory. So the others ask for what that one will
+//! read in the next row: rows often are a page each, which no hardware foresees. And they ask for the lines of this row that the
+//! pass behind them will write: a store has to fetch its line first, and few stores can wait. The first pass asks for nothing,
+//! as it would wait longer (tried with rows of two passes).
+
+use super::Stores;
+use super::body::Function;
+use super::encoder::*;
+use super::function::Writer;
+use crate::codegen::geometry::Class;
+use crate::codegen::kernel::{Kernel, Source};
+use crate::codegen::native::flat::Flat;
+use crate::codegen::native::passes::{Pass, Passes};
+use crate::codegen::native::word;
+
+/// Bytes that asking is in steps of, and most bytes of a row that is asked for: it stays in a core's cache until its turn.
+const LINE: usize = 64;
+const MOST_BYTES: usize = 128 << 10;
+
+/// What the passes of a kernel ask for.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// Operands of the first pass, for the others, with the place in the frame where the address of their next row is.
+    reads: Vec<(usize, i32)>,
+    /// Per pass, outputs that the next loop writes, by their numbers as accesses.
+    writes: Vec<Vec<usize>>,
+}
+
+impl Ahead {
+    /// What is asked for of contiguous rows; `take` makes room for an address.
+    pub(super) fn new(function: &Function<'_>, passes: &Passes, mut take: impl FnMut() -> i32) -> Ahead {
+        let Function { kernel, motions, flat, stores, .. } = function;
+        let reads = read_again(kernel, flat, passes).into_iter();
+        let reads = reads.filter(|&slot| motions[slot] == Class::Contiguous).map(|slot| (slot, take())).collect();
+        let mut writes = vec![Vec::new(); passes.passes.len()];
+        let loops = || (0..passes.passes.len()).filter(|&number| passes.passes[number].has_loop());
+        for (before, number) in loops().skip(1).zip(loops().skip(2)) {
+            let outputs = passes.passes[number].stores.iter().map(|&slot| kernel.operands.len() + slot);
+            let is_fetched = |&access: &usize| motions[access] == Class::Contiguous && *stores == Stores::Cached;
+            writes[before] = outputs.filter(is_fetched).collect();
+        }
+        Ahead { reads, writes }
+    }
+}
+
+/// The operands in memory that the first pass reads, if there are others.
+fn read_again(kernel: &Kernel, flat: &Flat, passes: &Passes) -> Vec<usize> {
+    let [first, others @ ..] = &passes.passes[..] else { return Vec::new() };
+    if !others.iter().any(Pass::has_loop) {
+        return Vec::new();
+    }
+    let mut operands: Vec<usize> = first.body.iter().filter_map(|&id| flat.nodes[id].op.operand()).collect();
+    operands.sort_unstable();
+    operands.dedup();
+    operands.retain(|&slot| kernel.operands[slot].source == Source::Memory);
+    operands
+}
+
+impl Writer<'_> {
+    /// Brings the addresses of the next rows into the frame; those of rows that are too long are of this one.
+    pub(super) fn look_ahead(&mut self) {
+        for at in 0..self.ahead.reads.len() {
+            let (access, to) = self.ahead.reads[at];
+            self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
+            self.encoder.int(Int::Mov, R10, Rm::Reg(R11.0));
+            self.encoder.int(Int::Add, R10, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
+            self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
+            self.encoder.int(Int::CmovGreater, R10, Rm::Reg(R11.0));
+            self.encoder.int(Int::Store, R10, self.at(to));
+        }
+    }
+
+    /// Asks in a pass, with a round of so many elements, for what is needed later at their places.
+    pub(super) fn ask_ahead(&mut self, pass: usize, elements: usize) {
+        let n_reads = if pass > 0 { self.ahead.reads.len() } else { 0 };
+        for at in 0..n_reads {
+            let (access, from) = self.ahead.reads[at];
+            self.ask_for(Want::Read, access, from, elements);
+        }
+        for at in 0..self.ahead.writes[pass].len() {
+            let access = self.ahead.writes[pass][at];
+            let too_long = self.encoder.label();
+            self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
+            self.encoder.jump_if(Condition::Greater, too_long);
+            self.ask_for(Want::Write, access, self.homes[access], elements);
+            self.encoder.place(too_long);
+        }
+    }
+
+    /// Asks for the lines of elements from `rax` on in the row whose address is in the frame.
+    fn ask_for(&mut self, want: Want, access: usize, from: i32, elements: usize) {
+        let bytes = self.element_bytes(access);
+        self.encoder.int(Int::Mov, R11, self.at(from));
+        for disp in (0..elements * bytes).step_by(LINE) {
+            let index = Index::Gpr(RAX, bytes.trailing_zeros() as u8);
+            let memory = Memory { base: Base::Gpr(R11), index, disp: disp as i32, broadcast: false };
+            self.encoder.prefetch(want, memory);
+        }
+    }
+}
