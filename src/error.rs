@@ -240,6 +240,8 @@ pub enum Reason {
     TierCannot(String),
     /// A library that may be used does not compute it, or is not there; a kernel of ours does.
     LibraryCannot(String),
+    /// The larger steps of compute capability 9.0 do not compute it; the other kernel for tensor cores does.
+    WgmmaCannot(String),
     /// The function reads a value while it is traced, so what it does next depends on data.
     ReadsValue(String),
     /// The function called something that is not captured.
@@ -281,6 +283,7 @@ impl Reason {
             Reason::WouldCycle => "would_cycle",
             Reason::TierCannot(_) => "tier_cannot",
             Reason::LibraryCannot(_) => "library_cannot",
+            Reason::WgmmaCannot(_) => "wgmma_cannot",
             Reason::ReadsValue(_) => "reads_value",
             Reason::NotCaptured(_) => "not_captured",
             Reason::TraceFailed(_) => "trace_failed",
@@ -301,6 +304,7 @@ impl Reason {
             | Reason::NotWorthIt(detail)
             | Reason::TierCannot(detail)
             | Reason::LibraryCannot(detail)
+            | Reason::WgmmaCannot(detail)
             | Reason::WouldChangeBits(detail)
             | Reason::ReadsValue(detail)
             | Reason::NotCaptured(detail)
@@ -380,6 +384,10 @@ impl Reason {
                 "have cublasLt of CUDA 12 or later where the loader looks, or in the folder that `OPFUSE_CUDA_LIB_DIR` names; \
                  `OPFUSE_CUDA_PRODUCTS=cublaslt` takes it whatever the model says"
             }
+            Reason::WgmmaCannot(_) => {
+                "have rows or columns of both operands next to each other and begin at multiples of 16 bytes, on a device of compute \
+                 capability 9.0; the other kernels for tensor cores take all of them"
+            }
             Reason::ReadsValue(_) => {
                 "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part"
             }
@@ -421,6 +429,7 @@ impl fmt::Display for Reason {
             Reason::WouldCycle => f.write_str("fusing would make the kernels depend on each other in a circle"),
             Reason::TierCannot(what) => write!(f, "the code tier cannot express it: {what}"),
             Reason::LibraryCannot(what) => write!(f, "cublasLt does not compute it: {what}"),
+            Reason::WgmmaCannot(what) => write!(f, "wgmma does not compute it: {what}"),
             Reason::ReadsValue(op) => write!(f, "{op} reads a value while the function is traced"),
             Reason::NotCaptured(what) => write!(f, "not captured: {what}"),
             Reason::TraceFailed(what) => write!(f, "tracing failed: {what}"),

@@ -196,7 +196,7 @@ impl Executable {
     pub fn choices_on_device(&self) -> Vec<(usize, Choice)> {
         let Some(on_device) = &self.on_device else { return Vec::new() };
         let kernels = self.kernels.iter().enumerate();
-        kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.choice(index)?.clone()))).collect()
+        kernels.filter_map(|(index, &kernel)| Some((kernel, on_device.choice(index)?))).collect()
     }
 
     /// After how many runs on a stream the GPU that it was built for starts all kernels of a run as one CUDA graph, or why it

@@ -2,7 +2,8 @@
 //
 // The file is a list of 64-bit words. Per case: the number of buffers, and of each its bytes, the remainder of its address by 16,
 // the bytes between its first and its second half, and its content; the number of words of the argument, and the words; the number of pointers, and of each the word and the
-// buffer; the number of launches, and of each the entry, blocks, threads in x and y, and the items. Content fills whole words. The
+// buffer; the number of maps, and of each the word with its address, its first word, three sizes, two strides, three sides of its box, and
+// the bytes of an element; the number of launches, and of each the entry, blocks, threads in x and y, and the items. Content fills whole words. The
 // answer is the content of all buffers, in order.
 //
 // A buffer ends at most 15 bytes before a page that cannot be touched, and what is around it in its pages must stay as it is,
@@ -67,12 +68,24 @@ static void run_case(int schedule) {
         words[word] += (unsigned long long)buffers[buffer].start;
     }
     for (size_t left = take(); left > 0; left--) {
+        EmulatedMap map = {MAP_MAGIC};
+        map.from = (char*)words[take()];
+        unsigned long long* const to = words + take();
+        for (unsigned long long& size : map.sizes) size = take();
+        for (unsigned long long& stride : map.strides) stride = take();
+        for (unsigned& side : map.tile) side = (unsigned)take();
+        map.element_bytes = (unsigned)take();
+        if (const char* const wrong = wrong_map(map)) emulator_fail(wrong);
+        memcpy(to, &map, sizeof map);
+    }
+    for (size_t left = take(); left > 0; left--) {
         const Emulated* const entry = &EMULATED[take()];
         if (entry->n_words != n_words) emulator_fail("an argument of another size");
         const unsigned long long blocks = take();
         const unsigned x = take(), y = take();
         words[ITEMS_WORD] = take();
         emulated_call = entry->call;
+        launched_bytes = entry->launched_bytes;
         emulated_words = words;
         launch(blocks, x, y, schedule);
     }

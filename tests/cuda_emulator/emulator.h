@@ -24,7 +24,7 @@ struct Emulated3 { unsigned x, y, z; };
 struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 
-enum EmulatedState { READY, AT_SHUFFLE, AT_BARRIER, DONE };
+enum EmulatedState { READY, AT_SHUFFLE, AT_BARRIER, AT_PART_BARRIER, AT_GATE, DONE };
 struct EmulatedWarp {
     // Two sets of values: who waits for the next shuffle has read the last.
     int values[2][32];

@@ -4,7 +4,8 @@
 //! no test needs unsafe code. Many kernels are compiled at once, because most of a compilation is its beginning.
 //! `OPFUSE_CUDA_TEXTS=folder` leaves the texts there, for `scripts/nvrtc.py`.
 
-use opfuse::codegen::cuda::{PRELUDE, Plan, Source, Step, words};
+use opfuse::codegen::cuda::wgmma::TileMap;
+use opfuse::codegen::cuda::{PRELUDE, Plan, Source, Step, Target, words};
 use opfuse::codegen::kernel::{Kernel, Source as From};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,10 +61,14 @@ impl Batch {
         self.text.push_str(&source.text);
         for entry in &source.entries {
             let (number, n_words) = (self.n_entries, source.n_words);
-            self.calls_of_entries.push_str(&format!(
-                "static void call_{number}(const u64* w) {{ {entry}(*(const Words<{n_words}>*)w); }}\n"
-            ));
-            self.table.push_str(&format!("    {{call_{number}, {n_words}}},\n"));
+            let call = match source.target {
+                Target::Any => format!("{entry}(*(const Words<{n_words}>*)w);"),
+                Target::Sm90a { .. } => {
+                    format!("MappedWords<{n_words}> mapped; memcpy(&mapped, w, sizeof mapped); {entry}(mapped);")
+                }
+            };
+            self.calls_of_entries.push_str(&format!("static void call_{number}(const u64* w) {{ {call} }}\n"));
+            self.table.push_str(&format!("    {{call_{number}, {n_words}, {}}},\n", source.target.shared_bytes()));
             self.n_entries += 1;
         }
         first
@@ -94,6 +99,19 @@ impl Batch {
         pointers: &[(usize, usize)],
         buffers: &[&Buffer<'_>],
     ) {
+        self.launch_mapped(source, words, steps, pointers, &[], buffers);
+    }
+
+    /// The same of a text whose argument holds maps, which are made once addresses are added.
+    pub(crate) fn launch_mapped(
+        &mut self,
+        source: usize,
+        words: &[u64],
+        steps: &[Step],
+        pointers: &[(usize, usize)],
+        maps: &[TileMap],
+        buffers: &[&Buffer<'_>],
+    ) {
         self.calls.push(buffers.len() as u64);
         for buffer in buffers {
             self.calls.extend([buffer.bytes.len(), buffer.remainder, buffer.apart].map(|word| word as u64));
@@ -109,6 +127,13 @@ impl Batch {
         self.calls.extend(words);
         self.calls.push(pointers.len() as u64);
         pointers.iter().for_each(|&(word, buffer)| self.calls.extend([word as u64, buffer as u64]));
+        self.calls.push(maps.len() as u64);
+        for TileMap { address, at, tiles } in maps {
+            self.calls.extend([*address as u64, *at as u64]);
+            self.calls.extend(tiles.sizes.iter().chain(&tiles.strides));
+            self.calls.extend(tiles.tile.map(u64::from));
+            self.calls.push(tiles.dtype.size() as u64);
+        }
         self.calls.push(steps.len() as u64);
         for step in steps {
             let [x, y] = step.block.map(u64::from);
@@ -130,12 +155,14 @@ impl Batch {
         }
         let parts = [
             include_str!("emulator.h").to_owned(),
+            include_str!("groups.h").to_owned(),
             text,
             self.calls_of_entries.clone(),
             format!("enum {{ ITEMS_WORD = {} }};\n", words::ITEMS),
-            "struct Emulated { void (*call)(const u64*); unsigned n_words; };\n".to_owned(),
+            "struct Emulated { void (*call)(const u64*); unsigned n_words, launched_bytes; };\n".to_owned(),
             format!("static const Emulated EMULATED[] = {{\n{}}};\n", self.table),
             include_str!("machine.h").to_owned(),
+            include_str!("groups_machine.h").to_owned(),
             include_str!("driver.cpp").to_owned(),
         ];
         fs::write(program.file("kernels.cpp"), parts.join("\n")).expect("a temporary file can be written");
@@ -143,7 +170,7 @@ impl Batch {
             [self.n_calls as u64].iter().chain(&self.calls).flat_map(|word| word.to_le_bytes()).collect();
         fs::write(program.file("launches"), calls).expect("a temporary file can be written");
         // A sanitizer finds vectors at addresses that a device would refuse.
-        let options = "-O1 -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
+        let options = "-O1 -std=c++17 -w -Wno-psabi -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
                        -fsanitize-undefined-trap-on-error -o";
         let output = Command::new("g++")
             .args(options.split_whitespace())

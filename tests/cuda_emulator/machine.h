@@ -83,11 +83,20 @@ void __syncthreads() {
         emulator_wait(AT_BARRIER);
     }
 }
+// What works by itself beside the threads (`groups_machine.h`).
+static bool is_passed(unsigned number);
+static bool is_part_there(unsigned generation);
+static bool perform_some_copy(bool last);
+static void begin_groups();
+static void end_groups();
+
 static bool may_run(const EmulatedThread& thread) {
     switch (thread.state) {
         case READY: return true;
         case AT_SHUFFLE: return (int)(thread.warp->generation - thread.waits_for) >= 0;
         case AT_BARRIER: return (int)(block_generation - thread.waits_for) >= 0;
+        case AT_PART_BARRIER: return is_part_there(thread.waits_for);
+        case AT_GATE: return is_passed(thread.number);
         case DONE: return false;
     }
     return false;
@@ -109,6 +118,8 @@ struct SharedSite {
 // Those of the text that runs.
 static SharedSite* shared_sites;
 static size_t shared_bytes;
+// What the launch gives its blocks besides.
+static size_t launched_bytes;
 char* emulator_shared(int site, size_t bytes) {
     SharedSite& shared = shared_sites[site];
     // A template has one site for kernels of many sizes.
@@ -120,7 +131,8 @@ char* emulator_shared(int site, size_t bytes) {
     if (shared.block != n_blocks_run) {
         shared.block = n_blocks_run;
         shared_bytes += bytes;
-        if (shared_bytes > 48 * 1024) emulator_fail("a block has more than 48 KiB of shared memory");
+        if (shared_bytes > 48 * 1024) emulator_fail("a block has more than 48 KiB of shared memory that its launch does not ask for");
+        if (shared_bytes + launched_bytes > 227 * 1024) emulator_fail("a block has more than 227 KiB of shared memory");
         memset(shared.start, 0xff, shared.end - shared.start);
     }
     return shared.end - (bytes + 15) / 16 * 16;
@@ -142,11 +154,16 @@ static void run_block(int schedule) {
                 any |= more;
             }
         }
+        // Nobody goes on without a copy that is under way.
+        if (!any) any = perform_some_copy(reverse);
     }
     for (unsigned number = 0; number < n_threads; number++) {
         if (threads[number].state == AT_SHUFFLE) emulator_fail("a shuffle is not met by all threads of its warp");
         if (threads[number].state == AT_BARRIER) emulator_fail("a barrier is not met by all threads of its block");
+        if (threads[number].state == AT_PART_BARRIER) emulator_fail("a barrier is not met by all threads of its part");
+        if (threads[number].state == AT_GATE) emulator_fail("a gate is never passed");
     }
+    end_groups();
 }
 static char* stacks[1024];
 static void launch(unsigned long long blocks, unsigned x, unsigned y, int schedule) {
@@ -166,6 +183,7 @@ static void launch(unsigned long long blocks, unsigned x, unsigned y, int schedu
                                &warps[number / 32], READY};
             emulator_copies[number].n = emulator_copies[number].groups = 0;
         }
+        begin_groups();
         run_block(schedule);
     }
 }

@@ -16,3 +16,5 @@ mod rows;
 mod tensor_epilogues;
 mod tensor_products;
 mod texts;
+mod wgmma_epilogues;
+mod wgmma_products;

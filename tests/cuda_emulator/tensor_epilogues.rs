@@ -14,11 +14,11 @@ use opfuse::ir::DType;
 use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 
 /// A product, the kernel behind it, and what the kernel makes of the stored product.
-struct Pair {
-    name: String,
-    product: crate::tensor_products::Case,
+pub(crate) struct Pair {
+    pub(crate) name: String,
+    pub(crate) product: crate::tensor_products::Case,
     plan: TensorPlan,
-    epilogue: EpiloguePlan,
+    pub(crate) epilogue: EpiloguePlan,
     kernel: kernels::Case,
     /// By how many bytes each buffer of the kernel misses a multiple of 16.
     off: Vec<usize>,
@@ -34,7 +34,7 @@ fn kernel(dtypes: &[DType], results: &[DType], body: impl Fn(&mut Builder, &[Reg
 }
 
 /// Loops, and by access its strides in elements.
-fn geometry(kernel: &Kernel, loops: &[usize], strides: &[&[usize]]) -> Geometry {
+pub(crate) fn geometry(kernel: &Kernel, loops: &[usize], strides: &[&[usize]]) -> Geometry {
     let (&inner, rows) = loops.split_last().expect("there is a loop");
     let access = |(strides, dtype): (&&[usize], DType)| {
         let bytes: Vec<usize> = strides.iter().map(|stride| stride * dtype.size()).collect();
@@ -54,7 +54,7 @@ fn extent(geometry: &Geometry, access: &Access, dtype: DType) -> usize {
     last / dtype.size() + 1
 }
 
-fn pair(name: &str, tile: usize, sizes: Sizes, kernel: Kernel, geometry: Geometry, off: &[usize]) -> Pair {
+pub(crate) fn pair(name: &str, tile: usize, sizes: Sizes, kernel: Kernel, geometry: Geometry, off: &[usize]) -> Pair {
     let dtype = kernel.operands[0].dtype;
     let product = case(dtype, tile, sizes, Numbers::Whole);
     let stored: Vec<u8> = product.expected.iter().flat_map(|(sum, _)| bits(dtype, *sum).to_le_bytes()).collect();
@@ -74,19 +74,39 @@ fn pair(name: &str, tile: usize, sizes: Sizes, kernel: Kernel, geometry: Geometr
     Pair { name: name.into(), product, plan, epilogue, kernel, off: off.to_vec() }
 }
 
-fn run(pairs: &[Pair], mutate: impl Fn(String) -> String) -> Result<(), String> {
-    let mut batch = Batch::default();
-    for Pair { product, plan, epilogue: EpiloguePlan { epilogue, words }, kernel, off, .. } in pairs {
-        let source = batch.add(&Source::of_tensor_product(&plan.variant, Some(epilogue), &batch.name()));
-        // The product's own place is given to nobody.
-        let own = kernel.inputs.iter().chain(&kernel.outputs).zip(off).skip(1);
+impl Pair {
+    /// The buffers of a launch, those of the product's operands last, and which of the kernel's addresses the others are; the product's
+    /// own place is given to nobody.
+    pub(crate) fn buffers(&self) -> (Vec<Buffer<'_>>, Vec<(usize, usize)>) {
+        let own = self.kernel.inputs.iter().chain(&self.kernel.outputs).zip(&self.off).skip(1);
         let mut buffers: Vec<Buffer<'_>> =
             own.map(|(bytes, &remainder)| Buffer { bytes, remainder: remainder % 16, apart: 0 }).collect();
-        let layout = epilogue.variant.layout;
-        let mut pointers: Vec<(usize, usize)> =
-            (0..buffers.len()).map(|slot| (layout.address(slot + 1), slot)).collect();
-        pointers.extend([(words.len() + LEFT, buffers.len()), (words.len() + RIGHT, buffers.len() + 1)]);
-        buffers.extend(product.operands.iter().map(|bytes| Buffer { bytes, remainder: 0, apart: 0 }));
+        let layout = self.epilogue.epilogue.variant.layout;
+        let pointers = (0..buffers.len()).map(|slot| (layout.address(slot + 1), slot)).collect();
+        buffers.extend(self.product.operands.iter().map(|bytes| Buffer { bytes, remainder: 0, apart: 0 }));
+        (buffers, pointers)
+    }
+
+    /// What is wrong with what is in the buffers afterwards.
+    pub(crate) fn judge(&self, found: &[Vec<u8>]) -> Result<(), String> {
+        let (expected, _) = self.kernel.expected();
+        let found = &found[self.kernel.inputs.len() - 1..];
+        for (slot, (expected, found)) in expected.iter().zip(found).enumerate() {
+            if let Some(at) = (0..expected.len()).find(|&at| expected[at] != found[at]) {
+                return Err(format!("{}: output {slot} differs at byte {at}", self.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn run(pairs: &[Pair], mutate: impl Fn(String) -> String) -> Result<(), String> {
+    let mut batch = Batch::default();
+    for pair in pairs {
+        let (plan, EpiloguePlan { epilogue, words }) = (&pair.plan, &pair.epilogue);
+        let source = batch.add(&Source::of_tensor_product(&plan.variant, Some(epilogue), &batch.name()));
+        let (buffers, mut pointers) = pair.buffers();
+        pointers.extend([(words.len() + LEFT, buffers.len() - 2), (words.len() + RIGHT, buffers.len() - 1)]);
         let steps: Vec<_> = plan.step.into_iter().collect();
         let buffers: Vec<&Buffer<'_>> = buffers.iter().collect();
         batch.launch(source, &plan.words, &steps, &pointers, &buffers);
@@ -94,14 +114,7 @@ fn run(pairs: &[Pair], mutate: impl Fn(String) -> String) -> Result<(), String> 
     let program = batch.compile(mutate);
     for schedule in SCHEDULES {
         for (pair, found) in pairs.iter().zip(program.run(schedule)?) {
-            let (expected, _) = pair.kernel.expected();
-            let found = &found[pair.kernel.inputs.len() - 1..];
-            for (slot, (expected, found)) in expected.iter().zip(found).enumerate() {
-                if let Some(at) = (0..expected.len()).find(|&at| expected[at] != found[at]) {
-                    let name = &pair.name;
-                    return Err(format!("{name}, schedule {schedule}: output {slot} differs at byte {at}"));
-                }
-            }
+            pair.judge(&found).map_err(|why| format!("schedule {schedule}: {why}"))?;
         }
     }
     Ok(())
@@ -114,7 +127,7 @@ fn sizes(batch: usize, m: usize, n: usize) -> Sizes {
 }
 
 /// `gelu(product + bias) + residual`, rounded where eager calls would store.
-fn layer() -> Kernel {
+pub(crate) fn layer() -> Kernel {
     kernel(&[BF16, BF16, BF16], &[BF16], |b, x| {
         let sum = b.prim(Prim::Add, &x[..2]);
         let sum = b.prim(Prim::RoundBF16, &[sum]);
@@ -125,7 +138,7 @@ fn layer() -> Kernel {
 }
 
 /// The product scaled by row and by column, in f32, and whether it is above zero.
-fn scaled(dtype: DType) -> Kernel {
+pub(crate) fn scaled(dtype: DType) -> Kernel {
     kernel(&[dtype, DType::F32, DType::F16], &[DType::F32, DType::Bool], |b, x| {
         let (row, column) = (x[1], x[2]);
         let scaled = b.prim(Prim::Mul, &[x[0], row]);

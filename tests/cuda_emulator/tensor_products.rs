@@ -63,7 +63,7 @@ pub(crate) struct Case {
     pub(crate) dtype: DType,
     pub(crate) plan: TensorPlan,
     pub(crate) shape: ProductShape,
-    off: [usize; 3],
+    pub(crate) off: [usize; 3],
     pub(crate) operands: [Vec<u8>; 2],
     /// Sums in f64, and of the magnitudes of what is summed.
     pub(crate) expected: Vec<(f64, f64)>,
@@ -120,7 +120,7 @@ pub(crate) fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) ->
 
 impl Case {
     /// What is wrong with a result.
-    fn judge(&self, found: &[u8]) -> Result<(), String> {
+    pub(crate) fn judge(&self, found: &[u8]) -> Result<(), String> {
         let found = found.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
         for (index, (bits_found, &(sum, size))) in found.zip(&self.expected).enumerate() {
             let wrong = |what: &str| Err(format!("{}: element {index} is {what}", self.name));
@@ -274,8 +274,8 @@ fn planted_bugs_are_seen() {
         ("a wait for too few copies", "copies_wait<STAGES - 2>()", "copies_wait<STAGES - 1>()"),
         ("no barrier behind the wait", "copies_wait<STAGES - 2>();\n        barrier();", "copies_wait<STAGES - 2>();"),
         ("no barrier in front of the sums", "    barrier();\n\n    // 16 rows", "    // 16 rows"),
-        ("no barrier in front of reading sums", "warp_barrier();\n        IN_TURN", "IN_TURN"),
-        ("no barrier behind reading sums", "        }\n        warp_barrier();\n    }", "        }\n    }"),
+        ("no barrier in front of reading sums", "warp_barrier();\n    IN_TURN", "IN_TURN"),
+        ("no barrier behind reading sums", "    }\n    warp_barrier();\n}", "    }\n}"),
         ("groups that are not closed", "        copies_commit();\n        const Place", "        const Place"),
         ("the stage that is being read", "next = next + 1 == STAGES ? 0 : next + 1;", "next = now;"),
         ("pieces in other places", "at = place(line, thread % PIECES)", "at = line * PIECES + thread % PIECES"),

@@ -144,6 +144,7 @@ fn reasons_have_kinds_and_hints() {
         Reason::WouldCycle,
         Reason::TierCannot(what()),
         Reason::LibraryCannot(what()),
+        Reason::WgmmaCannot(what()),
         Reason::ReadsValue(what()),
         Reason::NotCaptured(what()),
         Reason::TraceFailed(what()),

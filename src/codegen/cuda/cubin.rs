@@ -26,7 +26,7 @@ pub(crate) enum Origin {
 pub(crate) fn cubin(device: Device, source: &Source) -> Result<(Vec<u8>, Origin)> {
     let text = format!("{PRELUDE}{}", source.text);
     let mut options: Vec<String> = OPTIONS.map(String::from).into();
-    options.push(format!("--gpu-architecture={}", cuda::architecture(device)?));
+    options.push(format!("--gpu-architecture={}{}", cuda::architecture(device)?, source.target.suffix()));
     if cuda::compiler_version()?.0 >= 13 {
         // Texts need nothing of what it leaves out; a short one is compiled in four fifths of the time.
         options.push("--minimal".into());

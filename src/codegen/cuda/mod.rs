@@ -4,7 +4,7 @@
 //! geometry, with which grid, and what its only argument holds ([`words`]). Both are pure: a kernel and shapes go in, text
 //! and plain data come out, so all of it is tested without a GPU.
 //!
-//! What always holds: the bits are those of [`super::interp`], but for the sums of [`tensor_cores`]. Nothing is contracted or
+//! What always holds: the bits are those of [`super::interp`], but for the sums of [`tensor_cores`] and [`wgmma`]. Nothing is contracted or
 //! approximated, folds keep their canonical order, whose 32 partial results are the threads of a warp, and no two blocks of a
 //! grid touch the same memory: there is no atomic operation. Barriers and shuffles are met by all threads of a block or a warp.
 //!
@@ -24,6 +24,7 @@ mod rows;
 pub mod tensor_cores;
 mod text;
 mod tiles;
+pub mod wgmma;
 mod width;
 pub mod words;
 
@@ -51,6 +52,47 @@ pub struct Source {
     pub entries: Vec<String>,
     /// The words of the argument.
     pub n_words: usize,
+    /// What devices it is for.
+    pub target: Target,
+}
+
+/// What devices a text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// All that have its instructions.
+    Any,
+    /// Those of compute capability 9.0, by instructions that later ones do not have. Its argument holds maps, at addresses that are
+    /// multiples of 128.
+    Sm90a {
+        /// Shared memory that a launch adds to that of the text.
+        shared_bytes: u32,
+    },
+}
+
+impl Target {
+    /// What is behind the name of a device's architecture.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Target::Any => "",
+            Target::Sm90a { .. } => "a",
+        }
+    }
+
+    /// The line of a text that says so to whoever compiles it by hand.
+    pub const fn marker(self) -> &'static str {
+        match self {
+            Target::Any => "",
+            Target::Sm90a { .. } => "// For sm_90a alone.",
+        }
+    }
+
+    /// Shared memory that a launch adds to that of the text.
+    pub const fn shared_bytes(self) -> u32 {
+        match self {
+            Target::Any => 0,
+            Target::Sm90a { shared_bytes } => shared_bytes,
+        }
+    }
 }
 
 impl Source {
@@ -85,7 +127,7 @@ impl Source {
                 (0..entries.len()).map(named).collect()
             }
         };
-        Source { n_words: text.n_words(), text: text.out, entries }
+        Source { n_words: text.n_words(), text: text.out, entries, target: Target::Any }
     }
 }
 

@@ -6,7 +6,7 @@
 //! device idle. The words of the argument are those of [`super::product_grid`].
 
 use super::product_grid::{N_WORDS, ProductGrid};
-use super::{Source, Step};
+use super::{Source, Step, Target};
 use crate::codegen::product::ProductShape;
 use crate::error::Reason;
 use crate::ir::DType;
@@ -47,7 +47,7 @@ impl ProductPlan {
     pub fn new(shape: &ProductShape) -> Result<ProductPlan, Reason> {
         // A thread of wide elements has registers for fewer of them.
         let sides: &[usize] = if shape.dtype.size() == 8 { &[4, 2] } else { &[8, 4, 2] };
-        let is_busy = |side: &usize| ProductGrid::is_busy(shape, side * TEAM, FEW_TILES);
+        let is_busy = |side: &usize| ProductGrid::is_busy(shape, [side * TEAM; 2], FEW_TILES);
         let side = sides.iter().copied().find(is_busy).unwrap_or(2);
         ProductPlan::with_side(shape, side)
     }
@@ -60,7 +60,7 @@ impl ProductPlan {
         if shape.dtype == DType::Bool {
             return Err(Reason::TierCannot("bools have no product".into()));
         }
-        let grid = ProductGrid::new(shape, side * TEAM)?;
+        let grid = ProductGrid::new(shape, [side * TEAM; 2])?;
         let step = grid.step(shape, [TEAM as u32; 2]);
         Ok(ProductPlan {
             variant: ProductVariant { dtype: shape.dtype, side, along: grid.along },
@@ -81,6 +81,6 @@ impl Source {
             dtype.name()
         );
         let text = format!("{}\n{entry}", include_str!("products.cuh"));
-        Source { text, entries: vec![name.to_owned()], n_words: N_WORDS }
+        Source { text, entries: vec![name.to_owned()], n_words: N_WORDS, target: Target::Any }
     }
 }

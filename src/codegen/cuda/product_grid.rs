@@ -9,7 +9,7 @@
 //! | [`RIGHT`] | the same of the right one |
 //! | [`RESULT`] | address of the result, which is dense |
 //!
-//! What an element is, and how many of them a block computes, is what `product` and `tensor_cores` do not share.
+//! What an element is, and how many of them a block computes, is what `product`, `tensor_cores` and `wgmma` do not share.
 
 use super::Step;
 use crate::codegen::product::ProductShape;
@@ -36,11 +36,11 @@ pub(super) struct ProductGrid {
 }
 
 impl ProductGrid {
-    /// A product in tiles of so many elements along each side.
+    /// A product in tiles of so many rows and columns.
     ///
     /// # Errors
     /// If there are more of them than a grid has blocks.
-    pub(super) fn new(shape: &ProductShape, tile: usize) -> Result<ProductGrid, Reason> {
+    pub(super) fn new(shape: &ProductShape, tile: [usize; 2]) -> Result<ProductGrid, Reason> {
         let &ProductShape { dtype, batch, m, k, n, left, right } = shape;
         let too_large = || Reason::TierCannot("its grid has more blocks than a device takes".into());
         let (down, across) = tiles(shape, tile).ok_or_else(too_large)?;
@@ -61,14 +61,14 @@ impl ProductGrid {
         (self.blocks > 0).then_some(step)
     }
 
-    /// Whether there are at least `few` tiles of such a side, so that a device is busy with them.
-    pub(super) fn is_busy(shape: &ProductShape, tile: usize, few: usize) -> bool {
+    /// Whether there are at least `few` tiles of so many rows and columns, so that a device is busy with them.
+    pub(super) fn is_busy(shape: &ProductShape, tile: [usize; 2], few: usize) -> bool {
         tiles(shape, tile).is_none_or(|(down, across)| shape.batch.saturating_mul(down * across) >= few)
     }
 }
 
 /// Tiles down and across a matrix of the result.
-fn tiles(shape: &ProductShape, tile: usize) -> Option<(usize, usize)> {
-    let (down, across) = (shape.m.div_ceil(tile), shape.n.div_ceil(tile));
+fn tiles(shape: &ProductShape, [rows, columns]: [usize; 2]) -> Option<(usize, usize)> {
+    let (down, across) = (shape.m.div_ceil(rows), shape.n.div_ceil(columns));
     down.checked_mul(across).map(|_| (down, across))
 }

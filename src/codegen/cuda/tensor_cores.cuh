@@ -28,7 +28,6 @@ DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"
 // Waits until at most so many groups of this thread, the last ones, are on their way.
 template <int GROUPS>
 DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
-DEVICE void warp_barrier() { __syncwarp(); }
 // Four matrices of 8 x 8 elements of 16 bits, whose rows of 16 bytes the threads point at, eight threads to a matrix. A thread
 // gets of each two neighbours of a row, or of a column if they are turned.
 DEVICE void load_matrices(u32 (&x)[4], Place row) {
@@ -51,15 +50,7 @@ MULTIPLY_MATRICES(dt_f16, "f16")
 MULTIPLY_MATRICES(dt_bf16, "bf16")
 #endif
 
-// What is stored of a sum.
-template <class D> struct Rounded;
-template <> struct Rounded<dt_f16> { DEVICE float of(float x) { return op_round_f16(x); } };
-template <> struct Rounded<dt_bf16> { DEVICE float of(float x) { return op_round_bf16(x); } };
-
-// A loop whose rounds need not be under way at once; registers are few here.
-#define IN_TURN _Pragma("unroll 1")
-
-enum { DEEP = 32, STAGES = 3, WARP = 32, PIECE = 8 };
+enum { DEEP = 32, STAGES = 3, PIECE = 8 };
 
 // One operand's part of a tile: LENGTH of its rows (of the left one) or columns. ALONG: neighbours along the inner dimension lie
 // closer in memory than others, so a line of a strip runs that way. WIDE: these neighbours are next to each other, and every line
@@ -127,14 +118,7 @@ struct StripOf {
     }
 };
 
-// Words of the argument from BASE on; see `tensor_cores.rs`.
-enum { T_M, T_N, T_K, T_DOWN, T_ACROSS, T_LEFT, T_RIGHT = T_LEFT + 4, T_WORDS = T_RIGHT + 4 };
-
-// Tiles that follow each other in a grid share columns as long as their rows are few enough to stay in a cache.
-enum { TILES_TOGETHER = 8 };
-
-// WIDTH: neighbours of a row that the epilogue gets at once. EPILOGUE::store(w, element, n, sums) stores n results, the first of
-// which is that of the element-th element of the product, all matrices counted.
+// WIDTH: neighbours of a row that the epilogue gets at once.
 template <class D, int TILE, bool LEFT_ALONG, bool RIGHT_ALONG, bool LEFT_WIDE, bool RIGHT_WIDE, int WIDTH, class EPILOGUE, int BASE, int N>
 DEVICE void tensor_product(const Words<N>& w) {
     enum {
@@ -151,12 +135,9 @@ DEVICE void tensor_product(const Words<N>& w) {
     const int thread = (int)thread_x(), lane = thread % WARP, warp = thread / WARP;
     const int warp_row = warp / ACROSS * WARP_ROWS, warp_column = warp % ACROSS * WARP_COLUMNS;
 
-    const u64 down = w.at[BASE + T_DOWN], across = w.at[BASE + T_ACROSS];
-    const u64 tile = block_x(), matrix = tile / (down * across), in_matrix = tile - matrix * (down * across);
-    const u64 band = in_matrix / (TILES_TOGETHER * across), above = band * TILES_TOGETHER;
-    const u64 high = down - above < TILES_TOGETHER ? down - above : TILES_TOGETHER;
-    const u64 in_band = in_matrix - above * across;
-    const i64 first_row = (i64)(above + in_band % high) * TILE, first_column = (i64)(in_band / high) * TILE;
+    const ProductTile tile = product_tile<TILE, TILE, BASE>(w);
+    const u64 matrix = tile.matrix;
+    const i64 first_row = tile.row, first_column = tile.column;
     const i64 m = (i64)w.at[BASE + T_M], n = (i64)w.at[BASE + T_N], depth = (i64)w.at[BASE + T_K];
 
     const i64 left_row = (i64)w.at[BASE + T_LEFT + 2], right_column = (i64)w.at[BASE + T_RIGHT + 3];
@@ -217,32 +198,9 @@ DEVICE void tensor_product(const Words<N>& w) {
         UNROLL for (int k = 0; k < LONG; k++)
             UNROLL for (int part = 0; part < 4; part++)
                 rows[(lane / 4 + part / 2 * 8) * PITCH + k * 8 + lane % 4 * 2 + part % 2] = sum[i][k][part];
-        warp_barrier();
-        IN_TURN for (int k = 0; k < 16 * WARP_COLUMNS / WIDTH / WARP; k++) {
-            const int index = k * WARP + lane, in_row = index / (WARP_COLUMNS / WIDTH), in_column = index % (WARP_COLUMNS / WIDTH) * WIDTH;
-            const i64 row = first_row + warp_row + i * 16 + in_row, column = first_column + warp_column + in_column;
-            if (row < m && column < n) {
-                typedef Vector<float, WIDTH> Raw;
-                Raw raw;
-                const typename Raw::Wide* const at = (const typename Raw::Wide*)(rows + in_row * PITCH + in_column);
-                UNROLL for (int piece = 0; piece < Raw::PIECES; piece++) raw.piece[piece] = at[piece];
-                EPILOGUE::template store<N, WIDTH>(
-                    w, ((u64)matrix * (u64)m + (u64)row) * (u64)n + (u64)column,
-                    n - column < WIDTH ? (int)(n - column) : WIDTH, raw.element
-                );
-            }
-        }
-        warp_barrier();
+        store_sums<WARP_COLUMNS, PITCH, WIDTH, EPILOGUE, BASE>(
+            w, rows, lane, matrix, first_row + warp_row + i * 16, first_column + warp_column
+        );
     }
 }
-
-// Stores the sums as they are, rounded; the address is the word AT.
-template <class D, int AT>
-struct AsItIs {
-    template <int N, int WIDTH>
-    static __device__ __forceinline__ void store(const Words<N>& w, u64 element, int n, float (&x)[WIDTH]) {
-        UNROLL for (int k = 0; k < WIDTH; k++) x[k] = Rounded<D>::of(x[k]);
-        store_vector<D, WIDTH>(address(w.at[AT]) + element * sizeof(typename D::Stored), x, n);
-    }
-};
 #endif

@@ -7,12 +7,12 @@
 //! The words of the argument are those of [`super::product_grid`]. With an [`Epilogue`], the product is not stored, and its words
 //! stand behind those of the epilogue's kernel.
 //!
-//! Not here: sums that several blocks share, so few tiles leave most of a device idle; and the larger steps (`wgmma`) that
-//! compute capability 9.0 has besides.
+//! Not here: sums that several blocks share, so few tiles leave most of a device idle. The larger steps that compute capability 9.0
+//! has besides are [`super::wgmma`].
 
 use super::epilogue::{Epilogue, EpiloguePlan};
 use super::product_grid::{N_WORDS, ProductGrid, RESULT};
-use super::{Source, Step};
+use super::{Source, Step, Target};
 use crate::codegen::product::ProductShape;
 use crate::error::Reason;
 use crate::ir::DType;
@@ -67,7 +67,7 @@ impl TensorPlan {
     /// # Errors
     /// The reason why there is no code for it.
     pub fn new(shape: &ProductShape, alignments: [usize; 3]) -> Result<TensorPlan, Reason> {
-        let tile = if ProductGrid::is_busy(shape, 128, FEW_TILES) { 128 } else { 64 };
+        let tile = if ProductGrid::is_busy(shape, [128; 2], FEW_TILES) { 128 } else { 64 };
         TensorPlan::with_tile(shape, alignments, tile)
     }
 
@@ -76,11 +76,11 @@ impl TensorPlan {
     /// # Errors
     /// As [`TensorPlan::new`].
     pub fn with_tile(shape: &ProductShape, alignments: [usize; 3], tile: usize) -> Result<TensorPlan, Reason> {
-        let &ProductShape { dtype, batch: n_batches, n, left, right, .. } = shape;
+        let &ProductShape { dtype, batch: n_batches, left, right, .. } = shape;
         if !takes(dtype) {
             return Err(Reason::TierCannot(format!("tensor cores do not sum products of {dtype}")));
         }
-        let grid = ProductGrid::new(shape, tile)?;
+        let grid = ProductGrid::new(shape, [tile; 2])?;
         let (size, along) = (dtype.size(), grid.along);
         // Batch, the other dimension, and the inner one.
         let operands = [[left[0], left[1], left[2]], [right[0], right[2], right[1]]];
@@ -91,9 +91,7 @@ impl TensorPlan {
             let starts = [alignments[operand], if n_batches > 1 { batch * size } else { 0 }, line * size];
             element == 1 && starts.iter().all(|start| start.is_multiple_of(PIECE_BYTES))
         };
-        let fits =
-            |&width: &usize| n.is_multiple_of(width) && alignments[2].is_multiple_of((width * size).min(PIECE_BYTES));
-        let width = [MAX_WIDTH, 4, 2].into_iter().find(fits).unwrap_or(1);
+        let width = width(shape, alignments[2]);
         let variant = TensorVariant { dtype, tile, along, wide: [is_wide(0), is_wide(1)], width };
         let step = grid.step(shape, [threads(tile), 1]);
         Ok(TensorPlan { variant, words: grid.words, step })
@@ -107,6 +105,13 @@ impl TensorPlan {
         self.words.splice(0..0, epilogue.words.iter().copied());
         self
     }
+}
+
+/// Neighbours of a row that a thread stores at once, where the result's address is a multiple of so many bytes.
+pub(super) fn width(shape: &ProductShape, alignment: usize) -> usize {
+    let is_whole = |width: usize| alignment.is_multiple_of((width * shape.dtype.size()).min(PIECE_BYTES));
+    let fits = |&width: &usize| shape.n.is_multiple_of(width) && is_whole(width);
+    [MAX_WIDTH, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
 /// Threads of a block: a warp computes 32 columns of half of a tile's rows.
@@ -135,7 +140,7 @@ impl Source {
             "KERNEL({threads}, {blocks}) {name}(const Words<{n_words}> w) {{\n    tensor_product<dt_{dtype}, {tile}, {operands}, \
              {width}, {end_name}, {base}, {n_words}>(w);\n}}\n"
         );
-        let text = format!("{}\n{end}{entry}", include_str!("tensor_cores.cuh"));
-        Source { text, entries: vec![name.to_owned()], n_words }
+        let parts = [include_str!("product_tiles.cuh"), include_str!("tensor_cores.cuh"), &end, &entry];
+        Source { text: parts.join("\n"), entries: vec![name.to_owned()], n_words, target: Target::Any }
     }
 }

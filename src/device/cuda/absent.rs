@@ -1,5 +1,6 @@
 //! The same doors in a build without CUDA: whoever asks is told so, and nothing can be held.
 
+use super::tiles::{MAP_WORDS, Tiles};
 use super::{Addresses, Problem, Tell, runtime};
 use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
@@ -13,6 +14,10 @@ pub(crate) struct Architecture(Infallible);
 
 impl Architecture {
     pub(crate) fn has_tensor_cores(self) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn has_wgmma(self) -> bool {
         match self.0 {}
     }
 
@@ -80,6 +85,14 @@ pub(crate) fn has_graphs() -> bool {
     false
 }
 
+pub(crate) fn has_maps() -> bool {
+    false
+}
+
+pub(crate) fn map_of(_: &Tiles, _: u64) -> Result<[u64; MAP_WORDS]> {
+    absent()
+}
+
 pub(crate) fn find_cublaslt() -> std::result::Result<(), String> {
     Err("opfuse was built without its feature `cuda`".into())
 }
@@ -139,7 +152,7 @@ impl Function {
 }
 
 impl Module {
-    pub(crate) fn function(self: &Arc<Module>, _: &str) -> Result<Function> {
+    pub(crate) fn function(self: &Arc<Module>, _: &str, _: u32) -> Result<Function> {
         match self.0 {}
     }
 }

@@ -394,11 +394,11 @@ impl Module {
         Ok(Module { raw, context: context.clone() })
     }
 
-    /// The entry of that name.
+    /// The entry of that name, whose launches add so many bytes of shared memory.
     ///
     /// # Errors
-    /// If there is none.
-    pub(crate) fn function(self: &Arc<Module>, name: &str) -> Result<Function> {
+    /// If there is none, or the device has not so much.
+    pub(crate) fn function(self: &Arc<Module>, name: &str, shared_bytes: u32) -> Result<Function> {
         let no_name = |_| Error::argument("cuModuleGetFunction", format!("{name:?} is no name"));
         let name = CString::new(name).map_err(no_name)?;
         let mut raw = std::ptr::null_mut();
@@ -406,13 +406,22 @@ impl Module {
             // SAFETY: the module is alive and the name ends with a zero.
             unsafe { sys::cuModuleGetFunction(&mut raw, self.raw, name.as_ptr()) }
         })?;
-        Ok(Function { raw, module: self.clone() })
+        if shared_bytes > 0 {
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            self.context.call("cuFuncSetAttribute", || {
+                // SAFETY: the entry is one of the module, which is alive.
+                unsafe { sys::cuFuncSetAttribute(raw, attribute, shared_bytes as i32) }
+            })?;
+        }
+        Ok(Function { raw, shared_bytes, module: self.clone() })
     }
 }
 
 /// An entry of a module, which it keeps loaded.
 pub(crate) struct Function {
     raw: sys::CUfunction,
+    /// Shared memory that a launch adds to that of the code.
+    pub(super) shared_bytes: u32,
     module: Arc<Module>,
 }
 
@@ -450,7 +459,8 @@ impl Function {
         self.module.context.call_by_handle("cuLaunchKernel", || unsafe {
             let nothing = std::ptr::null_mut();
             let arguments = arguments.as_mut_ptr();
-            sys::cuLaunchKernel(self.raw, grid, 1, 1, block[0], block[1], 1, 0, queue.raw, arguments, nothing)
+            let ([x, y], shared) = (block, self.shared_bytes);
+            sys::cuLaunchKernel(self.raw, grid, 1, 1, x, y, 1, shared, queue.raw, arguments, nothing)
         })
     }
 }

@@ -135,7 +135,7 @@ fn with_params<T>(launch: &Launch<'_>, call: impl FnOnce(&sys::CUDA_KERNEL_NODE_
         blockDimX: launch.block[0],
         blockDimY: launch.block[1],
         blockDimZ: 1,
-        sharedMemBytes: 0,
+        sharedMemBytes: launch.function.shared_bytes,
         kernelParams: arguments.as_mut_ptr(),
         extra: null_mut(),
         kern: null_mut(),

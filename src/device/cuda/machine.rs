@@ -70,6 +70,11 @@ impl Architecture {
         self.major >= 8
     }
 
+    /// Whether groups of four warps multiply 16-bit floats, and boxes are copied by maps; later devices do so in another way.
+    pub(crate) fn has_wgmma(self) -> bool {
+        self.major == 9 && self.minor == 0
+    }
+
     /// Bytes that an algorithm of cublasLt may take to work in: what its documentation advises.
     pub(crate) fn most_workspace(self) -> usize {
         if self.major >= 9 { 32 << 20 } else { 4 << 20 }

@@ -9,6 +9,8 @@
 //! | `problem` | what is a matrix product to cublasLt? |
 //! | `cublaslt` | how does cublasLt compute one? |
 //! | `machine` | the runtime: devices, their streams, points and memory |
+//! | `tensor_map` | how does a device get to know an array of which it copies boxes? |
+//! | `tiles` | what is such an array to it? |
 //! | `staging` | how do bytes get to a device and back? |
 //! | `faults` | how is told what kernels find wrong? |
 //!
@@ -36,11 +38,14 @@ mod machine;
 mod problem;
 #[cfg(feature = "cuda")]
 mod staging;
+#[cfg(feature = "cuda")]
+mod tensor_map;
+pub(crate) mod tiles;
 
 #[cfg(not(feature = "cuda"))]
 pub(crate) use absent::{
     Architecture, Function, Graph, Launch, Matmul, Queue, architecture, compile, compiler_version, find_cublaslt,
-    has_graphs, load, machine,
+    has_graphs, has_maps, load, machine, map_of,
 };
 #[cfg(feature = "cuda")]
 pub(crate) use compiler::{compile, compiler_version};
@@ -53,6 +58,8 @@ pub(crate) use graph::{Graph, Launch, has_graphs};
 #[cfg(feature = "cuda")]
 pub(crate) use machine::{Architecture, architecture, load, machine};
 pub(crate) use problem::{Activation, Addresses, Matrix, Order, Problem, Tail};
+#[cfg(feature = "cuda")]
+pub(crate) use tensor_map::{has_maps, map_of};
 
 use super::runtime::Runtime;
 use crate::error::{Error, Result};

@@ -6,17 +6,19 @@
 //! - our kernel, on tensor cores where they are for the dtype, with any kernel behind it that can be its epilogue, and
 //! - cublasLt, with a kernel behind it that it computes itself ([`tail`]); what it does not is a pass of its own.
 //!
-//! What cublasLt cannot do, or where it is not, our kernel does.
+//! What cublasLt cannot do, or where it is not, our kernel does. A third way is asked for by `OPFUSE_CUDA_PRODUCTS=wgmma` alone, and on
+//! compute capability 9.0: our kernel for groups of four warps. The model knows nothing of it, since it never ran on a GPU; where it
+//! declines, our other kernel does it.
 
 use super::behind::Behind;
 use super::library::{LibraryProduct, problem};
 use super::roofline::{self, Who, bytes_of};
 use super::tail::{self, Found};
-use crate::codegen::cuda::tensor_cores;
+use crate::codegen::cuda::{tensor_cores, wgmma};
 use crate::codegen::product::ProductShape;
 use crate::debug;
 use crate::device::Device;
-use crate::device::cuda::{Architecture, Problem, architecture};
+use crate::device::cuda::{Architecture, Problem, architecture, has_maps};
 use crate::error::Reason;
 use crate::ir::{DType, Numerics};
 
@@ -27,10 +29,13 @@ pub enum Choice {
     Canonical(Option<Reason>),
     /// On tensor cores, whose sums of products of this dtype have bits of their own; why not by cublasLt.
     TensorCores(DType, Option<Reason>),
+    /// By groups of four warps, whose sums have bits of their own; why by single ones after all, where that is known.
+    Wgmma(DType, Option<Reason>),
     /// By cublasLt, whose sums have bits of their own, too; why not as one kernel with what follows, where anything does.
     CublasLt(DType, Option<Reason>),
-    /// What follows a product: where its sums are, so that the product is not stored.
-    Epilogue,
+    /// What follows a product: where its sums are, so that the product is not stored; why not by groups of four warps where those
+    /// were wanted, as far as it is known.
+    Epilogue(Option<Reason>),
     /// The same by cublasLt, which does not round in between.
     CublasLtEpilogue,
 }
@@ -39,8 +44,12 @@ impl Choice {
     /// Why nothing faster was taken, where there is anything.
     pub fn declined(&self) -> Option<&Reason> {
         match self {
-            Choice::Canonical(reason) | Choice::TensorCores(_, reason) | Choice::CublasLt(_, reason) => reason.as_ref(),
-            Choice::Epilogue | Choice::CublasLtEpilogue => None,
+            Choice::Canonical(reason)
+            | Choice::TensorCores(_, reason)
+            | Choice::Wgmma(_, reason)
+            | Choice::CublasLt(_, reason)
+            | Choice::Epilogue(reason) => reason.as_ref(),
+            Choice::CublasLtEpilogue => None,
         }
     }
 
@@ -51,11 +60,14 @@ impl Choice {
             Choice::TensorCores(dtype, _) => {
                 Some(format!("tensor cores sum products of {dtype} in f32, in an order of their own"))
             }
+            Choice::Wgmma(dtype, _) => {
+                Some(format!("groups of four warps (wgmma) sum products of {dtype} in f32, in an order of their own"))
+            }
             Choice::CublasLt(dtype, _) => {
                 let sum = if *dtype == DType::F64 { DType::F64 } else { DType::F32 };
                 Some(format!("cublasLt sums products of {dtype} in {sum}, in an order of its own"))
             }
-            Choice::Epilogue => {
+            Choice::Epilogue(_) => {
                 Some("it is computed where the sums of the matrix product are, which is not stored".into())
             }
             Choice::CublasLtEpilogue => {
@@ -103,6 +115,12 @@ pub(super) fn choose(wanted: &Wanted<'_>) -> Decided {
         let what = format!("{who} products of {dtype} in an order of {whose} own");
         return Decided::Own(Choice::Canonical(Some(Reason::WouldChangeBits(what))));
     }
+    if on_tensor_cores && debug::cuda_products() == Some("wgmma") {
+        return Decided::Own(match by_groups(wanted) {
+            Ok(()) => Choice::Wgmma(dtype, None),
+            Err(reason) => Choice::TensorCores(dtype, Some(reason)),
+        });
+    }
     match of_library(wanted) {
         Ok(decided) => decided,
         Err(reason) if on_tensor_cores => Decided::Own(Choice::TensorCores(dtype, Some(reason))),
@@ -115,13 +133,29 @@ pub(super) fn on_tensor_cores(device: Device, dtype: DType) -> bool {
     tensor_cores::takes(dtype) && architecture(device).is_ok_and(Architecture::has_tensor_cores)
 }
 
+/// Whether groups of four warps take a product, as far as its shape and strides tell.
+///
+/// # Errors
+/// The reason why not.
+fn by_groups(wanted: &Wanted<'_>) -> Result<(), Reason> {
+    if !architecture(wanted.device).is_ok_and(Architecture::has_wgmma) {
+        return Err(Reason::WgmmaCannot(format!("{} is not of compute capability 9.0", wanted.device)));
+    }
+    if !has_maps() {
+        return Err(Reason::WgmmaCannot("the driver makes no maps of operands".into()));
+    }
+    wgmma::check(wanted.shape)
+}
+
 /// A product by cublasLt, as one with the kernel behind it or not.
 ///
 /// # Errors
 /// The reason why our kernel is to do it.
 fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
     let is_forced = match debug::cuda_products() {
-        Some("own") => return Err(Reason::LibraryCannot("OPFUSE_CUDA_PRODUCTS is own".into())),
+        Some(who @ ("own" | "wgmma")) => {
+            return Err(Reason::LibraryCannot(format!("OPFUSE_CUDA_PRODUCTS is {who}")));
+        }
         Some("cublaslt") => true,
         Some(_) | None => false,
     };

@@ -8,10 +8,12 @@ use super::behind::Behind;
 use super::counts;
 use super::kernels::{self, Functions, Subject};
 use super::launch::{Alignments, WIDEST, alignment, word};
+use super::maps;
 use crate::codegen::cuda::Step;
-use crate::codegen::cuda::epilogue::EpiloguePlan;
+use crate::codegen::cuda::epilogue::{Epilogue, EpiloguePlan};
 use crate::codegen::cuda::product_grid::{LEFT, RIGHT};
 use crate::codegen::cuda::tensor_cores::TensorPlan;
+use crate::codegen::cuda::wgmma::{TileMap, WgmmaPlan};
 use crate::codegen::kernel::Source;
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::Queue;
@@ -21,14 +23,26 @@ use crate::eager::executable::Launch;
 use crate::eager::product::shape;
 use crate::error::{Error, Reason, Result};
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A product and the kernel that is its epilogue.
 pub(super) struct DeviceEpilogue {
     launch: Arc<Launch>,
     /// The kernel's operand that is the product.
     slot: usize,
+    sums: Sums,
+    /// Why what was met was nothing for groups of four warps, if anything was.
+    declined: OnceLock<Reason>,
     ready: Mutex<Known>,
+}
+
+/// Which kernel's sums the epilogue is computed of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sums {
+    /// That of `tensor_cores`.
+    Warps,
+    /// That of `wgmma`; where it declines, the other.
+    Groups,
 }
 
 /// What is ready, by the alignments of the kernel's accesses, then of the product's operands.
@@ -38,6 +52,8 @@ type Known = SmallVec<[(Alignments, Arc<Ready>); 1]>;
 pub(super) struct Ready {
     /// The addresses are to be added.
     pub(super) words: Vec<u64>,
+    /// Maps among them, to be made then.
+    pub(super) maps: SmallVec<[TileMap; 2]>,
     /// Where the addresses of the kernel's accesses go, and those of the product's operands.
     pub(super) places: SmallVec<[usize; 8]>,
     pub(super) step: Step,
@@ -49,28 +65,35 @@ fn smallest(launch: &Launch) -> Alignments {
     launch.lowered.kernel.dtypes().map(|dtype| dtype.size()).chain([2, 2]).collect()
 }
 
-/// What is launched for a product of that shape and the kernel behind it.
+/// The kernel behind a product of that shape as its epilogue, and the alignments of the product's memory.
 fn plan(
     launch: &Launch,
     slot: usize,
     shape: &ProductShape,
     alignments: &[usize],
-) -> std::result::Result<(TensorPlan, EpiloguePlan), Reason> {
+) -> std::result::Result<(EpiloguePlan, [usize; 3]), Reason> {
     let (own, operands) = alignments.split_at(alignments.len() - 2);
     let epilogue = EpiloguePlan::new(&launch.lowered.kernel, &launch.lowered.geometry, slot, shape, own)?;
-    let product = TensorPlan::new(shape, [operands[0], operands[1], shape.dtype.size()])?;
-    Ok((product.with_epilogue(&epilogue), epilogue))
+    Ok((epilogue, [operands[0], operands[1], shape.dtype.size()]))
 }
 
 impl DeviceEpilogue {
     /// Whether the kernel behind a product of that shape can be its epilogue.
     pub(super) fn is_possible(behind: &Behind, shape: &ProductShape) -> bool {
-        plan(&behind.launch, behind.slot, shape, &smallest(&behind.launch)).is_ok()
+        plan(&behind.launch, behind.slot, shape, &smallest(&behind.launch))
+            .and_then(|(_, alignments)| TensorPlan::new(shape, alignments))
+            .is_ok()
     }
 
     /// The kernel behind a product, which can be its epilogue.
-    pub(super) fn new(behind: &Behind) -> DeviceEpilogue {
-        DeviceEpilogue { launch: behind.launch.clone(), slot: behind.slot, ready: Mutex::default() }
+    pub(super) fn new(behind: &Behind, sums: Sums) -> DeviceEpilogue {
+        let (launch, slot) = (behind.launch.clone(), behind.slot);
+        DeviceEpilogue { launch, slot, sums, declined: OnceLock::new(), ready: Mutex::default() }
+    }
+
+    /// Why groups of four warps were not taken where they were wanted, if anything is known of that by now.
+    pub(super) fn declined(&self) -> Option<&Reason> {
+        self.declined.get()
     }
 
     /// The kernel's operand that is the product.
@@ -116,6 +139,7 @@ impl DeviceEpilogue {
                 words[place] = words[place].wrapping_add(unsafe { word(array) });
             }
         }
+        maps::make(&mut words, &ready.maps)?;
         // SAFETY: the words are those of the text's plan, with the addresses of arrays that have the types it was made for; all
         // of it was ordered to this stream, and memory that is given back stays as it is until the stream has come past.
         unsafe { ready.functions[ready.step.entry].start(queue, ready.step.grid, ready.step.block, &words)? };
@@ -135,16 +159,39 @@ impl DeviceEpilogue {
         }
         drop(known);
         let refused = |reason: Reason| Error::invalid("kernel", reason.to_string());
-        let (product, EpiloguePlan { epilogue, words: own }) =
-            plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
-        let TensorPlan { variant, words, step } = product;
+        let (epilogue, of_product) = plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
+        let (words, maps, step, subject) = self.planned(&epilogue, shape, of_product).map_err(refused)?;
         let step = step.ok_or_else(|| Error::invalid("kernel", "a product without elements has no epilogue"))?;
-        let layout = epilogue.variant.layout;
+        let (layout, n_own) = (epilogue.epilogue.variant.layout, epilogue.words.len());
         let places = (0..alignments.len() - 2).map(|access| layout.address(access));
-        let places = places.chain([own.len() + LEFT, own.len() + RIGHT]).collect();
-        let functions = kernels::functions(device, Subject::TensorProduct(variant, Some(Arc::new(epilogue))))?;
-        let ready = Arc::new(Ready { words, places, step, functions });
+        let places = places.chain([n_own + LEFT, n_own + RIGHT]).collect();
+        let functions = kernels::functions(device, subject(Arc::new(epilogue.epilogue)))?;
+        let ready = Arc::new(Ready { words, maps, places, step, functions });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }
+
+    /// The product with its epilogue, by the kernel that takes it.
+    fn planned(
+        &self,
+        epilogue: &EpiloguePlan,
+        shape: &ProductShape,
+        alignments: [usize; 3],
+    ) -> std::result::Result<Planned, Reason> {
+        if self.sums == Sums::Groups {
+            match WgmmaPlan::new(shape, alignments).and_then(|plan| plan.with_epilogue(epilogue)) {
+                Ok(WgmmaPlan { variant, words, maps, step }) => {
+                    let subject = move |epilogue| Subject::WgmmaProduct(variant, Some(epilogue));
+                    return Ok((words, maps, step, Box::new(subject)));
+                }
+                Err(reason) => drop(self.declined.get_or_init(|| reason)),
+            }
+        }
+        let TensorPlan { variant, words, step } = TensorPlan::new(shape, alignments)?.with_epilogue(epilogue);
+        let subject = move |epilogue| Subject::TensorProduct(variant, Some(epilogue));
+        Ok((words, SmallVec::new(), step, Box::new(subject)))
+    }
 }
+
+/// Words, maps and launch of a product, and its text once it is known what follows.
+type Planned = (Vec<u64>, SmallVec<[TileMap; 2]>, Option<Step>, Box<dyn FnOnce(Arc<Epilogue>) -> Subject>);

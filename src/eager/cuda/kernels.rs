@@ -9,6 +9,7 @@ use crate::codegen::cuda::epilogue::Epilogue;
 use crate::codegen::cuda::product::ProductVariant;
 use crate::codegen::cuda::routines::RoutineVariant;
 use crate::codegen::cuda::tensor_cores::TensorVariant;
+use crate::codegen::cuda::wgmma::WgmmaVariant;
 use crate::codegen::cuda::{Origin, Source, Variant, cubin};
 use crate::debug::{self, Stage};
 use crate::device::Device;
@@ -34,6 +35,8 @@ pub(super) enum Subject {
     Product(ProductVariant),
     /// A matrix product on tensor cores, and what follows it.
     TensorProduct(TensorVariant, Option<Arc<Epilogue>>),
+    /// The same by groups of four warps.
+    WgmmaProduct(WgmmaVariant, Option<Arc<Epilogue>>),
     /// A procedure on whole arrays.
     Routine(RoutineVariant),
 }
@@ -53,6 +56,7 @@ fn compile(device: Device, subject: &Subject) -> Result<Functions> {
         Subject::Kernel(kernel, variant) => Source::new(kernel, variant, NAME),
         Subject::Product(variant) => Source::of_product(variant, NAME),
         Subject::TensorProduct(variant, epilogue) => Source::of_tensor_product(variant, epilogue.as_deref(), NAME),
+        Subject::WgmmaProduct(variant, epilogue) => Source::of_wgmma_product(variant, epilogue.as_deref(), NAME),
         Subject::Routine(variant) => Source::of_routine(variant, NAME),
     };
     debug::dump(Stage::Code, || source.text.clone());
@@ -61,5 +65,6 @@ fn compile(device: Device, subject: &Subject) -> Result<Functions> {
         counts::compiled();
     }
     let module = cuda::load(device, &cubin)?;
-    source.entries.iter().map(|entry| module.function(entry)).collect()
+    let shared_bytes = source.target.shared_bytes();
+    source.entries.iter().map(|entry| module.function(entry, shared_bytes)).collect()
 }

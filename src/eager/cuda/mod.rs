@@ -6,6 +6,7 @@
 //! | `choice` | who computes a matrix product, and why? |
 //! | `roofline` | how long does one take, by a model? |
 //! | `product` | how does a matrix product start there? |
+//! | `maps` | how does a device get to know the operands of which it copies boxes? |
 //! | `behind` | which kernel is behind a product, and nobody else? |
 //! | `epilogue` | how does such a kernel start as a part of our product? |
 //! | `tail` | which such kernels does cublasLt compute? |
@@ -41,6 +42,7 @@ mod kernels;
 mod known;
 mod launch;
 mod library;
+mod maps;
 mod outline;
 mod product;
 mod program;

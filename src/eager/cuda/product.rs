@@ -9,10 +9,12 @@ use super::counts;
 use super::kernels::{self, Functions, Subject};
 use super::launch::alignment_of;
 use super::library::LibraryProduct;
+use super::maps;
 use crate::codegen::cuda::Step;
 use crate::codegen::cuda::product::ProductPlan;
 use crate::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
 use crate::codegen::cuda::tensor_cores::TensorPlan;
+use crate::codegen::cuda::wgmma::{TileMap, WgmmaPlan};
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::{self, Matmul};
 use crate::device::{Device, Stream};
@@ -21,7 +23,7 @@ use crate::eager::product::shape;
 use crate::error::{Reason, Result};
 use crate::ir::TensorType;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Of the addresses of left operand, right operand and result: a power of two up to [`super::launch::WIDEST`] that each is a multiple of.
 type Alignments = [usize; 3];
@@ -33,6 +35,8 @@ type Known = SmallVec<[(Alignments, std::result::Result<Arc<ReadyLaunch>, Reason
 pub(super) struct DeviceProduct {
     choice: Choice,
     how: How,
+    /// Why memory that was met was none for the kernel of the choice, if any was.
+    declined: OnceLock<Reason>,
 }
 
 /// Who computes a product.
@@ -52,6 +56,8 @@ pub(super) enum Ready {
 /// A launch without its addresses.
 pub(super) struct ReadyLaunch {
     pub(super) words: Vec<u64>,
+    /// Maps among them, to be made once they have addresses.
+    pub(super) maps: SmallVec<[TileMap; 2]>,
     /// None if the result has no elements.
     pub(super) launch: Option<(Step, Arc<Functions>)>,
 }
@@ -62,12 +68,12 @@ pub(super) const PLACES: [usize; 3] = [LEFT, RIGHT, RESULT];
 impl DeviceProduct {
     /// A product by a kernel of ours, which `choice` names; planned, and its code made, when it first runs.
     pub(super) fn own(choice: Choice) -> DeviceProduct {
-        DeviceProduct { choice, how: How::Own(Mutex::default()) }
+        DeviceProduct { choice, how: How::Own(Mutex::default()), declined: OnceLock::new() }
     }
 
     /// A product by cublasLt.
     pub(super) fn by_cublaslt(choice: Choice, product: LibraryProduct) -> DeviceProduct {
-        DeviceProduct { choice, how: How::CublasLt(product) }
+        DeviceProduct { choice, how: How::CublasLt(product), declined: OnceLock::new() }
     }
 
     /// Whether cublasLt computes it.
@@ -75,9 +81,12 @@ impl DeviceProduct {
         matches!(self.how, How::CublasLt(_))
     }
 
-    /// How it is computed.
-    pub(super) fn choice(&self) -> &Choice {
-        &self.choice
+    /// How it is computed, as far as is known by now.
+    pub(super) fn choice(&self) -> Choice {
+        match (&self.choice, self.declined.get()) {
+            (Choice::Wgmma(dtype, _), Some(reason)) => Choice::Wgmma(*dtype, Some(reason.clone())),
+            (choice, _) => choice.clone(),
+        }
     }
 
     /// `left @ right` of 2-d operands, or of batches of them, into new memory of type `ty`, on the stream; or the reason why
@@ -121,6 +130,7 @@ impl DeviceProduct {
         for (place, address) in PLACES.into_iter().zip(addresses) {
             words[place] = words[place].wrapping_add(address);
         }
+        maps::make(&mut words, &ready.maps)?;
         // SAFETY: the words are those of the plan, made for the shapes and strides of these arrays, whose elements lie inside
         // their storages; operands were ordered to this stream, nobody writes to them, and the result is known here alone.
         // Memory that is given back stays as it is until the stream has come past.
@@ -157,22 +167,50 @@ impl DeviceProduct {
             return Ok(ready.clone());
         }
         drop(known);
-        let planned = match &self.choice {
-            Choice::Canonical(_) => ProductPlan::new(shape)
-                .map(|ProductPlan { variant, words, step }| (words, step, Subject::Product(variant))),
-            Choice::TensorCores(..) | Choice::CublasLt(..) | Choice::Epilogue | Choice::CublasLtEpilogue => {
-                TensorPlan::new(shape, alignments)
-                    .map(|TensorPlan { variant, words, step }| (words, step, Subject::TensorProduct(variant, None)))
-            }
-        };
-        let ready = match planned {
+        let ready = match self.plan(shape, alignments) {
             Err(reason) => Err(reason),
-            Ok((words, step, subject)) => {
+            Ok(Planned { words, maps, step, subject }) => {
                 let launch = |step| kernels::functions(device, subject).map(|functions| (step, functions));
-                Ok(Arc::new(ReadyLaunch { words, launch: step.map(launch).transpose()? }))
+                Ok(Arc::new(ReadyLaunch { words, maps, launch: step.map(launch).transpose()? }))
             }
         };
         place.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }
+
+    fn plan(&self, shape: &ProductShape, alignments: Alignments) -> std::result::Result<Planned, Reason> {
+        match &self.choice {
+            Choice::Canonical(_) => ProductPlan::new(shape).map(|ProductPlan { variant, words, step }| Planned {
+                words,
+                maps: SmallVec::new(),
+                step,
+                subject: Subject::Product(variant),
+            }),
+            Choice::Wgmma(..) => match WgmmaPlan::new(shape, alignments) {
+                Ok(WgmmaPlan { variant, words, maps, step }) => {
+                    Ok(Planned { words, maps, step, subject: Subject::WgmmaProduct(variant, None) })
+                }
+                Err(reason) => {
+                    self.declined.get_or_init(|| reason);
+                    on_tensor_cores(shape, alignments)
+                }
+            },
+            Choice::TensorCores(..) | Choice::CublasLt(..) | Choice::Epilogue(_) | Choice::CublasLtEpilogue => {
+                on_tensor_cores(shape, alignments)
+            }
+        }
+    }
+}
+
+/// A launch to be made ready.
+struct Planned {
+    words: Vec<u64>,
+    maps: SmallVec<[TileMap; 2]>,
+    step: Option<Step>,
+    subject: Subject,
+}
+
+fn on_tensor_cores(shape: &ProductShape, alignments: Alignments) -> std::result::Result<Planned, Reason> {
+    let TensorPlan { variant, words, step } = TensorPlan::new(shape, alignments)?;
+    Ok(Planned { words, maps: SmallVec::new(), step, subject: Subject::TensorProduct(variant, None) })
 }

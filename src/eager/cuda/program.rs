@@ -10,11 +10,13 @@ use super::counts;
 use super::faults;
 use super::kernels::Functions;
 use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
+use super::maps;
 use super::outline::{Outline, Place, Start, Value, Work, arrange};
 use super::product::{PLACES, Ready};
 use super::replay::Replays;
 use super::ways::Way;
 use crate::codegen::cuda::routines::{Of, RoutineLaunch};
+use crate::codegen::cuda::wgmma::TileMap;
 use crate::codegen::cuda::{Step, words};
 use crate::device::cuda::{Addresses, Launch, Matmul, Queue};
 use crate::device::{Device, Shared, Storage, Stream};
@@ -32,6 +34,8 @@ struct Node {
     work: Starts,
     /// The argument of a launch, or addresses for cublasLt ([`addresses`]).
     words: Vec<u64>,
+    /// Maps among them, made once they have addresses.
+    maps: SmallVec<[TileMap; 2]>,
     /// Which addresses go into its words.
     patches: Range<usize>,
 }
@@ -143,6 +147,7 @@ impl Program {
                     let places = places.filter(|(access, _)| epilogue.is_memory(*access));
                     let places: Vec<_> = places.filter_map(|(_, (&place, value))| Some((place, value?))).collect();
                     nodes.add(start, &ready.functions, ready.step, ready.words.clone(), &places, 0);
+                    nodes.map_last(&ready.maps);
                 }
                 Work::Product(product, ty) => {
                     let [Some(left), Some(right)] = &start.operands[..] else {
@@ -161,6 +166,7 @@ impl Program {
                     let Some((step, functions)) = &ready.launch else { continue };
                     let places: Vec<_> = PLACES.into_iter().zip(values).collect();
                     nodes.add(start, functions, *step, ready.words.clone(), &places, 0);
+                    nodes.map_last(&ready.maps);
                 }
                 Work::Tail(tail) => {
                     let [Some(left), Some(right), bias @ ..] = &start.operands[..] else {
@@ -236,7 +242,7 @@ impl Program {
         unsafe {
             if !self.replays.start(self, &values, stream, queue) {
                 for node in &self.nodes {
-                    let words = self.words(node, &values);
+                    let words = self.words(node, &values)?;
                     match &node.work {
                         Starts::Launch(..) => {
                             let launch = node.launch(&words);
@@ -274,25 +280,40 @@ impl Program {
     }
 
     /// Hands a launch to `work`, with its part of the values that a run brings; all nodes [are launches](Program::is_of_launches).
-    pub(super) fn with_launch<T>(&self, node: usize, values: &[u64], work: impl FnOnce(&Launch<'_>) -> T) -> T {
+    ///
+    /// # Errors
+    /// If its argument cannot be made, or those of `work`.
+    pub(super) fn with_launch<T>(
+        &self,
+        node: usize,
+        values: &[u64],
+        work: impl FnOnce(&Launch<'_>) -> Result<T>,
+    ) -> Result<T> {
         let node = &self.nodes[node];
-        work(&node.launch(&self.words(node, values)))
+        work(&node.launch(&self.words(node, values)?))
     }
 
     /// Hands all launches to `work`, with the values that a run brings; all nodes [are launches](Program::is_of_launches).
-    pub(super) fn with_launches<T>(&self, values: &[u64], work: impl FnOnce(&[Launch<'_>]) -> T) -> T {
-        let words: Vec<Words> = self.nodes.iter().map(|node| self.words(node, values)).collect();
+    ///
+    /// # Errors
+    /// If an argument cannot be made, or those of `work`.
+    pub(super) fn with_launches<T>(&self, values: &[u64], work: impl FnOnce(&[Launch<'_>]) -> Result<T>) -> Result<T> {
+        let words: Vec<Words> = self.nodes.iter().map(|node| self.words(node, values)).collect::<Result<_>>()?;
         let launches: Vec<Launch<'_>> = self.nodes.iter().zip(&words).map(|(node, words)| node.launch(words)).collect();
         work(&launches)
     }
 
     /// The words of a node with its part of the values that a run brings.
-    fn words(&self, node: &Node, values: &[u64]) -> Words {
+    ///
+    /// # Errors
+    /// If its maps cannot be made.
+    fn words(&self, node: &Node, values: &[u64]) -> Result<Words> {
         let mut words = Words::from_slice(&node.words);
         for at in node.patches.clone() {
             words[self.patches[at].word] = values[at];
         }
-        words
+        maps::make(&mut words, &node.maps)?;
+        Ok(words)
     }
 }
 
@@ -401,7 +422,7 @@ impl Nodes<'_> {
     }
 
     fn push(&mut self, work: Starts, words: Vec<u64>, patches: Vec<Address>) {
-        self.nodes.push((Node { work, words, patches: 0..0 }, patches));
+        self.nodes.push((Node { work, words, maps: SmallVec::new(), patches: 0..0 }, patches));
     }
 
     /// A product by cublasLt, of left operand, right operand and result.
@@ -438,6 +459,13 @@ impl Nodes<'_> {
         if let (Some(site), Some((node, patches))) = (site, self.nodes.last_mut()) {
             node.words[words::SITE] = site;
             patches.push((words::FAULTS, Found::Faults, 0));
+        }
+    }
+
+    /// The argument of the launch that was added last holds these maps.
+    fn map_last(&mut self, maps: &[TileMap]) {
+        if let Some((node, _)) = self.nodes.last_mut() {
+            node.maps.extend_from_slice(maps);
         }
     }
 

@@ -67,12 +67,12 @@ impl OnDevice {
     }
 
     /// What numerics did to an action, if it is a product or follows one.
-    pub(in crate::eager) fn choice(&self, action: usize) -> Option<&Choice> {
+    pub(in crate::eager) fn choice(&self, action: usize) -> Option<Choice> {
         match &self.ways[action] {
             Way::Product(product) => Some(product.choice()),
-            Way::Later(choice) => Some(choice),
-            Way::Epilogue(_) => Some(&Choice::Epilogue),
-            Way::Tail(_) => Some(&Choice::CublasLtEpilogue),
+            Way::Later(choice) => Some(choice.clone()),
+            Way::Epilogue(epilogue) => Some(Choice::Epilogue(epilogue.declined().cloned())),
+            Way::Tail(_) => Some(Choice::CublasLtEpilogue),
             Way::Launch(_) | Way::Routine(_) | Way::Host(_) | Way::HandOn | Way::Nothing => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::behind::Behind;
 use super::choice::{Choice, Decided, Wanted, choose, on_tensor_cores};
-use super::epilogue::DeviceEpilogue;
+use super::epilogue::{DeviceEpilogue, Sums};
 use super::launch::DeviceLaunch;
 use super::library::LibraryTail;
 use super::product::DeviceProduct;
@@ -118,8 +118,9 @@ fn decide(ways: &mut [Way], executable: &Executable, product: usize, wanted: &Wa
     let behind = behind.map(|behind| (may_be_own(&behind), behind));
     let decided = choose(&Wanted { behind: behind.as_ref().map(|(may_be, behind)| (behind, *may_be)), ..*wanted });
     let (choice, fused, behind) = match (decided, behind) {
-        (Decided::Own(choice @ Choice::TensorCores(..)), Some((true, behind))) => {
-            (choice, Way::Epilogue(DeviceEpilogue::new(&behind)), behind)
+        (Decided::Own(choice @ (Choice::TensorCores(..) | Choice::Wgmma(..))), Some((true, behind))) => {
+            let sums = if matches!(choice, Choice::Wgmma(..)) { Sums::Groups } else { Sums::Warps };
+            (choice, Way::Epilogue(DeviceEpilogue::new(&behind, sums)), behind)
         }
         (Decided::Own(choice), _) => {
             ways[product] = Way::Product(DeviceProduct::own(choice));

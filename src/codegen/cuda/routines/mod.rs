@@ -26,7 +26,7 @@ mod sorts;
 mod writes;
 
 use super::words::ITEMS;
-use super::{Source, Step};
+use super::{Source, Step, Target};
 use crate::error::Reason;
 use crate::ir::routine::Routine;
 use crate::ir::shape::normalize_dim;
@@ -215,6 +215,6 @@ impl Source {
             entries.push(entry);
         }
         let n_words = variant.entries.iter().map(|&(_, n_words)| n_words).max().unwrap_or(0);
-        Source { text, entries, n_words }
+        Source { text, entries, n_words, target: Target::Any }
     }
 }

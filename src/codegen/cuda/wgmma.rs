@@ -1,0 +1,283 @@
+//! Matrix products of 16-bit floats by groups of four warps (`wgmma`), for devices of compute capability 9.0: text, words, maps and
+//! grid. **It never ran on a GPU**, and how fast it is nobody knows.
+//!
+//! What always holds: as in [`super::tensor_cores`], products are exact and summed in 32 bits, in an order that the machine has and
+//! that follows from the inner size alone; a sum is rounded once. The text is for `sm_90a`, since later devices have no such
+//! instructions.
+//!
+//! The machine copies operands by itself, as maps describe them. So the words of the argument are those of
+//! [`super::product_grid`] (behind an epilogue's), then zeros up to a multiple of [`MAP_WORDS`], then the maps of left and right operand.
+//! A map holds an address, so it is made anew ([`TileMap`]) when the words around it have got theirs.
+//!
+//! Not here: operands that lie in another way than maps describe (each is declined with a reason), sums that several blocks share,
+//! blocks that compute several tiles, and copies that blocks share.
+
+use super::epilogue::{Epilogue, EpiloguePlan};
+use super::product_grid::{LEFT, N_WORDS, ProductGrid, RESULT, RIGHT};
+use super::tensor_cores::{takes, width};
+use super::{Source, Step, Target};
+use crate::codegen::product::ProductShape;
+use crate::device::cuda::tiles::{GRAIN, LINE_BYTES};
+use crate::error::Reason;
+use crate::ir::DType;
+use smallvec::SmallVec;
+use std::fmt::Write;
+
+pub use crate::device::cuda::tiles::{MAP_WORDS, Tiles};
+
+/// Rows of a tile.
+const ROWS: usize = 128;
+/// Threads of a block: a group that copies and two that multiply.
+const THREADS: u32 = 384;
+/// Steps along the inner dimension that are copied at once, and rows or columns where those are neighbours: a line.
+const PANEL: usize = 64;
+/// Bytes of the stages of a block; what is left of its 227 KiB is for barriers.
+const STAGED: usize = 192 << 10;
+/// Large tiles of a grid below which small ones keep more of a device busy.
+const FEW_TILES: usize = 128;
+/// Words of an argument: 4 KiB, which every driver takes.
+const MAX_WORDS: usize = 512;
+/// A stride is below so many bytes.
+const MAX_STRIDE: u64 = 1 << 40;
+/// A size is below so many elements: coordinates are of 32 bits.
+const MAX_SIZE: usize = 1 << 31;
+
+/// What the text of such a product depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WgmmaVariant {
+    /// Of operands and result: f16 or bf16.
+    pub dtype: DType,
+    /// Columns of a tile, which has 128 rows: 128 or 256.
+    pub columns: usize,
+    /// Whether neighbours along the inner dimension are next to each other, in the left and the right operand; else those along
+    /// the other one are.
+    pub along: [bool; 2],
+    /// Neighbours of a row that a thread stores at once: 1, 2, 4 or 8.
+    pub width: usize,
+}
+
+/// How such a product is launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WgmmaPlan {
+    /// The text that is launched.
+    pub variant: WgmmaVariant,
+    /// The argument; addresses are to be added, then maps are to be made.
+    pub words: Vec<u64>,
+    /// The maps of both operands; none where nothing is read.
+    pub maps: SmallVec<[TileMap; 2]>,
+    /// The launch; none if the result has no elements.
+    pub step: Option<Step>,
+}
+
+/// A map among the words of an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TileMap {
+    /// The word with the address of what is copied.
+    pub address: usize,
+    /// The first of its [`MAP_WORDS`] words.
+    pub at: usize,
+    /// What it describes.
+    pub tiles: Tiles,
+}
+
+/// Of an operand: sizes and strides in elements, of batch, the other dimension, and the inner one.
+struct Operand {
+    sizes: [usize; 3],
+    strides: [usize; 3],
+}
+
+impl Operand {
+    fn both(shape: &ProductShape) -> [Operand; 2] {
+        let &ProductShape { batch, m, k, n, left, right, .. } = shape;
+        [
+            Operand { sizes: [batch, m, k], strides: left },
+            Operand { sizes: [batch, n, k], strides: [right[0], right[2], right[1]] },
+        ]
+    }
+
+    /// Whether lines run along the inner dimension, and how the operand is copied in tiles of so many rows or columns.
+    ///
+    /// # Errors
+    /// The reason why no map describes it.
+    fn tiles(&self, dtype: DType, length: usize) -> Result<(bool, Tiles), Reason> {
+        let declined = |what: String| Reason::WgmmaCannot(what);
+        let [batch, other, inner] = self.sizes;
+        if self.sizes.iter().any(|&size| size >= MAX_SIZE) {
+            return Err(declined(format!("no map has {other} by {inner} elements")));
+        }
+        let [apart, of_other, of_inner] = self.strides;
+        let fits = |size: usize, stride: usize, line: usize, line_stride: usize| {
+            let is_next = size <= 1 || stride == 1;
+            is_next && (line <= 1 || (line_stride > 0 && is_whole(line_stride * dtype.size())))
+        };
+        let along = match (fits(inner, of_inner, other, of_other), fits(other, of_other, inner, of_inner)) {
+            (true, _) => true,
+            (false, true) => false,
+            (false, false) => {
+                let what =
+                    "neighbours of an operand are not next to each other, or its lines do not begin at multiples of";
+                return Err(declined(format!("{what} {GRAIN} bytes")));
+            }
+        };
+        let (size, lines, stride) = if along { (inner, other, of_other) } else { (other, inner, of_inner) };
+        // A stride that is never taken is given as one that may be.
+        let line =
+            if lines > 1 { stride * dtype.size() } else { (size * dtype.size()).next_multiple_of(GRAIN).max(GRAIN) };
+        let is_one = batch <= 1 || apart == 0;
+        let matrix = if is_one { line } else { apart * dtype.size() };
+        if !matrix.is_multiple_of(line) {
+            return Err(declined(format!(
+                "matrices are {matrix} bytes apart, which is no multiple of the {line} of lines"
+            )));
+        }
+        if [line, matrix].iter().any(|&stride| stride as u64 >= MAX_STRIDE) {
+            return Err(declined("an operand is larger than a map describes".into()));
+        }
+        let in_line = LINE_BYTES / dtype.size();
+        Ok((
+            along,
+            Tiles {
+                dtype,
+                sizes: [size, lines, if is_one { 1 } else { batch }].map(|size| size as u64),
+                strides: [line, matrix].map(|stride| stride as u64),
+                tile: [in_line, if along { length } else { PANEL }, 1].map(|size| size as u32),
+            },
+        ))
+    }
+}
+
+/// Whether a distance is one between what a map describes.
+fn is_whole(bytes: usize) -> bool {
+    bytes.is_multiple_of(GRAIN)
+}
+
+/// Why no plan takes a product, whatever the addresses of its operands are.
+///
+/// # Errors
+/// The reason, if there is one.
+pub fn check(shape: &ProductShape) -> Result<(), Reason> {
+    WgmmaPlan::new(shape, [GRAIN, GRAIN, shape.dtype.size()]).map(|_| ())
+}
+
+impl WgmmaPlan {
+    /// Plans a product in tiles that keep a device busy; `alignments` are those of [`super::tensor_cores::TensorPlan::new`].
+    ///
+    /// # Errors
+    /// The reason why there is no code for it.
+    pub fn new(shape: &ProductShape, alignments: [usize; 3]) -> Result<WgmmaPlan, Reason> {
+        let is_wide = shape.n > 128 && ProductGrid::is_busy(shape, [ROWS, 256], FEW_TILES);
+        WgmmaPlan::with_columns(shape, alignments, if is_wide { 256 } else { 128 })
+    }
+
+    /// As [`WgmmaPlan::new`], in tiles of 128 or 256 columns.
+    ///
+    /// # Errors
+    /// As [`WgmmaPlan::new`].
+    pub fn with_columns(shape: &ProductShape, alignments: [usize; 3], columns: usize) -> Result<WgmmaPlan, Reason> {
+        let dtype = shape.dtype;
+        if !takes(dtype) {
+            return Err(Reason::WgmmaCannot(format!("it does not sum products of {dtype} in f32")));
+        }
+        if alignments[..2].iter().any(|&alignment| !is_whole(alignment)) {
+            return Err(Reason::WgmmaCannot(format!("an operand does not begin at a multiple of {GRAIN} bytes")));
+        }
+        let grid = ProductGrid::new(shape, [ROWS, columns])?;
+        let step = grid.step(shape, [THREADS, 1]);
+        let (mut along, mut maps) = ([true; 2], SmallVec::new());
+        // Of operands without elements there are no maps.
+        if step.is_some() && shape.k > 0 {
+            for (number, (operand, length)) in Operand::both(shape).iter().zip([ROWS, columns]).enumerate() {
+                let (is_along, tiles) = operand.tiles(dtype, length)?;
+                along[number] = is_along;
+                maps.push(TileMap { address: [LEFT, RIGHT][number], at: 0, tiles });
+            }
+        }
+        let variant = WgmmaVariant { dtype, columns, along, width: width(shape, alignments[2]) };
+        Ok(WgmmaPlan { variant, words: grid.words, maps, step }.with_places())
+    }
+
+    /// As it is with an epilogue in the place of its result. The addresses of operands are behind the epilogue's words.
+    ///
+    /// # Errors
+    /// If there are more words than an argument has.
+    pub fn with_epilogue(mut self, epilogue: &EpiloguePlan) -> Result<WgmmaPlan, Reason> {
+        let own = &epilogue.words;
+        self.variant.width = epilogue.epilogue.width();
+        self.words.truncate(N_WORDS);
+        self.words.splice(0..0, own.iter().copied());
+        self.maps.iter_mut().for_each(|map| map.address += own.len());
+        let plan = self.with_places();
+        if plan.words.len() > MAX_WORDS { Err(Reason::TooManyArguments) } else { Ok(plan) }
+    }
+
+    /// With places for the maps, behind all else.
+    fn with_places(mut self) -> WgmmaPlan {
+        self.words.resize(n_words(self.words.len()), 0);
+        let first = self.words.len() - 2 * MAP_WORDS;
+        self.maps.iter_mut().enumerate().for_each(|(number, map)| map.at = first + number * MAP_WORDS);
+        self
+    }
+}
+
+/// Words of an argument with so many beside its maps.
+fn n_words(others: usize) -> usize {
+    others.next_multiple_of(MAP_WORDS) + 2 * MAP_WORDS
+}
+
+impl WgmmaVariant {
+    /// Stages of a strip of both operands.
+    fn stages(&self) -> usize {
+        STAGED / ((ROWS + self.columns) * LINE_BYTES)
+    }
+
+    /// The instruction on so many columns, which names each of a thread's sums.
+    fn instruction(&self) -> String {
+        let WgmmaVariant { dtype, columns, along: [left, right], .. } = self;
+        let (n_sums, name) = (columns / 2, dtype.name());
+        let listed = |one: &dyn Fn(usize) -> String| (0..n_sums).map(one).collect::<Vec<_>>().join(", ");
+        let (registers, sums) = (listed(&|k| format!("%{k}")), listed(&|k| format!("\"+f\"(sum[{k}])")));
+        let turned = [left, right].map(|&along| u8::from(!along));
+        let mut text = String::from("#ifdef GROUP_ASSEMBLY\n// sum += left * right, of 64 rows and 16 steps.\n");
+        write!(
+            text,
+            "DEVICE void multiply_groups(GroupStep<dt_{name}, {columns}, {left}, {right}>, float (&sum)[{n_sums}], u64 left, u64 right) {{\n    \
+             asm volatile(\"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} {{{registers}}}, \"\n                 \
+             \"%{n_sums}, %{}, 1, 1, 1, {}, {};\"\n                 : {sums}\n                 : \"l\"(left), \"l\"(right));\n}}\n#endif\n",
+            n_sums + 1,
+            turned[0],
+            turned[1],
+        )
+        .expect("a text takes all that is written to it");
+        text
+    }
+}
+
+impl Source {
+    /// Writes the text of such a product, with what follows it if that is an epilogue; its entry is called `name`.
+    pub fn of_wgmma_product(variant: &WgmmaVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
+        let WgmmaVariant { dtype, columns, along: [left, right], width } = variant;
+        let (dtype, stages) = (dtype.name(), variant.stages());
+        let (end, end_name, base) = match epilogue {
+            None => (String::new(), format!("AsItIs<dt_{dtype}, {RESULT}>"), 0),
+            Some(epilogue) => {
+                let end_name = format!("{name}_epilogue");
+                (epilogue.emit(&end_name), end_name, epilogue.n_words())
+            }
+        };
+        let n_words = n_words(base + N_WORDS);
+        let entry = format!(
+            "KERNEL({THREADS}, 1) {name}(IN_PLACE MappedWords<{n_words}> w) {{\n    group_product<dt_{dtype}, {columns}, {stages}, \
+             {left}, {right}, {width}, {end_name}, {base}>(w.words);\n}}\n"
+        );
+        let target = Target::Sm90a { shared_bytes: STAGED as u32 + 1024 };
+        let parts = [
+            target.marker(),
+            include_str!("product_tiles.cuh"),
+            include_str!("wgmma.cuh"),
+            &variant.instruction(),
+            &end,
+            &entry,
+        ];
+        Source { text: parts.join("\n"), entries: vec![name.to_owned()], n_words, target }
+    }
+}

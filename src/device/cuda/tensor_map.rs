@@ -1,0 +1,63 @@
+#![allow(unsafe_code, reason = "calls the CUDA driver")]
+//! Maps of arrays, by which a device of compute capability 9.0 copies boxes of them to shared memory by itself.
+//!
+//! A map is words that the driver makes of addresses and sizes alone: no device is asked, and nothing is to be given back.
+
+use super::loader::DRIVER;
+use super::tiles::{MAP_WORDS, Tiles};
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use cudarc::driver::sys::{self, CUresult};
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+/// Whether the driver, which was found, makes maps.
+pub(crate) fn has_maps() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| DRIVER.has(&["cuTensorMapEncodeTiled"]))
+}
+
+/// The words of a map of what is at an address. Lines of its boxes are permuted, and what is outside is zero.
+///
+/// # Errors
+/// If the driver refuses.
+pub(crate) fn map_of(tiles: &Tiles, address: u64) -> Result<[u64; MAP_WORDS]> {
+    use sys::CUtensorMapDataType_enum::{CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16};
+    let dtype = match tiles.dtype {
+        DType::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        DType::BF16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F32 | DType::F64 => {
+            return Err(Error::argument("cuTensorMapEncodeTiled", "maps are of f16 and bf16 here"));
+        }
+    };
+    if !has_maps() {
+        return Err(refused("it lacks the function".into()));
+    }
+    let Tiles { sizes, strides, tile, .. } = tiles;
+    let (mut map, steps) = (sys::CUtensorMap { opaque: [0; MAP_WORDS] }, [1; 3]);
+    let array = std::ptr::without_provenance_mut::<c_void>(address as usize);
+    // SAFETY: the driver has the function, which reads as many sizes, strides and sides as dimensions ask for and writes the map; it
+    // does not look at what is at the address.
+    let code = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &mut map,
+            dtype,
+            sizes.len() as u32,
+            array,
+            sizes.as_ptr(),
+            strides.as_ptr(),
+            tile.as_ptr(),
+            steps.as_ptr(),
+            sys::CUtensorMapInterleave_enum::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            sys::CUtensorMapSwizzle_enum::CU_TENSOR_MAP_SWIZZLE_128B,
+            sys::CUtensorMapL2promotion_enum::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            sys::CUtensorMapFloatOOBfill_enum::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    if code == CUresult::CUDA_SUCCESS { Ok(map.opaque) } else { Err(refused(format!("error {}", code as u32))) }
+}
+
+fn refused(what: String) -> Error {
+    let hint = "OPFUSE_CUDA_PRODUCTS=own has products computed without maps";
+    Error::Device { op: "cuTensorMapEncodeTiled".into(), what, hint: hint.into() }
+}
