@@ -52,6 +52,7 @@ const UNSAFE_FILES: &[&str] = &[
     "device/cuda/graph.rs",
     "device/cuda/loader.rs",
     "device/cuda/staging.rs",
+    "device/cuda/tensor_map.rs",
     "device/memory.rs",
     "device/pool.rs",
     "device/shared.rs",

@@ -83,7 +83,7 @@ pub(crate) fn leave_context() {
 }
 
 /// Functions that a run may call.
-const FUNCTIONS: [&str; 20] = [
+const FUNCTIONS: [&str; 22] = [
     "cuCtxSetCurrent",
     "cuEventCreate",
     "cuEventDestroy_v2",
@@ -91,6 +91,7 @@ const FUNCTIONS: [&str; 20] = [
     "cuEventQuery",
     "cuEventRecord",
     "cuEventSynchronize",
+    "cuFuncSetAttribute",
     "cuGraphAddKernelNode_v2",
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphInstantiateWithFlags",
@@ -104,4 +105,5 @@ const FUNCTIONS: [&str; 20] = [
     "cuModuleLoadData",
     "cuStreamCreate",
     "cuStreamWaitEvent",
+    "cuTensorMapEncodeTiled",
 ];

@@ -11,17 +11,17 @@ const GPU: Device = Device::cuda(0);
 const OWN: (&str, &str) = ("OPFUSE_CUDA_PRODUCTS", "own");
 
 /// Numbers whose sums depend on their order.
-fn table(rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
+pub(crate) fn table(rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
     let numbers: Vec<f32> =
         (0..rows * columns).map(|n| (n as f32 * 0.7313).sin() * [1.0, 100.0, 0.01][n % 3]).collect();
     Tensor::from_slice(&numbers, &[rows, columns])?.to_dtype(dtype)
 }
 
-fn there(x: &Tensor) -> Result<Tensor> {
+pub(crate) fn there(x: &Tensor) -> Result<Tensor> {
     x.to_device(GPU)
 }
 
-fn bits(x: &Tensor) -> Vec<u64> {
+pub(crate) fn bits(x: &Tensor) -> Vec<u64> {
     let values = x.to_dtype(DType::F64).and_then(|x| x.to_vec::<f64>()).expect("it can be read");
     values.into_iter().map(f64::to_bits).collect()
 }
@@ -33,7 +33,7 @@ fn exact(a: &Tensor, b: &Tensor) -> Result<[Vec<f64>; 2]> {
 }
 
 /// Every element is within what sums in f32 and one rounding allow.
-fn check_close(found: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+pub(crate) fn check_close(found: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let depth = a.sizes()[1] as f64;
     let digits = if found.dtype() == DType::F16 { 11 } else { 8 };
     let [sums, sizes] = exact(a, b)?;

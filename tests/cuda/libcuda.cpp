@@ -9,7 +9,8 @@
 // OPFUSE_STAND_IN_MEMORY=bytes  so much memory per device; 1 GiB if not set
 // OPFUSE_STAND_IN_FAIL=n        the n-th launch fails, as one that leaves its memory does
 // OPFUSE_STAND_IN_SCHEDULE=n    in which order threads run, as `run_block` says
-// OPFUSE_STAND_IN_REFUSE=name   a function of graphs that refuses: instantiate, set or launch
+// OPFUSE_STAND_IN_REFUSE=name   a function of graphs that refuses: instantiate, set or launch; or that of maps: map
+// OPFUSE_STAND_IN_CAPABILITY=n  ten times the compute capability; 90 if not set
 //
 // `libcublasLt.cpp` gives its work to streams by `stand_in_give`, lets others run in the middle of it by `stand_in_let_others`, asks
 // what is memory by `stand_in_is_memory`, and whose turn it is by `stand_in_context`. `stand_in_calls(name)` says how often a function of the driver was called, `stand_in_graphs()` how many
@@ -143,6 +144,8 @@ struct Function {
     void (*call)(const unsigned long long*);
     size_t bytes;
     std::string name;
+    // How much shared memory a launch may add.
+    unsigned most_shared;
 };
 static std::set<Module*> modules;
 
@@ -167,7 +170,8 @@ static bool is_guarded_end(const char* name, const Work& work) {
     if (failure[0]) fprintf(stderr, "stand-in of the CUDA driver: %s: %s\n", name, failure);
     return failure[0] == 0;
 }
-static bool launch_guarded(const Function& function, const unsigned long long* words, unsigned blocks, unsigned x, unsigned y) {
+static bool launch_guarded(const Function& function, const unsigned long long* words, unsigned blocks, unsigned x, unsigned y, unsigned shared) {
+    launched_bytes = shared;
     shared_sites = function.module->sites.data();
     emulated_call = function.call;
     emulated_words = words;
@@ -194,8 +198,8 @@ API cuDeviceGetName(char* name, int length, int device) {
 }
 API cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
-        case 75: *value = 9; break;
-        case 76: *value = 0; break;
+        case 75: *value = (int)setting("OPFUSE_STAND_IN_CAPABILITY", 90) / 10; break;
+        case 76: *value = (int)setting("OPFUSE_STAND_IN_CAPABILITY", 90) % 10; break;
         default: *value = 0;
     }
     return SUCCESS;
@@ -371,38 +375,45 @@ API cuModuleGetFunction(Function** function, Module* module, const char* name) {
     void* const call = dlsym(module->library, (std::string("call_") + name).c_str());
     void* const bytes = dlsym(module->library, (std::string("bytes_") + name).c_str());
     if (!call || !bytes) return NOT_FOUND;
-    *function = new Function{module, (void (*)(const unsigned long long*))call, *(size_t*)bytes, name};
+    *function = new Function{module, (void (*)(const unsigned long long*))call, *(size_t*)bytes, name, 48 << 10};
     return SUCCESS;
+}
+API cuFuncSetAttribute(Function* function, int attribute, int value) {
+    Locked locked(everything);
+    if (attribute != 8 || value < 0 || value > 227 << 10) return INVALID_VALUE;
+    return function->most_shared = (unsigned)value, SUCCESS;
 }
 
 // A launch with its argument, which was copied when it was given.
 struct Node {
     Function function;
     std::vector<unsigned long long> words;
-    unsigned blocks, x, y;
+    unsigned blocks, x, y, shared;
 };
-static Result node_of(Node* node, Function* function, const unsigned (&grid)[3], const unsigned (&block)[3], void** arguments) {
+static Result node_of(
+    Node* node, Function* function, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared, void** arguments
+) {
     const unsigned x = block[0], y = block[1];
     if (!function || !grid[0] || grid[0] > 0x7fffffffu || grid[1] != 1 || grid[2] != 1 || block[2] != 1 || !x || !y) {
         return INVALID_VALUE;
     }
-    if (x * y > 1024 || x * y % 32) return INVALID_VALUE;
+    if (x * y > 1024 || x * y % 32 || shared > function->most_shared) return INVALID_VALUE;
     const auto words = (const unsigned long long*)arguments[0];
-    *node = Node{*function, {words, words + function->bytes / 8}, grid[0], x, y};
+    *node = Node{*function, {words, words + function->bytes / 8}, grid[0], x, y, shared};
     return SUCCESS;
 }
 static void run_node(Context* context, const Node& node) {
     static long n_launches;
     if (context->failed) return;
     const bool fails = ++n_launches == setting("OPFUSE_STAND_IN_FAIL", 0);
-    if (fails || !launch_guarded(node.function, node.words.data(), node.blocks, node.x, node.y)) context->failed = LAUNCH_FAILED;
+    if (fails || !launch_guarded(node.function, node.words.data(), node.blocks, node.x, node.y, node.shared)) context->failed = LAUNCH_FAILED;
 }
-API cuLaunchKernel(Function* function, unsigned blocks, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z, unsigned,
-                   Stream* stream, void** arguments, void**) {
+API cuLaunchKernel(Function* function, unsigned blocks, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z,
+                   unsigned shared, Stream* stream, void** arguments, void**) {
     Locked locked(everything);
     if (!is_usable(stream) || function->module->context != current) return INVALID_HANDLE;
     Node node;
-    if (const Result code = node_of(&node, function, {blocks, gy, gz}, {x, y, z}, arguments)) return code;
+    if (const Result code = node_of(&node, function, {blocks, gy, gz}, {x, y, z}, shared, arguments)) return code;
     if (current->failed) return current->failed;
     Context* const context = current;
     give(stream, [=] { run_node(context, node); });
@@ -449,12 +460,12 @@ API cuGraphCreate(Graph** graph, unsigned flags) {
 }
 API cuGraphAddKernelNode_v2(Node** node, Graph* graph, Node* const* before, size_t n_before, const KernelNodeParams* params) {
     Locked locked(everything);
-    if (!graphs.count(graph) || params->shared_bytes || params->extra || params->kernel) return INVALID_VALUE;
+    if (!graphs.count(graph) || params->extra || params->kernel) return INVALID_VALUE;
     for (size_t at = 0; at < n_before; at++) {
         if (!graph->before.count(before[at])) return INVALID_VALUE;
     }
     Node made;
-    if (const Result code = node_of(&made, params->function, params->grid, params->block, params->arguments)) return code;
+    if (const Result code = node_of(&made, params->function, params->grid, params->block, params->shared_bytes, params->arguments)) return code;
     if (params->function->module->context != graph->context) return INVALID_VALUE;
     graph->order.push_back(*node = new Node(made));
     graph->before[*node] = {before, before + n_before};
@@ -488,7 +499,7 @@ API cuGraphExecKernelNodeSetParams_v2(GraphExec* exec, Node* node, const KernelN
     if (!execs.count(exec) || !graphs.count(exec->graph) || !exec->nodes.count(node)) return INVALID_VALUE;
     if (is_refused("set")) return INVALID_VALUE;
     Node made;
-    if (const Result code = node_of(&made, params->function, params->grid, params->block, params->arguments)) return code;
+    if (const Result code = node_of(&made, params->function, params->grid, params->block, params->shared_bytes, params->arguments)) return code;
     if (params->function->module->context != exec->context) return INVALID_VALUE;
     exec->nodes[node] = made;
     return SUCCESS;
@@ -547,3 +558,5 @@ extern "C" __attribute__((visibility("default"))) bool stand_in_is_memory(Addres
     return is_inside(memory, address, bytes);
 }
 extern "C" __attribute__((visibility("default"))) void* stand_in_context() { return current; }
+
+#include "tensor_maps.h"

@@ -47,11 +47,15 @@ static std::string read(const std::string& file) {
 }
 // What a device that is no emulator would find by itself: how an entry is called, and the size of its argument.
 static std::string calls(const std::string& text) {
-    static const std::regex entry("KERNEL\\([^)]*\\)\\s*(\\w+)\\(const Words<(\\d+)> w\\)");
+    static const std::regex entry("KERNEL\\([^)]*\\)\\s*(\\w+)\\((?:const |IN_PLACE Mapped)(Words<(\\d+)>) w\\)");
     std::string calls;
     for (std::sregex_iterator found(text.begin(), text.end(), entry), end; found != end; ++found) {
-        const std::string name = (*found)[1], n_words = (*found)[2];
-        calls += "extern \"C\" void call_" + name + "(const u64* w) { " + name + "(*(const Words<" + n_words + ">*)w); }\n";
+        const std::string name = (*found)[1], words = (*found)[2], n_words = (*found)[3];
+        const bool is_mapped = found->str().find("Mapped") != std::string::npos;
+        // Maps lie where they are aligned, which words of the host need not be.
+        const std::string call = is_mapped ? "Mapped" + words + " own; memcpy(&own, w, sizeof own); " + name + "(own);"
+                                           : name + "(*(const " + words + "*)w);";
+        calls += "extern \"C\" void call_" + name + "(const u64* w) { " + call + " }\n";
         calls += "extern \"C\" const size_t bytes_" + name + " = 8 * " + n_words + ";\n";
     }
     return calls;
@@ -63,17 +67,22 @@ static unsigned long long hash(const std::string& text) {
 }
 
 API nvrtcCompileProgram(Program* program, int n_options, const char* const* options) {
-    bool has_architecture = false;
+    static const char ARCHITECTURE[] = "--gpu-architecture=";
+    std::string architecture;
     for (int at = 0; at < n_options; at++) {
         const std::string option = options[at];
-        if (option == "--gpu-architecture=sm_90") has_architecture = true;
+        if (option.rfind(ARCHITECTURE, 0) == 0) architecture = option.substr(sizeof ARCHITECTURE - 1);
         else if (option != "--std=c++17" && option != "--ftz=false" && option != "--fmad=false" &&
                  option != "--diag-suppress=177" && option != "--minimal") {
             program->log = "nvrtc: error: invalid value for --gpu-architecture, or an unknown option: " + option;
             return INVALID_OPTION;
         }
     }
-    if (!has_architecture) return INVALID_OPTION;
+    if (architecture != "sm_80" && architecture != "sm_90" && architecture != "sm_90a") return INVALID_OPTION;
+    if (program->text.find("wgmma.mma_async") != std::string::npos && architecture != "sm_90a") {
+        program->log = "ptxas error: Instruction 'wgmma.mma_async' not supported on .target '" + architecture + "'";
+        return COMPILATION;
+    }
     // The prelude is compiled once for all texts.
     const std::string folder = EMULATOR, prelude = read(folder + "/prelude.cuh");
     const bool has_prelude = program->text.compare(0, prelude.size(), prelude) == 0;

@@ -39,5 +39,6 @@ mod stand_ins;
 mod values;
 #[path = "../same_bits/views.rs"]
 mod views;
+mod wgmma;
 #[path = "../same_bits/windows.rs"]
 mod windows;

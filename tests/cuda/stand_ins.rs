@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// How kernels are compiled; a sanitizer finds vectors at addresses that a device would refuse.
-const OF_KERNELS: &str = "-O1 -std=c++17 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
+const OF_KERNELS: &str = "-O1 -std=c++17 -w -Wno-psabi -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fsanitize=alignment \
                           -fsanitize-undefined-trap-on-error";
 
 /// How the stand-ins are compiled. The kernels need the machine's functions.
@@ -107,7 +107,7 @@ pub(crate) fn without(settings: &[(&str, &str)], work: impl FnOnce()) {
 }
 
 #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn skip(reason: &str) {
+pub(crate) fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
@@ -143,12 +143,15 @@ fn build() -> Option<PathBuf> {
     let version = Command::new("g++").arg("--version").output().ok().filter(|output| output.status.success())?;
     let sources = [
         ("emulator.h", include_str!("../cuda_emulator/emulator.h")),
+        ("groups.h", include_str!("../cuda_emulator/groups.h")),
         ("machine.h", include_str!("../cuda_emulator/machine.h")),
+        ("groups_machine.h", include_str!("../cuda_emulator/groups_machine.h")),
+        ("tensor_maps.h", include_str!("tensor_maps.h")),
         ("libcuda.cpp", include_str!("libcuda.cpp")),
         ("libnvrtc.cpp", include_str!("libnvrtc.cpp")),
         ("libcublasLt.cpp", include_str!("libcublasLt.cpp")),
         ("prelude.cuh", PRELUDE),
-        ("with_prelude.h", "#include \"emulator.h\"\n#include \"prelude.cuh\"\n"),
+        ("with_prelude.h", "#include \"emulator.h\"\n#include \"groups.h\"\n#include \"prelude.cuh\"\n"),
     ];
     let mut hasher = DefaultHasher::new();
     (sources, OF_KERNELS, OF_STAND_INS, version.stdout).hash(&mut hasher);
@@ -167,7 +170,8 @@ fn build() -> Option<PathBuf> {
         let output = output.expect("g++ was there a moment ago");
         assert!(output.status.success(), "g++ refuses a stand-in:\n{}", String::from_utf8_lossy(&output.stderr));
     };
-    let behind = ["-include", "emulator.h", "-include", "machine.h"];
+    let behind =
+        ["emulator.h", "groups.h", "machine.h", "groups_machine.h"].map(|header| ["-include", header]).concat();
     let driver = ["-Wl,-soname,libcuda.so", "-o", "libcuda.so.1", "libcuda.cpp", "-ldl", "-lpthread"];
     compile(OF_STAND_INS, &[&behind[..], &driver[..]].concat());
     let emulator = format!("-DEMULATOR=\"{}\"", folder.display());

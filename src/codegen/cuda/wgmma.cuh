@@ -11,7 +11,7 @@
 // the left operand) or a column of 64 steps, and one panel holds all of them. Else a line is a step of 64 rows or columns, and so
 // many of those make a panel.
 //
-// Every loop of the argument's maps and of barriers runs under one thread of the first group; nothing here was run on a device.
+// One thread of the first group asks for all copies. Nothing here was ever run on a device.
 #ifndef WARP_GROUPS
 #define WARP_GROUPS
 

@@ -21,7 +21,6 @@ use crate::device::cuda::tiles::{GRAIN, LINE_BYTES};
 use crate::error::Reason;
 use crate::ir::DType;
 use smallvec::SmallVec;
-use std::fmt::Write;
 
 pub use crate::device::cuda::tiles::{MAP_WORDS, Tiles};
 
@@ -237,18 +236,18 @@ impl WgmmaVariant {
         let listed = |one: &dyn Fn(usize) -> String| (0..n_sums).map(one).collect::<Vec<_>>().join(", ");
         let (registers, sums) = (listed(&|k| format!("%{k}")), listed(&|k| format!("\"+f\"(sum[{k}])")));
         let turned = [left, right].map(|&along| u8::from(!along));
-        let mut text = String::from("#ifdef GROUP_ASSEMBLY\n// sum += left * right, of 64 rows and 16 steps.\n");
-        write!(
-            text,
-            "DEVICE void multiply_groups(GroupStep<dt_{name}, {columns}, {left}, {right}>, float (&sum)[{n_sums}], u64 left, u64 right) {{\n    \
+        // Texts that stand in one file have it once.
+        let guard = format!("GROUPS_OF_{name}_{columns}_{}_{}", turned[0], turned[1]);
+        format!(
+            "#if defined(GROUP_ASSEMBLY) && !defined({guard})\n#define {guard}\n\
+             // sum += left * right, of 64 rows and 16 steps.\n\
+             DEVICE void multiply_groups(GroupStep<dt_{name}, {columns}, {left}, {right}>, float (&sum)[{n_sums}], u64 left, u64 right) {{\n    \
              asm volatile(\"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} {{{registers}}}, \"\n                 \
              \"%{n_sums}, %{}, 1, 1, 1, {}, {};\"\n                 : {sums}\n                 : \"l\"(left), \"l\"(right));\n}}\n#endif\n",
             n_sums + 1,
             turned[0],
             turned[1],
         )
-        .expect("a text takes all that is written to it");
-        text
     }
 }
 
