@@ -2,10 +2,14 @@
 """Compiles generated CUDA with NVRTC for several devices, without one: no error, registers suffice, vectors are moved whole.
 
     mkdir texts && export OPFUSE_CUDA_TEXTS=$PWD/texts
-    cargo test --test cuda_emulator -- --skip mutants      # kernels of every form, products
+    cargo test --test cuda_emulator -- --skip mutants --skip planted      # kernels of every form, products
     cargo test --test cuda -- matrix golden products procedures  # what the library makes of every op and of golden calls
     pip install --target wheel --no-deps nvidia-cuda-nvrtc
     scripts/nvrtc.py texts wheel/nvidia/cu13/lib
+
+A text that begins its kernels with a line like `// For sm_90a alone.` is compiled for that alone, in the round of sm_90: it holds
+instructions of no other device. A remark of ptxas on its own account, as that it makes asynchronous products wait for each other, is
+a complaint.
 
 The folder of the library may be left out where the system finds it; `--every N` takes each Nth text, `--architectures 90` one
 architecture.
@@ -35,6 +39,10 @@ ENTRY = (
     r"entry function '(\w+)'[^\n]*\n[^\n]*\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores"
     r"[^\n]*\n[^\n]*Used (\d+) registers"
 )
+# The only target of a text, with the number of its round.
+ALONE = r"^// For (sm_(\d+)\w*) alone\.$"
+# What ptxas says of a text besides what it was asked for.
+REMARK = r"^ptxas (?:info\s*: \(C\d+\)|warning).*$"
 THREADS = r"KERNEL\((\d+)[^)]*\)\s*(\w+)\("
 # As `codegen::cuda` has them for NVRTC 13, and what tells of registers.
 OPTIONS = ("--std=c++17", "--ftz=false", "--fmad=false", "--diag-suppress=177", "--minimal", "--ptxas-options=-v")
@@ -57,12 +65,20 @@ def text_of(nvrtc, program, size_of, take):
     return buffer.value.decode()
 
 
-def compiled(nvrtc, path, architecture):
+def target(path, architecture):
+    """What a text is compiled for in a round, or nothing if it has none there."""
+    alone = re.search(ALONE, path.read_text(), re.M)
+    if alone is None:
+        return f"sm_{architecture}"
+    return alone[1] if int(alone[2]) == architecture else None
+
+
+def compiled(nvrtc, path, name):
     """Whether it compiles, what is said about it, and its PTX."""
     program = ctypes.c_void_p()
     if nvrtc.nvrtcCreateProgram(ctypes.byref(program), path.read_bytes(), path.name.encode(), 0, None, None) != 0:
         sys.exit("NVRTC makes no program")
-    options = [f"--gpu-architecture=sm_{architecture}", *OPTIONS]
+    options = [f"--gpu-architecture={name}", *OPTIONS]
     failed = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*(o.encode() for o in options)))
     log = text_of(nvrtc, program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
     ptx = "" if failed else text_of(nvrtc, program, "nvrtcGetPTXSize", "nvrtcGetPTX")
@@ -73,15 +89,20 @@ def compiled(nvrtc, path, architecture):
 def judged(task):
     """Complaints about a text for an architecture, registers and threads of its entries, and accesses of 16 bytes."""
     path, architecture = task
-    good, log, ptx = compiled(NVRTC, path, architecture)
+    name = target(path, architecture)
+    if name is None:
+        return [], [], 0
+    good, log, ptx = compiled(NVRTC, path, name)
     if not good:
-        return [f"{path} for sm_{architecture}:\n{log}"], [], 0
+        return [f"{path} for {name}:\n{log}"], [], 0
     threads = {entry: int(n) for n, entry in re.findall(THREADS, path.read_text())}
-    complaints, used = [], []
+    complaints, used = [f"{path} for {name}: {remark}" for remark in re.findall(REMARK, log, re.M)], []
     for entry, stack, spilled, registers in re.findall(ENTRY, log):
         if max(int(stack), int(spilled)) > MAX_LOCAL:
-            complaints.append(f"{entry} of {path} for sm_{architecture} keeps {stack} and {spilled} bytes outside its registers")
-        used.append((int(registers), threads[entry]))
+            complaints.append(f"{entry} of {path} for {name} keeps {stack} and {spilled} bytes outside its registers")
+        # Groups of warps hand registers to each other, so threads have others than the compiler says, and one block is what fits.
+        if name == f"sm_{architecture}":
+            used.append((int(registers), threads[entry]))
     return complaints, used, len(re.findall(r"(?:ld|st)\.(?:global\.)?v4", ptx))
 
 
@@ -117,6 +138,9 @@ def main():
                 complaints += found
                 used += of_text
                 wide += accesses
+            if not used:
+                print(f"sm_{architecture}: no kernels", flush=True)
+                continue
             registers = sorted(registers for registers, _ in used)
             shares = sorted((share(*entry, architecture) for entry in used), reverse=True)
             last = len(used) - 1

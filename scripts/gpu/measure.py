@@ -23,10 +23,15 @@ from sizes import FIRST, GROUPS  # noqa: E402
 from workers import PYTHON, Failed, Worker  # noqa: E402
 
 NAMES = ["opfuse-compile", "opfuse-eager", "torch-compile", "torch-eager", "jax-jit"]
-# What more peers show: products that may be summed in another order, by whom the model says, by our kernels alone, and by cublasLt
-# wherever it takes them; and replayed graphs.
-MORE = {"products": ["opfuse-fast", "opfuse-own", "opfuse-cublaslt"], "workloads": ["opfuse-fast"], "calls": ["torch-graphs"]}
-SETTINGS = {"opfuse-own": {"OPFUSE_CUDA_PRODUCTS": "own"}, "opfuse-cublaslt": {"OPFUSE_CUDA_PRODUCTS": "cublaslt"}}
+# What more peers show: products that may be summed in another order, by whom the model says, by our kernels alone, by those for groups
+# of four warps, and by cublasLt, each wherever it takes them; and replayed graphs.
+PRODUCTS = ["own", "wgmma", "cublaslt"]
+MORE = {
+    "products": ["opfuse-fast", *(f"opfuse-{who}" for who in PRODUCTS)],
+    "workloads": ["opfuse-fast"],
+    "calls": ["torch-graphs"],
+}
+SETTINGS = {f"opfuse-{who}": {"OPFUSE_CUDA_PRODUCTS": who} for who in PRODUCTS}
 HOST_CALLS = 300
 
 

@@ -14,7 +14,8 @@ a limit. Stages, in order:
     sanitizer   some of them under compute-sanitizer, where it is there
     first       first calls of fused kernels: nothing kept, and code kept on disk
     calls       what a call costs: small ops, rows of small kernels
-    products    layers of 4096 and 8192 beside PyTorch and JAX: who computes products as modelled, ours alone, cublasLt alone
+    products    layers of 4096 and 8192 beside PyTorch and JAX: who computes products as modelled, each of our two kernels alone,
+                cublasLt alone
     memory, workloads      rows beside PyTorch and JAX
 """
 
@@ -43,9 +44,9 @@ STAGES = ["machine", "tests", "sanitizer", "first", "calls", "products", "memory
 TESTS, TEST, SANITIZED = 480.0, 400.0, 150.0
 AT_ONCE = 4
 SANITIZERS = {
-    "memcheck": ["first::", "graphs::", "products::", "fast::", "cublaslt::", "compiled::functions_have_the_bits_of_the_cpu"],
-    "racecheck": ["products::", "fast::", "compiled::functions_have_the_bits_of_the_cpu"],
-    "synccheck": ["products::", "fast::", "compiled::functions_have_the_bits_of_the_cpu"],
+    "memcheck": ["first::", "graphs::", "products::", "fast::", "wgmma::", "cublaslt::", "compiled::functions_have_the_bits_of_the_cpu"],
+    "racecheck": ["products::", "fast::", "wgmma::", "compiled::functions_have_the_bits_of_the_cpu"],
+    "synccheck": ["products::", "fast::", "wgmma::", "compiled::functions_have_the_bits_of_the_cpu"],
 }
 COPY = """
 import json, time, torch

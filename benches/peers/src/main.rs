@@ -1,8 +1,8 @@
 //! opfuse as one of the peers of a comparison: `opfuse-peers --peer opfuse-compile --threads 2 --serve`.
 //!
-//! The peers are `opfuse-eager`, `opfuse-compile`, `opfuse-fast`, `opfuse-own` and `opfuse-cublaslt`; they run the very functions that
-//! `benches/workloads` holds, and those of `large`, all but the first through `compile`, and the last three with `Numerics::Fast`: who
-//! computes products of the last two is what the driver sets `OPFUSE_CUDA_PRODUCTS` to. `protocol` says how a driver talks to a
+//! The peers are `opfuse-eager`, `opfuse-compile`, `opfuse-fast`, `opfuse-own`, `opfuse-wgmma` and `opfuse-cublaslt`; they run the very
+//! functions that `benches/workloads` holds, and those of `large`, all but the first through `compile`, and the last four with
+//! `Numerics::Fast`: who computes products of the last three is what the driver sets `OPFUSE_CUDA_PRODUCTS` to. `protocol` says how a driver talks to a
 //! worker, `session` how a row is set up and timed, `scale` how it gets larger or smaller. The drivers are `scripts/peers.sh` and,
 //! for GPUs, `scripts/gpu`.
 
@@ -29,9 +29,9 @@ fn main() -> ExitCode {
     let mode = match request.peer.as_str() {
         "opfuse-eager" => Mode::Eager,
         "opfuse-compile" => Mode::Compiled(Numerics::Strict),
-        "opfuse-fast" | "opfuse-own" | "opfuse-cublaslt" => Mode::Compiled(Numerics::Fast),
+        "opfuse-fast" | "opfuse-own" | "opfuse-wgmma" | "opfuse-cublaslt" => Mode::Compiled(Numerics::Fast),
         other => {
-            let known = "opfuse-eager, opfuse-compile, opfuse-fast, opfuse-own and opfuse-cublaslt";
+            let known = "opfuse-eager, opfuse-compile, opfuse-fast, opfuse-own, opfuse-wgmma and opfuse-cublaslt";
             return protocol::refuse(&format!("no peer {other}; there are {known}"));
         }
     };
