@@ -229,6 +229,19 @@ fn what_is_declined_says_why() {
     });
 }
 
+/// Threads run in the order in which a warp goes on as long as it can, from the last.
+#[test]
+fn other_schedules() {
+    stand_ins::with(&[GROUPS, ("OPFUSE_STAND_IN_SCHEDULE", "3")], || {
+        let run = || -> Result<()> {
+            let _fast = numerics(Numerics::Fast);
+            let (a, b) = (table(136, 520, DType::BF16)?, table(520, 40, DType::BF16)?);
+            check_close(&host(&there(&a)?.matmul(&there(&b)?)?)?, &a, &b)
+        };
+        run().expect("nothing fails");
+    });
+}
+
 /// Bits of the CPU are asked for by default, whoever is named.
 #[test]
 fn strict_products_are_canonical() {

@@ -209,7 +209,7 @@ static bool is_part_there(unsigned generation) { return (int)(part_generation - 
 static void begin_groups() {
     n_box_copies = n_at_part = part_generation = 0;
     memset(n_registers_told, 0, sizeof n_registers_told);
-    for (unsigned number = 0; number < n_threads; number++) of_thread[number].n = of_thread[number].groups = 0;
+    for (unsigned number = 0; number < n_threads; number++) of_thread[number].n = of_thread[number].groups = of_thread[number].has_begun = 0;
 }
 static void end_groups() {
     if (n_box_copies) emulator_fail("a copy that nobody waits for");

@@ -138,6 +138,12 @@ fn what_groups_do_not_take_says_why() {
         shape.left = [64, 3 * 64, 1];
     };
     assert!(of(&apart).contains("no multiple"));
+    assert!(of(&|shape| shape.left = [0, 8, 1]).contains("overlap"));
+    let windows = |shape: &mut ProductShape| {
+        shape.batch = 3;
+        shape.left = [64, 64, 1];
+    };
+    assert!(of(&windows).contains("overlap"));
     assert!(of(&|shape| shape.k = 1 << 31).contains("no map"));
     let large = ProductShape { batch: 1 << 40, ..shape };
     assert!(WgmmaPlan::new(&large, [16; 3]).expect_err("no grid is so large").to_string().contains("blocks"));

@@ -129,6 +129,9 @@ impl Operand {
                 "matrices are {matrix} bytes apart, which is no multiple of the {line} of lines"
             )));
         }
+        if (lines > 1 && line < size * dtype.size()) || (!is_one && matrix < line * lines) {
+            return Err(declined("lines or matrices of an operand overlap".into()));
+        }
         if [line, matrix].iter().any(|&stride| stride as u64 >= MAX_STRIDE) {
             return Err(declined("an operand is larger than a map describes".into()));
         }
