@@ -68,6 +68,8 @@ fn around(columns: usize) -> Vec<Planned> {
         ([3, 20, 24, 16], [Broadcast, Dense]),
         ([3, 20, 24, 16], [Dense, Broadcast]),
         // Single rows, columns and steps, none of them, nothing.
+        ([3, 1, 20, 16], [Pitched(12), Dense]),
+        ([2, 1, 40, 16], [Dense, Swapped]),
         ([1, 1, 16, 1], [Dense, Dense]),
         ([1, 8, 1, 8], [Dense, Dense]),
         ([1, 1, 1, 1], [Dense, Dense]),

@@ -119,17 +119,21 @@ impl Operand {
             }
         };
         let (size, lines, stride) = if along { (inner, other, of_other) } else { (other, inner, of_inner) };
+        let (row, is_one) = (size * dtype.size(), batch <= 1 || apart == 0);
         // A stride that is never taken is given as one that may be.
-        let line =
-            if lines > 1 { stride * dtype.size() } else { (size * dtype.size()).next_multiple_of(GRAIN).max(GRAIN) };
-        let is_one = batch <= 1 || apart == 0;
+        let line = match (lines > 1, is_one) {
+            (true, _) => stride * dtype.size(),
+            (false, true) => row.next_multiple_of(GRAIN).max(GRAIN),
+            (false, false) => apart * dtype.size(),
+        };
         let matrix = if is_one { line } else { apart * dtype.size() };
-        if !matrix.is_multiple_of(line) {
-            return Err(declined(format!(
-                "matrices are {matrix} bytes apart, which is no multiple of the {line} of lines"
-            )));
+        if !matrix.is_multiple_of(line) || !is_whole(line) {
+            let what = format!(
+                "matrices are {matrix} bytes apart, which is no multiple of {GRAIN} and of the {line} of lines"
+            );
+            return Err(declined(what));
         }
-        if (lines > 1 && line < size * dtype.size()) || (!is_one && matrix < line * lines) {
+        if (lines > 1 && line < row) || (!is_one && matrix < line * (lines - 1) + row) {
             return Err(declined("lines or matrices of an operand overlap".into()));
         }
         if [line, matrix].iter().any(|&stride| stride as u64 >= MAX_STRIDE) {
