@@ -130,7 +130,7 @@ KERNEL(1024) columns(const Words<41> w) {
     const float v16 = op_sqrt(v14);
     const float v17 = op_div(lit_f32(0x3f800000u /* 1.0 */), v16);
     const float v18 = op_canon(v17);
-    const float v71 = op_canon(v14);
+    const float v59 = op_canon(v14);
     Folding<Max<float>> f21;
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
@@ -157,10 +157,10 @@ KERNEL(1024) columns(const Words<41> w) {
                     const float v7 = op_canon(v6);
                     const float v19 = op_mul(v7, v18);
                     const float v20 = op_canon(v19);
-                    const float v69 = op_canon(v20);
+                    const float v57 = op_canon(v20);
                     if (here) f21.add(v20);
-                    if (here && live) store_one<dt_f32>(a1 + (j0 * (int)w.at[29] + j1 * (int)w.at[30]), v69);
-                    if (here && live) store_one<dt_f32>(a3 + (j0 * (int)w.at[39] + j1 * (int)w.at[40]), v71);
+                    if (here && live) store_one<dt_f32>(a1 + (j0 * (int)w.at[29] + j1 * (int)w.at[30]), v57);
+                    if (here && live) store_one<dt_f32>(a3 + (j0 * (int)w.at[39] + j1 * (int)w.at[40]), v59);
                 }
             }
             if (n > BLOCK) {
@@ -170,7 +170,7 @@ KERNEL(1024) columns(const Words<41> w) {
     }
     const float v21 = total(f21, n, team);
     const float v22 = op_canon(v21);
-    Folding<Sum<float>> f65;
+    Folding<Sum<float>> f53;
     {
         for (u32 start = 0, block = 0; start < n; start += BLOCK, block++) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
@@ -198,40 +198,32 @@ KERNEL(1024) columns(const Words<41> w) {
                     const float v20 = op_canon(v19);
                     const float v23 = op_sub(v20, v22);
                     const float v24 = op_canon(v23);
-                    const float v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
-                    const float v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
-                    const float v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
-                    const float v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
-                    const int v33 = op_bitcast(v31);
-                    const float v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
-                    const float v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
-                    const float v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
-                    const float v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
-                    const float v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
-                    const float v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
-                    const float v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
-                    const float v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
-                    const bool v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
-                    const float v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
-                    const int v55 = op_shl(v33, 22);
-                    const int v56 = op_and(v55, -8388608);
-                    const int v58 = op_shl(v33, 23);
-                    const int v59 = op_sub(v58, v56);
-                    const float v60 = op_bitcast(v56);
-                    const float v61 = op_mul(v51, v60);
-                    const float v62 = op_bitcast(v59);
-                    const float v63 = op_mul(v61, v62);
-                    const float v64 = op_canon(v63);
-                    if (here) f65.add(v64);
+                    const float v26 = op_max(lit_f32(0xc2db08d6u /* -109.51726 */), v24);
+                    const float v29 = op_fma(v26, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b40009eu /* 12583070.0 */));
+                    const float v30 = op_sub(v29, lit_f32(0x4b40009eu /* 12583070.0 */));
+                    const int v31 = op_bitcast(v29);
+                    const float v33 = op_fma(v30, lit_f32(0xbf317218u /* -0.6931472 */), v26);
+                    const float v35 = op_fma(v30, lit_f32(0x3102e308u /* 1.9046542e-9 */), v33);
+                    const float v39 = op_fma(lit_f32(0x2b368038u /* 6.483733e-13 */), v35, lit_f32(0x2c8913c7u /* 3.89597e-12 */));
+                    const float v41 = op_fma(v39, v35, lit_f32(0x2daaaa9bu /* 1.9402526e-11 */));
+                    const float v43 = op_fma(v41, v35, lit_f32(0x2eaaaa58u /* 7.760964e-11 */));
+                    const float v45 = op_fma(v43, v35, lit_f32(0x2f800000u /* 2.3283064e-10 */));
+                    const float v46 = op_fma(v35, v45, lit_f32(0x30000000u /* 4.656613e-10 */));
+                    const float v47 = op_fma(v35, v46, lit_f32(0x30000000u /* 4.656613e-10 */));
+                    const int v49 = op_shl(v31, 23);
+                    const float v50 = op_bitcast(v49);
+                    const float v51 = op_mul(v47, v50);
+                    const float v52 = op_canon(v51);
+                    if (here) f53.add(v52);
                 }
             }
             if (n > BLOCK) {
-                close_block(f65, block, n, team);
+                close_block(f53, block, n, team);
             }
         }
     }
-    const float v65 = total(f65, n, team);
-    const float v66 = op_canon(v65);
+    const float v53 = total(f53, n, team);
+    const float v54 = op_canon(v53);
     {
         for (u32 next = 0 + team.lane; next < n; next += 4 * LANES) {
             const int first = (int)next;
@@ -257,34 +249,26 @@ KERNEL(1024) columns(const Words<41> w) {
                 const float v20 = op_canon(v19);
                 const float v23 = op_sub(v20, v22);
                 const float v24 = op_canon(v23);
-                const float v27 = op_min(lit_f32(0x42b20000u /* 89.0 */), v24);
-                const float v28 = op_max(lit_f32(0xc2d00000u /* -104.0 */), v27);
-                const float v31 = op_fma(v28, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b4000feu /* 12583166.0 */));
-                const float v32 = op_sub(v31, lit_f32(0x4b4000feu /* 12583166.0 */));
-                const int v33 = op_bitcast(v31);
-                const float v35 = op_fma(v32, lit_f32(0xbf317218u /* -0.6931472 */), v28);
-                const float v37 = op_fma(v32, lit_f32(0x3102e308u /* 1.9046542e-9 */), v35);
-                const float v40 = op_fma(lit_f32(0x3ab68038u /* 0.001392371 */), v37, lit_f32(0x3c0913c7u /* 0.008366532 */));
-                const float v42 = op_fma(v40, v37, lit_f32(0x3d2aaa9bu /* 0.04166661 */));
-                const float v44 = op_fma(v42, v37, lit_f32(0x3e2aaa58u /* 0.16666543 */));
-                const float v46 = op_fma(v44, v37, lit_f32(0x3f000000u /* 0.5 */));
-                const float v47 = op_fma(v37, v46, lit_f32(0x3f800000u /* 1.0 */));
-                const float v48 = op_fma(v37, v47, lit_f32(0x3f800000u /* 1.0 */));
-                const bool v49 = op_lt(v24, lit_f32(0xc2d00000u /* -104.0 */));
-                const float v51 = op_select(v49, lit_f32(0x0u /* 0.0 */), v48);
-                const int v55 = op_shl(v33, 22);
-                const int v56 = op_and(v55, -8388608);
-                const int v58 = op_shl(v33, 23);
-                const int v59 = op_sub(v58, v56);
-                const float v60 = op_bitcast(v56);
-                const float v61 = op_mul(v51, v60);
-                const float v62 = op_bitcast(v59);
-                const float v63 = op_mul(v61, v62);
-                const float v64 = op_canon(v63);
-                const float v67 = op_div(v64, v66);
-                const float v68 = op_canon(v67);
-                const float v70 = op_canon(v68);
-                if (here && live) store_one<dt_f32>(a2 + (j0 * (int)w.at[34] + j1 * (int)w.at[35]), v70);
+                const float v26 = op_max(lit_f32(0xc2db08d6u /* -109.51726 */), v24);
+                const float v29 = op_fma(v26, lit_f32(0x3fb8aa3bu /* 1.442695 */), lit_f32(0x4b40009eu /* 12583070.0 */));
+                const float v30 = op_sub(v29, lit_f32(0x4b40009eu /* 12583070.0 */));
+                const int v31 = op_bitcast(v29);
+                const float v33 = op_fma(v30, lit_f32(0xbf317218u /* -0.6931472 */), v26);
+                const float v35 = op_fma(v30, lit_f32(0x3102e308u /* 1.9046542e-9 */), v33);
+                const float v39 = op_fma(lit_f32(0x2b368038u /* 6.483733e-13 */), v35, lit_f32(0x2c8913c7u /* 3.89597e-12 */));
+                const float v41 = op_fma(v39, v35, lit_f32(0x2daaaa9bu /* 1.9402526e-11 */));
+                const float v43 = op_fma(v41, v35, lit_f32(0x2eaaaa58u /* 7.760964e-11 */));
+                const float v45 = op_fma(v43, v35, lit_f32(0x2f800000u /* 2.3283064e-10 */));
+                const float v46 = op_fma(v35, v45, lit_f32(0x30000000u /* 4.656613e-10 */));
+                const float v47 = op_fma(v35, v46, lit_f32(0x30000000u /* 4.656613e-10 */));
+                const int v49 = op_shl(v31, 23);
+                const float v50 = op_bitcast(v49);
+                const float v51 = op_mul(v47, v50);
+                const float v52 = op_canon(v51);
+                const float v55 = op_div(v52, v54);
+                const float v56 = op_canon(v55);
+                const float v58 = op_canon(v56);
+                if (here && live) store_one<dt_f32>(a2 + (j0 * (int)w.at[34] + j1 * (int)w.at[35]), v58);
             }
         }
     }
