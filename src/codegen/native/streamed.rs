@@ -2,8 +2,8 @@
 //!
 //! A store fetches its line first, and pushes another one out of the caches. Whoever reads an output that is larger than the last
 //! cache finds its beginning gone anyway, so it is written by stores that do neither. They take aligned vectors alone, an operand
-//! that is written in its place was fetched already, and a kernel that computes more than it moves is slower by a third if it
-//! keeps lines half written meanwhile (Black-Scholes on Zen 3): such launches run the other code.
+//! that is written in its place was fetched already, and a kernel that computes more than it moves is slower by up to a third
+//! (`scripts/peers.sh --rows W17` on Zen 3), as lines wait half written: such launches run the other code.
 
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::Kernel;
