@@ -9,6 +9,7 @@
 use super::Kernel;
 use super::plan::{Form, Plan, Variant};
 use super::pointwise::{declare_results, set_results};
+use super::product_grid::RESULT;
 use super::text::Text;
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{Kind, Source as From};
@@ -16,6 +17,7 @@ use crate::codegen::native::flat::{Flat, Id, Op};
 use crate::codegen::native::passes::{Keep, Pass, Passes};
 use crate::codegen::product::ProductShape;
 use crate::error::Reason;
+use crate::ir::DType;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -125,6 +127,29 @@ pub(crate) fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape:
         && (inner.is_multiple_of(shape.n) || shape.n.is_multiple_of(inner))
 }
 
+/// What the text of a product does with its sums.
+pub(super) struct End {
+    /// The text of it, if that is not part of the product's.
+    pub(super) text: String,
+    /// The type that stores them.
+    pub(super) name: String,
+    /// Words of its part of the argument, in front of the product's.
+    pub(super) n_words: usize,
+}
+
+impl End {
+    /// An epilogue as part of the text whose entry is called `entry`, or else storing the rounded sums.
+    pub(super) fn new(epilogue: Option<&Epilogue>, dtype: DType, entry: &str) -> End {
+        match epilogue {
+            None => End { text: String::new(), name: format!("AsItIs<dt_{}, {RESULT}>", dtype.name()), n_words: 0 },
+            Some(epilogue) => {
+                let name = format!("{entry}_epilogue");
+                End { text: epilogue.emit(&name), n_words: epilogue.n_words(), name }
+            }
+        }
+    }
+}
+
 impl Epilogue {
     /// Neighbours that are computed at once.
     pub fn width(&self) -> usize {
@@ -133,12 +158,12 @@ impl Epilogue {
     }
 
     /// Words of its part of the argument.
-    pub(super) fn n_words(&self) -> usize {
+    fn n_words(&self) -> usize {
         self.variant.layout.n_words(self.kernel.operands.len() + self.kernel.outputs.len(), 0)
     }
 
     /// Writes it as a type called `name`.
-    pub(super) fn emit(&self, name: &str) -> String {
+    fn emit(&self, name: &str) -> String {
         let flat = Flat::new(&self.kernel, &self.variant.classes);
         let passes = Passes::new(&flat, |_| false, Keep::Nothing);
         let mut text = Text::new(&self.kernel, &flat, &self.variant);

@@ -10,8 +10,8 @@
 //! Not here: sums that several blocks share, so few tiles leave most of a device idle. The larger steps that compute capability 9.0
 //! has besides are [`super::wgmma`].
 
-use super::epilogue::{Epilogue, EpiloguePlan};
-use super::product_grid::{N_WORDS, ProductGrid, RESULT};
+use super::epilogue::{End, Epilogue, EpiloguePlan};
+use super::product_grid::{N_WORDS, ProductGrid};
 use super::{Source, Step, Target};
 use crate::codegen::product::ProductShape;
 use crate::error::Reason;
@@ -124,17 +124,11 @@ impl Source {
     pub fn of_tensor_product(variant: &TensorVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
         let TensorVariant { dtype, tile, along: [left_along, right_along], wide: [left_wide, right_wide], width } =
             variant;
+        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *dtype, name);
         let (threads, dtype) = (threads(*tile), dtype.name());
         let operands = format!("{left_along}, {right_along}, {left_wide}, {right_wide}");
         // What goes through registers on its way needs so many that a processor holds a single block of large tiles.
         let blocks = if left_wide & right_wide { 2 } else { 1 };
-        let (end, end_name, base) = match epilogue {
-            None => (String::new(), format!("AsItIs<dt_{dtype}, {RESULT}>"), 0),
-            Some(epilogue) => {
-                let end_name = format!("{name}_epilogue");
-                (epilogue.emit(&end_name), end_name, epilogue.n_words())
-            }
-        };
         let n_words = base + N_WORDS;
         let entry = format!(
             "KERNEL({threads}, {blocks}) {name}(const Words<{n_words}> w) {{\n    tensor_product<dt_{dtype}, {tile}, {operands}, \

@@ -12,8 +12,8 @@
 //! Not here: operands that lie in another way than maps describe (each is declined with a reason), sums that several blocks share,
 //! blocks that compute several tiles, and copies that blocks share.
 
-use super::epilogue::{Epilogue, EpiloguePlan};
-use super::product_grid::{LEFT, N_WORDS, ProductGrid, RESULT, RIGHT};
+use super::epilogue::{End, Epilogue, EpiloguePlan};
+use super::product_grid::{LEFT, N_WORDS, ProductGrid, RIGHT};
 use super::tensor_cores::{takes, width};
 use super::{Source, Step, Target};
 use crate::codegen::product::ProductShape;
@@ -262,14 +262,8 @@ impl Source {
     /// Writes the text of such a product, with what follows it if that is an epilogue; its entry is called `name`.
     pub fn of_wgmma_product(variant: &WgmmaVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
         let WgmmaVariant { dtype, columns, along: [left, right], width } = variant;
+        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *dtype, name);
         let (dtype, stages) = (dtype.name(), variant.stages());
-        let (end, end_name, base) = match epilogue {
-            None => (String::new(), format!("AsItIs<dt_{dtype}, {RESULT}>"), 0),
-            Some(epilogue) => {
-                let end_name = format!("{name}_epilogue");
-                (epilogue.emit(&end_name), end_name, epilogue.n_words())
-            }
-        };
         let n_words = n_words(base + N_WORDS);
         let entry = format!(
             "KERNEL({THREADS}, 1) {name}(IN_PLACE MappedWords<{n_words}> w) {{\n    group_product<dt_{dtype}, {columns}, {stages}, \

@@ -4,8 +4,8 @@
 //! stands for one value of the whole kernel. Operands have smaller numbers than users. A node knows its level, its
 //! pass (as [`Kernel::passes`] counts) and whether all lanes of a vector hold the same value.
 //!
-//! No algebra happens here: what a kernel computes was settled before it came. Of two bodies with the same bits, a func has
-//! the one that is shorter for what [`signs`](super::signs) knows of its argument.
+//! No algebra happens here: what a kernel computes was settled before it came. Of two bodies with the same bits, an
+//! exponential has the one that is shorter for what [`signs`](super::signs) knows of its argument.
 
 use super::signs;
 use crate::codegen::geometry::Class;
@@ -133,7 +133,8 @@ impl Flat {
     }
 
     fn func(&mut self, func: Func, args: &[Id], ty: Ty) -> Id {
-        let body = func_body(func, ty, signs::is_not_positive(self, args[0]));
+        let is_short = func == Func::Exp && signs::is_not_positive(self, args[0]);
+        let body = if is_short { short_exp(ty) } else { func_body(func, ty) };
         let mut ids: Vec<Id> = Vec::with_capacity(body.insts.len());
         for inst in &body.insts {
             let operands: SmallVec<[Id; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
@@ -160,11 +161,14 @@ impl Flat {
     }
 }
 
-/// The body of a func for an argument that is known not to be positive, or for any; recorded once, because recording costs more
-/// than expanding.
-fn func_body(func: Func, ty: Ty, is_not_positive: bool) -> &'static Body {
-    type Bodies = [[[OnceLock<Body>; 2]; 2]; Func::ALL.len()];
-    static BODIES: Bodies = [const { [const { [const { OnceLock::new() }; 2] }; 2] }; Func::ALL.len()];
-    let body = &BODIES[func as usize][(ty == Ty::F64) as usize][is_not_positive as usize];
-    body.get_or_init(|| if is_not_positive { func.body_of_not_positive(ty) } else { func.body(ty) })
+/// The body of a func; recorded once, because recording costs more than expanding.
+fn func_body(func: Func, ty: Ty) -> &'static Body {
+    static BODIES: [[OnceLock<Body>; 2]; Func::ALL.len()] = [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
+    BODIES[func as usize][(ty == Ty::F64) as usize].get_or_init(|| func.body(ty))
+}
+
+/// The body of the exponential of what is not positive.
+fn short_exp(ty: Ty) -> &'static Body {
+    static BODIES: [OnceLock<Body>; 2] = [const { OnceLock::new() }; 2];
+    BODIES[(ty == Ty::F64) as usize].get_or_init(|| Body::exp_of_not_positive(ty))
 }

@@ -10,7 +10,7 @@ use super::launch::{self, Shape};
 use super::lined::{self, still};
 use super::packed::Packed;
 use super::spaced::{self, Spaced, spaced};
-use super::streamed::is_streamed;
+use super::streamed::{self, is_streamed};
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
@@ -25,7 +25,7 @@ pub struct Program {
     shape: Shape,
     classes: SmallVec<[Class; 8]>,
     compile: Compile,
-    /// Makes code that writes past the caches, if the tier does; and the code.
+    /// Makes code that writes past the caches, if the tier does and it suits the kernel; and the code.
     stream: Option<Compile>,
     streamed: OnceLock<Option<Code>>,
     /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
@@ -60,7 +60,7 @@ impl Program {
             shape,
             classes: classes.into(),
             compile,
-            stream,
+            stream: stream.filter(|_| streamed::suits(&kernel)),
             streamed: OnceLock::new(),
             kernel,
             packed: OnceLock::new(),

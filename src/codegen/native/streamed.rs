@@ -3,7 +3,7 @@
 //! A store fetches its line first, and pushes another one out of the caches. Whoever reads an output that is larger than the last
 //! cache finds its beginning gone anyway, so it is written by stores that do neither. They take aligned vectors alone, an operand
 //! that is written in its place was fetched already, and a kernel that computes more than it moves is slower by up to a third
-//! (`scripts/peers.sh --rows W17` on Zen 3), as lines wait half written: such launches run the other code.
+//! (`scripts/peers.sh --rows W17` on Zen 3), as lines wait half written: these run the other code.
 
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::Kernel;
@@ -30,7 +30,13 @@ fn least_bytes() -> usize {
     *BYTES.get_or_init(|| debug::stream_from().or_else(last_cache_bytes).unwrap_or(usize::MAX))
 }
 
-/// Whether a part of a launch is to run the code that writes past the caches. Accesses move as `classes` says.
+/// Whether a kernel waits for memory, so that its large outputs are better written past the caches.
+pub(super) fn suits(kernel: &Kernel) -> bool {
+    !kernel.has_funcs() && kernel.insts.len() <= SHORT_CHAIN
+}
+
+/// Whether a part of a launch is to run the code that writes past the caches, of a kernel that it [suits]. Accesses move as `classes`
+/// says.
 pub(super) fn is_streamed(
     kernel: &Kernel,
     classes: &[Class],
@@ -38,16 +44,13 @@ pub(super) fn is_streamed(
     pointers: Pointers<'_>,
     part: &Part,
 ) -> bool {
-    let least = least_bytes();
+    let (least, n_elements) = (least_bytes(), geometry.n_rows() * geometry.n_inner());
     // Small launches are to pass by quickly.
-    if geometry.n_rows() * geometry.n_inner() < least / (8 * kernel.outputs.len().max(1)) {
-        return false;
-    }
-    if kernel.has_funcs() || kernel.insts.len() > SHORT_CHAIN {
+    if n_elements < least / (8 * kernel.outputs.len().max(1)) {
         return false;
     }
     let n_operands = kernel.operands.len();
-    let (mut bytes, mut n_streamed) = (0, 0);
+    let mut bytes = 0;
     for (slot, (output, access)) in kernel.outputs.iter().zip(&geometry.outputs).enumerate() {
         if classes[n_operands + slot] != Class::Contiguous || !takes(output.dtype) {
             continue;
@@ -61,8 +64,7 @@ pub(super) fn is_streamed(
         if !is_aligned || is_in_place {
             return false;
         }
-        bytes += geometry.n_rows() * geometry.n_inner() * size;
-        n_streamed += 1;
+        bytes += n_elements * size;
     }
-    n_streamed > 0 && bytes >= least
+    bytes >= least.max(1)
 }

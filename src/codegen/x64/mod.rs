@@ -2,9 +2,10 @@
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
 //! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of
-//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`] asks for cache lines. A [`Level`] says which instructions there
-//! are; what AVX2 lacks has [`stand_ins`]. [`Stores`] says whether large outputs are written past the caches. [`registers`] gives every value a machine register and hands the instructions of
-//! [`opcode`] to the [`encoder`]; [`memory`] makes the bytes executable.
+//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`] asks for cache lines. A [`Level`]
+//! says which instructions there are; what AVX2 lacks has [`stand_ins`]. [`Stores`] says whether large outputs are written past
+//! the caches. [`registers`] gives every value a machine register and hands the instructions of [`opcode`] to the [`encoder`];
+//! [`memory`] makes the bytes executable.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
 //! declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and for AVX2

@@ -9,8 +9,9 @@ use super::counts;
 use super::kernels::{self, Functions, Subject};
 use super::launch::{Alignments, WIDEST, alignment, word};
 use super::maps;
+use super::product::Planned;
 use crate::codegen::cuda::Step;
-use crate::codegen::cuda::epilogue::{Epilogue, EpiloguePlan};
+use crate::codegen::cuda::epilogue::EpiloguePlan;
 use crate::codegen::cuda::product_grid::{LEFT, RIGHT};
 use crate::codegen::cuda::tensor_cores::TensorPlan;
 use crate::codegen::cuda::wgmma::{TileMap, WgmmaPlan};
@@ -160,12 +161,12 @@ impl DeviceEpilogue {
         drop(known);
         let refused = |reason: Reason| Error::invalid("kernel", reason.to_string());
         let (epilogue, of_product) = plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
-        let (words, maps, step, subject) = self.planned(&epilogue, shape, of_product).map_err(refused)?;
+        let Planned { words, maps, step, subject } = self.planned(&epilogue, shape, of_product).map_err(refused)?;
         let step = step.ok_or_else(|| Error::invalid("kernel", "a product without elements has no epilogue"))?;
         let (layout, n_own) = (epilogue.epilogue.variant.layout, epilogue.words.len());
         let places = (0..alignments.len() - 2).map(|access| layout.address(access));
         let places = places.chain([n_own + LEFT, n_own + RIGHT]).collect();
-        let functions = kernels::functions(device, subject(Arc::new(epilogue.epilogue)))?;
+        let functions = kernels::functions(device, subject)?;
         let ready = Arc::new(Ready { words, maps, places, step, functions });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
@@ -178,20 +179,16 @@ impl DeviceEpilogue {
         shape: &ProductShape,
         alignments: [usize; 3],
     ) -> std::result::Result<Planned, Reason> {
+        let end = Some(Arc::new(epilogue.epilogue.clone()));
         if self.sums == Sums::Groups {
             match WgmmaPlan::new(shape, alignments).and_then(|plan| plan.with_epilogue(epilogue)) {
                 Ok(WgmmaPlan { variant, words, maps, step }) => {
-                    let subject = move |epilogue| Subject::WgmmaProduct(variant, Some(epilogue));
-                    return Ok((words, maps, step, Box::new(subject)));
+                    return Ok(Planned { words, maps, step, subject: Subject::WgmmaProduct(variant, end) });
                 }
                 Err(reason) => drop(self.declined.get_or_init(|| reason)),
             }
         }
         let TensorPlan { variant, words, step } = TensorPlan::new(shape, alignments)?.with_epilogue(epilogue);
-        let subject = move |epilogue| Subject::TensorProduct(variant, Some(epilogue));
-        Ok((words, SmallVec::new(), step, Box::new(subject)))
+        Ok(Planned { words, maps: SmallVec::new(), step, subject: Subject::TensorProduct(variant, end) })
     }
 }
-
-/// Words, maps and launch of a product, and its text once it is known what follows.
-type Planned = (Vec<u64>, SmallVec<[TileMap; 2]>, Option<Step>, Box<dyn FnOnce(Arc<Epilogue>) -> Subject>);

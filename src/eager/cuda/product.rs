@@ -203,11 +203,11 @@ impl DeviceProduct {
 }
 
 /// A launch to be made ready.
-struct Planned {
-    words: Vec<u64>,
-    maps: SmallVec<[TileMap; 2]>,
-    step: Option<Step>,
-    subject: Subject,
+pub(super) struct Planned {
+    pub(super) words: Vec<u64>,
+    pub(super) maps: SmallVec<[TileMap; 2]>,
+    pub(super) step: Option<Step>,
+    pub(super) subject: Subject,
 }
 
 fn on_tensor_cores(shape: &ProductShape, alignments: Alignments) -> std::result::Result<Planned, Reason> {

@@ -326,12 +326,11 @@ impl Func {
         let result = if ty == Ty::F64 { self.call64(&args) } else { self.call32(&args) };
         recorder.finish(&[result])
     }
+}
 
-    /// As [`Func::body`], for a first argument that is not greater than zero, or is NaN: shorter where that makes a difference.
-    pub fn body_of_not_positive(self, ty: Ty) -> Body {
-        if self != Func::Exp {
-            return self.body(ty);
-        }
+impl Body {
+    /// As [`Func::body`] of [`Func::Exp`], but shorter, for an argument that is not greater than zero, or is NaN.
+    pub fn exp_of_not_positive(ty: Ty) -> Body {
         let recorder = Recorder::new();
         let x = recorder.arg(0, ty);
         let result = if ty == Ty::F64 { not_positive::exp64(x) } else { not_positive::exp32(x) };
