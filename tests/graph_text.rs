@@ -5,7 +5,7 @@ use opfuse::codegen::tier::Tier;
 use opfuse::compile::pipeline::{Built, build};
 use opfuse::fusion::Options;
 use opfuse::ir::Graph;
-use opfuse::ir::passes::RULES;
+use opfuse::ir::passes::{RULES, decompose, narrow_products};
 
 fn built(text: &str) -> Built {
     let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}"));
@@ -380,4 +380,62 @@ fn every_rule_fires_where_it_holds_and_nowhere_else() {
         }
     }
     assert_eq!(untested, Vec::<&str>::new(), "rules without a case");
+}
+
+/// On devices a linear layer of 16-bit floats is a product of these, and so is every other product of what was only widened.
+#[test]
+fn narrow_products_of_widened_operands() {
+    let check = |text: &str, expected: Expect| {
+        let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}"));
+        let graph = decompose(&graph).unwrap_or_else(|error| panic!("{error}"));
+        expected.assert_eq(&narrow_products(&graph).to_string());
+    };
+    check(
+        "graph {
+           n0 = input: bf16[8]
+           n1 = input: bf16[4,2]
+           n2 = input: bf16[2,8]
+           n3 = addmm(n0, n1, n2; 1, 1): bf16[4,8]
+           return n3
+         }",
+        expect![[r#"
+            graph {
+              n0 = input: bf16[8]
+              n1 = input: bf16[4,2]
+              n2 = input: bf16[2,8]
+              n3 = mm.dtype(n1, n2; f32): f32[4,8]
+              n4 = _to_copy(n0; f32): f32[8]
+              n5 = add(n3, n4; 1): f32[4,8]
+              n6 = _to_copy(n5; bf16): bf16[4,8]
+              return n6
+            }
+        "#]],
+    );
+    // Widened operands that somebody else reads stay; those of two dtypes, or of which one was f32 all along, are left alone.
+    check(
+        "graph {
+           n0 = input: bf16[3,4,4]
+           n1 = input: f16[3,4,4]
+           n2 = input: f32[3,4,4]
+           n3 = _to_copy(n0; f32): f32[3,4,4]
+           n4 = _to_copy(n1; f32): f32[3,4,4]
+           n5 = bmm(n4, n4): f32[3,4,4]
+           n6 = bmm(n3, n4): f32[3,4,4]
+           n7 = bmm(n3, n2): f32[3,4,4]
+           return n4, n5, n6, n7
+         }",
+        expect![[r#"
+            graph {
+              n0 = input: bf16[3,4,4]
+              n1 = input: f16[3,4,4]
+              n2 = input: f32[3,4,4]
+              n3 = _to_copy(n0; f32): f32[3,4,4]
+              n4 = _to_copy(n1; f32): f32[3,4,4]
+              n5 = bmm.dtype(n1, n1; f32): f32[3,4,4]
+              n6 = bmm(n3, n4): f32[3,4,4]
+              n7 = bmm(n3, n2): f32[3,4,4]
+              return n4, n5, n6, n7
+            }
+        "#]],
+    );
 }

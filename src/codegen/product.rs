@@ -5,8 +5,10 @@ use crate::ir::DType;
 /// A product of matrices, or of batches of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProductShape {
-    /// Of operands and result.
+    /// Of the operands.
     pub dtype: DType,
+    /// Of the result: that of the operands, or f32 where those are 16-bit floats and their sums are not rounded.
+    pub result: DType,
     /// Matrices.
     pub batch: usize,
     /// Rows of the result.

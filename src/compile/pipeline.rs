@@ -7,7 +7,9 @@ use crate::eager::{Accepts, Executable, Failure};
 use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, Rates, plan};
-use crate::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify, unroll};
+use crate::ir::passes::{
+    decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
+};
 use crate::ir::{Graph, NodeId, Numerics, verify};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -43,7 +45,7 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
 /// # Errors
 /// A graph that breaks an invariant, naming which, or a single op that is refused.
 pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
-    build_by(traced, options, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
+    build_by(traced, options, Graph::clone, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
 }
 
 /// As [`build`], for a GPU and with these numerics: what it has no code for runs on the CPU.
@@ -51,13 +53,14 @@ pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: A
 /// # Errors
 /// As [`build`].
 pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Options) -> Result<Built> {
-    build_by(traced, options, &|graph, plan| Executable::build_on(device, numerics, graph, plan))
+    build_by(traced, options, narrow_products, &|graph, plan| Executable::build_on(device, numerics, graph, plan))
 }
 
 /// Makes an executable of a graph and its plan.
 type Make<'a> = &'a dyn Fn(&Graph, &Plan) -> std::result::Result<Executable, Failure>;
 
-fn build_by(traced: Graph, options: &Options, make: Make<'_>) -> Result<Built> {
+/// Builds an executable; `adapt` is the last pass, for where it will run.
+fn build_by(traced: Graph, options: &Options, adapt: fn(&Graph) -> Graph, make: Make<'_>) -> Result<Built> {
     let start = Instant::now();
     debug::dump(Stage::Trace, || traced.to_string());
     verify(&traced)?;
@@ -67,6 +70,7 @@ fn build_by(traced: Graph, options: &Options, make: Make<'_>) -> Result<Built> {
     let graph = checked(simplify(&graph))?;
     let graph = checked(unroll(&graph)?)?;
     let graph = checked(eliminate_dead(&graph))?;
+    let graph = checked(adapt(&graph))?;
     debug::dump(Stage::Simplify, || graph.to_string());
     let plan = plan(&graph, options);
     debug::dump(Stage::Plan, || plan.text(&graph));

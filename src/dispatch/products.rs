@@ -10,7 +10,7 @@ use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::shape::broadcast;
-use crate::ir::{Attr, Op, Scalar};
+use crate::ir::{Attr, DType, Op, Scalar};
 
 /// Products that are one row of the op table.
 impl Tensor {
@@ -29,6 +29,23 @@ impl Tensor {
     /// If an operand is not 3-dim, the batch sizes, inner sizes or dtypes differ, or for bools.
     pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
         call(Op::Bmm, &[self, other], &[])
+    }
+
+    /// As [`Tensor::mm`], with a result of dtype `out_dtype`: that of the operands, or [`DType::F32`] if those are 16-bit floats.
+    /// Their products are summed in f32, which is then not rounded.
+    ///
+    /// # Errors
+    /// As [`Tensor::mm`], or for another `out_dtype`.
+    pub fn mm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
+        call(Op::MmDtype, &[self, other], &[Attr::DType(out_dtype)])
+    }
+
+    /// As [`Tensor::bmm`], with a result of dtype `out_dtype`; see [`Tensor::mm_dtype`].
+    ///
+    /// # Errors
+    /// As [`Tensor::bmm`], or for another `out_dtype`.
+    pub fn bmm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
+        call(Op::BmmDtype, &[self, other], &[Attr::DType(out_dtype)])
     }
 
     /// `self + mat1 @ mat2` of matrices; `self` is broadcast to the product. All have one dtype, which the result gets.

@@ -33,7 +33,7 @@ use crate::codegen::tier::Tier;
 use crate::device::{Device, DeviceKind, Shared};
 use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
-use crate::ir::passes::decompose;
+use crate::ir::passes::{decompose, narrow_products};
 use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
 use recent::Use;
 use rustc_hash::FxHashMap;
@@ -249,15 +249,13 @@ fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier>
 
 /// The executable of a graph on arrays of these sizes, on a GPU if one is given.
 fn build<'a>(device: Option<Device>, graph: &Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
-    let plan = plan(graph, &Options::default());
-    match device {
-        Some(device) => {
-            Executable::build_on(device, current_numerics(), graph, &plan).map_err(|Failure { step, reason }| {
-                Error::invalid("plan", format!("step {step} is not lowered: {reason}"))
-            })
-        }
-        None => Executable::build(graph, &plan, tier_at_once(arrays)),
-    }
+    let Some(device) = device else {
+        return Executable::build(graph, &plan(graph, &Options::default()), tier_at_once(arrays));
+    };
+    let graph = narrow_products(graph);
+    let plan = plan(&graph, &Options::default());
+    Executable::build_on(device, current_numerics(), &graph, &plan)
+        .map_err(|Failure { step, reason }| Error::invalid("plan", format!("step {step} is not lowered: {reason}")))
 }
 
 /// The graph of one op.

@@ -402,8 +402,10 @@ impl Checker<'_> {
         let ty = &graph[node].ty;
         let [left, right] = [graph[node].args[0], graph[node].args[1]];
         let (batches, rows, _) = matrix(ty)?;
-        if !matches!(ty.dtype, DType::F32 | DType::F64) {
-            return Err(Reason::WholeProduct(format!("products of {} are computed all at once", ty.dtype)));
+        // A result of f32 may be that of 16-bit floats.
+        let dtype = graph[left].ty.dtype;
+        if !matches!(dtype, DType::F32 | DType::F64) {
+            return Err(Reason::WholeProduct(format!("products of {dtype} are computed all at once")));
         }
         if !ty.is_contiguous() {
             return Err(Reason::WholeProduct("its rows do not follow each other in memory".into()));

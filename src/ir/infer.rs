@@ -391,6 +391,29 @@ pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
     product(call, call.args[0], call.args[1], 3)
 }
 
+/// Matrix product of 2-d operands whose result has a dtype of its own.
+pub fn mm_dtype(call: &Call<'_>) -> Result<TensorType> {
+    product_into(call, 2)
+}
+
+/// The same of 3-d operands.
+pub fn bmm_dtype(call: &Call<'_>) -> Result<TensorType> {
+    product_into(call, 3)
+}
+
+/// A product whose result is asked for in the dtype of the operands, or in that of their sums.
+fn product_into(call: &Call<'_>, rank: usize) -> Result<TensorType> {
+    let ty = product(call, call.args[0], call.args[1], rank)?;
+    let dtype = call.attrs[0].dtype().unwrap_or(ty.dtype);
+    let is_of_sums = dtype == DType::F32 && matches!(ty.dtype, DType::F16 | DType::BF16);
+    if dtype != ty.dtype && !is_of_sums {
+        let hint = "the result has the operands' dtype, or is f32 if they are f16 or bf16; convert it";
+        return Err(Error::dtype(call.name(), dtype, ty.dtype.name(), hint));
+    }
+    shape::checked_numel(call.name(), &ty.sizes, dtype.size())?;
+    Ok(TensorType { dtype, ..ty })
+}
+
 /// Matrix product plus a term that broadcasts to it.
 pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     let rank = if call.name() == "addmm" { 2 } else { 3 };

@@ -822,6 +822,22 @@ macro_rules! for_each_op {
                     meaning: Meaning::Product,
                     derivative: Derivative::Formula(products::matmul),
                 };
+                /// Matrix product of 2-d tensors of 16-bit floats whose sums are not rounded to them: of f32.
+                MmDtype = Row {
+                    name: "mm.dtype",
+                    schema: Schema::Text("mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
+                    infer: infer::mm_dtype,
+                    meaning: Meaning::Product,
+                    derivative: Derivative::Formula(products::matmul_dtype),
+                };
+                /// The same of two 3-d batches of one size.
+                BmmDtype = Row {
+                    name: "bmm.dtype",
+                    schema: Schema::Text("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
+                    infer: infer::bmm_dtype,
+                    meaning: Meaning::Product,
+                    derivative: Derivative::Formula(products::matmul_dtype),
+                };
                 /// `beta * self + alpha * (mat1 @ mat2)`.
                 Addmm = Row {
                     name: "addmm",

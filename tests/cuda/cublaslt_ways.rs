@@ -443,6 +443,33 @@ fn gradients_of_a_linear_layer() {
     });
 }
 
+/// A linear layer of 16-bit floats is one call: its bias is added to the sums, and what is stored is rounded once.
+#[test]
+fn linear_layers_are_one_call() {
+    fast(&[LIBRARY], || {
+        for dtype in [DType::F16, DType::BF16] {
+            let [x, w, b] = operands(dtype)?;
+            let layer: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor> = |x, w, b| b.addmm(x, w)?.relu();
+            // What it has no epilogue for is a pass over sums that are not rounded.
+            let scaled: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor> = |x, w, b| b.addmm_scaled(x, w, 0.5, 2.0);
+            for (layer, launches) in [(layer, 0), (scaled, 1)] {
+                let expected = values(&layer(&x, &w, &b)?)?;
+                let compiled = compile(layer);
+                let [x, w, b] = [there(&x)?, there(&w)?, there(&b)?];
+                compiled.call((&x, &w, &b))?;
+                reset_counts();
+                let found = compiled.call((&x, &w, &b))?;
+                assert_eq!((counts().cublaslt, counts().launches), (1, launches), "{dtype}: {}", compiled.explain());
+                // Another order of sums is another rounding now and then.
+                for (found, expected) in values(&found)?.iter().zip(expected) {
+                    assert!((found - expected).abs() <= 0.008 * (expected.abs() + 1.0), "{found}, not {expected}");
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn reports_say_who() {
     fast(&[LIBRARY], || {

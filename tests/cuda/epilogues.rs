@@ -26,6 +26,12 @@ type Layer = fn(&Tensor, &Tensor, &Tensor, &Tensor) -> Result<Vec<Tensor>>;
 const LAYERS: &[(&str, u64, Layer)] = &[
     ("activation", 1, |x, w, _, _| Ok(vec![x.select(0, 0)?.matmul(w)?.relu()?])),
     ("layer", 1, |x, w, bias, _| Ok(vec![x.select(0, 1)?.matmul(w)?.add(bias)?.gelu_tanh()?])),
+    ("linear", 1, |x, w, bias, _| Ok(vec![bias.addmm(&x.select(0, 0)?, w)?])),
+    ("linear and more", 1, |x, w, bias, r| {
+        Ok(vec![bias.addmm_scaled(&x.select(0, 1)?, w, 0.5, 2.0)?.gelu()?.add(&r.select(0, 1)?)?])
+    }),
+    ("linear batches", 1, |x, w, bias, _| Ok(vec![bias.baddbmm(x, &w.expand([3, 50, 32])?)?.tanh()?])),
+    ("sums of f32", 1, |x, w, _, r| Ok(vec![x.select(0, 0)?.mm_dtype(w, DType::F32)?.mul(&r.select(0, 0)?)?])),
     ("batches", 1, |x, w, bias, r| Ok(vec![x.matmul(w)?.add(bias)?.gelu()?.add(r)?])),
     ("other dtype", 1, |x, w, _, r| Ok(vec![x.matmul(w)?.to_dtype(DType::F32)?.mul(r)?])),
     ("two results", 1, |x, w, bias, _| {

@@ -3,7 +3,7 @@
 
 use crate::stand_ins;
 use opfuse::eager::cuda::{counts, reset_counts};
-use opfuse::{CompileOptions, DType, Device, Numerics, Result, Tensor, compile, compile_with, numerics};
+use opfuse::{CompileOptions, DType, Device, Numerics, Result, Tensor, cat, compile, compile_with, numerics};
 
 const GPU: Device = Device::cuda(0);
 
@@ -70,6 +70,53 @@ fn products_of_halves_are_close() {
             }
         }
     });
+}
+
+/// A bias is added to sums that are not rounded, so nothing but the order of sums tells a linear layer from the CPU's.
+#[test]
+fn linear_layers_take_halves_as_they_are() {
+    stand_ins::with(&[OWN], || {
+        for dtype in [DType::F16, DType::BF16] {
+            let run = || -> Result<()> {
+                // No sum is beyond the numbers of f16.
+                let (x, w) = (table(40, 300, dtype)?.mul(0.125)?, table(24, 300, dtype)?.mul(0.125)?);
+                let bias = table(1, 24, dtype)?.squeeze(0)?;
+                let layer = |x: &Tensor, w: &Tensor, bias: &Tensor| x.linear(w, Some(bias));
+                let expected = bits(&layer(&x, &w, &bias)?);
+                let sums = |x: &Tensor, w: &Tensor| x.mm_dtype(&w.t()?, DType::F32);
+                let unrounded = bits(&sums(&x, &w)?);
+                let [x, w, bias] = [there(&x)?, there(&w)?, there(&bias)?];
+                let compiled = compile(layer);
+                assert!(bits(&layer(&x, &w, &bias)?) == expected, "strict");
+                assert!(bits(&sums(&x, &w)?) == unrounded, "strict");
+                assert!(bits(&compiled.call((&x, &w, &bias))?) == expected, "strict, compiled");
+                let _fast = numerics(Numerics::Fast);
+                reset_counts();
+                let found = layer(&x, &w, &bias)?;
+                assert_eq!((counts().launches, counts().fallbacks), (1, vec![]));
+                assert!(bits(&sums(&x, &w)?) != unrounded, "the order of sums is another one");
+                check_close(&found.to_device(Device::CPU)?, &with_ones(&x)?, &with_row(&w.t()?, &bias)?)?;
+                for _ in 0..3 {
+                    assert!(bits(&compiled.call((&x, &w, &bias))?) == bits(&found), "compiled");
+                }
+                let explain = compiled.explain().to_string();
+                assert!(explain.contains(&format!("tensor cores sum products of {dtype} in f32")), "{explain}");
+                Ok(())
+            };
+            run().unwrap_or_else(|error| panic!("{dtype}: {error}"));
+        }
+    });
+}
+
+/// A matrix with a column of ones behind it, on the CPU.
+fn with_ones(x: &Tensor) -> Result<Tensor> {
+    let x = x.to_device(Device::CPU)?;
+    cat(&[&x, &Tensor::ones(&[x.sizes()[0], 1], x.dtype())?], 1)
+}
+
+/// A matrix with a row behind it, on the CPU.
+fn with_row(x: &Tensor, row: &Tensor) -> Result<Tensor> {
+    cat(&[&x.to_device(Device::CPU)?, &row.to_device(Device::CPU)?.unsqueeze(0)?], 0)
 }
 
 /// The order of sums is seen in the bits, so which one a call has can be told; calls of either choice stay what they are

@@ -169,7 +169,7 @@ API cublasLtMatmulPreferenceSetAttribute(Preference* preference, int attribute, 
 
 // A product whose descriptions were found to fit: D is m x n of sums of k, column by column.
 struct Product {
-    int type, epilogue;
+    int type, result, epilogue;
     bool transposed[2];
     size_t m, n, k, batches;
     struct Side { size_t pitch, stride; } a, b, d;
@@ -178,8 +178,10 @@ static Status product_of(Product* product, const Description* description, const
                          const Layout* d) {
     if (!descriptions.count((void*)description)) return INVALID_VALUE;
     for (const Layout* layout : {a, b, c, d}) {
-        if (!layouts.count((void*)layout) || layout->type != a->type || layout->batches != a->batches) return INVALID_VALUE;
+        if (!layouts.count((void*)layout) || layout->batches != a->batches) return INVALID_VALUE;
     }
+    if (b->type != a->type || c->type != d->type) return INVALID_VALUE;
+    if (d->type != a->type && (d->type != F32 || size_of(a->type) != 2)) return NOT_SUPPORTED;
     const bool is_wide = a->type == F64;
     if (is_wide != (description->compute == COMPUTE_64F)) return NOT_SUPPORTED;
     for (int transposed : description->transposed) {
@@ -193,7 +195,7 @@ static Status product_of(Product* product, const Description* description, const
     if (a->batches > 1 && d->stride < (int64_t)((n - 1) * d->pitch + m)) return INVALID_VALUE;
     if (description->epilogue != 1 && description->epilogue & ~(RELU | BIAS | GELU)) return NOT_SUPPORTED;
     const auto side = [](const Layout* layout) { return Product::Side{(size_t)layout->pitch, (size_t)layout->stride}; };
-    *product = Product{a->type, description->epilogue == 1 ? 0 : description->epilogue, {ta, tb}, m, n, k, (size_t)a->batches,
+    *product = Product{a->type, d->type, description->epilogue == 1 ? 0 : description->epilogue, {ta, tb}, m, n, k, (size_t)a->batches,
                        side(a), side(b), side(d)};
     return SUCCESS;
 }
@@ -203,8 +205,8 @@ struct Algorithm { uint64_t of, workspace; uint32_t alignments[4]; uint64_t rest
 struct Found { Algorithm algorithm; size_t workspace; Status status; float waves; int reserved[4]; };
 static_assert(sizeof(Algorithm) == 64, "as the library has it");
 static uint64_t hash_of(const Product& product) {
-    const uint64_t words[] = {(uint64_t)product.type, (uint64_t)product.epilogue, product.transposed[0], product.transposed[1],
-                              product.m, product.n, product.k, product.batches, product.a.pitch, product.a.stride,
+    const uint64_t words[] = {(uint64_t)product.type, (uint64_t)product.result, (uint64_t)product.epilogue,
+                              product.transposed[0], product.transposed[1], product.m, product.n, product.k, product.batches, product.a.pitch, product.a.stride,
                               product.b.pitch, product.b.stride, product.d.pitch, product.d.stride};
     uint64_t hash = 0xcbf29ce484222325ull;
     for (const uint64_t word : words) hash = (hash ^ word) * 0x100000001b3ull;
@@ -223,8 +225,8 @@ API cublasLtMatmulAlgoGetHeuristic(Handle* handle, Description* description, Lay
     if (names_nothing_for("all") || (product.epilogue && (names_nothing_for("epilogue") || product.type == F64))) {
         return NOT_SUPPORTED;
     }
-    for (const uint32_t alignment : preference->alignments) {
-        if (alignment < size_of(product.type)) return NOT_SUPPORTED;
+    for (int place = 0; place < 4; place++) {
+        if (preference->alignments[place] < size_of(place < 2 ? product.type : product.result)) return NOT_SUPPORTED;
     }
     uint64_t workspace = (uint64_t)setting("OPFUSE_STAND_IN_LT_WORKSPACE", 0);
     if (workspace > preference->workspace) workspace = 0;
@@ -332,17 +334,18 @@ static void finish(const Run& run) {
             memcpy(&kept, (const void*)(run.workspace + at * sizeof(T)), sizeof(T));
             sum += kept;
         }
-        const size_t place = (batch * p.d.stride + row + column * p.d.pitch) * size;
+        const size_t stored = size_of(p.result), place = (batch * p.d.stride + row + column * p.d.pitch) * stored;
         T value = (T)run.alpha * sum;
-        if (run.beta != 0) value += (T)run.beta * (T)load(p.type, run.c + place);
-        const T bias = p.epilogue & BIAS ? (T)load(p.type, run.bias + row * size) : 0;
-        store(p.type, run.d + place, ending(p.epilogue, value, bias));
+        if (run.beta != 0) value += (T)run.beta * (T)load(p.result, run.c + place);
+        const T bias = p.epilogue & BIAS ? (T)load(p.result, run.bias + row * stored) : 0;
+        store(p.result, run.d + place, ending(p.epilogue, value, bias));
     }
 }
 // Whether a matrix is memory, and as aligned as was said.
-static bool is_there(Address address, const Product& product, const Product::Side& side, size_t rows, size_t columns, uint32_t alignment) {
+static bool is_there(Address address, int type, const Product& product, const Product::Side& side, size_t rows, size_t columns,
+                     uint32_t alignment) {
     const size_t extent = (product.batches - 1) * side.stride + (columns - 1) * side.pitch + rows;
-    return address && address % alignment == 0 && stand_in_is_memory(address, extent * size_of(product.type));
+    return address && address % alignment == 0 && stand_in_is_memory(address, extent * size_of(type));
 }
 API cublasLtMatmul(Handle* handle, Description* description, const void* alpha, Address a, Layout* of_a, Address b, Layout* of_b,
                    const void* beta, Address c, Layout* of_c, Address d, Layout* of_d, const Algorithm* algorithm, Address workspace,
@@ -354,12 +357,14 @@ API cublasLtMatmul(Handle* handle, Description* description, const void* alpha, 
     if (const Status status = product_of(&p, description, of_a, of_b, of_c, of_d)) return status;
     if (algorithm->of != hash_of(p)) return INVALID_VALUE;
     const uint32_t* const alignments = algorithm->alignments;
-    if (!is_there(a, p, p.a, of_a->rows, of_a->columns, alignments[0])) return INVALID_VALUE;
-    if (!is_there(b, p, p.b, of_b->rows, of_b->columns, alignments[1])) return INVALID_VALUE;
-    if (!is_there(c, p, p.d, p.m, p.n, alignments[2]) || !is_there(d, p, p.d, p.m, p.n, alignments[3])) return INVALID_VALUE;
+    if (!is_there(a, p.type, p, p.a, of_a->rows, of_a->columns, alignments[0])) return INVALID_VALUE;
+    if (!is_there(b, p.type, p, p.b, of_b->rows, of_b->columns, alignments[1])) return INVALID_VALUE;
+    for (int place = 2; place < 4; place++) {
+        if (!is_there(place == 2 ? c : d, p.result, p, p.d, p.m, p.n, alignments[place])) return INVALID_VALUE;
+    }
     if (p.epilogue & BIAS) {
         const Address bias = description->bias;
-        if (bias % alignments[3] || !stand_in_is_memory(bias, p.m * size_of(p.type))) return INVALID_VALUE;
+        if (bias % alignments[3] || !stand_in_is_memory(bias, p.m * size_of(p.result))) return INVALID_VALUE;
     }
     const size_t needed = algorithm->workspace;
     if (needed && (!workspace || workspace % 16 || bytes < needed || !stand_in_is_memory(workspace, needed))) return INVALID_VALUE;

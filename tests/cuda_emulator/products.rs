@@ -23,11 +23,15 @@ trait Element: Copy {
     fn of(x: f64) -> Self;
     fn chain(self, other: Self, sum: Self::Sum) -> Self::Sum;
     fn stored(sum: Self::Sum) -> Vec<u8>;
+    /// The same of a result of f32, where that is another dtype.
+    fn unrounded(sum: Self::Sum) -> Vec<u8> {
+        Self::stored(sum)
+    }
     fn bytes(self) -> Vec<u8>;
 }
 
 macro_rules! element {
-    ($type:ty, $sum:ty, $of:expr, $chain:expr, $stored:expr) => {
+    ($type:ty, $sum:ty, $of:expr, $chain:expr, $stored:expr $(, $unrounded:expr)?) => {
         impl Element for $type {
             type Sum = $sum;
             const ZERO: $sum = 0 as $sum;
@@ -41,6 +45,9 @@ macro_rules! element {
                 let stored: $type = ($stored)(sum);
                 stored.to_le_bytes().to_vec()
             }
+            $(fn unrounded(sum: $sum) -> Vec<u8> {
+                ($unrounded)(sum)
+            })?
             fn bytes(self) -> Vec<u8> {
                 self.to_le_bytes().to_vec()
             }
@@ -53,12 +60,22 @@ element!(f64, f64, |x| x, f64::mul_add, |sum: f64| if sum.is_nan() {
 } else {
     sum
 });
-element!(f16, f32, f16::from_f64, |a: f16, b: f16, sum| a.to_f32().mul_add(b.to_f32(), sum), |sum: f32| {
-    if sum.is_nan() { f16::from_bits(0x7e00) } else { f16::from_f32(sum) }
-});
-element!(bf16, f32, bf16::from_f64, |a: bf16, b: bf16, sum| a.to_f32().mul_add(b.to_f32(), sum), |sum: f32| {
-    if sum.is_nan() { bf16::from_bits(0x7fc0) } else { bf16::from_f32(sum) }
-});
+element!(
+    f16,
+    f32,
+    f16::from_f64,
+    |a: f16, b: f16, sum| a.to_f32().mul_add(b.to_f32(), sum),
+    |sum: f32| { if sum.is_nan() { f16::from_bits(0x7e00) } else { f16::from_f32(sum) } },
+    f32::stored
+);
+element!(
+    bf16,
+    f32,
+    bf16::from_f64,
+    |a: bf16, b: bf16, sum| a.to_f32().mul_add(b.to_f32(), sum),
+    |sum: f32| { if sum.is_nan() { bf16::from_bits(0x7fc0) } else { bf16::from_f32(sum) } },
+    f32::stored
+);
 element!(i8, i8, |x| (x * 37.0) as i64 as i8, |a: i8, b: i8, sum: i8| sum.wrapping_add(a.wrapping_mul(b)), |sum| sum);
 element!(i64, i64, |x| (x * 3e18) as i64, |a: i64, b: i64, sum: i64| sum.wrapping_add(a.wrapping_mul(b)), |sum| sum);
 
@@ -83,14 +100,22 @@ enum Numbers {
     Tiny,
 }
 
-fn case<T: Element>(dtype: DType, side: usize, sizes: Sizes, numbers: Numbers) -> Case {
+fn case<T: Element>([dtype, result]: [DType; 2], side: usize, sizes: Sizes, numbers: Numbers) -> Case {
     let Sizes { batch, m, k, n, swapped } = sizes;
     let strides = |rows: usize, columns: usize, swapped: bool| match swapped {
         false => [rows * columns, columns, 1],
         true => [rows * columns, 1, rows],
     };
-    let shape =
-        ProductShape { dtype, batch, m, k, n, left: strides(m, k, swapped[0]), right: strides(k, n, swapped[1]) };
+    let shape = ProductShape {
+        dtype,
+        result,
+        batch,
+        m,
+        k,
+        n,
+        left: strides(m, k, swapped[0]),
+        right: strides(k, n, swapped[1]),
+    };
     let number = |index: usize, seed: f64| match (numbers, index % 97) {
         (Numbers::Odd, 13) => f64::INFINITY,
         (Numbers::Odd, 40) => f64::NAN,
@@ -109,7 +134,8 @@ fn case<T: Element>(dtype: DType, side: usize, sizes: Sizes, numbers: Numbers) -
                 };
                 let step =
                     |sum, inner| left[at(shape.left, row, inner)].chain(right[at(shape.right, inner, column)], sum);
-                expected.extend(T::stored((0..k).fold(T::ZERO, step)));
+                let sum = (0..k).fold(T::ZERO, step);
+                expected.extend(if dtype == result { T::stored(sum) } else { T::unrounded(sum) });
             }
         }
     }
@@ -140,16 +166,19 @@ fn run(cases: &[(String, Case)], mutate: impl Fn(String) -> String) -> Result<()
 }
 
 fn all(side: usize, sizes: Sizes, numbers: Numbers) -> Vec<(String, Case)> {
-    let name = |dtype: DType| format!("{dtype} {sizes:?}, side {side}");
+    use DType::{BF16, F16, F32, F64, I8, I64};
+    let name = |dtypes: [DType; 2]| format!("{} into {} {sizes:?}, side {side}", dtypes[0], dtypes[1]);
     let mut cases = vec![
-        (name(DType::F32), case::<f32>(DType::F32, side, sizes, numbers)),
-        (name(DType::F16), case::<f16>(DType::F16, side, sizes, numbers)),
-        (name(DType::BF16), case::<bf16>(DType::BF16, side, sizes, numbers)),
-        (name(DType::I8), case::<i8>(DType::I8, side, sizes, Numbers::Plain)),
+        (name([F32; 2]), case::<f32>([F32; 2], side, sizes, numbers)),
+        (name([F16; 2]), case::<f16>([F16; 2], side, sizes, numbers)),
+        (name([BF16; 2]), case::<bf16>([BF16; 2], side, sizes, numbers)),
+        (name([F16, F32]), case::<f16>([F16, F32], side, sizes, numbers)),
+        (name([BF16, F32]), case::<bf16>([BF16, F32], side, sizes, numbers)),
+        (name([I8; 2]), case::<i8>([I8; 2], side, sizes, Numbers::Plain)),
     ];
     if side <= 4 {
-        cases.push((name(DType::F64), case::<f64>(DType::F64, side, sizes, numbers)));
-        cases.push((name(DType::I64), case::<i64>(DType::I64, side, sizes, Numbers::Plain)));
+        cases.push((name([F64; 2]), case::<f64>([F64; 2], side, sizes, numbers)));
+        cases.push((name([I64; 2]), case::<i64>([I64; 2], side, sizes, Numbers::Plain)));
     }
     cases
 }
@@ -177,7 +206,8 @@ fn products_have_the_bits_of_their_chains() {
 #[test]
 fn a_plan_keeps_a_device_busy() {
     let side = |dtype, batch, m, n| {
-        let shape = ProductShape { dtype, batch, m, k: 64, n, left: [m * 64, 64, 1], right: [64 * n, n, 1] };
+        let shape =
+            ProductShape { dtype, result: dtype, batch, m, k: 64, n, left: [m * 64, 64, 1], right: [64 * n, n, 1] };
         ProductPlan::new(&shape).expect("the product has code").variant.side
     };
     assert_eq!(side(DType::F32, 1, 4096, 4096), 8);
@@ -189,9 +219,18 @@ fn a_plan_keeps_a_device_busy() {
 
 #[test]
 fn what_has_no_code_says_why() {
-    let shape = ProductShape { dtype: DType::Bool, batch: 1, m: 2, k: 2, n: 2, left: [4, 2, 1], right: [4, 2, 1] };
+    let shape = ProductShape {
+        dtype: DType::Bool,
+        result: DType::Bool,
+        batch: 1,
+        m: 2,
+        k: 2,
+        n: 2,
+        left: [4, 2, 1],
+        right: [4, 2, 1],
+    };
     assert!(ProductPlan::new(&shape).is_err());
-    let shape = ProductShape { dtype: DType::F32, batch: 1 << 40, ..shape };
+    let shape = ProductShape { dtype: DType::F32, result: DType::F32, batch: 1 << 40, ..shape };
     assert!(ProductPlan::new(&shape).expect_err("no grid is so large").to_string().contains("blocks"));
 }
 
@@ -201,7 +240,7 @@ fn planted_bugs_are_seen() {
         return;
     }
     let sizes = Sizes { batch: 2, m: 67, k: 21, n: 61, swapped: [false, false] };
-    let of = |numbers| (format!("{numbers:?}"), case::<f32>(DType::F32, 4, sizes, numbers));
+    let of = |numbers| (format!("{numbers:?}"), case::<f32>([DType::F32; 2], 4, sizes, numbers));
     let cases = [Numbers::Plain, Numbers::Tiny].map(of);
     assert_eq!(run(&cases, |text| text), Ok(()), "the text as it is");
     for (name, from, to) in [

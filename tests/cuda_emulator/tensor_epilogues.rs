@@ -2,7 +2,7 @@
 
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use crate::kernels::{self, Builder, Random, buffer};
-use crate::tensor_products::{Lies, Numbers, Sizes, bits, case};
+use crate::tensor_products::{Lies, Numbers, Sizes, bytes, case_into};
 use opfuse::codegen::cuda::Source;
 use opfuse::codegen::cuda::epilogue::EpiloguePlan;
 use opfuse::codegen::cuda::product_grid::{LEFT, RIGHT};
@@ -56,8 +56,9 @@ fn extent(geometry: &Geometry, access: &Access, dtype: DType) -> usize {
 
 pub(crate) fn pair(name: &str, tile: usize, sizes: Sizes, kernel: Kernel, geometry: Geometry, off: &[usize]) -> Pair {
     let dtype = kernel.operands[0].dtype;
-    let product = case(dtype, tile, sizes, Numbers::Whole);
-    let stored: Vec<u8> = product.expected.iter().flat_map(|(sum, _)| bits(dtype, *sum).to_le_bytes()).collect();
+    let of = if dtype == DType::F32 { DType::BF16 } else { dtype };
+    let product = case_into([of, dtype], tile, sizes, Numbers::Whole);
+    let stored: Vec<u8> = product.expected.iter().flat_map(|(sum, _)| bytes(dtype, *sum)).collect();
     let mut random = Random::new(7);
     let accesses = geometry.operands.iter().chain(&geometry.outputs).zip(kernel.dtypes());
     let lengths: Vec<(usize, DType)> =
@@ -166,7 +167,8 @@ fn pairs(tile: usize) -> Vec<Pair> {
     // Rows of the product are split, and written elsewhere, as heads are; loops come in the order of the result.
     let g = geometry(&layer(), &[3, 20, 16], &[&[16, 48, 1], &[16, 0, 1], &[16, 48, 1], &[320, 16, 1]]);
     pairs.push(pair("heads", tile, sizes(1, 20, 48), layer(), g, &aligned[..4]));
-    for dtype in [DType::F16, BF16] {
+    // A product of f32 is one of bf16 whose sums are not rounded.
+    for dtype in [DType::F16, BF16, DType::F32] {
         let g = geometry(&scaled(dtype), &[37, 40], &[&[40, 1], &[1, 0], &[0, 1], &[40, 1], &[40, 1]]);
         pairs.push(pair("rows and columns", tile, sizes(1, 37, 40), scaled(dtype), g, &aligned[..5]));
         // Columns that jump through memory.
@@ -183,7 +185,7 @@ fn epilogues_have_the_bits_of_their_kernels() {
     }
     let (small, large) = (pairs(64), pairs(128));
     let widths: Vec<usize> = small.iter().map(|pair| pair.plan.variant.width).collect();
-    assert_eq!(widths, [8, 4, 2, 1, 8, 8, 2, 8, 8, 8, 1, 8, 1]);
+    assert_eq!(widths, [8, 4, 2, 1, 8, 8, 2, 8, 8, 8, 1, 8, 1, 8, 1]);
     for pairs in [small, large] {
         run(&pairs, |text| text).unwrap_or_else(|why| panic!("{why}"));
     }
@@ -191,7 +193,8 @@ fn epilogues_have_the_bits_of_their_kernels() {
 
 #[test]
 fn what_is_no_epilogue_says_why() {
-    let shape = ProductShape { dtype: BF16, batch: 1, m: 20, k: 40, n: 24, left: [0, 40, 1], right: [0, 24, 1] };
+    let shape =
+        ProductShape { dtype: BF16, result: BF16, batch: 1, m: 20, k: 40, n: 24, left: [0, 40, 1], right: [0, 24, 1] };
     let reason = |kernel: &Kernel, geometry: &Geometry| {
         let plan = EpiloguePlan::new(kernel, geometry, 0, &shape, &[16; 8]);
         plan.expect_err("it is none").to_string()

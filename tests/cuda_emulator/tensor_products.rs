@@ -60,7 +60,6 @@ pub(crate) struct Sizes {
 
 pub(crate) struct Case {
     name: String,
-    pub(crate) dtype: DType,
     pub(crate) plan: TensorPlan,
     pub(crate) shape: ProductShape,
     pub(crate) off: [usize; 3],
@@ -71,15 +70,41 @@ pub(crate) struct Case {
     is_exact: bool,
 }
 
-pub(crate) fn bits(dtype: DType, x: f64) -> u16 {
-    if dtype == DType::F16 { f16::from_f64(x).to_bits() } else { bf16::from_f64(x).to_bits() }
+/// A number as an element of a dtype: f16, bf16 or f32.
+pub(crate) fn bytes(dtype: DType, x: f64) -> Vec<u8> {
+    match dtype {
+        DType::F32 => (x as f32).to_le_bytes().to_vec(),
+        DType::F16 => f16::from_f64(x).to_le_bytes().to_vec(),
+        _ => bf16::from_f64(x).to_le_bytes().to_vec(),
+    }
 }
 
-fn number(dtype: DType, bits: u16) -> f64 {
-    if dtype == DType::F16 { f16::from_bits(bits).to_f64() } else { bf16::from_bits(bits).to_f64() }
+/// The number that an element is.
+fn number(dtype: DType, bytes: &[u8]) -> f64 {
+    match (dtype, bytes) {
+        (DType::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
+        (DType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
+        (_, &[a, b]) => bf16::from_le_bytes([a, b]).to_f64(),
+        (_, other) => panic!("{} bytes are no {dtype}", other.len()),
+    }
 }
 
+/// The NaN of a dtype.
+fn nan(dtype: DType) -> Vec<u8> {
+    match dtype {
+        DType::F32 => 0x7fc0_0000_u32.to_le_bytes().to_vec(),
+        DType::F16 => 0x7e00_u16.to_le_bytes().to_vec(),
+        _ => 0x7fc0_u16.to_le_bytes().to_vec(),
+    }
+}
+
+/// A product whose result has the dtype of its operands.
 pub(crate) fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) -> Case {
+    case_into([dtype; 2], tile, sizes, numbers)
+}
+
+/// A product of operands of a dtype into a result of another.
+pub(crate) fn case_into([dtype, result]: [DType; 2], tile: usize, sizes: Sizes, numbers: Numbers) -> Case {
     let Sizes { batch, m, k, n, lies, off } = sizes;
     let (left, n_left) = lies[0].strides(batch, m, k);
     let (right, n_right) = lies[1].strides(batch, k, n);
@@ -94,7 +119,7 @@ pub(crate) fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) ->
             at => (at % 5) as f64 - 2.0,
         },
     };
-    let operand = |count, seed| -> Vec<u16> { (0..count).map(|index| bits(dtype, one(index, seed))).collect() };
+    let operand = |count, seed| -> Vec<Vec<u8>> { (0..count).map(|index| bytes(dtype, one(index, seed))).collect() };
     let (a, b) = (operand(n_left, 1), operand(n_right, 2));
     let at = |strides: [usize; 3], place: [usize; 3]| -> usize { (0..3).map(|dim| strides[dim] * place[dim]).sum() };
     let mut expected = Vec::new();
@@ -102,45 +127,72 @@ pub(crate) fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) ->
         for row in 0..m {
             for column in 0..n {
                 let products = (0..k).map(|inner| {
-                    let a = number(dtype, a[at(left, [matrix, row, inner])]);
-                    a * number(dtype, b[at(right, [matrix, inner, column])])
+                    let a = number(dtype, &a[at(left, [matrix, row, inner])]);
+                    a * number(dtype, &b[at(right, [matrix, inner, column])])
                 });
                 expected.push(products.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs())));
             }
         }
     }
-    let shape = ProductShape { dtype, batch, m, k, n, left, right };
-    let alignments = off.map(|elements| if elements % 8 == 0 { 16 } else { 2 << elements.trailing_zeros() });
+    let shape = ProductShape { dtype, result, batch, m, k, n, left, right };
+    let alignments = alignments(&shape, off);
     let plan = TensorPlan::with_tile(&shape, alignments, tile).expect("the product has code");
-    let bytes = |x: Vec<u16>| x.into_iter().flat_map(u16::to_le_bytes).collect();
-    let name = format!("{dtype} {sizes:?}, {numbers:?}, tile {tile}, {:?}", plan.variant);
+    let name = format!("{dtype} into {result} {sizes:?}, {numbers:?}, tile {tile}, {:?}", plan.variant);
     let is_exact = numbers != Numbers::Plain;
-    Case { name, dtype, plan, shape, off, operands: [bytes(a), bytes(b)], expected, depth: k, is_exact }
+    Case { name, plan, shape, off, operands: [a.concat(), b.concat()], expected, depth: k, is_exact }
+}
+
+/// What the buffers of a product's operands and result are multiples of, which miss a multiple of 16 bytes by so many elements.
+pub(crate) fn alignments(shape: &ProductShape, off: [usize; 3]) -> [usize; 3] {
+    std::array::from_fn(|buffer| match remainder(shape, off, buffer) {
+        0 => 16,
+        bytes => 1 << bytes.trailing_zeros(),
+    })
+}
+
+/// By how many bytes a buffer of a product misses a multiple of 16.
+fn remainder(shape: &ProductShape, off: [usize; 3], buffer: usize) -> usize {
+    let dtype = [shape.dtype, shape.dtype, shape.result][buffer];
+    off[buffer] * dtype.size() % 16
 }
 
 impl Case {
+    /// The buffers of operands and result, which is none of what is expected yet.
+    pub(crate) fn buffers<'a>(&'a self, result: &'a [u8]) -> [Buffer<'a>; 3] {
+        let bytes: [&[u8]; 3] = [&self.operands[0], &self.operands[1], result];
+        let place = |buffer| remainder(&self.shape, self.off, buffer);
+        [0, 1, 2].map(|buffer| Buffer { bytes: bytes[buffer], remainder: place(buffer), apart: 0 })
+    }
+
+    /// Memory for the result.
+    pub(crate) fn unwritten(&self) -> Vec<u8> {
+        vec![0xaa; self.shape.result.size() * self.expected.len()]
+    }
+
     /// What is wrong with a result.
     pub(crate) fn judge(&self, found: &[u8]) -> Result<(), String> {
-        let found = found.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-        for (index, (bits_found, &(sum, size))) in found.zip(&self.expected).enumerate() {
+        let dtype = self.shape.result;
+        for (index, (raw, &(sum, size))) in found.chunks_exact(dtype.size()).zip(&self.expected).enumerate() {
             let wrong = |what: &str| Err(format!("{}: element {index} is {what}", self.name));
             if sum.is_nan() {
-                let nan = if self.dtype == DType::F16 { 0x7e00 } else { 0x7fc0 };
-                if bits_found != nan {
-                    return wrong(&format!("{bits_found:#x}, not the NaN"));
+                if raw != nan(dtype) {
+                    return wrong(&format!("{raw:x?}, not the NaN"));
                 }
                 continue;
             }
-            let found = number(self.dtype, bits_found);
+            let found = number(dtype, raw);
             if self.is_exact || sum.is_infinite() {
-                if bits_found != bits(self.dtype, sum) {
+                if raw != bytes(dtype, sum) {
                     return wrong(&format!("{found}, not {sum}"));
                 }
                 continue;
             }
             // A unit of f32 per addition of the magnitudes, and the rounding of the result.
-            let digits = if self.dtype == DType::F16 { 11 } else { 8 };
-            let least = if self.dtype == DType::F16 { f64::powi(2.0, -25) } else { 0.0 };
+            let (digits, least) = match dtype {
+                DType::F32 => (24, 0.0),
+                DType::F16 => (11, f64::powi(2.0, -25)),
+                _ => (8, 0.0),
+            };
             let bound = size * (self.depth + 1) as f64 * f64::powi(2.0, -23)
                 + sum.abs() * f64::powi(2.0, -digits) * 1.001
                 + least;
@@ -155,11 +207,11 @@ impl Case {
 /// What is wrong under some schedule once the text is changed; nothing if all is as expected.
 fn run(cases: &[Case], schedules: &[usize], mutate: impl Fn(String) -> String) -> Result<(), String> {
     let mut batch = Batch::default();
-    for Case { plan, operands: [left, right], expected, off, .. } in cases {
+    for case in cases {
+        let plan = &case.plan;
         let source = batch.add(&Source::of_tensor_product(&plan.variant, None, &batch.name()));
-        let result = vec![0xaa; 2 * expected.len()];
-        let bytes: [&[u8]; 3] = [left, right, &result];
-        let buffers = [0, 1, 2].map(|slot| Buffer { bytes: bytes[slot], remainder: 2 * off[slot] % 16, apart: 0 });
+        let result = case.unwritten();
+        let buffers = case.buffers(&result);
         let steps: Vec<_> = plan.step.into_iter().collect();
         batch.launch(source, &plan.words, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
     }
@@ -245,10 +297,56 @@ fn many_tiles() {
 }
 
 #[test]
+fn sums_may_stay_in_f32() {
+    if !emulator::is_available() {
+        return;
+    }
+    let cases: Vec<Case> = unrounded().map(|(dtypes, sizes, numbers)| case_into(dtypes, 64, sizes, numbers)).collect();
+    let widths: Vec<usize> = cases.iter().map(|case| case.plan.variant.width).collect();
+    assert_eq!(widths, [8, 8, 2, 1, 8, 8]);
+    run(&cases, &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
+    for (name, from, to) in [
+        ("a sum that is rounded", "return op_canon(x); } };\ntemplate", "return op_round_f16(x); } };\ntemplate"),
+        ("a NaN that is not the one", "return op_canon(x); } };\ntemplate", "return -x; } };\ntemplate"),
+    ] {
+        let seen = run(&cases, &SCHEDULES[..1], |text| {
+            assert!(text.contains(from), "{name}: {from:?} is not there");
+            text.replace(from, to)
+        });
+        assert!(seen.is_err(), "{name} is not seen");
+    }
+}
+
+/// Products whose sums are not rounded: whole and cut tiles, aligned and not, odd numbers, no steps.
+pub(crate) fn unrounded() -> impl Iterator<Item = ([DType; 2], Sizes, Numbers)> {
+    use Lies::{Dense, Swapped};
+    let cases = [
+        ([1, 64, 64, 64], [Dense, Swapped], 0, Numbers::Plain),
+        ([2, 72, 40, 24], [Swapped, Dense], 0, Numbers::Odd),
+        ([2, 72, 40, 22], [Dense, Swapped], 8, Numbers::Whole),
+        ([1, 5, 24, 7], [Dense, Swapped], 1, Numbers::Plain),
+        ([1, 33, 48, 80], [Dense, Dense], 4, Numbers::Odd),
+        ([2, 3, 0, 8], [Dense, Dense], 0, Numbers::Whole),
+    ];
+    cases.into_iter().enumerate().map(|(index, ([batch, m, k, n], lies, off, numbers))| {
+        ([DTYPES[index % 2], DType::F32], Sizes { batch, m, k, n, lies, off: [0, 0, off] }, numbers)
+    })
+}
+
+#[test]
 fn what_tensor_cores_do_not_take_says_why() {
-    let shape = ProductShape { dtype: DType::F32, batch: 1, m: 2, k: 2, n: 2, left: [4, 2, 1], right: [4, 2, 1] };
+    let shape = ProductShape {
+        dtype: DType::F32,
+        result: DType::F32,
+        batch: 1,
+        m: 2,
+        k: 2,
+        n: 2,
+        left: [4, 2, 1],
+        right: [4, 2, 1],
+    };
     assert!(TensorPlan::new(&shape, [16; 3]).expect_err("f32 stays f32").to_string().contains("f32"));
-    let shape = ProductShape { dtype: DType::BF16, batch: 1 << 40, ..shape };
+    let shape = ProductShape { dtype: DType::BF16, result: DType::BF16, batch: 1 << 40, ..shape };
     assert!(TensorPlan::new(&shape, [16; 3]).expect_err("no grid is so large").to_string().contains("blocks"));
     let large = ProductShape { batch: 1, m: 4096, k: 64, n: 4096, left: [0, 64, 1], right: [0, 4096, 1], ..shape };
     let tile = |shape: &ProductShape| TensorPlan::new(shape, [16; 3]).expect("the product has code").variant.tile;

@@ -172,8 +172,17 @@ impl Builder {
             Meaning::View(_) => self.propose_view(op),
             Meaning::Window(_) => self.propose_window(op),
             Meaning::Product => {
-                let (a, b) = self.factors(if op == Op::Mm { 2 } else { 3 })?;
-                self.plain(op, &[a, b])
+                let (a, b) = self.factors(if matches!(op, Op::Mm | Op::MmDtype) { 2 } else { 3 })?;
+                if matches!(op, Op::Mm | Op::Bmm) {
+                    return self.plain(op, &[a, b]);
+                }
+                if self.random.percent(30) {
+                    let dtype = self.graph[a].ty.dtype;
+                    return self.call(op, &[a, b], smallvec![Attr::DType(dtype)]);
+                }
+                let narrow = self.random.pick(&[DType::F16, DType::BF16]);
+                let (a, b) = (self.cast(a, narrow)?, self.cast(b, narrow)?);
+                self.call(op, &[a, b], smallvec![Attr::DType(DType::F32)])
             }
             Meaning::Gather(kind) => self.propose_gather(op, kind),
             Meaning::Concat => self.propose_concat(),

@@ -18,7 +18,9 @@ use opfuse::fusion::cost::CostModel;
 use opfuse::fusion::split::{Parts, split};
 use opfuse::fusion::units::pattern_graph;
 use opfuse::fusion::{Decision, Options, Order, Plan, StepKind, partition, plan};
-use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify, unroll};
+use opfuse::ir::passes::{
+    decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
+};
 use opfuse::ir::{Graph, Layout, NodeId, verify};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -181,7 +183,8 @@ fn passes(graph: &Graph) -> Result<(), String> {
     let graph = sound("fold_constants", fold_constants(&graph))?;
     let graph = sound("simplify", simplify(&graph))?;
     let graph = sound("unroll", unroll(&graph).map_err(|error| error.to_string())?)?;
-    sound("eliminate_dead", eliminate_dead(&graph)).map(|_| ())
+    let graph = sound("eliminate_dead", eliminate_dead(&graph))?;
+    sound("narrow_products", narrow_products(&graph)).map(|_| ())
 }
 
 fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {

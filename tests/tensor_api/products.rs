@@ -22,6 +22,47 @@ fn products_of_every_rank() {
     check(tensor(&[2i64, 3], &[1, 2]).matmul(&tensor(&[5i64, 7], &[2, 1])), &[1, 1], &[31i64]);
 }
 
+#[test]
+fn sums_of_halves_may_stay_in_f32() {
+    let thirds = tensor(&[1f32 / 3., 2. / 3., 1., 4. / 3.], &[2, 2]);
+    for dtype in [DType::F16, DType::BF16] {
+        let x = thirds.to_dtype(dtype).expect("they are numbers");
+        let wide = x.to_dtype(DType::F32).expect("so are these");
+        let expected: Vec<f32> = wide.mm(&wide).and_then(|sums| sums.to_vec()).expect("a product");
+        check(x.mm_dtype(&x, DType::F32), &[2, 2], &expected);
+        let rounded = x.mm_dtype(&x, dtype).and_then(|sums| sums.to_dtype(DType::F32)?.to_vec::<f32>());
+        let product = x.mm(&x).and_then(|sums| sums.to_dtype(DType::F32)?.to_vec::<f32>());
+        assert_eq!(rounded, product);
+        assert_ne!(rounded, Ok(expected.clone()), "a rounding changes them");
+        let batch = x.unsqueeze(0).expect("a view");
+        check(batch.bmm_dtype(&batch, DType::F32), &[1, 2, 2], &expected);
+        check_error(x.mm_dtype(&x, DType::F64), &["mm.dtype", "f64", dtype.name()]);
+    }
+    // Gradients are products as wide as the sums, rounded once.
+    let [a, b] = [
+        thirds.to_dtype(DType::BF16).expect("numbers"),
+        thirds.t().and_then(|x| x.to_dtype(DType::BF16)).expect("numbers"),
+    ];
+    let [wide_a, wide_b] = [&a, &b].map(|x| x.to_dtype(DType::F32).expect("numbers"));
+    for x in [&a, &b, &wide_a, &wide_b] {
+        x.set_requires_grad(true).expect("floats have gradients");
+    }
+    let backward =
+        |sums: Result<Tensor>| sums.and_then(|sums| sums.mul(&thirds)?.sum_all()?.backward()).expect("it runs");
+    backward(a.mm_dtype(&b, DType::F32));
+    backward(wide_a.mm(&wide_b));
+    for (narrow, wide) in [(&a, &wide_a), (&b, &wide_b)] {
+        let [narrow, wide] = [narrow, wide].map(|x| x.grad().expect("it got one"));
+        assert_eq!(narrow.dtype(), DType::BF16);
+        let expected = wide.to_dtype(DType::BF16).and_then(|x| x.to_dtype(DType::F32)?.to_vec::<f32>());
+        assert_eq!(narrow.to_dtype(DType::F32).and_then(|x| x.to_vec::<f32>()), expected);
+    }
+    let expected: Vec<f32> = thirds.mm(&thirds).and_then(|sums| sums.to_vec()).expect("a product");
+    check(thirds.mm_dtype(&thirds, DType::F32), &[2, 2], &expected);
+    check_error(thirds.mm_dtype(&thirds, DType::BF16), &["mm.dtype", "bf16", "f32"]);
+    check_error(thirds.bmm_dtype(&thirds, DType::F32), &["bmm.dtype", "both must be 3-d"]);
+}
+
 /// The definition of matmul, one element at a time.
 fn matmul_by_definition(a: &Tensor, b: &Tensor, out: &[usize]) -> Vec<f32> {
     let (rank, k) = (out.len() + 2, *a.sizes().last().expect("a dim"));

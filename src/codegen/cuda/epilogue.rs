@@ -119,7 +119,7 @@ pub(crate) fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape:
     let (rows, inner) = (geometry.n_rows(), geometry.n_inner());
     walks
         && operand.source == From::Memory
-        && operand.dtype == shape.dtype
+        && operand.dtype == shape.result
         && access.base == 0
         && geometry.inner.len() == 1
         && rows * inner > 0
@@ -138,7 +138,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// An epilogue as part of the text whose entry is called `entry`, or else storing the rounded sums.
+    /// An epilogue as part of the text whose entry is called `entry`, or else storing the sums as a dtype.
     pub(super) fn new(epilogue: Option<&Epilogue>, dtype: DType, entry: &str) -> End {
         match epilogue {
             None => End { text: String::new(), name: format!("AsItIs<dt_{}, {RESULT}>", dtype.name()), n_words: 0 },

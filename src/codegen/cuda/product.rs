@@ -20,8 +20,10 @@ const FEW_TILES: usize = 256;
 /// What the text of a product depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProductVariant {
-    /// Of operands and result; no bool.
+    /// Of the operands; no bool.
     pub dtype: DType,
+    /// Of the result: see [`ProductShape::result`].
+    pub result: DType,
     /// Elements along each side of the part of a tile that one thread computes: 2, 4 or 8.
     pub side: usize,
     /// Whether neighbours along the inner dimension lie closer than others, in the left and the right operand.
@@ -63,7 +65,7 @@ impl ProductPlan {
         let grid = ProductGrid::new(shape, [side * TEAM; 2])?;
         let step = grid.step(shape, [TEAM as u32; 2]);
         Ok(ProductPlan {
-            variant: ProductVariant { dtype: shape.dtype, side, along: grid.along },
+            variant: ProductVariant { dtype: shape.dtype, result: shape.result, side, along: grid.along },
             words: grid.words,
             step,
         })
@@ -73,12 +75,13 @@ impl ProductPlan {
 impl Source {
     /// Writes the text of a product; its entry is called `name`.
     pub fn of_product(variant: &ProductVariant, name: &str) -> Source {
-        let ProductVariant { dtype, side, along: [left, right] } = variant;
+        let ProductVariant { dtype, result, side, along: [left, right] } = variant;
         // With more registers a thread, a processor holds a single block, which nobody relieves while it waits.
         let (threads, blocks) = (TEAM * TEAM, if *side == 8 { 2 } else { 1 });
         let entry = format!(
-            "KERNEL({threads}, {blocks}) {name}(const Words<{N_WORDS}> w) {{\n    product<dt_{}, {side}, {left}, {right}>(w);\n}}\n",
-            dtype.name()
+            "KERNEL({threads}, {blocks}) {name}(const Words<{N_WORDS}> w) {{\n    product<dt_{}, dt_{}, {side}, {left}, {right}>(w);\n}}\n",
+            dtype.name(),
+            result.name()
         );
         let text = format!("{}\n{entry}", include_str!("products.cuh"));
         Source { text, entries: vec![name.to_owned()], n_words: N_WORDS, target: Target::Any }

@@ -41,7 +41,7 @@ impl ProductGrid {
     /// # Errors
     /// If there are more of them than a grid has blocks.
     pub(super) fn new(shape: &ProductShape, tile: [usize; 2]) -> Result<ProductGrid, Reason> {
-        let &ProductShape { dtype, batch, m, k, n, left, right } = shape;
+        let &ProductShape { dtype, batch, m, k, n, left, right, .. } = shape;
         let too_large = || Reason::TierCannot("its grid has more blocks than a device takes".into());
         let (down, across) = tiles(shape, tile).ok_or_else(too_large)?;
         let blocks = batch.checked_mul(down).and_then(|blocks| blocks.checked_mul(across)).ok_or_else(too_large)?;

@@ -102,7 +102,8 @@ DEVICE void multiply(const T* left, const T* right, int x, int y, T (&sum)[SIDE]
 // Words of the argument; see `product.rs`.
 enum { P_M, P_N, P_K, P_DOWN, P_ACROSS, P_LEFT, P_RIGHT = P_LEFT + 4, P_RESULT = P_RIGHT + 4, P_WORDS };
 
-template <class D, int SIDE, bool LEFT_ALONG, bool RIGHT_ALONG>
+// D: what operands are; R: what the result is, into which sums go.
+template <class D, class R, int SIDE, bool LEFT_ALONG, bool RIGHT_ALONG>
 DEVICE void product(const Words<P_WORDS>& w) {
     typedef typename D::Value Value;
     enum { TILE = SIDE * TEAM, PITCH = TILE + 4 };
@@ -151,13 +152,13 @@ DEVICE void product(const Words<P_WORDS>& w) {
         barrier();
     }
 
-    char* const result = address(w.at[P_RESULT]) + (i64)matrix * m * n * (i64)sizeof(typename D::Stored);
+    char* const result = address(w.at[P_RESULT]) + (i64)matrix * m * n * (i64)sizeof(typename R::Stored);
     UNROLL for (int i = 0; i < SIDE; i++) {
         const i64 row = first_row + spot<SIDE>(i, y);
         UNROLL for (int k = 0; k < SIDE; k++) {
             const i64 column = first_column + spot<SIDE>(k, x);
             if (row < m && column < n)
-                store_one<D>(result + (row * n + column) * (i64)sizeof(typename D::Stored), Stored<D>::of(sum[i][k]));
+                store_one<R>(result + (row * n + column) * (i64)sizeof(typename R::Stored), Stored<R>::of(sum[i][k]));
         }
     }
 }

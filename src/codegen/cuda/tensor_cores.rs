@@ -1,7 +1,7 @@
 //! Matrix products of 16-bit floats on tensor cores: text, words and grid.
 //!
 //! What always holds: products are exact and summed in 32 bits, in an order that the machine has, so bits are not those of
-//! [`super::product`]; a sum is rounded once. The order follows from the inner size alone, so rows have their bits whatever is
+//! [`super::product`]; a sum is rounded once, or stays in f32. The order follows from the inner size alone, so rows have their bits whatever is
 //! multiplied beside them. For `Numerics::Fast`, on devices of compute capability 8.0 or later.
 //!
 //! The words of the argument are those of [`super::product_grid`]. With an [`Epilogue`], the product is not stored, and its words
@@ -29,8 +29,10 @@ const FEW_TILES: usize = 128;
 /// What the text of a product on tensor cores depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TensorVariant {
-    /// Of operands and result: f16 or bf16.
+    /// Of the operands: f16 or bf16.
     pub dtype: DType,
+    /// Of the result: the same, or f32.
+    pub result: DType,
     /// Elements along each side of a tile: 64 or 128.
     pub tile: usize,
     /// Whether neighbours along the inner dimension lie closer than others, in the left and the right operand.
@@ -76,7 +78,7 @@ impl TensorPlan {
     /// # Errors
     /// As [`TensorPlan::new`].
     pub fn with_tile(shape: &ProductShape, alignments: [usize; 3], tile: usize) -> Result<TensorPlan, Reason> {
-        let &ProductShape { dtype, batch: n_batches, left, right, .. } = shape;
+        let &ProductShape { dtype, result, batch: n_batches, left, right, .. } = shape;
         if !takes(dtype) {
             return Err(Reason::TierCannot(format!("tensor cores do not sum products of {dtype}")));
         }
@@ -92,7 +94,7 @@ impl TensorPlan {
             element == 1 && starts.iter().all(|start| start.is_multiple_of(PIECE_BYTES))
         };
         let width = width(shape, alignments[2]);
-        let variant = TensorVariant { dtype, tile, along, wide: [is_wide(0), is_wide(1)], width };
+        let variant = TensorVariant { dtype, result, tile, along, wide: [is_wide(0), is_wide(1)], width };
         let step = grid.step(shape, [threads(tile), 1]);
         Ok(TensorPlan { variant, words: grid.words, step })
     }
@@ -109,7 +111,7 @@ impl TensorPlan {
 
 /// Neighbours of a row that a thread stores at once, where the result's address is a multiple of so many bytes.
 pub(super) fn width(shape: &ProductShape, alignment: usize) -> usize {
-    let is_whole = |width: usize| alignment.is_multiple_of((width * shape.dtype.size()).min(PIECE_BYTES));
+    let is_whole = |width: usize| alignment.is_multiple_of((width * shape.result.size()).min(PIECE_BYTES));
     let fits = |&width: &usize| shape.n.is_multiple_of(width) && is_whole(width);
     [MAX_WIDTH, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
@@ -122,9 +124,9 @@ fn threads(tile: usize) -> u32 {
 impl Source {
     /// Writes the text of a product on tensor cores, with what follows it if that is an epilogue; its entry is called `name`.
     pub fn of_tensor_product(variant: &TensorVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
-        let TensorVariant { dtype, tile, along: [left_along, right_along], wide: [left_wide, right_wide], width } =
-            variant;
-        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *dtype, name);
+        let TensorVariant { dtype, result, tile, along, wide, width } = variant;
+        let ([left_along, right_along], [left_wide, right_wide]) = (along, wide);
+        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *result, name);
         let (threads, dtype) = (threads(*tile), dtype.name());
         let operands = format!("{left_along}, {right_along}, {left_wide}, {right_wide}");
         // What goes through registers on its way needs so many that a processor holds a single block of large tiles.

@@ -2,7 +2,7 @@
 //! grid. **It never ran on a GPU**, and how fast it is nobody knows.
 //!
 //! What always holds: as in [`super::tensor_cores`], products are exact and summed in 32 bits, in an order that the machine has and
-//! that follows from the inner size alone; a sum is rounded once. The text is for `sm_90a`, since later devices have no such
+//! that follows from the inner size alone; a sum is rounded once, or stays in f32. The text is for `sm_90a`, since later devices have no such
 //! instructions.
 //!
 //! The machine copies operands by itself, as maps describe them. So the words of the argument are those of
@@ -44,8 +44,10 @@ const MAX_SIZE: usize = 1 << 31;
 /// What the text of such a product depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WgmmaVariant {
-    /// Of operands and result: f16 or bf16.
+    /// Of the operands: f16 or bf16.
     pub dtype: DType,
+    /// Of the result: the same, or f32.
+    pub result: DType,
     /// Columns of a tile, which has 128 rows: 128 or 256.
     pub columns: usize,
     /// Whether neighbours along the inner dimension are next to each other, in the left and the right operand; else those along
@@ -162,7 +164,7 @@ fn is_whole(bytes: usize) -> bool {
 /// # Errors
 /// The reason, if there is one.
 pub fn check(shape: &ProductShape) -> Result<(), Reason> {
-    WgmmaPlan::new(shape, [GRAIN, GRAIN, shape.dtype.size()]).map(|_| ())
+    WgmmaPlan::new(shape, [GRAIN, GRAIN, shape.result.size()]).map(|_| ())
 }
 
 impl WgmmaPlan {
@@ -180,7 +182,7 @@ impl WgmmaPlan {
     /// # Errors
     /// As [`WgmmaPlan::new`].
     pub fn with_columns(shape: &ProductShape, alignments: [usize; 3], columns: usize) -> Result<WgmmaPlan, Reason> {
-        let dtype = shape.dtype;
+        let &ProductShape { dtype, result, .. } = shape;
         if !takes(dtype) {
             return Err(Reason::WgmmaCannot(format!("it does not sum products of {dtype} in f32")));
         }
@@ -198,7 +200,7 @@ impl WgmmaPlan {
                 maps.push(TileMap { address: [LEFT, RIGHT][number], at: 0, tiles });
             }
         }
-        let variant = WgmmaVariant { dtype, columns, along, width: width(shape, alignments[2]) };
+        let variant = WgmmaVariant { dtype, result, columns, along, width: width(shape, alignments[2]) };
         Ok(WgmmaPlan { variant, words: grid.words, maps, step }.with_places())
     }
 
@@ -261,8 +263,8 @@ impl WgmmaVariant {
 impl Source {
     /// Writes the text of such a product, with what follows it if that is an epilogue; its entry is called `name`.
     pub fn of_wgmma_product(variant: &WgmmaVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
-        let WgmmaVariant { dtype, columns, along: [left, right], width } = variant;
-        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *dtype, name);
+        let WgmmaVariant { dtype, result, columns, along: [left, right], width } = variant;
+        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *result, name);
         let (dtype, stages) = (dtype.name(), variant.stages());
         let n_words = n_words(base + N_WORDS);
         let entry = format!(

@@ -185,10 +185,10 @@ impl Of<'_> {
         }
     }
 
-    /// The layout of a matrix of `rows` by `columns` of the problem.
-    fn layout(&self, rows: usize, columns: usize, matrix: Matrix) -> Result<Layout> {
+    /// The layout of a matrix of `rows` by `columns` elements of the problem.
+    fn layout(&self, dtype: DType, [rows, columns]: [usize; 2], matrix: Matrix) -> Result<Layout> {
         use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
-        let dtype = match self.problem.dtype {
+        let dtype = match dtype {
             DType::F16 => sys::cudaDataType::CUDA_R_16F,
             DType::BF16 => sys::cudaDataType::CUDA_R_16BF,
             DType::F32 => sys::cudaDataType::CUDA_R_32F,
@@ -271,12 +271,12 @@ impl Matmul {
         most_workspace: usize,
     ) -> Result<Option<Matmul>> {
         let handle = handle(device)?;
-        let (of, Problem { m, k, n, .. }) = (Of { context: &handle.context, problem: &problem }, problem);
+        let (of, Problem { dtype, m, k, n, .. }) = (Of { context: &handle.context, problem: &problem }, problem);
         handle.context.enter()?;
         let description = of.description()?;
-        let left = of.layout(m, k, problem.left)?;
-        let right = of.layout(k, n, problem.right)?;
-        let result = of.layout(m, n, Matrix { order: Order::Rows, pitch: n, batch: m * n })?;
+        let left = of.layout(dtype, [m, k], problem.left)?;
+        let right = of.layout(dtype, [k, n], problem.right)?;
+        let result = of.layout(problem.result, [m, n], Matrix { order: Order::Rows, pitch: n, batch: m * n })?;
         let [of_left, of_right, of_result] = alignments;
         if problem.tail.has_bias {
             // Not memory, but as well aligned as what will be: nothing is read while an algorithm is looked for.

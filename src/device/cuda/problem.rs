@@ -42,8 +42,10 @@ pub(crate) struct Tail {
 /// A product of batches of matrices whose dense result lies row by row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Problem {
-    /// Of all operands and the result: a float.
+    /// Of both operands: a float.
     pub(crate) dtype: DType,
+    /// Of the result and the columns' numbers: the same, or f32 where that is a 16-bit float.
+    pub(crate) result: DType,
     pub(crate) n_batches: usize,
     /// Rows of the result.
     pub(crate) m: usize,
@@ -75,7 +77,7 @@ impl Tail {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Problem { dtype, n_batches, m, k, n, .. } = self;
+        let Problem { dtype, result, n_batches, m, k, n, .. } = self;
         let batch = if *n_batches == 1 { String::new() } else { format!("{n_batches}, ") };
         write!(f, "{dtype}[{batch}{m}, {k}] @ {dtype}[{batch}{k}, {n}]")?;
         if self.tail.has_bias {
@@ -85,6 +87,7 @@ impl fmt::Display for Problem {
             Activation::Nothing => "",
             Activation::Relu => ", relu",
             Activation::Gelu => ", gelu",
-        })
+        })?;
+        if result == dtype { Ok(()) } else { write!(f, " as {result}") }
     }
 }

@@ -165,8 +165,8 @@ fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
         if !is_forced {
             is_faster(wanted, found.is_some())?;
         }
-        let tail = found.map_or(alone.tail, |found| found.tail);
-        let product = LibraryProduct::new(wanted.device, Problem { tail, ..alone })?;
+        let (tail, result) = found.map_or((alone.tail, alone.result), |found| (found.tail, found.result));
+        let product = LibraryProduct::new(wanted.device, Problem { tail, result, ..alone })?;
         let behind = wanted.behind.filter(|_| found.is_none());
         let apart = behind.map(|(_, may_be_own)| why_apart.unwrap_or_else(|| apart(wanted, may_be_own && !is_forced)));
         Ok(Decided::CublasLt(Choice::CublasLt(wanted.shape.dtype, apart), product, found))

@@ -23,6 +23,7 @@ use crate::eager::Array;
 use crate::eager::executable::Launch;
 use crate::eager::product::shape;
 use crate::error::{Error, Reason, Result};
+use crate::ir::{DType, Layout};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -75,7 +76,7 @@ fn plan(
 ) -> std::result::Result<(EpiloguePlan, [usize; 3]), Reason> {
     let (own, operands) = alignments.split_at(alignments.len() - 2);
     let epilogue = EpiloguePlan::new(&launch.lowered.kernel, &launch.lowered.geometry, slot, shape, own)?;
-    Ok((epilogue, [operands[0], operands[1], shape.dtype.size()]))
+    Ok((epilogue, [operands[0], operands[1], shape.result.size()]))
 }
 
 impl DeviceEpilogue {
@@ -131,8 +132,8 @@ impl DeviceEpilogue {
             array.storage().turn_to(stream)?;
         }
         let alignments = arrays.iter().map(|array| array.map_or(WIDEST, alignment)).collect();
-        let [left, right] = factors.map(Array::layout);
-        let ready = self.ready(stream.device(), &shape(left, right, factors[0].dtype()), alignments)?;
+        let shape = self.shape(factors.map(Array::layout), factors[0].dtype());
+        let ready = self.ready(stream.device(), &shape, alignments)?;
         let mut words: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.words);
         for (access, (&place, array)) in ready.places.iter().zip(&arrays).enumerate() {
             if let Some(array) = array.filter(|_| self.is_memory(access)) {
@@ -146,6 +147,11 @@ impl DeviceEpilogue {
         unsafe { ready.functions[ready.step.entry].start(queue, ready.step.grid, ready.step.block, &words)? };
         counts::launched(1);
         Ok(())
+    }
+
+    /// The shape of the product, whose operands lie so and have that dtype.
+    pub(super) fn shape(&self, factors: [&Layout; 2], dtype: DType) -> ProductShape {
+        shape(factors, dtype, self.launch.lowered.kernel.operands[self.slot].dtype)
     }
 
     /// What is launched for a product of that shape, which is always the same, on memory of such alignments: of the kernel's

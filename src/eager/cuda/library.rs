@@ -14,6 +14,7 @@ use crate::device::cuda::{Addresses, Matmul, Matrix, Order, Problem, Queue, Tail
 use crate::device::{Device, Storage, Stream};
 use crate::eager::Array;
 use crate::error::{Error, Reason, Result};
+use crate::ir::DType;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,7 +48,7 @@ pub(super) struct LibraryProduct {
 /// # Errors
 /// The reason why it is nothing.
 pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
-    let &ProductShape { dtype, mut batch, mut m, k, n, left, right } = shape;
+    let &ProductShape { dtype, result, mut batch, mut m, k, n, left, right } = shape;
     if k == 0 {
         return Err(Reason::LibraryCannot("it takes no sums of nothing".into()));
     }
@@ -62,7 +63,7 @@ pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
     if batch > 1 && right.batch == 0 && left.order == Order::Rows && left.batch == m * left.pitch {
         (m, batch, left.batch) = (m * batch, 1, 0);
     }
-    Ok(Problem { dtype, n_batches: batch, m, k, n, left, right, tail: Tail::NOTHING })
+    Ok(Problem { dtype, result, n_batches: batch, m, k, n, left, right, tail: Tail::NOTHING })
 }
 
 /// How a matrix lies, by its strides of batch, row and column; a stride that is never taken may be any.
@@ -85,7 +86,7 @@ impl LibraryProduct {
         find_cublaslt().map_err(Reason::LibraryCannot)?;
         let failed = |error: Error| Reason::LibraryCannot(error.to_string());
         let most_workspace = architecture(device).map_err(failed)?.most_workspace();
-        let least = [problem.dtype.size(); 3];
+        let least = [problem.dtype, problem.dtype, problem.result].map(DType::size);
         let anyhow = asked((device, problem, least, most_workspace)).map_err(failed)?;
         let anyhow = anyhow.ok_or_else(|| Reason::LibraryCannot(format!("it names no algorithm for {problem}")))?;
         Ok(LibraryProduct { device, problem, most_workspace, anyhow, ready: Mutex::default() })
@@ -186,7 +187,6 @@ impl LibraryTail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::DType;
 
     fn lies(order: Order, pitch: usize) -> Option<Matrix> {
         Some(Matrix { order, pitch, batch: 7 })
@@ -217,6 +217,7 @@ mod tests {
     fn batches_that_share_the_right_operand_are_rows() {
         let shape = |left_batch, right_batch| ProductShape {
             dtype: DType::F32,
+            result: DType::F32,
             batch: 3,
             m: 4,
             k: 5,

@@ -120,7 +120,7 @@ impl DeviceProduct {
             array.storage().turn_to(stream)?;
         }
         let addresses = arrays.map(|array| array.ptr().addr() as u64);
-        let shape = shape(left.layout(), right.layout(), ty.dtype);
+        let shape = shape([left.layout(), right.layout()], left.dtype(), ty.dtype);
         let ready = match self.ready_launch(known, stream.device(), addresses.map(alignment_of), &shape)? {
             Ok(ready) => ready,
             Err(reason) => return Ok(Err(reason)),

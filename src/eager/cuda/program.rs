@@ -142,7 +142,11 @@ impl Program {
                     let values: Vec<Option<&Value>> = own.chain([Some(left), Some(right)]).collect();
                     let alignment = |value: &Option<&Value>| value.map_or(WIDEST, |value| nodes.alignment(value));
                     let alignments = values.iter().map(alignment).collect();
-                    let ready = epilogue.ready(device, &shape(&left.layout, &right.layout, left.dtype), alignments)?;
+                    let ready = epilogue.ready(
+                        device,
+                        &epilogue.shape([&left.layout, &right.layout], left.dtype),
+                        alignments,
+                    )?;
                     let places = ready.places.iter().zip(values).enumerate();
                     let places = places.filter(|(access, _)| epilogue.is_memory(*access));
                     let places: Vec<_> = places.filter_map(|(_, (&place, value))| Some((place, value?))).collect();
@@ -154,7 +158,7 @@ impl Program {
                         unreachable!("a product has two operands in memory")
                     };
                     let values = [left, right, &start.outputs[0]];
-                    let shape = shape(&left.layout, &right.layout, ty.dtype);
+                    let shape = shape([&left.layout, &right.layout], left.dtype, ty.dtype);
                     let ready = match product.ready(device, values.map(|value| nodes.alignment(value)), &shape)? {
                         Ok(Ready::Launch(ready)) => ready,
                         Ok(Ready::CublasLt(matmul)) => {

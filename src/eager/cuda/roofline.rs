@@ -47,10 +47,10 @@ pub(super) struct Behind {
 
 /// Seconds that a product takes, with the kernel behind it if there is one.
 pub(super) fn seconds(who: Who, shape: &ProductShape, behind: Option<Behind>) -> f64 {
-    let &ProductShape { dtype, batch, m, k, n, .. } = shape;
+    let &ProductShape { dtype, result, batch, m, k, n, .. } = shape;
     let [batch, m, k, n] = [batch, m, k, n].map(|size| size as f64);
-    let size = dtype.size() as f64;
-    let (operands, result) = (batch * (m * k + k * n) * size, batch * m * n * size);
+    let [size, result_size] = [dtype, result].map(|dtype| dtype.size() as f64);
+    let (operands, result) = (batch * (m * k + k * n) * size, batch * m * n * result_size);
     let (peak, call) = match who {
         Who::Own => (OF_OWN * own_peak(dtype), 0.0),
         Who::CublasLt => (OF_CUBLASLT * peak(dtype), CALL),
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn square(dtype: DType, size: usize, k: usize) -> ProductShape {
-        ProductShape { dtype, batch: 1, m: size, k, n: size, left: [0, k, 1], right: [0, size, 1] }
+        ProductShape { dtype, result: dtype, batch: 1, m: size, k, n: size, left: [0, k, 1], right: [0, size, 1] }
     }
 
     /// How many times as long our kernel takes.

@@ -7,7 +7,7 @@
 use super::behind::Behind;
 use super::known::Known;
 use crate::codegen::cuda::epilogue::{in_order_of, is_dense};
-use crate::codegen::geometry::{Geometry, LoopOrder};
+use crate::codegen::geometry::{Access, Geometry, LoopOrder};
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::lower::lower;
 use crate::codegen::product::ProductShape;
@@ -16,12 +16,15 @@ use crate::error::{Error, Result};
 use crate::fusion::{Options, StepKind, plan};
 use crate::ir::scalar::Reg;
 use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What a kernel behind a product is to cublasLt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) tail: Tail,
+    /// The dtype of what is stored in the end.
+    pub(super) result: DType,
     /// The kernel's operand that has a number per column.
     pub(super) bias: Option<usize>,
 }
@@ -34,6 +37,10 @@ pub(super) fn of(behind: &Behind, shape: &ProductShape) -> Option<Found> {
         2 => Some(1 - behind.slot),
         _ => return None,
     };
+    let result = kernel.outputs.first()?.dtype;
+    if ![shape.dtype, shape.result].contains(&result) {
+        return None;
+    }
     let geometry = &in_order_of(geometry, behind.slot);
     if kernel.has_folds()
         || !is_dense(kernel, geometry, behind.slot, shape)
@@ -41,24 +48,21 @@ pub(super) fn of(behind: &Behind, shape: &ProductShape) -> Option<Found> {
     {
         return None;
     }
-    if bias.is_some_and(|bias| !is_per_column(kernel, geometry, bias, shape)) {
+    if bias.is_some_and(|bias| kernel.operands[bias].dtype != result || !is_per_column(kernel, geometry, bias, shape)) {
         return None;
     }
-    let tail = patterns(shape.dtype).iter().find(|pattern| pattern.is(kernel, behind.slot))?.tail;
-    Some(Found { tail, bias })
+    let tail = patterns([shape.result, result]).iter().find(|pattern| pattern.is(kernel, behind.slot))?.tail;
+    Some(Found { tail, result, bias })
 }
 
-/// Whether the only result has the product's dtype and lies as that does.
+/// Whether the only result lies as the product does, element by element.
 fn is_stored_there(kernel: &Kernel, geometry: &Geometry, slot: usize) -> bool {
-    let product = &geometry.operands[slot];
-    match (&kernel.outputs[..], &geometry.outputs[..]) {
-        ([output], [access]) => {
-            output.dtype == kernel.operands[slot].dtype
-                && access.base == 0
-                && (&access.rows, &access.inner) == (&product.rows, &product.inner)
-        }
-        _ => false,
-    }
+    let ([output], [access]) = (&kernel.outputs[..], &geometry.outputs[..]) else { return false };
+    let (product, stored) = (&geometry.operands[slot], output.dtype.size());
+    let size = kernel.operands[slot].dtype.size();
+    let strides = |access: &Access| access.rows.iter().chain(&access.inner).copied().collect::<SmallVec<[usize; 4]>>();
+    let same = strides(access).into_iter().zip(strides(product)).all(|(own, other)| own * size == other * stored);
+    access.base == 0 && same
 }
 
 /// Whether an operand has the numbers of columns, side by side; loops come in the order of the product's memory.
@@ -74,12 +78,7 @@ fn is_per_column(kernel: &Kernel, geometry: &Geometry, bias: usize, shape: &Prod
         stride == expected && (within <= shape.n || expected == 0)
     });
     // A single number may be one of the host.
-    follows
-        && shape.n > 1
-        && operand.source == Source::Memory
-        && operand.dtype == shape.dtype
-        && access.base == 0
-        && access.gather.is_none()
+    follows && shape.n > 1 && operand.source == Source::Memory && access.base == 0 && access.gather.is_none()
 }
 
 /// A kernel that computes a tail of its operand `product`, and of another one with a number per column if there is one.
@@ -89,21 +88,21 @@ struct Pattern {
     product: usize,
 }
 
-/// Those of products of a dtype.
-fn patterns(dtype: DType) -> Arc<Vec<Pattern>> {
-    static PATTERNS: Known<DType, Arc<Vec<Pattern>>> = Known::new(DType::ALL.len());
-    PATTERNS.get(dtype, |&dtype| Ok(Arc::new(all_of(dtype)?))).unwrap_or_default()
+/// Those of products of a dtype whose results are stored as another, which is narrower if it is not the same.
+fn patterns(dtypes: [DType; 2]) -> Arc<Vec<Pattern>> {
+    static PATTERNS: Known<[DType; 2], Arc<Vec<Pattern>>> = Known::new(DType::ALL.len());
+    PATTERNS.get(dtypes, |&dtypes| Ok(Arc::new(all_of(dtypes)?))).unwrap_or_default()
 }
 
-fn all_of(dtype: DType) -> Result<Vec<Pattern>> {
+fn all_of([product, result]: [DType; 2]) -> Result<Vec<Pattern>> {
     let mut patterns = Vec::new();
     for activation in [Activation::Nothing, Activation::Relu, Activation::Gelu] {
-        if activation != Activation::Nothing {
-            patterns.push(Pattern::new(dtype, &[0], activation)?);
+        if activation != Activation::Nothing || product != result {
+            patterns.push(Pattern::new([product, result], &[0], activation)?);
         }
         // A sum may be written either way around.
         for terms in [[0, 1], [1, 0]] {
-            patterns.push(Pattern::new(dtype, &terms, activation)?);
+            patterns.push(Pattern::new([product, result], &terms, activation)?);
         }
     }
     Ok(patterns)
@@ -111,13 +110,17 @@ fn all_of(dtype: DType) -> Result<Vec<Pattern>> {
 
 impl Pattern {
     /// The kernel of an activation of the product, which is input 0, or of its sum with input 1.
-    fn new(dtype: DType, terms: &[usize], activation: Activation) -> Result<Pattern> {
+    fn new([product, result]: [DType; 2], terms: &[usize], activation: Activation) -> Result<Pattern> {
         let mut graph = Graph::new();
-        let inputs = [&[2, 3][..], &[3]].map(|sizes| graph.input(TensorType::contiguous(dtype, sizes)));
+        let inputs = [(product, &[2, 3][..]), (result, &[3])];
+        let inputs = inputs.map(|(dtype, sizes)| graph.input(TensorType::contiguous(dtype, sizes)));
         let mut value = inputs[0];
         if let &[left, right] = terms {
-            value = graph.add(Op::Add, &[inputs[left], inputs[right]], Attrs::from_iter([Attr::int(1)]))?;
+            let bias = converted(&mut graph, inputs[1], product)?;
+            let terms = [left, right].map(|term| if term == 0 { inputs[0] } else { bias });
+            value = graph.add(Op::Add, &terms, Attrs::from_iter([Attr::int(1)]))?;
         }
+        value = converted(&mut graph, value, result)?;
         value = match activation {
             Activation::Nothing => value,
             Activation::Relu => graph.add(Op::Relu, &[value], Attrs::new())?,
@@ -148,6 +151,14 @@ impl Pattern {
     }
 }
 
+/// A value as a dtype.
+fn converted(graph: &mut Graph, value: NodeId, dtype: DType) -> Result<NodeId> {
+    if graph[value].ty.dtype == dtype {
+        return Ok(value);
+    }
+    graph.add(Op::ToCopy, &[value], Attrs::from_iter([Attr::DType(dtype)]))
+}
+
 /// The kernel of a graph that is one, and the nodes behind its operands.
 fn only_kernel(graph: &Graph) -> Result<(Kernel, Vec<Option<NodeId>>)> {
     let plan = plan(graph, &Options::default());
@@ -165,13 +176,16 @@ mod tests {
 
     #[test]
     fn every_float_has_all_patterns_and_no_two_are_the_same() {
-        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
-            let patterns = patterns(dtype);
-            assert_eq!(patterns.len(), 8, "{dtype}");
+        let same = [DType::F16, DType::BF16, DType::F32, DType::F64].map(|dtype| [dtype; 2]);
+        let narrower = [DType::F16, DType::BF16].map(|dtype| [DType::F32, dtype]);
+        for dtypes in same.into_iter().chain(narrower) {
+            let patterns = patterns(dtypes);
+            // A product that is rounded, and nothing else, is something to do.
+            assert_eq!(patterns.len(), if dtypes[0] == dtypes[1] { 8 } else { 9 }, "{dtypes:?}");
             for one in patterns.iter() {
                 let alike = patterns.iter().filter(|other| other.is(&one.kernel, one.product));
-                assert!(alike.clone().all(|other| other.tail == one.tail), "{dtype}:\n{}", one.kernel);
-                assert!(alike.count() >= 1, "{dtype}:\n{}", one.kernel);
+                assert!(alike.clone().all(|other| other.tail == one.tail), "{dtypes:?}:\n{}", one.kernel);
+                assert!(alike.count() >= 1, "{dtypes:?}:\n{}", one.kernel);
             }
         }
     }

@@ -53,8 +53,8 @@ impl Way {
                     DeviceLaunch::new(device, &launch.lowered, launch.gathers).map_or_else(Way::Host, Way::Launch)
                 }
                 Action::Product { left, right, to, ty } => {
-                    if let (Some((_, left)), Some((_, right))) = (&slots[*left], &slots[*right]) {
-                        products.push((index, shape(left, right, ty.dtype)));
+                    if let (Some((dtype, left)), Some((_, right))) = (&slots[*left], &slots[*right]) {
+                        products.push((index, shape([left, right], *dtype, ty.dtype)));
                     }
                     slots[*to] = Some(lying(ty));
                     Way::Product(DeviceProduct::own(Choice::Canonical(None)))

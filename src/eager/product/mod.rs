@@ -44,8 +44,11 @@ const ROWS: usize = 256;
 /// # Errors
 /// Out of memory. Shapes were checked by the op's inference.
 pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
+    if a.dtype() != ty.dtype {
+        return unrounded(a, b, ty);
+    }
     let mut out = Array::new(Device::CPU, ty)?;
-    let shape = shape(a.layout(), b.layout(), ty.dtype);
+    let shape = shape([a.layout(), b.layout()], ty.dtype, ty.dtype);
     match ty.dtype {
         DType::F32 => multiply::<f32>(a, b, &out, shape),
         DType::F64 => multiply::<f64>(a, b, &out, shape),
@@ -60,12 +63,12 @@ pub(super) fn product(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
     Ok(out)
 }
 
-/// The shape of `a @ b`, and how the operands lie.
-pub(super) fn shape(a: &Layout, b: &Layout, dtype: DType) -> ProductShape {
+/// The shape of a product of two operands of a dtype, and how they lie; a result of f32 may be that of narrower operands.
+pub(super) fn shape([a, b]: [&Layout; 2], dtype: DType, result: DType) -> ProductShape {
     let rank = a.rank();
     let batch = if rank == 3 { a.sizes[0] } else { 1 };
     let (m, k, n) = (a.sizes[rank - 2], a.sizes[rank - 1], b.sizes[rank - 1]);
-    ProductShape { dtype, batch, m, k, n, left: strides(a), right: strides(b) }
+    ProductShape { dtype, result, batch, m, k, n, left: strides(a), right: strides(b) }
 }
 
 /// Strides of batch, row and column of an operand.
@@ -157,15 +160,21 @@ fn multiply<T: Multiply>(a: &Array, b: &Array, out: &Array, shape: ProductShape)
 
 /// 16-bit floats: widened, multiplied in f32, rounded once.
 fn through_f32(a: &Array, b: &Array, ty: &TensorType, out: &mut Array) -> Result<()> {
-    let wide_type = TensorType { dtype: DType::F32, ..ty.clone() };
+    let product = unrounded(a, b, &TensorType { dtype: DType::F32, ..ty.clone() })?;
     if ty.dtype == DType::F16 {
-        let product = product(&widened(a, widen_f16)?, &widened(b, widen_f16)?, &wide_type)?;
         convert(stretch(&product), out, round_f16);
     } else {
-        let product = product(&widened(a, widen_bf16)?, &widened(b, widen_bf16)?, &wide_type)?;
         convert(stretch(&product), out, round_bf16);
     }
     Ok(())
+}
+
+/// The sums of a product of 16-bit floats, of type `ty`.
+fn unrounded(a: &Array, b: &Array, ty: &TensorType) -> Result<Array> {
+    if a.dtype() == DType::F16 {
+        return product(&widened(a, widen_f16)?, &widened(b, widen_f16)?, ty);
+    }
+    product(&widened(a, widen_bf16)?, &widened(b, widen_bf16)?, ty)
 }
 
 /// The same elements in f32, where they lie if there are no gaps between them, else in rows.

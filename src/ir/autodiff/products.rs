@@ -10,6 +10,14 @@ pub fn matmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(a), Some(b)]
 }
 
+/// Of a product that is not rounded to the dtype of its operands: computed as wide as it is, and rounded to that once.
+pub fn matmul_dtype<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
+    let dtype = call.args[0].dtype();
+    let [a, b] = [call.args[0], call.args[1]].map(|operand| operand.to(call.grad.dtype()));
+    let [a, b] = factors(call, a, b).map(|gradient| gradient.to(dtype));
+    smallvec![Some(a), Some(b)]
+}
+
 /// Of `beta * term + alpha * (a b)`.
 pub fn addmm<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let [beta, alpha] = [&call.attrs[0], &call.attrs[1]];

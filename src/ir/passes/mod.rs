@@ -5,6 +5,7 @@
 mod decompose;
 mod eliminate;
 mod fold;
+mod narrow;
 mod simplify;
 mod split;
 mod unroll;
@@ -12,6 +13,7 @@ mod unroll;
 pub use decompose::decompose;
 pub use eliminate::{drop_unused, eliminate_common, eliminate_dead};
 pub use fold::fold_constants;
+pub use narrow::narrow_products;
 pub use simplify::{RULES, Rewrite, simplify};
 pub use split::{Halves, Kept, split};
 pub use unroll::unroll;

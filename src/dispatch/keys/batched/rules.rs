@@ -42,8 +42,7 @@ pub(super) fn apply(
             None => return in_parts(*parts, tensors, attrs).map(Applied::Wrapped),
         },
         Meaning::View(_) | Meaning::Window(_) => views::view(op, operands, attrs, result)?,
-        // The batched product broadcasts the dims in front.
-        Meaning::Product => Some(operands.list[0].value.matmul(&operands.list[1].value)?),
+        Meaning::Product => Some(product(operands, result)?),
         Meaning::Gather(kind) => Some(gathers::gather(*kind, operands, attrs, result)?),
         Meaning::Routine(_) => Some(routine(op, operands, attrs, result)?),
         Meaning::Concat => Some(concat(op, operands, attrs, result)?),
@@ -52,6 +51,15 @@ pub(super) fn apply(
         Meaning::Fill | Meaning::Range => None,
     };
     Ok(physical.map_or(Applied::NoRule, Applied::Physical))
+}
+
+/// The batched product broadcasts the dims in front. Sums that are not rounded are those of operands as wide as they are.
+fn product(operands: &Operands, result: &TensorType) -> Result<Tensor> {
+    let [left, right] = [0, 1].map(|index| &operands.list[index].value);
+    if left.dtype() == result.dtype {
+        return left.matmul(right);
+    }
+    left.to_dtype(result.dtype)?.matmul(&right.to_dtype(result.dtype)?)
 }
 
 /// Slices are aligned at their last dims, so those of lower rank get dims of size 1 behind the mapped one.
