@@ -1,8 +1,8 @@
 //! Matrix products of 16-bit floats on tensor cores: text, words and grid.
 //!
 //! What always holds: products are exact and summed in 32 bits, in an order that the machine has, so bits are not those of
-//! [`super::product`]; a sum is rounded once, or stays in f32. The order follows from the inner size alone, so rows have their bits whatever is
-//! multiplied beside them. For `Numerics::Fast`, on devices of compute capability 8.0 or later.
+//! [`super::product`]; a sum is rounded once, or stays in f32. The order follows from the inner size alone, so rows have their bits
+//! whatever is multiplied beside them. For `Numerics::Fast`, on devices of compute capability 8.0 or later.
 //!
 //! The words of the argument are those of [`super::product_grid`]. With an [`Epilogue`], the product is not stored, and its words
 //! stand behind those of the epilogue's kernel.

@@ -2,8 +2,8 @@
 //! grid. **It never ran on a GPU**, and how fast it is nobody knows.
 //!
 //! What always holds: as in [`super::tensor_cores`], products are exact and summed in 32 bits, in an order that the machine has and
-//! that follows from the inner size alone; a sum is rounded once, or stays in f32. The text is for `sm_90a`, since later devices have no such
-//! instructions.
+//! that follows from the inner size alone; a sum is rounded once, or stays in f32. The text is for `sm_90a`, since later devices have
+//! no such instructions.
 //!
 //! The machine copies operands by itself, as maps describe them. So the words of the argument are those of
 //! [`super::product_grid`] (behind an epilogue's), then zeros up to a multiple of [`MAP_WORDS`], then the maps of left and right operand.
