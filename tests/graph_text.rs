@@ -411,6 +411,29 @@ fn narrow_products_of_widened_operands() {
             }
         "#]],
     );
+    // Views of what was widened are views of it as it was, where there are such.
+    check(
+        "graph {
+           n0 = input: f16[2,3,4]
+           n1 = input: f16[5,4:1,5]
+           n2 = _to_copy(n0; f32): f32[2,3,4]
+           n3 = view(n2; [6, 4]): f32[6,4]
+           n4 = _to_copy(n1; f32): f32[5,4:1,5]
+           n5 = t(n4): f32[4,5]
+           n6 = mm(n3, n5): f32[6,5]
+           return n6
+         }",
+        expect![[r#"
+            graph {
+              n0 = input: f16[2,3,4]
+              n1 = input: f16[5,4:1,5]
+              n2 = view(n0; [6, 4]): f16[6,4]
+              n3 = t(n1): f16[4,5]
+              n4 = mm.dtype(n2, n3; f32): f32[6,5]
+              return n4
+            }
+        "#]],
+    );
     // Widened operands that somebody else reads stay; those of two dtypes, or of which one was f32 all along, are left alone.
     check(
         "graph {

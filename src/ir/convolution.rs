@@ -182,7 +182,6 @@ pub fn decompose(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
     Builder::extend(graph, args, |args| {
         let (x, weight) = (args[0], args[1]);
         let dtype = x.dtype();
-        let (x, weight) = (x.wide(), weight.wide());
         let mut y =
             if convolution.transposed { transposed(x, weight, &convolution) } else { direct(x, weight, &convolution) };
         if let Some(&bias) = args.get(2) {
@@ -208,7 +207,7 @@ fn direct<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<
 }
 
 /// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight:
-/// `(N, groups * M, places…)`.
+/// `(N, groups * M, places…)`. What is moved keeps its dtype: it is widened where it is multiplied.
 fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     let (sizes, factors) = (windows.sizes(), weight.sizes());
     let (samples, channels) = (sizes[0], sizes[1]);
@@ -218,7 +217,8 @@ fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     if channels == groups && rows == 1 && groups > 1 && elements.iter().product::<usize>() > 1 {
         // One channel in and out: there is no product to share the columns with. Products round, which a fused
         // multiply-add does not; so f32 is added up in f64.
-        let (dtype, wide) = (windows.dtype(), if windows.dtype().is_float() { DType::F64 } else { windows.dtype() });
+        let dtype = windows.dtype().widened();
+        let wide = if dtype.is_float() { DType::F64 } else { dtype };
         let shape: Sizes = [&[groups], &*Sizes::from_elem(1, n), elements].concat().into();
         let inner: SmallVec<[usize; 6]> = (2 + n..2 + 2 * n).collect();
         return (windows.to(wide) * laid_out(weight, &shape).to(wide)).sum(&inner, false).to(dtype);
@@ -229,7 +229,7 @@ fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     let columns = laid_out(windows.permute(&order), &columns);
     let weight = weight.unsqueeze(0).expand(&[samples, groups, rows, factors[2]]);
     let weight = laid_out(weight, &[samples * groups, rows, factors[2]]);
-    laid_out(weight.matmul(columns), &out)
+    laid_out(weight.wide().matmul(columns.wide()), &out)
 }
 
 fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<'g> {
@@ -253,7 +253,8 @@ fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> E
     let n_places: usize = sizes[2..].iter().product();
     let weight = laid_out(weight, &[1, *groups, channels, rows]).expand(&[samples, *groups, channels, rows]);
     let weight = laid_out(weight, &[samples * groups, channels, rows]).transposed();
-    let columns = weight.matmul(laid_out(x, &[samples * groups, channels, n_places]));
+    let x = laid_out(x, &[samples * groups, channels, n_places]);
+    let columns = weight.wide().matmul(x.wide());
     let columns = laid_out(columns, &[&[samples, groups * kernel[1]], &kernel[2..], &sizes[2..]].concat());
     // Places and elements of each dim side by side.
     let order = (0..n).flat_map(|d| [2 + n + d, 2 + d]);
@@ -412,7 +413,6 @@ pub mod weight {
         Builder::extend(graph, args, |args| {
             let (large, small) = (args[0], args[1]);
             let dtype = large.dtype();
-            let (large, small) = (large.wide(), small.wide());
             let (sizes, own) = (large.sizes(), small.sizes());
             let windows: AllWindows = (0..n).map(|d| geometry.windows(d, own[2 + d], kernel[d])).collect();
             let windows = unfolded(padded(large, &geometry.around(), Scalar::Int(0)), &windows);
@@ -424,7 +424,7 @@ pub mod weight {
             let columns = laid_out(windows.permute(&order), &[groups, inner, n_places]);
             let order: SmallVec<[usize; 6]> = [1, 0].into_iter().chain(2..2 + n).collect();
             let rows = laid_out(small.permute(&order), &[groups, own[1] / groups, n_places]);
-            let product = rows.matmul(columns.transposed());
+            let product = rows.wide().matmul(columns.transposed().wide());
             let sizes = [&[own[1], sizes[1] / groups], &kernel[..]].concat();
             laid_out(product, &sizes).to(dtype).contiguous()
         })
