@@ -17,6 +17,8 @@ use std::ops::Range;
 /// Lanes along the rows up to which memory is asked for ahead of its use, and how many inner elements ahead.
 const NARROW: usize = 256;
 const AHEAD: usize = 4;
+/// Bytes of the beginning of a stretch of memory that are asked for ahead of its use.
+const HEAD: usize = 1 << 10;
 /// Bytes of partial results that stay in the nearest cache beside what is combined into them.
 const NEAR: usize = 32 << 10;
 /// Bytes that are probably in a cache anyway.
@@ -366,6 +368,7 @@ impl<'a> Machine<'a> {
             self.move_inner(first);
             for element in (first..block.end).step_by(FOLD_LANES) {
                 (self.at, self.element) = (element * self.tile, element);
+                self.prefetch_heads();
                 // SAFETY: passed on from the caller.
                 unsafe { self.run_steps(&pass.tile) };
                 self.advance_inner(element, FOLD_LANES);
@@ -386,6 +389,22 @@ impl<'a> Machine<'a> {
             let is_far = ahead > bytes && access.inner[last].wrapping_mul(size) > CACHED;
             if is_far && bytes <= NARROW * size_of::<u64>() {
                 (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(here.wrapping_add(ahead.wrapping_add(at))));
+            }
+        }
+    }
+
+    /// Asks for the beginning of what a partial result is given next, a tile of many rows: the machine foresees what follows in a
+    /// stretch of memory, but not where the next one begins.
+    fn prefetch_heads(&self) {
+        let last = self.geometry.inner.len() - 1;
+        for (access, (here, &stride)) in
+            self.geometry.operands.iter().zip(self.scratch.here.iter().zip(&self.scratch.strides))
+        {
+            let (bytes, ahead) = (self.n.saturating_mul(stride), access.inner[last].wrapping_mul(FOLD_LANES));
+            if stride <= size_of::<u64>() && ahead > bytes {
+                (0..bytes.min(HEAD))
+                    .step_by(Line::BYTES)
+                    .for_each(|at| prefetch(here.wrapping_add(ahead.wrapping_add(at))));
             }
         }
     }
