@@ -3,11 +3,12 @@
 use crate::check::Cases;
 use crate::emulator;
 use crate::kernels::{Builder, Random, listed, place};
-use crate::pointwise::{broadcast, chain, contiguous, several_rows};
+use crate::pointwise::{broadcast, chain, contiguous, gathered, several_rows};
 use crate::rows::finite;
 use opfuse::codegen::cuda::Form;
 use opfuse::ir::scalar::{Prim, Ty};
 use opfuse::ir::{Combine, DType};
+use std::ops::Range;
 
 /// What is changed, from, to, and a word of what is said about it (nothing where bits differ).
 type Mutant = (&'static str, &'static str, &'static str, &'static str);
@@ -116,6 +117,27 @@ fn of_faults() {
             ("a launch without a name", "record[0] = site << 8 | 255", "record[0] = 255", TOLD),
         ],
     );
+    const SEEN: &str = "if (n > 0 && (u64)v0 >=";
+    let of_indices = |indices: Range<i64>| {
+        let mut cases = Cases::default();
+        cases.add("rows at indices", gathered(5, 33, indices));
+        cases
+    };
+    check(
+        &of_indices(5..10),
+        &[
+            ("an index that is not told", SEEN, "if (false && (u64)v0 >=", TOLD),
+            (
+                "an index that is read at",
+                "const bool is_inside = (u64)index < size",
+                "const bool is_inside = true",
+                TOUCHED,
+            ),
+            ("a launch without a name", "record[0] = site << 8 | (u64)place", "record[0] = (u64)place", TOLD),
+            ("an index that is not named", "record[1 + 2 * place] = (u64)index;", "", TOLD),
+        ],
+    );
+    check(&of_indices(0..9), &[("an index of the dimension", SEEN, "if (n > 0 && (u64)v0 <", TOLD)]);
 }
 
 #[test]

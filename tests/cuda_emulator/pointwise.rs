@@ -9,6 +9,7 @@ use opfuse::codegen::geometry::{Access, Geometry, Lanes};
 use opfuse::codegen::kernel::{Kernel, Kind, Level, Operand, Source};
 use opfuse::ir::DType;
 use opfuse::ir::scalar::{Lit, Prim, Ty};
+use std::ops::Range;
 
 /// A kernel on contiguous elements.
 pub(crate) fn contiguous(kernel: &Kernel, n: usize, seed: u64) -> Case {
@@ -151,31 +152,37 @@ fn several_vectors() {
     cases.check();
 }
 
+/// The sum of an operand and of rows of a table at indices, which lie one per row.
+pub(crate) fn gathered(rows: usize, lanes: usize, indices: Range<i64>) -> Case {
+    let mut b = Builder::default();
+    let index = b.load(DType::I64, Source::Memory, Level::Full);
+    b.kernel.operands.push(Operand { dtype: DType::F32, source: Source::Memory });
+    let element = b.push(Kind::Gather(1), &[index], Ty::F32, Level::Full);
+    let y = b.load(DType::F32, Source::Memory, Level::Full);
+    let sum = b.prim(Prim::Add, &[element, y]);
+    b.output(DType::F32, sum);
+    let mut case = several_rows(&b.kernel, rows, lanes);
+    let strides = [[8, 0], [0, 4], [4 * lanes, 4], [4 * lanes, 4]];
+    let accesses = case.geometry.operands.iter_mut().chain(&mut case.geometry.outputs);
+    for (access, [row, lane]) in accesses.zip(strides) {
+        access.rows = [row].into_iter().collect();
+        access.inner = [lane].into_iter().collect();
+    }
+    let stride = 4 * (lanes + 4);
+    case.geometry.operands[1].gather = Some((9, stride));
+    case.inputs[0] = indices.cycle().take(rows).flat_map(i64::to_le_bytes).collect();
+    case.inputs[1] = buffer(&mut Random::new(rows as u64), DType::F32, 9 * stride / 4);
+    case
+}
+
 /// Rows of a table at indices, of which some are outside of it.
 #[test]
 fn gathered_rows() {
     let mut cases = Cases::default();
     for (rows, lanes) in [(1, 1), (5, 33), (7, 64), (40, 300)] {
         for indices in [0..9, -2..9, 3..30] {
-            let mut b = Builder::default();
-            let index = b.load(DType::I64, Source::Memory, Level::Full);
-            b.kernel.operands.push(Operand { dtype: DType::F32, source: Source::Memory });
-            let element = b.push(Kind::Gather(1), &[index], Ty::F32, Level::Full);
-            let y = b.load(DType::F32, Source::Memory, Level::Full);
-            let sum = b.prim(Prim::Add, &[element, y]);
-            b.output(DType::F32, sum);
-            let mut case = several_rows(&b.kernel, rows, lanes);
-            let strides = [[8, 0], [0, 4], [4 * lanes, 4], [4 * lanes, 4]];
-            let accesses = case.geometry.operands.iter_mut().chain(&mut case.geometry.outputs);
-            for (access, [row, lane]) in accesses.zip(strides) {
-                access.rows = [row].into_iter().collect();
-                access.inner = [lane].into_iter().collect();
-            }
-            let stride = 4 * (lanes + 4);
-            case.geometry.operands[1].gather = Some((9, stride));
             let name = format!("{rows} x {lanes} at {indices:?}");
-            case.inputs[0] = indices.cycle().take(rows).flat_map(i64::to_le_bytes).collect();
-            case.inputs[1] = buffer(&mut Random::new(rows as u64), DType::F32, 9 * stride / 4);
+            let case = gathered(rows, lanes, indices);
             cases.add(name.clone(), case.clone());
             cases.add_as(name.clone(), case.clone(), Form::Pointwise { width: 1, vectors: 4 });
             if lanes % 4 == 0 {
