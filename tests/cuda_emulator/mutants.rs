@@ -4,7 +4,7 @@ use crate::check::Cases;
 use crate::emulator;
 use crate::kernels::{Builder, Random, listed, place};
 use crate::pointwise::{broadcast, chain, contiguous, gathered, several_rows};
-use crate::rows::finite;
+use crate::rows::{finite, sums_of_gathered};
 use opfuse::codegen::cuda::Form;
 use opfuse::ir::scalar::{Prim, Ty};
 use opfuse::ir::{Combine, DType};
@@ -34,6 +34,12 @@ fn of_pointwise_kernels() {
         return;
     }
     let mut cases = Cases::default();
+    cases.add("in line", contiguous(&chain(), 1000, 1));
+    check(
+        &cases,
+        &[("vectors that are not there", "const bool live = next < items;", "const bool live = true;", TOUCHED)],
+    );
+    let mut cases = Cases::default();
     cases.add("in line", contiguous(&chain(), 1003, 1));
     check(
         &cases,
@@ -54,8 +60,8 @@ fn of_pointwise_kernels() {
         &cases,
         &[(
             "a load behind the last element",
-            "if (n == V) {\n        UNROLL for (int k = 0; k < x.PIECES",
-            "if (true) {\n        UNROLL for (int k = 0; k < x.PIECES",
+            "if (n == V) {\n        load_vector",
+            "if (true) {\n        load_vector",
             TOUCHED,
         )],
     );
@@ -117,7 +123,7 @@ fn of_faults() {
             ("a launch without a name", "record[0] = site << 8 | 255", "record[0] = 255", TOLD),
         ],
     );
-    const SEEN: &str = "if (n > 0 && (u64)v0 >=";
+    const SEEN: &str = "if (live && (u64)v0 >=";
     let of_indices = |indices: Range<i64>| {
         let mut cases = Cases::default();
         cases.add("rows at indices", gathered(5, 33, indices));
@@ -129,15 +135,26 @@ fn of_faults() {
             ("an index that is not told", SEEN, "if (false && (u64)v0 >=", TOLD),
             (
                 "an index that is read at",
-                "const bool is_inside = (u64)index < size",
-                "const bool is_inside = true",
+                "if ((u64)index < size) {\n        load_vector",
+                "if (true) {\n        load_vector",
                 TOUCHED,
             ),
             ("a launch without a name", "record[0] = site << 8 | (u64)place", "record[0] = (u64)place", TOLD),
             ("an index that is not named", "record[1 + 2 * place] = (u64)index;", "", TOLD),
         ],
     );
-    check(&of_indices(0..9), &[("an index of the dimension", SEEN, "if (n > 0 && (u64)v0 <", TOLD)]);
+    check(&of_indices(0..9), &[("an index of the dimension", SEEN, "if (live && (u64)v0 <", TOLD)]);
+    for (n, held, warps) in [(33, 2, 1), (64, 2, 1), (300, 4, 4)] {
+        let mut cases = Cases::default();
+        cases.add_as(format!("held rows of {n}"), sums_of_gathered(5, n, 5..10), Form::Held { held, warps });
+        check(
+            &cases,
+            &[
+                ("an index that is not told", ") fault_index(", " && false) fault_index(", TOLD),
+                ("a row that is read at", "= (u64)v0 < w.at", "= true || w.at", TOUCHED),
+            ],
+        );
+    }
 }
 
 #[test]
@@ -202,7 +219,7 @@ fn of_held_rows() {
     check(
         &cases,
         &[
-            ("elements that are not there", "const bool here = i < end;", "const bool here = true;", ""),
+            ("elements that are not there", "const bool here = k < mine;", "const bool here = true;", ""),
             ("a value that is not held", "h0[k] = v0;", "h0[0] = v0;", DIFFERS),
             ("one set of slots", "set ^= 1;", "", DIFFERS),
             (
@@ -238,8 +255,13 @@ fn of_held_rows() {
                 "if (thread_x() == 70u) return;\n    Crew<4, 8> team =",
                 "not met by all",
             ),
+            ("an element less in a turn", "k < mine) acc", "k < mine - 1) acc", DIFFERS),
         ],
     );
+    let mut cases = Cases::default();
+    let case = several_rows(&listed::normalized(), 6, 1024);
+    cases.add_as("all that there is room for", finite(case), Form::Held { held: 8, warps: 4 });
+    check(&cases, &[("elements out of place", "i = first + k * LANES", "i = first + k * (LANES - 1)", DIFFERS)]);
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use crate::check::Cases;
 use crate::kernels::{Builder, Case, Random, buffer, listed, place};
-use crate::pointwise::contiguous;
+use crate::pointwise::{contiguous, gathered};
 use opfuse::codegen::FOLD_BLOCK;
 use opfuse::codegen::cuda::Form;
 use opfuse::codegen::kernel::{Level, Source};
 use opfuse::ir::scalar::{Lit, Prim};
 use opfuse::ir::{Combine, DType};
+use std::ops::Range;
 
 /// Every form of a kernel with folds that takes rows of any length.
 pub(crate) const FORMS: [Form; 3] = [Form::Warps, Form::Blocks, Form::Columns];
@@ -100,7 +101,7 @@ fn rows_are_held() {
 #[test]
 fn passes_over_held_rows() {
     let mut cases = Cases::default();
-    for n in [0, 1, 31, 33, 64, 70, 500, 1000, 1025, 4000, FOLD_BLOCK + 100] {
+    for n in [0, 1, 31, 32, 33, 64, 70, 500, 512, 1000, 1025, 4000, FOLD_BLOCK + 100] {
         let case = place(&mut Random::new(n as u64), listed::normalized(), &[2, 2], &[n]);
         let folded = place(&mut Random::new(n as u64), listed::normalized(), &[2], &[3, n]);
         for form in holding(n) {
@@ -115,6 +116,36 @@ fn passes_over_held_rows() {
     for rows in [1, 3, 4, 5, 31, 33, 3000] {
         let case = place(&mut Random::new(rows as u64), listed::normalized(), &[rows], &[40]);
         cases.add(format!("{rows} rows"), finite(case));
+    }
+    cases.check();
+}
+
+/// Sums of rows that are an operand and rows of a table at indices.
+pub(crate) fn sums_of_gathered(rows: usize, lanes: usize, indices: Range<i64>) -> Case {
+    let mut case = gathered(rows, lanes, indices);
+    let mut b = Builder { kernel: case.kernel };
+    let sum = b.kernel.outputs[0].value;
+    let total = b.fold(Combine::Sum, &[sum]);
+    b.output(DType::F32, total);
+    case.kernel = b.kernel;
+    let mut of_row = case.geometry.outputs[0].clone();
+    (of_row.rows, of_row.inner) = ([4].into_iter().collect(), [0].into_iter().collect());
+    case.geometry.outputs.push(of_row);
+    case.outputs.push(vec![0xab; 4 * rows]);
+    case
+}
+
+/// Rows at an index each: it is looked at once, and nothing is read where there is nothing.
+#[test]
+fn rows_at_indices() {
+    let mut cases = Cases::default();
+    for (rows, lanes) in [(1, 1), (5, 33), (7, 64), (9, 300), (4, 1024)] {
+        for indices in [0..9, -2..9, 3..30] {
+            for form in forms(lanes) {
+                let case = sums_of_gathered(rows, lanes, indices.clone());
+                cases.add_as(format!("{rows} x {lanes} at {indices:?}, {form:?}"), case, form);
+            }
+        }
     }
     cases.check();
 }

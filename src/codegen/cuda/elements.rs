@@ -6,18 +6,17 @@
 
 use super::rows::is_waiting;
 use super::text::{Text, registers};
+use crate::codegen::kernel::Level;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;
 
-/// Elements of a thread: `first + 32 k` for every k below `count`, as long as they are before `end`.
+/// Elements of a thread: `first + 32 * at` for every `k` below `count`, as long as they are before `end`.
 pub(super) struct Span<'a> {
-    /// An integer of [`Text::signed`].
-    pub(super) first: &'a str,
-    /// The same.
-    pub(super) end: &'a str,
+    /// What asks how many elements a thread has; nothing where it has all.
+    pub(super) end: Option<&'a str>,
     /// How many.
     pub(super) count: usize,
-    /// Where values of element k are held.
+    /// Which element k is among those of the thread, and where its values are held.
     pub(super) at: &'a str,
     /// What a store needs besides that its element is there.
     pub(super) stored: &'a str,
@@ -45,33 +44,33 @@ pub(super) fn batch(text: &Text<'_>, pass: &Pass, most: usize) -> usize {
 
 /// Writes what `pass` does for the elements of `span`.
 pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, span: &Span<'_>) {
-    let (count, at) = (span.count, span.at);
+    if let Some(end) = span.end {
+        let signed = text.signed();
+        text.line(format!("const {signed} mine = ({end} - first + (LANES - 1)) / LANES;"));
+    }
     let loads: Vec<Id> = pass.body.iter().copied().filter(|&id| is_loaded(text, id)).collect();
-    for &id in &loads {
-        text.line(format!("{}::Stored l{id}[{count}];", text.loaded_type(id)));
-    }
-    if !loads.is_empty() {
-        let positions = open(text, span);
-        for &id in &loads {
-            text.line(format!("l{id}[k] = here ? {} : 0;", text.stored(id, &positions)));
-        }
-        text.line("}");
-    }
+    load(text, &loads, span);
     let positions = open(text, span);
+    let here = if span.end.is_some() { "here && " } else { "" };
+    let (at, if_here) = (span.at, if span.end.is_some() { "if (here) " } else { "" });
     for &(id, _) in &pass.kept {
         let declaration = text.declaration(id);
         text.line(format!("{declaration} = h{id}[{at}];"));
     }
     for &id in &pass.body {
         let value = match text.flat.nodes[id].op {
-            Op::Load(_) if loads.binary_search(&id).is_ok() => format!("{}::widen(l{id}[k])", text.loaded_type(id)),
-            Op::Load(slot) if text.is_iota(slot as usize) => text.load(slot as usize, &positions),
-            Op::Load(slot) => format!("here ? {} : 0", text.loaded(id, slot as usize, &positions)),
+            Op::Load(_) if loads.contains(&id) => format!("{}::widen(l{id}[k])", text.loaded_type(id)),
+            Op::Load(slot) => {
+                let value = text.loaded(id, slot as usize, &positions);
+                if here.is_empty() || text.is_iota(slot as usize) { value } else { format!("here ? {value} : 0") }
+            }
             Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
         };
         let declaration = text.declaration(id);
         text.line(format!("{declaration} = {value};"));
-        text.fault(id, "here && ");
+        if !loads.contains(&id) {
+            text.fault(id, here);
+        }
     }
     for &(id, _) in &pass.keeps {
         text.line(format!("h{id}[{at}] = v{id};"));
@@ -89,22 +88,64 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, span: &Span<'_>) {
             [value, index] => format!("at({value}, {index})"),
             args => args[0].clone(),
         };
-        text.line(format!("if (here) f{id}.add({part});"));
+        text.line(format!("{if_here}f{id}.add({part});"));
     }
+    let condition = if span.stored.is_empty() { if_here.to_owned() } else { format!("if ({here}{}) ", span.stored) };
     for &slot in &pass.stores {
         let (access, value) = (text.output(slot), text.value(text.flat.outputs[slot]));
         let (distance, dtype) = (text.distance(access, &positions), text.dtype(access).name());
-        text.line(format!("if (here{}) store_one<dt_{dtype}>(a{access}{distance}, {value});", span.stored));
+        text.line(format!("{condition}store_one<dt_{dtype}>(a{access}{distance}, {value});"));
+    }
+    text.line("}");
+}
+
+/// Asks for elements: those of the same place behind one question, since each is a branch. An index that is the same for all is
+/// looked at once.
+fn load(text: &mut Text<'_>, loads: &[Id], span: &Span<'_>) {
+    if loads.is_empty() {
+        return;
+    }
+    let some = if span.end.is_some() { "mine > 0 && " } else { "" };
+    for &id in loads {
+        text.line(format!("{}::Stored l{id}[{}];", text.loaded_type(id), span.count));
+        if let Some((index, size)) = text.index(id) {
+            let slot = text.flat.nodes[id].op.operand().expect("the node is a load");
+            text.line(format!("const bool inside{id} = (u64){index} < w.at[{size}];"));
+            text.line(format!(
+                "const char* const g{id} = a{slot} + (inside{id} ? {index} * (i64)w.at[{}] : 0);",
+                size + 1
+            ));
+            text.fault(id, some);
+        }
+    }
+    let positions = open(text, span);
+    let (at_indices, plain): (Vec<Id>, Vec<Id>) = loads.iter().copied().partition(|&id| text.index(id).is_some());
+    let asked: &[Id] = if span.end.is_some() { loads } else { &at_indices };
+    asked.iter().for_each(|id| text.line(format!("l{id}[k] = 0;")));
+    if span.end.is_some() {
+        text.line("if (here) {");
+    }
+    for &id in &plain {
+        text.line(format!("l{id}[k] = {};", text.stored(id, 'a', &positions)));
+    }
+    for &id in &at_indices {
+        text.line(format!("if (inside{id}) l{id}[k] = {};", text.stored(id, 'g', &positions)));
+    }
+    if span.end.is_some() {
+        text.line("}");
     }
     text.line("}");
 }
 
 /// Begins a loop over the elements of a span; their positions in the inner loops.
 fn open(text: &mut Text<'_>, span: &Span<'_>) -> Vec<(String, usize)> {
-    let (layout, signed) = (text.layout(), text.signed());
+    let (layout, signed, at) = (text.layout(), text.signed(), span.at);
     text.line(format!("UNROLL for (int k = 0; k < {}; k++) {{", span.count));
-    text.line(format!("const {signed} i = {} + k * LANES;", span.first));
-    text.line(format!("const bool here = i < {};", span.end));
+    let number = if at == "k" { at.to_owned() } else { format!("({at})") };
+    text.line(format!("const {signed} i = first + {number} * LANES;"));
+    if span.end.is_some() {
+        text.line(format!("const bool here = {at} < mine;"));
+    }
     match layout.inner {
         1 => vec![("i".into(), layout.rows)],
         several => {
@@ -114,8 +155,9 @@ fn open(text: &mut Text<'_>, span: &Span<'_>) -> Vec<(String, usize)> {
     }
 }
 
-/// Whether a node is an element that is read where it is, whatever the values of others.
+/// Whether it is known where a node reads its element before values of elements are.
 fn is_loaded(text: &Text<'_>, id: Id) -> bool {
     let node = &text.flat.nodes[id];
-    node.args.is_empty() && node.op.operand().is_some_and(|slot| !text.is_iota(slot))
+    let is_known = |&arg: &Id| text.flat.nodes[arg].uniform || text.flat.nodes[arg].level == Level::Row;
+    node.args.iter().all(is_known) && node.op.operand().is_some_and(|slot| !text.is_iota(slot))
 }

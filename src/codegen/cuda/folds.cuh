@@ -96,8 +96,9 @@ struct Warp {
 
 // Some warps that work on one row, of which each thread has up to EACH elements: warps have stretches that follow each other.
 // Where several blocks of a fold fit in, stretches do not cross their limits. `slots` has room for two sets of a part of 16 bytes
-// per thread and a line more, which folds use in turn: who reads one set has met all others since it was last written.
-template <int WARPS, int PER_THREAD>
+// per thread and a line more, which folds use in turn: who reads one set has met all others since it was last written. FULL says
+// that all threads have that many.
+template <int WARPS, int PER_THREAD, bool FULL = false>
 struct Crew {
     enum { EACH = PER_THREAD, OF_BLOCK = BLOCK / LANES / EACH, SHARING = WARPS < OF_BLOCK ? WARPS : OF_BLOCK };
     u32 lane;
@@ -140,10 +141,11 @@ struct Crew {
     __device__ __forceinline__ typename F::Part in_turn(const typename F::Part (&x)[EACH], u64 n) {
         typename F::Part* const parts = next_set<F>();
         typename F::Part* const own = parts + (warp / SHARING * LANES + lane);
+        const int mine = ((int)n - (int)first() + (LANES - 1)) / LANES;
         ROLLED for (u32 turn = 0; turn < SHARING; turn++) {
             if (warp % SHARING == turn) {
                 typename F::Part acc = turn == 0 ? F::identity() : *own;
-                UNROLL for (int k = 0; k < EACH; k++) if (first() + k * (u32)LANES < n) acc = F::combine(acc, x[k]);
+                UNROLL for (int k = 0; k < EACH; k++) if (FULL || k < mine) acc = F::combine(acc, x[k]);
                 *own = acc;
             }
             barrier();

@@ -2,7 +2,7 @@
 //!
 //! A [`Variant`] is all that the text depends on besides the kernel; sizes and strides are words. So one text serves every
 //! shape of its variant, and there are few: the form, the numbers of loops, the classes, the width of vectors and that of
-//! indices. A [`Plan`] is plain data and depends on shapes alone; a launch brings pointers. Nothing here knows a device.
+//! indices, whether the last vector of a row is a whole one. A [`Plan`] is plain data and depends on shapes alone; a launch brings pointers. Nothing here knows a device.
 
 use super::blocks::{self, Entry};
 use super::words::{self, Division, Layout};
@@ -69,6 +69,9 @@ pub struct Variant {
     pub classes: SmallVec<[Class; 8]>,
     /// Operands of a single element that lies in the word of their address; see [`Plan::with_numbers`].
     pub numbers: SmallVec<[usize; 2]>,
+    /// Whether vectors of [`Form::Pointwise`] have all their elements, and threads of [`Form::Held`] all that they have room for:
+    /// then nothing asks what is there. Other forms always ask.
+    pub is_full: bool,
 }
 
 /// One launch of an entry of the text.
@@ -154,7 +157,13 @@ impl Plan {
             }
             _ => rows * items_of_row,
         };
-        let variant = Variant { form, layout, index, classes: classes(kernel, geometry), numbers: SmallVec::new() };
+        let is_full = match form {
+            Form::Pointwise { width, .. } => inner % width == 0,
+            Form::Held { held, warps } => inner == FOLD_LANES * held * warps,
+            Form::Tiles { .. } | Form::Warps | Form::Blocks | Form::Columns => false,
+        };
+        let (classes, numbers) = (classes(kernel, geometry), SmallVec::new());
+        let variant = Variant { form, layout, index, classes, numbers, is_full };
         let mut words = vec![0; layout.n_words(n_accesses, gathered.len())];
         (words[words::ROWS], words[words::INNER]) = (rows as u64, inner as u64);
         let sizes = geometry.rows.iter().chain(&geometry.inner).copied().chain([items_of_row]);

@@ -1,7 +1,7 @@
 //! Kernels without folds: a thread computes some vectors of neighbours along the inner loop.
 //!
 //! Vectors of a row are counted; the last one may be short, and then its accesses are made element by element while its
-//! arithmetic is that of a whole one. All loads of a thread come first, so that many are on their way at once, and so that an
+//! arithmetic is that of a whole one. Where rows consist of whole vectors, nobody asks. All loads of a thread come first, so that many are on their way at once, and so that an
 //! output may replace an operand element for element. Vectors behind the last of all read where that one does, and store nothing.
 
 use super::plan::{Form, POINTWISE_THREADS};
@@ -61,7 +61,8 @@ fn vector(text: &mut Text<'_>, width: usize, vectors: usize) {
         "const {unsigned} next = first + u * {POINTWISE_THREADS}u, items = ({unsigned})w.at[{}];",
         words::ITEMS
     ));
-    text.line(format!("const {unsigned} item = next < items ? next : items - 1;"));
+    text.line("const bool live = next < items;");
+    text.line(format!("const {unsigned} item = live ? next : items - 1;"));
     if layout.rows == 0 {
         text.line(format!("const {signed} i = ({signed})item * {width};"));
     } else {
@@ -71,26 +72,31 @@ fn vector(text: &mut Text<'_>, width: usize, vectors: usize) {
         text.positions("row", 0..layout.rows, "p");
         text.row_addresses();
     }
-    text.line(format!("const {signed} left = ({signed})w.at[{}] - i;", words::INNER));
-    text.line(format!("const int n = next >= items ? 0 : left < {width} ? (int)left : {width};"));
+    if !text.variant.is_full {
+        text.line(format!("const {signed} left = ({signed})w.at[{}] - i;", words::INNER));
+        text.line(format!("const int n = !live ? 0 : left < {width} ? (int)left : {width};"));
+    }
 }
 
 /// Loads the elements of a vector.
 fn load(text: &mut Text<'_>, id: Id) {
     let slot = text.flat.nodes[id].op.operand().expect("the node is a load");
     let distance = text.distance(slot, &[("i".into(), text.layout().rows)]);
+    let (n, there) = if text.variant.is_full { ("", "live") } else { (", n", "n > 0") };
     let Some((index, size)) = text.index(id) else {
-        text.line(format!("load_vector(x{id}[u], a{slot}{distance}, n);"));
+        text.line(format!("load_vector(x{id}[u], a{slot}{distance}{n});"));
         return;
     };
     let stride = size + 1;
-    text.line(format!("gather_vector(x{id}[u], a{slot}{distance}, {index}, w.at[{size}], w.at[{stride}], n);"));
-    text.fault(id, "n > 0 && ");
+    text.line(format!("gather_vector(x{id}[u], a{slot}{distance}, {index}, w.at[{size}], w.at[{stride}]{n});"));
+    text.fault(id, &format!("{there} && "));
 }
 
 /// What is made of the elements that are there.
 fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
     let rows = text.layout().rows;
+    let is_full = text.variant.is_full;
+    let here = if is_full { "live" } else { "k < n" };
     declare_results(text, pass, &width.to_string());
     text.line(format!("UNROLL for (int k = 0; k < {width}; k++) {{"));
     for &id in &pass.body {
@@ -98,7 +104,8 @@ fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
             Op::Load(_) if loads.contains(&id) => format!("{}::widen(x{id}[u].element[k])", text.loaded_type(id)),
             Op::Load(slot) => {
                 let value = text.loaded(id, slot as usize, &[("(i + k)".into(), rows)]);
-                if text.is_iota(slot as usize) { value } else { format!("k < n ? {value} : 0") }
+                // A vector behind the last reads what that one does.
+                if is_full || text.is_iota(slot as usize) { value } else { format!("{here} ? {value} : 0") }
             }
             Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
         };
@@ -106,7 +113,7 @@ fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
         text.line(format!("{declaration} = {value};"));
         // Lanes behind the last element are computed of zeros. An index of a whole vector was looked at when it was loaded.
         if !loads.contains(&id) {
-            text.fault(id, "k < n && ");
+            text.fault(id, &format!("{here} && "));
         }
     }
     set_results(text, pass);
@@ -114,7 +121,8 @@ fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
     for &slot in &pass.stores {
         let access = text.output(slot);
         let (dtype, distance) = (text.dtype(access).name(), text.distance(access, &[("i".into(), rows)]));
-        text.line(format!("store_vector<dt_{dtype}>(a{access}{distance}, y{slot}, n);"));
+        let (condition, n) = if is_full { ("if (live) ", "") } else { ("", ", n") };
+        text.line(format!("{condition}store_vector<dt_{dtype}>(a{access}{distance}, y{slot}{n});"));
     }
 }
 

@@ -231,25 +231,46 @@ union Vector {
     Wide piece[PIECES];
 };
 template <class T, int V>
+DEVICE void load_vector(Vector<T, V>& x, const char* from) {
+    UNROLL for (int k = 0; k < x.PIECES; k++) x.piece[k] = ((const typename Vector<T, V>::Wide*)from)[k];
+}
+template <class T, int V>
 DEVICE void load_vector(Vector<T, V>& x, const char* from, int n) {
     if (n == V) {
-        UNROLL for (int k = 0; k < x.PIECES; k++) x.piece[k] = ((const typename Vector<T, V>::Wide*)from)[k];
+        load_vector(x, from);
     } else {
         UNROLL for (int k = 0; k < V; k++) x.element[k] = k < n ? ((const T*)from)[k] : 0;
     }
 }
+template <class T, int V>
+DEVICE void store_raw(char* to, const Vector<T, V>& raw) {
+    UNROLL for (int k = 0; k < raw.PIECES; k++) ((typename Vector<T, V>::Wide*)to)[k] = raw.piece[k];
+}
+template <class D, int V>
+DEVICE void store_vector(char* to, const typename D::Value (&x)[V]) {
+    Vector<typename D::Stored, V> raw;
+    UNROLL for (int k = 0; k < V; k++) raw.element[k] = D::narrow(x[k]);
+    store_raw(to, raw);
+}
 template <class D, int V>
 DEVICE void store_vector(char* to, const typename D::Value (&x)[V], int n) {
-    typedef Vector<typename D::Stored, V> Raw;
-    Raw raw;
+    Vector<typename D::Stored, V> raw;
     UNROLL for (int k = 0; k < V; k++) raw.element[k] = D::narrow(x[k]);
     if (n == V) {
-        UNROLL for (int k = 0; k < Raw::PIECES; k++) ((typename Raw::Wide*)to)[k] = raw.piece[k];
+        store_raw(to, raw);
     } else {
         UNROLL for (int k = 0; k < V; k++) if (k < n) ((typename D::Stored*)to)[k] = raw.element[k];
     }
 }
-// The first n of V neighbours behind an index of a dimension.
+// V neighbours behind an index of a dimension, or the first n of them.
+template <class T, int V>
+DEVICE void gather_vector(Vector<T, V>& x, const char* from, i64 index, u64 size, u64 stride) {
+    if ((u64)index < size) {
+        load_vector(x, from + index * (i64)stride);
+    } else {
+        UNROLL for (int k = 0; k < V; k++) x.element[k] = 0;
+    }
+}
 template <class T, int V>
 DEVICE void gather_vector(Vector<T, V>& x, const char* from, i64 index, u64 size, u64 stride, int n) {
     const bool is_inside = (u64)index < size;

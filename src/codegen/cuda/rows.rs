@@ -67,13 +67,16 @@ pub(super) fn emit_held(text: &mut Text<'_>, passes: &Passes, name: &str, held: 
         open(text, name, warps as u32 * LANES);
         text.line(format!("SHARED(uint4, slots, {});", 2 * (warps + 1) * LANES as usize));
         text.line(format!("const {unsigned} row = block_x();"));
+        let of_rows = if text.variant.is_full { ", true" } else { "" };
         text.line(format!(
-            "Crew<{warps}, {held}> team = {{thread_x() % {LANES}u, thread_x() / {LANES}u, (char*)slots}};"
+            "Crew<{warps}, {held}{of_rows}> team = {{thread_x() % {LANES}u, thread_x() / {LANES}u, (char*)slots}};"
         ));
         text.line(format!("const {signed} first = ({signed})(team.warp * {}u + team.lane);", held as u32 * LANES));
     }
     row(text);
-    text.line(format!("const {signed} end = ({signed})n;"));
+    if !text.variant.is_full {
+        text.line(format!("const {signed} end = ({signed})n;"));
+    }
     for pass in &passes.passes {
         text.row_values(&pass.row);
         for &(id, _) in &pass.keeps {
@@ -111,12 +114,13 @@ pub(super) fn emit_held(text: &mut Text<'_>, passes: &Passes, name: &str, held: 
 
 fn held_elements(text: &mut Text<'_>, pass: &Pass, held: usize, waiting: &[Id]) {
     let count = elements::batch(text, pass, held);
-    let mut span = Span { first: "first", end: "end", count, at: "k", stored: "", waiting };
+    let end = if text.variant.is_full { None } else { Some("end") };
+    let mut span = Span { end, count, at: "k", stored: "", waiting };
     if count == held {
         elements::emit(text, pass, &span);
         return;
     }
-    (span.first, span.at) = ("(first + g * LANES)", "g + k");
+    span.at = "g + k";
     text.line(format!("UNROLL for (int g = 0; g < {held}; g += {count}) {{"));
     elements::emit(text, pass, &span);
     text.line("}");
@@ -148,8 +152,8 @@ pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &
     text.line(format!("for ({unsigned} next = {start} + team.lane; next < {end}; next += {count} * LANES) {{"));
     text.line(format!("const {signed} first = ({signed})next;"));
     let end = format!("({signed}){end}");
-    let stored = if is_column { " && live" } else { "" };
-    elements::emit(text, pass, &Span { first: "first", end: &end, count, at: "k", stored, waiting: &[] });
+    let stored = if is_column { "live" } else { "" };
+    elements::emit(text, pass, &Span { end: Some(&end), count, at: "k", stored, waiting: &[] });
     text.line("}");
 }
 
@@ -169,9 +173,19 @@ pub(super) fn item_of_warp(text: &mut Text<'_>) {
 /// The number of elements, and where the row is.
 pub(super) fn row(text: &mut Text<'_>) {
     let unsigned = text.unsigned();
-    text.line(format!("const {unsigned} n = ({unsigned})w.at[{}];", words::INNER));
+    let n = match held_of_full(text) {
+        Some(elements) => format!("{elements}u"),
+        None => format!("({unsigned})w.at[{}]", words::INNER),
+    };
+    text.line(format!("const {unsigned} n = {n};"));
     text.positions("row", 0..text.layout().rows, "p");
     text.row_addresses();
+}
+
+/// The elements of a row, where its threads have all that they have room for.
+fn held_of_full(text: &Text<'_>) -> Option<usize> {
+    let Form::Held { held, warps } = text.variant.form else { return None };
+    text.variant.is_full.then_some(held * warps * LANES as usize)
 }
 
 pub(super) fn foldings(text: &mut Text<'_>, pass: &Pass) {

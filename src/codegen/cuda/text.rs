@@ -203,10 +203,11 @@ impl<'a> Text<'a> {
         format!("dt_{}", self.dtype(slot).name())
     }
 
-    /// The element that a node loads, as memory has it.
-    pub(super) fn stored(&self, id: Id, positions: &[(String, usize)]) -> String {
+    /// The element that a node loads, as memory has it, where its operand (`a`) or what its index names (`g`) begins.
+    pub(super) fn stored(&self, id: Id, from: char, positions: &[(String, usize)]) -> String {
         let slot = self.flat.nodes[id].op.operand().expect("the node is a load");
-        format!("stored<dt_{}>(a{slot}{})", self.dtype(slot).name(), self.distance(slot, positions))
+        let number = if from == 'a' { slot } else { id };
+        format!("stored<dt_{}>({from}{number}{})", self.dtype(slot).name(), self.distance(slot, positions))
     }
 
     /// The element that a node loads, at positions in the inner loops.

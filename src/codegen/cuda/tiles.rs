@@ -58,7 +58,7 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
     if !loads.is_empty() {
         element(text);
         for &id in &loads {
-            text.line(format!("x{id}[k] = here ? {} : 0;", text.stored(id, &positions)));
+            text.line(format!("x{id}[k] = here ? {} : 0;", text.stored(id, 'a', &positions)));
         }
         text.line("}");
     }

@@ -8,7 +8,7 @@ kernel {
   out0: i64 = r2
 }
 Geometry { rows: [], inner: [100000], operands: [Access { rows: [], inner: [2], base: 0, gather: None }, Access { rows: [], inner: [1], base: 0, gather: None }], outputs: [Access { rows: [], inner: [8], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Blocks, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Strided, Contiguous], numbers: [] }, words: [1, 100000, 0, 0, 0, 0, 100000, 1334532239, 17, 13, 991146300, 4, 0, 2, 0, 1, 0, 8], steps: [Step { entry: 0, items: 13, grid: 4, block: [128, 1] }, Step { entry: 1, items: 1, grid: 1, block: [256, 1] }, Step { entry: 2, items: 13, grid: 4, block: [128, 1] }], scratch_bytes: 224 }
+Plan { variant: Variant { form: Blocks, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Strided, Contiguous], numbers: [], is_full: false }, words: [1, 100000, 0, 0, 0, 0, 100000, 1334532239, 17, 13, 991146300, 4, 0, 2, 0, 1, 0, 8], steps: [Step { entry: 0, items: 13, grid: 4, block: [128, 1] }, Step { entry: 1, items: 1, grid: 1, block: [256, 1] }, Step { entry: 2, items: 13, grid: 4, block: [128, 1] }], scratch_bytes: 224 }
 */
 KERNEL(128) blocks_0(const Words<18> w) {
     const u32 item = (u32)block_x() * 4u + thread_x() / 32u;
@@ -27,15 +27,19 @@ KERNEL(128) blocks_0(const Words<18> w) {
         const u32 end = n - start < BLOCK ? n : start + BLOCK;
         for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
             const int first = (int)next;
+            const int mine = ((int)end - first + (LANES - 1)) / LANES;
             dt_f16::Stored l0[8];
             UNROLL for (int k = 0; k < 8; k++) {
                 const int i = first + k * LANES;
-                const bool here = i < (int)end;
-                l0[k] = here ? stored<dt_f16>(a0 + i * 2) : 0;
+                const bool here = k < mine;
+                l0[k] = 0;
+                if (here) {
+                    l0[k] = stored<dt_f16>(a0 + i * 2);
+                }
             }
             UNROLL for (int k = 0; k < 8; k++) {
                 const int i = first + k * LANES;
-                const bool here = i < (int)end;
+                const bool here = k < mine;
                 const float v0 = dt_f16::widen(l0[k]);
                 const i64 v1 = (i64)(a1 + (u64)i * w.at[15]);
                 if (here) f2.add(at(v0, v1));
@@ -75,9 +79,10 @@ KERNEL(128) blocks_2(const Words<18> w) {
         const u32 end = n - start < BLOCK ? n : start + BLOCK;
         for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
             const int first = (int)next;
+            const int mine = ((int)end - first + (LANES - 1)) / LANES;
             UNROLL for (int k = 0; k < 8; k++) {
                 const int i = first + k * LANES;
-                const bool here = i < (int)end;
+                const bool here = k < mine;
                 if (here) store_one<dt_i64>(a2 + i * 8, v2);
             }
         }

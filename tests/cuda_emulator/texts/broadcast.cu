@@ -16,7 +16,7 @@ kernel {
   out1: bf16 = r8
 }
 Geometry { rows: [40], inner: [1000], operands: [Access { rows: [4000], inner: [4], base: 0, gather: None }, Access { rows: [0], inner: [4], base: 0, gather: None }, Access { rows: [4], inner: [0], base: 0, gather: None }], outputs: [Access { rows: [4000], inner: [4], base: 0, gather: None }, Access { rows: [2000], inner: [2], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 4, vectors: 2 }, layout: Layout { rows: 1, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Uniform, Contiguous, Contiguous], numbers: [] }, words: [40, 1000, 0, 0, 0, 0, 40, 2576980378, 6, 1000, 103079216, 10, 250, 103079216, 8, 0, 4000, 4, 0, 0, 4, 0, 4, 0, 0, 4000, 4, 0, 2000, 2], steps: [Step { entry: 0, items: 10000, grid: 20, block: [256, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Pointwise { width: 4, vectors: 2 }, layout: Layout { rows: 1, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Uniform, Contiguous, Contiguous], numbers: [], is_full: true }, words: [40, 1000, 0, 0, 0, 0, 40, 2576980378, 6, 1000, 103079216, 10, 250, 103079216, 8, 0, 4000, 4, 0, 0, 4, 0, 4, 0, 0, 4000, 4, 0, 2000, 2], steps: [Step { entry: 0, items: 10000, grid: 20, block: [256, 1] }], scratch_bytes: 0 }
 */
 KERNEL(256) broadcast(const Words<30> w) {
     const u32 first = (u32)block_x() * 512u + thread_x();
@@ -25,7 +25,8 @@ KERNEL(256) broadcast(const Words<30> w) {
     Vector<dt_f32::Stored, 4> x1[2];
     UNROLL for (int u = 0; u < 2; u++) {
         const u32 next = first + u * 256u, items = (u32)w.at[2];
-        const u32 item = next < items ? next : items - 1;
+        const bool live = next < items;
+        const u32 item = live ? next : items - 1;
         const u32 row = divide(item, w.at[13], w.at[14]);
         const int i = (int)(item - row * (u32)w.at[12]) * 4;
         const int p0 = (int)row;
@@ -34,16 +35,15 @@ KERNEL(256) broadcast(const Words<30> w) {
         char* const a2 = address(w.at[21]) + p0 * (int)w.at[22];
         char* const a3 = address(w.at[24]) + p0 * (int)w.at[25];
         char* const a4 = address(w.at[27]) + p0 * (int)w.at[28];
-        const int left = (int)w.at[1] - i;
-        const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
         const float v2 = load_one<dt_f32>(a2);
         s2[u] = v2;
-        load_vector(x0[u], a0 + i * 4, n);
-        load_vector(x1[u], a1 + i * 4, n);
+        load_vector(x0[u], a0 + i * 4);
+        load_vector(x1[u], a1 + i * 4);
     }
     UNROLL for (int u = 0; u < 2; u++) {
         const u32 next = first + u * 256u, items = (u32)w.at[2];
-        const u32 item = next < items ? next : items - 1;
+        const bool live = next < items;
+        const u32 item = live ? next : items - 1;
         const u32 row = divide(item, w.at[13], w.at[14]);
         const int i = (int)(item - row * (u32)w.at[12]) * 4;
         const int p0 = (int)row;
@@ -52,8 +52,6 @@ KERNEL(256) broadcast(const Words<30> w) {
         char* const a2 = address(w.at[21]) + p0 * (int)w.at[22];
         char* const a3 = address(w.at[24]) + p0 * (int)w.at[25];
         char* const a4 = address(w.at[27]) + p0 * (int)w.at[28];
-        const int left = (int)w.at[1] - i;
-        const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
         const float v2 = s2[u];
         float y0[4];
         float y1[4];
@@ -69,7 +67,7 @@ KERNEL(256) broadcast(const Words<30> w) {
             y0[k] = v7;
             y1[k] = v8;
         }
-        store_vector<dt_f32>(a3 + i * 4, y0, n);
-        store_vector<dt_bf16>(a4 + i * 2, y1, n);
+        if (live) store_vector<dt_f32>(a3 + i * 4, y0);
+        if (live) store_vector<dt_bf16>(a4 + i * 2, y1);
     }
 }

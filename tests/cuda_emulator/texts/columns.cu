@@ -38,7 +38,7 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [4, 25], operands: [Access { rows: [3232, 460], inner: [112, 4], base: 0, gather: None }], outputs: [Access { rows: [3232, 460], inner: [112, 4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [100, 4], base: 8, gather: None }, Access { rows: [2800, 400], inner: [100, 4], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Columns, layout: Layout { rows: 2, inner: 2 }, index: Narrow, classes: [Strided, Strided, Strided, Strided], numbers: [] }, words: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 4, 1, 2, 25, 1202590843, 5, 1, 1, 0, 0, 3232, 460, 112, 4, 4, 3232, 460, 112, 4, 8, 2800, 400, 100, 4, 4, 2800, 400, 100, 4], steps: [Step { entry: 0, items: 35, grid: 2, block: [32, 32] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Columns, layout: Layout { rows: 2, inner: 2 }, index: Narrow, classes: [Strided, Strided, Strided, Strided], numbers: [], is_full: false }, words: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 4, 1, 2, 25, 1202590843, 5, 1, 1, 0, 0, 3232, 460, 112, 4, 4, 3232, 460, 112, 4, 8, 2800, 400, 100, 4, 4, 2800, 400, 100, 4], steps: [Step { entry: 0, items: 35, grid: 2, block: [32, 32] }], scratch_bytes: 0 }
 */
 KERNEL(1024) columns(const Words<41> w) {
     SHARED(uint4, slots, 1024);
@@ -61,18 +61,22 @@ KERNEL(1024) columns(const Words<41> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 4 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[4];
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25]));
+                    }
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
@@ -95,18 +99,22 @@ KERNEL(1024) columns(const Words<41> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 4 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[4];
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25]));
+                    }
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
@@ -137,18 +145,22 @@ KERNEL(1024) columns(const Words<41> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 4 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[4];
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25]));
+                    }
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
@@ -176,18 +188,22 @@ KERNEL(1024) columns(const Words<41> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 4 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[4];
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
-                    l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25]));
+                    }
                 }
                 UNROLL for (int k = 0; k < 4; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                     const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                     const int j0 = (int)j1_above;
@@ -227,18 +243,22 @@ KERNEL(1024) columns(const Words<41> w) {
     {
         for (u32 next = 0 + team.lane; next < n; next += 4 * LANES) {
             const int first = (int)next;
+            const int mine = ((int)n - first + (LANES - 1)) / LANES;
             dt_f32::Stored l0[4];
             UNROLL for (int k = 0; k < 4; k++) {
                 const int i = first + k * LANES;
-                const bool here = i < (int)n;
+                const bool here = k < mine;
                 const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                 const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                 const int j0 = (int)j1_above;
-                l0[k] = here ? stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25])) : 0;
+                l0[k] = 0;
+                if (here) {
+                    l0[k] = stored<dt_f32>(a0 + (j0 * (int)w.at[24] + j1 * (int)w.at[25]));
+                }
             }
             UNROLL for (int k = 0; k < 4; k++) {
                 const int i = first + k * LANES;
-                const bool here = i < (int)n;
+                const bool here = k < mine;
                 const u32 j1_above = divide((u32)i, w.at[16], w.at[17]);
                 const int j1 = (int)(i - j1_above * (u32)w.at[15]);
                 const int j0 = (int)j1_above;

@@ -38,7 +38,7 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [1000], operands: [Access { rows: [28096, 4012], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [28096, 4012], inner: [4], base: 8, gather: None }, Access { rows: [28000, 4000], inner: [4], base: 4, gather: None }, Access { rows: [40, 4], inner: [0], base: 8, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Held { held: 8, warps: 4 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 1000, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 1000, 103079216, 10, 1, 1, 0, 0, 28096, 4012, 4, 8, 28096, 4012, 4, 4, 28000, 4000, 4, 8, 40, 4, 0], steps: [Step { entry: 0, items: 35, grid: 35, block: [128, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Held { held: 8, warps: 4 }, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [], is_full: false }, words: [35, 1000, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 1000, 103079216, 10, 1, 1, 0, 0, 28096, 4012, 4, 8, 28096, 4012, 4, 4, 28000, 4000, 4, 8, 40, 4, 0], steps: [Step { entry: 0, items: 35, grid: 35, block: [128, 1] }], scratch_bytes: 0 }
 */
 KERNEL(128) held(const Words<34> w) {
     SHARED(uint4, slots, 320);
@@ -56,15 +56,19 @@ KERNEL(128) held(const Words<34> w) {
     const int end = (int)n;
     float h0[8];
     {
+        const int mine = (end - first + (LANES - 1)) / LANES;
         dt_f32::Stored l0[8];
         UNROLL for (int k = 0; k < 8; k++) {
             const int i = first + k * LANES;
-            const bool here = i < end;
-            l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+            const bool here = k < mine;
+            l0[k] = 0;
+            if (here) {
+                l0[k] = stored<dt_f32>(a0 + i * 4);
+            }
         }
         UNROLL for (int k = 0; k < 8; k++) {
             const int i = first + k * LANES;
-            const bool here = i < end;
+            const bool here = k < mine;
             const float v0 = dt_f32::widen(l0[k]);
             h0[k] = v0;
         }
@@ -76,9 +80,10 @@ KERNEL(128) held(const Words<34> w) {
     float h7[8];
     float q9[8];
     {
+        const int mine = (end - first + (LANES - 1)) / LANES;
         UNROLL for (int k = 0; k < 8; k++) {
             const int i = first + k * LANES;
-            const bool here = i < end;
+            const bool here = k < mine;
             const float v0 = h0[k];
             const float v6 = op_sub(v0, v5);
             const float v7 = op_canon(v6);
@@ -99,9 +104,10 @@ KERNEL(128) held(const Words<34> w) {
     float h20[8];
     Folding<Max<float>> f21;
     {
+        const int mine = (end - first + (LANES - 1)) / LANES;
         UNROLL for (int k = 0; k < 8; k++) {
             const int i = first + k * LANES;
-            const bool here = i < end;
+            const bool here = k < mine;
             const float v7 = h7[k];
             const float v19 = op_mul(v7, v18);
             const float v20 = op_canon(v19);
@@ -115,9 +121,10 @@ KERNEL(128) held(const Words<34> w) {
     const float v22 = op_canon(v21);
     float h52[8];
     {
+        const int mine = (end - first + (LANES - 1)) / LANES;
         UNROLL for (int k = 0; k < 8; k++) {
             const int i = first + k * LANES;
-            const bool here = i < end;
+            const bool here = k < mine;
             const float v20 = h20[k];
             const float v23 = op_sub(v20, v22);
             const float v24 = op_canon(v23);
@@ -143,9 +150,10 @@ KERNEL(128) held(const Words<34> w) {
     const float v53 = team.in_turn<Sum<float>>(h52, n);
     const float v54 = op_canon(v53);
     {
+        const int mine = (end - first + (LANES - 1)) / LANES;
         UNROLL for (int k = 0; k < 8; k++) {
             const int i = first + k * LANES;
-            const bool here = i < end;
+            const bool here = k < mine;
             const float v52 = h52[k];
             const float v55 = op_div(v52, v54);
             const float v56 = op_canon(v55);

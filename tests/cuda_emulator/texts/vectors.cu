@@ -14,7 +14,7 @@ kernel {
   out0: f32 = r8
 }
 Geometry { rows: [], inner: [1003], operands: [Access { rows: [], inner: [4], base: 0, gather: None }, Access { rows: [], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [], inner: [4], base: 0, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Pointwise { width: 4, vectors: 1 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous], numbers: [] }, words: [1, 1003, 0, 0, 0, 0, 1003, 89924540, 10, 251, 85557118, 8, 0, 4, 0, 4, 0, 4], steps: [Step { entry: 0, items: 251, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Pointwise { width: 4, vectors: 1 }, layout: Layout { rows: 0, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous], numbers: [], is_full: false }, words: [1, 1003, 0, 0, 0, 0, 1003, 89924540, 10, 251, 85557118, 8, 0, 4, 0, 4, 0, 4], steps: [Step { entry: 0, items: 251, grid: 1, block: [256, 1] }], scratch_bytes: 0 }
 */
 KERNEL(256) vectors(const Words<18> w) {
     const u32 first = (u32)block_x() * 256u + thread_x();
@@ -25,19 +25,21 @@ KERNEL(256) vectors(const Words<18> w) {
     Vector<dt_f32::Stored, 4> x1[1];
     UNROLL for (int u = 0; u < 1; u++) {
         const u32 next = first + u * 256u, items = (u32)w.at[2];
-        const u32 item = next < items ? next : items - 1;
+        const bool live = next < items;
+        const u32 item = live ? next : items - 1;
         const int i = (int)item * 4;
         const int left = (int)w.at[1] - i;
-        const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
+        const int n = !live ? 0 : left < 4 ? (int)left : 4;
         load_vector(x0[u], a0 + i * 4, n);
         load_vector(x1[u], a1 + i * 4, n);
     }
     UNROLL for (int u = 0; u < 1; u++) {
         const u32 next = first + u * 256u, items = (u32)w.at[2];
-        const u32 item = next < items ? next : items - 1;
+        const bool live = next < items;
+        const u32 item = live ? next : items - 1;
         const int i = (int)item * 4;
         const int left = (int)w.at[1] - i;
-        const int n = next >= items ? 0 : left < 4 ? (int)left : 4;
+        const int n = !live ? 0 : left < 4 ? (int)left : 4;
         float y0[4];
         UNROLL for (int k = 0; k < 4; k++) {
             const float v0 = dt_f32::widen(x0[u].element[k]);

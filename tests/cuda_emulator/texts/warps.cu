@@ -38,7 +38,7 @@ kernel {
   out2: f32 = r31
 }
 Geometry { rows: [5, 7], inner: [100], operands: [Access { rows: [2896, 412], inner: [4], base: 0, gather: None }], outputs: [Access { rows: [2800, 400], inner: [4], base: 4, gather: None }, Access { rows: [2800, 400], inner: [4], base: 8, gather: None }, Access { rows: [28, 4], inner: [0], base: 4, gather: None }], lanes: Inner }
-Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [] }, words: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
+Plan { variant: Variant { form: Warps, layout: Layout { rows: 2, inner: 1 }, index: Narrow, classes: [Contiguous, Contiguous, Contiguous, Uniform], numbers: [], is_full: false }, words: [35, 100, 0, 0, 0, 0, 5, 2576980378, 3, 7, 613566757, 3, 100, 1202590843, 7, 1, 1, 0, 0, 2896, 412, 4, 4, 2800, 400, 4, 8, 2800, 400, 4, 4, 28, 4, 0], steps: [Step { entry: 0, items: 35, grid: 9, block: [128, 1] }], scratch_bytes: 0 }
 */
 KERNEL(128) warps(const Words<34> w) {
     const u32 item = (u32)block_x() * 4u + thread_x() / 32u;
@@ -59,15 +59,19 @@ KERNEL(128) warps(const Words<34> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[8];
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
-                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                    const bool here = k < mine;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + i * 4);
+                    }
                 }
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const float v0 = dt_f32::widen(l0[k]);
                     if (here) f1.add(v0);
                 }
@@ -87,15 +91,19 @@ KERNEL(128) warps(const Words<34> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[8];
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
-                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                    const bool here = k < mine;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + i * 4);
+                    }
                 }
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const float v0 = dt_f32::widen(l0[k]);
                     const float v6 = op_sub(v0, v5);
                     const float v7 = op_canon(v6);
@@ -123,15 +131,19 @@ KERNEL(128) warps(const Words<34> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[8];
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
-                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                    const bool here = k < mine;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + i * 4);
+                    }
                 }
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const float v0 = dt_f32::widen(l0[k]);
                     const float v6 = op_sub(v0, v5);
                     const float v7 = op_canon(v6);
@@ -155,15 +167,19 @@ KERNEL(128) warps(const Words<34> w) {
             const u32 end = n - start < BLOCK ? n : start + BLOCK;
             for (u32 next = start + team.lane; next < end; next += 8 * LANES) {
                 const int first = (int)next;
+                const int mine = ((int)end - first + (LANES - 1)) / LANES;
                 dt_f32::Stored l0[8];
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
-                    l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                    const bool here = k < mine;
+                    l0[k] = 0;
+                    if (here) {
+                        l0[k] = stored<dt_f32>(a0 + i * 4);
+                    }
                 }
                 UNROLL for (int k = 0; k < 8; k++) {
                     const int i = first + k * LANES;
-                    const bool here = i < (int)end;
+                    const bool here = k < mine;
                     const float v0 = dt_f32::widen(l0[k]);
                     const float v6 = op_sub(v0, v5);
                     const float v7 = op_canon(v6);
@@ -200,15 +216,19 @@ KERNEL(128) warps(const Words<34> w) {
     {
         for (u32 next = 0 + team.lane; next < n; next += 8 * LANES) {
             const int first = (int)next;
+            const int mine = ((int)n - first + (LANES - 1)) / LANES;
             dt_f32::Stored l0[8];
             UNROLL for (int k = 0; k < 8; k++) {
                 const int i = first + k * LANES;
-                const bool here = i < (int)n;
-                l0[k] = here ? stored<dt_f32>(a0 + i * 4) : 0;
+                const bool here = k < mine;
+                l0[k] = 0;
+                if (here) {
+                    l0[k] = stored<dt_f32>(a0 + i * 4);
+                }
             }
             UNROLL for (int k = 0; k < 8; k++) {
                 const int i = first + k * LANES;
-                const bool here = i < (int)n;
+                const bool here = k < mine;
                 const float v0 = dt_f32::widen(l0[k]);
                 const float v6 = op_sub(v0, v5);
                 const float v7 = op_canon(v6);
