@@ -3,7 +3,7 @@
 use crate::check::Cases;
 use crate::emulator;
 use crate::kernels::{Builder, Random, listed, place};
-use crate::pointwise::{broadcast, chain, contiguous, gathered, several_rows};
+use crate::pointwise::{broadcast, by_lane, chain, contiguous, gathered, several_rows};
 use crate::rows::{finite, sums_of_gathered};
 use opfuse::codegen::cuda::Form;
 use opfuse::ir::scalar::{Prim, Ty};
@@ -144,6 +144,18 @@ fn of_faults() {
         ],
     );
     check(&of_indices(0..9), &[("an index of the dimension", SEEN, "if (live && (u64)v0 <", TOLD)]);
+    let mut cases = Cases::default();
+    cases.add("elements at indices", by_lane(gathered(5, 5, 5..10)));
+    cases.add_as("the same in rows", by_lane(sums_of_gathered(5, 5, 5..10)), Form::Held { held: 1, warps: 1 });
+    check(
+        &cases,
+        &[
+            ("an index that is not noted", "&& number < 0) number =", "&& number > 0) number =", TOLD),
+            ("a note that nobody tells", "if (outside.number >= 0)", "if (false)", TOLD),
+            ("a size that is not named", "outside.index, size)", "outside.index, ~0ull)", TOLD),
+            ("an index that is read at", "(u64)index < size ? load_one", "true ? load_one", TOUCHED),
+        ],
+    );
     for (n, held, warps) in [(33, 2, 1), (64, 2, 1), (300, 4, 4)] {
         let mut cases = Cases::default();
         cases.add_as(format!("held rows of {n}"), sums_of_gathered(5, n, 5..10), Form::Held { held, warps });

@@ -175,6 +175,13 @@ pub(crate) fn gathered(rows: usize, lanes: usize, indices: Range<i64>) -> Case {
     case
 }
 
+/// The same, but `case` has as many lanes as rows, and the indices lie one per lane.
+pub(crate) fn by_lane(mut case: Case) -> Case {
+    let index = &mut case.geometry.operands[0];
+    (index.rows, index.inner) = ([0].into_iter().collect(), [8].into_iter().collect());
+    case
+}
+
 /// Rows of a table at indices, of which some are outside of it.
 #[test]
 fn gathered_rows() {
@@ -188,6 +195,11 @@ fn gathered_rows() {
             if lanes % 4 == 0 {
                 cases.add_as(name, case, Form::Pointwise { width: 4, vectors: 2 });
             }
+        }
+    }
+    for n in [1, 9, 40] {
+        for indices in [0..9, -2..9, 3..30] {
+            cases.add(format!("{n} x {n} by lane at {indices:?}"), by_lane(gathered(n, n, indices)));
         }
     }
     cases.check();

@@ -2,7 +2,7 @@
 
 use crate::check::Cases;
 use crate::kernels::{Builder, Case, Random, buffer, listed, place};
-use crate::pointwise::{contiguous, gathered};
+use crate::pointwise::{by_lane, contiguous, gathered};
 use opfuse::codegen::FOLD_BLOCK;
 use opfuse::codegen::cuda::Form;
 use opfuse::codegen::kernel::{Level, Source};
@@ -144,6 +144,14 @@ fn rows_at_indices() {
             for form in forms(lanes) {
                 let case = sums_of_gathered(rows, lanes, indices.clone());
                 cases.add_as(format!("{rows} x {lanes} at {indices:?}, {form:?}"), case, form);
+            }
+        }
+    }
+    for n in [1, 33, 64] {
+        for indices in [0..9, -2..9, 3..30] {
+            for form in forms(n) {
+                let case = by_lane(sums_of_gathered(n, n, indices.clone()));
+                cases.add_as(format!("{n} x {n} by lane at {indices:?}, {form:?}"), case, form);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! A pass is a launch in which every block leaves its results in memory, and a launch in which a team per row folds them in
 //! their order. Teams of later launches read what came of it.
 
+use super::elements;
 use super::plan::{LANES, TOTAL_WARPS, WARPS};
 use super::rows::{self, fold_of, index_of};
 use super::text::Text;
@@ -71,7 +72,7 @@ fn emit_loop(text: &mut Text<'_>, passes: &Passes, number: usize, is_last: bool,
         rows::uniform(text, pass);
         text.line(format!("const {unsigned} start = block * BLOCK;"));
         text.line(format!("const {unsigned} end = n - start < BLOCK ? n : start + BLOCK;"));
-        rows::loop_between(text, pass, "start", "end");
+        elements::noting(text, pass, |text| rows::loop_between(text, pass, "start", "end"));
         text.line("}");
     }
     for &id in &pass.folds {

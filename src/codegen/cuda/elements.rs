@@ -99,6 +99,14 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, span: &Span<'_>) {
     text.line("}");
 }
 
+/// Has indices of elements noted while the loops of a pass are written by `emit`.
+pub(super) fn noting(text: &mut Text<'_>, pass: &Pass, emit: impl FnOnce(&mut Text<'_>)) {
+    let ids: Vec<Id> = pass.body.iter().copied().filter(|&id| !is_loaded(text, id)).collect();
+    text.note_indices(ids.into_iter());
+    emit(text);
+    text.tell_noted();
+}
+
 /// Asks for elements: those of the same place behind one question, since each is a branch. An index that is the same for all is
 /// looked at once.
 fn load(text: &mut Text<'_>, loads: &[Id], span: &Span<'_>) {

@@ -41,6 +41,7 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
         loads.iter().for_each(|&id| load(text, id));
         text.line("}");
     }
+    text.note_indices(pass.body.iter().copied().filter(|id| !loads.contains(id)));
     vector(text, width, vectors);
     if !is_single {
         for &id in &still {
@@ -50,6 +51,7 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
     }
     computed(text, pass, &loads, width);
     text.line("}");
+    text.tell_noted();
     text.line("}");
 }
 

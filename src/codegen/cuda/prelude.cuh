@@ -50,6 +50,14 @@ DEVICE void fault_index(u64 faults, u64 site, int number, i64 index, u64 size) {
     __threadfence_system();
     record[0] = site << 8 | (u64)place;
 }
+// The first index outside its dimension that a thread has come to, told behind a loop: telling in each step is much code.
+struct Outside {
+    int number = -1;
+    i64 index = 0;
+    __device__ __forceinline__ void note(bool is_outside, int of, i64 at) {
+        if (is_outside && number < 0) number = of, index = at;
+    }
+};
 
 DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
 DEVICE u64 bits_of(double x) { return (u64)__double_as_longlong(x); }

@@ -43,7 +43,7 @@ pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
         if pass.has_loop() {
             text.line("{");
             uniform(text, pass);
-            whole_loop(text, pass);
+            elements::noting(text, pass, |text| whole_loop(text, pass));
             text.line("}");
         }
         for &id in &pass.folds {
@@ -90,7 +90,7 @@ pub(super) fn emit_held(text: &mut Text<'_>, passes: &Passes, name: &str, held: 
         if pass.has_loop() {
             text.line("{");
             uniform(text, pass);
-            held_elements(text, pass, held, &waiting);
+            elements::noting(text, pass, |text| held_elements(text, pass, held, &waiting));
             text.line("}");
         }
         for &id in &pass.folds {

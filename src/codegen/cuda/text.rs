@@ -20,12 +20,14 @@ pub(super) struct Text<'a> {
     pub(super) variant: &'a Variant,
     pub(super) out: String,
     gathered: SmallVec<[usize; 2]>,
+    /// Nodes whose indices are noted, and told behind a loop.
+    noted: Vec<Id>,
     depth: usize,
 }
 
 impl<'a> Text<'a> {
     pub(super) fn new(kernel: &'a Kernel, flat: &'a Flat, variant: &'a Variant) -> Text<'a> {
-        Text { kernel, flat, variant, out: String::new(), gathered: super::gathered(kernel), depth: 0 }
+        Text { kernel, flat, variant, out: String::new(), gathered: super::gathered(kernel), noted: vec![], depth: 0 }
     }
 
     /// A line; one that ends in a bracket opens a block.
@@ -271,13 +273,41 @@ impl<'a> Text<'a> {
         if let Some((index, size)) = self.index(id) {
             let fault = format!("(u64){index} >= w.at[{size}]");
             let place = self.place_of_index(id);
-            self.line(format!(
-                "if ({condition}{fault}) fault_index(w.at[{faults}], w.at[{site}], {place}, {index}, w.at[{size}]);"
-            ));
+            self.line(if self.noted.contains(&id) {
+                format!("outside.note({condition}{fault}, {place}, {index});")
+            } else {
+                format!(
+                    "if ({condition}{fault}) fault_index(w.at[{faults}], w.at[{site}], {place}, {index}, w.at[{size}]);"
+                )
+            });
         }
         if let Some(fault) = self.zero_divisor(id) {
             self.line(format!("if ({condition}{fault}) fault_zero_divisor(w.at[{faults}], w.at[{site}]);"));
         }
+    }
+
+    /// Has the indices of these nodes noted until [`Text::tell_noted`].
+    pub(super) fn note_indices(&mut self, ids: impl Iterator<Item = Id>) {
+        self.noted = ids.filter(|&id| self.index(id).is_some()).collect();
+        if !self.noted.is_empty() {
+            self.line("Outside outside;");
+        }
+    }
+
+    /// Tells the first of them that was outside its dimension.
+    pub(super) fn tell_noted(&mut self) {
+        let of = |&id: &Id| Some((self.place_of_index(id), self.index(id)?.1));
+        let places: Vec<(usize, usize)> = self.noted.iter().filter_map(of).collect();
+        let Some(&(_, last)) = places.last() else { return };
+        let others = &places[..places.len() - 1];
+        let sizes: String =
+            others.iter().map(|(place, size)| format!("outside.number == {place} ? w.at[{size}] : ")).collect();
+        let (faults, site) = (words::FAULTS, words::SITE);
+        self.line("if (outside.number >= 0) {");
+        self.line(format!("const u64 size = {sizes}w.at[{last}];"));
+        self.line(format!("fault_index(w.at[{faults}], w.at[{site}], outside.number, outside.index, size);"));
+        self.line("}");
+        self.noted.clear();
     }
 
     pub(super) fn class(&self, access: usize) -> Class {

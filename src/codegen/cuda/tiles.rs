@@ -63,6 +63,7 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
         text.line("}");
     }
     text.line("barrier();");
+    text.note_indices(all.iter().copied());
     element(text);
     for &id in &all {
         let value = match text.flat.nodes[id].op {
@@ -84,6 +85,7 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
         text.line(format!("if (here) store_one<dt_{dtype}>(a{access}{distance}, {value});"));
     }
     text.line("}");
+    text.tell_noted();
     text.line("}");
 }
 
