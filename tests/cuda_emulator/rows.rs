@@ -74,7 +74,7 @@ fn rows_are_held() {
     let mut cases = Cases::default();
     for (combine, dtype) in listed::fold_cases() {
         let kernel = listed::folded(combine, dtype);
-        for n in [0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 1024] {
+        for n in [0, 1, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 192, 1000, 1024] {
             let forms = holding(n);
             let form = forms[n % forms.len().min(4)];
             let case = place(&mut Random::new(n as u64), kernel.clone(), &[3], &[n]);
@@ -101,7 +101,7 @@ fn rows_are_held() {
 #[test]
 fn passes_over_held_rows() {
     let mut cases = Cases::default();
-    for n in [0, 1, 31, 32, 33, 64, 70, 500, 512, 1000, 1025, 4000, FOLD_BLOCK + 100] {
+    for n in [0, 1, 31, 32, 33, 64, 70, 500, 512, 768, 1000, 1025, 4000, 3 * 2048, FOLD_BLOCK + 100] {
         let case = place(&mut Random::new(n as u64), listed::normalized(), &[2, 2], &[n]);
         let folded = place(&mut Random::new(n as u64), listed::normalized(), &[2], &[3, n]);
         for form in holding(n) {

@@ -30,14 +30,17 @@ const MAX_LOADED: usize = 16;
 /// for longer than they wait for memory.
 const MAX_VALUES: usize = 256;
 
-/// How many elements of a pass, `most` at most, are taken at a time.
+/// How many elements of a pass are taken at a time: a part of `most`.
 pub(super) fn batch(text: &Text<'_>, pass: &Pass, most: usize) -> usize {
     let is_held = |id: Id| pass.keeps.iter().any(|keep| keep.0 == id);
     let passing = pass.body.iter().filter(|&&id| is_loaded(text, id) && !is_held(id));
     let loaded: usize = passing.map(|&id| registers(text.flat.nodes[id].ty)).sum();
     let mut count = most;
     while count > 1 && (count * loaded > MAX_LOADED || count * pass.body.len() > MAX_VALUES) {
-        count /= 2;
+        count -= 1;
+        while !most.is_multiple_of(count) {
+            count -= 1;
+        }
     }
     count
 }

@@ -6,7 +6,7 @@
 use super::plan::Form;
 use super::text::{self, is_ordered};
 use crate::codegen::geometry::{Class, Geometry};
-use crate::codegen::kernel::{FOLD_LANES, Kernel, Source};
+use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id};
 use crate::codegen::native::passes::{Keep, Pass, Passes};
 
@@ -54,6 +54,11 @@ pub(super) fn choose(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) ->
     }
     while warps < MAX_WARPS && rows * warps < FEW_WARPS && held > MIN_HELD {
         (held, warps) = (held / 2, warps * 2);
+    }
+    // Threads that have all their elements ask for none. A row of several blocks has stretches that fit into a block.
+    let (full, rest) = (inner / (FOLD_LANES * warps), inner % (FOLD_LANES * warps));
+    if rest == 0 && full > 0 && full.is_multiple_of(MIN_HELD) && inner <= FOLD_BLOCK {
+        held = full;
     }
     (warps <= MAX_WARPS).then_some(Form::Held { held, warps })
 }

@@ -34,7 +34,7 @@ pub enum Form {
     },
     /// Some warps compute a row, whose elements their threads hold.
     Held {
-        /// Elements of a thread: a power of two.
+        /// Elements of a thread: a power of two, or any number where rows have at most 8192 elements.
         held: usize,
         /// Warps of a row: a power of two up to 16. They have room for `32 * held * warps` elements.
         warps: usize,
