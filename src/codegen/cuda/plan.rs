@@ -1,8 +1,9 @@
 //! How a kernel is launched on one set of shapes: which code, which grid, which words.
 //!
-//! A [`Variant`] is all that the text depends on besides the kernel; sizes and strides are words. So one text serves every
-//! shape of its variant, and there are few: the form, the numbers of loops, the classes, the width of vectors and that of
-//! indices, whether the last vector of a row is a whole one. A [`Plan`] is plain data and depends on shapes alone; a launch brings pointers. Nothing here knows a device.
+//! A [`Variant`] is all that the text depends on besides the kernel; sizes and strides are words. So one text serves every shape
+//! of its variant, and there are few: the form, the numbers of loops, the classes, the width of vectors and that of indices,
+//! whether the last vector of a row is a whole one. A [`Plan`] is plain data and depends on shapes alone; a launch brings
+//! pointers. Nothing here knows a device.
 
 use super::blocks::{self, Entry};
 use super::words::{self, Division, Layout};

@@ -1,8 +1,9 @@
 //! Kernels without folds: a thread computes some vectors of neighbours along the inner loop.
 //!
 //! Vectors of a row are counted; the last one may be short, and then its accesses are made element by element while its
-//! arithmetic is that of a whole one. Where rows consist of whole vectors, nobody asks. All loads of a thread come first, so that many are on their way at once, and so that an
-//! output may replace an operand element for element. Vectors behind the last of all read where that one does, and store nothing.
+//! arithmetic is that of a whole one. Where rows consist of whole vectors, nobody asks. All loads of a thread come first, so that
+//! many are on their way at once, and so that an output may replace an operand element for element. Vectors behind the last of
+//! all read where that one does, and store nothing.
 
 use super::plan::{Form, POINTWISE_THREADS};
 use super::text::{Text, c_type};
