@@ -57,16 +57,16 @@ fn a_choice_for_avx512() {
                 v19{v10} = vpblendmd [row1 + 4 i + 128], v15
                 v20{v11} = vpblendmd [row1 + 4 i + 192], v16
                 v21 = vcmpps v17, v17, 3
-                v23{v21} = vpblendmd v17, c1
-                v24 = vcmpps v18, v18, 3
-                v25{v24} = vpblendmd v18, c1
-                v26 = vcmpps v19, v19, 3
-                v27{v26} = vpblendmd v19, c1
-                v28 = vcmpps v20, v20, 3
-                v29{v28} = vpblendmd v20, c1
-                vmovups v23, [row2 + 4 i]
-                vmovups v25, [row2 + 4 i + 64]
-                vmovups v27, [row2 + 4 i + 128]
+                v26{v21} = vpblendmd v17, c1
+                v22 = vcmpps v18, v18, 3
+                v27{v22} = vpblendmd v18, c1
+                v23 = vcmpps v19, v19, 3
+                v28{v23} = vpblendmd v19, c1
+                v24 = vcmpps v20, v20, 3
+                v29{v24} = vpblendmd v20, c1
+                vmovups v26, [row2 + 4 i]
+                vmovups v27, [row2 + 4 i + 64]
+                vmovups v28, [row2 + 4 i + 128]
                 vmovups v29, [row2 + 4 i + 192]
               tail
                 v2{frame[32]}{z} = vmovups [row0 + 4 i]
@@ -102,16 +102,16 @@ fn a_choice_for_avx2() {
                 v19 = vblendvps [row1 + 4 i + 64], v15, v10
                 v20 = vblendvps [row1 + 4 i + 96], v16, v11
                 v21 = vcmpps v17, v17, 3
-                v23 = vblendvps v17, c3, v21
-                v24 = vcmpps v18, v18, 3
-                v25 = vblendvps v18, c3, v24
-                v26 = vcmpps v19, v19, 3
-                v27 = vblendvps v19, c3, v26
-                v28 = vcmpps v20, v20, 3
-                v29 = vblendvps v20, c3, v28
-                vmovups v23, [row2 + 4 i]
-                vmovups v25, [row2 + 4 i + 32]
-                vmovups v27, [row2 + 4 i + 64]
+                v26 = vblendvps v17, c3, v21
+                v22 = vcmpps v18, v18, 3
+                v27 = vblendvps v18, c3, v22
+                v23 = vcmpps v19, v19, 3
+                v28 = vblendvps v19, c3, v23
+                v24 = vcmpps v20, v20, 3
+                v29 = vblendvps v20, c3, v24
+                vmovups v26, [row2 + 4 i]
+                vmovups v27, [row2 + 4 i + 32]
+                vmovups v28, [row2 + 4 i + 64]
                 vmovups v29, [row2 + 4 i + 96]
               tail
                 v0 = vpbroadcastd [frame + 32]
@@ -142,16 +142,16 @@ fn a_sum_for_avx2() {
                 acc12 = vmovdqa c1
               loop
                 v0 = vpmovzxwd [row0 + 2 i]
-                v1 = vpslld v0, 16
-                v2 = vpmovzxwd [row0 + 2 i + 16]
-                v3 = vpslld v2, 16
-                v4 = vpmovzxwd [row0 + 2 i + 32]
-                v5 = vpslld v4, 16
-                v6 = vpmovzxwd [row0 + 2 i + 48]
-                v7 = vpslld v6, 16
-                acc15 = vaddps acc15, v1
-                acc14 = vaddps acc14, v3
-                acc13 = vaddps acc13, v5
+                v4 = vpslld v0, 16
+                v1 = vpmovzxwd [row0 + 2 i + 16]
+                v5 = vpslld v1, 16
+                v2 = vpmovzxwd [row0 + 2 i + 32]
+                v6 = vpslld v2, 16
+                v3 = vpmovzxwd [row0 + 2 i + 48]
+                v7 = vpslld v3, 16
+                acc15 = vaddps acc15, v4
+                acc14 = vaddps acc14, v5
+                acc13 = vaddps acc13, v6
                 acc12 = vaddps acc12, v7
               tail
                 v0 = vpbroadcastd [frame + 32]
@@ -161,27 +161,27 @@ fn a_sum_for_avx2() {
                 v8 = vpcmpgtd v0, c6
                 copy in 2 bytes of each that is left, i + 0 [row0 + 2 i]
                 v9 = vpmovzxwd [frame + 64]
-                v10 = vpslld v9, 16
+                v13 = vpslld v9, 16
                 copy in 2 bytes of each that is left, i + 8 [row0 + 2 i + 16]
-                v11 = vpmovzxwd [frame + 64]
-                v12 = vpslld v11, 16
+                v10 = vpmovzxwd [frame + 64]
+                v14 = vpslld v10, 16
                 copy in 2 bytes of each that is left, i + 16 [row0 + 2 i + 32]
-                v13 = vpmovzxwd [frame + 64]
-                v14 = vpslld v13, 16
+                v11 = vpmovzxwd [frame + 64]
+                v15 = vpslld v11, 16
                 copy in 2 bytes of each that is left, i + 24 [row0 + 2 i + 48]
-                v15 = vpmovzxwd [frame + 64]
-                v16 = vpslld v15, 16
-                v18 = vaddps acc15, v10
-                v19 = vblendvps acc15, v18, v2
-                acc15 = vmovdqa v19
-                v21 = vaddps acc14, v12
-                v22 = vblendvps acc14, v21, v4
-                acc14 = vmovdqa v22
-                v24 = vaddps acc13, v14
-                v25 = vblendvps acc13, v24, v6
-                acc13 = vmovdqa v25
-                v27 = vaddps acc12, v16
-                v28 = vblendvps acc12, v27, v8
+                v12 = vpmovzxwd [frame + 64]
+                v16 = vpslld v12, 16
+                v21 = vaddps acc15, v13
+                v25 = vblendvps acc15, v21, v2
+                acc15 = vmovdqa v25
+                v22 = vaddps acc14, v14
+                v26 = vblendvps acc14, v22, v4
+                acc14 = vmovdqa v26
+                v23 = vaddps acc13, v15
+                v27 = vblendvps acc13, v23, v6
+                acc13 = vmovdqa v27
+                v24 = vaddps acc12, v16
+                v28 = vblendvps acc12, v24, v8
                 acc12 = vmovdqa v28
               tree
                 v4 = vaddps acc15, acc13

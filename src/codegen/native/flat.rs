@@ -12,8 +12,9 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Kind, Level};
 use crate::ir::Combine;
 use crate::ir::scalar::{Body, Func, Lit, NanPayload, Prim, Ty, body, eval};
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
 
 /// The number of a node.
@@ -67,13 +68,14 @@ pub(in crate::codegen) struct Flat {
     pub(in crate::codegen) nodes: Vec<Node>,
     /// The value of every output.
     pub(in crate::codegen) outputs: Vec<Id>,
-    known: FxHashMap<(Op, SmallVec<[Id; 3]>, Level), Id>,
+    /// The numbers of nodes by what they are, at places of their hashes or the next free ones behind; `u32::MAX` where none is.
+    known: Vec<u32>,
 }
 
 impl Flat {
     /// Flattens `kernel`, whose operands move along the vector loop as `classes` says.
     pub(in crate::codegen) fn new(kernel: &Kernel, classes: &[Class]) -> Flat {
-        let mut flat = Flat::default();
+        let mut flat = Flat { nodes: Vec::with_capacity(LEAST_KNOWN / 2), ..Flat::default() };
         let mut ids: Vec<Id> = Vec::with_capacity(kernel.insts.len());
         for inst in &kernel.insts {
             let args: SmallVec<[Id; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
@@ -149,17 +151,51 @@ impl Flat {
     }
 
     fn node(&mut self, op: Op, args: SmallVec<[Id; 3]>, ty: Ty, level: Level, uniform: bool) -> Id {
-        if let Some(&id) = self.known.get(&(op, args.clone(), level)) {
-            return id;
+        if 2 * self.nodes.len() >= self.known.len() {
+            self.make_room();
+        }
+        let place = self.place(op, &args, level);
+        if self.known[place] != NONE {
+            return self.known[place] as Id;
         }
         let ready = args.iter().map(|&id| self.nodes[id].pass).max().unwrap_or(0);
         let pass = if matches!(op, Op::Fold(_)) { ready + 1 } else { ready };
         let id = self.nodes.len();
-        self.known.insert((op, args.clone(), level), id);
+        self.known[place] = id as u32;
         self.nodes.push(Node { op, args, ty, level, pass, uniform });
         id
     }
+
+    /// Where the number of such a node is, or belongs.
+    fn place(&self, op: Op, args: &[Id], level: Level) -> usize {
+        let mut hasher = FxHasher::default();
+        op.hash(&mut hasher);
+        args.iter().for_each(|&arg| hasher.write_usize(arg));
+        let mut place = hasher.finish() as usize;
+        loop {
+            place &= self.known.len() - 1;
+            let Some(node) = self.nodes.get(self.known[place] as usize) else { return place };
+            if node.op == op && node.level == level && node.args[..] == *args {
+                return place;
+            }
+            place += 1;
+        }
+    }
+
+    fn make_room(&mut self) {
+        self.known = vec![NONE; (4 * self.nodes.len()).next_power_of_two().max(LEAST_KNOWN)];
+        for id in 0..self.nodes.len() {
+            let node = &self.nodes[id];
+            let place = self.place(node.op, &node.args, node.level);
+            self.known[place] = id as u32;
+        }
+    }
 }
+
+/// Where [`Flat`] knows no node.
+const NONE: u32 = u32::MAX;
+/// Places for nodes at least: a power of two.
+const LEAST_KNOWN: usize = 512;
 
 /// The body of a func; recorded once, because recording costs more than expanding.
 fn func_body(func: Func, ty: Ty) -> &'static Body {

@@ -158,11 +158,18 @@ impl Passes {
 /// All nodes reachable from `roots`, ascending; operands of nodes that `enter` refuses are not followed.
 fn closure(flat: &Flat, roots: &[Id], enter: impl Fn(Id) -> bool) -> Vec<Id> {
     let mut seen = vec![false; flat.nodes.len()];
-    let mut stack: Vec<Id> = roots.to_vec();
-    while let Some(id) = stack.pop() {
-        if !std::mem::replace(&mut seen[id], true) && enter(id) {
-            stack.extend(flat.nodes[id].args.iter().copied());
+    roots.iter().for_each(|&id| seen[id] = true);
+    let mut ids = Vec::with_capacity(seen.len());
+    // Operands have smaller numbers than users.
+    for id in (0..seen.len()).rev() {
+        if !seen[id] {
+            continue;
+        }
+        ids.push(id);
+        if enter(id) {
+            flat.nodes[id].args.iter().for_each(|&arg| seen[arg] = true);
         }
     }
-    (0..seen.len()).filter(|&id| seen[id]).collect()
+    ids.reverse();
+    ids
 }

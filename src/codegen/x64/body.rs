@@ -2,9 +2,11 @@
 
 use super::Stores;
 use super::code::{Address, Block, Class, Home, Inst, Op, Start, V};
+use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
-use super::folds::{Fold, Partial};
+use super::few::Few;
+use super::folds::{Fold, Partial, n_groups};
 use super::level::Level;
 use super::opcode;
 use super::scaling::scaled;
@@ -16,7 +18,7 @@ use crate::codegen::native::passes::Pass;
 use crate::codegen::native::streamed;
 use crate::ir::DType;
 use crate::ir::scalar::{Prim, Ty};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// What blocks know of the function they are part of.
 #[derive(Debug)]
@@ -45,15 +47,6 @@ pub(super) struct Function<'a> {
     pub(super) narrow: i32,
 }
 
-/// How the copies of a body are put together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Node by node: what one copy waits for the others fill.
-    Interleaved,
-    /// One after another, so that fewer values are alive at once.
-    InTurn,
-}
-
 /// Which elements a round of a loop works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elements {
@@ -64,38 +57,50 @@ pub(super) enum Elements {
 }
 
 impl Function<'_> {
-    /// A round of the loop of `pass`: `copies` times the body, for neighbouring elements.
-    pub(super) fn round(
+    /// The body of the loop of `pass`, written once; `n_masked` copies of it know which elements count.
+    pub(super) fn single(
         &self,
         encoder: &mut Encoder,
         pass: &Pass,
         folds: &[Fold],
-        copies: (usize, Order),
+        n_masked: usize,
         elements: Elements,
-    ) -> Block {
-        let (copies, order) = copies;
-        let mut select = self.select(encoder, Shape::Vector);
-        let masks: Vec<Option<V>> = match elements {
-            Elements::All => vec![None; copies],
-            Elements::Tail => select.tail_masks(copies, self.tail).into_iter().map(Some).collect(),
-        };
-        let mut body = Body::new(self, select, pass, masks);
-        body.write(folds, order);
-        let mut block = body.select.block;
-        block.drop_dead();
-        block
+    ) -> Single {
+        let mut select = self.select(encoder, Shape::Vector, 2 * pass.body.len());
+        let mut own: Vec<Own> = Vec::new();
+        let mut mask = None;
+        if elements == Elements::Tail {
+            let masks = select.tail_masks(n_masked, self.tail);
+            let of_first = select.with_parts(masks[0]);
+            own = masks[1..]
+                .iter()
+                .map(|&mask| Own {
+                    masks: of_first.iter().copied().zip(select.with_parts(mask)).collect(),
+                    ..Own::default()
+                })
+                .collect();
+            mask = Some(masks[0]);
+        }
+        for fold in folds {
+            own.resize_with(n_groups(select.level()) - 1, Own::default);
+            own.iter_mut().zip(1..).for_each(|(own, group)| own.partials.extend(fold.moved(group)));
+        }
+        let n_shared = select.block.infos.len();
+        let mut body = Body::new(self, select, pass, mask);
+        let parts = body.write(folds);
+        Single { block: body.select.block, n_shared, parts, own }
     }
 
-    fn select<'e>(&self, encoder: &'e mut Encoder, shape: Shape) -> Select<'e> {
-        Select::new(encoder, shape, self.narrow)
+    fn select<'e>(&self, encoder: &'e mut Encoder, shape: Shape, n_insts: usize) -> Select<'e> {
+        Select::new(encoder, shape, self.narrow, n_insts)
     }
 
     /// Computes row values, each into its slot.
     pub(super) fn row_values(&self, encoder: &mut Encoder, ids: &[Id]) -> Block {
         let mut row = self.row(encoder);
         for &id in ids.iter().filter(|&&id| !self.is_row_iota(id)) {
-            let value = row.node(id, 0);
-            row.copies[0][id] = Some(value.clone());
+            let value = row.node(id);
+            row.values[id] = Some(value);
             let slot = self.slots[id].expect("a row value has a slot");
             row.keep_row(self.flat.nodes[id].ty, value[0], slot);
         }
@@ -106,9 +111,9 @@ impl Function<'_> {
     pub(super) fn row_stores(&self, encoder: &mut Encoder, slots: &[usize]) -> Block {
         let mut row = self.row(encoder);
         for &slot in slots {
-            let value = row.value(self.flat.outputs[slot], 0);
-            let mask = row.masks[0];
-            let start = Start::Row(self.kernel.operands.len() + slot);
+            let value = row.value(self.flat.outputs[slot]);
+            let mask = row.mask;
+            let start = Start::Row((self.kernel.operands.len() + slot) as u16);
             let layout = Layout::Contiguous(Address { start, scale: None, disp: 0 });
             let payloads = self.payloads_of_output(slot);
             row.select.store(self.kernel.outputs[slot].dtype, &value, layout, mask, payloads);
@@ -118,14 +123,14 @@ impl Function<'_> {
 
     /// Starts the partial results of folds.
     pub(super) fn start_folds(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
-        let mut select = self.select(encoder, Shape::Vector);
+        let mut select = self.select(encoder, Shape::Vector, 0);
         folds.iter().for_each(|fold| fold.start(&mut select));
         select.block
     }
 
     /// Brings the partial results of a fold together: the result to its slot, its value and index to the frame.
     pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> Block {
-        let mut select = self.select(encoder, Shape::Vector);
+        let mut select = self.select(encoder, Shape::Vector, 0);
         let result = fold.tree(&mut select);
         let slot = self.slots[fold.id].expect("a fold has a slot");
         match &result.index {
@@ -141,9 +146,9 @@ impl Function<'_> {
     }
 
     fn row<'s>(&'s self, encoder: &'s mut Encoder) -> Body<'s, 's> {
-        let mut select = self.select(encoder, Shape::Row);
+        let mut select = self.select(encoder, Shape::Row, 0);
         let one = select.first_lane(self.one);
-        Body::new(self, select, &NO_PASS, vec![Some(one)])
+        Body::new(self, select, &NO_PASS, Some(one))
     }
 
     /// Whether a node is an iota that is the same for all elements: its slot is that of the row.
@@ -194,196 +199,178 @@ struct Body<'f, 'e> {
     function: &'f Function<'f>,
     select: Select<'e>,
     pass: &'f Pass,
-    /// Per copy and node its value.
-    copies: Vec<Vec<Option<Val>>>,
-    /// Per node the value of all lanes.
-    shared: Vec<Option<Val>>,
-    /// Per copy the lanes that count.
-    masks: Vec<Option<V>>,
+    /// Per node its value.
+    values: Vec<Option<Val>>,
+    /// The lanes that count, if not all.
+    mask: Option<V>,
 }
 
 impl<'f, 'e> Body<'f, 'e> {
-    /// An empty body of as many copies as there are masks.
-    fn new(function: &'f Function<'f>, select: Select<'e>, pass: &'f Pass, masks: Vec<Option<V>>) -> Body<'f, 'e> {
-        let n = function.flat.nodes.len();
-        Body { function, select, pass, copies: vec![vec![None; n]; masks.len()], shared: vec![None; n], masks }
+    /// An empty body.
+    fn new(function: &'f Function<'f>, select: Select<'e>, pass: &'f Pass, mask: Option<V>) -> Body<'f, 'e> {
+        Body { function, select, pass, values: vec![None; function.flat.nodes.len()], mask }
     }
 
-    fn write(&mut self, folds: &[Fold], order: Order) {
+    /// Writes all of it; gives back where its parts begin.
+    fn write(&mut self, folds: &[Fold]) -> Vec<usize> {
         let pass = self.pass;
-        let n_copies = self.copies.len();
-        match order {
-            Order::Interleaved => {
-                (0..n_copies).for_each(|copy| self.read_kept(copy));
-                for &id in &pass.body {
-                    (0..n_copies).for_each(|copy| self.compute(id, copy));
-                }
-                (0..n_copies).for_each(|copy| self.finish(folds, copy));
-            }
-            Order::InTurn => {
-                for copy in 0..n_copies {
-                    self.read_kept(copy);
-                    pass.body.iter().for_each(|&id| self.compute(id, copy));
-                    self.finish(folds, copy);
-                }
-            }
+        let mut parts = Vec::with_capacity(pass.body.len() + 2);
+        parts.push(self.select.block.insts.len());
+        self.read_kept();
+        for &id in &pass.body {
+            parts.push(self.select.block.insts.len());
+            let value = self.node(id);
+            self.values[id] = Some(value);
         }
+        parts.push(self.select.block.insts.len());
+        self.finish(folds);
+        parts
     }
 
-    fn compute(&mut self, id: Id, copy: usize) {
-        let value = self.node(id, copy);
-        self.copies[copy][id] = Some(value);
-    }
-
-    fn read_kept(&mut self, copy: usize) {
+    fn read_kept(&mut self) {
         for &(id, buffer) in &self.pass.kept {
             let dtype = self.function.flat.nodes[id].ty.dtype();
-            let layout = self.contiguous(self.function.motions.len() + buffer, dtype, copy);
-            let value = self.select.load(dtype, layout, self.masks[copy], Payloads::Kept, When::Needed);
-            self.copies[copy][id] = Some(value);
+            let layout = self.contiguous(self.function.motions.len() + buffer, dtype);
+            let value = self.select.load(dtype, layout, self.mask, Payloads::Kept, When::Needed);
+            self.values[id] = Some(value);
         }
     }
 
-    /// Stores of a copy, and its elements into partial results.
-    fn finish(&mut self, folds: &[Fold], copy: usize) {
+    /// Stores, and elements into partial results.
+    fn finish(&mut self, folds: &[Fold]) {
         let function = self.function;
         for &(id, buffer) in &self.pass.keeps {
             let dtype = function.flat.nodes[id].ty.dtype();
-            let layout = self.contiguous(function.motions.len() + buffer, dtype, copy);
-            let value = self.value(id, copy);
-            self.select.store(dtype, &value, layout, self.masks[copy], Payloads::Kept);
+            let layout = self.contiguous(function.motions.len() + buffer, dtype);
+            let value = self.value(id);
+            self.select.store(dtype, &value, layout, self.mask, Payloads::Kept);
         }
         for &slot in &self.pass.stores {
             let dtype = function.kernel.outputs[slot].dtype;
-            let value = self.value(function.flat.outputs[slot], copy);
-            let layout = self.layout(function.kernel.operands.len() + slot, dtype, copy);
+            let value = self.value(function.flat.outputs[slot]);
+            let layout = self.layout(function.kernel.operands.len() + slot, dtype);
             let payloads = function.payloads_of_output(slot);
             match layout {
                 Layout::Contiguous(address)
-                    if function.stores == Stores::Streamed && self.masks[copy].is_none() && streamed::takes(dtype) =>
+                    if function.stores == Stores::Streamed && self.mask.is_none() && streamed::takes(dtype) =>
                 {
                     self.select.stream(dtype, &value, address);
                 }
                 Layout::Contiguous(_) | Layout::Strided(_) => {
-                    self.select.store(dtype, &value, layout, self.masks[copy], payloads);
+                    self.select.store(dtype, &value, layout, self.mask, payloads);
                 }
             }
         }
         for fold in folds {
-            let mut value = self.value(fold.value, copy);
+            let mut value = self.value(fold.value);
             if fold.ty == Ty::Bool {
-                value = smallvec![self.select.lanes_of(value[0])];
+                value = Val::from([self.select.lanes_of(value[0])]);
             }
-            let index = fold.index.map(|id| self.value(id, copy));
-            fold.take(&mut self.select, copy, &Partial { value, index }, self.masks[copy]);
+            let index = fold.index.map(|id| self.value(id));
+            fold.take(&mut self.select, 0, &Partial { value, index }, self.mask);
         }
     }
 
-    /// The value of a node in a copy.
-    fn value(&mut self, id: Id, copy: usize) -> Val {
-        if let Some(value) = self.copies.get(copy).and_then(|values| values[id].as_ref()).or(self.shared[id].as_ref()) {
-            return value.clone();
+    /// The value of a node.
+    fn value(&mut self, id: Id) -> Val {
+        if let Some(value) = self.values[id] {
+            return value;
         }
         let function = self.function;
         let ty = function.flat.nodes[id].ty;
         let value = match (function.flat.as_lit(id), function.slots[id]) {
             (Some(lit), _) => self.select.lit(lit),
-            (None, Some(slot)) if ty == Ty::Bool => smallvec![self.select.row_mask(slot)],
+            (None, Some(slot)) if ty == Ty::Bool => Val::from([self.select.row_mask(slot)]),
             (None, Some(slot)) => {
                 let v = self.select.block.register(Class::Vector, is_wide(ty), Home::Element(slot));
-                SmallVec::from_elem(v, self.select.shape.parts(ty))
+                Val::repeated(v, self.select.shape.parts(ty))
             }
             (None, None) => unreachable!("operands are computed before, or are values of the row"),
         };
-        self.shared[id] = Some(value.clone());
+        self.values[id] = Some(value);
         value
     }
 
-    fn node(&mut self, id: Id, copy: usize) -> Val {
+    fn node(&mut self, id: Id) -> Val {
         let node = &self.function.flat.nodes[id];
         match node.op {
-            Node::Load(slot) => self.load(id, slot as usize, copy),
-            Node::Prim(Prim::Fma) => self.fma(&node.args, node.ty, copy),
+            Node::Load(slot) => self.load(id, slot as usize),
+            Node::Prim(Prim::Fma) => self.fma(&node.args, node.ty),
             Node::Prim(Prim::Mul)
                 if self.select.level() == Level::Avx512
                     && let Some((p, n)) = scaled(self.function.flat, id) =>
             {
-                let (p, n) = (self.value(p, copy), self.value(n, copy));
+                let (p, n) = (self.value(p), self.value(n));
                 self.select.scale(&p, &n, node.ty)
             }
             Node::Prim(Prim::RoundF16) if self.function.payloads(id) == Payloads::Lost => {
-                let value = self.value(node.args[0], copy);
-                smallvec![self.select.rounded_f16(value[0])]
+                let value = self.value(node.args[0]);
+                Val::from([self.select.rounded_f16(value[0])])
             }
             Node::Prim(prim) => {
-                let args: SmallVec<[Val; 3]> = node.args.iter().map(|&arg| self.value(arg, copy)).collect();
+                let args: SmallVec<[Val; 3]> = node.args.iter().map(|&arg| self.value(arg)).collect();
                 self.select.prim(prim, &args, self.function.flat.nodes[node.args[0]].ty)
             }
-            Node::Lit(_) | Node::Fold(_) => self.value(id, copy),
+            Node::Lit(_) | Node::Fold(_) => self.value(id),
         }
     }
 
     /// An fma takes the sign of a factor in.
-    fn fma(&mut self, args: &[Id], ty: Ty, copy: usize) -> Val {
+    fn fma(&mut self, args: &[Id], ty: Ty) -> Val {
         let mut negated = false;
         let mut factor = |this: &mut Self, id: Id| {
             let node = &this.function.flat.nodes[id];
             if node.op == Node::Prim(Prim::Neg) {
                 negated = !negated;
-                return this.value(node.args[0], copy);
+                return this.value(node.args[0]);
             }
-            this.value(id, copy)
+            this.value(id)
         };
         let (a, b) = (factor(self, args[0]), factor(self, args[1]));
-        let c = self.value(args[2], copy);
+        let c = self.value(args[2]);
         self.select.fma(&a, &b, &c, ty, negated)
     }
 
-    fn load(&mut self, id: Id, slot: usize, copy: usize) -> Val {
+    fn load(&mut self, id: Id, slot: usize) -> Val {
         let operand = self.function.kernel.operands[slot];
         let is_row = self.select.shape == Shape::Row;
         if operand.source == Source::Iota {
-            return if is_row { self.value(id, copy) } else { self.iota(slot, copy) };
+            return if is_row { self.value(id) } else { self.iota(slot) };
         }
         let layout = if is_row {
-            Layout::Contiguous(Address { start: Start::Row(slot), scale: None, disp: 0 })
+            Layout::Contiguous(Address { start: Start::Row(slot as u16), scale: None, disp: 0 })
         } else {
-            self.layout(slot, operand.dtype, copy)
+            self.layout(slot, operand.dtype)
         };
         let payloads = self.function.payloads(id);
         // All that is computed comes before the stores of a round, but for what is stored as it is.
         let stored = self.pass.stores.iter().any(|&slot| self.function.flat.outputs[slot] == id);
         let when = if stored { When::Here } else { When::Needed };
-        self.select.load(operand.dtype, layout, self.masks[copy], payloads, when)
+        self.select.load(operand.dtype, layout, self.mask, payloads, when)
     }
 
-    fn contiguous(&self, access: usize, dtype: DType, copy: usize) -> Layout {
-        let bytes = dtype.size();
-        let scale = Some(bytes.trailing_zeros() as u8);
-        Layout::Contiguous(Address {
-            start: Start::Row(access),
-            scale,
-            disp: (copy * self.select.level().lanes() * bytes) as i32,
-        })
+    fn contiguous(&self, access: usize, dtype: DType) -> Layout {
+        let scale = Some(dtype.size().trailing_zeros() as u8);
+        Layout::Contiguous(Address { start: Start::Row(access as u16), scale, disp: 0 })
     }
 
-    fn layout(&mut self, access: usize, dtype: DType, copy: usize) -> Layout {
+    fn layout(&mut self, access: usize, dtype: DType) -> Layout {
         if self.function.motions[access] == Motion::Contiguous {
-            return self.contiguous(access, dtype, copy);
+            return self.contiguous(access, dtype);
         }
-        self.place(access, copy);
+        self.place(access);
         Layout::Strided(self.function.distances[access].expect("a strided access has distances in the frame"))
     }
 
-    fn place(&mut self, access: usize, copy: usize) {
-        let op = Op::Place { access, ahead: (copy * self.select.level().lanes()) as i32 };
+    fn place(&mut self, access: usize) {
+        let op = Op::Place { access: access as u16, ahead: 0 };
         let width = self.select.width();
-        let args = SmallVec::new();
+        let args = Few::NONE;
         self.select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
     }
 
-    fn iota(&mut self, slot: usize, copy: usize) -> Val {
-        self.place(slot, copy);
+    fn iota(&mut self, slot: usize) -> Val {
+        self.place(slot);
         let first = match self.select.level() {
             Level::Avx2 => {
                 let lowest = self.select.vector(true);

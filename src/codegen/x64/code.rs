@@ -6,9 +6,9 @@
 //! instruction has no control flow; loops are written around whole [`Block`]s.
 
 use super::encoder::Width;
+use super::few::Few;
 use super::level::Level;
 use super::opcode::{Encoding, Opcode, Space};
-use smallvec::SmallVec;
 use std::fmt;
 
 /// A virtual register.
@@ -61,11 +61,18 @@ pub(super) struct Info {
     pub(super) wide: bool,
 }
 
+impl Info {
+    /// Whether it is a vector that the block makes.
+    pub(super) fn is_made_vector(&self) -> bool {
+        self.home == Home::Block && self.class == Class::Vector
+    }
+}
+
 /// Where an access of the block's elements starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     /// The row of an operand or output; row buffers come behind them.
-    Row(usize),
+    Row(u16),
     /// The frame.
     Frame,
     /// What the last [`Op::Place`] computed.
@@ -98,7 +105,7 @@ pub(super) enum Op {
     /// Computes the address, or an iota's value, of an access at the loop's position plus so many elements.
     Place {
         /// The operand or output.
-        access: usize,
+        access: u16,
         /// Elements ahead.
         ahead: i32,
     },
@@ -107,7 +114,7 @@ pub(super) enum Op {
         /// Where they go.
         way: Way,
         /// Bytes of an element.
-        bytes: usize,
+        bytes: u8,
         /// Which they are.
         those: Those,
         /// The place in the frame.
@@ -142,8 +149,11 @@ pub(super) struct Lanes {
     pub(super) zero: bool,
 }
 
+/// Most registers that an instruction reads: its operands and a mask.
+pub(super) const MOST_READS: usize = 4;
+
 /// One instruction.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Inst {
     /// What it does.
     pub(super) op: Op,
@@ -152,7 +162,7 @@ pub(super) struct Inst {
     /// What it makes.
     pub(super) result: Option<V>,
     /// Its operands: those of `vvvv`, `rm` and `reg`, in the order of the encoding; `a`, `b`, `c` of an fma.
-    pub(super) args: SmallVec<[V; 3]>,
+    pub(super) args: Few<3>,
     /// Lanes that are written, if not all.
     pub(super) lanes: Option<Lanes>,
     /// The memory it reads or writes.
@@ -174,8 +184,8 @@ pub(super) struct Block {
 
 impl Inst {
     /// Everything it reads.
-    pub(super) fn reads(&self) -> impl Iterator<Item = V> {
-        self.args.iter().copied().chain(self.lanes.map(|lanes| lanes.mask))
+    pub(super) fn reads(&self) -> Few<MOST_READS> {
+        self.args.and(self.lanes.map(|lanes| lanes.mask))
     }
 
     /// Cycles until its result is there, and cycles in which it keeps others from starting, times two: what a machine
@@ -193,9 +203,9 @@ impl Inst {
 }
 
 impl Block {
-    /// A block without instructions.
-    pub(super) fn new(level: Level) -> Block {
-        Block { level, insts: Vec::new(), infos: Vec::new() }
+    /// A block without instructions, with room for so many.
+    pub(super) fn new(level: Level, n_insts: usize) -> Block {
+        Block { level, insts: Vec::with_capacity(n_insts), infos: Vec::with_capacity(n_insts) }
     }
 
     /// A new virtual register.
@@ -213,16 +223,13 @@ impl Block {
     pub(super) fn most_alive(&self) -> usize {
         let (mut alive, mut most) = (0_usize, 0);
         let mut seen = vec![false; self.infos.len()];
-        let counts = |v: V| {
-            let info = self.info(v);
-            info.home == Home::Block && info.class == Class::Vector
-        };
+        let counts = |v: V| self.info(v).is_made_vector();
         for inst in self.insts.iter().rev() {
             if let Some(result) = inst.result.filter(|&v| counts(v) && seen[v.index()]) {
                 seen[result.index()] = false;
                 alive -= 1;
             }
-            for v in inst.reads().filter(|&v| counts(v)) {
+            for v in inst.reads().into_iter().filter(|&v| counts(v)) {
                 if !std::mem::replace(&mut seen[v.index()], true) {
                     alive += 1;
                 }
@@ -238,7 +245,7 @@ impl Block {
         let (mut longest, mut half_cycles) = (0, 0);
         for inst in &self.insts {
             let (latency, busy) = inst.timing();
-            let start = inst.reads().map(|v| ready[v.index()]).max().unwrap_or(0);
+            let start = inst.reads().into_iter().map(|v| ready[v.index()]).max().unwrap_or(0);
             longest = longest.max(start + latency);
             half_cycles += busy;
             if let Some(result) = inst.result {
@@ -248,39 +255,24 @@ impl Block {
         (longest, half_cycles.div_ceil(2))
     }
 
-    /// Drops instructions whose results nobody reads.
-    pub(super) fn drop_dead(&mut self) {
+    /// Per instruction whether somebody reads its result, or the address that it places.
+    pub(super) fn is_needed(&self) -> Vec<bool> {
         let mut is_read = vec![false; self.infos.len()];
-        let mut keep = vec![true; self.insts.len()];
-        for (inst, keep) in self.insts.iter().zip(&mut keep).rev() {
-            let lasting = |v: V| matches!(self.infos[v.index()].home, Home::Register(_));
-            *keep = inst.result.is_none_or(|v| is_read[v.index()] || lasting(v));
-            if *keep {
-                inst.reads().for_each(|v| is_read[v.index()] = true);
-            }
-        }
-        self.retain(keep);
-        self.drop_places();
-    }
-
-    /// Drops addresses that no instruction uses any more.
-    fn drop_places(&mut self) {
-        let mut is_used = false;
-        let mut keep = vec![true; self.insts.len()];
-        for (inst, keep) in self.insts.iter().zip(&mut keep).rev() {
+        let mut is_place_used = false;
+        let mut needed = vec![true; self.insts.len()];
+        for (inst, needed) in self.insts.iter().zip(&mut needed).rev() {
             if matches!(inst.op, Op::Place { .. }) {
-                *keep = std::mem::replace(&mut is_used, false);
-            } else {
-                is_used |= uses_place(inst);
+                *needed = std::mem::replace(&mut is_place_used, false);
+                continue;
+            }
+            let lasting = |v: V| matches!(self.infos[v.index()].home, Home::Register(_));
+            *needed = inst.result.is_none_or(|v| is_read[v.index()] || lasting(v));
+            if *needed {
+                inst.reads().into_iter().for_each(|v| is_read[v.index()] = true);
+                is_place_used |= uses_place(inst);
             }
         }
-        self.retain(keep);
-    }
-
-    /// Drops the instructions that are not to be kept.
-    fn retain(&mut self, keep: Vec<bool>) {
-        let mut keep = keep.into_iter();
-        self.insts.retain(|_| keep.next().expect("a flag per instruction"));
+        needed
     }
 }
 

@@ -5,12 +5,12 @@
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
 use super::encoder::Width;
+use super::few::Few;
 use super::level::Level;
 use super::opcode::{self, Opcode};
 use super::select::{Select, Shape, Val};
 use crate::ir::DType;
 use crate::ir::scalar::Ty;
-use smallvec::{SmallVec, smallvec};
 
 /// How the elements of an access lie in memory.
 #[derive(Debug, Clone, Copy)]
@@ -75,25 +75,25 @@ impl Select<'_> {
                     })
                     .collect()
             }
-            DType::U8 => smallvec![self.load_as(&opcode::LOAD_U8, width, address, mask, false)],
-            DType::I8 => smallvec![self.load_as(&opcode::LOAD_I8, width, address, mask, false)],
-            DType::I16 => smallvec![self.load_as(&opcode::LOAD_I16, width, address, mask, false)],
+            DType::U8 => Val::from([self.load_as(&opcode::LOAD_U8, width, address, mask, false)]),
+            DType::I8 => Val::from([self.load_as(&opcode::LOAD_I8, width, address, mask, false)]),
+            DType::I16 => Val::from([self.load_as(&opcode::LOAD_I16, width, address, mask, false)]),
             DType::BF16 => {
                 let raw = self.load_as(&opcode::LOAD_U16, width, address, mask, false);
-                smallvec![self.op_imm(&opcode::SHL_IMM[0], &[raw], Some(16))]
+                Val::from([self.op_imm(&opcode::SHL_IMM[0], &[raw], Some(16))])
             }
             DType::F16 => {
                 let value = self.load_as(&opcode::F16_TO_F32, width, address, mask, false);
                 if payloads == Payloads::Lost {
-                    return smallvec![value];
+                    return Val::from([value]);
                 }
                 let raw = self.load_as(&opcode::LOAD_U16, width, address, mask, false);
-                smallvec![self.widened_nan(value, raw)]
+                Val::from([self.widened_nan(value, raw)])
             }
             DType::Bool if self.level() == Level::Avx2 => {
                 let bytes = self.load_as(&opcode::LOAD_U8, width, address, mask, false);
                 let zero = self.word(0);
-                smallvec![self.op(&opcode::GT_I[0], &[bytes, zero])]
+                Val::from([self.op(&opcode::GT_I[0], &[bytes, zero])])
             }
             DType::Bool => {
                 let bytes = self.load_as(&opcode::LOAD_BYTES, Width::X, address, mask, false);
@@ -102,12 +102,12 @@ impl Select<'_> {
                     op: Op::Machine(&opcode::TEST_BYTES),
                     width: Width::X,
                     result: Some(result),
-                    args: smallvec![bytes, bytes],
+                    args: Few::from([bytes, bytes]),
                     lanes: None,
                     address: None,
                     imm: None,
                 });
-                smallvec![result]
+                Val::from([result])
             }
         }
     }
@@ -151,7 +151,7 @@ impl Select<'_> {
                     op: Op::Machine(&opcode::LOAD_BYTES),
                     width: Width::X,
                     result: Some(bytes),
-                    args: smallvec![ones],
+                    args: Few::from([ones]),
                     lanes: Some(Lanes { mask: value[0], zero: true }),
                     address: None,
                     imm: None,
@@ -219,8 +219,8 @@ impl Select<'_> {
             Shape::Row => Those::First,
             Shape::Vector | Shape::Half => Those::Left(address.disp / bytes as i32),
         };
-        let op = Op::Copy { way, bytes, those, frame: self.narrow };
-        let (width, args, address) = (Width::X, SmallVec::new(), Some(address));
+        let op = Op::Copy { way, bytes: bytes as u8, those, frame: self.narrow };
+        let (width, args, address) = (Width::X, Few::NONE, Some(address));
         self.push_inst(Inst { op, width, result: None, args, lanes: None, address, imm: None });
     }
 
@@ -235,8 +235,8 @@ impl Select<'_> {
     ) -> V {
         let result = self.vector(wide);
         let (opcode, args, lanes) = match (self.level(), mask) {
-            (Level::Avx2, Some(mask)) => (&opcode::LOAD_SOME[wide as usize], smallvec![mask], None),
-            (_, mask) => (opcode, SmallVec::new(), mask.map(|mask| Lanes { mask, zero: true })),
+            (Level::Avx2, Some(mask)) => (&opcode::LOAD_SOME[wide as usize], Few::from([mask]), None),
+            (_, mask) => (opcode, Few::NONE, mask.map(|mask| Lanes { mask, zero: true })),
         };
         let (op, result_of) = (Op::Machine(opcode), Some(result));
         self.push_inst(Inst { op, width, result: result_of, args, lanes, address: Some(address), imm: None });
@@ -254,8 +254,8 @@ impl Select<'_> {
         imm: Option<u8>,
     ) {
         let (opcode, args, lanes) = match (self.level(), mask) {
-            (Level::Avx2, Some(mask)) => (&opcode::STORE_SOME[opcode.wide as usize], smallvec![value, mask], None),
-            (_, mask) => (opcode, smallvec![value], mask.map(|mask| Lanes { mask, zero: false })),
+            (Level::Avx2, Some(mask)) => (&opcode::STORE_SOME[opcode.wide as usize], Few::from([value, mask]), None),
+            (_, mask) => (opcode, Few::from([value]), mask.map(|mask| Lanes { mask, zero: false })),
         };
         let op = Op::Machine(opcode);
         self.push_inst(Inst { op, width, result: None, args, lanes, address: Some(address), imm });
@@ -296,8 +296,8 @@ impl Select<'_> {
                 let (index, mask) = (self.distances(distances, part), self.fresh_mask(mask, part, wide));
                 let result = self.vector(wide);
                 let (opcode, args, lanes) = match self.level() {
-                    Level::Avx2 => (&opcode::GATHER_SOME, smallvec![index, mask], None),
-                    Level::Avx512 => (&opcode::GATHER, smallvec![index], Some(Lanes { mask, zero: false })),
+                    Level::Avx2 => (&opcode::GATHER_SOME, Few::from([index, mask]), None),
+                    Level::Avx512 => (&opcode::GATHER, Few::from([index]), Some(Lanes { mask, zero: false })),
                 };
                 let (op, width) = (Op::Machine(&opcode[wide as usize]), self.level().width());
                 let address = Some(PLACED);
@@ -311,14 +311,14 @@ impl Select<'_> {
     /// AVX2 has nothing of the kind; kernels with strided outputs are declined for it.
     fn scatter(&mut self, dtype: DType, value: &Val, distances: i32, mask: Option<V>) {
         let wide = dtype.size() == 8;
-        let parts: Val = if wide { value.clone() } else { smallvec![value[0], self.upper(value[0])] };
+        let parts: Val = if wide { *value } else { Val::from([value[0], self.upper(value[0])]) };
         for (part, &v) in parts.iter().enumerate() {
             let (index, mask) = (self.distances(distances, part), self.fresh_mask(mask, part, wide));
             self.push_inst(Inst {
                 op: Op::Machine(&opcode::SCATTER[wide as usize]),
                 width: Width::Z,
                 result: None,
-                args: smallvec![index, v],
+                args: Few::from([index, v]),
                 lanes: Some(Lanes { mask, zero: false }),
                 address: Some(PLACED),
                 imm: None,
@@ -335,7 +335,7 @@ impl Select<'_> {
         let magnitude = self.op_imm(&opcode::SHL_IMM[0], &[magnitude], Some(13));
         let bits = self.op(&opcode::OR[0], &[sign, magnitude]);
         let bits = self.op(&opcode::OR[0], &[bits, exponent]);
-        let is_nan = self.is_nan(&smallvec![value], Ty::F32);
+        let is_nan = self.is_nan(&Val::from([value]), Ty::F32);
         self.blend(is_nan, bits, value, 0)
     }
 
@@ -354,7 +354,7 @@ impl Select<'_> {
         let payload = self.op(&opcode::AND[0], &[low, payload]);
         let bits = self.op(&opcode::OR[0], &[sign, payload]);
         let bits = self.op(&opcode::OR[0], &[bits, exponent]);
-        let is_nan = self.is_nan(&smallvec![value], Ty::F32);
+        let is_nan = self.is_nan(&Val::from([value]), Ty::F32);
         self.blend(is_nan, bits, narrow, 0)
     }
 }

@@ -213,7 +213,8 @@ pub struct Encoder {
 impl Encoder {
     /// Writes code for machines of that level.
     pub fn new(level: Level) -> Encoder {
-        let (bytes, constants, uses) = (Vec::new(), IndexSet::default(), Vec::new());
+        let (bytes, uses) = (Vec::with_capacity(USUAL_BYTES), Vec::with_capacity(USUAL_BYTES / 32));
+        let constants = IndexSet::with_capacity_and_hasher(USUAL_BYTES / 128, FxBuildHasher);
         Encoder { level, bytes, constants, uses, labels: Vec::new(), jumps: Vec::new() }
     }
 
@@ -254,11 +255,10 @@ impl Encoder {
     pub fn vector(&mut self, opcode: &Opcode, width: Width, operands: Operands, mask: Option<Masked>, imm: Option<u8>) {
         let form = opcode.form(self.level).expect("code is selected for its level");
         match form.space {
-            Space::Evex => self.evex(opcode, width, operands, mask),
-            Space::Vex => self.vex(opcode, form.wide, width == Width::Y, operands),
-            Space::Fixed(long) => self.vex(opcode, form.wide, long, operands),
+            Space::Evex => self.bytes.extend_from_slice(&evex(opcode, width, operands, mask)),
+            Space::Vex => self.bytes.extend_from_slice(&vex(opcode, form.wide, width == Width::Y, operands)),
+            Space::Fixed(long) => self.bytes.extend_from_slice(&vex(opcode, form.wide, long, operands)),
         }
-        self.bytes.push(opcode.code);
         let tail = imm.is_some() as i32;
         let compress = match form.space {
             Space::Evex => scale_of_distance(opcode, width, operands.rm),
@@ -266,38 +266,6 @@ impl Encoder {
         };
         self.modrm(operands.reg, operands.rm, compress, tail);
         self.bytes.extend(imm);
-    }
-
-    fn evex(&mut self, opcode: &Opcode, width: Width, Operands { reg, vvvv, rm }: Operands, mask: Option<Masked>) {
-        let inverted = |register: u8, bit: u8| (!register >> bit) & 1;
-        // Bit 4 of a vector index lies where that of `vvvv` does; no instruction has both.
-        let (index, base) = rm.numbers();
-        let (x, v4, broadcast) = match rm {
-            Rm::Reg(register) => (inverted(register, 4), inverted(vvvv, 4), 0),
-            Rm::Mem(memory) => {
-                let is_vector = matches!(memory.index, Index::Vector(_));
-                (inverted(index, 3), inverted(if is_vector { index } else { vvvv }, 4), memory.broadcast as u8)
-            }
-        };
-        let b = inverted(base, 3);
-        let (aaa, z) = mask.map_or((0, 0), |mask| (mask.register, mask.zero as u8));
-        self.bytes.extend([
-            0x62,
-            inverted(reg, 3) << 7 | x << 6 | b << 5 | inverted(reg, 4) << 4 | opcode.map,
-            (opcode.wide as u8) << 7 | (!vvvv & 15) << 3 | 1 << 2 | opcode.prefix,
-            z << 7 | (width as u8) << 5 | broadcast << 4 | v4 << 3 | aaa,
-        ]);
-    }
-
-    /// The three-byte form; registers are below 16.
-    fn vex(&mut self, opcode: &Opcode, wide: bool, long: bool, Operands { reg, vvvv, rm }: Operands) {
-        let inverted = |register: u8| (!register >> 3) & 1;
-        let (index, base) = rm.numbers();
-        self.bytes.extend([
-            0xc4,
-            inverted(reg) << 7 | inverted(index) << 6 | inverted(base) << 5 | opcode.map,
-            (wide as u8) << 7 | (!vvvv & 15) << 3 | (long as u8) << 2 | opcode.prefix,
-        ]);
     }
 
     /// The byte of operands, and what belongs to an address; a short distance counts in units of `compress`, and
@@ -533,6 +501,43 @@ impl Encoder {
     }
 }
 
+/// The bytes in front of the operands, in the form of AVX-512.
+fn evex(opcode: &Opcode, width: Width, Operands { reg, vvvv, rm }: Operands, mask: Option<Masked>) -> [u8; 5] {
+    let inverted = |register: u8, bit: u8| (!register >> bit) & 1;
+    // Bit 4 of a vector index lies where that of `vvvv` does; no instruction has both.
+    let (index, base) = rm.numbers();
+    let (x, v4, broadcast) = match rm {
+        Rm::Reg(register) => (inverted(register, 4), inverted(vvvv, 4), 0),
+        Rm::Mem(memory) => {
+            let is_vector = matches!(memory.index, Index::Vector(_));
+            (inverted(index, 3), inverted(if is_vector { index } else { vvvv }, 4), memory.broadcast as u8)
+        }
+    };
+    let b = inverted(base, 3);
+    let (aaa, z) = mask.map_or((0, 0), |mask| (mask.register, mask.zero as u8));
+    [
+        0x62,
+        inverted(reg, 3) << 7 | x << 6 | b << 5 | inverted(reg, 4) << 4 | opcode.map,
+        (opcode.wide as u8) << 7 | (!vvvv & 15) << 3 | 1 << 2 | opcode.prefix,
+        z << 7 | (width as u8) << 5 | broadcast << 4 | v4 << 3 | aaa,
+        opcode.code,
+    ]
+}
+
+/// The same in the three-byte form of AVX2; registers are below 16.
+fn vex(opcode: &Opcode, wide: bool, long: bool, Operands { reg, vvvv, rm }: Operands) -> [u8; 4] {
+    let inverted = |register: u8| (!register >> 3) & 1;
+    let (index, base) = rm.numbers();
+    [
+        0xc4,
+        inverted(reg) << 7 | inverted(index) << 6 | inverted(base) << 5 | opcode.map,
+        (wide as u8) << 7 | (!vvvv & 15) << 3 | (long as u8) << 2 | opcode.prefix,
+        opcode.code,
+    ]
+}
+
+/// Bytes that there is room for from the start, with that for their constants.
+const USUAL_BYTES: usize = 4096;
 /// What addresses of loop tops are multiples of.
 const LOOP_ALIGN: usize = 32;
 

@@ -4,6 +4,7 @@
 //! lanes that is lane `i mod n` of group `i / n mod 32 / n`. A bool is an all-ones or zero 32-bit lane here.
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
+use super::few::Few;
 use super::frame::Frame;
 use super::level::Level;
 use super::opcode;
@@ -13,7 +14,7 @@ use crate::codegen::kernel::FOLD_LANES;
 use crate::codegen::native::flat::{Flat, Id, Op as Node};
 use crate::ir::Combine;
 use crate::ir::scalar::{Prim, Ty};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// Vectors of partial results: copies of a loop's body that each feed their own.
 pub(super) const fn n_groups(level: Level) -> usize {
@@ -26,8 +27,10 @@ const ORDERED: u8 = 7;
 
 /// Where a vector of partial results is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
+    /// In this register.
     Register(u8),
+    /// At this distance in the frame.
     Frame(i32),
 }
 
@@ -91,6 +94,11 @@ impl Fold {
         folds
     }
 
+    /// The places of the first group's vectors, with those of another's.
+    pub(super) fn moved(&self, group: usize) -> impl Iterator<Item = (Place, Place)> {
+        self.places[0].iter().copied().zip(self.places[group].iter().copied())
+    }
+
     /// Vectors of one group.
     fn vectors(&self) -> usize {
         let others = match (self.index, self.nan_apart) {
@@ -109,9 +117,9 @@ impl Fold {
     fn partial(&self, select: &mut Select<'_>, group: usize) -> Partial {
         let n_values = self.value_vectors();
         let n_read = if self.index.is_some() { self.vectors() } else { n_values };
-        let vectors: Val = (0..n_read).map(|number| self.read(select, group, number)).collect();
-        let index = self.index.map(|_| vectors[n_values..].into());
-        Partial { value: vectors[..n_values].into(), index }
+        let vectors: SmallVec<[V; 4]> = (0..n_read).map(|number| self.read(select, group, number)).collect();
+        let index = self.index.map(|_| Val::from(&vectors[n_values..]));
+        Partial { value: Val::from(&vectors[..n_values]), index }
     }
 
     /// The partial results of a group, NaN among them.
@@ -168,7 +176,7 @@ impl Fold {
                 let result = select.accumulator(register, wide);
                 let lanes = mask.map(|mask| Lanes { mask, zero: false });
                 let op = Op::Machine(&opcode::MOVE[wide as usize]);
-                let (width, args) = (level_width, smallvec![v]);
+                let (width, args) = (level_width, Few::from([v]));
                 select.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
             }
             Place::Frame(at) => {
@@ -190,7 +198,7 @@ impl Fold {
             if let Some(mask) = mask {
                 wins = select.logic(Prim::And, wins, mask);
             }
-            let new: Val = x.value.iter().chain(index).copied().collect();
+            let new: SmallVec<[V; 4]> = x.value.iter().chain(index).copied().collect();
             for (number, (&place, &v)) in self.places[group].iter().zip(&new).enumerate() {
                 let part = if number < x.value.len() { number } else { number - x.value.len() };
                 let wide = select.block.info(v).wide;
@@ -219,7 +227,7 @@ impl Fold {
             match place {
                 Place::Register(_) => {
                     let lanes = mask.map(|mask| Lanes { mask, zero: false });
-                    let (op, args) = (Op::Machine(opcode), smallvec![acc, x]);
+                    let (op, args) = (Op::Machine(opcode), Few::from([acc, x]));
                     let (width, result) = (select.level().width(), Some(acc));
                     select.push_inst(Inst { op, width, result, args, lanes, address: None, imm: None });
                 }
@@ -300,18 +308,18 @@ impl Fold {
     fn wins(&self, select: &mut Select<'_>, best: &Val, best_index: &Val, value: &Val, index: &Val) -> V {
         let ty = self.ty;
         let (low, high) = if self.combine == Combine::ArgMax { (best, value) } else { (value, best) };
-        let ahead = select.prim(Prim::Lt, &[low.clone(), high.clone()], ty);
-        let behind = select.prim(Prim::Lt, &[high.clone(), low.clone()], ty);
+        let ahead = select.prim(Prim::Lt, &[*low, *high], ty);
+        let behind = select.prim(Prim::Lt, &[*high, *low], ty);
         let level = select.prim(Prim::Not, &[behind], Ty::Bool);
-        let earlier = select.prim(Prim::Lt, &[index.clone(), best_index.clone()], Ty::I64);
+        let earlier = select.prim(Prim::Lt, &[*index, *best_index], Ty::I64);
         let tie = select.prim(Prim::And, &[level, earlier], Ty::Bool);
         let ordered = select.prim(Prim::Or, &[ahead, tie], Ty::Bool);
         if !ty.is_float() {
             return ordered[0];
         }
-        let nan: Val = smallvec![select.is_nan(value, ty)];
-        let best_nan: Val = smallvec![select.is_nan(best, ty)];
-        let same = select.prim(Prim::Eq, &[nan.clone(), best_nan.clone()], Ty::Bool);
+        let nan = Val::from([select.is_nan(value, ty)]);
+        let best_nan = Val::from([select.is_nan(best, ty)]);
+        let same = select.prim(Prim::Eq, &[nan, best_nan], Ty::Bool);
         let ordered = select.prim(Prim::And, &[same, ordered], Ty::Bool);
         let number = select.prim(Prim::Not, &[best_nan], Ty::Bool);
         let first_nan = select.prim(Prim::And, &[nan, number], Ty::Bool);
@@ -349,7 +357,7 @@ impl Fold {
         let value = if opcode.form(select.level()).is_some() {
             acc.value.iter().zip(&x.value).map(|(&acc, &x)| select.op(opcode, &[acc, x])).collect()
         } else {
-            select.prim(stand_in, &[acc.value.clone(), x.value.clone()], self.ty)
+            select.prim(stand_in, &[acc.value, x.value], self.ty)
         };
         Partial { value, index: None }
     }
@@ -365,7 +373,7 @@ impl Fold {
         select.shape = Shape::Half;
         let mut half = select.level().lanes() / 2;
         while half > 0 {
-            let low = |val: &Val| -> Val { smallvec![val[0]] };
+            let low = |val: &Val| -> Val { Val::from([val[0]]) };
             let lower = Partial { value: low(&all.value), index: all.index.as_ref().map(low) };
             let upper = Partial {
                 value: select.lanes_from(&all.value, half, is_wide(self.ty)),
@@ -403,7 +411,7 @@ impl Select<'_> {
             op: Op::Machine(&opcode::CMP_F[wide as usize]),
             width: self.width(),
             result: Some(result),
-            args: smallvec![a, a],
+            args: Few::from([a, a]),
             lanes: mask.map(|mask| Lanes { mask, zero: false }),
             address: None,
             imm: Some(relation),
@@ -422,7 +430,7 @@ impl Select<'_> {
             (8, _) => self.shuffled(&opcode::SHUFFLE, &[val[0]], 0x0e, wide),
             (_, _) => self.shuffled(&opcode::SHUFFLE, &[val[0]], 0x01, wide),
         };
-        smallvec![v]
+        Val::from([v])
     }
 
     fn shuffled(&mut self, opcode: &'static opcode::Opcode, args: &[V], imm: u8, wide: bool) -> V {

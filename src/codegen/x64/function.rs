@@ -8,8 +8,9 @@
 
 use super::Stores;
 use super::ahead::Ahead;
-use super::body::{Elements, Function, Order};
+use super::body::{Elements, Function};
 use super::code::Block;
+use super::copies::Order;
 use super::encoder::*;
 use super::folds::{Fold, n_groups};
 use super::frame::Frame;
@@ -392,19 +393,19 @@ impl<'a> Writer<'a> {
         // One masked copy again and again, or, where every copy has its own partial results, all of them once.
         let level = self.encoder.level();
         let n_masked = if folds.is_empty() { 1 } else { n_groups(level) };
-        let masked = (n_masked, Order::Interleaved);
-        let mut last = self.function.round(&mut self.encoder, pass, folds, masked, Elements::Tail);
-        let copies = if folds.is_empty() {
+        let tail = self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::Tail);
+        let mut last = tail.copied(n_masked, Order::Interleaved);
+        let (n_copies, order) = if folds.is_empty() {
             (copies(&last, level), Order::Interleaved)
         } else if last.most_alive() <= level.most_alive() {
-            masked
+            (n_masked, Order::Interleaved)
         } else {
-            let in_turn = (n_masked, Order::InTurn);
-            last = self.function.round(&mut self.encoder, pass, folds, in_turn, Elements::Tail);
-            in_turn
+            last = tail.copied(n_masked, Order::InTurn);
+            (n_masked, Order::InTurn)
         };
-        let main = self.function.round(&mut self.encoder, pass, folds, copies, Elements::All);
-        let step = (copies.0 * level.lanes()) as i32;
+        let main =
+            self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::All).copied(n_copies, order);
+        let step = (n_copies * level.lanes()) as i32;
         let (rest, done) = (self.encoder.label(), self.encoder.label());
         self.encoder.int(Int::Lea, RSI, Rm::Mem(Memory::at(RDX, -step)));
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));

@@ -6,11 +6,11 @@
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
 use super::encoder::{Constant, Width};
+use super::few::Few;
 use super::level::Level;
 use super::opcode;
 use super::select::{Select, Shape, Val, is_wide};
 use crate::ir::scalar::{Prim, Ty};
-use smallvec::{SmallVec, smallvec};
 
 /// Comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,13 +80,13 @@ impl Select<'_> {
             Level::Avx2 => {
                 let mask = self.block.register(Class::Vector, false, Home::Element(slot));
                 let wide = self.block.register(Class::Vector, true, Home::Element(slot));
-                self.mask_parts.insert(mask, smallvec![wide, wide]);
+                self.mask_parts.insert(mask, Val::from([wide, wide]));
                 mask
             }
             Level::Avx512 => {
                 let mask = self.block.register(Class::Mask, false, Home::Whole(slot));
                 // All lanes agree, so its upper half is itself.
-                self.mask_parts.insert(mask, smallvec![mask, mask]);
+                self.mask_parts.insert(mask, Val::from([mask, mask]));
                 mask
             }
         }
@@ -123,12 +123,17 @@ impl Select<'_> {
                     let at = tail + (copy * n_lanes / 8) as i32;
                     let mask = self.block.register(Class::Mask, false, Home::Whole(at));
                     let upper = self.block.register(Class::Mask, false, Home::Whole(at + 1));
-                    self.mask_parts.insert(mask, smallvec![mask, upper]);
+                    self.mask_parts.insert(mask, Val::from([mask, upper]));
                     mask
                 };
                 (0..copies).map(mask).collect()
             }
         }
+    }
+
+    /// A mask with its parts, as far as they are known.
+    pub(super) fn with_parts(&self, mask: V) -> Vec<V> {
+        [mask].into_iter().chain(self.mask_parts.get(&mask).into_iter().flatten().copied()).collect()
     }
 
     /// The part of a mask that goes with a part of a value, whose lanes have 64 bits or not.
@@ -148,13 +153,13 @@ impl Select<'_> {
             return parts[part];
         }
         let parts: Val = match self.level() {
-            Level::Avx512 => smallvec![mask, self.mask_op(&opcode::MASK_SHIFT_RIGHT, &[mask], Some(8))],
+            Level::Avx512 => Val::from([mask, self.mask_op(&opcode::MASK_SHIFT_RIGHT, &[mask], Some(8))]),
             Level::Avx2 => {
                 let halves = self.halves(mask);
                 halves.iter().map(|&half| self.widened(&opcode::I32_TO_I64, half)).collect()
             }
         };
-        self.mask_parts.insert(mask, parts.clone());
+        self.mask_parts.insert(mask, parts);
         parts[part]
     }
 
@@ -191,13 +196,13 @@ impl Select<'_> {
         if ty == Ty::Bool {
             let differ = self.logic(Prim::Xor, a[0], b[0]);
             return match relation {
-                Relation::Ne => smallvec![differ],
-                Relation::Eq => smallvec![self.not(differ)],
+                Relation::Ne => Val::from([differ]),
+                Relation::Eq => Val::from([self.not(differ)]),
                 Relation::Lt | Relation::Le | Relation::Unordered => unreachable!("bools have no order"),
             };
         }
         let masks: Val = a.iter().zip(b).map(|(&a, &b)| self.compared(relation, a, b, ty)).collect();
-        smallvec![self.join_masks(masks, ty)]
+        Val::from([self.join_masks(masks, ty)])
     }
 
     fn compared(&mut self, relation: Relation, a: V, b: V, ty: Ty) -> V {
@@ -272,10 +277,10 @@ impl Select<'_> {
         }
         let mask = self.mask_part(mask, part, info.wide);
         let result = self.vector(info.wide);
-        let (op, args, lanes): (_, SmallVec<[V; 3]>, _) = match self.level() {
-            Level::Avx2 => (&opcode::PICK, smallvec![no, yes, mask], None),
+        let (op, args, lanes): (_, Few<3>, _) = match self.level() {
+            Level::Avx2 => (&opcode::PICK, Few::from([no, yes, mask]), None),
             Level::Avx512 => {
-                (&opcode::BLEND[info.wide as usize], smallvec![no, yes], Some(Lanes { mask, zero: false }))
+                (&opcode::BLEND[info.wide as usize], Few::from([no, yes]), Some(Lanes { mask, zero: false }))
             }
         };
         let (op, width) = (Op::Machine(op), self.width());
@@ -299,7 +304,7 @@ impl Select<'_> {
         }
         let result = self.vector(wide);
         let lanes = Some(Lanes { mask, zero: true });
-        let (op, width, args) = (Op::Machine(&opcode::MOVE[wide as usize]), self.width(), smallvec![v]);
+        let (op, width, args) = (Op::Machine(&opcode::MOVE[wide as usize]), self.width(), Few::from([v]));
         self.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
         result
     }

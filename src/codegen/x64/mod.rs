@@ -2,9 +2,11 @@
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
 //! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of
-//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`] asks for cache lines. A [`Level`]
+//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`] asks for cache lines. A body is written
+//! once, and [`copies`] makes a block of several of it. A [`Level`]
 //! says which instructions there are; what AVX2 lacks has [`stand_ins`]. [`Stores`] says whether large outputs are written past
-//! the caches. [`registers`] gives every value a machine register and hands the instructions of [`opcode`] to the [`encoder`];
+//! the caches. [`registers`] gives every value a machine register, [`fma`] chooses among forms that overwrite one, and the [`encoder`]
+//! writes instructions of [`opcode`];
 //! [`memory`] makes the bytes executable.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
@@ -14,8 +16,11 @@
 mod ahead;
 mod body;
 mod code;
+mod copies;
 mod elements;
 pub mod encoder;
+mod few;
+mod fma;
 mod folds;
 mod frame;
 mod function;

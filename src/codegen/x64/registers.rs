@@ -5,14 +5,14 @@
 //! memory yet. Values of all lanes that are read in every round of a loop are *pinned* before it, as far as registers
 //! are left over; the others are read from memory by the instructions that take them, or loaded when one cannot.
 
-use super::code::{self, Address, Block, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
+use super::code::{self, Address, Block, Class, Home, Inst, Lanes, MOST_READS, Op, Start, Those, V, Way};
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
 use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
 use super::frame::Frame;
 use super::level::Level;
 use super::opcode::{self, Encoding, Opcode, Tuple};
 use crate::codegen::native::word;
-use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// Most vector registers that a machine has.
 const MOST_VECTORS: usize = 32;
@@ -30,26 +30,32 @@ pub(super) enum Pointer {
 
 /// Registers for the values of one block.
 pub(super) struct Allocator<'a> {
-    block: &'a Block,
+    pub(super) block: &'a Block,
     encoder: &'a mut Encoder,
     frame: &'a mut Frame,
     pointers: &'a [Pointer],
-    /// Per virtual register the positions that read it, last first.
-    uses: Vec<SmallVec<[u32; 4]>>,
+    /// The most vectors that the block makes and that are alive at once.
+    most_alive: usize,
+    /// Per instruction, where what it reads is read again, in the order of [`Inst::reads`].
+    later: Vec<[u32; MOST_READS]>,
+    /// Per virtual register where it is read next.
+    next: Vec<u32>,
     /// Per virtual register its machine register.
-    places: Vec<Option<u8>>,
+    pub(super) places: Vec<Option<u8>>,
     /// Per virtual register where it was put in the frame.
-    spilled: Vec<Option<i32>>,
+    pub(super) spilled: Vec<Option<i32>>,
     n_spilled: usize,
     /// Who is in the vector registers; there may be more than the level has.
     vectors: [Option<V>; MOST_VECTORS],
     masks: [Option<V>; N_MASKS],
+    /// A bit per vector register whose value never leaves: accumulators and pinned values.
+    staying: u32,
     /// A bit per register that nobody is in, of those that the level has.
     free_vectors: u32,
     free_masks: u32,
 }
 
-const NEVER: u32 = u32::MAX;
+pub(super) const NEVER: u32 = u32::MAX;
 
 impl<'a> Allocator<'a> {
     /// Prepares `block`, whose accesses are found at `pointers`.
@@ -60,17 +66,29 @@ impl<'a> Allocator<'a> {
         pointers: &'a [Pointer],
     ) -> Allocator<'a> {
         let n = block.infos.len();
-        let mut uses: Vec<SmallVec<[u32; 4]>> = vec![SmallVec::new(); n];
-        for (at, inst) in block.insts.iter().enumerate().rev() {
-            for v in inst.reads() {
-                uses[v.index()].push(at as u32);
+        let (mut later, mut next) = (vec![[NEVER; MOST_READS]; block.insts.len()], vec![NEVER; n]);
+        let (mut alive, mut most_alive) = (0, 0);
+        for ((at, inst), later) in block.insts.iter().enumerate().zip(&mut later).rev() {
+            if let Some(v) = inst.result {
+                alive -= usize::from(next[v.index()] != NEVER && block.info(v).is_made_vector());
             }
+            let reads = inst.reads();
+            for (&v, later) in reads.iter().zip(later) {
+                *later = next[v.index()];
+            }
+            for &v in &reads {
+                let is_first = next[v.index()] == NEVER;
+                alive += usize::from(is_first && block.info(v).is_made_vector());
+                next[v.index()] = at as u32;
+            }
+            most_alive = most_alive.max(alive);
         }
-        let (mut vectors, mut places) = ([None; MOST_VECTORS], vec![None; n]);
+        let (mut vectors, mut places, mut staying) = ([None; MOST_VECTORS], vec![None; n], 0);
         for (index, info) in block.infos.iter().enumerate() {
             if let Home::Register(register) = info.home {
                 vectors[register as usize] = Some(V(index as u32));
                 places[index] = Some(register);
+                staying |= 1 << register;
             }
         }
         let masks = [None; N_MASKS];
@@ -84,56 +102,64 @@ impl<'a> Allocator<'a> {
             encoder,
             frame,
             pointers,
-            uses,
+            most_alive,
+            later,
+            next,
             places,
             spilled: vec![None; n],
             n_spilled: 0,
             vectors,
             masks,
+            staying,
             free_vectors,
             free_masks,
         }
     }
 
-    fn level(&self) -> Level {
+    pub(super) fn level(&self) -> Level {
         self.block.level
     }
 
     /// Loads values of all lanes into registers that the block leaves over; they hold when it ends.
     pub(super) fn pin(&mut self) {
         let taken = self.vectors.iter().filter(|owner| owner.is_some()).count();
-        let free = self.level().n_vectors().saturating_sub(taken + self.block.most_alive() + SPARE);
-        let mut shared: Vec<V> = (0..self.block.infos.len() as u32)
-            .map(V)
-            .filter(|&v| {
-                self.is_shared(v) && self.block.info(v).class == Class::Vector && !self.uses[v.index()].is_empty()
-            })
+        let free = self.level().n_vectors().saturating_sub(taken + self.most_alive + SPARE);
+        if free == 0 {
+            return;
+        }
+        let gains = self.gains();
+        let mut shared: Vec<(Reverse<u32>, V)> = gains
+            .into_iter()
+            .zip(0..)
+            .filter(|&(gain, number)| gain > 0 && self.block.info(V(number)).class == Class::Vector)
+            .map(|(gain, number)| (Reverse(gain), V(number)))
             .collect();
-        shared.sort_by_cached_key(|v| (std::cmp::Reverse(self.gain(*v)), v.0));
-        for v in shared.into_iter().take(free) {
+        shared.sort_unstable();
+        for (_, v) in shared.into_iter().take(free) {
             let register = self.free_register(Class::Vector).expect("no more are pinned than are free");
             self.load(v, register);
-            self.pinned(v, register);
+            self.place(v, register);
+            self.staying |= 1 << register;
         }
     }
 
-    fn pinned(&mut self, v: V, register: u8) {
-        self.place(v, register);
-        // Used for ever: a pinned value never leaves.
-        self.uses[v.index()].insert(0, NEVER - 1);
+    /// How much a register is worth to each value of all lanes: instructions that cannot read it from memory count most.
+    fn gains(&self) -> Vec<u32> {
+        let mut gains = vec![0; self.block.infos.len()];
+        for inst in &self.block.insts {
+            let foldable = foldable(inst, self.level()).map(|arg| inst.args[arg]);
+            for v in inst.reads().into_iter().filter(|&v| self.is_shared(v)) {
+                let folds = foldable == Some(v) && self.stays_in_memory(v);
+                gains[v.index()] += if folds { 2 } else { 3 };
+            }
+        }
+        gains
     }
 
-    /// How much a register is worth to a value of all lanes: instructions that cannot read it from memory count most.
-    fn gain(&self, v: V) -> usize {
-        self.uses[v.index()]
-            .iter()
-            .map(|&at| {
-                let inst = &self.block.insts[at as usize];
-                let folds =
-                    self.stays_in_memory(v) && foldable(inst, self.level()).is_some_and(|arg| inst.args[arg] == v);
-                if folds { 2 } else { 3 }
-            })
-            .sum()
+    /// Whether a value stays in its register to the end.
+    fn stays(&self, v: V) -> bool {
+        let stays = |register: u8| self.staying >> register & 1 != 0;
+        self.block.info(v).class == Class::Vector && self.places[v.index()].is_some_and(stays)
     }
 
     /// Puts the top of a loop here.
@@ -165,10 +191,10 @@ impl<'a> Allocator<'a> {
         match inst.op {
             Op::Machine(opcode) => self.machine(at, inst, opcode),
             Op::Fma { negated, wide } => self.fma(at, inst, negated, wide),
-            Op::Place { access, ahead } => self.compute_place(access, ahead),
+            Op::Place { access, ahead } => self.compute_place(access as usize, ahead),
             Op::Copy { way, bytes, those, frame } => {
                 let address = inst.address.expect("a copy has an address");
-                self.copy(address, frame, bytes, way, those);
+                self.copy(address, frame, bytes as usize, way, those);
             }
         }
     }
@@ -179,7 +205,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// Whether a value can be had again after it left its register.
-    fn is_lasting(&self, v: V) -> bool {
+    pub(super) fn is_lasting(&self, v: V) -> bool {
         self.is_shared(v) || matches!(self.block.info(v).home, Home::Memory(_))
     }
 
@@ -188,19 +214,17 @@ impl<'a> Allocator<'a> {
         self.level() == Level::Avx512 || !matches!(self.block.info(v).home, Home::Element(_))
     }
 
-    fn next_use(&self, v: V) -> u32 {
-        self.uses[v.index()].last().copied().unwrap_or(NEVER)
+    /// Where a value is read behind an instruction that reads it.
+    pub(super) fn later(&self, at: usize, inst: &Inst, v: V) -> u32 {
+        let number = inst.reads().iter().position(|&read| read == v).expect("the instruction reads it");
+        self.later[at][number]
     }
 
     /// Marks the uses at this position as past; values that nobody reads any more leave their registers.
-    fn pass(&mut self, at: usize, inst: &Inst) {
-        for v in inst.reads() {
-            let uses = &mut self.uses[v.index()];
-            if uses.last() == Some(&(at as u32)) {
-                uses.pop();
-            }
-            let lasting = matches!(self.block.info(v).home, Home::Register(_));
-            if self.uses[v.index()].is_empty() && !lasting {
+    pub(super) fn pass(&mut self, at: usize, inst: &Inst) {
+        for (v, later) in inst.reads().into_iter().zip(self.later[at]) {
+            self.next[v.index()] = later;
+            if later == NEVER && !self.stays(v) {
                 self.leave(v);
             }
         }
@@ -221,7 +245,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    fn place(&mut self, v: V, register: u8) {
+    pub(super) fn place(&mut self, v: V, register: u8) {
         self.places[v.index()] = Some(register);
         match self.block.info(v).class {
             Class::Vector => {
@@ -244,18 +268,27 @@ impl<'a> Allocator<'a> {
     }
 
     /// A register of the class; the value that is needed last makes room, but none of `busy`.
-    fn take(&mut self, class: Class, busy: &[V]) -> u8 {
-        if let Some(register) = self.free_register(class) {
-            return register;
-        }
-        let owners: &[Option<V>] = match class {
-            Class::Vector => &self.vectors,
-            Class::Mask => &self.masks,
+    pub(super) fn take(&mut self, class: Class, busy: &[V]) -> u8 {
+        self.free_register(class).unwrap_or_else(|| self.make_room(class, busy))
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self, class: Class, busy: &[V]) -> u8 {
+        let (owners, staying): (&[Option<V>], u32) = match class {
+            Class::Vector => (&self.vectors, self.staying),
+            Class::Mask => (&self.masks, 0),
         };
-        let movable = |v: &V| !busy.contains(v) && !matches!(self.block.info(*v).home, Home::Register(_));
-        let owners = owners.iter().flatten().copied().filter(movable);
-        let pinned = |v: V| self.uses[v.index()].first() == Some(&(NEVER - 1));
-        let victim = owners.filter(|&v| !pinned(v)).max_by_key(|&v| (self.next_use(v), v.0));
+        let held = |v: &V| self.places[v.index()].filter(|_| self.block.info(*v).class == class);
+        let staying = busy.iter().filter_map(held).fold(staying, |staying, register| staying | 1 << register);
+        let (mut victim, mut latest) = (None, (0, V(0)));
+        for (register, &owner) in owners.iter().enumerate() {
+            if let Some(v) = owner
+                && staying >> register & 1 == 0
+                && (self.next[v.index()], v) >= latest
+            {
+                (victim, latest) = (Some(v), (self.next[v.index()], v));
+            }
+        }
         let victim = victim.expect("an instruction has fewer operands than there are registers");
         let register = self.places[victim.index()].expect("a victim is in a register");
         if !self.is_lasting(victim) && self.spilled[victim.index()].is_none() {
@@ -272,12 +305,12 @@ impl<'a> Allocator<'a> {
         register
     }
 
-    fn vector(&mut self, opcode: &Opcode, width: Width, reg: u8, vvvv: u8, rm: Rm) {
+    pub(super) fn vector(&mut self, opcode: &Opcode, width: Width, reg: u8, vvvv: u8, rm: Rm) {
         self.encoder.vector(opcode, width, Operands { reg, vvvv, rm }, None, None);
     }
 
     /// The register of a value, into which it is brought if need be.
-    fn bring(&mut self, v: V, busy: &[V]) -> u8 {
+    pub(super) fn bring(&mut self, v: V, busy: &[V]) -> u8 {
         if let Some(register) = self.places[v.index()] {
             return register;
         }
@@ -288,7 +321,7 @@ impl<'a> Allocator<'a> {
     }
 
     /// Loads a value that is in memory.
-    fn load(&mut self, v: V, register: u8) {
+    pub(super) fn load(&mut self, v: V, register: u8) {
         let info = self.block.info(v);
         if info.class == Class::Mask {
             return self.load_mask(v, register);
@@ -328,9 +361,8 @@ impl<'a> Allocator<'a> {
     }
 
     /// The operand that may lie in memory: there, if the value has a place and a register would not pay.
-    fn operand(&mut self, v: V, wide: bool, busy: &[V]) -> Rm {
+    pub(super) fn operand(&mut self, v: V, again: bool, wide: bool, busy: &[V]) -> Rm {
         let info = self.block.info(v);
-        let again = self.uses[v.index()].len() > 1;
         let keep = again && self.free_register(Class::Vector).is_some() && !self.is_shared(v);
         let suits = self.level() == Level::Avx2 || info.wide == wide;
         let is_vector = info.class == Class::Vector && self.stays_in_memory(v);
@@ -346,7 +378,7 @@ impl<'a> Allocator<'a> {
         let base = match address.start {
             Start::Frame => RSP,
             Start::Placed => R11,
-            Start::Row(access) => self.pointer(access),
+            Start::Row(access) => self.pointer(access as usize),
         };
         let index = address.scale.map_or(Index::None, |scale| Index::Gpr(RAX, scale));
         Memory { base: Base::Gpr(base), index, disp: address.disp, broadcast: false }
@@ -410,65 +442,39 @@ impl<'a> Allocator<'a> {
     }
 
     fn machine(&mut self, at: usize, inst: &Inst, opcode: &'static Opcode) {
-        let busy: SmallVec<[V; 4]> = inst.reads().collect();
+        let busy = inst.reads();
         let mask = self.mask(inst.lanes, &busy);
         if is_indexed(opcode) {
             return self.indexed(at, inst, opcode, &busy, mask);
         }
         let in_memory = foldable(inst, self.level());
-        let mut registers: SmallVec<[Rm; 3]> = SmallVec::from_elem(Rm::Reg(0), inst.args.len());
-        // What may be read from memory comes last, since finding its address takes a general register.
-        let order = (0..inst.args.len()).filter(|&arg| Some(arg) != in_memory).chain(in_memory);
-        for arg in order {
-            let v = inst.args[arg];
-            registers[arg] = if Some(arg) == in_memory {
-                self.operand(v, opcode.wide, &busy)
-            } else {
-                Rm::Reg(self.bring(v, &busy))
-            };
+        let mut registers = [0; MOST_READS - 1];
+        for (arg, &v) in inst.args.iter().enumerate() {
+            if Some(arg) != in_memory {
+                registers[arg] = self.bring(v, &busy);
+            }
         }
+        // What may be read from memory comes last, since finding its address takes a general register.
+        let operand =
+            in_memory.map(|arg| self.operand(inst.args[arg], self.later[at][arg] != NEVER, opcode.wide, &busy));
         let memory = inst.address.map(|address| Rm::Mem(self.address(address)));
         self.pass(at, inst);
         let result = inst.result.map(|v| self.result(v, &busy));
-        let of = |rm: Option<&Rm>| match rm {
-            Some(&Rm::Reg(register)) => register,
-            Some(Rm::Mem(_)) => unreachable!("only the operand of rm is read from memory"),
-            None => 0,
-        };
-        let from_gpr = opcode.is_from_gpr();
-        let mut imm = inst.imm;
-        let operands = match opcode.encoding {
-            Encoding::Rvm | Encoding::Rvmr => Operands {
-                reg: result.unwrap_or(0),
-                vvvv: of(registers.first()),
-                rm: registers.get(1).copied().or(memory).expect("an operand of rm"),
-            },
-            Encoding::Rm if from_gpr => Operands { reg: result.unwrap_or(0), vvvv: 0, rm: Rm::Reg(R11.0) },
-            Encoding::Rm => Operands {
-                reg: result.unwrap_or(0),
-                vvvv: 0,
-                rm: registers.first().copied().or(memory).expect("an operand of rm"),
-            },
-            Encoding::Mr => Operands {
-                reg: of(registers.first()),
-                vvvv: 0,
-                rm: memory.or(result.map(Rm::Reg)).expect("a place for the result"),
-            },
-            Encoding::Mvr => Operands {
-                reg: of(registers.first()),
-                vvvv: of(registers.get(1)),
-                rm: memory.expect("lanes are written to memory"),
-            },
+        let [first, second, third] = registers;
+        // The operand of the field `rm`, if it is one of the arguments.
+        let last = |arg: usize| operand.or(inst.args.get(arg).map(|_| Rm::Reg(registers[arg])));
+        let made = result.unwrap_or(0);
+        let (reg, vvvv, rm) = match opcode.encoding {
+            Encoding::Rvm | Encoding::Rvmr => (made, first, last(1).or(memory)),
+            Encoding::Rm if opcode.is_from_gpr() => (made, 0, Some(Rm::Reg(R11.0))),
+            Encoding::Rm => (made, 0, last(0).or(memory)),
+            Encoding::Mr => (first, 0, memory.or(result.map(Rm::Reg))),
+            Encoding::Mvr => (first, second, memory),
             Encoding::Rmv => unreachable!("indexed accesses are written apart"),
-            Encoding::Vm(digit) => Operands {
-                reg: digit,
-                vvvv: result.unwrap_or(0),
-                rm: registers.first().copied().expect("an operand of rm"),
-            },
+            Encoding::Vm(digit) => (digit, made, last(0)),
         };
-        if opcode.encoding == Encoding::Rvmr {
-            imm = Some(of(registers.get(2)) << 4);
-        }
+        let imm = if opcode.encoding == Encoding::Rvmr { Some(third << 4) } else { inst.imm };
+        let operands = Operands { reg, vvvv, rm: rm.expect("an operand of rm") };
         self.encoder.vector(opcode, inst.width, operands, mask, imm);
     }
 
@@ -500,66 +506,6 @@ impl<'a> Allocator<'a> {
         let register = self.take(self.block.info(v).class, busy);
         self.place(v, register);
         register
-    }
-
-    /// The machine's three forms of an fma each overwrite another operand; the one whose value ends here is chosen.
-    fn fma(&mut self, at: usize, inst: &Inst, negated: bool, wide: bool) {
-        let mut busy: SmallVec<[V; 4]> = inst.reads().collect();
-        let [a, b, c] = inst.args[..] else { unreachable!("an fma has three operands") };
-        let ends = |this: &Self, v: V| {
-            let once = inst.args.iter().filter(|&&arg| arg == v).count() == 1;
-            let last = this.uses[v.index()].first() == Some(&(at as u32));
-            let own = matches!(this.block.info(v).home, Home::Block | Home::Memory(_));
-            once && last && own && this.places[v.index()].is_some()
-        };
-        let in_memory = |this: &Self, v: V| {
-            this.places[v.index()].is_none() && (this.is_lasting(v) || this.spilled[v.index()].is_some())
-        };
-        let index = wide as usize;
-        let pick =
-            |add: &'static opcode::Pair, sub: &'static opcode::Pair| if negated { &sub[index] } else { &add[index] };
-        // (opcode, overwritten, vvvv, rm)
-        let (opcode, over, second, third) = if ends(self, c) {
-            let (x, y) = if in_memory(self, a) { (b, a) } else { (a, b) };
-            (pick(&opcode::FMADD_231, &opcode::FNMADD_231), c, x, y)
-        } else {
-            let first_ends = ends(self, a) || (!ends(self, b) && in_memory(self, a));
-            let (x, y) = if first_ends { (a, b) } else { (b, a) };
-            if in_memory(self, y) && !in_memory(self, c) {
-                (pick(&opcode::FMADD_132, &opcode::FNMADD_132), x, c, y)
-            } else {
-                (pick(&opcode::FMADD_213, &opcode::FNMADD_213), x, y, c)
-            }
-        };
-        let overwrites = ends(self, over);
-        let second_register = self.bring(second, &busy);
-        let result = inst.result.expect("an fma has a result");
-        if overwrites {
-            let rm = self.operand(third, wide, &busy);
-            let register = self.bring(over, &busy);
-            self.pass(at, inst);
-            self.place(result, register);
-            return self.vector(opcode, inst.width, register, second_register, rm);
-        }
-        let register = match in_memory(self, over) {
-            true => {
-                let register = self.take(Class::Vector, &busy);
-                self.load(over, register);
-                register
-            }
-            false => {
-                let from = self.bring(over, &busy);
-                let register = self.take(Class::Vector, &busy);
-                self.vector(&opcode::MOVE[0], self.level().width(), register, 0, Rm::Reg(from));
-                register
-            }
-        };
-        self.place(result, register);
-        // Its register holds an operand already, so it must not make room for the last one.
-        busy.push(result);
-        let rm = self.operand(third, wide, &busy);
-        self.vector(opcode, inst.width, register, second_register, rm);
-        self.pass(at, inst);
     }
 }
 

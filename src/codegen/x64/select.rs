@@ -6,16 +6,16 @@
 
 use super::code::{Block, Class, Home, Inst, Op, V};
 use super::encoder::{Constant, Encoder, Width};
+use super::few::Few;
 use super::level::Level;
 use super::masks::Relation;
 use super::opcode::{self, Opcode, Pair};
 use crate::ir::scalar::half_bits::F16_NAN;
 use crate::ir::scalar::{Lit, Prim, Ty};
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
 
 /// A value: its registers.
-pub(super) type Val = SmallVec<[V; 2]>;
+pub(super) type Val = Few<2>;
 
 /// How many lanes a block works on, and in what registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,8 @@ pub(super) struct Select<'e> {
     pub(super) shape: Shape,
     /// Where in the frame narrow elements are put that are copied one by one.
     pub(super) narrow: i32,
-    constants: FxHashMap<Constant, V>,
+    /// By their numbers.
+    constants: Vec<Option<V>>,
     /// Masks of no and of all lanes.
     pub(super) lanes: [Option<V>; 2],
     /// Parts of masks that are known.
@@ -63,10 +64,11 @@ pub(super) struct Select<'e> {
 }
 
 impl<'e> Select<'e> {
-    /// An empty block; `narrow` bytes into the frame is room for a vector of narrow elements.
-    pub(super) fn new(encoder: &'e mut Encoder, shape: Shape, narrow: i32) -> Select<'e> {
-        let block = Block::new(encoder.level());
-        let (constants, mask_parts, distances) = (FxHashMap::default(), FxHashMap::default(), Vec::new());
+    /// An empty block with room for so many instructions; `narrow` bytes into the frame is room for a vector of narrow
+    /// elements.
+    pub(super) fn new(encoder: &'e mut Encoder, shape: Shape, narrow: i32, n_insts: usize) -> Select<'e> {
+        let block = Block::new(encoder.level(), n_insts);
+        let (constants, mask_parts, distances) = (Vec::new(), FxHashMap::default(), Vec::new());
         Select { block, encoder, shape, narrow, constants, lanes: [None; 2], mask_parts, distances }
     }
 
@@ -137,12 +139,15 @@ impl<'e> Select<'e> {
 
     /// A constant for all lanes.
     pub(super) fn shared(&mut self, constant: Constant, wide: bool) -> V {
-        if let Some(&v) = self.constants.get(&constant) {
+        let number = self.encoder.constant(constant);
+        if self.constants.len() <= number as usize {
+            self.constants.resize(number as usize + 1, None);
+        }
+        if let Some(v) = self.constants[number as usize] {
             return v;
         }
-        let number = self.encoder.constant(constant.clone());
         let v = self.block.register(Class::Vector, wide, Home::Constant(number));
-        self.constants.insert(constant, v);
+        self.constants[number as usize] = Some(v);
         v
     }
 
@@ -159,10 +164,10 @@ impl<'e> Select<'e> {
     /// A literal in all lanes.
     pub(super) fn lit(&mut self, lit: Lit) -> Val {
         if lit.ty == Ty::Bool {
-            return smallvec![self.all_lanes(lit.as_bool())];
+            return Val::from([self.all_lanes(lit.as_bool())]);
         }
         let v = self.bits(is_wide(lit.ty), lit.bits);
-        SmallVec::from_elem(v, self.shape.parts(lit.ty))
+        Val::repeated(v, self.shape.parts(lit.ty))
     }
 
     fn each(&mut self, a: &Val, mut op: impl FnMut(&mut Self, V) -> V) -> Val {
@@ -189,14 +194,14 @@ impl<'e> Select<'e> {
                 let parts = args[1].len();
                 (0..parts).map(|part| self.blend(args[0][0], args[1][part], args[2][part], part)).collect()
             }
-            Prim::Bitcast => a.clone(),
+            Prim::Bitcast => *a,
             Prim::Eq => self.compare(Relation::Eq, a, &args[1], ty),
             Prim::Ne => self.compare(Relation::Ne, a, &args[1], ty),
             Prim::Lt => self.compare(Relation::Lt, a, &args[1], ty),
             Prim::Le => self.compare(Relation::Le, a, &args[1], ty),
             Prim::Quot | Prim::Rem | Prim::IntPow => unreachable!("kernels with these are declined before"),
-            Prim::Not if ty == Ty::Bool => smallvec![self.not(a[0])],
-            Prim::And | Prim::Or | Prim::Xor if ty == Ty::Bool => smallvec![self.logic(prim, a[0], args[1][0])],
+            Prim::Not if ty == Ty::Bool => Val::from([self.not(a[0])]),
+            Prim::And | Prim::Or | Prim::Xor if ty == Ty::Bool => Val::from([self.logic(prim, a[0], args[1][0])]),
             Prim::Add if ty.is_float() => self.both(a, &args[1], &opcode::ADD_F, ty),
             Prim::Sub if ty.is_float() => self.both(a, &args[1], &opcode::SUB_F, ty),
             Prim::Mul if ty.is_float() => self.both(a, &args[1], &opcode::MUL_F, ty),
@@ -251,7 +256,7 @@ impl<'e> Select<'e> {
                     op: Op::Fma { negated, wide },
                     width: self.width(),
                     result: Some(result),
-                    args: smallvec![a[part], b[part], c[part]],
+                    args: Few::from([a[part], b[part], c[part]]),
                     lanes: None,
                     address: None,
                     imm: None,
@@ -314,7 +319,7 @@ impl<'e> Select<'e> {
     }
 
     fn round_f16(&mut self, a: &Val) -> Val {
-        let wide: Val = smallvec![self.rounded_f16(a[0])];
+        let wide = Val::from([self.rounded_f16(a[0])]);
         let nan = ((F16_NAN as u64) << 13) | 0x7f80_0000;
         self.unless_nan(a, &wide, Ty::F32, nan)
     }
@@ -338,7 +343,7 @@ impl<'e> Select<'e> {
         let bias = self.op(&opcode::ADD_I[0], &[odd, half]);
         let sum = self.op(&opcode::ADD_I[0], &[a[0], bias]);
         let high = self.word(0xffff_0000);
-        let rounded: Val = smallvec![self.op(&opcode::AND[0], &[sum, high])];
+        let rounded = Val::from([self.op(&opcode::AND[0], &[sum, high])]);
         self.unless_nan(a, &rounded, Ty::F32, f32::NAN.to_bits() as u64)
     }
 
@@ -356,8 +361,8 @@ impl<'e> Select<'e> {
     /// The halves of 32-bit lanes, as the lower halves of the parts of a 64-bit value.
     pub(super) fn halves(&mut self, a: V) -> Val {
         match self.shape {
-            Shape::Vector => smallvec![a, self.upper(a)],
-            Shape::Half | Shape::Row => smallvec![a],
+            Shape::Vector => Val::from([a, self.upper(a)]),
+            Shape::Half | Shape::Row => Val::from([a]),
         }
     }
 
@@ -371,9 +376,9 @@ impl<'e> Select<'e> {
                 };
                 let result = self.vector(false);
                 self.push(opcode, Some(result), &[low, high], Some(1));
-                smallvec![result]
+                Val::from([result])
             }
-            _ => parts.clone(),
+            _ => *parts,
         }
     }
 
@@ -403,7 +408,7 @@ impl<'e> Select<'e> {
 
     fn convert(&mut self, a: &Val, from: Ty, to: Ty) -> Val {
         match (from, to) {
-            _ if from == to => a.clone(),
+            _ if from == to => *a,
             (_, Ty::Bool) => {
                 let zero = self.lit(Lit { ty: from, bits: 0 });
                 self.compare(Relation::Ne, a, &zero, from)
@@ -415,7 +420,7 @@ impl<'e> Select<'e> {
             (Ty::I32, Ty::F32) => self.each(a, |this, a| this.op(&opcode::I32_TO_F32, &[a])),
             (Ty::I32, Ty::I64) => self.widen(a, &opcode::I32_TO_I64),
             (Ty::I32, Ty::F64) => self.widen(a, &opcode::I32_TO_F64),
-            (Ty::I64, Ty::I32) if self.level() == Level::Avx2 => smallvec![self.packed(a)],
+            (Ty::I64, Ty::I32) if self.level() == Level::Avx2 => Val::from([self.packed(a)]),
             (Ty::I64, Ty::F64) if self.level() == Level::Avx2 => self.each(a, Select::i64_to_f64),
             (Ty::I64, Ty::F32) if self.level() == Level::Avx2 => {
                 let sticky = self.each(a, Select::sticky_64);
@@ -452,7 +457,7 @@ impl<'e> Select<'e> {
                 };
                 self.saturate(a, from, &cut, to)
             }
-            (Ty::F32, Ty::F32) | (Ty::I32, Ty::I32) | (Ty::I64, Ty::I64) | (Ty::F64, Ty::F64) => a.clone(),
+            (Ty::F32, Ty::F32) | (Ty::I32, Ty::I32) | (Ty::I64, Ty::I64) | (Ty::F64, Ty::F64) => *a,
         }
     }
 

@@ -1,0 +1,181 @@
+//! Several copies of a body in one block, made of a body that was written once: choosing instructions takes longer than
+//! repeating them.
+//!
+//! Every copy has registers of its own for what its instructions make, works on elements farther on, and has its own
+//! lanes that count and its own partial results. Values of all lanes are the same for all.
+
+use super::code::{Address, Block, Home, Info, Inst, Op, Start, Those, V};
+use super::folds::Place;
+
+/// How the copies of a body are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Part by part: what one copy waits for the others fill.
+    Interleaved,
+    /// One after another, so that fewer values are alive at once.
+    InTurn,
+}
+
+/// A body as its first copy has it.
+#[derive(Debug)]
+pub(super) struct Single {
+    /// What all copies share, and behind it the body.
+    pub(super) block: Block,
+    /// Registers that all copies share, however they are made.
+    pub(super) n_shared: usize,
+    /// Where the parts of the body begin, whose instructions stay together.
+    pub(super) parts: Vec<usize>,
+    /// What the other copies have of their own.
+    pub(super) own: Vec<Own>,
+}
+
+/// What a copy has where the first has something else.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    /// Masks of lanes that count.
+    pub(super) masks: Vec<(V, V)>,
+    /// Places of partial results.
+    pub(super) partials: Vec<(Place, Place)>,
+}
+
+impl Own {
+    fn register(&self, register: u8) -> u8 {
+        let moved = self.partials.iter().find_map(|&(first, own)| match (first, own) {
+            (Place::Register(first), Place::Register(own)) if first == register => Some(own),
+            (Place::Register(_) | Place::Frame(_), _) => None,
+        });
+        moved.unwrap_or(register)
+    }
+
+    fn frame(&self, at: i32) -> i32 {
+        let moved = self.partials.iter().find_map(|&(first, own)| match (first, own) {
+            (Place::Frame(first), Place::Frame(own)) if first == at => Some(own),
+            (Place::Register(_) | Place::Frame(_), _) => None,
+        });
+        moved.unwrap_or(at)
+    }
+}
+
+impl Single {
+    /// A block of `n` copies, without instructions whose results nobody reads.
+    pub(super) fn copied(&self, n: usize, order: Order) -> Block {
+        let (insts, parts) = self.needed(n);
+        let mut copies = Copies::new(self, n, n * insts.len());
+        let (shared, body) = insts.split_at(parts[0]);
+        copies.put(shared, 0);
+        match order {
+            Order::Interleaved => {
+                let ends = parts[1..].iter().copied().chain([insts.len()]);
+                for (&from, to) in parts.iter().zip(ends) {
+                    (0..n).for_each(|copy| copies.put(&insts[from..to], copy));
+                }
+            }
+            Order::InTurn => (0..n).for_each(|copy| copies.put(body, copy)),
+        }
+        copies.block
+    }
+
+    /// The instructions that somebody reads, and where parts begin among them. Of those in front of the body, several
+    /// copies need all.
+    fn needed(&self, n: usize) -> (Vec<Inst>, Vec<usize>) {
+        let needed = self.block.is_needed();
+        let (mut insts, mut parts) = (Vec::with_capacity(needed.len()), Vec::with_capacity(self.parts.len()));
+        let mut begins = self.parts.iter().copied().peekable();
+        for (at, inst) in self.block.insts.iter().enumerate() {
+            while begins.next_if_eq(&at).is_some() {
+                parts.push(insts.len());
+            }
+            if needed[at] || parts.is_empty() && n > 1 {
+                insts.push(*inst);
+            }
+        }
+        parts.extend(begins.map(|_| insts.len()));
+        (insts, parts)
+    }
+}
+
+/// The block of all copies while it is written.
+struct Copies<'a> {
+    single: &'a Single,
+    block: Block,
+    /// Per register of the first copy its number, and how much greater that of the next copy is: 0 if they share it.
+    registers: Vec<(u32, u32)>,
+}
+
+impl<'a> Copies<'a> {
+    fn new(single: &'a Single, n: usize, n_insts: usize) -> Copies<'a> {
+        let infos = &single.block.infos;
+        let mut block = Block::new(single.block.level, n_insts);
+        block.infos.reserve_exact(n * infos.len());
+        let mut copies = Copies { single, block, registers: Vec::with_capacity(infos.len()) };
+        for (index, &info) in infos.iter().enumerate() {
+            let number = copies.block.infos.len() as u32;
+            copies.block.infos.push(info);
+            let is_own = matches!(info.home, Home::Block | Home::Memory(_) | Home::Register(_));
+            let is_own = is_own && index >= single.n_shared;
+            copies.registers.push((number, is_own as u32));
+            if is_own {
+                for copy in 1..n {
+                    let home = home(single, info.home, copy);
+                    copies.block.infos.push(Info { home, ..info });
+                }
+            }
+        }
+        copies
+    }
+
+    /// Adds instructions of the body as a copy has them.
+    fn put(&mut self, insts: &[Inst], copy: usize) {
+        let Copies { single, block, registers } = self;
+        let masks = own(single, copy).map_or(&[][..], |own| &own.masks);
+        let of = |v: &mut V| {
+            let first = masks.iter().find(|mask| mask.0 == *v).map_or(*v, |mask| mask.1);
+            let (number, step) = registers[first.index()];
+            *v = V(number + copy as u32 * step);
+        };
+        let start = block.insts.len();
+        block.insts.extend_from_slice(insts);
+        // Each is copied whole and then changed: what was written in pieces is slow to copy.
+        for inst in &mut block.insts[start..] {
+            inst.args.iter_mut().for_each(of);
+            inst.result.iter_mut().for_each(of);
+            inst.lanes.iter_mut().for_each(|lanes| of(&mut lanes.mask));
+            if let Some(address) = &mut inst.address {
+                address.disp = moved(single, *address, copy);
+            }
+            match &mut inst.op {
+                Op::Place { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => {
+                    *ahead += elements(single, copy)
+                }
+                Op::Machine(_) | Op::Fma { .. } | Op::Copy { those: Those::First, .. } => {}
+            }
+        }
+    }
+}
+
+/// Where a value of the first copy comes from in another.
+fn home(single: &Single, home: Home, copy: usize) -> Home {
+    match home {
+        Home::Register(register) => Home::Register(own(single, copy).map_or(register, |own| own.register(register))),
+        Home::Memory(address) => Home::Memory(Address { disp: moved(single, address, copy), ..address }),
+        Home::Block | Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_) => home,
+    }
+}
+
+/// The distance in the address that a copy has for one of the first.
+fn moved(single: &Single, address: Address, copy: usize) -> i32 {
+    match (address.start, address.scale) {
+        (Start::Frame, _) => own(single, copy).map_or(address.disp, |own| own.frame(address.disp)),
+        (Start::Row(_) | Start::Placed, Some(scale)) => address.disp + (elements(single, copy) << scale),
+        (Start::Row(_) | Start::Placed, None) => address.disp,
+    }
+}
+
+/// Elements before those of a copy.
+fn elements(single: &Single, copy: usize) -> i32 {
+    (copy * single.block.level.lanes()) as i32
+}
+
+fn own(single: &Single, copy: usize) -> Option<&Own> {
+    copy.checked_sub(1).and_then(|copy| single.own.get(copy))
+}

@@ -1,0 +1,92 @@
+//! A few virtual registers, kept where they are named: the operands of an instruction, the parts of a value.
+
+use super::code::V;
+use std::ops::{Deref, DerefMut};
+
+/// At most `N` registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Few<const N: usize> {
+    registers: [V; N],
+    /// As wide as the registers, so that all is copied in the pieces it was written in, which is quick.
+    n: u32,
+}
+
+impl<const N: usize> Few<N> {
+    /// None.
+    pub(super) const NONE: Few<N> = Few { registers: [V(0); N], n: 0 };
+
+    /// The same one, `n` times.
+    pub(super) fn repeated(v: V, n: usize) -> Few<N> {
+        assert!(n <= N, "too many registers");
+        Few { registers: [v; N], n: n as u32 }
+    }
+
+    /// They, and perhaps one more.
+    pub(super) fn and<const M: usize>(&self, v: Option<V>) -> Few<M> {
+        let mut all = Few::NONE;
+        all.registers[..N].copy_from_slice(&self.registers);
+        all.n = self.n;
+        if let Some(v) = v {
+            all.push(v);
+        }
+        all
+    }
+
+    /// Adds one.
+    pub(super) fn push(&mut self, v: V) {
+        self.registers[self.n as usize] = v;
+        self.n += 1;
+    }
+}
+
+impl<const N: usize> Deref for Few<N> {
+    type Target = [V];
+
+    fn deref(&self) -> &[V] {
+        &self.registers[..self.n as usize]
+    }
+}
+
+impl<const N: usize> DerefMut for Few<N> {
+    fn deref_mut(&mut self) -> &mut [V] {
+        &mut self.registers[..self.n as usize]
+    }
+}
+
+impl<const N: usize, const M: usize> From<[V; M]> for Few<N> {
+    fn from(registers: [V; M]) -> Few<N> {
+        registers.into_iter().collect()
+    }
+}
+
+impl<const N: usize> From<&[V]> for Few<N> {
+    fn from(registers: &[V]) -> Few<N> {
+        registers.iter().copied().collect()
+    }
+}
+
+impl<const N: usize> FromIterator<V> for Few<N> {
+    fn from_iter<I: IntoIterator<Item = V>>(registers: I) -> Few<N> {
+        let mut few = Few::NONE;
+        registers.into_iter().for_each(|v| few.push(v));
+        few
+    }
+}
+
+impl<const N: usize> IntoIterator for Few<N> {
+    type Item = V;
+    type IntoIter = std::iter::Take<std::array::IntoIter<V, N>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.registers.into_iter().take(self.n as usize)
+    }
+}
+
+impl<'a, const N: usize> IntoIterator for &'a Few<N> {
+    type Item = &'a V;
+    type IntoIter = std::slice::Iter<'a, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

@@ -1,0 +1,68 @@
+//! Which of the machine's forms of an fma is written: each overwrites another operand.
+
+use super::code::{Class, Home, Inst, V};
+use super::encoder::Rm;
+use super::opcode;
+use super::registers::{Allocator, NEVER};
+
+impl Allocator<'_> {
+    /// The machine's three forms of an fma each overwrite another operand; the one whose value ends here is chosen.
+    pub(super) fn fma(&mut self, at: usize, inst: &Inst, negated: bool, wide: bool) {
+        let mut busy = inst.reads();
+        let [a, b, c] = inst.args[..] else { unreachable!("an fma has three operands") };
+        let ends = |this: &Self, v: V| {
+            let once = || inst.args.iter().filter(|&&arg| arg == v).count() == 1;
+            let own = || matches!(this.block.info(v).home, Home::Block | Home::Memory(_));
+            this.places[v.index()].is_some() && this.later(at, inst, v) == NEVER && own() && once()
+        };
+        let in_memory = |this: &Self, v: V| {
+            this.places[v.index()].is_none() && (this.is_lasting(v) || this.spilled[v.index()].is_some())
+        };
+        let index = wide as usize;
+        let pick =
+            |add: &'static opcode::Pair, sub: &'static opcode::Pair| if negated { &sub[index] } else { &add[index] };
+        // (opcode, overwritten, vvvv, rm)
+        let (opcode, over, second, third) = if ends(self, c) {
+            let (x, y) = if in_memory(self, a) { (b, a) } else { (a, b) };
+            (pick(&opcode::FMADD_231, &opcode::FNMADD_231), c, x, y)
+        } else {
+            let first_ends = ends(self, a) || (!ends(self, b) && in_memory(self, a));
+            let (x, y) = if first_ends { (a, b) } else { (b, a) };
+            if in_memory(self, y) && !in_memory(self, c) {
+                (pick(&opcode::FMADD_132, &opcode::FNMADD_132), x, c, y)
+            } else {
+                (pick(&opcode::FMADD_213, &opcode::FNMADD_213), x, y, c)
+            }
+        };
+        let overwrites = ends(self, over);
+        let again = self.later(at, inst, third) != NEVER;
+        let second_register = self.bring(second, &busy);
+        let result = inst.result.expect("an fma has a result");
+        if overwrites {
+            let rm = self.operand(third, again, wide, &busy);
+            let register = self.bring(over, &busy);
+            self.pass(at, inst);
+            self.place(result, register);
+            return self.vector(opcode, inst.width, register, second_register, rm);
+        }
+        let register = match in_memory(self, over) {
+            true => {
+                let register = self.take(Class::Vector, &busy);
+                self.load(over, register);
+                register
+            }
+            false => {
+                let from = self.bring(over, &busy);
+                let register = self.take(Class::Vector, &busy);
+                self.vector(&opcode::MOVE[0], self.level().width(), register, 0, Rm::Reg(from));
+                register
+            }
+        };
+        self.place(result, register);
+        // Its register holds an operand already, so it must not make room for the last one.
+        busy.push(result);
+        let rm = self.operand(third, again, wide, &busy);
+        self.vector(opcode, inst.width, register, second_register, rm);
+        self.pass(at, inst);
+    }
+}
