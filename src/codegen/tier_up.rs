@@ -151,7 +151,7 @@ fn compile_time(tier: Tier, kernel: &Kernel) -> u64 {
     let [begin, instruction, function] = match tier {
         Tier::Vm => [0, 0, 0],
         Tier::Cranelift => [100_000, 6_000, 100_000],
-        Tier::X64 => [12_000, 1_800, 20_000],
+        Tier::X64 => [10_000, 1_000, 9_000],
     };
     begin + kernel.insts.len() as u64 * instruction + n_functions * function
 }
