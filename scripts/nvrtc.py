@@ -12,14 +12,17 @@ instructions of no other device. A remark of ptxas on its own account, as that i
 a complaint.
 
 The folder of the library may be left out where the system finds it; `--every N` takes each Nth text, `--architectures 90` one
-architecture.
+architecture. `--times N` compiles each text N times in one process, by turns with the others, and says how long that takes and what
+registers come out, instead of judging.
 """
 import argparse
 import ctypes
 import multiprocessing
 import pathlib
 import re
+import statistics
 import sys
+import time
 
 ARCHITECTURES = (80, 90, 100, 120)
 # Bytes that an entry may keep outside its registers; a call of the compiler's own saves one or two.
@@ -106,6 +109,23 @@ def judged(task):
     return complaints, used, len(re.findall(r"(?:ld|st)\.(?:global\.)?v4", ptx))
 
 
+def timed(paths, folder, architecture, rounds):
+    """Prints how long each text takes to compile; the first compilation of the process, which takes longer, is not counted."""
+    nvrtc, taken, registers = library(folder), {path: [] for path in paths}, {}
+    names = {path: target(path, architecture) for path in paths}
+    paths = [path for path in paths if names[path]]
+    compiled(nvrtc, paths[0], names[paths[0]])
+    for _ in range(rounds):
+        for path in paths:
+            begun = time.perf_counter()
+            _, log, _ = compiled(nvrtc, path, names[path])
+            taken[path].append(1e3 * (time.perf_counter() - begun))
+            registers[path] = max((int(entry[3]) for entry in re.findall(ENTRY, log)), default=0)
+    for path in paths:
+        least, median = min(taken[path]), statistics.median(taken[path])
+        print(f"{path.name} for {names[path]}: {least:.0f} ms at least, {median:.0f} in the median, {registers[path]} registers")
+
+
 def share(registers, threads, architecture):
     """Which part of the threads of a multiprocessor fits with so many registers, in blocks of so many."""
     of_warp = (32 * registers + PIECE - 1) // PIECE * PIECE
@@ -125,10 +145,15 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--architectures", type=lambda text: [int(n) for n in text.split(",")], default=ARCHITECTURES)
     parser.add_argument("--processes", type=int)
+    parser.add_argument("--times", type=int)
     options = parser.parse_args()
     paths = sorted(options.texts.glob("*.cu"))[:: options.every]
     if not paths:
         sys.exit(f"no texts in {options.texts}")
+    if options.times:
+        for architecture in options.architectures:
+            timed(paths, options.library, architecture, options.times)
+        return
     complaints = []
     with multiprocessing.Pool(options.processes, begin, (options.library,)) as pool:
         for architecture in options.architectures:

@@ -45,7 +45,7 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
 /// # Errors
 /// A graph that breaks an invariant, naming which, or a single op that is refused.
 pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
-    build_by(traced, options, Graph::clone, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
+    build_by(traced, options, |graph| graph, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
 }
 
 /// As [`build`], for a GPU and with these numerics: what it has no code for runs on the CPU.
@@ -60,7 +60,7 @@ pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Opt
 type Make<'a> = &'a dyn Fn(&Graph, &Plan) -> std::result::Result<Executable, Failure>;
 
 /// Builds an executable; `adapt` is the last pass, for where it will run.
-fn build_by(traced: Graph, options: &Options, adapt: fn(&Graph) -> Graph, make: Make<'_>) -> Result<Built> {
+fn build_by(traced: Graph, options: &Options, adapt: fn(Graph) -> Graph, make: Make<'_>) -> Result<Built> {
     let start = Instant::now();
     debug::dump(Stage::Trace, || traced.to_string());
     verify(&traced)?;
@@ -70,7 +70,7 @@ fn build_by(traced: Graph, options: &Options, adapt: fn(&Graph) -> Graph, make: 
     let graph = checked(simplify(&graph))?;
     let graph = checked(unroll(&graph)?)?;
     let graph = checked(eliminate_dead(&graph))?;
-    let graph = checked(adapt(&graph))?;
+    let graph = checked(adapt(graph))?;
     debug::dump(Stage::Simplify, || graph.to_string());
     let plan = plan(&graph, options);
     debug::dump(Stage::Plan, || plan.text(&graph));

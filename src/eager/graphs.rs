@@ -49,7 +49,7 @@ pub fn run_graph(id: u64, graph: &Graph, arguments: &[Argument<'_>]) -> Result<S
         return run_graph(id, graph, &again);
     };
     let own = eliminate_dead(&eliminate_common(&decompose(&own)?));
-    let executable = Arc::new(build(device, &own, arrays.iter().copied())?);
+    let executable = Arc::new(build(device, own, arrays.iter().copied())?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();

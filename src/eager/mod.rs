@@ -228,7 +228,7 @@ fn executable_of(
     }
     let graph = graph_of(op, arguments, attrs, target)?;
     let arrays = arguments.iter().map(|argument| argument.array).chain(target);
-    let executable = Arc::new(build(device, &graph, arrays)?);
+    let executable = Arc::new(build(device, graph, arrays)?);
     KNOWN.with_borrow_mut(|known| {
         if known.len() >= CAPACITY {
             known.clear();
@@ -248,9 +248,9 @@ fn tier_at_once<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Option<Tier>
 }
 
 /// The executable of a graph on arrays of these sizes, on a GPU if one is given.
-fn build<'a>(device: Option<Device>, graph: &Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
+fn build<'a>(device: Option<Device>, graph: Graph, arrays: impl IntoIterator<Item = &'a Array>) -> Result<Executable> {
     let Some(device) = device else {
-        return Executable::build(graph, &plan(graph, &Options::default()), tier_at_once(arrays));
+        return Executable::build(&graph, &plan(&graph, &Options::default()), tier_at_once(arrays));
     };
     let graph = narrow_products(graph);
     let plan = plan(&graph, &Options::default());

@@ -27,14 +27,10 @@ fn number(graph: &mut Graph, value: f64) -> NodeId {
     graph.number(Scalar::Float(value))
 }
 
-fn cast(graph: &mut Graph, x: NodeId, dtype: DType) -> Result<NodeId> {
-    if graph[x].ty.dtype == dtype { Ok(x) } else { graph.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]) }
-}
-
 /// `x` in the dtype its reduction is computed in.
 fn widened(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     let dtype = graph[x].ty.dtype;
-    cast(graph, x, dtype.widened())
+    graph.cast(x, dtype.widened())
 }
 
 fn fold(graph: &mut Graph, op: Op, x: NodeId, dims: &Attr, keepdim: bool) -> Result<NodeId> {
@@ -77,11 +73,11 @@ fn spelt_out(graph: &Graph, x: NodeId, attr: &Attr) -> Result<Attr> {
 /// `sum(x) / n`.
 pub fn mean(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let out = attrs[2].dtype().unwrap_or(graph[args[0]].ty.dtype);
-    let x = cast(graph, args[0], out)?;
+    let x = graph.cast(args[0], out)?;
     let x = widened(graph, x)?;
     let dims = spelt_out(graph, x, &attrs[0])?;
     let (mean, _) = kept_mean(graph, x, &dims)?;
-    let mean = cast(graph, mean, out)?;
+    let mean = graph.cast(mean, out)?;
     dropped(graph, mean, &dims, attrs[1].is_true())
 }
 
@@ -97,7 +93,7 @@ fn variance(graph: &mut Graph, x: NodeId, dims: &Attr, correction: &Attr) -> Res
             // Whole corrections stay whole, so that the count keeps all its digits; others are taken off in the dtype of
             // the operand.
             let whole = correction.as_f64().fract() == 0.0;
-            let n = if whole { n } else { cast(graph, n, graph[x].ty.dtype)? };
+            let n = if whole { n } else { graph.cast(n, graph[x].ty.dtype)? };
             let correction = graph.number(if whole { Scalar::Int(correction.as_i64()) } else { correction });
             let left = binary(graph, Op::Sub, n, correction)?;
             unary(graph, Op::Relu, left)?
@@ -122,7 +118,7 @@ fn spread(graph: &mut Graph, x: NodeId, attrs: &[Attr], then: Option<Op>) -> Res
     let dims = spelt_out(graph, x, &attrs[0])?;
     let variance = variance(graph, x, &dims, &attrs[1])?;
     let result = then.map_or(Ok(variance), |op| unary(graph, op, variance))?;
-    let result = cast(graph, result, out)?;
+    let result = graph.cast(result, out)?;
     dropped(graph, result, &dims, attrs[2].is_true())
 }
 
@@ -130,13 +126,13 @@ fn spread(graph: &mut Graph, x: NodeId, attrs: &[Attr], then: Option<Op>) -> Res
 pub fn logsumexp(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let dtype = graph[args[0]].ty.dtype;
     let out = if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT };
-    let x = cast(graph, args[0], out)?;
+    let x = graph.cast(args[0], out)?;
     let x = widened(graph, x)?;
     let dims = spelt_out(graph, x, &attrs[0])?;
     if reduced_count(graph, x, &dims)? == 0 {
         let sum = fold(graph, Op::Sum, x, &dims, attrs[1].is_true())?;
         let log = unary(graph, Op::Log, sum)?;
-        return cast(graph, log, out);
+        return graph.cast(log, out);
     }
     let greatest = fold(graph, Op::Amax, x, &dims, true)?;
     let infinite = unary(graph, Op::Isinf, greatest)?;
@@ -146,7 +142,7 @@ pub fn logsumexp(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
     let sum = fold(graph, Op::Sum, exp, &dims, true)?;
     let log = unary(graph, Op::Log, sum)?;
     let kept = binary(graph, Op::Add, log, shift)?;
-    let kept = cast(graph, kept, out)?;
+    let kept = graph.cast(kept, out)?;
     dropped(graph, kept, &dims, attrs[1].is_true())
 }
 
@@ -176,7 +172,7 @@ pub fn softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Nod
     // number; a product with it is rounded twice where a quotient is rounded once.
     let inverse = unary(graph, Op::Reciprocal, sum)?;
     let ratio = binary(graph, Op::Mul, exp, inverse)?;
-    cast(graph, ratio, out).and_then(|node| dense(graph, node))
+    graph.cast(ratio, out).and_then(|node| dense(graph, node))
 }
 
 /// `(x - max) - log(sum(exp(x - max)))`.
@@ -188,7 +184,7 @@ pub fn log_softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result
     let (shifted, _, sum) = exponentials(graph, args[0], attrs)?;
     let log = unary(graph, Op::Log, sum)?;
     let result = binary(graph, Op::Sub, shifted, log)?;
-    cast(graph, result, out).and_then(|node| dense(graph, node))
+    graph.cast(result, out).and_then(|node| dense(graph, node))
 }
 
 /// A row-major copy; that of a plain number keeps its dtype and is a tensor like any other.
@@ -231,7 +227,7 @@ pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<
             y = binary(graph, op, y, operand)?;
         }
     }
-    cast(graph, y, out).and_then(|node| dense(graph, node))
+    graph.cast(y, out).and_then(|node| dense(graph, node))
 }
 
 /// `beta * term + alpha * (a @ b)`; factors of 1 are left out, and a `beta` of 0 ignores the term. Factors of whole
@@ -259,7 +255,7 @@ pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeI
         let term = scaled(graph, term, beta)?;
         sum = binary(graph, Op::Add, sum, term)?;
     }
-    let sum = cast(graph, sum, out)?;
+    let sum = graph.cast(sum, out)?;
     dense(graph, sum)
 }
 

@@ -3,13 +3,13 @@
 //! A graph owns its nodes in an arena; operands come before users, so every pass is one forward loop. Graphs are
 //! concrete in sizes and have no in-place ops. Facts about nodes live in [`SideTable`]s, not in the nodes.
 
-use super::attr::Attrs;
+use super::attr::{Attr, Attrs};
 use super::dtype::DType;
 use super::ops::Op;
 use super::scalar::Scalar;
 use super::types::TensorType;
 use crate::error::Result;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Index, IndexMut};
@@ -190,6 +190,14 @@ impl Graph {
     pub fn extent(&mut self, count: usize) -> NodeId {
         let kind = NodeKind::Extent(count as i64);
         self.push(Node { kind, args: SmallVec::new(), attrs: Attrs::new(), ty: TensorType::number(DType::I64) })
+    }
+
+    /// A value in a dtype: itself if it has that one.
+    ///
+    /// # Errors
+    /// None for a tensor.
+    pub fn cast(&mut self, x: NodeId, dtype: DType) -> Result<NodeId> {
+        if self[x].ty.dtype == dtype { Ok(x) } else { self.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]) }
     }
 
     /// Adds a call, its type inferred.

@@ -381,30 +381,20 @@ fn product(call: &Call<'_>, a: &TensorType, b: &TensorType, rank: usize) -> Resu
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
-/// Matrix product of 2-d operands.
+/// Matrix product of 2-d operands, into a dtype if one is asked for.
 pub fn mm(call: &Call<'_>) -> Result<TensorType> {
-    product(call, call.args[0], call.args[1], 2)
-}
-
-/// Batched matrix product of 3-d operands.
-pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
-    product(call, call.args[0], call.args[1], 3)
-}
-
-/// Matrix product of 2-d operands whose result has a dtype of its own.
-pub fn mm_dtype(call: &Call<'_>) -> Result<TensorType> {
     product_into(call, 2)
 }
 
-/// The same of 3-d operands.
-pub fn bmm_dtype(call: &Call<'_>) -> Result<TensorType> {
+/// Batched matrix product of 3-d operands; the same.
+pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
     product_into(call, 3)
 }
 
-/// A product whose result is asked for in the dtype of the operands, or in that of their sums.
+/// A product whose result has the dtype of the operands, or that of their sums.
 fn product_into(call: &Call<'_>, rank: usize) -> Result<TensorType> {
     let ty = product(call, call.args[0], call.args[1], rank)?;
-    let dtype = call.attrs[0].dtype().unwrap_or(ty.dtype);
+    let Some(dtype) = call.attrs.first().and_then(Attr::dtype) else { return Ok(ty) };
     let is_of_sums = dtype == DType::F32 && matches!(ty.dtype, DType::F16 | DType::BF16);
     if dtype != ty.dtype && !is_of_sums {
         let hint = "the result has the operands' dtype, or is f32 if they are f16 or bf16; convert it";

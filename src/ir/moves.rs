@@ -91,11 +91,7 @@ fn full(graph: &mut Graph, sizes: &[usize], value: Scalar, dtype: DType) -> Resu
 /// `over`, converted, written over the part of `under`, taken row-major, that `layout` names.
 fn overlay(graph: &mut Graph, under: NodeId, over: NodeId, layout: &Layout) -> Result<NodeId> {
     let dtype = graph[under].ty.dtype;
-    let over = if graph[over].ty.dtype == dtype {
-        over
-    } else {
-        graph.add(Op::ToCopy, &[over], smallvec![Attr::DType(dtype)])?
-    };
+    let over = graph.cast(over, dtype)?;
     let strides = layout.strides.iter().map(|&stride| stride as i64).collect();
     // A part without elements begins nowhere.
     let offset = if layout.numel() == 0 { 0 } else { layout.offset };

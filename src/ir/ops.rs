@@ -826,17 +826,17 @@ macro_rules! for_each_op {
                 MmDtype = Row {
                     name: "mm.dtype",
                     schema: Schema::Text("mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
-                    infer: infer::mm_dtype,
+                    infer: infer::mm,
                     meaning: Meaning::Product,
-                    derivative: Derivative::Formula(products::matmul_dtype),
+                    derivative: Derivative::Formula(products::matmul),
                 };
                 /// The same of two 3-d batches of one size.
                 BmmDtype = Row {
                     name: "bmm.dtype",
                     schema: Schema::Text("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
-                    infer: infer::bmm_dtype,
+                    infer: infer::bmm,
                     meaning: Meaning::Product,
-                    derivative: Derivative::Formula(products::matmul_dtype),
+                    derivative: Derivative::Formula(products::matmul),
                 };
                 /// `beta * self + alpha * (mat1 @ mat2)`.
                 Addmm = Row {

@@ -119,16 +119,12 @@ fn unit(graph: &mut Graph, words: NodeId, bits: u32) -> Result<NodeId> {
     graph.add(Op::Mul, &[whole, scale], Attrs::new())
 }
 
-fn cast(graph: &mut Graph, x: NodeId, dtype: DType) -> Result<NodeId> {
-    if graph[x].ty.dtype == dtype { Ok(x) } else { graph.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]) }
-}
-
 /// The low bits of each word, times a power of two.
 pub fn uniform(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let dtype = attrs[1].dtype().unwrap_or(DType::DEFAULT_FLOAT);
     let words = words(graph, args[0], &attrs[0], word(dtype))?;
     let unit = unit(graph, words, uniform_bits(dtype))?;
-    cast(graph, unit, dtype)
+    graph.cast(unit, dtype)
 }
 
 /// `√(-2 ln u) cos(2 π v)` with `u` in (0, 1] and `v` in [0, 1) (Box and Muller 1958). `u` keeps all bits but the
@@ -150,7 +146,7 @@ pub fn normal(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Node
     let bits = 8 * word.size() as u32 - 1;
     let (u, mask) = (half(graph, 0)?, graph.number(Scalar::Int(i64::MAX >> (63 - bits))));
     let u = graph.add(Op::BitwiseAnd, &[u, mask], Attrs::new())?;
-    let u = cast(graph, u, float)?;
+    let u = graph.cast(u, float)?;
     let u = binary(graph, Op::Add, u, 1.0)?;
     let u = binary(graph, Op::Mul, u, (-f64::from(bits)).exp2())?;
     let log = graph.add(Op::Log, &[u], Attrs::new())?;
@@ -162,7 +158,7 @@ pub fn normal(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Node
     let angle = binary(graph, Op::Mul, v, std::f64::consts::TAU)?;
     let cos = graph.add(Op::Cos, &[angle], Attrs::new())?;
     let z = graph.add(Op::Mul, &[radius, cos], Attrs::new())?;
-    cast(graph, z, dtype)
+    graph.cast(z, dtype)
 }
 
 /// Whether each word, as a signed number, is among the least `p · 2^32`.

@@ -28,6 +28,20 @@ pub(crate) fn is_available() -> bool {
     found
 }
 
+/// A change of a text that has to be seen: what it is, from, to.
+pub(crate) type Bug = (&'static str, &'static str, &'static str);
+
+/// Every bug is seen when `run` has the texts changed, which says what is wrong then.
+pub(crate) fn assert_seen(bugs: &[Bug], run: impl Fn(&dyn Fn(String) -> String) -> Result<(), String>) {
+    for (name, from, to) in bugs {
+        let seen = run(&|text| {
+            assert!(text.contains(from), "{name}: {from:?} is not there\n{text}");
+            text.replace(from, to)
+        });
+        assert!(seen.is_err(), "{name} is not seen");
+    }
+}
+
 /// Kernels and their launches.
 #[derive(Default)]
 pub(crate) struct Batch {

@@ -98,6 +98,16 @@ fn nan(dtype: DType) -> Vec<u8> {
     }
 }
 
+/// A product of operands that lie so, into a result of their dtype.
+pub(crate) fn shape_of(
+    dtype: DType,
+    [batch, m, k, n]: [usize; 4],
+    left: [usize; 3],
+    right: [usize; 3],
+) -> ProductShape {
+    ProductShape { dtype, result: dtype, batch, m, k, n, left, right }
+}
+
 /// A product whose result has the dtype of its operands.
 pub(crate) fn case(dtype: DType, tile: usize, sizes: Sizes, numbers: Numbers) -> Case {
     case_into([dtype; 2], tile, sizes, numbers)
@@ -134,7 +144,7 @@ pub(crate) fn case_into([dtype, result]: [DType; 2], tile: usize, sizes: Sizes, 
             }
         }
     }
-    let shape = ProductShape { dtype, result, batch, m, k, n, left, right };
+    let shape = ProductShape { result, ..shape_of(dtype, [batch, m, k, n], left, right) };
     let alignments = alignments(&shape, off);
     let plan = TensorPlan::with_tile(&shape, alignments, tile).expect("the product has code");
     let name = format!("{dtype} into {result} {sizes:?}, {numbers:?}, tile {tile}, {:?}", plan.variant);
@@ -305,16 +315,11 @@ fn sums_may_stay_in_f32() {
     let widths: Vec<usize> = cases.iter().map(|case| case.plan.variant.width).collect();
     assert_eq!(widths, [8, 8, 2, 1, 8, 8]);
     run(&cases, &SCHEDULES, |text| text).unwrap_or_else(|why| panic!("{why}"));
-    for (name, from, to) in [
+    let bugs = [
         ("a sum that is rounded", "return op_canon(x); } };\ntemplate", "return op_round_f16(x); } };\ntemplate"),
         ("a NaN that is not the one", "return op_canon(x); } };\ntemplate", "return -x; } };\ntemplate"),
-    ] {
-        let seen = run(&cases, &SCHEDULES[..1], |text| {
-            assert!(text.contains(from), "{name}: {from:?} is not there");
-            text.replace(from, to)
-        });
-        assert!(seen.is_err(), "{name} is not seen");
-    }
+    ];
+    emulator::assert_seen(&bugs, |mutate| run(&cases, &SCHEDULES[..1], mutate));
 }
 
 /// Products whose sums are not rounded: whole and cut tiles, aligned and not, odd numbers, no steps.
@@ -335,16 +340,7 @@ pub(crate) fn unrounded() -> impl Iterator<Item = ([DType; 2], Sizes, Numbers)> 
 
 #[test]
 fn what_tensor_cores_do_not_take_says_why() {
-    let shape = ProductShape {
-        dtype: DType::F32,
-        result: DType::F32,
-        batch: 1,
-        m: 2,
-        k: 2,
-        n: 2,
-        left: [4, 2, 1],
-        right: [4, 2, 1],
-    };
+    let shape = shape_of(DType::F32, [1, 2, 2, 2], [4, 2, 1], [4, 2, 1]);
     assert!(TensorPlan::new(&shape, [16; 3]).expect_err("f32 stays f32").to_string().contains("f32"));
     let shape = ProductShape { dtype: DType::BF16, result: DType::BF16, batch: 1 << 40, ..shape };
     assert!(TensorPlan::new(&shape, [16; 3]).expect_err("no grid is so large").to_string().contains("blocks"));
@@ -368,7 +364,7 @@ fn planted_bugs_are_seen() {
         case(DType::BF16, 64, sizes([Dense, Dense]), Numbers::Odd),
     ];
     assert_eq!(run(&cases, &SCHEDULES, |text| text), Ok(()), "the text as it is");
-    for (name, from, to) in [
+    let bugs = [
         ("a wait for too few copies", "copies_wait<STAGES - 2>()", "copies_wait<STAGES - 1>()"),
         ("no barrier behind the wait", "copies_wait<STAGES - 2>();\n        barrier();", "copies_wait<STAGES - 2>();"),
         ("no barrier in front of the sums", "    barrier();\n\n    // 16 rows", "    // 16 rows"),
@@ -404,11 +400,6 @@ fn planted_bugs_are_seen() {
             "TILES_TOGETHER",
         ),
         ("a sum that is cut off", "x[k] = Rounded<D>::of(x[k]);", ";"),
-    ] {
-        let seen = run(&cases, &SCHEDULES, |text| {
-            assert!(text.contains(from), "{name}: {from:?} is not there");
-            text.replace(from, to)
-        });
-        assert!(seen.is_err(), "{name} is not seen");
-    }
+    ];
+    emulator::assert_seen(&bugs, |mutate| run(&cases, &SCHEDULES, mutate));
 }

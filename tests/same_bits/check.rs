@@ -184,7 +184,7 @@ fn passes(graph: &Graph) -> Result<(), String> {
     let graph = sound("simplify", simplify(&graph))?;
     let graph = sound("unroll", unroll(&graph).map_err(|error| error.to_string())?)?;
     let graph = sound("eliminate_dead", eliminate_dead(&graph))?;
-    sound("narrow_products", narrow_products(&graph)).map(|_| ())
+    sound("narrow_products", narrow_products(graph)).map(|_| ())
 }
 
 fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {

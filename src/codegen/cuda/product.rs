@@ -83,7 +83,7 @@ impl Source {
             dtype.name(),
             result.name()
         );
-        let text = format!("{}\n{entry}", include_str!("products.cuh"));
+        let text = [include_str!("sums.cuh"), include_str!("products.cuh"), &entry].join("\n");
         Source { text, entries: vec![name.to_owned()], n_words: N_WORDS, target: Target::Any }
     }
 }

@@ -8,12 +8,6 @@
 DEVICE void warp_barrier() { __syncwarp(); }
 #endif
 
-// What is stored of a sum.
-template <class D> struct Rounded;
-template <> struct Rounded<dt_f32> { DEVICE float of(float x) { return op_canon(x); } };
-template <> struct Rounded<dt_f16> { DEVICE float of(float x) { return op_round_f16(x); } };
-template <> struct Rounded<dt_bf16> { DEVICE float of(float x) { return op_round_bf16(x); } };
-
 // A loop whose rounds need not be under way at once; registers are few here.
 #define IN_TURN _Pragma("unroll 1")
 

@@ -18,13 +18,6 @@ DEVICE double nothing(double) { return lit_f64(0x8000000000000000ull); }
 DEVICE int nothing(int) { return 0; }
 DEVICE i64 nothing(i64) { return 0; }
 
-// What is stored of a sum.
-template <class D> struct Stored { template <class T> DEVICE T of(T x) { return x; } };
-template <> struct Stored<dt_f32> { DEVICE float of(float x) { return op_canon(x); } };
-template <> struct Stored<dt_f64> { DEVICE double of(double x) { return op_canon(x); } };
-template <> struct Stored<dt_f16> { DEVICE float of(float x) { return op_round_f16(x); } };
-template <> struct Stored<dt_bf16> { DEVICE float of(float x) { return op_round_bf16(x); } };
-
 enum { TEAM = 16, THREADS = TEAM * TEAM, DEPTH = 8 };
 
 // One operand, LENGTH of its rows (or columns) by DEPTH steps along the inner dimension. ALONG: neighbours in memory are
@@ -158,7 +151,7 @@ DEVICE void product(const Words<P_WORDS>& w) {
         UNROLL for (int k = 0; k < SIDE; k++) {
             const i64 column = first_column + spot<SIDE>(k, x);
             if (row < m && column < n)
-                store_one<R>(result + (row * n + column) * (i64)sizeof(typename R::Stored), Stored<R>::of(sum[i][k]));
+                store_one<R>(result + (row * n + column) * (i64)sizeof(typename R::Stored), Rounded<R>::of(sum[i][k]));
         }
     }
 }

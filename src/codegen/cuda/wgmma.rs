@@ -274,6 +274,7 @@ impl Source {
         let target = Target::Sm90a { shared_bytes: STAGED as u32 + 1024 };
         let parts = [
             target.marker(),
+            include_str!("sums.cuh"),
             include_str!("product_tiles.cuh"),
             include_str!("wgmma.cuh"),
             &variant.instruction(),

@@ -380,15 +380,12 @@ impl<'a> Machine<'a> {
     /// Asks for what a tile of few rows reads some inner elements on: such short stretches of memory, far apart, are
     /// not foreseen by the machine.
     fn prefetch(&self, lanes: usize) {
-        let last = self.geometry.inner.len() - 1;
-        let size = self.geometry.inner[last];
-        for (access, (here, &stride)) in
-            self.geometry.operands.iter().zip(self.scratch.here.iter().zip(&self.scratch.strides))
-        {
-            let (bytes, ahead) = (lanes.saturating_mul(stride), access.inner[last].wrapping_mul(AHEAD));
-            let is_far = ahead > bytes && access.inner[last].wrapping_mul(size) > CACHED;
+        let size = self.geometry.inner[self.geometry.inner.len() - 1];
+        for (here, step, stride) in self.reads() {
+            let (bytes, ahead) = (lanes.saturating_mul(stride), step.wrapping_mul(AHEAD));
+            let is_far = ahead > bytes && step.wrapping_mul(size) > CACHED;
             if is_far && bytes <= NARROW * size_of::<u64>() {
-                (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(here.wrapping_add(ahead.wrapping_add(at))));
+                ask(here.wrapping_add(ahead), bytes);
             }
         }
     }
@@ -396,17 +393,23 @@ impl<'a> Machine<'a> {
     /// Asks for the beginning of what a partial result is given next, a tile of many rows: the machine foresees what follows in a
     /// stretch of memory, but not where the next one begins.
     fn prefetch_heads(&self) {
-        let last = self.geometry.inner.len() - 1;
-        for (access, (here, &stride)) in
-            self.geometry.operands.iter().zip(self.scratch.here.iter().zip(&self.scratch.strides))
-        {
-            let (bytes, ahead) = (self.n.saturating_mul(stride), access.inner[last].wrapping_mul(FOLD_LANES));
+        for (here, step, stride) in self.reads() {
+            let (bytes, ahead) = (self.n.saturating_mul(stride), step.wrapping_mul(FOLD_LANES));
             if stride <= size_of::<u64>() && ahead > bytes {
-                (0..bytes.min(HEAD))
-                    .step_by(Line::BYTES)
-                    .for_each(|at| prefetch(here.wrapping_add(ahead.wrapping_add(at))));
+                ask(here.wrapping_add(ahead), bytes.min(HEAD));
             }
         }
+    }
+
+    /// Per operand where it is read now, and the bytes from an inner element and from a lane to the next.
+    fn reads(&self) -> impl Iterator<Item = (*mut u8, usize, usize)> {
+        let last = self.geometry.inner.len() - 1;
+        let places = self.scratch.here.iter().zip(&self.scratch.strides);
+        self.geometry
+            .operands
+            .iter()
+            .zip(places)
+            .map(move |(access, (&here, &stride))| (here, access.inner[last], stride))
     }
 
     /// Moves all accesses from an inner element to the one that comes so many later.
@@ -520,4 +523,9 @@ fn prefetch(at: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
+}
+
+/// Asks for so many bytes from an address on.
+fn ask(from: *mut u8, bytes: usize) {
+    (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(from.wrapping_add(at)));
 }

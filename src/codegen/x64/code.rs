@@ -182,6 +182,20 @@ pub(super) struct Block {
     pub(super) infos: Vec<Info>,
 }
 
+/// Where a value is read that is not read any more.
+pub(super) const NEVER: u32 = u32::MAX;
+
+/// Where the values of a block are read, by the numbers of its instructions.
+#[derive(Debug)]
+pub(super) struct Uses {
+    /// Per instruction, where what it reads is read again, in the order of [`Inst::reads`].
+    pub(super) later: Vec<[u32; MOST_READS]>,
+    /// Per register where it is read first.
+    pub(super) next: Vec<u32>,
+    /// The most vectors that the block makes and that are alive at once.
+    pub(super) most_alive: usize,
+}
+
 impl Inst {
     /// Everything it reads.
     pub(super) fn reads(&self) -> Few<MOST_READS> {
@@ -221,22 +235,30 @@ impl Block {
 
     /// The most vectors that the block makes and that are alive at once.
     pub(super) fn most_alive(&self) -> usize {
-        let (mut alive, mut most) = (0_usize, 0);
-        let mut seen = vec![false; self.infos.len()];
-        let counts = |v: V| self.info(v).is_made_vector();
-        for inst in self.insts.iter().rev() {
-            if let Some(result) = inst.result.filter(|&v| counts(v) && seen[v.index()]) {
-                seen[result.index()] = false;
-                alive -= 1;
+        self.uses().most_alive
+    }
+
+    /// Where values are read, found in one walk from behind.
+    pub(super) fn uses(&self) -> Uses {
+        let later = vec![[NEVER; MOST_READS]; self.insts.len()];
+        let mut uses = Uses { later, next: vec![NEVER; self.infos.len()], most_alive: 0 };
+        let mut alive = 0;
+        for ((at, inst), later) in self.insts.iter().enumerate().zip(&mut uses.later).rev() {
+            if let Some(v) = inst.result {
+                alive -= usize::from(uses.next[v.index()] != NEVER && self.info(v).is_made_vector());
             }
-            for v in inst.reads().into_iter().filter(|&v| counts(v)) {
-                if !std::mem::replace(&mut seen[v.index()], true) {
-                    alive += 1;
-                }
+            let reads = inst.reads();
+            for (&v, later) in reads.iter().zip(later) {
+                *later = uses.next[v.index()];
             }
-            most = most.max(alive);
+            for &v in &reads {
+                let is_first = uses.next[v.index()] == NEVER;
+                alive += usize::from(is_first && self.info(v).is_made_vector());
+                uses.next[v.index()] = at as u32;
+            }
+            uses.most_alive = uses.most_alive.max(alive);
         }
-        most
+        uses
     }
 
     /// Cycles of the longest chain of instructions, and cycles that all of them take if none waits.

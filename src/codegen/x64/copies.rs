@@ -39,20 +39,9 @@ pub(super) struct Own {
 }
 
 impl Own {
-    fn register(&self, register: u8) -> u8 {
-        let moved = self.partials.iter().find_map(|&(first, own)| match (first, own) {
-            (Place::Register(first), Place::Register(own)) if first == register => Some(own),
-            (Place::Register(_) | Place::Frame(_), _) => None,
-        });
-        moved.unwrap_or(register)
-    }
-
-    fn frame(&self, at: i32) -> i32 {
-        let moved = self.partials.iter().find_map(|&(first, own)| match (first, own) {
-            (Place::Frame(first), Place::Frame(own)) if first == at => Some(own),
-            (Place::Register(_) | Place::Frame(_), _) => None,
-        });
-        moved.unwrap_or(at)
+    /// Where a partial result is that the first copy has at `first`.
+    fn place(&self, first: Place) -> Place {
+        self.partials.iter().find(|partial| partial.0 == first).map_or(first, |partial| partial.1)
     }
 }
 
@@ -92,6 +81,45 @@ impl Single {
         parts.extend(begins.map(|_| insts.len()));
         (insts, parts)
     }
+
+    /// Where a value of the first copy comes from in another.
+    fn home(&self, home: Home, copy: usize) -> Home {
+        match home {
+            Home::Register(register) => match self.place(Place::Register(register), copy) {
+                Place::Register(register) => Home::Register(register),
+                Place::Frame(_) => unreachable!("partial results of a pass are all in registers, or all in the frame"),
+            },
+            Home::Memory(address) => Home::Memory(Address { disp: self.disp(address, copy), ..address }),
+            Home::Block | Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_) => home,
+        }
+    }
+
+    /// The distance in the address that a copy has for one of the first.
+    fn disp(&self, address: Address, copy: usize) -> i32 {
+        match (address.start, address.scale) {
+            (Start::Frame, _) => match self.place(Place::Frame(address.disp), copy) {
+                Place::Frame(at) => at,
+                Place::Register(_) => {
+                    unreachable!("partial results of a pass are all in registers, or all in the frame")
+                }
+            },
+            (Start::Row(_) | Start::Placed, Some(scale)) => address.disp + (self.elements(copy) << scale),
+            (Start::Row(_) | Start::Placed, None) => address.disp,
+        }
+    }
+
+    fn place(&self, first: Place, copy: usize) -> Place {
+        self.own(copy).map_or(first, |own| own.place(first))
+    }
+
+    /// Elements before those of a copy.
+    fn elements(&self, copy: usize) -> i32 {
+        (copy * self.block.level.lanes()) as i32
+    }
+
+    fn own(&self, copy: usize) -> Option<&Own> {
+        copy.checked_sub(1).and_then(|copy| self.own.get(copy))
+    }
 }
 
 /// The block of all copies while it is written.
@@ -116,7 +144,7 @@ impl<'a> Copies<'a> {
             copies.registers.push((number, is_own as u32));
             if is_own {
                 for copy in 1..n {
-                    let home = home(single, info.home, copy);
+                    let home = single.home(info.home, copy);
                     copies.block.infos.push(Info { home, ..info });
                 }
             }
@@ -127,7 +155,7 @@ impl<'a> Copies<'a> {
     /// Adds instructions of the body as a copy has them.
     fn put(&mut self, insts: &[Inst], copy: usize) {
         let Copies { single, block, registers } = self;
-        let masks = own(single, copy).map_or(&[][..], |own| &own.masks);
+        let masks = single.own(copy).map_or(&[][..], |own| &own.masks);
         let of = |v: &mut V| {
             let first = masks.iter().find(|mask| mask.0 == *v).map_or(*v, |mask| mask.1);
             let (number, step) = registers[first.index()];
@@ -141,41 +169,12 @@ impl<'a> Copies<'a> {
             inst.result.iter_mut().for_each(of);
             inst.lanes.iter_mut().for_each(|lanes| of(&mut lanes.mask));
             if let Some(address) = &mut inst.address {
-                address.disp = moved(single, *address, copy);
+                address.disp = single.disp(*address, copy);
             }
             match &mut inst.op {
-                Op::Place { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => {
-                    *ahead += elements(single, copy)
-                }
+                Op::Place { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => *ahead += single.elements(copy),
                 Op::Machine(_) | Op::Fma { .. } | Op::Copy { those: Those::First, .. } => {}
             }
         }
     }
-}
-
-/// Where a value of the first copy comes from in another.
-fn home(single: &Single, home: Home, copy: usize) -> Home {
-    match home {
-        Home::Register(register) => Home::Register(own(single, copy).map_or(register, |own| own.register(register))),
-        Home::Memory(address) => Home::Memory(Address { disp: moved(single, address, copy), ..address }),
-        Home::Block | Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_) => home,
-    }
-}
-
-/// The distance in the address that a copy has for one of the first.
-fn moved(single: &Single, address: Address, copy: usize) -> i32 {
-    match (address.start, address.scale) {
-        (Start::Frame, _) => own(single, copy).map_or(address.disp, |own| own.frame(address.disp)),
-        (Start::Row(_) | Start::Placed, Some(scale)) => address.disp + (elements(single, copy) << scale),
-        (Start::Row(_) | Start::Placed, None) => address.disp,
-    }
-}
-
-/// Elements before those of a copy.
-fn elements(single: &Single, copy: usize) -> i32 {
-    (copy * single.block.level.lanes()) as i32
-}
-
-fn own(single: &Single, copy: usize) -> Option<&Own> {
-    copy.checked_sub(1).and_then(|copy| single.own.get(copy))
 }

@@ -1,9 +1,9 @@
 //! Which of the machine's forms of an fma is written: each overwrites another operand.
 
-use super::code::{Class, Home, Inst, V};
+use super::code::{Class, Home, Inst, NEVER, V};
 use super::encoder::Rm;
 use super::opcode;
-use super::registers::{Allocator, NEVER};
+use super::registers::Allocator;
 
 impl Allocator<'_> {
     /// The machine's three forms of an fma each overwrite another operand; the one whose value ends here is chosen.

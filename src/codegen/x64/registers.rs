@@ -5,7 +5,7 @@
 //! memory yet. Values of all lanes that are read in every round of a loop are *pinned* before it, as far as registers
 //! are left over; the others are read from memory by the instructions that take them, or loaded when one cannot.
 
-use super::code::{self, Address, Block, Class, Home, Inst, Lanes, MOST_READS, Op, Start, Those, V, Way};
+use super::code::{self, Address, Block, Class, Home, Inst, Lanes, MOST_READS, NEVER, Op, Start, Those, Uses, V, Way};
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
 use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
 use super::frame::Frame;
@@ -34,12 +34,8 @@ pub(super) struct Allocator<'a> {
     encoder: &'a mut Encoder,
     frame: &'a mut Frame,
     pointers: &'a [Pointer],
-    /// The most vectors that the block makes and that are alive at once.
-    most_alive: usize,
-    /// Per instruction, where what it reads is read again, in the order of [`Inst::reads`].
-    later: Vec<[u32; MOST_READS]>,
-    /// Per virtual register where it is read next.
-    next: Vec<u32>,
+    /// Where values are read: `next` counts from where the walk is.
+    uses: Uses,
     /// Per virtual register its machine register.
     pub(super) places: Vec<Option<u8>>,
     /// Per virtual register where it was put in the frame.
@@ -55,8 +51,6 @@ pub(super) struct Allocator<'a> {
     free_masks: u32,
 }
 
-pub(super) const NEVER: u32 = u32::MAX;
-
 impl<'a> Allocator<'a> {
     /// Prepares `block`, whose accesses are found at `pointers`.
     pub(super) fn new(
@@ -66,23 +60,6 @@ impl<'a> Allocator<'a> {
         pointers: &'a [Pointer],
     ) -> Allocator<'a> {
         let n = block.infos.len();
-        let (mut later, mut next) = (vec![[NEVER; MOST_READS]; block.insts.len()], vec![NEVER; n]);
-        let (mut alive, mut most_alive) = (0, 0);
-        for ((at, inst), later) in block.insts.iter().enumerate().zip(&mut later).rev() {
-            if let Some(v) = inst.result {
-                alive -= usize::from(next[v.index()] != NEVER && block.info(v).is_made_vector());
-            }
-            let reads = inst.reads();
-            for (&v, later) in reads.iter().zip(later) {
-                *later = next[v.index()];
-            }
-            for &v in &reads {
-                let is_first = next[v.index()] == NEVER;
-                alive += usize::from(is_first && block.info(v).is_made_vector());
-                next[v.index()] = at as u32;
-            }
-            most_alive = most_alive.max(alive);
-        }
         let (mut vectors, mut places, mut staying) = ([None; MOST_VECTORS], vec![None; n], 0);
         for (index, info) in block.infos.iter().enumerate() {
             if let Home::Register(register) = info.home {
@@ -102,9 +79,7 @@ impl<'a> Allocator<'a> {
             encoder,
             frame,
             pointers,
-            most_alive,
-            later,
-            next,
+            uses: block.uses(),
             places,
             spilled: vec![None; n],
             n_spilled: 0,
@@ -123,7 +98,7 @@ impl<'a> Allocator<'a> {
     /// Loads values of all lanes into registers that the block leaves over; they hold when it ends.
     pub(super) fn pin(&mut self) {
         let taken = self.vectors.iter().filter(|owner| owner.is_some()).count();
-        let free = self.level().n_vectors().saturating_sub(taken + self.most_alive + SPARE);
+        let free = self.level().n_vectors().saturating_sub(taken + self.uses.most_alive + SPARE);
         if free == 0 {
             return;
         }
@@ -217,13 +192,13 @@ impl<'a> Allocator<'a> {
     /// Where a value is read behind an instruction that reads it.
     pub(super) fn later(&self, at: usize, inst: &Inst, v: V) -> u32 {
         let number = inst.reads().iter().position(|&read| read == v).expect("the instruction reads it");
-        self.later[at][number]
+        self.uses.later[at][number]
     }
 
     /// Marks the uses at this position as past; values that nobody reads any more leave their registers.
     pub(super) fn pass(&mut self, at: usize, inst: &Inst) {
-        for (v, later) in inst.reads().into_iter().zip(self.later[at]) {
-            self.next[v.index()] = later;
+        for (v, later) in inst.reads().into_iter().zip(self.uses.later[at]) {
+            self.uses.next[v.index()] = later;
             if later == NEVER && !self.stays(v) {
                 self.leave(v);
             }
@@ -284,9 +259,9 @@ impl<'a> Allocator<'a> {
         for (register, &owner) in owners.iter().enumerate() {
             if let Some(v) = owner
                 && staying >> register & 1 == 0
-                && (self.next[v.index()], v) >= latest
+                && (self.uses.next[v.index()], v) >= latest
             {
-                (victim, latest) = (Some(v), (self.next[v.index()], v));
+                (victim, latest) = (Some(v), (self.uses.next[v.index()], v));
             }
         }
         let victim = victim.expect("an instruction has fewer operands than there are registers");
@@ -456,7 +431,7 @@ impl<'a> Allocator<'a> {
         }
         // What may be read from memory comes last, since finding its address takes a general register.
         let operand =
-            in_memory.map(|arg| self.operand(inst.args[arg], self.later[at][arg] != NEVER, opcode.wide, &busy));
+            in_memory.map(|arg| self.operand(inst.args[arg], self.uses.later[at][arg] != NEVER, opcode.wide, &busy));
         let memory = inst.address.map(|address| Rm::Mem(self.address(address)));
         self.pass(at, inst);
         let result = inst.result.map(|v| self.result(v, &busy));

@@ -116,11 +116,11 @@ impl Pattern {
         let inputs = inputs.map(|(dtype, sizes)| graph.input(TensorType::contiguous(dtype, sizes)));
         let mut value = inputs[0];
         if let &[left, right] = terms {
-            let bias = converted(&mut graph, inputs[1], product)?;
+            let bias = graph.cast(inputs[1], product)?;
             let terms = [left, right].map(|term| if term == 0 { inputs[0] } else { bias });
             value = graph.add(Op::Add, &terms, Attrs::from_iter([Attr::int(1)]))?;
         }
-        value = converted(&mut graph, value, result)?;
+        value = graph.cast(value, result)?;
         value = match activation {
             Activation::Nothing => value,
             Activation::Relu => graph.add(Op::Relu, &[value], Attrs::new())?,
@@ -149,14 +149,6 @@ impl Pattern {
             && own.args.len() == other.args.len()
             && own.args.iter().zip(&other.args).all(|(&own, &other)| self.agrees(own, kernel, other, slot))
     }
-}
-
-/// A value as a dtype.
-fn converted(graph: &mut Graph, value: NodeId, dtype: DType) -> Result<NodeId> {
-    if graph[value].ty.dtype == dtype {
-        return Ok(value);
-    }
-    graph.add(Op::ToCopy, &[value], Attrs::from_iter([Attr::DType(dtype)]))
 }
 
 /// The kernel of a graph that is one, and the nodes behind its operands.

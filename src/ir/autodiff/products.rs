@@ -4,14 +4,9 @@ use super::expr::Expr;
 use super::formula::{Backward, Gradients};
 use smallvec::smallvec;
 
-/// Of a product, batched or not.
+/// Of a product, batched or not. One that is not rounded to the dtype of its operands has gradients that are computed as wide as it
+/// is, and rounded once.
 pub fn matmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let [a, b] = factors(call, call.args[0], call.args[1]);
-    smallvec![Some(a), Some(b)]
-}
-
-/// Of a product that is not rounded to the dtype of its operands: computed as wide as it is, and rounded to that once.
-pub fn matmul_dtype<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dtype = call.args[0].dtype();
     let [a, b] = [call.args[0], call.args[1]].map(|operand| operand.to(call.grad.dtype()));
     let [a, b] = factors(call, a, b).map(|gradient| gradient.to(dtype));

@@ -1,12 +1,11 @@
 //! Composite ops replaced by what they are made of.
 
 use crate::error::Result;
+use crate::ir::Op;
 use crate::ir::graph::{Graph, NodeId, SideTable};
 use crate::ir::indexing;
 use crate::ir::infer::joins_anything;
 use crate::ir::op::{GatherKind, Meaning};
-use crate::ir::{Attr, DType, Op};
-use smallvec::smallvec;
 
 /// A graph without composite ops that computes the same. Its nodes remember which node of `graph` they were made for.
 ///
@@ -41,15 +40,16 @@ fn once(graph: &Graph) -> Result<Graph> {
                 id
             }
             Some(Meaning::Concat) => {
-                // An operand that goes with any shape adds nothing; its neighbours need not look at it.
+                // What is written part by part is moved and not converted. An operand that goes with any shape adds nothing;
+                // its neighbours need not look at it.
                 let rest: Vec<NodeId> = args.iter().copied().filter(|&arg| !joins_anything(&out[arg].ty)).collect();
                 let args = if rest.is_empty() { args } else { rest };
-                let args = args.into_iter().map(|arg| converted(&mut out, arg, node.ty.dtype));
+                let args = args.into_iter().map(|arg| out.cast(arg, node.ty.dtype));
                 let args = args.collect::<Result<Vec<NodeId>>>()?;
                 out.copy(node, &args)
             }
             Some(Meaning::Overlay) => {
-                let args = args.into_iter().map(|arg| converted(&mut out, arg, node.ty.dtype));
+                let args = args.into_iter().map(|arg| out.cast(arg, node.ty.dtype));
                 let args = args.collect::<Result<Vec<NodeId>>>()?;
                 out.copy(node, &args)
             }
@@ -57,7 +57,7 @@ fn once(graph: &Graph) -> Result<Graph> {
             Some(Meaning::Routine(routine)) => {
                 let mut args = args;
                 if let Some(index) = routine.converted() {
-                    args[index] = converted(&mut out, args[index], node.ty.dtype)?;
+                    args[index] = out.cast(args[index], node.ty.dtype)?;
                 }
                 out.copy(node, &args)
             }
@@ -76,10 +76,4 @@ fn once(graph: &Graph) -> Result<Graph> {
     }
     out.set_outputs(graph.outputs().iter().map(|&id| moved[id]).collect());
     Ok(out)
-}
-
-/// An operand in the dtype of the result: what is written part by part is moved and not converted,
-/// and neither does a routine convert.
-fn converted(graph: &mut Graph, arg: NodeId, dtype: DType) -> Result<NodeId> {
-    if graph[arg].ty.dtype == dtype { Ok(arg) } else { graph.add(Op::ToCopy, &[arg], smallvec![Attr::DType(dtype)]) }
 }

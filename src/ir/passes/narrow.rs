@@ -10,12 +10,12 @@ use smallvec::smallvec;
 ///
 /// The elements are the same numbers, so bits stay. What is gained is for a device to say: half the bytes are read, and tensor
 /// cores take such operands. `addmm` of 16-bit floats is decomposed into products of widened operands; a CPU multiplies those.
-pub fn narrow_products(graph: &Graph) -> Graph {
+pub fn narrow_products(graph: Graph) -> Graph {
     let is_product = |op: Op| unrounded(op).is_some();
     if !graph.nodes().any(|(_, node)| node.ty.dtype == DType::F32 && node.op().is_some_and(is_product)) {
-        return graph.clone();
+        return graph;
     }
-    eliminate_dead(&rebuild(graph, |out, _, node, args| {
+    eliminate_dead(&rebuild(&graph, |out, _, node, args| {
         let mut narrowed = || {
             let op = unrounded(node.op()?)?;
             let (left, right) = (narrow(out, args[0])?, narrow(out, args[1])?);

@@ -9,12 +9,12 @@
 //! Sums that no other fold waits for are left alone: their loops suit them well.
 
 use crate::error::Result;
+use crate::ir::Scalar;
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, Node, NodeId, SideTable};
 use crate::ir::infer::reduced_dims;
 use crate::ir::op::Meaning;
 use crate::ir::ops::Op;
-use crate::ir::{DType, Scalar};
 use smallvec::smallvec;
 
 /// Most elements of a sum that is taken apart: each is a copy of all that computes it.
@@ -86,7 +86,7 @@ fn additions(graph: &mut Graph, node: &Node, x: NodeId, dim: usize) -> Result<No
     let mut partial = Vec::with_capacity(MOST);
     for index in 0..graph[x].ty.sizes[dim] {
         let element = graph.add(Op::Select, &[x], smallvec![Attr::int(dim as i64), Attr::int(index as i64)])?;
-        partial.push(converted(graph, element, dtype.widened())?);
+        partial.push(graph.cast(element, dtype.widened())?);
     }
     let zero = graph.number(Scalar::Float(0.0));
     partial[0] = add(graph, partial[0], zero)?;
@@ -98,14 +98,10 @@ fn additions(graph: &mut Graph, node: &Node, x: NodeId, dim: usize) -> Result<No
         partial.truncate(half);
         half /= 2;
     }
-    let sum = converted(graph, partial[0], dtype)?;
+    let sum = graph.cast(partial[0], dtype)?;
     if node.attrs[1].is_true() { graph.add(Op::Unsqueeze, &[sum], smallvec![Attr::int(dim as i64)]) } else { Ok(sum) }
 }
 
 fn add(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
     graph.add(Op::Add, &[a, b], smallvec![Attr::int(1)])
-}
-
-fn converted(graph: &mut Graph, x: NodeId, dtype: DType) -> Result<NodeId> {
-    if graph[x].ty.dtype == dtype { Ok(x) } else { graph.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]) }
 }
