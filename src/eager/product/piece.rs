@@ -73,7 +73,14 @@ impl<T: Multiply> Piece<T> {
         let depth = even(k, if pack_rows { SCATTERED_DEPTH } else { BLOCK_DEPTH } / size, 1);
         let in_place = right[1] == 1 && (m <= 2 * kernels.pairs.len() || is_close(right[0]));
         let columns = even(n, BLOCK_BYTES / (depth * size), width);
-        let packed_columns = if in_place { if n.is_multiple_of(lanes) { 0 } else { lanes } } else { columns };
+        // A part of a vector is packed, with the whole one in front of it if the two are a tile.
+        let unit = if n.is_multiple_of(lanes) { lanes } else { width };
+        let panel = if in_place && n % width <= lanes { lanes } else { width };
+        let packed_columns = match in_place {
+            true if n.is_multiple_of(lanes) => 0,
+            true => panel,
+            false => columns,
+        };
         let packed_rows = if pack_rows { SLIVERS * kernels.pairs.len() } else { 0 };
         Scratch::with((packed_rows + packed_columns) * depth, |scratch: *mut T| {
             let panels = scratch.wrapping_add(packed_rows * depth);
@@ -90,8 +97,8 @@ impl<T: Multiply> Piece<T> {
                     let block = Block {
                         is_first: step == 0,
                         is_last: step + block.k == k,
-                        in_place: if in_place { block.n / lanes * lanes } else { 0 },
-                        panels: Panels { to: panels, width: if in_place { lanes } else { width }, k: block.k },
+                        in_place: if in_place { block.n / unit * unit } else { 0 },
+                        panels: Panels { to: panels, width: panel, k: block.k },
                         piece: block,
                     };
                     let rows = Panels { to: scratch, width: packed_rows, k: block.piece.k };

@@ -95,17 +95,14 @@ pub(super) trait Multiply: Element {
 #[inline(always)]
 unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize>(tile: &Tile<V::Element>) {
     let &Tile { k, a, a_row, a_step, mut b, b_step, c, c_row, columns, is_first, is_last } = tile;
-    // SAFETY: the caller's promise, see `Run`. Masks leave only columns of the tile.
+    // SAFETY: the caller's promise, see `Run`. Only columns of the tile are loaded and stored.
     unsafe {
         let mut sums = [[V::zero(); WIDTH]; ROWS];
-        let mut masks = [V::first(0); WIDTH];
-        for (at, mask) in masks.iter_mut().enumerate() {
-            *mask = V::first(columns.saturating_sub(at * V::LANES));
-        }
         if !is_first {
             for (row, sums) in sums.iter_mut().enumerate() {
                 for (at, sum) in sums.iter_mut().enumerate() {
-                    *sum = V::load_first(c.wrapping_add(row * c_row + at * V::LANES), masks[at]);
+                    let c = c.wrapping_add(row * c_row + at * V::LANES);
+                    *sum = V::load_first(c, columns.saturating_sub(at * V::LANES));
                 }
             }
         }
@@ -140,7 +137,8 @@ unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize>(tile: &Tile<V::
         }
         for (row, sums) in sums.into_iter().enumerate() {
             for (at, sum) in sums.into_iter().enumerate() {
-                sum.store_first(c.wrapping_add(row * c_row + at * V::LANES), masks[at]);
+                let c = c.wrapping_add(row * c_row + at * V::LANES);
+                sum.store_first(c, columns.saturating_sub(at * V::LANES));
             }
         }
     }
@@ -163,24 +161,24 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
             }
             let b = b.wrapping_add(from * b_step);
             for column in (0..columns).step_by(V::LANES) {
-                let mask = V::first(columns - column);
-                let mut sum = if from == 0 { V::zero() } else { V::load_first(c.wrapping_add(column), mask) };
+                let n = columns - column;
+                let mut sum = if from == 0 { V::zero() } else { V::load_first(c.wrapping_add(column), n) };
                 let b = b.wrapping_add(column);
-                if n_steps == STEPS && columns - column >= V::LANES {
+                if n_steps == STEPS && n >= V::LANES {
                     for (step, left) in left.iter().enumerate() {
                         sum = left.mul_add(V::load(b.wrapping_add(step * b_step)), sum);
                     }
                 } else {
                     for (step, left) in left.iter().enumerate() {
                         if step < n_steps {
-                            sum = left.mul_add(V::load_first(b.wrapping_add(step * b_step), mask), sum);
+                            sum = left.mul_add(V::load_first(b.wrapping_add(step * b_step), n), sum);
                         }
                     }
                 }
                 if from + n_steps == k {
                     sum = sum.canonical();
                 }
-                sum.store_first(c.wrapping_add(column), mask);
+                sum.store_first(c.wrapping_add(column), n);
             }
         }
     }
@@ -215,7 +213,7 @@ unsafe fn turned<V: Vector>(tile: &Tile<V::Element>) {
                 }
                 sum = V::splat(a.wrapping_add(step * a_step)).mul_add(V::load(to), sum);
             }
-            sum.canonical().store_first(c.wrapping_add(column), V::first(V::LANES));
+            sum.canonical().store(c.wrapping_add(column));
             next += V::LANES;
         }
     }
@@ -229,16 +227,24 @@ unsafe fn turn<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Ele
     }
 }
 
+/// Panels that [`copy`] writes side by side, so that what it reads of a row is long, and steps for which it asks ahead.
+const BESIDE: usize = 4;
+const AHEAD: usize = 8;
+
 #[inline(always)]
 unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize, panels: &Panels<V::Element>) {
-    for step in 0..panels.k {
-        let from = from.wrapping_add(step * pitch);
-        for column in (0..columns).step_by(V::LANES) {
-            // SAFETY: the caller's promise, see `Lay`.
-            unsafe {
-                let values = V::load_first(from.wrapping_add(column), V::first(columns - column));
-                let to = panels.column(column).wrapping_add(step * panels.width);
-                values.store_first(to, V::first(V::LANES));
+    for first in (0..columns).step_by(BESIDE * panels.width) {
+        let end = columns.min(first + BESIDE * panels.width);
+        for step in 0..panels.k {
+            let from = from.wrapping_add(step * pitch);
+            for panel in (first..end).step_by(panels.width) {
+                let to = panels.to.wrapping_add(panel * panels.k + step * panels.width);
+                for column in (panel..end.min(panel + panels.width)).step_by(V::LANES) {
+                    let from = from.wrapping_add(column);
+                    V::prefetch(from.wrapping_add(AHEAD * pitch));
+                    // SAFETY: the caller's promise, see `Lay`. Panels are of whole vectors.
+                    unsafe { V::load_first(from, end - column).store(to.wrapping_add(column - panel)) };
+                }
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Vector registers, as the kernels of products need them.
 //!
 //! One trait over element and width. Every operation is an instruction or two, and is inlined into a function that was
-//! compiled for the instructions of its level (`tile`), which is what makes calling it sound. Operations with a mask touch
-//! the first lanes alone, in memory too.
+//! compiled for the instructions of its level (`tile`), which is what makes calling it sound. Operations on the first
+//! elements touch them alone, in memory too; if those are all, there is no mask: AMD's processors take a dozen cycles for
+//! a masked store of AVX2.
 
 #![allow(unsafe_code, reason = "SIMD primitives")]
 
@@ -24,21 +25,21 @@ impl Element for f64 {
 /// elements that the method says.
 pub(super) trait Vector: Copy {
     type Element: Element;
-    type Mask: Copy;
     const LANES: usize;
     /// Elements of a row that [`Vector::transpose`] moves.
     const DEPTH: usize;
 
-    /// The first `lanes` of them, all if there are not so many.
-    unsafe fn first(lanes: usize) -> Self::Mask;
     unsafe fn zero() -> Self;
     /// One element in every lane.
     unsafe fn splat(from: *const Self::Element) -> Self;
     unsafe fn load(from: *const Self::Element) -> Self;
-    /// The masked elements, and zeros.
-    unsafe fn load_first(from: *const Self::Element, mask: Self::Mask) -> Self;
-    /// Stores the masked elements.
-    unsafe fn store_first(self, to: *mut Self::Element, mask: Self::Mask);
+    /// The first `n` elements, at most all, and zeros.
+    unsafe fn load_first(from: *const Self::Element, n: usize) -> Self;
+    unsafe fn store(self, to: *mut Self::Element);
+    /// Stores the first `n` elements, at most all.
+    unsafe fn store_first(self, to: *mut Self::Element, n: usize);
+    /// Asks for the cache line of an element that will be read soon; any address will do.
+    fn prefetch(at: *const Self::Element);
     /// `self * factor + sum`, rounded once.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
     /// Whether one of two has a NaN.
@@ -57,14 +58,9 @@ macro_rules! plain {
     ($($element:ident)*) => {$(
         impl Vector for Plain<$element> {
             type Element = $element;
-            type Mask = usize;
             const LANES: usize = 4;
             const DEPTH: usize = 1;
 
-            #[inline(always)]
-            unsafe fn first(lanes: usize) -> usize {
-                lanes.min(Self::LANES)
-            }
             #[inline(always)]
             unsafe fn zero() -> Self {
                 Plain([0.0; 4])
@@ -80,17 +76,24 @@ macro_rules! plain {
                 Plain(unsafe { from.cast::<[$element; 4]>().read_unaligned() })
             }
             #[inline(always)]
-            unsafe fn load_first(from: *const $element, mask: usize) -> Self {
+            unsafe fn load_first(from: *const $element, n: usize) -> Self {
                 let mut lanes = [0.0; 4];
                 // SAFETY: the caller's promise of so many elements.
-                unsafe { from.copy_to_nonoverlapping(lanes.as_mut_ptr(), mask) };
+                unsafe { from.copy_to_nonoverlapping(lanes.as_mut_ptr(), n.min(4)) };
                 Plain(lanes)
             }
             #[inline(always)]
-            unsafe fn store_first(self, to: *mut $element, mask: usize) {
-                // SAFETY: the caller's promise of so many elements.
-                unsafe { to.copy_from_nonoverlapping(self.0.as_ptr(), mask) };
+            unsafe fn store(self, to: *mut $element) {
+                // SAFETY: the caller's promise.
+                unsafe { to.cast::<[$element; 4]>().write_unaligned(self.0) };
             }
+            #[inline(always)]
+            unsafe fn store_first(self, to: *mut $element, n: usize) {
+                // SAFETY: the caller's promise of so many elements.
+                unsafe { to.copy_from_nonoverlapping(self.0.as_ptr(), n.min(4)) };
+            }
+            #[inline(always)]
+            fn prefetch(_at: *const $element) {}
             #[inline(always)]
             unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
                 Plain(std::array::from_fn(|lane| self.0[lane].mul_add(factor.0[lane], sum.0[lane])))
@@ -123,13 +126,14 @@ mod x86 {
 
     /// A vector of the machine, in terms of its instructions.
     macro_rules! vector {
-        ($vector:ident: $lanes:literal $element:ident, $mask:ident, depth $depth:literal;
-            first |$n:ident| $first:expr;
+        ($vector:ident: $lanes:literal $element:ident, depth $depth:literal;
+            mask |$n:ident| $mask:expr;
             zero $zero:expr;
             splat |$number:ident| $splat:expr;
             load |$at:ident| $load:expr;
-            load_first |$from:ident, $some:ident| $load_first:expr;
-            store_first |$value:ident, $to:ident, $these:ident| $store_first:expr;
+            load_masked |$from:ident, $some:ident| $load_masked:expr;
+            store |$all:ident, $there:ident| $store:expr;
+            store_masked |$value:ident, $to:ident, $these:ident| $store_masked:expr;
             mul_add |$a:ident, $b:ident, $c:ident| $mul_add:expr;
             has_nan |$one:ident, $other:ident| $has_nan:expr;
             canonical |$x:ident| $canonical:expr;
@@ -137,65 +141,81 @@ mod x86 {
             turn |$rows:ident| $turn:expr;) => {
             impl Vector for $vector {
                 type Element = $element;
-                type Mask = $mask;
                 const LANES: usize = $lanes;
                 const DEPTH: usize = $depth;
 
                 #[inline(always)]
-                unsafe fn first(lanes: usize) -> $mask {
-                    let $n = lanes.min($lanes);
-                    // SAFETY: the caller's promise, here and below.
-                    unsafe { $first }
-                }
-                #[inline(always)]
                 unsafe fn zero() -> Self {
-                    // SAFETY: see `first`.
+                    // SAFETY: the caller's promise, here and below.
                     unsafe { $zero }
                 }
                 #[inline(always)]
                 unsafe fn splat(from: *const $element) -> Self {
-                    // SAFETY: see `first`.
+                    // SAFETY: see `zero`.
                     let $number = unsafe { *from };
-                    // SAFETY: see `first`.
+                    // SAFETY: see `zero`.
                     unsafe { $splat }
                 }
                 #[inline(always)]
                 unsafe fn load($at: *const $element) -> Self {
-                    // SAFETY: see `first`.
+                    // SAFETY: see `zero`.
                     unsafe { $load }
                 }
                 #[inline(always)]
-                unsafe fn load_first($from: *const $element, $some: $mask) -> Self {
-                    // SAFETY: see `first`.
-                    unsafe { $load_first }
+                unsafe fn load_first($from: *const $element, $n: usize) -> Self {
+                    if $n >= $lanes {
+                        // SAFETY: see `zero`.
+                        return unsafe { Self::load($from) };
+                    }
+                    // SAFETY: see `zero`.
+                    let $some = unsafe { $mask };
+                    // SAFETY: see `zero`.
+                    unsafe { $load_masked }
                 }
                 #[inline(always)]
-                unsafe fn store_first(self, $to: *mut $element, $these: $mask) {
+                unsafe fn store(self, $there: *mut $element) {
+                    let $all = self;
+                    // SAFETY: see `zero`.
+                    unsafe { $store }
+                }
+                #[inline(always)]
+                unsafe fn store_first(self, $to: *mut $element, $n: usize) {
+                    if $n >= $lanes {
+                        // SAFETY: see `zero`.
+                        return unsafe { self.store($to) };
+                    }
                     let $value = self;
-                    // SAFETY: see `first`.
-                    unsafe { $store_first }
+                    // SAFETY: see `zero`.
+                    let $these = unsafe { $mask };
+                    // SAFETY: see `zero`.
+                    unsafe { $store_masked }
+                }
+                #[inline(always)]
+                fn prefetch(at: *const $element) {
+                    // SAFETY: the instruction is part of every x86-64, and asks nothing of the address.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
                 }
                 #[inline(always)]
                 unsafe fn mul_add(self, $b: Self, $c: Self) -> Self {
                     let $a = self;
-                    // SAFETY: see `first`.
+                    // SAFETY: see `zero`.
                     unsafe { $mul_add }
                 }
                 #[inline(always)]
                 unsafe fn has_nan(self, $other: Self) -> bool {
                     let $one = self;
-                    // SAFETY: see `first`.
+                    // SAFETY: see `zero`.
                     unsafe { $has_nan }
                 }
                 #[inline(always)]
                 unsafe fn canonical(self) -> Self {
                     let $x = self;
-                    // SAFETY: see `first`.
+                    // SAFETY: see `zero`.
                     unsafe { $canonical }
                 }
                 #[inline(always)]
                 unsafe fn transpose(from: *const $element, pitch: usize, to: *mut $element, step: usize) {
-                    // SAFETY: see `first`.
+                    // SAFETY: see `zero`.
                     unsafe {
                         // A register of every row that goes to the same place of 128 bits.
                         let mut $rows = [Self::zero(); $depth];
@@ -204,7 +224,7 @@ mod x86 {
                             *values = $gather;
                         }
                         for (column, values) in $turn.into_iter().enumerate() {
-                            values.store_first(to.add(column * step), Self::first($lanes));
+                            values.store(to.add(column * step));
                         }
                     }
                 }
@@ -213,13 +233,14 @@ mod x86 {
     }
 
     vector! {
-        __m512: 16 f32, __mmask16, depth 4;
-        first |n| _cvtu32_mask16((1 << n) - 1);
+        __m512: 16 f32, depth 4;
+        mask |n| _cvtu32_mask16((1 << n) - 1);
         zero _mm512_setzero_ps();
         splat |x| _mm512_set1_ps(x);
         load |at| _mm512_loadu_ps(at);
-        load_first |at, mask| _mm512_maskz_loadu_ps(mask, at);
-        store_first |x, to, mask| _mm512_mask_storeu_ps(to, mask, x);
+        load_masked |at, mask| _mm512_maskz_loadu_ps(mask, at);
+        store |x, to| _mm512_storeu_ps(to, x);
+        store_masked |x, to, mask| _mm512_mask_storeu_ps(to, mask, x);
         mul_add |a, b, c| _mm512_fmadd_ps(a, b, c);
         has_nan |x, y| _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, y) != 0;
         canonical |x| _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x), _mm512_set1_ps(f32::NAN.abs()));
@@ -242,13 +263,14 @@ mod x86 {
     }
 
     vector! {
-        __m512d: 8 f64, __mmask8, depth 2;
-        first |n| _cvtu32_mask8((1 << n) - 1);
+        __m512d: 8 f64, depth 2;
+        mask |n| _cvtu32_mask8((1 << n) - 1);
         zero _mm512_setzero_pd();
         splat |x| _mm512_set1_pd(x);
         load |at| _mm512_loadu_pd(at);
-        load_first |at, mask| _mm512_maskz_loadu_pd(mask, at);
-        store_first |x, to, mask| _mm512_mask_storeu_pd(to, mask, x);
+        load_masked |at, mask| _mm512_maskz_loadu_pd(mask, at);
+        store |x, to| _mm512_storeu_pd(to, x);
+        store_masked |x, to, mask| _mm512_mask_storeu_pd(to, mask, x);
         mul_add |a, b, c| _mm512_fmadd_pd(a, b, c);
         has_nan |x, y| _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(x, y) != 0;
         canonical |x| _mm512_mask_mov_pd(x, _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(x, x), _mm512_set1_pd(f64::NAN.abs()));
@@ -262,13 +284,14 @@ mod x86 {
     }
 
     vector! {
-        __m256: 8 f32, __m256i, depth 4;
-        first |n| _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        __m256: 8 f32, depth 4;
+        mask |n| _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
         zero _mm256_setzero_ps();
         splat |x| _mm256_set1_ps(x);
         load |at| _mm256_loadu_ps(at);
-        load_first |at, mask| _mm256_maskload_ps(at, mask);
-        store_first |x, to, mask| _mm256_maskstore_ps(to, mask, x);
+        load_masked |at, mask| _mm256_maskload_ps(at, mask);
+        store |x, to| _mm256_storeu_ps(to, x);
+        store_masked |x, to, mask| _mm256_maskstore_ps(to, mask, x);
         mul_add |a, b, c| _mm256_fmadd_ps(a, b, c);
         has_nan |x, y| _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, y)) != 0;
         canonical |x| _mm256_blendv_ps(x, _mm256_set1_ps(f32::NAN.abs()), _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
@@ -289,13 +312,14 @@ mod x86 {
     }
 
     vector! {
-        __m256d: 4 f64, __m256i, depth 2;
-        first |n| _mm256_cmpgt_epi64(_mm256_set1_epi64x(n as i64), _mm256_setr_epi64x(0, 1, 2, 3));
+        __m256d: 4 f64, depth 2;
+        mask |n| _mm256_cmpgt_epi64(_mm256_set1_epi64x(n as i64), _mm256_setr_epi64x(0, 1, 2, 3));
         zero _mm256_setzero_pd();
         splat |x| _mm256_set1_pd(x);
         load |at| _mm256_loadu_pd(at);
-        load_first |at, mask| _mm256_maskload_pd(at, mask);
-        store_first |x, to, mask| _mm256_maskstore_pd(to, mask, x);
+        load_masked |at, mask| _mm256_maskload_pd(at, mask);
+        store |x, to| _mm256_storeu_pd(to, x);
+        store_masked |x, to, mask| _mm256_maskstore_pd(to, mask, x);
         mul_add |a, b, c| _mm256_fmadd_pd(a, b, c);
         has_nan |x, y| _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_UNORD_Q>(x, y)) != 0;
         canonical |x| _mm256_blendv_pd(x, _mm256_set1_pd(f64::NAN.abs()), _mm256_cmp_pd::<_CMP_UNORD_Q>(x, x));
