@@ -12,7 +12,7 @@
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64`, and cubins, are kept in that folder between processes |
-//! | `OPFUSE_STREAM_FROM=bytes` | outputs of so many bytes, by default those of the last cache, are written past the caches |
+//! | `OPFUSE_STREAM_FROM=bytes` | outputs of so many bytes are written past the caches, by default those larger than the last cache, or of launches that move 128 MiB |
 //! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver, NVRTC and cublasLt are looked for there first |
 //! | `OPFUSE_CUDA_PRODUCTS=own`, `cublaslt` or `wgmma` | who computes products of floats with `Numerics::Fast`, whatever the model says; `wgmma` is a kernel for compute capability 9.0 that was never run on a GPU |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |

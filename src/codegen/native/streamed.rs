@@ -1,12 +1,14 @@
 //! Outputs that are written past the caches.
 //!
 //! A store fetches its line first, and pushes another one out of the caches. Whoever reads an output that is larger than the last
-//! cache finds its beginning gone anyway, so it is written by stores that do neither. They take aligned vectors alone, an operand
-//! that is written in its place was fetched already, and a kernel that computes more than it moves is slower by up to a third
-//! (`scripts/peers.sh --rows W17` on Zen 3), as lines wait half written: these run the other code.
+//! cache finds its beginning gone anyway, so it is written by stores that do neither. So is one of a launch that moves so much that
+//! little of the output can be left, even where the last cache is larger: such a cache is shared by dozens of cores. Where the next
+//! reader finds most of it, writing past the caches loses more there than it gains here. These stores take aligned vectors alone,
+//! an operand that is written in its place was fetched already, and a kernel that computes more than it moves is slower by up to a
+//! third (`scripts/peers.sh --rows W17` on Zen 3), as lines wait half written: these run the other code.
 
-use crate::codegen::geometry::{Class, Geometry};
-use crate::codegen::kernel::Kernel;
+use crate::codegen::geometry::{Access, Class, Geometry};
+use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::launch::{Part, Pointers};
 use crate::debug;
 use crate::device::last_cache_bytes;
@@ -24,10 +26,50 @@ pub(in crate::codegen) const fn takes(dtype: DType) -> bool {
     dtype.size() >= 4
 }
 
-/// Bytes of all outputs from which on they are written past the caches.
-fn least_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| debug::stream_from().or_else(last_cache_bytes).unwrap_or(usize::MAX))
+/// A line of a cache.
+const LINE: usize = 64;
+
+/// Bytes that a launch moves from which on little of an output is left in any cache: on a Xeon whose last cache has 260 MiB,
+/// `relu(a*b+c)` of 1e7 elements (153 MiB) takes 0.64 of the time so, and 0.80 with two threads; what is left of 96 MiB is
+/// worth more to the next reader (`opfuse-peers --peer opfuse-eager --workloads W11t` takes 1.2 of the time).
+const MOST_MOVED: usize = 128 << 20;
+
+/// From how many bytes on outputs are written past the caches: those of all outputs, and all that a launch moves.
+#[derive(Clone, Copy)]
+struct Least {
+    outputs: usize,
+    moved: usize,
+}
+
+fn least() -> Least {
+    static LEAST: OnceLock<Least> = OnceLock::new();
+    *LEAST.get_or_init(|| match debug::stream_from() {
+        Some(outputs) => Least { outputs, moved: usize::MAX },
+        None => Least { outputs: last_cache_bytes().unwrap_or(usize::MAX), moved: MOST_MOVED },
+    })
+}
+
+/// Bytes of the cache lines that an access of elements of `size` bytes touches, about: neighbours share lines, and what does not
+/// move along a loop is there already.
+fn touched(access: &Access, size: usize, geometry: &Geometry) -> usize {
+    let loops = geometry.rows.iter().zip(&access.rows).chain(geometry.inner.iter().zip(&access.inner));
+    let moving = loops.filter(|(_, stride)| **stride != 0);
+    let (mut count, mut step) = (1, LINE);
+    for (&length, &stride) in moving {
+        count *= length;
+        // Strides backwards are written as their remainder.
+        step = step.min((stride as isize).unsigned_abs());
+    }
+    count * step.max(size)
+}
+
+/// Bytes of all cache lines that a launch touches, about.
+fn moved(kernel: &Kernel, geometry: &Geometry) -> usize {
+    let operands = kernel.operands.iter().zip(&geometry.operands);
+    let operands = operands.filter(|(operand, _)| operand.source != Source::Iota);
+    let read: usize = operands.map(|(operand, access)| touched(access, operand.dtype.size(), geometry)).sum();
+    let outputs = kernel.outputs.iter().zip(&geometry.outputs);
+    read + outputs.map(|(output, access)| touched(access, output.dtype.size(), geometry)).sum::<usize>()
 }
 
 /// Whether a kernel waits for memory, so that its large outputs are better written past the caches.
@@ -44,9 +86,10 @@ pub(super) fn is_streamed(
     pointers: Pointers<'_>,
     part: &Part,
 ) -> bool {
-    let (least, n_elements) = (least_bytes(), geometry.n_rows() * geometry.n_inner());
+    let (least, n_elements) = (least(), geometry.n_rows() * geometry.n_inner());
     // Small launches are to pass by quickly.
-    if n_elements < least / (8 * kernel.outputs.len().max(1)) {
+    let n_accesses = kernel.operands.len() + kernel.outputs.len();
+    if n_elements < least.outputs.min(least.moved) / (LINE * n_accesses.max(1)) {
         return false;
     }
     let n_operands = kernel.operands.len();
@@ -66,5 +109,49 @@ pub(super) fn is_streamed(
         }
         bytes += n_elements * size;
     }
-    bytes >= least.max(1)
+    bytes > 0 && (bytes >= least.outputs || moved(kernel, geometry) >= least.moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::geometry::Lanes;
+    use crate::codegen::kernel::{Operand, Output};
+    use crate::ir::scalar::Reg;
+    use smallvec::smallvec;
+
+    fn access(row: usize, inner: usize) -> Access {
+        Access { rows: smallvec![row], inner: smallvec![inner], ..Access::default() }
+    }
+
+    #[test]
+    fn lines_that_are_shared_or_stay_count_once() {
+        let geometry = Geometry {
+            rows: smallvec![100],
+            inner: smallvec![1000],
+            operands: Vec::new(),
+            outputs: Vec::new(),
+            lanes: Lanes::Inner,
+        };
+        let of = |row: usize, inner: usize| touched(&access(row, inner), 4, &geometry);
+        assert_eq!(of(4000, 4), 400_000, "side by side");
+        assert_eq!(of(4000, 4_usize.wrapping_neg()), 400_000, "backwards");
+        assert_eq!(of(8000, 8), 800_000, "every other one");
+        assert_eq!(of(4, 400), 400_000, "transposed");
+        assert_eq!(of(400_000, 400), 6_400_000, "a line each");
+        assert_eq!((of(0, 4), of(4, 0), of(0, 0)), (4000, 400, 64), "the same in every row, or in a row, or one");
+        let memory = |dtype| Operand { dtype, source: Source::Memory };
+        let iota = Operand { dtype: DType::I64, source: Source::Iota };
+        let kernel = Kernel {
+            operands: vec![memory(DType::F32), iota, memory(DType::F64)],
+            outputs: vec![Output { dtype: DType::F32, value: Reg(0) }],
+            ..Kernel::default()
+        };
+        let geometry = Geometry {
+            operands: vec![access(4000, 4), access(0, 1), access(0, 8)],
+            outputs: vec![access(4000, 4)],
+            ..geometry
+        };
+        assert_eq!(moved(&kernel, &geometry), 400_000 + 8000 + 400_000, "numbers that nobody stores move nothing");
+    }
 }

@@ -227,14 +227,13 @@ unsafe fn turn<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Ele
     }
 }
 
-/// Panels that [`copy`] writes side by side, so that what it reads of a row is long, and steps for which it asks ahead.
-const BESIDE: usize = 4;
+/// Steps for which [`copy`] asks ahead.
 const AHEAD: usize = 8;
 
 #[inline(always)]
 unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize, panels: &Panels<V::Element>) {
-    for first in (0..columns).step_by(BESIDE * panels.width) {
-        let end = columns.min(first + BESIDE * panels.width);
+    for first in (0..columns).step_by(V::BESIDE * panels.width) {
+        let end = columns.min(first + V::BESIDE * panels.width);
         for step in 0..panels.k {
             let from = from.wrapping_add(step * pitch);
             for panel in (first..end).step_by(panels.width) {

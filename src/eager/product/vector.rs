@@ -28,6 +28,9 @@ pub(super) trait Vector: Copy {
     const LANES: usize;
     /// Elements of a row that [`Vector::transpose`] moves.
     const DEPTH: usize;
+    /// Panels that packing writes side by side. All of a row is read at once where a core has large caches; those that have AVX2
+    /// alone mostly do not, and many streams of stores push each other out there.
+    const BESIDE: usize;
 
     unsafe fn zero() -> Self;
     /// One element in every lane.
@@ -60,6 +63,7 @@ macro_rules! plain {
             type Element = $element;
             const LANES: usize = 4;
             const DEPTH: usize = 1;
+            const BESIDE: usize = 4;
 
             #[inline(always)]
             unsafe fn zero() -> Self {
@@ -126,7 +130,7 @@ mod x86 {
 
     /// A vector of the machine, in terms of its instructions.
     macro_rules! vector {
-        ($vector:ident: $lanes:literal $element:ident, depth $depth:literal;
+        ($vector:ident: $lanes:literal $element:ident, depth $depth:literal, beside $beside:literal;
             mask |$n:ident| $mask:expr;
             zero $zero:expr;
             splat |$number:ident| $splat:expr;
@@ -143,6 +147,7 @@ mod x86 {
                 type Element = $element;
                 const LANES: usize = $lanes;
                 const DEPTH: usize = $depth;
+                const BESIDE: usize = $beside;
 
                 #[inline(always)]
                 unsafe fn zero() -> Self {
@@ -233,7 +238,7 @@ mod x86 {
     }
 
     vector! {
-        __m512: 16 f32, depth 4;
+        __m512: 16 f32, depth 4, beside 64;
         mask |n| _cvtu32_mask16((1 << n) - 1);
         zero _mm512_setzero_ps();
         splat |x| _mm512_set1_ps(x);
@@ -263,7 +268,7 @@ mod x86 {
     }
 
     vector! {
-        __m512d: 8 f64, depth 2;
+        __m512d: 8 f64, depth 2, beside 64;
         mask |n| _cvtu32_mask8((1 << n) - 1);
         zero _mm512_setzero_pd();
         splat |x| _mm512_set1_pd(x);
@@ -284,7 +289,7 @@ mod x86 {
     }
 
     vector! {
-        __m256: 8 f32, depth 4;
+        __m256: 8 f32, depth 4, beside 4;
         mask |n| _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
         zero _mm256_setzero_ps();
         splat |x| _mm256_set1_ps(x);
@@ -312,7 +317,7 @@ mod x86 {
     }
 
     vector! {
-        __m256d: 4 f64, depth 2;
+        __m256d: 4 f64, depth 2, beside 4;
         mask |n| _mm256_cmpgt_epi64(_mm256_set1_epi64x(n as i64), _mm256_setr_epi64x(0, 1, 2, 3));
         zero _mm256_setzero_pd();
         splat |x| _mm256_set1_pd(x);
