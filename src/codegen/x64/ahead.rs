@@ -1,14 +1,20 @@
 //! Cache lines that are asked for before they are needed.
 //!
 //! Where a row is gone through more than once, only the first pass waits for memory. So the others ask for what that one will
-//! read in the next row: rows often are a page each, which no hardware foresees. And they ask for the lines of this row that the
-//! pass behind them will write: a store has to fetch its line first, and few stores can wait. The first pass asks for nothing,
-//! as it would wait longer (tried with rows of two passes).
+//! read in the next row: rows often are a page each, which no hardware foresees. The first pass asks for nothing, as it would
+//! wait longer (tried with rows of two passes). A single pass asks for what it reads itself, some way ahead.
+//!
+//! Two things depend on the machine, and the level stands for it. With AVX2 passes also ask for the lines of this row that the
+//! pass behind them will write, as a store has to fetch its line first, and few stores can wait: softmax takes 0.6 of the time
+//! on Zen 3, but layer norm takes 1.17 on a Xeon with AVX-512, where more stores wait (`scripts/peers.sh --rows W04,W05`). A
+//! single pass asks ahead with AVX-512 alone: ten ops and Black-Scholes of 1e7 elements (W01l, W17) take 0.85 and 0.91 of the time
+//! there; it was not measured elsewhere.
 
 use super::Stores;
 use super::body::Function;
 use super::encoder::*;
 use super::function::Writer;
+use super::level::Level;
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::Flat;
@@ -19,6 +25,9 @@ use crate::codegen::native::word;
 const LINE: usize = 64;
 const MOST_BYTES: usize = 128 << 10;
 
+/// How far ahead a single pass asks, which takes as long as memory does: half and double are about as good.
+const FAR_BYTES: usize = 2 << 10;
+
 /// What the passes of a kernel ask for.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
@@ -26,32 +35,37 @@ pub(super) struct Ahead {
     reads: Vec<(usize, i32)>,
     /// Per pass, outputs that the next loop writes, by their numbers as accesses.
     writes: Vec<Vec<usize>>,
+    /// Operands of a single pass.
+    single: Vec<usize>,
 }
 
 impl Ahead {
     /// What is asked for of contiguous rows; `take` makes room for an address.
-    pub(super) fn new(function: &Function<'_>, passes: &Passes, mut take: impl FnMut() -> i32) -> Ahead {
+    pub(super) fn new(function: &Function<'_>, passes: &Passes, level: Level, mut take: impl FnMut() -> i32) -> Ahead {
         let Function { kernel, motions, flat, stores, .. } = function;
-        let reads = read_again(kernel, flat, passes).into_iter();
-        let reads = reads.filter(|&slot| motions[slot] == Class::Contiguous).map(|slot| (slot, take())).collect();
-        let mut writes = vec![Vec::new(); passes.passes.len()];
-        let loops = || (0..passes.passes.len()).filter(|&number| passes.passes[number].has_loop());
-        for (before, number) in loops().skip(1).zip(loops().skip(2)) {
-            let outputs = passes.passes[number].stores.iter().map(|&slot| kernel.operands.len() + slot);
-            let is_fetched = |&access: &usize| motions[access] == Class::Contiguous && *stores == Stores::Cached;
-            writes[before] = outputs.filter(is_fetched).collect();
+        let is_contiguous = |&access: &usize| motions[access] == Class::Contiguous;
+        let mut ahead = Ahead { writes: vec![Vec::new(); passes.passes.len()], ..Ahead::default() };
+        let [first, others @ ..] = &passes.passes[..] else { return ahead };
+        let read = read(kernel, flat, first).into_iter().filter(is_contiguous);
+        if others.iter().any(Pass::has_loop) {
+            ahead.reads = read.map(|slot| (slot, take())).collect();
+        } else if level == Level::Avx512 {
+            ahead.single = read.collect();
         }
-        Ahead { reads, writes }
+        if level == Level::Avx2 && *stores == Stores::Cached {
+            let loops = || (0..passes.passes.len()).filter(|&number| passes.passes[number].has_loop());
+            for (before, number) in loops().skip(1).zip(loops().skip(2)) {
+                let outputs = passes.passes[number].stores.iter().map(|&slot| kernel.operands.len() + slot);
+                ahead.writes[before] = outputs.filter(is_contiguous).collect();
+            }
+        }
+        ahead
     }
 }
 
-/// The operands in memory that the first pass reads, if there are others.
-fn read_again(kernel: &Kernel, flat: &Flat, passes: &Passes) -> Vec<usize> {
-    let [first, others @ ..] = &passes.passes[..] else { return Vec::new() };
-    if !others.iter().any(Pass::has_loop) {
-        return Vec::new();
-    }
-    let mut operands: Vec<usize> = first.body.iter().filter_map(|&id| flat.nodes[id].op.operand()).collect();
+/// The operands in memory that a pass reads.
+fn read(kernel: &Kernel, flat: &Flat, pass: &Pass) -> Vec<usize> {
+    let mut operands: Vec<usize> = pass.body.iter().filter_map(|&id| flat.nodes[id].op.operand()).collect();
     operands.sort_unstable();
     operands.dedup();
     operands.retain(|&slot| kernel.operands[slot].source == Source::Memory);
@@ -77,25 +91,33 @@ impl Writer<'_> {
         let n_reads = if pass > 0 { self.ahead.reads.len() } else { 0 };
         for at in 0..n_reads {
             let (access, from) = self.ahead.reads[at];
-            self.ask_for(Want::Read, access, from, elements);
+            self.ask_for(Want::Read, access, from, 0, elements);
+        }
+        for at in 0..self.ahead.single.len() {
+            let access = self.ahead.single[at];
+            let too_short = self.encoder.label();
+            self.encoder.compare(RCX, (FAR_BYTES / self.element_bytes(access)) as i32);
+            self.encoder.jump_if(Condition::LessEqual, too_short);
+            self.ask_for(Want::Read, access, self.homes[access], FAR_BYTES as i32, elements);
+            self.encoder.place(too_short);
         }
         for at in 0..self.ahead.writes[pass].len() {
             let access = self.ahead.writes[pass][at];
             let too_long = self.encoder.label();
             self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
             self.encoder.jump_if(Condition::Greater, too_long);
-            self.ask_for(Want::Write, access, self.homes[access], elements);
+            self.ask_for(Want::Write, access, self.homes[access], 0, elements);
             self.encoder.place(too_long);
         }
     }
 
-    /// Asks for the lines of elements from `rax` on in the row whose address is in the frame.
-    fn ask_for(&mut self, want: Want, access: usize, from: i32, elements: usize) {
+    /// Asks for the lines of elements from so many bytes behind `rax` on in the row whose address is in the frame.
+    fn ask_for(&mut self, want: Want, access: usize, from: i32, ahead: i32, elements: usize) {
         let bytes = self.element_bytes(access);
         self.encoder.int(Int::Mov, R11, self.at(from));
         for disp in (0..elements * bytes).step_by(LINE) {
             let index = Index::Gpr(RAX, bytes.trailing_zeros() as u8);
-            let memory = Memory { base: Base::Gpr(R11), index, disp: disp as i32, broadcast: false };
+            let memory = Memory { base: Base::Gpr(R11), index, disp: ahead + disp as i32, broadcast: false };
             self.encoder.prefetch(want, memory);
         }
     }

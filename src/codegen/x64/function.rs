@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
         }
         let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
         let encoder = Encoder::new(level);
-        let ahead = Ahead::new(&function, passes, || frame.take(8, 8));
+        let ahead = Ahead::new(&function, passes, level, || frame.take(8, 8));
         Writer {
             function,
             passes,
