@@ -60,6 +60,39 @@ fn every_dtype_is_read_and_written() {
     }
 }
 
+/// Half of the elements near some numbers, the others of any bits.
+fn fill(bytes: &mut [u8], ty: Ty, edges: &[f64], seed: u64) {
+    let (mut random, wide) = (Random::new(seed), ty == Ty::F64);
+    for element in bytes.chunks_exact_mut(ty.size()) {
+        let near = random.pick(edges) * (1.0 + (random.below(4001) as f64 - 2000.0) * 1e-5);
+        let any = random.next();
+        match (wide, random.below(2) == 0) {
+            (true, true) => element.copy_from_slice(&near.to_bits().to_le_bytes()),
+            (true, false) => element.copy_from_slice(&any.to_le_bytes()),
+            (false, true) => element.copy_from_slice(&(near as f32).to_bits().to_le_bytes()),
+            (false, false) => element.copy_from_slice(&(any as u32).to_le_bytes()),
+        }
+    }
+}
+
+/// Beside another division machine code multiplies instead; copies of such a body are staggered.
+#[test]
+fn quotients_of_tanh_beside_a_division() {
+    let mut b = Builder::default();
+    let x = loads(&mut b, &[Ty::F32])[0];
+    let tanh = b.push(Kind::Func(Func::Tanh), &[x], Ty::F32, Level::Full);
+    let sigmoid = b.push(Kind::Func(Func::Sigmoid), &[x], Ty::F32, Level::Full);
+    let both = b.prim(Prim::Mul, &[tanh, sigmoid]);
+    let ratio = b.prim(Prim::Div, &[both, x]);
+    [tanh, ratio].into_iter().for_each(|value| b.output(DType::F32, value));
+    let text = x64::emit_text(x64::Level::Avx512, &b.kernel, &[Class::Contiguous; 3]).expect("it is expressible");
+    assert!(text.contains("vrcp14ps") && text.contains("vdivps"), "{text}");
+    let edges = [1e-40, 1e-20, 1e-8, 1e-4, 0.01, 0.3, 0.549, 0.9, 1.2, 2.0, 4.0, 9.01, -0.5, -3.0, -20.0];
+    let mut case = place(&mut Random::new(6), b.kernel, &[], &[200_000]);
+    case.inputs.iter_mut().for_each(|bytes| fill(bytes, Ty::F32, &edges, 3));
+    case.check_all("tanh beside a division", 1);
+}
+
 /// Machine code has shorter ways to scale by powers of two; they must not show at the ends of the range.
 #[test]
 fn exponentials_of_numbers_from_all_over() {
@@ -73,20 +106,7 @@ fn exponentials_of_numbers_from_all_over() {
     for func in [&activations[..], &others, &gammas].concat() {
         for ty in [Ty::F32, Ty::F64] {
             let mut case = place(&mut Random::new(5), listed::of_func(func, ty), &[], &[40_000]);
-            for (number, bytes) in case.inputs.iter_mut().enumerate() {
-                let mut random = Random::new(number as u64);
-                let wide = ty == Ty::F64;
-                for element in bytes.chunks_exact_mut(ty.size()) {
-                    let near = random.pick(&edges) * (1.0 + (random.below(4001) as f64 - 2000.0) * 1e-5);
-                    let any = random.next();
-                    match (wide, random.below(2) == 0) {
-                        (true, true) => element.copy_from_slice(&near.to_bits().to_le_bytes()),
-                        (true, false) => element.copy_from_slice(&any.to_le_bytes()),
-                        (false, true) => element.copy_from_slice(&(near as f32).to_bits().to_le_bytes()),
-                        (false, false) => element.copy_from_slice(&(any as u32).to_le_bytes()),
-                    }
-                }
-            }
+            case.inputs.iter_mut().zip(0..).for_each(|(bytes, seed)| fill(bytes, ty, &edges, seed));
             case.check_all(&format!("{} of {ty}", func.name()), 1);
         }
     }

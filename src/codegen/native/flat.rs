@@ -68,6 +68,8 @@ pub(in crate::codegen) struct Flat {
     pub(in crate::codegen) nodes: Vec<Node>,
     /// The value of every output.
     pub(in crate::codegen) outputs: Vec<Id>,
+    /// The divisions of `tanh` in f32: 1, or less, over a sum from 1 to 2^27, for a difference in which its last place is lost.
+    pub(in crate::codegen) tanh_quotients: Vec<Id>,
     /// The numbers of nodes by what they are, at places of their hashes or the next free ones behind; `u32::MAX` where none is.
     known: Vec<u32>,
 }
@@ -146,6 +148,9 @@ impl Flat {
                 body::Kind::Prim(prim) => self.prim(prim, operands, inst.ty),
                 body::Kind::Func(inner) => self.func(inner, &operands, inst.ty),
             });
+            if func == Func::Tanh && inst.ty == Ty::F32 && inst.kind == body::Kind::Prim(Prim::Div) {
+                self.tanh_quotients.extend(ids.last());
+            }
         }
         ids[body.results[0].index()]
     }

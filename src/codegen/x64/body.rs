@@ -203,12 +203,16 @@ struct Body<'f, 'e> {
     values: Vec<Option<Val>>,
     /// The lanes that count, if not all.
     mask: Option<V>,
+    /// Divisions and roots of the pass that the divider computes.
+    n_divided: usize,
 }
 
 impl<'f, 'e> Body<'f, 'e> {
     /// An empty body.
     fn new(function: &'f Function<'f>, select: Select<'e>, pass: &'f Pass, mask: Option<V>) -> Body<'f, 'e> {
-        Body { function, select, pass, values: vec![None; function.flat.nodes.len()], mask }
+        let is_divided = |&&id: &&Id| matches!(function.flat.nodes[id].op, Node::Prim(Prim::Div | Prim::Sqrt));
+        let n_divided = pass.body.iter().filter(is_divided).count();
+        Body { function, select, pass, values: vec![None; function.flat.nodes.len()], mask, n_divided }
     }
 
     /// Writes all of it; gives back where its parts begin.
@@ -303,6 +307,10 @@ impl<'f, 'e> Body<'f, 'e> {
                 let (p, n) = (self.value(p), self.value(n));
                 self.select.scale(&p, &n, node.ty)
             }
+            Node::Prim(Prim::Div) if self.has_better_use_of_divider(id) => {
+                let (n, d) = (self.value(node.args[0]), self.value(node.args[1]));
+                self.select.quotient(n[0], d[0])
+            }
             Node::Prim(Prim::RoundF16) if self.function.payloads(id) == Payloads::Lost => {
                 let value = self.value(node.args[0]);
                 Val::from([self.select.rounded_f16(value[0])])
@@ -313,6 +321,16 @@ impl<'f, 'e> Body<'f, 'e> {
             }
             Node::Lit(_) | Node::Fold(_) => self.value(id),
         }
+    }
+
+    /// Whether a division is one that [`Select::quotient`] computes, and another one, or a root, keeps the divider busy meanwhile.
+    fn has_better_use_of_divider(&mut self, id: Id) -> bool {
+        let is_known = self.select.level() == Level::Avx512 && self.select.shape == Shape::Vector;
+        if !is_known || self.n_divided < 2 || !self.function.flat.tanh_quotients.contains(&id) {
+            return false;
+        }
+        self.n_divided -= 1;
+        true
     }
 
     /// An fma takes the sign of a factor in.

@@ -8,7 +8,7 @@
 use super::encoder::Width;
 use super::few::Few;
 use super::level::Level;
-use super::opcode::{Encoding, Opcode, Space};
+use super::opcode::{DIV_F, Encoding, Opcode, SQRT, Space};
 use std::fmt;
 
 /// A virtual register.
@@ -213,6 +213,13 @@ impl Inst {
             // In rounds that are whole a load or a store stands there.
             Op::Copy { .. } => (7, 1),
         }
+    }
+}
+
+impl Op {
+    /// Whether the divider computes it.
+    pub(super) fn is_division(&self) -> bool {
+        matches!(self, Op::Machine(opcode) if DIV_F.contains(opcode) || SQRT.contains(opcode))
     }
 }
 

@@ -12,9 +12,15 @@ use super::folds::Place;
 pub(super) enum Order {
     /// Part by part: what one copy waits for the others fill.
     Interleaved,
+    /// The same, but each copy is some parts behind the one before: not all of them want the divider at once.
+    Staggered,
     /// One after another, so that fewer values are alive at once.
     InTurn,
 }
+
+/// Of the parts of a body, one in so many for each copy is how far the last of staggered copies begins behind the first: farther
+/// apart, the machine would look at too few of them.
+const STAGGER: usize = 3;
 
 /// A body as its first copy has it.
 #[derive(Debug)]
@@ -52,14 +58,21 @@ impl Single {
         let mut copies = Copies::new(self, n, n * insts.len());
         let (shared, body) = insts.split_at(parts[0]);
         copies.put(shared, 0);
-        match order {
-            Order::Interleaved => {
-                let ends = parts[1..].iter().copied().chain([insts.len()]);
-                for (&from, to) in parts.iter().zip(ends) {
-                    (0..n).for_each(|copy| copies.put(&insts[from..to], copy));
-                }
+        let mut put = |part: usize, copy: usize| {
+            let end = parts.get(part + 1).copied().unwrap_or(insts.len());
+            copies.put(&insts[parts[part]..end], copy);
+        };
+        let behind = match order {
+            Order::Interleaved => 0,
+            Order::Staggered => parts.len() / (STAGGER * n),
+            Order::InTurn => {
+                (0..n).for_each(|copy| copies.put(body, copy));
+                return copies.block;
             }
-            Order::InTurn => (0..n).for_each(|copy| copies.put(body, copy)),
+        };
+        for step in 0..parts.len() + (n - 1) * behind {
+            let of_copy = |copy: usize| step.checked_sub(copy * behind).filter(|&part| part < parts.len());
+            (0..n).for_each(|copy| of_copy(copy).into_iter().for_each(|part| put(part, copy)));
         }
         copies.block
     }

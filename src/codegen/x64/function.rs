@@ -395,7 +395,9 @@ impl<'a> Writer<'a> {
         let n_masked = if folds.is_empty() { 1 } else { n_groups(level) };
         let tail = self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::Tail);
         let mut last = tail.copied(n_masked, Order::Interleaved);
-        let (n_copies, order) = if folds.is_empty() {
+        let (n_copies, order) = if folds.is_empty() && waits_for_divider(&last) {
+            (copies(&last, level), Order::Staggered)
+        } else if folds.is_empty() {
             (copies(&last, level), Order::Interleaved)
         } else if last.most_alive() <= level.most_alive() {
             (n_masked, Order::Interleaved)
@@ -461,8 +463,18 @@ fn copies(body: &Block, level: Level) -> usize {
         1
     };
     let fit = level.most_copied(n) / body.most_alive().max(1);
+    // Fewer values of staggered copies are alive at once, and the machine looks at fewer copies.
+    let (busy, fit) = if waits_for_divider(body) { (2 * busy, 3 * fit / 2) } else { (busy, fit) };
     busy.max(at_least).min(MOST_COPIES).min(fit).max(1)
 }
+
+/// Whether the divider is wanted by a body that has much else to do meanwhile.
+fn waits_for_divider(body: &Block) -> bool {
+    body.insts.len() >= MUCH && body.insts.iter().any(|inst| inst.op.is_division())
+}
+
+/// Instructions that are much beside a division.
+const MUCH: usize = 48;
 
 /// Instructions that wait for their operands at once, on machines of the last years.
 const WINDOW: usize = 64;

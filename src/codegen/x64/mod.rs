@@ -1,13 +1,12 @@
 //! The fast tier of x86-64: machine code for AVX-512 or AVX2, written directly.
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
-//! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`elements`] those of
-//! loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`] asks for cache lines. A body is written
-//! once, and [`copies`] makes a block of several of it. A [`Level`]
-//! says which instructions there are; what AVX2 lacks has [`stand_ins`]. [`Stores`] says whether large outputs are written past
-//! the caches. [`registers`] gives every value a machine register, [`fma`] chooses among forms that overwrite one, and the [`encoder`]
-//! writes instructions of [`opcode`];
-//! [`memory`] makes the bytes executable.
+//! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`quotient`] some that spare
+//! the divider, [`elements`] those of loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`]
+//! asks for cache lines. A body is written once, and [`copies`] makes a block of several of it. A [`Level`] says which
+//! instructions there are; what AVX2 lacks has [`stand_ins`]. [`Stores`] says whether large outputs are written past the caches.
+//! [`registers`] gives every value a machine register, [`fma`] chooses among forms that overwrite one, and the [`encoder`] writes
+//! instructions of [`opcode`]; [`memory`] makes the bytes executable.
 //!
 //! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
 //! declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and for AVX2
@@ -28,6 +27,7 @@ mod level;
 mod masks;
 mod memory;
 pub mod opcode;
+mod quotient;
 mod registers;
 mod scaling;
 mod select;

@@ -205,6 +205,7 @@ opcodes! {
     DIV_F: Pair = [both("vdivps", 1, 0, 0, 0x5e, Rvm, Full), both("vdivpd", 1, 1, 1, 0x5e, Rvm, Full)];
     MIN_F: Pair = [both("vminps", 1, 0, 0, 0x5d, Rvm, Full), both("vminpd", 1, 1, 1, 0x5d, Rvm, Full)];
     MAX_F: Pair = [both("vmaxps", 1, 0, 0, 0x5f, Rvm, Full), both("vmaxpd", 1, 1, 1, 0x5f, Rvm, Full)];
+    NEAR_INVERSE: Opcode = row("vrcp14ps", 2, 1, 0, 0x4c, Rm, Full);
     SQRT: Pair = [both("vsqrtps", 1, 0, 0, 0x51, Rm, Full), both("vsqrtpd", 1, 1, 1, 0x51, Rm, Full)];
     ROUND: Pair = [row("vrndscaleps", 3, 1, 0, 0x08, Rm, Full).older("vroundps", 0), row("vrndscalepd", 3, 1, 1, 0x09, Rm, Full).older("vroundpd", 0)];
     SCALE: Pair = [row("vscalefps", 2, 1, 0, 0x2c, Rvm, Full), row("vscalefpd", 2, 1, 1, 0x2c, Rvm, Full)];
