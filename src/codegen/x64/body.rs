@@ -194,6 +194,9 @@ static NO_PASS: Pass = Pass {
     kept: Vec::new(),
 };
 
+/// Instructions that the machine could execute during a division.
+const MEANWHILE: usize = 32;
+
 /// A block while it is written.
 struct Body<'f, 'e> {
     function: &'f Function<'f>,
@@ -307,7 +310,7 @@ impl<'f, 'e> Body<'f, 'e> {
                 let (p, n) = (self.value(p), self.value(n));
                 self.select.scale(&p, &n, node.ty)
             }
-            Node::Prim(Prim::Div) if self.has_better_use_of_divider(id) => {
+            Node::Prim(Prim::Div) if self.is_better_multiplied(id) => {
                 let (n, d) = (self.value(node.args[0]), self.value(node.args[1]));
                 self.select.quotient(n[0], d[0])
             }
@@ -323,10 +326,11 @@ impl<'f, 'e> Body<'f, 'e> {
         }
     }
 
-    /// Whether a division is one that [`Select::quotient`] computes, and another one, or a root, keeps the divider busy meanwhile.
-    fn has_better_use_of_divider(&mut self, id: Id) -> bool {
+    /// Whether a division is one that [`Select::quotient`] computes, and the divider takes longer than all other instructions.
+    fn is_better_multiplied(&mut self, id: Id) -> bool {
         let is_known = self.select.level() == Level::Avx512 && self.select.shape == Shape::Vector;
-        if !is_known || self.n_divided < 2 || !self.function.flat.tanh_quotients.contains(&id) {
+        let is_late = self.n_divided > 1 && MEANWHILE * self.n_divided > self.pass.body.len();
+        if !is_known || !is_late || !self.function.flat.tanh_quotients.contains(&id) {
             return false;
         }
         self.n_divided -= 1;

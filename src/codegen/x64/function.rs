@@ -463,10 +463,16 @@ fn copies(body: &Block, level: Level) -> usize {
         1
     };
     let fit = level.most_copied(n) / body.most_alive().max(1);
-    // Fewer values of staggered copies are alive at once, and the machine looks at fewer copies.
-    let (busy, fit) = if waits_for_divider(body) { (2 * busy, 3 * fit / 2) } else { (busy, fit) };
-    busy.max(at_least).min(MOST_COPIES).min(fit).max(1)
+    let usual = busy.max(at_least).min(MOST_COPIES).min(fit).max(1);
+    if !waits_for_divider(body) {
+        return usual;
+    }
+    // Of staggered copies the machine looks at fewer, and fewer values are alive at once.
+    usual.max((2 * busy).min(MOST_COPIES).min(3 * fit / 2).min(MOST_STAGGERED / n))
 }
+
+/// Instructions of all staggered copies: writing more takes longer than many a kernel runs.
+const MOST_STAGGERED: usize = 512;
 
 /// Whether the divider is wanted by a body that has much else to do meanwhile.
 fn waits_for_divider(body: &Block) -> bool {
