@@ -93,14 +93,7 @@ impl Writer<'_> {
             let (access, from) = self.ahead.reads[at];
             self.ask_for(Want::Read, access, from, 0, elements);
         }
-        for at in 0..self.ahead.single.len() {
-            let access = self.ahead.single[at];
-            let too_short = self.encoder.label();
-            self.encoder.compare(RCX, (FAR_BYTES / self.element_bytes(access)) as i32);
-            self.encoder.jump_if(Condition::LessEqual, too_short);
-            self.ask_for(Want::Read, access, self.homes[access], FAR_BYTES as i32, elements);
-            self.encoder.place(too_short);
-        }
+        self.ask_far_ahead(elements);
         for at in 0..self.ahead.writes[pass].len() {
             let access = self.ahead.writes[pass][at];
             let too_long = self.encoder.label();
@@ -109,6 +102,22 @@ impl Writer<'_> {
             self.ask_for(Want::Write, access, self.homes[access], 0, elements);
             self.encoder.place(too_long);
         }
+    }
+
+    /// Asks for what a single pass reads some way ahead, but not behind its end: another thread may be writing there, and would
+    /// wait for lines that this one has taken.
+    fn ask_far_ahead(&mut self, elements: usize) {
+        let narrowest = self.ahead.single.iter().map(|&access| self.element_bytes(access)).min();
+        let Some(narrowest) = narrowest else { return };
+        let too_far = self.encoder.label();
+        self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RAX, (FAR_BYTES / narrowest + elements) as i32)));
+        self.encoder.int(Int::Cmp, R11, Rm::Reg(RDX.0));
+        self.encoder.jump_if(Condition::Greater, too_far);
+        for at in 0..self.ahead.single.len() {
+            let access = self.ahead.single[at];
+            self.ask_for(Want::Read, access, self.homes[access], FAR_BYTES as i32, elements);
+        }
+        self.encoder.place(too_far);
     }
 
     /// Asks for the lines of elements from so many bytes behind `rax` on in the row whose address is in the frame.

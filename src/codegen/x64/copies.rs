@@ -18,8 +18,8 @@ pub(super) enum Order {
     InTurn,
 }
 
-/// Of the parts of a body, one in so many for each copy is how far the last of staggered copies begins behind the first: farther
-/// apart, the machine would look at too few of them.
+/// The last of staggered copies begins one in so many of the parts behind the first: farther apart, the machine would not see all
+/// of them at once.
 const STAGGER: usize = 3;
 
 /// A body as its first copy has it.
