@@ -76,10 +76,7 @@ pub fn embedding_dense_backward(graph: &mut Graph, args: &[NodeId], attrs: &[Att
     let index = graph.add(Op::Expand, &[column], smallvec![sizes_of(&[count, row]), Attr::bool(false)])?;
     let zeros = full(graph, &[n_rows, row as i64], 0, graph[grad].ty.dtype)?;
     let sum = graph.add(Op::ScatterAdd, &[zeros, index, grad], smallvec![Attr::int(0)])?;
-    if graph[sum].ty.dtype == dtype {
-        return Ok(sum);
-    }
-    graph.add(Op::ToCopy, &[sum], smallvec![Attr::DType(dtype)])
+    graph.cast(sum, dtype)
 }
 
 fn full(graph: &mut Graph, sizes: &[i64], value: i64, dtype: DType) -> Result<NodeId> {

@@ -136,8 +136,13 @@ impl Source {
             "KERNEL({threads}, {blocks}) {name}(const Words<{n_words}> w) {{\n    tensor_product<dt_{dtype}, {tile}, {operands}, \
              {width}, {end_name}, {base}, {n_words}>(w);\n}}\n"
         );
-        let shared = [include_str!("sums.cuh"), include_str!("product_tiles.cuh")].join("\n");
-        let parts = [&shared, include_str!("tensor_cores.cuh"), &end, &entry];
+        let parts = [
+            include_str!("sums.cuh"),
+            include_str!("product_tiles.cuh"),
+            include_str!("tensor_cores.cuh"),
+            &end,
+            &entry,
+        ];
         Source { text: parts.join("\n"), entries: vec![name.to_owned()], n_words, target: Target::Any }
     }
 }

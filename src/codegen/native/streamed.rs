@@ -15,8 +15,8 @@ use crate::device::last_cache_bytes;
 use crate::ir::DType;
 use std::sync::OnceLock;
 
-/// What addresses have to be multiples of: a line of a cache, and the widest vector.
-const ALIGN: usize = 64;
+/// A line of a cache, which the widest vector fills: addresses have to be multiples of it.
+const LINE: usize = 64;
 
 /// Instructions up to which a kernel without functions waits for memory.
 const SHORT_CHAIN: usize = 24;
@@ -26,12 +26,10 @@ pub(in crate::codegen) const fn takes(dtype: DType) -> bool {
     dtype.size() >= 4
 }
 
-/// A line of a cache.
-const LINE: usize = 64;
-
 /// Bytes that a launch moves from which on little of an output is left in any cache: on a Xeon whose last cache has 260 MiB,
-/// `relu(a*b+c)` of 1e7 elements (153 MiB) takes 0.64 of the time so, and 0.80 with two threads; what is left of 96 MiB is
-/// worth more to the next reader (`opfuse-peers --peer opfuse-eager --workloads W11t` takes 1.2 of the time).
+/// `relu(a*b+c)` of 1e7 elements (153 MiB) takes 0.73 of the time so, and 0.78 with two threads (`opfuse-peers --peer
+/// opfuse-compile --workloads W02`); what is left of 96 MiB is worth more to the next reader, and `OPFUSE_STREAM_FROM=33554432`
+/// takes 1.2 of the time (`--peer opfuse-eager --workloads W11t`).
 const MOST_MOVED: usize = 128 << 20;
 
 /// From how many bytes on outputs are written past the caches: those of all outputs, and all that a launch moves.
@@ -101,7 +99,7 @@ pub(super) fn is_streamed(
         let size = output.dtype.size();
         let first = if kernel.has_folds() { 0 } else { part.lanes.start * size };
         let start = (pointers.outputs[slot] as usize).wrapping_add(access.base as usize).wrapping_add(first);
-        let is_aligned = start.is_multiple_of(ALIGN) && access.rows.iter().all(|stride| stride.is_multiple_of(ALIGN));
+        let is_aligned = start.is_multiple_of(LINE) && access.rows.iter().all(|stride| stride.is_multiple_of(LINE));
         let is_in_place =
             pointers.operands.iter().any(|&operand| operand.cast() == pointers.outputs[slot].cast_const());
         if !is_aligned || is_in_place {

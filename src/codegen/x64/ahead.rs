@@ -7,8 +7,8 @@
 //! Two things depend on the machine, and the level stands for it. With AVX2 passes also ask for the lines of this row that the
 //! pass behind them will write, as a store has to fetch its line first, and few stores can wait: softmax takes 0.6 of the time
 //! on Zen 3, but layer norm takes 1.17 on a Xeon with AVX-512, where more stores wait (`scripts/peers.sh --rows W04,W05`). A
-//! single pass asks ahead with AVX-512 alone: ten ops and Black-Scholes of 1e7 elements (W01l, W17) take 0.85 and 0.91 of the time
-//! there; it was not measured elsewhere.
+//! single pass asks ahead with AVX-512 alone: ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the time there
+//! (`scripts/peers.sh --rows W01l,W17`); it was not measured elsewhere.
 
 use super::Stores;
 use super::body::Function;

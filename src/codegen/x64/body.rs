@@ -311,6 +311,7 @@ impl<'f, 'e> Body<'f, 'e> {
                 self.select.scale(&p, &n, node.ty)
             }
             Node::Prim(Prim::Div) if self.is_better_multiplied(id) => {
+                self.n_divided -= 1;
                 let (n, d) = (self.value(node.args[0]), self.value(node.args[1]));
                 self.select.quotient(n[0], d[0])
             }
@@ -327,14 +328,10 @@ impl<'f, 'e> Body<'f, 'e> {
     }
 
     /// Whether a division is one that [`Select::quotient`] computes, and the divider takes longer than all other instructions.
-    fn is_better_multiplied(&mut self, id: Id) -> bool {
-        let is_known = self.select.level() == Level::Avx512 && self.select.shape == Shape::Vector;
+    fn is_better_multiplied(&self, id: Id) -> bool {
+        let has_instruction = self.select.level() == Level::Avx512 && self.select.shape == Shape::Vector;
         let is_late = self.n_divided > 1 && MEANWHILE * self.n_divided > self.pass.body.len();
-        if !is_known || !is_late || !self.function.flat.tanh_quotients.contains(&id) {
-            return false;
-        }
-        self.n_divided -= 1;
-        true
+        has_instruction && is_late && self.function.flat.tanh_quotients.contains(&id)
     }
 
     /// An fma takes the sign of a factor in.

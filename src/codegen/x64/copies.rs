@@ -56,23 +56,20 @@ impl Single {
     pub(super) fn copied(&self, n: usize, order: Order) -> Block {
         let (insts, parts) = self.needed(n);
         let mut copies = Copies::new(self, n, n * insts.len());
-        let (shared, body) = insts.split_at(parts[0]);
-        copies.put(shared, 0);
-        let mut put = |part: usize, copy: usize| {
-            let end = parts.get(part + 1).copied().unwrap_or(insts.len());
-            copies.put(&insts[parts[part]..end], copy);
-        };
+        copies.put(&insts[..parts[0]], 0);
+        // Parts by which each copy is behind the one before.
         let behind = match order {
             Order::Interleaved => 0,
             Order::Staggered => parts.len() / (STAGGER * n),
-            Order::InTurn => {
-                (0..n).for_each(|copy| copies.put(body, copy));
-                return copies.block;
-            }
+            Order::InTurn => parts.len(),
         };
         for step in 0..parts.len() + (n - 1) * behind {
-            let of_copy = |copy: usize| step.checked_sub(copy * behind).filter(|&part| part < parts.len());
-            (0..n).for_each(|copy| of_copy(copy).into_iter().for_each(|part| put(part, copy)));
+            for copy in 0..n {
+                if let Some(&from) = step.checked_sub(copy * behind).and_then(|part| parts.get(part)) {
+                    let end = parts.get(step - copy * behind + 1).copied().unwrap_or(insts.len());
+                    copies.put(&insts[from..end], copy);
+                }
+            }
         }
         copies.block
     }

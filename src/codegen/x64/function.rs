@@ -395,10 +395,8 @@ impl<'a> Writer<'a> {
         let n_masked = if folds.is_empty() { 1 } else { n_groups(level) };
         let tail = self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::Tail);
         let mut last = tail.copied(n_masked, Order::Interleaved);
-        let (n_copies, order) = if folds.is_empty() && waits_for_divider(&last) {
-            (copies(&last, level), Order::Staggered)
-        } else if folds.is_empty() {
-            (copies(&last, level), Order::Interleaved)
+        let (n_copies, order) = if folds.is_empty() {
+            copies(&last, level)
         } else if last.most_alive() <= level.most_alive() {
             (n_masked, Order::Interleaved)
         } else {
@@ -445,12 +443,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// How many copies of a body keep the machine busy.
+/// How many copies of a body keep the machine busy, and how they are put together.
 ///
 /// Its instructions wait for each other most of the time, and it looks ahead by [`WINDOW`] of them: so many chains of
 /// instructions as their latency takes longer than their execution have to be in sight. Short bodies are copied to save
 /// on the loop. How far values may be out of registers meanwhile, the level says.
-fn copies(body: &Block, level: Level) -> usize {
+fn copies(body: &Block, level: Level) -> (usize, Order) {
     let (latency, cycles) = body.timing();
     let n = body.insts.len().max(1);
     let in_sight = (WINDOW / n).max(1);
@@ -464,22 +462,18 @@ fn copies(body: &Block, level: Level) -> usize {
     };
     let fit = level.most_copied(n) / body.most_alive().max(1);
     let usual = busy.max(at_least).min(MOST_COPIES).min(fit).max(1);
-    if !waits_for_divider(body) {
-        return usual;
+    if n < MUCH || !body.insts.iter().any(|inst| inst.op.is_division()) {
+        return (usual, Order::Interleaved);
     }
     // Of staggered copies the machine looks at fewer, and fewer values are alive at once.
-    usual.max((2 * busy).min(MOST_COPIES).min(3 * fit / 2).min(MOST_STAGGERED / n))
+    let more = (2 * busy).min(MOST_COPIES).min(3 * fit / 2).min(MOST_STAGGERED / n);
+    (usual.max(more), Order::Staggered)
 }
 
 /// Instructions of all staggered copies: writing more takes longer than many a kernel runs.
 const MOST_STAGGERED: usize = 512;
 
-/// Whether the divider is wanted by a body that has much else to do meanwhile.
-fn waits_for_divider(body: &Block) -> bool {
-    body.insts.len() >= MUCH && body.insts.iter().any(|inst| inst.op.is_division())
-}
-
-/// Instructions that are much beside a division.
+/// Instructions that are much to do beside a division: all copies would then want the divider at once.
 const MUCH: usize = 48;
 
 /// Instructions that wait for their operands at once, on machines of the last years.

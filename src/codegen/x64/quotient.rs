@@ -24,7 +24,7 @@ impl Select<'_> {
         self.fma(&lacks, &inverse, &quotient, Ty::F32, false)
     }
 
-    /// Half of what an inverse of `d` is off by, squared.
+    /// An inverse of `d` that is off by the square of what this one is off by.
     fn newton(&mut self, one: &Val, d: &Val, inverse: &Val) -> Val {
         let lacks = self.fma(d, inverse, one, Ty::F32, true);
         self.fma(&lacks, inverse, inverse, Ty::F32, false)
