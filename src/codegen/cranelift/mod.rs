@@ -24,7 +24,7 @@ use crate::error::Reason;
 /// # Errors
 /// The reason why this tier does not take it.
 pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-    Program::new(compile::compile, None, kernel, lanes, classes, Spaced::Gathered)
+    Program::new(compile::compile, false, kernel, lanes, classes, Spaced::Gathered)
 }
 
 /// The CLIF that [`compile`] hands to Cranelift.

@@ -3,9 +3,8 @@
 //! The copies lie in lines along the vector loop, so it is the same kernel's code with these operands contiguous. What is
 //! copied when is told by [`super::crossed`], [`super::spaced`] and [`super::lined`].
 
-use super::Compile;
-use super::code::Code;
-use super::launch::Shape;
+use super::codes::Codes;
+use super::{Compile, Rows};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::Kernel;
 use crate::error::Reason;
@@ -13,14 +12,13 @@ use smallvec::SmallVec;
 
 /// The code, and which operands it finds as copies.
 pub(super) struct Copied {
-    pub(super) code: Code,
-    pub(super) shape: Shape,
+    pub(super) codes: Codes,
     /// Per operand that is copied, its number and the bytes of an element.
     pub(super) operands: SmallVec<[(usize, usize); 4]>,
 }
 
 impl Copied {
-    /// Compiles `kernel` for copies of the operands in `slots`; the others move as `classes` says.
+    /// Compiles `kernel` for copies of the operands in `slots`; the others move as `classes` says, in such rows.
     ///
     /// # Errors
     /// The reason why no code is made for it.
@@ -29,12 +27,13 @@ impl Copied {
         kernel: &Kernel,
         classes: &[Class],
         slots: &[usize],
+        rows: Rows,
     ) -> Result<Copied, Reason> {
         let mut classes: SmallVec<[Class; 8]> = classes.into();
         slots.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
-        let (code, shape) = compile(kernel, &classes)?;
+        let codes = Codes::new(compile, kernel, &classes, rows)?;
         let operands = slots.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
-        Ok(Copied { code, shape, operands })
+        Ok(Copied { codes, operands })
     }
 
     /// Whether these operands are what it was compiled for.

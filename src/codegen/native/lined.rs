@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
+use super::code::Code;
 use super::copied::Copied;
 use super::launch;
 use super::spaced;
@@ -28,7 +29,7 @@ pub(in crate::codegen) fn still(kernel: &Kernel, geometry: &Geometry) -> SmallVe
 ///
 /// # Safety
 /// As [`super::Program::run`]; the code is that for copies of these operands.
-pub(super) unsafe fn run(copied: &Copied, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+pub(super) unsafe fn run(code: &Code, copied: &Copied, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
     let mut of_lines = geometry.clone();
     let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
     // Only the lanes of the part may be read; words keep every element aligned.
@@ -49,5 +50,5 @@ pub(super) unsafe fn run(copied: &Copied, geometry: &Geometry, pointers: Pointer
     }
     let pointers = Pointers { operands: &operands, outputs: pointers.outputs };
     // SAFETY: the part is the caller's, the lines hold the elements of its lanes.
-    unsafe { launch::run(&copied.code, &copied.shape, &of_lines, pointers, part) };
+    unsafe { launch::run(code, &copied.codes.shape, &of_lines, pointers, part) };
 }

@@ -1,7 +1,7 @@
 //! What tiers that make machine code share.
 //!
 //! [`flat`] makes one list of prims of a kernel, with what [`signs`] knows, and [`passes`] distributes it over loops; a tier writes
-//! a function from those that reads its launch from [`word`]s. [`program`] owns the result, [`launch`] calls it, [`packed`] brings
+//! a function from those that reads its launch from [`word`]s. [`program`] owns the result, [`codes`], [`launch`] calls it, [`packed`] brings
 //! rows of several inner loops into one line first, [`crossed`] operands that lie across, [`spaced`] those whose elements lie
 //! apart, both in [`patches`], and [`lined`] those that jump and are the same in every row. [`turn`] makes columns of lines
 //! for the first, and [`copied`] is the code that runs on copies. [`streamed`] says when outputs are written past the caches.
@@ -11,6 +11,7 @@
 
 pub(super) mod block_folds;
 pub(super) mod code;
+mod codes;
 mod copied;
 pub(super) mod crossed;
 pub(super) mod flat;
@@ -37,7 +38,37 @@ use flat::Flat;
 use passes::{Keep, Passes};
 
 /// Makes machine code for a kernel whose accesses move along the vector loop as the classes say.
-pub(super) type Compile = fn(&Kernel, &[Class]) -> Result<(Code, Shape), Reason>;
+pub(super) type Compile = fn(&Kernel, &[Class], Manner) -> Result<(Code, Shape), Reason>;
+
+/// How code goes through memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Manner {
+    pub(super) stores: Stores,
+    pub(super) rows: Rows,
+}
+
+/// How whole vectors of contiguous outputs are written, where [`streamed`] takes their dtype.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Stores {
+    /// Into the caches.
+    Cached,
+    /// Past them, to addresses that are multiples of a vector's bytes.
+    Streamed,
+}
+
+/// What the rows of a launch are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Rows {
+    /// Whole lines of elements.
+    Whole,
+    /// Short pieces of them, each a jump away from the one before: see [`patches`].
+    Pieces,
+}
+
+impl Manner {
+    /// How most code does.
+    pub(super) const USUAL: Manner = Manner { stores: Stores::Cached, rows: Rows::Whole };
+}
 
 /// Why no machine code is made for a kernel, if none is.
 pub(super) fn declined(kernel: &Kernel) -> Option<Reason> {

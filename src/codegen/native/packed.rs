@@ -6,9 +6,9 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from and to raw addresses")]
 
-use super::Compile;
 use super::code::Code;
 use super::launch::{self, Shape, row_offset};
+use super::{Compile, Manner};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{Kernel, Kind, Level, Source};
 use crate::codegen::launch::{Part, Pointers};
@@ -42,7 +42,7 @@ impl Packed {
         kernel.operands.iter_mut().for_each(|operand| operand.source = Source::Memory);
         let class = |once: bool| if once { Class::Uniform } else { Class::Contiguous };
         let classes = operands.iter().map(|_| Class::Contiguous).chain(outputs.iter().map(|output| class(output.1)));
-        let (code, shape) = compile(&kernel, &classes.collect::<Vec<_>>())?;
+        let (code, shape) = compile(&kernel, &classes.collect::<Vec<_>>(), Manner::USUAL)?;
         Ok(Packed { code, shape, operands, outputs })
     }
 

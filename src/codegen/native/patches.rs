@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
+use super::code::Code;
 use super::copied::Copied;
 use super::launch::{self, row_offset};
 use crate::codegen::geometry::{Access, Geometry};
@@ -44,7 +45,14 @@ impl Patches {
     ///
     /// # Safety
     /// As [`super::Program::run`]; the code is that for copies of these operands.
-    pub(super) unsafe fn run(&self, copied: &Copied, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+    pub(super) unsafe fn run(
+        &self,
+        code: &Code,
+        copied: &Copied,
+        geometry: &Geometry,
+        pointers: Pointers<'_>,
+        part: &Part,
+    ) {
         let last = geometry.rows.last().copied().unwrap_or(1);
         let most = self.rows.min(part.outer.len()) * self.lanes;
         // Words keep every element aligned.
@@ -72,13 +80,7 @@ impl Patches {
                 let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
                 // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
                 unsafe {
-                    launch::run(
-                        &copied.code,
-                        &copied.shape,
-                        &patch,
-                        of_patch,
-                        &Part { outer: 0..rows, lanes: 0..lanes },
-                    );
+                    launch::run(code, &copied.codes.shape, &patch, of_patch, &Part { outer: 0..rows, lanes: 0..lanes });
                 }
             }
             row += rows;

@@ -2,15 +2,15 @@
 
 #![allow(unsafe_code, reason = "the door through which launches reach generated code")]
 
-use super::Compile;
-use super::code::Code;
+use super::codes::Codes;
 use super::copied::Copied;
 use super::crossed::{self, crossing};
-use super::launch::{self, Shape};
+use super::launch;
 use super::lined::{self, still};
 use super::packed::Packed;
 use super::spaced::{self, Spaced, spaced};
-use super::streamed::{self, is_streamed};
+use super::streamed::is_streamed;
+use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
@@ -21,13 +21,10 @@ use std::sync::OnceLock;
 
 /// A kernel compiled for one set of access classes. It owns its machine code and can run on many threads at once.
 pub struct Program {
-    code: Code,
-    shape: Shape,
-    classes: SmallVec<[Class; 8]>,
+    codes: Codes,
     compile: Compile,
-    /// Makes code that writes past the caches, if the tier does and it suits the kernel; and the code.
-    stream: Option<Compile>,
-    streamed: OnceLock<Option<Code>>,
+    /// Whether outputs may be written past the caches.
+    is_streaming: bool,
     /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
     kernel: Kernel,
     packed: OnceLock<Packed>,
@@ -39,11 +36,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first, and with `stream` once outputs are
-    /// to be written past the caches. What is spaced reaches the code as `how_spaced` says.
+    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. What is spaced reaches the code as
+    /// `how_spaced` says; outputs are written past the caches in launches that are large enough, if it `is_streaming`.
     pub(in crate::codegen) fn new(
         compile: Compile,
-        stream: Option<Compile>,
+        is_streaming: bool,
         kernel: &Kernel,
         lanes: Lanes,
         classes: &[Class],
@@ -53,16 +50,11 @@ impl Program {
         if lanes == Lanes::Rows {
             return Err(Reason::TierCannot("its vectors run along the inner loop only".into()));
         }
-        let (code, shape) = compile(kernel, classes)?;
-        let kernel = kernel.clone();
         Ok(Program {
-            code,
-            shape,
-            classes: classes.into(),
+            codes: Codes::new(compile, kernel, classes, Rows::Whole)?,
             compile,
-            stream: stream.filter(|_| streamed::suits(&kernel)),
-            streamed: OnceLock::new(),
-            kernel,
+            is_streaming,
+            kernel: kernel.clone(),
             packed: OnceLock::new(),
             crossed: OnceLock::new(),
             lined: OnceLock::new(),
@@ -73,7 +65,7 @@ impl Program {
 
     /// Bytes of machine code and constants.
     pub fn code_bytes(&self) -> usize {
-        self.code.n_bytes()
+        self.codes.n_bytes()
     }
 
     /// Runs a part of a launch. Nothing here can fault.
@@ -85,8 +77,12 @@ impl Program {
     /// folds, and overlaps none otherwise.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, _faults: &Faults) {
         assert_eq!(geometry.lanes, Lanes::Inner, "the program was compiled for vectors along the inner loop");
-        assert_eq!(geometry.operands.len() + geometry.outputs.len(), self.classes.len(), "another kernel's geometry");
-        if self.shape.has_folds && geometry.inner.len() > 1 {
+        assert_eq!(
+            geometry.operands.len() + geometry.outputs.len(),
+            self.codes.classes.len(),
+            "another kernel's geometry"
+        );
+        if self.codes.shape.has_folds && geometry.inner.len() > 1 {
             let compile = || {
                 Packed::compile(self.compile, &self.kernel)
                     .expect("a kernel that compiled does so for simpler accesses")
@@ -94,53 +90,47 @@ impl Program {
             // SAFETY: passed on from the caller.
             return unsafe { self.packed.get_or_init(compile).run(geometry, pointers, part) };
         }
-        if self.classes.contains(&Class::Strided) {
-            if let Some(copied) = self.copied(&self.crossed, &crossing(&self.kernel, geometry)) {
+        let kernel = &self.kernel;
+        let is_streamed = self.is_streaming && is_streamed(kernel, &self.codes.classes, geometry, pointers, part);
+        let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
+        if self.codes.classes.contains(&Class::Strided) {
+            if let Some(copied) = self.copied(&self.crossed, &crossing(kernel, geometry), Rows::Pieces) {
+                let code = copied.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { crossed::PATCHES.run(copied, geometry, pointers, part) };
+                return unsafe { crossed::PATCHES.run(code, copied, geometry, pointers, part) };
             }
-            if let Some(copied) = self.copied(&self.lined, &still(&self.kernel, geometry)) {
+            if let Some(copied) = self.copied(&self.lined, &still(kernel, geometry), Rows::Whole) {
+                let code = copied.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { lined::run(copied, geometry, pointers, part) };
+                return unsafe { lined::run(code, copied, geometry, pointers, part) };
             }
             let spaced = match self.how_spaced {
                 Spaced::Gathered => SmallVec::new(),
-                Spaced::Copied => spaced(&self.kernel, geometry),
+                Spaced::Copied => spaced(kernel, geometry),
             };
-            if let Some(copied) = self.copied(&self.spaced, &spaced) {
+            if let Some(copied) = self.copied(&self.spaced, &spaced, Rows::Whole) {
+                let code = copied.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { spaced::patches(geometry).run(copied, geometry, pointers, part) };
+                return unsafe { spaced::patches(geometry).run(code, copied, geometry, pointers, part) };
             }
         }
-        let code = self.streamed(geometry, pointers, part).unwrap_or(&self.code);
+        let code = self.codes.storing(stores, kernel);
         // SAFETY: passed on from the caller; a kernel without folds has one inner loop.
-        unsafe { launch::run(code, &self.shape, geometry, pointers, part) }
-    }
-}
-
-impl Program {
-    /// The code that writes past the caches, for a part of a launch where that pays.
-    fn streamed(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) -> Option<&Code> {
-        let stream = self.stream?;
-        if !is_streamed(&self.kernel, &self.classes, geometry, pointers, part) {
-            return None;
-        }
-        let code = || stream(&self.kernel, &self.classes).ok().map(|(code, _)| code);
-        self.streamed.get_or_init(code).as_ref()
+        unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part) }
     }
 
     /// The code for copies of the operands in `slots`, if there are any and they are what `cell` was first needed for.
-    fn copied<'a>(&self, cell: &'a OnceLock<Option<Copied>>, slots: &[usize]) -> Option<&'a Copied> {
+    fn copied<'a>(&self, cell: &'a OnceLock<Option<Copied>>, slots: &[usize], rows: Rows) -> Option<&'a Copied> {
         if slots.is_empty() {
             return None;
         }
-        let compile = || Copied::compile(self.compile, &self.kernel, &self.classes, slots).ok();
+        let compile = || Copied::compile(self.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
         cell.get_or_init(compile).as_ref().filter(|copied| copied.is_for(slots))
     }
 }
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program").field("code_bytes", &self.code_bytes()).field("classes", &self.classes).finish()
+        f.debug_struct("Program").field("code_bytes", &self.code_bytes()).field("classes", &self.codes.classes).finish()
     }
 }

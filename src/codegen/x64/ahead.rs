@@ -4,13 +4,16 @@
 //! read in the next row: rows often are a page each, which no hardware foresees. The first pass asks for nothing, as it would
 //! wait longer (tried with rows of two passes). A single pass asks for what it reads itself, some way ahead.
 //!
+//! Pieces of rows each begin a jump away from the one before, so a pass over them asks for what it takes of a row below, the
+//! lines that it writes among them: without those it waits for almost every store (transposed operands take 2.4 times as long,
+//! `scripts/peers.sh --rows W11t`).
+//!
 //! Two things depend on the machine, and the level stands for it. With AVX2 passes also ask for the lines of this row that the
 //! pass behind them will write, as a store has to fetch its line first, and few stores can wait: softmax takes 0.6 of the time
 //! on Zen 3, but layer norm takes 1.17 on a Xeon with AVX-512, where more stores wait (`scripts/peers.sh --rows W04,W05`). A
 //! single pass asks ahead with AVX-512 alone: ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the time there
 //! (`scripts/peers.sh --rows W01l,W17`); it was not measured elsewhere.
 
-use super::Stores;
 use super::body::Function;
 use super::encoder::*;
 use super::function::Writer;
@@ -19,7 +22,7 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::Flat;
 use crate::codegen::native::passes::{Pass, Passes};
-use crate::codegen::native::word;
+use crate::codegen::native::{Rows, Stores, word};
 
 /// Bytes that asking is in steps of, and most bytes of a row that is asked for: it stays in a core's cache until its turn.
 const LINE: usize = 64;
@@ -28,6 +31,9 @@ const MOST_BYTES: usize = 128 << 10;
 /// How far ahead a single pass asks, which takes as long as memory does: half and double are about as good.
 const FAR_BYTES: usize = 2 << 10;
 
+/// How many rows below a single pass over pieces asks: one and four are about as good.
+const ROWS_BELOW: i32 = 2;
+
 /// What the passes of a kernel ask for.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
@@ -35,28 +41,37 @@ pub(super) struct Ahead {
     reads: Vec<(usize, i32)>,
     /// Per pass, outputs that the next loop writes, by their numbers as accesses.
     writes: Vec<Vec<usize>>,
-    /// Operands of a single pass.
+    /// Operands of a single pass over whole rows.
     single: Vec<usize>,
+    /// What a single pass over pieces of rows takes, and where in the frame the address of a row some way below is.
+    below: Vec<(Want, usize, i32)>,
 }
 
 impl Ahead {
     /// What is asked for of contiguous rows; `take` makes room for an address.
     pub(super) fn new(function: &Function<'_>, passes: &Passes, level: Level, mut take: impl FnMut() -> i32) -> Ahead {
-        let Function { kernel, motions, flat, stores, .. } = function;
+        let Function { kernel, motions, flat, manner, .. } = function;
         let is_contiguous = |&access: &usize| motions[access] == Class::Contiguous;
+        let outputs = |pass: &Pass| {
+            let accesses: Vec<usize> = pass.stores.iter().map(|&slot| kernel.operands.len() + slot).collect();
+            accesses.into_iter().filter(is_contiguous)
+        };
         let mut ahead = Ahead { writes: vec![Vec::new(); passes.passes.len()], ..Ahead::default() };
         let [first, others @ ..] = &passes.passes[..] else { return ahead };
         let read = read(kernel, flat, first).into_iter().filter(is_contiguous);
         if others.iter().any(Pass::has_loop) {
             ahead.reads = read.map(|slot| (slot, take())).collect();
+        } else if manner.rows == Rows::Pieces {
+            let written = outputs(first).filter(|_| manner.stores == Stores::Cached);
+            let wants = read.map(|slot| (Want::Read, slot)).chain(written.map(|access| (Want::Write, access)));
+            ahead.below = wants.map(|(want, access)| (want, access, take())).collect();
         } else if level == Level::Avx512 {
             ahead.single = read.collect();
         }
-        if level == Level::Avx2 && *stores == Stores::Cached {
+        if level == Level::Avx2 && manner.stores == Stores::Cached {
             let loops = || (0..passes.passes.len()).filter(|&number| passes.passes[number].has_loop());
             for (before, number) in loops().skip(1).zip(loops().skip(2)) {
-                let outputs = passes.passes[number].stores.iter().map(|&slot| kernel.operands.len() + slot);
-                ahead.writes[before] = outputs.filter(is_contiguous).collect();
+                ahead.writes[before] = outputs(&passes.passes[number]).collect();
             }
         }
         ahead
@@ -84,6 +99,25 @@ impl Writer<'_> {
             self.encoder.int(Int::CmovGreater, R10, Rm::Reg(R11.0));
             self.encoder.int(Int::Store, R10, self.at(to));
         }
+        if !self.ahead.below.is_empty() {
+            self.look_below();
+        }
+    }
+
+    /// Brings the addresses of rows some way below into the frame; those of the last rows are of themselves.
+    fn look_below(&mut self) {
+        self.encoder.int(Int::Mov, RSI, self.at(self.rows_left));
+        self.encoder.compare(RSI, ROWS_BELOW);
+        for at in 0..self.ahead.below.len() {
+            let (_, access, to) = self.ahead.below[at];
+            self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
+            self.encoder.int(Int::Mov, R10, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
+            let index = Index::Gpr(R10, ROWS_BELOW.trailing_zeros() as u8);
+            let below = Memory { base: Base::Gpr(R11), index, disp: 0, broadcast: false };
+            self.encoder.int(Int::Lea, R10, Rm::Mem(below));
+            self.encoder.int(Int::CmovGreater, R11, Rm::Reg(R10.0));
+            self.encoder.int(Int::Store, R11, self.at(to));
+        }
     }
 
     /// Asks in a pass, with a round of so many elements, for what is needed later at their places.
@@ -94,6 +128,10 @@ impl Writer<'_> {
             self.ask_for(Want::Read, access, from, 0, elements);
         }
         self.ask_far_ahead(elements);
+        for at in 0..self.ahead.below.len() {
+            let (want, access, from) = self.ahead.below[at];
+            self.ask_for(want, access, from, 0, elements);
+        }
         for at in 0..self.ahead.writes[pass].len() {
             let access = self.ahead.writes[pass][at];
             let too_long = self.encoder.label();

@@ -1,6 +1,5 @@
 //! What the loops of a pass do in one round: loads, prims, stores, and partial results taking elements in.
 
-use super::Stores;
 use super::code::{Address, Block, Class, Home, Inst, Op, Start, V};
 use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
@@ -15,7 +14,7 @@ use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op as Node};
 use crate::codegen::native::passes::Pass;
-use crate::codegen::native::streamed;
+use crate::codegen::native::{Manner, Stores, streamed};
 use crate::ir::DType;
 use crate::ir::scalar::{Prim, Ty};
 use smallvec::SmallVec;
@@ -29,8 +28,8 @@ pub(super) struct Function<'a> {
     pub(super) motions: &'a [Motion],
     /// Its nodes.
     pub(super) flat: &'a Flat,
-    /// How its outputs are written.
-    pub(super) stores: Stores,
+    /// How it goes through memory.
+    pub(super) manner: Manner,
     /// Per node whether the payload of a NaN that it is can be seen.
     pub(super) shown: Vec<bool>,
     /// Where in the frame row values are: 16 bytes of a value, or the bits or lanes of a mask.
@@ -259,7 +258,7 @@ impl<'f, 'e> Body<'f, 'e> {
             let payloads = function.payloads_of_output(slot);
             match layout {
                 Layout::Contiguous(address)
-                    if function.stores == Stores::Streamed && self.mask.is_none() && streamed::takes(dtype) =>
+                    if function.manner.stores == Stores::Streamed && self.mask.is_none() && streamed::takes(dtype) =>
                 {
                     self.select.stream(dtype, &value, address);
                 }

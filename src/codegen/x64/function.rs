@@ -6,7 +6,6 @@
 //! copies of the body each, and one of masked rounds for what is left. A pass with folds has a loop over blocks of
 //! [`FOLD_BLOCK`] around that.
 
-use super::Stores;
 use super::ahead::Ahead;
 use super::body::{Elements, Function};
 use super::code::Block;
@@ -20,7 +19,7 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Op};
 use crate::codegen::native::passes::{Pass, Passes};
-use crate::codegen::native::word;
+use crate::codegen::native::{Manner, Stores, word};
 use crate::ir::Combine;
 use crate::ir::scalar::Ty;
 use std::fmt::Write;
@@ -48,7 +47,7 @@ pub(super) struct Writer<'a> {
     /// Where rows of accesses and row buffers are in the frame.
     pub(super) homes: Vec<i32>,
     words_at: i32,
-    rows_left: i32,
+    pub(super) rows_left: i32,
     block_start: i32,
     block_end: i32,
     pub(super) ahead: Ahead,
@@ -57,18 +56,18 @@ pub(super) struct Writer<'a> {
 }
 
 /// Machine code for a kernel.
-pub(super) fn write(how: (Level, Stores), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
+pub(super) fn write(how: (Level, Manner), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> Vec<u8> {
     Writer::new(how, kernel, classes, flat, passes, None).write().0
 }
 
 /// The blocks of a kernel's function as text.
-pub(super) fn text(how: (Level, Stores), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
+pub(super) fn text(how: (Level, Manner), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
     Writer::new(how, kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
 }
 
 impl<'a> Writer<'a> {
     fn new(
-        (level, stores): (Level, Stores),
+        (level, manner): (Level, Manner),
         kernel: &'a Kernel,
         motions: &'a [Class],
         flat: &'a Flat,
@@ -85,7 +84,7 @@ impl<'a> Writer<'a> {
         let slots = vec![None; flat.nodes.len()];
         let distances = vec![None; motions.len()];
         let shown = flat.shown_payloads();
-        let mut function = Function { kernel, motions, flat, stores, shown, slots, distances, rows, tail, one, narrow };
+        let mut function = Function { kernel, motions, flat, manner, shown, slots, distances, rows, tail, one, narrow };
         for pass in &passes.passes {
             for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
                 let slot = match flat.nodes[id].op {
@@ -169,7 +168,7 @@ impl<'a> Writer<'a> {
     }
 
     fn leave(&mut self) {
-        if self.function.stores == Stores::Streamed {
+        if self.function.manner.stores == Stores::Streamed {
             self.encoder.fence();
         }
         self.encoder.zero_upper();

@@ -4,7 +4,7 @@
 //! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`quotient`] some that spare
 //! the divider, [`elements`] those of loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`]
 //! asks for cache lines. A body is written once, and [`copies`] makes a block of several of it. A [`Level`] says which
-//! instructions there are; what AVX2 lacks has [`stand_ins`]. [`Stores`] says whether large outputs are written past the caches.
+//! instructions there are; what AVX2 lacks has [`stand_ins`]. A [`Manner`] says how code goes through memory.
 //! [`registers`] gives every value a machine register, [`fma`] chooses among forms that overwrite one, and the [`encoder`] writes
 //! instructions of [`opcode`]; [`memory`] makes the bytes executable.
 //!
@@ -40,7 +40,8 @@ use super::geometry::{Class, Lanes};
 use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
 use super::native::spaced::Spaced;
-use super::native::{self, Compile, Program, Shape};
+use super::native::streamed::is_short;
+use super::native::{self, Compile, Manner, Program, Shape};
 use crate::error::Reason;
 use crate::ir::DType;
 
@@ -49,24 +50,20 @@ use crate::ir::DType;
 /// # Errors
 /// The reason why this tier does not take it, or that this machine is none of them.
 pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-    let (compile, stream, how_spaced): (Compile, Compile, Spaced) = match level {
-        Level::Avx2 => (
-            |kernel, classes| compiled(Level::Avx2, kernel, classes, Stores::Cached),
-            |kernel, classes| compiled(Level::Avx2, kernel, classes, Stores::Streamed),
-            Spaced::Copied,
-        ),
-        Level::Avx512 => (
-            |kernel, classes| compiled(Level::Avx512, kernel, classes, Stores::Cached),
-            |kernel, classes| compiled(Level::Avx512, kernel, classes, Stores::Streamed),
-            Spaced::Gathered,
-        ),
+    let (compile, is_streaming, how_spaced): (Compile, bool, Spaced) = match level {
+        Level::Avx2 => {
+            (|kernel, classes, manner| compiled(Level::Avx2, kernel, classes, manner), is_short(kernel), Spaced::Copied)
+        }
+        Level::Avx512 => {
+            (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true, Spaced::Gathered)
+        }
     };
-    Program::new(compile, Some(stream), kernel, lanes, classes, how_spaced)
+    Program::new(compile, is_streaming, kernel, lanes, classes, how_spaced)
 }
 
 /// Whether a folder seems to hold the code of a kernel, so that it need not be compiled.
 pub(super) fn is_kept(level: Level, kernel: &Kernel, classes: &[Class]) -> bool {
-    disk::folder().is_some_and(|folder| folder.has(&key(level, kernel, classes, Stores::Cached)))
+    disk::folder().is_some_and(|folder| folder.has(&key(level, kernel, classes, Manner::USUAL)))
 }
 
 /// The code of a kernel before registers are chosen, block by block.
@@ -75,7 +72,7 @@ pub(super) fn is_kept(level: Level, kernel: &Kernel, classes: &[Class]) -> bool 
 /// The reason why this tier does not take the kernel.
 pub fn emit_text(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
     let (flat, passes) = native::prepare(kernel, classes)?;
-    Ok(format!("{}\n{}", level.name(), function::text((level, Stores::Cached), kernel, classes, &flat, &passes)))
+    Ok(format!("{}\n{}", level.name(), function::text((level, Manner::USUAL), kernel, classes, &flat, &passes)))
 }
 
 /// Why this tier makes no code of a level for a kernel whose accesses move as the classes say.
@@ -102,16 +99,7 @@ pub(super) fn no_level() -> Reason {
     Reason::TierCannot("this machine has neither AVX-512 nor AVX2".into())
 }
 
-/// How whole vectors of contiguous outputs are written, where [`native::streamed`] takes their dtype.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stores {
-    /// Into the caches.
-    Cached,
-    /// Past them, to addresses that are multiples of a vector's bytes.
-    Streamed,
-}
-
-fn compiled(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) -> Result<(Code, Shape), Reason> {
+fn compiled(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> Result<(Code, Shape), Reason> {
     if !level.is_available() {
         return Err(Reason::TierCannot(format!("this machine has no {}", level.name())));
     }
@@ -122,23 +110,23 @@ fn compiled(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) ->
         Ok((memory::load(code)?, native::shape(kernel, n_folds as usize, n_kept as usize)))
     };
     let Some(folder) = disk::folder() else {
-        let (counts, code) = written(level, kernel, classes, stores)?;
+        let (counts, code) = written(level, kernel, classes, manner)?;
         return loaded(counts, &code);
     };
-    let key = key(level, kernel, classes, stores);
+    let key = key(level, kernel, classes, manner);
     if let Ok(kept) = folder.load(&key)
         && let Some((head, code)) = kept.split_first_chunk()
     {
         return loaded(Counts::from_bytes(*head), code);
     }
-    let (counts, code) = written(level, kernel, classes, stores)?;
+    let (counts, code) = written(level, kernel, classes, manner)?;
     folder.store(&key, &[&counts.to_bytes()[..], &code].concat());
     loaded(counts, &code)
 }
 
 /// What code on disk is found by.
-fn key(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) -> disk::Key {
-    disk::Key::new((level, kernel, classes, stores))
+fn key(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> disk::Key {
+    disk::Key::new((level, kernel, classes, manner))
 }
 
 /// What a launch must know of the loops; it stands in front of code on disk.
@@ -159,9 +147,9 @@ impl Counts {
 }
 
 /// The machine code of a kernel.
-fn written(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) -> Result<(Counts, Vec<u8>), Reason> {
+fn written(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> Result<(Counts, Vec<u8>), Reason> {
     let (flat, passes) = native::prepare(kernel, classes)?;
-    let code = function::write((level, stores), kernel, classes, &flat, &passes);
+    let code = function::write((level, manner), kernel, classes, &flat, &passes);
     Ok((Counts { n_folds: passes.n_folds() as u32, n_kept: passes.n_kept as u32 }, code))
 }
 
@@ -169,6 +157,7 @@ fn written(level: Level, kernel: &Kernel, classes: &[Class], stores: Stores) -> 
 mod tests {
     use super::*;
     use crate::codegen::kernel::{Inst, Kind, Operand, Source};
+    use crate::codegen::native::Stores;
     use crate::ir::scalar::{Prim, Reg};
     use smallvec::smallvec;
 
@@ -186,7 +175,10 @@ mod tests {
             let classes = [Class::Contiguous; 2];
             let (flat, passes) = native::prepare(&kernel, &classes).expect("it is expressible");
             for level in [Level::Avx2, Level::Avx512] {
-                let text = |stores| function::text((level, stores), &kernel, &classes, &flat, &passes);
+                let text = |stores| {
+                    let manner = Manner { stores, ..Manner::USUAL };
+                    function::text((level, manner), &kernel, &classes, &flat, &passes)
+                };
                 let (cached, streamed) = (text(Stores::Cached), text(Stores::Streamed));
                 assert!(!cached.contains("vmovnt"), "{cached}");
                 let (whole, tail) = streamed.split_once("  tail\n").expect("there is a round for the last elements");
