@@ -16,7 +16,7 @@ use crate::codegen::native::flat::{Flat, Id, Op as Node};
 use crate::codegen::native::passes::Pass;
 use crate::codegen::native::{Manner, Stores, streamed};
 use crate::ir::DType;
-use crate::ir::scalar::{Prim, Ty};
+use crate::ir::scalar::{Lit, Prim, Ty};
 use smallvec::SmallVec;
 
 /// What blocks know of the function they are part of.
@@ -170,6 +170,14 @@ impl Function<'_> {
         if self.is_canonical(self.flat.outputs[slot]) { Payloads::Lost } else { Payloads::Kept }
     }
 
+    /// Whether a division is 1 over a root of f32.
+    fn is_inverse_of_root(&self, id: Id) -> bool {
+        let Flat { nodes, .. } = self.flat;
+        let is_root = |id: Id| nodes[id].op == Node::Prim(Prim::Sqrt) && nodes[id].ty == Ty::F32;
+        let [n, d] = nodes[id].args[..] else { return false };
+        self.flat.as_lit(n).is_some_and(|lit| lit == Lit::f32(1.0)) && is_root(d)
+    }
+
     /// Whether a node is known to be no NaN but the canonical one.
     fn is_canonical(&self, id: Id) -> bool {
         let node = &self.flat.nodes[id];
@@ -309,10 +317,15 @@ impl<'f, 'e> Body<'f, 'e> {
                 let (p, n) = (self.value(p), self.value(n));
                 self.select.scale(&p, &n, node.ty)
             }
-            Node::Prim(Prim::Div) if self.is_better_multiplied(id) => {
+            Node::Prim(Prim::Div) if self.is_divider_late() && self.function.flat.tanh_quotients.contains(&id) => {
                 self.n_divided -= 1;
                 let (n, d) = (self.value(node.args[0]), self.value(node.args[1]));
                 self.select.quotient(n[0], d[0])
+            }
+            Node::Prim(Prim::Div) if self.is_divider_late() && self.function.is_inverse_of_root(id) => {
+                self.n_divided -= 1;
+                let d = self.value(node.args[1]);
+                self.select.inverse_of_root(d[0])
             }
             Node::Prim(Prim::RoundF16) if self.function.payloads(id) == Payloads::Lost => {
                 let value = self.value(node.args[0]);
@@ -326,11 +339,10 @@ impl<'f, 'e> Body<'f, 'e> {
         }
     }
 
-    /// Whether a division is one that [`Select::quotient`] computes, and the divider takes longer than all other instructions.
-    fn is_better_multiplied(&self, id: Id) -> bool {
+    /// Whether the divider takes longer than all other instructions, so that a division had better be done without it.
+    fn is_divider_late(&self) -> bool {
         let has_instruction = self.select.level() == Level::Avx512 && self.select.shape == Shape::Vector;
-        let is_late = self.n_divided > 1 && MEANWHILE * self.n_divided > self.pass.body.len();
-        has_instruction && is_late && self.function.flat.tanh_quotients.contains(&id)
+        has_instruction && self.n_divided > 1 && MEANWHILE * self.n_divided > self.pass.body.len()
     }
 
     /// An fma takes the sign of a factor in.
