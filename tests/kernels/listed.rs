@@ -187,3 +187,17 @@ pub(crate) fn zeros_and_nan(combine: Combine, seed: u64) -> Case {
     }
     case
 }
+
+/// A fold of f32 that are mostly as bad as what it starts with, and perhaps of zeros of both signs and NaN.
+pub(crate) fn worst_and_others(combine: Combine, seed: u64) -> Case {
+    let mut random = Random::new(seed);
+    let n = 1 + random.below(100);
+    let mut case = place(&mut random, folded(combine, DType::F32), &[3], &[n]);
+    let others = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0, 1.0];
+    let (worst, n_others) = (others[random.below(2)], random.below(others.len() + 1));
+    for bytes in case.inputs[0].chunks_exact_mut(4) {
+        let value = if random.below(8) == 0 { others[..n_others].get(random.below(6)) } else { None };
+        bytes.copy_from_slice(&value.unwrap_or(&worst).to_le_bytes());
+    }
+    case
+}

@@ -10,7 +10,7 @@ mod kernels;
 mod text;
 
 use case::Checked;
-use kernels::listed::{fold_cases, folded, loads, normalized, zeros_and_nan};
+use kernels::listed::{fold_cases, folded, loads, normalized, worst_and_others, zeros_and_nan};
 use kernels::random::{random_case, seeds};
 use kernels::{Builder, Random, listed, place};
 use opfuse::codegen::FOLD_BLOCK;
@@ -129,6 +129,16 @@ fn the_zero_and_the_nan_that_a_fold_keeps() {
         for seed in 0..200 {
             let case = zeros_and_nan(combine, seed);
             case.check_all(&format!("{combine:?} of zeros, seed {seed}"), 1);
+        }
+    }
+}
+
+#[test]
+fn first_of_the_worst_and_first_nan() {
+    for combine in [Combine::ArgMax, Combine::ArgMin] {
+        for seed in 0..400 {
+            let case = worst_and_others(combine, seed);
+            case.check_all(&format!("{combine:?} of infinities, seed {seed}"), 1);
         }
     }
 }

@@ -127,6 +127,19 @@ impl Function<'_> {
         select.block
     }
 
+    /// The indices to start with of folds that count, whose block has elements.
+    pub(super) fn start_indices(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
+        let mut select = self.select(encoder, Shape::Vector, 0);
+        let level = select.level();
+        for (fold, slot) in folds.iter().filter_map(|fold| Some((fold, fold.counter?))) {
+            for group in 0..n_groups(level) {
+                let indices = self.iota(&mut select, slot, group * level.lanes());
+                fold.start_indices(&mut select, group, &indices);
+            }
+        }
+        select.block
+    }
+
     /// Brings the partial results of a fold together: the result to its slot, its value and index to the frame.
     pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> Block {
         let mut select = self.select(encoder, Shape::Vector, 0);
@@ -189,6 +202,35 @@ impl Function<'_> {
             Node::Prim(_) | Node::Load(_) | Node::Fold(_) => false,
         }
     }
+}
+
+impl Function<'_> {
+    /// The numbers that an iota has from so many elements ahead on.
+    fn iota(&self, select: &mut Select<'_>, slot: usize, ahead: usize) -> Val {
+        place(select, slot, ahead);
+        let first = match select.level() {
+            Level::Avx2 => {
+                let lowest = select.vector(true);
+                select.push_as(&opcode::MOVE_GPR, Width::X, Some(lowest), &[], None);
+                select.op(&opcode::BROADCAST[1], &[lowest])
+            }
+            Level::Avx512 => select.op(&opcode::BROADCAST_GPR, &[]),
+        };
+        let distances = self.distances[slot].expect("an iota has distances in the frame");
+        (0..2)
+            .map(|part| {
+                let distance = select.distances(distances, part);
+                select.op(&opcode::ADD_I[1], &[first, distance])
+            })
+            .collect()
+    }
+}
+
+/// Brings where an access is, so many elements ahead, to where strided accesses begin.
+fn place(select: &mut Select<'_>, access: usize, ahead: usize) {
+    let op = Op::Place { access: access as u16, ahead: ahead as i32 };
+    let (width, args) = (select.width(), Few::NONE);
+    select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
 }
 
 static NO_PASS: Pass = Pass {
@@ -365,7 +407,7 @@ impl<'f, 'e> Body<'f, 'e> {
         let operand = self.function.kernel.operands[slot];
         let is_row = self.select.shape == Shape::Row;
         if operand.source == Source::Iota {
-            return if is_row { self.value(id) } else { self.iota(slot) };
+            return if is_row { self.value(id) } else { self.function.iota(&mut self.select, slot, 0) };
         }
         let layout = if is_row {
             Layout::Contiguous(Address { start: Start::Row(slot as u16), scale: None, disp: 0 })
@@ -388,34 +430,8 @@ impl<'f, 'e> Body<'f, 'e> {
         if self.function.motions[access] == Motion::Contiguous {
             return self.contiguous(access, dtype);
         }
-        self.place(access);
+        place(&mut self.select, access, 0);
         Layout::Strided(self.function.distances[access].expect("a strided access has distances in the frame"))
-    }
-
-    fn place(&mut self, access: usize) {
-        let op = Op::Place { access: access as u16, ahead: 0 };
-        let width = self.select.width();
-        let args = Few::NONE;
-        self.select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
-    }
-
-    fn iota(&mut self, slot: usize) -> Val {
-        self.place(slot);
-        let first = match self.select.level() {
-            Level::Avx2 => {
-                let lowest = self.select.vector(true);
-                self.select.push_as(&opcode::MOVE_GPR, Width::X, Some(lowest), &[], None);
-                self.select.op(&opcode::BROADCAST[1], &[lowest])
-            }
-            Level::Avx512 => self.select.op(&opcode::BROADCAST_GPR, &[]),
-        };
-        let distances = self.function.distances[slot].expect("an iota has distances in the frame");
-        (0..2)
-            .map(|part| {
-                let distance = self.select.distances(distances, part);
-                self.select.op(&opcode::ADD_I[1], &[first, distance])
-            })
-            .collect()
     }
 
     /// Puts a row value into its slot.

@@ -3,15 +3,18 @@
 //! The order is that of [`crate::codegen::fold`]: element `i` goes to partial result `i mod 32`. With vectors of `n` 32-bit
 //! lanes that is lane `i mod n` of group `i / n mod 32 / n`. A bool is an all-ones or zero 32-bit lane here.
 
+use super::body::Function;
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
 use super::few::Few;
 use super::frame::Frame;
 use super::level::Level;
+use super::masks::Relation;
 use super::opcode;
 use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::fold;
-use crate::codegen::kernel::FOLD_LANES;
-use crate::codegen::native::flat::{Flat, Id, Op as Node};
+use crate::codegen::geometry::Class as Motion;
+use crate::codegen::kernel::{FOLD_LANES, Source};
+use crate::codegen::native::flat::{Id, Op as Node};
 use crate::ir::Combine;
 use crate::ir::scalar::{Prim, Ty};
 use smallvec::SmallVec;
@@ -56,6 +59,8 @@ pub(super) struct Fold {
     pub(super) value: Id,
     /// The node of their indices.
     pub(super) index: Option<Id>,
+    /// The operand that numbers elements one after another, if that is what indices are: none comes behind a greater one.
+    pub(super) counter: Option<usize>,
     /// Whether NaN are gathered apart: of an extreme whose NaN may be any, so that elements wait for one instruction
     /// of the element before instead of two.
     nan_apart: bool,
@@ -65,14 +70,18 @@ pub(super) struct Fold {
 
 impl Fold {
     /// The folds `ids` with places for their partial results.
-    pub(super) fn of_pass(level: Level, flat: &Flat, shown: &[bool], ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
+    pub(super) fn of_pass(level: Level, function: &Function<'_>, ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
+        let Function { kernel, motions, flat, shown, .. } = function;
+        let counts =
+            |&slot: &usize| kernel.operands[slot].source == Source::Iota && motions[slot] == Motion::Contiguous;
         let describe = |&id: &Id| {
             let node = &flat.nodes[id];
             let Node::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
             let (value, index) = (node.args[0], node.args.get(1).copied());
             let ty = flat.nodes[value].ty;
+            let counter = index.and_then(|index| flat.nodes[index].op.operand()).filter(counts);
             let nan_apart = keeps_nan(combine, ty) && !shown[id];
-            Fold { id, combine, ty, value, index, nan_apart, places: Vec::new() }
+            Fold { id, combine, ty, value, index, counter, nan_apart, places: Vec::new() }
         };
         let mut folds: Vec<Fold> = ids.iter().map(describe).collect();
         let n_groups = n_groups(level);
@@ -167,6 +176,12 @@ impl Fold {
         }
     }
 
+    /// Gives a group's partial results the indices of its first elements: one that is as bad as what they start with need not win then.
+    pub(super) fn start_indices(&self, select: &mut Select<'_>, group: usize, indices: &Val) {
+        let places = &self.places[group][self.value_vectors()..];
+        places.iter().zip(indices).for_each(|(&place, &v)| self.assign(select, place, v, None));
+    }
+
     /// Puts a vector into its place; of AVX-512, only its lanes in the mask.
     fn assign(&self, select: &mut Select<'_>, place: Place, v: V, mask: Option<V>) {
         let level_width = select.level().width();
@@ -194,10 +209,12 @@ impl Fold {
             return self.take_by_blends(select, group, &acc, x, mask);
         }
         if let (Some(best), Some(index)) = (&acc.index, &x.index) {
-            let mut wins = self.wins(select, &acc.value, best, &x.value, index);
-            if let Some(mask) = mask {
-                wins = select.logic(Prim::And, wins, mask);
-            }
+            let wins = if self.counter.is_some() {
+                self.wins_behind(select, &acc.value, &x.value, mask)
+            } else {
+                let wins = self.wins(select, &acc.value, best, &x.value, index);
+                mask.map_or(wins, |mask| select.logic(Prim::And, wins, mask))
+            };
             let new: SmallVec<[V; 4]> = x.value.iter().chain(index).copied().collect();
             for (number, (&place, &v)) in self.places[group].iter().zip(&new).enumerate() {
                 let part = if number < x.value.len() { number } else { number - x.value.len() };
@@ -264,7 +281,14 @@ impl Fold {
             }
             return;
         }
-        let new = if self.nan_apart { self.better(select, acc, x) } else { self.combined(select, acc, x) };
+        let new = match &x.index {
+            Some(index) if self.counter.is_some() => {
+                let wins = self.wins_behind(select, &acc.value, &x.value, None);
+                picked(select, wins, (&x.value, index), acc)
+            }
+            None if self.nan_apart => self.better(select, acc, x),
+            Some(_) | None => self.combined(select, acc, x),
+        };
         let old = acc.value.iter().chain(acc.index.iter().flatten());
         let vectors: SmallVec<[(V, V); 4]> =
             new.value.iter().chain(new.index.iter().flatten()).copied().zip(old.copied()).collect();
@@ -326,15 +350,23 @@ impl Fold {
         select.prim(Prim::Or, &[first_nan, ordered], Ty::Bool)[0]
     }
 
+    /// [`Fold::wins`] in lanes of the mask, where every index is greater than the best one's: no tie is won.
+    fn wins_behind(&self, select: &mut Select<'_>, best: &Val, value: &Val, mask: Option<V>) -> V {
+        let (low, high) = if self.combine == Combine::ArgMax { (best, value) } else { (value, best) };
+        let mut wins = select.compare(Relation::LtOrNan, low, high, self.ty)[0];
+        if self.ty.is_float() {
+            // Nothing wins against a NaN.
+            let number = select.compare(Relation::Eq, best, best, self.ty)[0];
+            wins = select.logic(Prim::And, wins, number);
+        }
+        mask.map_or(wins, |mask| select.logic(Prim::And, wins, mask))
+    }
+
     /// The partial result `acc` with `x` in it.
     fn combined(&self, select: &mut Select<'_>, acc: &Partial, x: &Partial) -> Partial {
         if let (Some(best), Some(index)) = (&acc.index, &x.index) {
             let wins = self.wins(select, &acc.value, best, &x.value, index);
-            let pick = |select: &mut Select<'_>, x: &Val, acc: &Val| -> Val {
-                x.iter().zip(acc).enumerate().map(|(part, (&x, &acc))| select.blend(wins, x, acc, part)).collect()
-            };
-            let value = pick(select, &x.value, &acc.value);
-            return Partial { value, index: Some(pick(select, index, best)) };
+            return picked(select, wins, (&x.value, index), acc);
         }
         let better = self.better(select, acc, x);
         if !keeps_nan(self.combine, self.ty) {
@@ -389,6 +421,15 @@ impl Fold {
     pub(super) fn number(&self) -> u64 {
         crate::codegen::native::block_folds::fold_code(self.combine, self.ty)
     }
+}
+
+/// A value and its index in the lanes that win, what was there in the others.
+fn picked(select: &mut Select<'_>, wins: V, (value, index): (&Val, &Val), acc: &Partial) -> Partial {
+    let mut pick = |new: &Val, old: &Val| -> Val {
+        new.iter().zip(old).enumerate().map(|(part, (&new, &old))| select.blend(wins, new, old, part)).collect()
+    };
+    let value = pick(value, &acc.value);
+    Partial { value, index: acc.index.as_ref().map(|old| pick(index, old)) }
 }
 
 /// Whether a fold picks elements, of which a NaN stays picked: the machine's instruction takes the second of two then.

@@ -264,8 +264,7 @@ impl<'a> Writer<'a> {
             self.encoder.place(none);
         }
         self.load_rows(pass);
-        let folds =
-            Fold::of_pass(self.encoder.level(), self.function.flat, &self.function.shown, &pass.folds, &mut self.frame);
+        let folds = Fold::of_pass(self.encoder.level(), &self.function, &pass.folds, &mut self.frame);
         if folds.is_empty() {
             self.encoder.set(RAX, 0);
             self.encoder.int(Int::Mov, RDX, Rm::Reg(RCX.0));
@@ -311,6 +310,13 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::CmovGreater, RDX, Rm::Reg(RCX.0));
         self.encoder.int(Int::Store, RDX, self.at(self.block_end));
         self.run(|function, encoder| function.start_folds(encoder, folds), "partial results");
+        if folds.iter().any(|fold| fold.counter.is_some()) {
+            let none = self.encoder.label();
+            self.encoder.compare(RCX, 0);
+            self.encoder.jump_if(Condition::Equal, none);
+            self.run(|function, encoder| function.start_indices(encoder, folds), "first indices");
+            self.encoder.place(none);
+        }
         self.stretch(number, pass, folds);
         for (fold, &(value, index)) in folds.iter().zip(&parts) {
             self.run(|function, encoder| function.finish_fold(encoder, fold, value, index), "tree");

@@ -19,17 +19,20 @@ pub(super) enum Relation {
     Ne,
     Lt,
     Le,
+    /// Less, or one of them is a NaN.
+    LtOrNan,
     Unordered,
 }
 
 impl Relation {
-    /// For floats: a NaN makes all but `Ne` and `Unordered` false, without a signal.
+    /// For floats: a NaN makes all but `Ne`, `LtOrNan` and `Unordered` false, without a signal.
     const fn float(self) -> u8 {
         match self {
             Relation::Eq => 0,
             Relation::Ne => 4,
             Relation::Lt => 17,
             Relation::Le => 18,
+            Relation::LtOrNan => 25,
             Relation::Unordered => 3,
         }
     }
@@ -38,7 +41,7 @@ impl Relation {
         match self {
             Relation::Eq => 0,
             Relation::Ne => 4,
-            Relation::Lt => 1,
+            Relation::Lt | Relation::LtOrNan => 1,
             Relation::Le => 2,
             // No integer is unordered; 3 is "never".
             Relation::Unordered => 3,
@@ -198,7 +201,9 @@ impl Select<'_> {
             return match relation {
                 Relation::Ne => Val::from([differ]),
                 Relation::Eq => Val::from([self.not(differ)]),
-                Relation::Lt | Relation::Le | Relation::Unordered => unreachable!("bools have no order"),
+                Relation::Lt | Relation::Le | Relation::LtOrNan | Relation::Unordered => {
+                    unreachable!("bools have no order")
+                }
             };
         }
         let masks: Val = a.iter().zip(b).map(|(&a, &b)| self.compared(relation, a, b, ty)).collect();
@@ -215,7 +220,7 @@ impl Select<'_> {
                 let (opcode, args, negated) = match relation {
                     Relation::Eq => (equal, [a, b], false),
                     Relation::Ne => (equal, [a, b], true),
-                    Relation::Lt => (greater, [b, a], false),
+                    Relation::Lt | Relation::LtOrNan => (greater, [b, a], false),
                     Relation::Le => (greater, [a, b], true),
                     Relation::Unordered => unreachable!("no integer is unordered"),
                 };
