@@ -6,9 +6,11 @@ use opfuse::{Result, Tensor};
 
 const SIZES: [usize; 2] = [4096, 1024];
 const SQUARE: [usize; 2] = [4096, 4096];
+const SHORT: [usize; 2] = [1 << 18, 16];
 
-pub(super) const WORKLOADS: [Workload; 12] = [
+pub(super) const WORKLOADS: [Workload; 13] = [
     Workload { id: "W04", what: "softmax", inputs: wide, run: softmax, check: 0.000_980_38 },
+    Workload { id: "W04s", what: "softmax of 16", inputs: short, run: softmax, check: 0.077_569 },
     Workload { id: "W04p", what: "softmax in parts", inputs: wide, run: softmax_parts, check: 0.000_980_38 },
     Workload { id: "W05", what: "layer norm", inputs: normed, run: layer_norm, check: 1.3198 },
     Workload { id: "W05p", what: "layer norm in parts", inputs: normed, run: layer_norm_parts, check: 1.3198 },
@@ -36,6 +38,10 @@ pub(super) const WORKLOADS: [Workload; 12] = [
 
 fn wide() -> Result<Vec<Tensor>> {
     Ok(vec![uniform_in(1, &SIZES, -4.0, 4.0)?])
+}
+
+fn short() -> Result<Vec<Tensor>> {
+    Ok(vec![uniform_in(1, &SHORT, -4.0, 4.0)?])
 }
 
 fn softmax(x: &[Tensor]) -> Result<Vec<Tensor>> {

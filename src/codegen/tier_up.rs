@@ -57,8 +57,10 @@ impl Code {
     /// The reason why no tier compiles it.
     pub fn new(asked_for: Option<Tier>, kernel: &Kernel, geometry: &Geometry) -> Result<Code, Reason> {
         let tier = asked_for.unwrap_or_else(|| Tier::choose(kernel, geometry));
-        // The vm takes about twice as long, and a little to begin.
-        let (lost, worth) = (work(kernel, geometry) as u64 / 2 + LOST_AT_LEAST, compile_time(tier, kernel));
+        // The vm takes about twice as long, and a little to begin, with the launch and with every other row.
+        let steps = geometry.n_rows().saturating_sub(1).saturating_mul(kernel.insts.len()) as u64;
+        let lost = work(kernel, geometry) as u64 / 2 + LOST_AT_LEAST + steps.saturating_mul(LOST_PER_STEP);
+        let worth = compile_time(tier, kernel);
         if asked_for.is_some() || lost >= worth {
             return Ok(Code { first: Running::new(tier, kernel, geometry)?, later: None });
         }
@@ -142,8 +144,9 @@ fn is_on_disk(tier: Tier, kernel: &Kernel, geometry: &Geometry) -> bool {
     }
 }
 
-/// Nanoseconds that a call of the vm loses at least.
+/// Nanoseconds that a call of the vm loses at least, and that it loses with every instruction of every row but the first.
 const LOST_AT_LEAST: u64 = 25;
+const LOST_PER_STEP: u64 = 8;
 
 /// Nanoseconds that a tier takes to compile a kernel, roughly, beyond those of the vm (`cargo bench --bench compile_time`).
 fn compile_time(tier: Tier, kernel: &Kernel) -> u64 {
