@@ -46,7 +46,7 @@ impl Tier {
     ///
     /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
     /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix, or a short line for
-    /// all rows), which it walks in patches, single ops on long rows, and rows so long that it cuts them for several threads.
+    /// all rows), which it walks in patches, single ops on one row or on long ones, and rows so long that it cuts them for several threads.
     /// Without that tier, short rows and short chains of plain arithmetic go to Cranelift: 128-bit code has neither the width nor
     /// the conversions that the others want. The limits were measured by `cargo bench --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
@@ -59,10 +59,9 @@ impl Tier {
             |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot) && !still.contains(&slot);
         let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
         let lanes = geometry.inner.last().copied().unwrap_or(1);
-        let short_rows = geometry.n_rows() > 1 && lanes < SHORT_ROW;
-        let single = arithmetic < 2 && across.is_empty() && !short_rows;
-        let long_enough = if short_rows { LONG_ENOUGH_OF_MANY } else { LONG_ENOUGH };
-        if single || jumps || lanes < long_enough || geometry.lanes == Lanes::Rows {
+        let is_short = lanes < SHORT_ROW;
+        let is_single = arithmetic < 2 && across.is_empty() && !(is_short && geometry.n_rows() > 1);
+        if is_single || jumps || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }
         if x64::Level::best().is_some_and(|level| suits_x64(level, kernel, geometry)) {
@@ -70,7 +69,7 @@ impl Tier {
         }
         let plain = !kernel.has_funcs() && !kernel.has_folds();
         let wide = !kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
-        let suits = (2..=SHORT_CHAIN).contains(&arithmetic) && plain || short_rows && geometry.inner.len() == 1;
+        let suits = (2..=SHORT_CHAIN).contains(&arithmetic) && plain || is_short && geometry.inner.len() == 1;
         if suits && wide && across.is_empty() { Tier::Cranelift } else { Tier::Vm }
     }
 }
@@ -89,11 +88,8 @@ fn suits_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
 const FEW_ROWS: usize = 8;
 /// Arithmetic instructions up to which 128-bit code in registers beats wide code through tiles.
 const SHORT_CHAIN: usize = 16;
-/// Elements of the vector loop from which machine code pays, in one row and in each of many: the vm begins a row by 15 to 40 ns per
-/// step, machine code by 3 (`cargo bench --bench fusion`, W04s).
-const LONG_ENOUGH: usize = 64;
-const LONG_ENOUGH_OF_MANY: usize = 8;
-/// Elements of a row below which the vm takes longer to begin it than to copy it.
+/// Elements of a row below which the vm takes longer to begin it than to walk it: it begins each by 15 to 40 ns per step, machine
+/// code all of it by some 3 (`OPFUSE_TIER=vm cargo bench --bench fusion -- W04s`, and without the variable).
 const SHORT_ROW: usize = 1024;
 /// Bytes between lanes above which every lane touches its own cache line.
 const CACHE_LINE: usize = 64;
