@@ -292,7 +292,7 @@ fn of_columns() {
         &cases,
         &[
             ("no barrier in front of the tree", "*own = x;\n        barrier();", "*own = x;", DIFFERS),
-            ("no barrier between steps", "own[half * LANES]);\n            barrier();", "own[half * LANES]);", DIFFERS),
+            ("no barrier between steps", "own[half * ROWS]);\n            barrier();", "own[half * ROWS]);", DIFFERS),
             (
                 "no barrier behind the tree",
                 "[row];\n        // The next tree writes to the same slots.\n        barrier();",
@@ -301,13 +301,13 @@ fn of_columns() {
             ),
             (
                 "a thread that leaves its block",
-                "Column team =",
-                "if (!live) return;\n    Column team =",
+                "Column<32> team =",
+                "if (!live) return;\n    Column<32> team =",
                 "not met by all",
             ),
             ("a row that is not there", "live ? item : (u32)w.at[0] - 1", "item", TOUCHED),
             ("slots that are not there", "SHARED(uint4, slots, 1024)", "SHARED(uint4, slots, 100)", TOUCHED),
-            ("slots of a neighbour", "(lane * LANES + row)", "(lane * LANES + row / 2)", DIFFERS),
+            ("slots of a neighbour", "(lane * ROWS + row)", "(lane * ROWS + row / 2)", DIFFERS),
         ],
     );
 }

@@ -154,8 +154,9 @@ struct Crew {
     }
 };
 
-// The threads of a block that work on one of 32 rows; a warp has one thread of each row, so that rows lie side by side in its
+// The threads of a block that work on one of its rows; neighbours work on neighbouring rows, so that these lie side by side in their
 // accesses. `slots` has room for a part of 16 bytes per thread.
+template <int ROWS>
 struct Column {
     u32 lane;
     u32 row;
@@ -163,11 +164,11 @@ struct Column {
     template <class F>
     __device__ __forceinline__ typename F::Part tree(typename F::Part x) {
         typedef typename F::Part Part;
-        Part* const own = (Part*)slots + (lane * LANES + row);
+        Part* const own = (Part*)slots + (lane * ROWS + row);
         *own = x;
         barrier();
         ROLLED for (u32 half = LANES / 2; half > 0; half /= 2) {
-            if (lane < half) *own = F::combine(*own, own[half * LANES]);
+            if (lane < half) *own = F::combine(*own, own[half * ROWS]);
             barrier();
         }
         const Part result = ((Part*)slots)[row];

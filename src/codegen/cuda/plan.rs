@@ -14,6 +14,7 @@ use crate::codegen::native::flat::Flat;
 use crate::codegen::native::passes::{Keep, Passes};
 use crate::error::Reason;
 use crate::ir::DType;
+use crate::ir::scalar::Ty;
 use smallvec::SmallVec;
 
 /// How the work of a kernel is given to threads.
@@ -44,7 +45,7 @@ pub enum Form {
     Warps,
     /// A warp computes a block of a row, in two launches per pass: few long rows.
     Blocks,
-    /// A block of threads computes 32 rows that lie side by side.
+    /// A block of threads computes 32 rows that lie side by side, or 16 of f64.
     Columns,
 }
 
@@ -111,7 +112,7 @@ pub(super) const TILE_LINES: usize = 8;
 pub(super) const WARPS: u32 = 4;
 /// Warps of a block that folds the results of blocks.
 pub(super) const TOTAL_WARPS: u32 = 8;
-/// Threads of a warp, and rows of a block of [`Form::Columns`].
+/// Threads of a warp.
 pub(super) const LANES: u32 = FOLD_LANES as u32;
 /// Words that are always passed: 4 KiB of arguments.
 const MAX_WORDS: usize = 512;
@@ -193,7 +194,7 @@ impl Plan {
             Form::Tiles { .. } => (1, [TILE as u32, TILE_LINES as u32]),
             Form::Held { warps, .. } if warps > 1 => (1, [warps as u32 * warp, 1]),
             Form::Held { .. } | Form::Warps | Form::Blocks => (WARPS, [WARPS * warp, 1]),
-            Form::Columns => (LANES, [LANES, LANES]),
+            Form::Columns => (rows_of_columns(kernel), [rows_of_columns(kernel), LANES]),
         };
         let step = |entry: usize, items: usize, per_block: u32, block: [u32; 2]| {
             let grid = i32::try_from(items.div_ceil(per_block as usize))
@@ -234,6 +235,13 @@ impl Plan {
 
 /// Bytes of the result of a block, as the prelude has them.
 const PART_BYTES: usize = 16;
+
+/// Rows of a block of [`Form::Columns`], which lie side by side in a line of memory at least. Each has a team of 32 threads; a block of
+/// f64, whose functions need more registers than 1024 threads leave each other, has half as many.
+pub(super) fn rows_of_columns(kernel: &Kernel) -> u32 {
+    let is_double = kernel.insts.iter().any(|inst| inst.ty == Ty::F64);
+    if is_double { LANES / 2 } else { LANES }
+}
 
 /// The passes of a kernel in a form.
 pub(super) fn passes(kernel: &Kernel, flat: &Flat, variant: &Variant) -> Passes {

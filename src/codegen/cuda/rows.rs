@@ -7,7 +7,7 @@
 
 use super::elements::{self, Span};
 use super::held;
-use super::plan::{Form, LANES, WARPS};
+use super::plan::{Form, LANES, WARPS, rows_of_columns};
 use super::text::{Text, c_type, fold_name, is_ordered};
 use super::words;
 use crate::codegen::native::flat::{Id, Op};
@@ -23,15 +23,16 @@ const AT_ONCE_OF_COLUMNS: usize = 4;
 pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
     let is_column = text.variant.form == Form::Columns;
     let unsigned = text.unsigned();
-    open(text, name, if is_column { LANES * LANES } else { WARPS * LANES });
+    let side = rows_of_columns(text.kernel);
+    open(text, name, if is_column { side * LANES } else { WARPS * LANES });
     if is_column {
-        text.line(format!("SHARED(uint4, slots, {});", LANES * LANES));
-        text.line(format!("const {unsigned} item = ({unsigned})block_x() * {LANES}u + thread_x();"));
+        text.line(format!("SHARED(uint4, slots, {});", side * LANES));
+        text.line(format!("const {unsigned} item = ({unsigned})block_x() * {side}u + thread_x();"));
         text.line(format!("const bool live = item < ({unsigned})w.at[{}];", words::ROWS));
         // Its threads have to meet the others at barriers.
         text.line("// A row behind the last is computed as the last one is, and not written.");
         text.line(format!("const {unsigned} row = live ? item : ({unsigned})w.at[{}] - 1;", words::ROWS));
-        text.line("Column team = {thread_y(), thread_x(), (char*)slots};");
+        text.line(format!("Column<{side}> team = {{thread_y(), thread_x(), (char*)slots}};"));
     } else {
         item_of_warp(text);
         text.line(format!("const {unsigned} row = item;"));

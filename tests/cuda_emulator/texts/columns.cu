@@ -46,7 +46,7 @@ KERNEL(1024) columns(const Words<41> w) {
     const bool live = item < (u32)w.at[0];
     // A row behind the last is computed as the last one is, and not written.
     const u32 row = live ? item : (u32)w.at[0] - 1;
-    Column team = {thread_y(), thread_x(), (char*)slots};
+    Column<32> team = {thread_y(), thread_x(), (char*)slots};
     const u32 n = (u32)w.at[1];
     const u32 p1_above = divide((u32)row, w.at[10], w.at[11]);
     const int p1 = (int)(row - p1_above * (u32)w.at[9]);
