@@ -161,15 +161,27 @@ fn rows_at_indices() {
 #[test]
 fn the_zero_and_the_nan_that_a_fold_keeps() {
     for combine in [Combine::Max, Combine::Min] {
-        let mut cases = Cases::default();
-        for seed in 0..60 {
-            let case = listed::zeros_and_nan(combine, seed);
-            let forms = forms(case.geometry.n_inner());
-            let form = forms[seed as usize % forms.len()];
-            cases.add_as(format!("{combine:?} of zeros, seed {seed}, {form:?}"), case, form);
-        }
-        cases.check();
+        in_all_forms(combine, listed::zeros_and_nan);
     }
+}
+
+#[test]
+fn first_of_the_worst_and_first_nan() {
+    for combine in [Combine::ArgMax, Combine::ArgMin] {
+        in_all_forms(combine, listed::worst_and_others);
+    }
+}
+
+/// Some folds, each in another form than the one before.
+fn in_all_forms(combine: Combine, case: fn(Combine, u64) -> Case) {
+    let mut cases = Cases::default();
+    for seed in 0..60 {
+        let case = case(combine, seed);
+        let forms = forms(case.geometry.n_inner());
+        let form = forms[seed as usize % forms.len()];
+        cases.add_as(format!("{combine:?}, seed {seed}, {form:?}"), case, form);
+    }
+    cases.check();
 }
 
 #[test]

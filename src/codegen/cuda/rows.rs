@@ -13,10 +13,11 @@ use super::words;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::ir::Combine;
+use crate::ir::scalar::{Prim, Ty};
 
 /// Elements that a thread takes at a time where it has a loop over them.
 pub(super) const AT_ONCE: usize = 8;
-/// The same of a block that has all the threads a block can have, and so few registers.
+/// The same of [`Form::Columns`], whose blocks have so many threads that each has few registers.
 const AT_ONCE_OF_COLUMNS: usize = 4;
 
 /// Writes the only entry of a kernel whose rows are computed by one team each.
@@ -149,13 +150,27 @@ fn whole_loop(text: &mut Text<'_>, pass: &Pass) {
 pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &str) {
     let (signed, unsigned) = (text.signed(), text.unsigned());
     let is_column = text.variant.form == Form::Columns;
-    let count = elements::batch(text, pass, if is_column { AT_ONCE_OF_COLUMNS } else { AT_ONCE });
+    let at_once = match is_column {
+        true if divides_doubles(text, pass) => 1,
+        true => AT_ONCE_OF_COLUMNS,
+        false => AT_ONCE,
+    };
+    let count = elements::batch(text, pass, at_once);
     text.line(format!("for ({unsigned} next = {start} + team.lane; next < {end}; next += {count} * LANES) {{"));
     text.line(format!("const {signed} first = ({signed})next;"));
     let end = format!("({signed}){end}");
     let stored = if is_column { "live" } else { "" };
     elements::emit(text, pass, &Span { end: Some(&end), count, at: "k", stored, waiting: &[] });
     text.line("}");
+}
+
+/// Whether elements need quotients or remainders of f64: the compiler calls a function of its own for some of them, and what other
+/// elements have in registers would have to leave these meanwhile.
+fn divides_doubles(text: &Text<'_>, pass: &Pass) -> bool {
+    pass.body.iter().map(|&id| &text.flat.nodes[id]).any(|node| {
+        let divides = matches!(node.op, Op::Prim(Prim::Div | Prim::Rem | Prim::Sqrt));
+        divides && node.ty == Ty::F64
+    })
 }
 
 pub(super) fn open(text: &mut Text<'_>, name: &str, threads: u32) {

@@ -1,6 +1,6 @@
 //! What the loops of a pass do in one round: loads, prims, stores, and partial results taking elements in.
 
-use super::code::{Address, Block, Class, Home, Inst, Op, Start, V};
+use super::code::{Address, Block, Class, Home, Inst, Minus, Op, Start, V};
 use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
@@ -387,20 +387,15 @@ impl<'f, 'e> Body<'f, 'e> {
         has_instruction && self.n_divided > 1 && MEANWHILE * self.n_divided > self.pass.body.len()
     }
 
-    /// An fma takes the sign of a factor in.
+    /// An fma takes the signs of its operands in.
     fn fma(&mut self, args: &[Id], ty: Ty) -> Val {
-        let mut negated = false;
-        let mut factor = |this: &mut Self, id: Id| {
-            let node = &this.function.flat.nodes[id];
-            if node.op == Node::Prim(Prim::Neg) {
-                negated = !negated;
-                return this.value(node.args[0]);
-            }
-            this.value(id)
+        let mut term = |id: Id| {
+            let node = &self.function.flat.nodes[id];
+            let is_negated = node.op == Node::Prim(Prim::Neg);
+            (self.value(if is_negated { node.args[0] } else { id }), is_negated)
         };
-        let (a, b) = (factor(self, args[0]), factor(self, args[1]));
-        let c = self.value(args[2]);
-        self.select.fma(&a, &b, &c, ty, negated)
+        let [(a, of_a), (b, of_b), (c, of_c)] = [args[0], args[1], args[2]].map(&mut term);
+        self.select.fma(&a, &b, &c, ty, Minus { product: of_a != of_b, addend: of_c })
     }
 
     fn load(&mut self, id: Id, slot: usize) -> Val {

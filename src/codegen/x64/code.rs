@@ -90,6 +90,13 @@ pub(super) struct Address {
     pub(super) disp: i32,
 }
 
+/// Which terms of an fma are subtracted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Minus {
+    pub(super) product: bool,
+    pub(super) addend: bool,
+}
+
 /// What an instruction does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Op {
@@ -97,8 +104,8 @@ pub(super) enum Op {
     Machine(&'static Opcode),
     /// `a * b + c` or, negated, `c - a * b`, with one rounding, of 64-bit lanes or not.
     Fma {
-        /// Whether the product is subtracted.
-        negated: bool,
+        /// What is subtracted.
+        minus: Minus,
         /// Whether lanes have 64 bits.
         wide: bool,
     },
@@ -356,8 +363,9 @@ impl fmt::Display for Block {
             }
             match inst.op {
                 Op::Machine(opcode) => f.write_str(opcode.form(self.level).map_or(opcode.name, |form| form.name))?,
-                Op::Fma { negated, wide } => {
-                    write!(f, "vf{}madd{}", if negated { "n" } else { "" }, if wide { "pd" } else { "ps" })?;
+                Op::Fma { minus, wide } => {
+                    let (n, add) = (if minus.product { "n" } else { "" }, if minus.addend { "sub" } else { "add" });
+                    write!(f, "vf{n}m{add}{}", if wide { "pd" } else { "ps" })?;
                 }
                 Op::Place { access, ahead } => write!(f, "place row{access}, i + {ahead}")?,
                 Op::Copy { way, bytes, those, .. } => {

@@ -1,13 +1,19 @@
 //! Which of the machine's forms of an fma is written: each overwrites another operand.
 
-use super::code::{Class, Home, Inst, NEVER, V};
+use super::code::{Class, Home, Inst, Minus, NEVER, V};
 use super::encoder::Rm;
 use super::opcode;
 use super::registers::Allocator;
 
+/// Forms by which terms are subtracted: none, the addend, the product, both.
+type Forms = [&'static opcode::Pair; 4];
+const FORMS_231: Forms = [&opcode::FMADD_231, &opcode::FMSUB_231, &opcode::FNMADD_231, &opcode::FNMSUB_231];
+const FORMS_213: Forms = [&opcode::FMADD_213, &opcode::FMSUB_213, &opcode::FNMADD_213, &opcode::FNMSUB_213];
+const FORMS_132: Forms = [&opcode::FMADD_132, &opcode::FMSUB_132, &opcode::FNMADD_132, &opcode::FNMSUB_132];
+
 impl Allocator<'_> {
     /// The machine's three forms of an fma each overwrite another operand; the one whose value ends here is chosen.
-    pub(super) fn fma(&mut self, at: usize, inst: &Inst, negated: bool, wide: bool) {
+    pub(super) fn fma(&mut self, at: usize, inst: &Inst, minus: Minus, wide: bool) {
         let mut busy = inst.reads();
         let [a, b, c] = inst.args[..] else { unreachable!("an fma has three operands") };
         let ends = |this: &Self, v: V| {
@@ -18,20 +24,18 @@ impl Allocator<'_> {
         let in_memory = |this: &Self, v: V| {
             this.places[v.index()].is_none() && (this.is_lasting(v) || this.spilled[v.index()].is_some())
         };
-        let index = wide as usize;
-        let pick =
-            |add: &'static opcode::Pair, sub: &'static opcode::Pair| if negated { &sub[index] } else { &add[index] };
+        let pick = |forms: &Forms| &forms[2 * minus.product as usize + minus.addend as usize][wide as usize];
         // (opcode, overwritten, vvvv, rm)
         let (opcode, over, second, third) = if ends(self, c) {
             let (x, y) = if in_memory(self, a) { (b, a) } else { (a, b) };
-            (pick(&opcode::FMADD_231, &opcode::FNMADD_231), c, x, y)
+            (pick(&FORMS_231), c, x, y)
         } else {
             let first_ends = ends(self, a) || (!ends(self, b) && in_memory(self, a));
             let (x, y) = if first_ends { (a, b) } else { (b, a) };
             if in_memory(self, y) && !in_memory(self, c) {
-                (pick(&opcode::FMADD_132, &opcode::FNMADD_132), x, c, y)
+                (pick(&FORMS_132), x, c, y)
             } else {
-                (pick(&opcode::FMADD_213, &opcode::FNMADD_213), x, y, c)
+                (pick(&FORMS_213), x, y, c)
             }
         };
         let overwrites = ends(self, over);

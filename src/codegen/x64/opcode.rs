@@ -217,6 +217,12 @@ opcodes! {
     FNMADD_231: Pair = [same("vfnmadd231ps", 2, 1, 0, 0xbc, Rvm, Full), same("vfnmadd231pd", 2, 1, 1, 0xbc, Rvm, Full)];
     FNMADD_213: Pair = [same("vfnmadd213ps", 2, 1, 0, 0xac, Rvm, Full), same("vfnmadd213pd", 2, 1, 1, 0xac, Rvm, Full)];
     FNMADD_132: Pair = [same("vfnmadd132ps", 2, 1, 0, 0x9c, Rvm, Full), same("vfnmadd132pd", 2, 1, 1, 0x9c, Rvm, Full)];
+    FMSUB_231: Pair = [same("vfmsub231ps", 2, 1, 0, 0xba, Rvm, Full), same("vfmsub231pd", 2, 1, 1, 0xba, Rvm, Full)];
+    FMSUB_213: Pair = [same("vfmsub213ps", 2, 1, 0, 0xaa, Rvm, Full), same("vfmsub213pd", 2, 1, 1, 0xaa, Rvm, Full)];
+    FMSUB_132: Pair = [same("vfmsub132ps", 2, 1, 0, 0x9a, Rvm, Full), same("vfmsub132pd", 2, 1, 1, 0x9a, Rvm, Full)];
+    FNMSUB_231: Pair = [same("vfnmsub231ps", 2, 1, 0, 0xbe, Rvm, Full), same("vfnmsub231pd", 2, 1, 1, 0xbe, Rvm, Full)];
+    FNMSUB_213: Pair = [same("vfnmsub213ps", 2, 1, 0, 0xae, Rvm, Full), same("vfnmsub213pd", 2, 1, 1, 0xae, Rvm, Full)];
+    FNMSUB_132: Pair = [same("vfnmsub132ps", 2, 1, 0, 0x9e, Rvm, Full), same("vfnmsub132pd", 2, 1, 1, 0x9e, Rvm, Full)];
     // Arithmetic of integers.
     ADD_I: Pair = [both("vpaddd", 1, 1, 0, 0xfe, Rvm, Full), both("vpaddq", 1, 1, 1, 0xd4, Rvm, Full)];
     SUB_I: Pair = [both("vpsubd", 1, 1, 0, 0xfa, Rvm, Full), both("vpsubq", 1, 1, 1, 0xfb, Rvm, Full)];

@@ -7,7 +7,7 @@
 //! (Markstein, *Computation of elementary functions on the IBM RISC System/6000 processor*, 1990): then it may be one last place
 //! less.
 
-use super::code::V;
+use super::code::{Minus, V};
 use super::opcode;
 use super::select::{Select, Val};
 use crate::ir::scalar::{Lit, Ty};
@@ -21,8 +21,8 @@ impl Select<'_> {
         let inverse = self.newton(&one, &d, &nearer);
         let quotient = self.op(&opcode::MUL_F[0], &[n[0], inverse[0]]);
         let quotient = Val::from([quotient]);
-        let lacks = self.fma(&quotient, &d, &n, Ty::F32, true);
-        self.fma(&lacks, &inverse, &quotient, Ty::F32, false)
+        let lacks = self.fma(&quotient, &d, &n, Ty::F32, MINUS_PRODUCT);
+        self.fma(&lacks, &inverse, &quotient, Ty::F32, Minus::default())
     }
 
     /// `1 / d` of f32, where `d` is a root: from 2^-75 to 2^64, zero, infinite or NaN.
@@ -34,9 +34,9 @@ impl Select<'_> {
         let (one, larger) = (self.lit(Lit::f32(1.0)), self.lit(Lit::f32(LARGER)));
         let near = self.op(&opcode::NEAR_INVERSE, &[d]);
         let [d, near] = [d, self.op(&opcode::MUL_F[0], &[near, larger[0]])].map(|v| Val::from([v]));
-        let e = self.fma(&d, &near, &one, Ty::F32, true);
-        let e = self.fma(&e, &e, &e, Ty::F32, false);
-        let inverse = self.fma(&near, &e, &near, Ty::F32, false);
+        let e = self.fma(&d, &near, &one, Ty::F32, MINUS_PRODUCT);
+        let e = self.fma(&e, &e, &e, Ty::F32, Minus::default());
+        let inverse = self.fma(&near, &e, &near, Ty::F32, Minus::default());
         let corrected = self.newton(&one, &d, &inverse);
         // Of zero, infinity and NaN the first inverse is the result, and every later one NaN.
         let is_first = self.is_nan(&corrected, Ty::F32);
@@ -45,10 +45,12 @@ impl Select<'_> {
 
     /// An inverse of `d` that is off by the square of what this one is off by.
     fn newton(&mut self, one: &Val, d: &Val, inverse: &Val) -> Val {
-        let lacks = self.fma(d, inverse, one, Ty::F32, true);
-        self.fma(&lacks, inverse, inverse, Ty::F32, false)
+        let lacks = self.fma(d, inverse, one, Ty::F32, MINUS_PRODUCT);
+        self.fma(&lacks, inverse, inverse, Ty::F32, Minus::default())
     }
 }
+
+const MINUS_PRODUCT: Minus = Minus { product: true, addend: false };
 
 /// By what [`Select::inverse_of_root`] makes an inverse larger.
 const LARGER: f32 = 1.0 + 1.0 / 2048.0;

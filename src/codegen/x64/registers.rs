@@ -165,7 +165,7 @@ impl<'a> Allocator<'a> {
         let inst = &block.insts[at];
         match inst.op {
             Op::Machine(opcode) => self.machine(at, inst, opcode),
-            Op::Fma { negated, wide } => self.fma(at, inst, negated, wide),
+            Op::Fma { minus, wide } => self.fma(at, inst, minus, wide),
             Op::Place { access, ahead } => self.compute_place(access as usize, ahead),
             Op::Copy { way, bytes, those, frame } => {
                 let address = inst.address.expect("a copy has an address");

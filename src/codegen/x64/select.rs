@@ -4,7 +4,7 @@
 //! [`super::masks`]. Where AVX2 has no instruction, [`super::stand_ins`] have several. Lanes that nobody asked for may
 //! hold anything; no instruction faults on them.
 
-use super::code::{Block, Class, Home, Inst, Op, V};
+use super::code::{Block, Class, Home, Inst, Minus, Op, V};
 use super::encoder::{Constant, Encoder, Width};
 use super::few::Few;
 use super::level::Level;
@@ -220,7 +220,7 @@ impl<'e> Select<'e> {
             Prim::And => self.both(a, &args[1], &opcode::AND, ty),
             Prim::Or => self.both(a, &args[1], &opcode::OR, ty),
             Prim::Xor => self.both(a, &args[1], &opcode::XOR, ty),
-            Prim::Fma => self.fma(a, &args[1], &args[2], ty, false),
+            Prim::Fma => self.fma(a, &args[1], &args[2], ty, Minus::default()),
             Prim::Neg => self.negate(a, ty),
             Prim::Abs if ty.is_float() => self.with_bits(a, &opcode::AND, ty, !sign_bit(ty)),
             Prim::Abs if self.lacks(&opcode::ABS_I, ty) => self.each(a, Select::absolute_64),
@@ -247,13 +247,13 @@ impl<'e> Select<'e> {
     }
 
     /// `a * b + c`, or `c - a * b`.
-    pub(super) fn fma(&mut self, a: &Val, b: &Val, c: &Val, ty: Ty, negated: bool) -> Val {
+    pub(super) fn fma(&mut self, a: &Val, b: &Val, c: &Val, ty: Ty, minus: Minus) -> Val {
         let wide = is_wide(ty);
         (0..a.len())
             .map(|part| {
                 let result = self.vector(wide);
                 self.push_inst(Inst {
-                    op: Op::Fma { negated, wide },
+                    op: Op::Fma { minus, wide },
                     width: self.width(),
                     result: Some(result),
                     args: Few::from([a[part], b[part], c[part]]),

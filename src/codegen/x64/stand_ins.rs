@@ -2,7 +2,7 @@
 //!
 //! Each has the bits of the one instruction of AVX-512 that it stands for.
 
-use super::code::V;
+use super::code::{Minus, V};
 use super::encoder::Constant;
 use super::opcode;
 use super::select::{Select, Val};
@@ -99,7 +99,7 @@ impl Select<'_> {
         let (parts, base) = (number(self, 1.0 / TWO_32), number(self, -TWO_32));
         let high = self.op(&opcode::MUL_F[1], &[whole, parts]);
         let high = self.op_imm(&opcode::ROUND[1], &[high], Some(8 | 1));
-        let low = self.fma(&Val::from([high]), &Val::from([base]), &Val::from([whole]), Ty::F64, false)[0];
+        let low = self.fma(&Val::from([high]), &Val::from([base]), &Val::from([whole]), Ty::F64, Minus::default())[0];
         let (low_magic, high_magic) = (number(self, TWO_52), number(self, 1.5 * TWO_52));
         let low = self.op(&opcode::ADD_F[1], &[low, low_magic]);
         let low = self.op(&opcode::XOR[1], &[low, low_magic]);
