@@ -19,7 +19,7 @@ use opfuse::codegen::kernel::{Kind, Level, Operand, Source};
 use opfuse::codegen::launch::{Faults, Part, Pointers};
 use opfuse::codegen::native::Program;
 use opfuse::codegen::{cranelift, x64};
-use opfuse::ir::scalar::{Func, Prim, Ty};
+use opfuse::ir::scalar::{Func, Lit, Prim, Ty};
 use opfuse::ir::{Combine, DType};
 
 #[test]
@@ -91,6 +91,26 @@ fn quotients_of_tanh_beside_a_division() {
     let mut case = place(&mut Random::new(6), b.kernel, &[], &[200_000]);
     case.inputs.iter_mut().for_each(|bytes| fill(bytes, Ty::F32, &edges, 3));
     case.check_all("tanh beside a division", 1);
+}
+
+/// A root and a division by it would both want the divider.
+#[test]
+fn one_over_a_root() {
+    let mut b = Builder::default();
+    let x = loads(&mut b, &[Ty::F32])[0];
+    // Without a canonical form of its NaN, which nobody sees.
+    let root = b.push(Kind::Prim(Prim::Sqrt), &[x], Ty::F32, Level::Full);
+    let one = b.lit(Lit::f32(1.0));
+    let inverse = b.prim(Prim::Div, &[one, root]);
+    b.output(DType::F32, inverse);
+    let text = x64::emit_text(x64::Level::Avx512, &b.kernel, &[Class::Contiguous; 2]).expect("it is expressible");
+    assert!(text.contains("vrcp14ps") && !text.contains("vdivps"), "{text}");
+    // The root of the number below 4 has a mantissa of ones alone.
+    let below_4 = f64::from(f32::from_bits(4.0_f32.to_bits() - 1));
+    let edges = [0.0, -0.0, -1.0, 1e-45, 1e-40, 1e-38, 1.0, below_4, 4.0, 3e38, f64::INFINITY, f64::NAN];
+    let mut case = place(&mut Random::new(8), b.kernel, &[], &[200_000]);
+    case.inputs.iter_mut().for_each(|bytes| fill(bytes, Ty::F32, &edges, 4));
+    case.check_all("one over a root", 1);
 }
 
 /// Machine code has shorter ways to scale by powers of two; they must not show at the ends of the range.

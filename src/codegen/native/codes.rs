@@ -9,6 +9,7 @@ use crate::error::Reason;
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
+/// Code of one kernel for accesses that move in one way.
 pub(super) struct Codes {
     compile: Compile,
     /// How the kernel's accesses move, operands first.

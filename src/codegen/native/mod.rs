@@ -1,10 +1,11 @@
 //! What tiers that make machine code share.
 //!
 //! [`flat`] makes one list of prims of a kernel, with what [`signs`] knows, and [`passes`] distributes it over loops; a tier writes
-//! a function from those that reads its launch from [`word`]s. [`program`] owns the result, [`codes`], [`launch`] calls it, [`packed`] brings
-//! rows of several inner loops into one line first, [`crossed`] operands that lie across, [`spaced`] those whose elements lie
-//! apart, both in [`patches`], and [`lined`] those that jump and are the same in every row. [`turn`] makes columns of lines
-//! for the first, and [`copied`] is the code that runs on copies. [`streamed`] says when outputs are written past the caches.
+//! a function from those that reads its launch from [`word`]s. [`program`] owns the result, which is [`codes`], [`launch`] calls
+//! it, [`packed`] brings rows of several inner loops into one line first, [`crossed`] operands that lie across, [`spaced`] those
+//! whose elements lie apart, both in [`patches`], and [`lined`] those that jump and are the same in every row. [`turn`] makes
+//! columns of lines for the first, and [`copied`] is the code that runs on copies. [`streamed`] says when outputs are written past
+//! the caches.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.

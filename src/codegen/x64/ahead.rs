@@ -52,9 +52,8 @@ impl Ahead {
     pub(super) fn new(function: &Function<'_>, passes: &Passes, level: Level, mut take: impl FnMut() -> i32) -> Ahead {
         let Function { kernel, motions, flat, manner, .. } = function;
         let is_contiguous = |&access: &usize| motions[access] == Class::Contiguous;
-        let outputs = |pass: &Pass| {
-            let accesses: Vec<usize> = pass.stores.iter().map(|&slot| kernel.operands.len() + slot).collect();
-            accesses.into_iter().filter(is_contiguous)
+        let outputs = |pass: &Pass| -> Vec<usize> {
+            pass.stores.iter().map(|&slot| kernel.operands.len() + slot).filter(is_contiguous).collect()
         };
         let mut ahead = Ahead { writes: vec![Vec::new(); passes.passes.len()], ..Ahead::default() };
         let [first, others @ ..] = &passes.passes[..] else { return ahead };
@@ -62,7 +61,7 @@ impl Ahead {
         if others.iter().any(Pass::has_loop) {
             ahead.reads = read.map(|slot| (slot, take())).collect();
         } else if manner.rows == Rows::Pieces {
-            let written = outputs(first).filter(|_| manner.stores == Stores::Cached);
+            let written = outputs(first).into_iter().filter(|_| manner.stores == Stores::Cached);
             let wants = read.map(|slot| (Want::Read, slot)).chain(written.map(|access| (Want::Write, access)));
             ahead.below = wants.map(|(want, access)| (want, access, take())).collect();
         } else if level == Level::Avx512 {
@@ -71,7 +70,7 @@ impl Ahead {
         if level == Level::Avx2 && manner.stores == Stores::Cached {
             let loops = || (0..passes.passes.len()).filter(|&number| passes.passes[number].has_loop());
             for (before, number) in loops().skip(1).zip(loops().skip(2)) {
-                ahead.writes[before] = outputs(&passes.passes[number]).collect();
+                ahead.writes[before] = outputs(&passes.passes[number]);
             }
         }
         ahead

@@ -243,7 +243,8 @@ static NO_PASS: Pass = Pass {
     kept: Vec::new(),
 };
 
-/// Instructions that the machine could execute during a division.
+/// Instructions of a body beside which a division is not hidden: more than the 20 that the machine executes meanwhile, as others wait
+/// for its result.
 const MEANWHILE: usize = 32;
 
 /// A block while it is written.
