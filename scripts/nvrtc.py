@@ -33,8 +33,8 @@ RESIDENT = {80: 2048, 90: 2048, 100: 2048, 120: 1536}
 # Parts of those threads that are to fit with their registers: for half, nearly all, and all kernels. Memory keeps a multiprocessor
 # busy with 58 KB on their way (twice what latency and speed ask for), which are 28 bytes of each of 2048 threads: kernels that
 # wait for memory ask for 16 to 64 per thread, so half of the threads do with all they ask for. The least are products on tensor
-# cores, which hold sums in their registers and copy past them. Measured with NVRTC 13 on all 13,948 texts of the full matrix: half the
-# kernels fit with all threads, 95 % with seven eighths of them, and each with three sixteenths.
+# cores, which hold sums in their registers and copy past them. Measured with NVRTC 13 on all 13,948 texts of the full matrix:
+# half the kernels fit with all threads, 95 % with seven eighths of them, and each with three sixteenths.
 SHARES = {"half": 0.75, "95 %": 0.5, "all": 0.1875}
 NEARLY_ALL = 0.95
 # Name, stack frame, spilled bytes and registers of an entry in the log, and threads and name of one in the text.

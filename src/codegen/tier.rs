@@ -46,8 +46,8 @@ impl Tier {
     ///
     /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
     /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix, or a short line for
-    /// all rows), which it walks in patches, single ops on one row or on long ones, and rows so long that it cuts them for several threads.
-    /// Without that tier, short rows and short chains of plain arithmetic go to Cranelift: 128-bit code has neither the width nor
+    /// all rows), which it walks in patches, single ops on one row or on long ones, and rows so long that it cuts them for several
+    /// threads. Without that tier, short rows and short chains of plain arithmetic go to Cranelift: 128-bit code has neither the width nor
     /// the conversions that the others want. The limits were measured by `cargo bench --bench fusion`.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
@@ -88,8 +88,8 @@ fn suits_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
 const FEW_ROWS: usize = 8;
 /// Arithmetic instructions up to which 128-bit code in registers beats wide code through tiles.
 const SHORT_CHAIN: usize = 16;
-/// Elements of a row below which the vm takes longer to begin it than to walk it: it begins each by 15 to 40 ns per step, machine
-/// code all of it by some 3 (`OPFUSE_TIER=vm cargo bench --bench fusion -- W04s`, and without the variable).
+/// Elements of a row below which the vm takes longer to begin it than to walk it: softmax of 16 takes 260 ns a row there, and 20 in
+/// machine code (`OPFUSE_TIER=vm cargo bench --bench fusion -- W04s`, and without the variable).
 const SHORT_ROW: usize = 1024;
 /// Bytes between lanes above which every lane touches its own cache line.
 const CACHE_LINE: usize = 64;

@@ -12,7 +12,7 @@ mod text;
 use case::Checked;
 use kernels::listed::{fold_cases, folded, loads, normalized, worst_and_others, zeros_and_nan};
 use kernels::random::{random_case, seeds};
-use kernels::{Builder, Random, listed, place};
+use kernels::{Builder, Case, Random, listed, place};
 use opfuse::codegen::FOLD_BLOCK;
 use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
 use opfuse::codegen::kernel::{Kind, Level, Operand, Source};
@@ -145,21 +145,18 @@ fn folds_of_every_short_length() {
 
 #[test]
 fn the_zero_and_the_nan_that_a_fold_keeps() {
-    for combine in [Combine::Max, Combine::Min] {
-        for seed in 0..200 {
-            let case = zeros_and_nan(combine, seed);
-            case.check_all(&format!("{combine:?} of zeros, seed {seed}"), 1);
-        }
-    }
+    check_folds([Combine::Max, Combine::Min], 200, zeros_and_nan);
 }
 
 #[test]
 fn first_of_the_worst_and_first_nan() {
-    for combine in [Combine::ArgMax, Combine::ArgMin] {
-        for seed in 0..400 {
-            let case = worst_and_others(combine, seed);
-            case.check_all(&format!("{combine:?} of infinities, seed {seed}"), 1);
-        }
+    check_folds([Combine::ArgMax, Combine::ArgMin], 400, worst_and_others);
+}
+
+/// Checks each of two folds on the cases of so many seeds.
+fn check_folds(combines: [Combine; 2], seeds: u64, case: fn(Combine, u64) -> Case) {
+    for combine in combines {
+        (0..seeds).for_each(|seed| case(combine, seed).check_all(&format!("{combine:?}, seed {seed}"), 1));
     }
 }
 

@@ -194,7 +194,10 @@ impl Plan {
             Form::Tiles { .. } => (1, [TILE as u32, TILE_LINES as u32]),
             Form::Held { warps, .. } if warps > 1 => (1, [warps as u32 * warp, 1]),
             Form::Held { .. } | Form::Warps | Form::Blocks => (WARPS, [WARPS * warp, 1]),
-            Form::Columns => (rows_of_columns(kernel), [rows_of_columns(kernel), LANES]),
+            Form::Columns => {
+                let side = rows_of_columns(kernel);
+                (side, [side, LANES])
+            }
         };
         let step = |entry: usize, items: usize, per_block: u32, block: [u32; 2]| {
             let grid = i32::try_from(items.div_ceil(per_block as usize))

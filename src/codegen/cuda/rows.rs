@@ -150,10 +150,12 @@ fn whole_loop(text: &mut Text<'_>, pass: &Pass) {
 pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &str) {
     let (signed, unsigned) = (text.signed(), text.unsigned());
     let is_column = text.variant.form == Form::Columns;
-    let at_once = match is_column {
-        true if divides_doubles(text, pass) => 1,
-        true => AT_ONCE_OF_COLUMNS,
-        false => AT_ONCE,
+    let at_once = if !is_column {
+        AT_ONCE
+    } else if divides_doubles(text, pass) {
+        1
+    } else {
+        AT_ONCE_OF_COLUMNS
     };
     let count = elements::batch(text, pass, at_once);
     text.line(format!("for ({unsigned} next = {start} + team.lane; next < {end}; next += {count} * LANES) {{"));
@@ -164,7 +166,7 @@ pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &
     text.line("}");
 }
 
-/// Whether elements need quotients or remainders of f64: the compiler calls a function of its own for some of them, and what other
+/// Whether elements need quotients, remainders or roots of f64: the compiler calls a function of its own for some of them, and what other
 /// elements have in registers would have to leave these meanwhile.
 fn divides_doubles(text: &Text<'_>, pass: &Pass) -> bool {
     pass.body.iter().map(|&id| &text.flat.nodes[id]).any(|node| {

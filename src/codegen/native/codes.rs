@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 
 /// Code of one kernel for accesses that move in one way.
 pub(super) struct Codes {
-    compile: Compile,
+    /// What makes it.
+    pub(super) compile: Compile,
     /// How the kernel's accesses move, operands first.
     pub(super) classes: SmallVec<[Class; 8]>,
     rows: Rows,

@@ -22,7 +22,6 @@ use std::sync::OnceLock;
 /// A kernel compiled for one set of access classes. It owns its machine code and can run on many threads at once.
 pub struct Program {
     codes: Codes,
-    compile: Compile,
     /// Whether outputs may be written past the caches.
     is_streaming: bool,
     /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
@@ -52,7 +51,6 @@ impl Program {
         }
         Ok(Program {
             codes: Codes::new(compile, kernel, classes, Rows::Whole)?,
-            compile,
             is_streaming,
             kernel: kernel.clone(),
             packed: OnceLock::new(),
@@ -84,7 +82,7 @@ impl Program {
         );
         if self.codes.shape.has_folds && geometry.inner.len() > 1 {
             let compile = || {
-                Packed::compile(self.compile, &self.kernel)
+                Packed::compile(self.codes.compile, &self.kernel)
                     .expect("a kernel that compiled does so for simpler accesses")
             };
             // SAFETY: passed on from the caller.
@@ -124,7 +122,7 @@ impl Program {
         if slots.is_empty() {
             return None;
         }
-        let compile = || Copied::compile(self.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
+        let compile = || Copied::compile(self.codes.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
         cell.get_or_init(compile).as_ref().filter(|copied| copied.is_for(slots))
     }
 }

@@ -5,8 +5,8 @@
 //! wait longer (tried with rows of two passes). A single pass asks for what it reads itself, some way ahead.
 //!
 //! Pieces of rows each begin a jump away from the one before, so a pass over them asks for what it takes of a row below, the
-//! lines that it writes among them: without those it waits for almost every store (transposed operands take 2.4 times as long,
-//! `scripts/peers.sh --rows W11t`).
+//! lines that it writes among them: without those it waits for almost every store (in patches of 64 lanes transposed operands take
+//! 2.4 times as long, `scripts/peers.sh --rows W11t`).
 //!
 //! Two things depend on the machine, and the level stands for it. With AVX2 passes also ask for the lines of this row that the
 //! pass behind them will write, as a store has to fetch its line first, and few stores can wait: softmax takes 0.6 of the time
@@ -31,7 +31,7 @@ const MOST_BYTES: usize = 128 << 10;
 /// How far ahead a single pass asks, which takes as long as memory does: half and double are about as good.
 const FAR_BYTES: usize = 2 << 10;
 
-/// How many rows below a single pass over pieces asks: one and four are about as good.
+/// How many rows below a single pass over pieces asks, a power of two: one and four are about as good.
 const ROWS_BELOW: i32 = 2;
 
 /// What the passes of a kernel ask for.

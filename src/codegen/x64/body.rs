@@ -185,10 +185,8 @@ impl Function<'_> {
 
     /// Whether a division is 1 over a root of f32.
     fn is_inverse_of_root(&self, id: Id) -> bool {
-        let Flat { nodes, .. } = self.flat;
-        let is_root = |id: Id| nodes[id].op == Node::Prim(Prim::Sqrt) && nodes[id].ty == Ty::F32;
-        let [n, d] = nodes[id].args[..] else { return false };
-        self.flat.as_lit(n).is_some_and(|lit| lit == Lit::f32(1.0)) && is_root(d)
+        let [n, d] = self.flat.nodes[id].args[..] else { return false };
+        self.flat.as_lit(n) == Some(Lit::f32(1.0)) && self.flat.nodes[d].op == Node::Prim(Prim::Sqrt)
     }
 
     /// Whether a node is known to be no NaN but the canonical one.

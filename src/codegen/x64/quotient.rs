@@ -1,7 +1,7 @@
 //! Quotients without the divider.
 //!
-//! A machine divides a vector of AVX-512 in 10 cycles (a Xeon of 2023), in which it could do 20 other operations, and takes 12 for
-//! a root by the same unit. Where a pass divides more than once, the others wait for it, so divisions whose operands are known to be
+//! A machine divides a vector of AVX-512 in ten cycles or so ([`Opcode::timing`](opcode::Opcode::timing)), in which it could do
+//! twenty other operations, and takes as long for a root by the same unit. Where a pass divides more than once, the others wait for it, so divisions whose operands are known to be
 //! harmless are done by multiplications: an inverse that is 2^-14 off at most, Newton's steps, and a correction by what the quotient
 //! lacks, which an fma finds exactly. The result is the one of a division unless all bits of the divisor's mantissa are ones
 //! (Markstein, *Computation of elementary functions on the IBM RISC System/6000 processor*, 1990): then it may be one last place

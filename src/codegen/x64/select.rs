@@ -246,7 +246,7 @@ impl<'e> Select<'e> {
         }
     }
 
-    /// `a * b + c`, or `c - a * b`.
+    /// `a * b + c`, with the signs of what is subtracted.
     pub(super) fn fma(&mut self, a: &Val, b: &Val, c: &Val, ty: Ty, minus: Minus) -> Val {
         let wide = is_wide(ty);
         (0..a.len())
