@@ -250,7 +250,7 @@ fn modes_are_asked_in_every_call() {
 /// Results come and go on many threads, and nothing is left of them.
 #[test]
 fn results_go_on_other_threads() {
-    let live = || allocator::stats().live_bytes;
+    let live = || allocator::stats().live_blocks;
     let x = tensor(0..100);
     let before = live();
     for _ in 0..20 {
@@ -263,6 +263,7 @@ fn results_go_on_other_threads() {
         });
         assert_eq!(values(&weak)[99], 198);
     }
-    // Other tests of this program run beside this one; what they hold is little.
-    assert!(live() < before + 300 * 400, "{} bytes are left of {}", live() - before, 20 * 300 * 400);
+    // Other tests of this program run beside this one and hold a few blocks, which may be large.
+    let left = live().saturating_sub(before);
+    assert!(left < 300, "{left} blocks are left of {}", 20 * 300);
 }
