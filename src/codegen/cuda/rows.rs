@@ -19,6 +19,8 @@ use crate::ir::scalar::{Prim, Ty};
 pub(super) const AT_ONCE: usize = 8;
 /// The same of [`Form::Columns`], whose blocks have so many threads that each has few registers.
 const AT_ONCE_OF_COLUMNS: usize = 4;
+/// Values of f64 per element up to which that many elements of a column fit into its thread's registers.
+const FEW_DOUBLES: usize = 16;
 
 /// Writes the only entry of a kernel whose rows are computed by one team each.
 pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
@@ -152,7 +154,7 @@ pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &
     let is_column = text.variant.form == Form::Columns;
     let at_once = if !is_column {
         AT_ONCE
-    } else if divides_doubles(text, pass) {
+    } else if computes_with_doubles(text, pass) {
         1
     } else {
         AT_ONCE_OF_COLUMNS
@@ -166,13 +168,12 @@ pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &
     text.line("}");
 }
 
-/// Whether elements need quotients, remainders or roots of f64: the compiler calls a function of its own for some of them, and what other
-/// elements have in registers would have to leave these meanwhile.
-fn divides_doubles(text: &Text<'_>, pass: &Pass) -> bool {
-    pass.body.iter().map(|&id| &text.flat.nodes[id]).any(|node| {
-        let divides = matches!(node.op, Op::Prim(Prim::Div | Prim::Rem | Prim::Sqrt));
-        divides && node.ty == Ty::F64
-    })
+/// Whether what elements need of f64 leaves no registers for others at the same time: for some quotients, remainders and roots the compiler
+/// calls a function of its own, and what is in registers then has to leave them; functions take some 30 nodes.
+fn computes_with_doubles(text: &Text<'_>, pass: &Pass) -> bool {
+    let doubles = || pass.body.iter().map(|&id| &text.flat.nodes[id]).filter(|node| node.ty == Ty::F64);
+    doubles().count() > FEW_DOUBLES
+        || doubles().any(|node| matches!(node.op, Op::Prim(Prim::Div | Prim::Rem | Prim::Sqrt)))
 }
 
 pub(super) fn open(text: &mut Text<'_>, name: &str, threads: u32) {

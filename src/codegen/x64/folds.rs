@@ -4,7 +4,7 @@
 //! lanes that is lane `i mod n` of group `i / n mod 32 / n`. A bool is an all-ones or zero 32-bit lane here.
 
 use super::body::Function;
-use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
+use super::code::{Address, Block, Class, Home, Inst, Lanes, Op, Start, V};
 use super::few::Few;
 use super::frame::Frame;
 use super::level::Level;
@@ -172,6 +172,15 @@ impl Fold {
                     (false, None) => number,
                 };
                 self.assign(select, place, v, None);
+            }
+        }
+    }
+
+    /// Has a block leave the registers of groups alone that it does not know, from a number on.
+    pub(super) fn reserve(&self, block: &mut Block, from: usize) {
+        for place in self.places[from..].iter().flatten() {
+            if let Place::Register(register) = *place {
+                block.register(Class::Vector, is_wide(self.ty), Home::Register(register));
             }
         }
     }

@@ -9,7 +9,7 @@
 use super::ahead::Ahead;
 use super::body::{Elements, Function};
 use super::code::Block;
-use super::copies::Order;
+use super::copies::{Order, Single};
 use super::encoder::*;
 use super::folds::{Fold, n_groups};
 use super::frame::Frame;
@@ -424,6 +424,9 @@ impl<'a> Writer<'a> {
         self.encoder.place(rest);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
         self.encoder.jump_if(Condition::NotLess, done);
+        if !folds.is_empty() && last.insts.len() > SHORT_TAIL {
+            self.half_round(&tail, folds, done);
+        }
         let top = self.encoder.label();
         self.round(&last, Elements::Tail, top);
         if folds.is_empty() {
@@ -432,6 +435,22 @@ impl<'a> Writer<'a> {
             self.encoder.jump_if(Condition::Less, top);
         }
         self.encoder.place(done);
+    }
+
+    /// The last round where the elements that are left feed no more than the first half of the groups, as those of short rows do.
+    fn half_round(&mut self, tail: &Single, folds: &[Fold], done: Label) {
+        let level = self.encoder.level();
+        let n_half = n_groups(level) / 2;
+        let more = self.encoder.label();
+        self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RAX, (n_half * level.lanes()) as i32)));
+        self.encoder.int(Int::Cmp, R11, Rm::Reg(RDX.0));
+        self.encoder.jump_if(Condition::Less, more);
+        let mut half = tail.copied(n_half, Order::Interleaved);
+        folds.iter().for_each(|fold| fold.reserve(&mut half, n_half));
+        let top = self.encoder.label();
+        self.round(&half, Elements::Tail, top);
+        self.encoder.jump(done);
+        self.encoder.place(more);
     }
 
     /// A round of a loop, its top at a label.
@@ -474,6 +493,9 @@ fn copies(body: &Block, level: Level) -> (usize, Order) {
     let more = (2 * busy).min(MOST_COPIES).min(3 * fit / 2).min(MOST_STAGGERED / n);
     (usual.max(more), Order::Staggered)
 }
+
+/// Instructions of a masked round with folds up to which it may compute groups that have no element.
+const SHORT_TAIL: usize = 32;
 
 /// Instructions of all staggered copies: writing more takes longer than many a kernel runs.
 const MOST_STAGGERED: usize = 512;

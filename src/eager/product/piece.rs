@@ -122,10 +122,38 @@ impl<T: Multiply> Piece<T> {
         for first in (0..n).step_by(most) {
             let (b, c) = (b.wrapping_add(first * right[1]), c.wrapping_add(first));
             let (a_step, columns) = (left[1], most.min(n - first));
-            let row = Tile { k, a, a_row: 0, a_step, b, b_step, c, c_row: 0, columns, is_first: true, is_last: true };
+            let (panel, c_row) = (std::ptr::null_mut(), 0);
+            let row =
+                Tile { k, a, a_row: 0, a_step, b, b_step, panel, c, c_row, columns, is_first: true, is_last: true };
             // SAFETY: the caller's promise.
             unsafe { run(&row) };
         }
+    }
+}
+
+/// How rows are cut into slivers, each as high as there are kernels or lower.
+#[derive(Clone, Copy)]
+struct Slivers {
+    rows: usize,
+    /// Rows of the first, if that has to be high.
+    first: usize,
+    /// How many share the other rows evenly.
+    others: usize,
+}
+
+impl Slivers {
+    fn new(rows: usize, first: usize, most: usize) -> Slivers {
+        Slivers { rows, first, others: (rows - first).div_ceil(most) }
+    }
+
+    fn count(self) -> usize {
+        usize::from(self.first > 0) + self.others
+    }
+
+    /// The row that a sliver begins with.
+    fn start(self, sliver: usize) -> usize {
+        let other = sliver.checked_sub(usize::from(self.first > 0));
+        other.map_or(0, |other| self.first + other * (self.rows - self.first) / self.others.max(1))
     }
 }
 
@@ -145,20 +173,28 @@ impl<T: Multiply> Block<T> {
     unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
         let &Block { ref piece, is_first, is_last, in_place, ref panels } = self;
         let &Piece { m, k, n, a, left, b, right, c, c_row } = piece;
-        if in_place < n {
+        let (most, lanes) = (kernels.pairs.len(), kernels.lanes);
+        // Whole tiles of columns that lie side by side are packed by the first sliver on its way, the others before.
+        let width = 2 * lanes;
+        let on_the_way = right[1] == 1 && in_place == 0 && panels.width == width && m > most;
+        let packing = if on_the_way { n / width * width } else { 0 };
+        let before = in_place.max(packing);
+        if before < n {
+            let panels = Panels { to: panels.column(before - in_place), ..*panels };
             // SAFETY: the caller's promise.
-            unsafe { pack(kernels, b.wrapping_add(in_place * right[1]), right, n - in_place, panels) };
+            unsafe { pack(kernels, b.wrapping_add(before * right[1]), right, n - before, &panels) };
         }
-        let slivers = m.div_ceil(kernels.pairs.len());
+        let slivers = Slivers::new(m, if packing > 0 { most } else { 0 }, most);
         let mut packed = 0;
-        for sliver in 0..slivers {
-            let (row, end) = (sliver * m / slivers, (sliver + 1) * m / slivers);
+        for sliver in 0..slivers.count() {
+            let (row, end) = (slivers.start(sliver), slivers.start(sliver + 1));
             let height = end - row;
+            let read_in_place = if sliver == 0 { before } else { in_place };
             let (a, a_row, a_step) = match &rows {
                 Some(rows) => {
                     if sliver % SLIVERS == 0 {
                         packed = row;
-                        let end = (sliver + SLIVERS).min(slivers) * m / slivers;
+                        let end = slivers.start((sliver + SLIVERS).min(slivers.count()));
                         // SAFETY: the caller's promise. As columns of what is turned, the rows fit the memory.
                         unsafe { pack(kernels, a.wrapping_add(row * left[0]), [left[1], left[0]], end - row, rows) };
                     }
@@ -170,22 +206,23 @@ impl<T: Multiply> Block<T> {
             let mut column = 0;
             while column < n {
                 // Columns from here that lie in one place.
-                let (b, b_step, rest) = if column < in_place {
-                    (b.wrapping_add(column), right[0], in_place - column)
+                let (b, b_step, rest) = if column < read_in_place {
+                    (b.wrapping_add(column), right[0], read_in_place - column)
                 } else {
                     (panels.column(column - in_place).cast_const(), panels.width, n - column)
                 };
-                let lanes = kernels.lanes;
-                let (run, vectors) = if rest > lanes && (column >= in_place || rest >= 2 * lanes) {
+                let (run, vectors) = if sliver == 0 && column < packing {
+                    (kernels.packing, 2)
+                } else if rest > lanes && (column >= read_in_place || rest >= width) {
                     (kernels.pairs[height - 1], 2)
                 } else {
                     (kernels.singles[height - 1], 1)
                 };
                 let columns = rest.min(vectors * lanes);
-                let c = c.wrapping_add(column);
+                let (panel, c) = (panels.column(column), c.wrapping_add(column));
                 // SAFETY: the caller's promise. Vectors read columns in place only where all of their lanes are columns,
-                // and whole vectors of panels.
-                unsafe { run(&Tile { k, a, a_row, a_step, b, b_step, c, c_row, columns, is_first, is_last }) };
+                // and whole vectors of panels; those that pack write where the panels of these columns are.
+                unsafe { run(&Tile { k, a, a_row, a_step, b, b_step, panel, c, c_row, columns, is_first, is_last }) };
                 column += columns;
             }
         }

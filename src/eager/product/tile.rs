@@ -25,6 +25,8 @@ pub(super) struct Tile<T> {
     /// Right operand: whole vectors, a row a step.
     pub(super) b: *const T,
     pub(super) b_step: usize,
+    /// Where a tile that packs puts the right operand's vectors, step after step.
+    pub(super) panel: *mut T,
     /// Result, of which these columns are stored.
     pub(super) c: *mut T,
     pub(super) c_row: usize,
@@ -38,7 +40,8 @@ pub(super) struct Tile<T> {
 ///
 /// # Safety
 /// The machine has the level of the function. For each row of its height and each step `a` is good; `b` for as many vectors
-/// as the tile is wide at each step; `c` for `columns` elements of each row, which nobody else uses.
+/// as the tile is wide at each step; `c` for `columns` elements of each row, which nobody else uses; and `panel`, if the tile packs, for
+/// all that it reads of `b`.
 pub(super) type Run<T> = unsafe fn(&Tile<T>);
 
 /// Moves some rows, which begin `pitch` elements apart, to a panel in which they are columns.
@@ -76,6 +79,8 @@ pub(super) struct Kernels<T: 'static> {
     /// By rows less one: tiles two vectors wide, and one.
     pub(super) pairs: &'static [Run<T>],
     pub(super) singles: &'static [Run<T>],
+    /// The last of `pairs`, which packs what it reads of the right operand.
+    pub(super) packing: Run<T>,
     /// A single row of all columns, whose chains begin and end: from a right operand whose rows are contiguous, and from one
     /// whose columns are, `b_step` being the distance between these. The latter needs a vector of columns at least.
     pub(super) stream: Run<T>,
@@ -92,9 +97,12 @@ pub(super) trait Multiply: Element {
     fn kernels(isa: Isa) -> &'static Kernels<Self>;
 }
 
+/// Steps for which packing asks ahead.
+const AHEAD: usize = 8;
+
 #[inline(always)]
-unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize>(tile: &Tile<V::Element>) {
-    let &Tile { k, a, a_row, a_step, mut b, b_step, c, c_row, columns, is_first, is_last } = tile;
+unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize, const PACKS: bool>(tile: &Tile<V::Element>) {
+    let &Tile { k, a, a_row, a_step, mut b, b_step, mut panel, c, c_row, columns, is_first, is_last } = tile;
     // SAFETY: the caller's promise, see `Run`. Only columns of the tile are loaded and stored.
     unsafe {
         let mut sums = [[V::zero(); WIDTH]; ROWS];
@@ -112,6 +120,13 @@ unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize>(tile: &Tile<V::
             let mut right = [V::zero(); WIDTH];
             for (at, right) in right.iter_mut().enumerate() {
                 *right = V::load(b.add(at * V::LANES));
+                if PACKS {
+                    V::prefetch(b.wrapping_add(AHEAD * b_step + at * V::LANES));
+                    right.store(panel.add(at * V::LANES));
+                }
+            }
+            if PACKS {
+                panel = panel.wrapping_add(WIDTH * V::LANES);
             }
             for (row, sums) in sums.iter_mut().enumerate() {
                 let left = V::splat(a[row / 3].wrapping_add(row % 3 * a_row));
@@ -227,9 +242,6 @@ unsafe fn turn<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Ele
     }
 }
 
-/// Steps for which [`copy`] asks ahead.
-const AHEAD: usize = 8;
-
 #[inline(always)]
 unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize, panels: &Panels<V::Element>) {
     for first in (0..columns).step_by(V::BESIDE * panels.width) {
@@ -251,14 +263,14 @@ unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize,
 
 /// A level: instances of the functions above that may use its instructions.
 macro_rules! level {
-    ($level:ident $($features:literal)?: $($vector:ident $name:ident)*; $($rows:literal)*) => {
+    ($level:ident $($features:literal)?: $($vector:ident $name:ident)*; $($rows:literal)* to $most:literal) => {
         mod $level {
             use super::*;
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize>(call: &Tile<V::Element>) {
+            unsafe fn tile<V: Vector, const ROWS: usize, const WIDTH: usize, const PACKS: bool>(call: &Tile<V::Element>) {
                 // SAFETY: the caller's promise.
-                unsafe { super::tile::<V, ROWS, WIDTH>(call) }
+                unsafe { super::tile::<V, ROWS, WIDTH, PACKS>(call) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -289,8 +301,9 @@ macro_rules! level {
             impl<V: Vector> Of<V> {
                 const KERNELS: Kernels<V::Element> = Kernels {
                     lanes: V::LANES,
-                    pairs: &[$(tile::<V, $rows, 2>),*],
-                    singles: &[$(tile::<V, $rows, 1>),*],
+                    pairs: &[$(tile::<V, $rows, 2, false>,)* tile::<V, $most, 2, false>],
+                    singles: &[$(tile::<V, $rows, 1, false>,)* tile::<V, $most, 1, false>],
+                    packing: tile::<V, $most, 2, true>,
                     stream: stream::<V>,
                     turned: turned::<V>,
                     turn: turn::<V>,
@@ -305,11 +318,11 @@ macro_rules! level {
 
 type PlainF32 = Plain<f32>;
 type PlainF64 = Plain<f64>;
-level!(baseline: PlainF32 F32 PlainF64 F64; 1 2 3 4 5 6);
+level!(baseline: PlainF32 F32 PlainF64 F64; 1 2 3 4 5 to 6);
 #[cfg(target_arch = "x86_64")]
-level!(avx2 "avx2,fma": __m256 F32 __m256d F64; 1 2 3 4 5 6);
+level!(avx2 "avx2,fma": __m256 F32 __m256d F64; 1 2 3 4 5 to 6);
 #[cfg(target_arch = "x86_64")]
-level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512 F32 __m512d F64; 1 2 3 4 5 6 7 8 9 10 11 12);
+level!(avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma": __m512 F32 __m512d F64; 1 2 3 4 5 6 7 8 9 10 11 to 12);
 
 macro_rules! multiply {
     ($($element:ident $name:ident)*) => {$(
