@@ -250,6 +250,9 @@ pub enum Reason {
     TraceFailed(String),
     /// Compilation is switched off.
     Disabled,
+    /// The function is called with ever new input types, and a capture takes longer than a run: for these types it is
+    /// captured once it ran for as long as that takes.
+    NewTypes(String),
     /// A mapped call has no rule for its op: it ran once per slice.
     NoBatchingRule(String),
     /// A guard failed: the function was compiled again for these inputs.
@@ -288,6 +291,7 @@ impl Reason {
             Reason::NotCaptured(_) => "not_captured",
             Reason::TraceFailed(_) => "trace_failed",
             Reason::Disabled => "disabled",
+            Reason::NewTypes(_) => "new_types",
             Reason::NoBatchingRule(_) => "no_batching_rule",
             Reason::GuardFailed(_) => "guard_failed",
             Reason::NotCalled => "not_called",
@@ -309,6 +313,7 @@ impl Reason {
             | Reason::ReadsValue(detail)
             | Reason::NotCaptured(detail)
             | Reason::TraceFailed(detail)
+            | Reason::NewTypes(detail)
             | Reason::NoBatchingRule(detail)
             | Reason::GuardFailed(detail) => Some(detail),
             Reason::IsOutput
@@ -394,6 +399,9 @@ impl Reason {
             Reason::NotCaptured(_) => "call it outside the compiled function and pass its result in",
             Reason::TraceFailed(_) => "make the function return `Ok` for these inputs when it is called eagerly",
             Reason::Disabled => "unset `OPFUSE_EAGER`, or set `CompileOptions::fusion.opt_level` above 0",
+            Reason::NewTypes(_) => {
+                "call it again with the same sizes (padded, say), or set `CompileOptions::new_types` to `NewTypes::Capture`"
+            }
             Reason::NoBatchingRule(_) => "register a batching rule for the op, or call it outside the mapped function",
             Reason::GuardFailed(_) => "pass inputs of the same dtype, rank and layout to every call",
             Reason::NotCalled => "call it once with inputs of the types you are interested in, then ask again",
@@ -434,6 +442,7 @@ impl fmt::Display for Reason {
             Reason::NotCaptured(what) => write!(f, "not captured: {what}"),
             Reason::TraceFailed(what) => write!(f, "tracing failed: {what}"),
             Reason::Disabled => f.write_str("compilation is switched off"),
+            Reason::NewTypes(what) => write!(f, "inputs of new types: {what}"),
             Reason::NoBatchingRule(op) => write!(f, "{op} has no batching rule and ran once per slice"),
             Reason::GuardFailed(what) => write!(f, "guard failed: {what}"),
             Reason::NotCalled => f.write_str("the function has not been called yet"),

@@ -3,7 +3,7 @@
 //! A process of its own, because what others take would be counted too; so its tests take turns.
 
 use opfuse::codegen::cache;
-use opfuse::compile::{CompileOptions, compile_with};
+use opfuse::compile::{CompileOptions, NewTypes, compile_with};
 use opfuse::device::allocator;
 use opfuse::{DType, Result, Tensor, compile};
 use std::sync::{Mutex, PoisonError};
@@ -49,7 +49,7 @@ fn memory_is_flat_over_a_hundred_thousand_shapes() -> Result<()> {
     let n_shapes = 100_000 / step;
     let f = compile_with(
         |x: &Tensor| x.mul(0.5)?.tanh()?.add(x),
-        CompileOptions { capacity: 64, ..CompileOptions::default() },
+        CompileOptions { capacity: 64, new_types: NewTypes::Capture, ..CompileOptions::default() },
     );
     let mut before = None;
     for n in 0..n_shapes {

@@ -7,6 +7,7 @@
 use super::compiled::Entry;
 use super::guard::Guard;
 use super::lru::Lru;
+use super::patience::{Costs, Waited};
 use crate::dispatch::{Flat, Tensor};
 use crate::error::Reason;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +69,8 @@ pub(super) struct Cells {
     ran_deferred: bool,
     /// Whether a call kept a tensor that it computed.
     has_kept: bool,
+    /// What captures and runs take.
+    pub(super) costs: Costs,
 }
 
 /// What is there for some inputs.
@@ -193,6 +196,8 @@ pub(super) struct Cell {
     /// What took its place when it turned out wrong.
     correction: OnceLock<Entry>,
     is_checked: AtomicBool,
+    /// How long the function itself ran in its place.
+    pub(super) waited: Waited,
     is_building: Mutex<bool>,
     built: Condvar,
 }

@@ -9,6 +9,7 @@ use super::capture::{self, Capture};
 use super::cells::{Break, Building, Cell, Cells, Counts, Found};
 use super::explain::Explain;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
+use super::patience::reason_to_wait;
 use super::program::{Joint, Program};
 use super::segments::Segments;
 use super::tuning::Settings;
@@ -22,6 +23,7 @@ use crate::error::{Error, Reason, Result};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// A compiled function; made by [`compile`]. It can be shared between threads.
 pub struct Compiled<F, A> {
@@ -116,6 +118,12 @@ impl<A, F: Function<A>> Compiled<F, A> {
             drop(building);
             return self.run(entry, &inputs);
         }
+        if let Some(reason) = self.count(|cells| reason_to_wait(cells, self.options.new_types, &cell.waited)) {
+            drop(building);
+            let (output, taken) = cell.waited.count(|| self.run_inline(&inputs, reason));
+            self.count(|cells| cells.costs.ran(taken));
+            return output;
+        }
         self.capture_first(&cell, building, &inputs)
     }
 
@@ -164,14 +172,17 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     /// Calls the function with types that are new: records it and runs what was recorded, or finds out that it cannot.
     fn capture_first(&self, cell: &Cell, building: Building<'_>, inputs: &Flat) -> Result<F::Output> {
+        let start = Instant::now();
         let tensors = &inputs.tensors;
         let are_tangled =
             tensors.iter().enumerate().any(|(at, input)| tensors[..at].iter().any(|one| one.shares(input)));
         if are_tangled || capture::wants_gradients(tensors) || capture::gpu_of(tensors).is_some() {
             let output = guarded(|| self.function.apply(inputs))?;
+            let ran = start.elapsed();
             if let Some(entry) = unless_out_of_memory(self.capture_abstract(inputs))? {
                 cell.put(entry);
             }
+            self.count(|cells| cells.costs.captured(start.elapsed() - ran, ran));
             return Ok(output);
         }
         let first = guarded(|| capture::first(&self.function, inputs, self.segments.clone(), self.reads()))?;
@@ -182,7 +193,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 drop((output, building));
                 let Entry::Graph(program) = entry else { return self.run(entry, inputs) };
                 let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
-                return Self::run_program(program, &tensors, &keys);
+                let captured = start.elapsed();
+                let output = Self::run_program(program, &tensors, &keys);
+                self.count(|cells| cells.costs.captured(captured, start.elapsed() - captured));
+                return output;
             }
             First::Ran(output, Apart::Gradients) => (output, self.capture_abstract(inputs)),
             First::Ran(output, Apart::Break(reason)) => (output, self.entry(Err(reason), inputs)),

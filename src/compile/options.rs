@@ -23,6 +23,8 @@ pub struct CompileOptions {
     /// Most sets of input types that an executable is kept for; the one used longest ago goes first. With 0 nothing is
     /// kept, so the function runs eagerly.
     pub capacity: usize,
+    /// Which input types that were not seen before are captured at once.
+    pub new_types: NewTypes,
     /// What happens when the function reads a value of a tensor while it is captured.
     pub breaks: BreakPolicy,
     /// What a call does; see [`stance`] for that of a thread.
@@ -54,6 +56,7 @@ impl Default for CompileOptions {
             fusion: Options { rates: calibration().rates, ..Options::default() },
             tier: None,
             capacity: CAPACITY,
+            new_types: NewTypes::default(),
             breaks: BreakPolicy::default(),
             stance: Stance::default(),
             determinism: Determinism::default(),
@@ -68,6 +71,17 @@ impl CompileOptions {
     pub(super) fn tier_or_forced(&self) -> Option<Tier> {
         self.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name))
     }
+}
+
+/// Which input types that were not seen before a function is captured for at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum NewTypes {
+    /// The first [`AT_ONCE`](super::AT_ONCE) of a function, and others if a run takes as long as a capture. Else the
+    /// function itself runs until that has taken as long, for these types, as their capture will.
+    #[default]
+    Wait,
+    /// All.
+    Capture,
 }
 
 /// What happens when a function cannot be captured whole, because it reads a value (`item`, `to_vec`, printing) or calls

@@ -44,6 +44,8 @@ pub enum Schema {
 pub enum Rule {
     /// Operands are promoted together; the result has that dtype.
     Promote,
+    /// As `Promote`; see [`Rule::scale`].
+    Factor,
     /// As `Promote`, and number arguments take part as plain numbers.
     PromoteNumbers,
     /// As `Promote`, but bool is refused.
@@ -60,7 +62,7 @@ pub enum Rule {
     Integral,
     /// As `Promote`, but floats and bools are refused.
     Whole,
-    /// As `PromoteFloat`, or as `PromoteNum` where a word argument says how the quotient is rounded.
+    /// As `PromoteFloat`, or as `PromoteNum` where a word argument says how the quotient is rounded; see [`Rule::scale`].
     Division,
     /// Each operand in its own dtype; the result is bool.
     Predicate,
@@ -237,7 +239,9 @@ impl Op {
             .zip(0u32..)
             .map(|(arg, index)| {
                 let value = recorder.arg(index, arg.dtype.compute());
+                let is_scale = rule.scale() == Some(index as usize) && arg.sizes.is_empty();
                 match compute.of_operand(index as usize) {
+                    Some(dtype) if is_scale && dtype.is_float() => value.to(dtype.compute()),
                     Some(dtype) if dtype != arg.dtype => convert(value, arg.dtype, dtype),
                     Some(_) | None => value,
                 }
@@ -288,6 +292,7 @@ impl Rule {
             Rule::Where => Some(0),
             Rule::Masked => Some(1),
             Rule::Promote
+            | Rule::Factor
             | Rule::PromoteNumbers
             | Rule::PromoteNum
             | Rule::PromoteCounting
@@ -298,6 +303,28 @@ impl Rule {
             | Rule::Whole
             | Rule::Division
             | Rule::Predicate
+            | Rule::Cast
+            | Rule::Destination => None,
+        }
+    }
+
+    /// The operand that scales others. Without dims it keeps its digits where those are 16-bit floats, which are computed in f32
+    /// anyway: `x * 0.1` is not `x` times the tenth of 16 bits, and a factor beyond f16 is no infinity.
+    pub const fn scale(self) -> Option<usize> {
+        match self {
+            Rule::Factor | Rule::Division => Some(1),
+            Rule::Promote
+            | Rule::PromoteNumbers
+            | Rule::PromoteNum
+            | Rule::PromoteCounting
+            | Rule::PromoteFloat
+            | Rule::FloatOnly
+            | Rule::Compare
+            | Rule::Integral
+            | Rule::Whole
+            | Rule::Predicate
+            | Rule::Where
+            | Rule::Masked
             | Rule::Cast
             | Rule::Destination => None,
         }
@@ -325,7 +352,7 @@ impl Rule {
             dtype => plain(dtype),
         };
         match self {
-            Rule::Promote | Rule::PromoteNumbers => plain(promoted(None)?),
+            Rule::Promote | Rule::Factor | Rule::PromoteNumbers => plain(promoted(None)?),
             Rule::PromoteNum => numbers(promoted(None)?),
             Rule::PromoteCounting => match promoted(None)? {
                 DType::Bool => plain(DType::I64),

@@ -163,9 +163,9 @@ macro_rules! for_each_op {
             }
             binary {
                 /// Elementwise product; logical and for bools.
-                Mul mul mul_ "Tensor" Promote |a, b| product(a, b); (|a, b, y| [b, a]);
+                Mul mul mul_ "Tensor" Factor |a, b| product(a, b); (|a, b, y| [b, a]);
                 /// True division; integers are raised to the default float.
-                Div div div_ "Tensor" PromoteFloat |a, b| a / b; (|a, b, y, g| pointwise::quotient(b, y, g));
+                Div div div_ "Tensor" Division |a, b| a / b; (|a, b, y, g| pointwise::quotient(b, y, g));
                 /// Greater of two elements; NaN propagates.
                 Maximum maximum maximum_ "" Promote |a, b| greatest(a, b); (|a, b, y, g| [pointwise::chosen(b, a, g), pointwise::chosen(a, b, g)]);
                 /// Lesser of two elements; NaN propagates.

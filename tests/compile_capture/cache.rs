@@ -1,8 +1,9 @@
 //! The cache of a compiled function: its limit, its counters, its memory.
 
 use super::check::{look, ramp};
-use opfuse::compile::{CompileOptions, compile, compile_with};
-use opfuse::{Result, Tensor};
+use opfuse::compile::{AT_ONCE, CompileOptions, NewTypes, compile, compile_with};
+use opfuse::error::Reason;
+use opfuse::{DType, Result, Tensor};
 
 fn body(x: &Tensor) -> Result<Tensor> {
     x.mul(0.5)?.tanh()?.add(x)
@@ -29,6 +30,48 @@ fn the_entry_used_longest_ago_goes_first() -> Result<()> {
         assert_eq!((counts.hits, counts.captures, counts.evictions), expected, "call {index}");
         assert_eq!((counts.calls, counts.entries), (index as u64 + 1, (index + 1).min(2)), "call {index}");
     }
+    Ok(())
+}
+
+/// A hundred ops on next to nothing: a capture takes far longer than a run.
+fn long_body(x: &Tensor) -> Result<Tensor> {
+    (0..50).try_fold(x.clone(), |x, step| x.mul(0.9)?.add(f64::from(step)))
+}
+
+#[test]
+fn ever_new_types_wait_until_their_capture_is_paid_for() -> Result<()> {
+    let f = compile(long_body);
+    let call = |n: usize| -> Result<()> {
+        let x = ramp(&[n], n)?;
+        assert_eq!(look(&f.call(&x)?), look(&long_body(&x)?));
+        Ok(())
+    };
+    let n_types = 2 * AT_ONCE;
+    for n in 1..=n_types {
+        call(n as usize)?;
+    }
+    let counts = f.counts();
+    assert!((AT_ONCE..AT_ONCE + 8).contains(&counts.captures), "{counts:?}");
+    assert_eq!(counts.captures + counts.eager, n_types, "{counts:?}");
+    let report = f.explain();
+    assert!(matches!(report.eager, Some(Reason::NewTypes(_))), "{report}");
+    // What is called again and again is captured in the end.
+    let waited = (0..100_000).find(|_| call(n_types as usize).is_err() || f.counts().captures > counts.captures);
+    assert!(waited.is_some(), "{:?}", f.counts());
+    assert!(f.explain().eager.is_none(), "{}", f.explain());
+    Ok(())
+}
+
+#[test]
+fn new_types_do_not_wait_where_runs_are_long_or_options_say_so() -> Result<()> {
+    let options = CompileOptions { new_types: NewTypes::Capture, ..CompileOptions::default() };
+    let (at_once, long) = (compile_with(long_body, options), compile(body));
+    for n in 1..AT_ONCE as usize + 8 {
+        at_once.call(&ramp(&[n], n)?)?;
+        long.call(&Tensor::ones(&[(1 << 20) + n], DType::F32)?)?;
+    }
+    assert_eq!((at_once.counts().captures, at_once.counts().eager), (AT_ONCE + 7, 0));
+    assert_eq!((long.counts().captures, long.counts().eager), (AT_ONCE + 7, 0));
     Ok(())
 }
 
@@ -61,7 +104,8 @@ fn limits_of_zero_still_run() -> Result<()> {
 /// One kernel serves every shape: it is compiled once.
 #[test]
 fn a_thousand_shapes_compile_one_kernel() -> Result<()> {
-    let f = compile(|x: &Tensor, y: &Tensor| x.mul(0.3125)?.sin()?.add(y)?.abs()?.sqrt());
+    let options = CompileOptions { new_types: NewTypes::Capture, ..CompileOptions::default() };
+    let f = compile_with(|x: &Tensor, y: &Tensor| x.mul(0.3125)?.sin()?.add(y)?.abs()?.sqrt(), options);
     let mut entries = Vec::new();
     for rows in 2..1002 {
         let x = ramp(&[rows, 3], rows)?;

@@ -149,6 +149,7 @@ fn reasons_have_kinds_and_hints() {
         Reason::NotCaptured(what()),
         Reason::TraceFailed(what()),
         Reason::Disabled,
+        Reason::NewTypes(what()),
         Reason::NoBatchingRule(what()),
         Reason::GuardFailed(what()),
         Reason::NotCalled,
