@@ -63,6 +63,12 @@ const LONGEST_LINE: usize = 256 << 10;
 /// Rows that pay for that.
 const ROWS_OF_A_LINE: usize = 8;
 
+/// Rows side by side below which a vector along them is mostly empty, and how many times longer a fold has to be.
+const FEW_LANES: usize = 16;
+const LONG: usize = 8;
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
+
 /// The loops of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Geometry {
@@ -243,9 +249,25 @@ impl Geometry {
         }
     }
 
-    /// Vectors run along the rows when more full accesses are contiguous there, or when the fold is short.
+    /// Whether nothing but operands moves along the last inner loop, and these by no more than a cache line.
+    fn is_close_along_inner(&self, kernel: &Kernel) -> bool {
+        let moves = |access: &Access| access.inner.iter().any(|&stride| stride != 0);
+        let is_close = |access: &Access| {
+            let stride = access.inner.last().copied().unwrap_or(0) as isize;
+            access.gather.is_none() && stride.unsigned_abs() <= CACHE_LINE
+        };
+        let mut operands = self.operands.iter().zip(&kernel.operands);
+        operands.all(|(access, operand)| operand.source == Source::Iota || is_close(access))
+            && !self.outputs.iter().any(moves)
+    }
+
+    /// Vectors run along the rows when more full accesses are contiguous there, or when the fold is short; not where few rows lie side
+    /// by side, as those of a mean per channel: vectors would be short, and begin anew with each inner element.
     fn choose_lanes(&self, kernel: &Kernel) -> Lanes {
         let (Some(&row_lanes), Some(&inner_lanes)) = (self.rows.last(), self.inner.last()) else { return Lanes::Inner };
+        if row_lanes < FEW_LANES && inner_lanes >= LONG * row_lanes && self.is_close_along_inner(kernel) {
+            return Lanes::Inner;
+        }
         let full = |slot: usize| {
             kernel.insts.iter().any(|inst| {
                 matches!(inst.kind, super::kernel::Kind::Load(s) | super::kernel::Kind::Gather(s) if s as usize == slot)
@@ -267,5 +289,37 @@ impl Geometry {
         } else {
             Lanes::Inner
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::kernel::{Inst, Kind, Output};
+    use crate::ir::scalar::{Reg, Ty};
+    use crate::ir::{Combine, DType};
+    use smallvec::smallvec;
+
+    /// The vector loop of a sum over `length` elements that lie `stride` bytes apart, in rows side by side.
+    fn lanes(n_rows: usize, length: usize, stride: usize) -> Lanes {
+        let inst = |kind, args: &[Reg], level| Inst { kind, args: args.into(), ty: Ty::F32, level };
+        let kernel = Kernel {
+            operands: vec![Operand { dtype: DType::F32, source: Source::Memory }],
+            insts: vec![inst(Kind::Load(0), &[], Level::Full), inst(Kind::Fold(Combine::Sum), &[Reg(0)], Level::Row)],
+            outputs: vec![Output { dtype: DType::F32, value: Reg(1) }],
+        };
+        let operand = Access { rows: smallvec![4], inner: smallvec![stride], ..Access::default() };
+        let output = Access { rows: smallvec![4], inner: smallvec![0], ..Access::default() };
+        Geometry::plan(&kernel, &[n_rows], &[length], vec![operand], vec![output], LoopOrder::OfMemory).lanes
+    }
+
+    #[test]
+    fn vectors_run_along_long_folds_of_few_rows() {
+        assert_eq!(lanes(3, 1000, 12), Lanes::Inner);
+        assert_eq!(lanes(15, 1000, 60), Lanes::Inner);
+        assert_eq!(lanes(16, 1000, 64), Lanes::Rows, "a vector is full");
+        assert_eq!(lanes(3, 20, 12), Lanes::Rows, "the fold is short");
+        assert_eq!(lanes(3, 1000, 68), Lanes::Rows, "each element lies in another line");
+        assert_eq!(lanes(1000, 1000, 4), Lanes::Inner, "rows are contiguous");
     }
 }

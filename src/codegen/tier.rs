@@ -60,7 +60,9 @@ impl Tier {
         let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
         let lanes = geometry.inner.last().copied().unwrap_or(1);
         let is_short = lanes < SHORT_ROW;
-        let is_single = arithmetic < 2 && across.is_empty() && !(is_short && geometry.n_rows() > 1);
+        // The vm gathers element by element.
+        let gathers = kernel.has_folds() && geometry.classes(kernel).contains(&Class::Strided);
+        let is_single = arithmetic < 2 && across.is_empty() && !(is_short && geometry.n_rows() > 1) && !gathers;
         if is_single || jumps || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }

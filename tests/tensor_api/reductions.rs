@@ -56,3 +56,32 @@ fn normalizations() {
     check_close(y.layer_norm([2, 2], None, None, 3.0), &[2, 2], &[0., 2., -2., 0.].map(|x: f64| x / 5f64.sqrt()));
     check_error(y.layer_norm([3], None, None, 0.0), &["layer_norm", "[3]"]);
 }
+
+/// A few columns side by side are folded as each would be alone: in eager calls and compiled, over one dim and between others.
+#[test]
+fn few_columns_are_folded_like_each_alone() -> Result<()> {
+    let folds: [fn(&Tensor, i64) -> Result<Tensor>; 4] = [
+        |x, dim| x.sum([dim], false),
+        |x, dim| x.amax([dim], false),
+        |x, dim| x.argmax(dim, false),
+        |x, dim| x.mul(x)?.sub(0.5)?.sum([dim], false),
+    ];
+    for (length, columns) in [(7, 1), (24, 3), (129, 2), (129, 15), (9000, 3), (9000, 16), (20_000, 8)] {
+        let values: Vec<f32> = (0..2 * length * columns).map(|i| (i * 7919 % 1009) as f32 / 1009.0 - 0.3).collect();
+        let x = Tensor::from_slice(&values, &[2, length, columns])?;
+        let same = |a: &Tensor, b: &Tensor| a.eq(b)?.all((), false)?.item::<bool>();
+        let column = |x: &Tensor, column: usize| x.select(-1, column as i64)?.contiguous();
+        for fold in folds {
+            let compiled = opfuse::compile(move |x: &Tensor| fold(x, -2));
+            let all = fold(&x, -2)?;
+            assert_eq!(all.sizes(), [2, columns]);
+            assert!(same(&all, &compiled.call(&x)?)?, "{length} x {columns}");
+            assert!(same(&all.select(0, 1)?, &fold(&x.select(0, 1)?, 0)?)?, "{length} x {columns}");
+            for at in 0..columns {
+                let alone = fold(&column(&x, at)?, -1)?;
+                assert!(same(&column(&all, at)?, &alone)?, "{length} x {columns}, column {at}");
+            }
+        }
+    }
+    Ok(())
+}
