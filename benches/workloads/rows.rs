@@ -7,8 +7,9 @@ use opfuse::{Result, Tensor};
 const SIZES: [usize; 2] = [4096, 1024];
 const SQUARE: [usize; 2] = [4096, 4096];
 const SHORT: [usize; 2] = [1 << 18, 16];
+const CHANNELS: [usize; 2] = [1 << 20, 3];
 
-pub(super) const WORKLOADS: [Workload; 13] = [
+pub(super) const WORKLOADS: [Workload; 14] = [
     Workload { id: "W04", what: "softmax", inputs: wide, run: softmax, check: 0.000_980_38 },
     Workload { id: "W04s", what: "softmax of 16", inputs: short, run: softmax, check: 0.077_569 },
     Workload { id: "W04p", what: "softmax in parts", inputs: wide, run: softmax_parts, check: 0.000_980_38 },
@@ -26,6 +27,7 @@ pub(super) const WORKLOADS: [Workload; 13] = [
         check: 1413.0,
     },
     Workload { id: "W08c", what: "sum of all", inputs: || same_shaped(1, &SQUARE), run: sum_all, check: 23_618_000.0 },
+    Workload { id: "W08d", what: "sum per channel of 3", inputs: channels, run: sum_rows, check: 369_730.0 },
     Workload {
         id: "W09",
         what: "mean and variance",
@@ -42,6 +44,10 @@ fn wide() -> Result<Vec<Tensor>> {
 
 fn short() -> Result<Vec<Tensor>> {
     Ok(vec![uniform_in(1, &SHORT, -4.0, 4.0)?])
+}
+
+fn channels() -> Result<Vec<Tensor>> {
+    Ok(vec![uniform(1, &CHANNELS)?])
 }
 
 fn softmax(x: &[Tensor]) -> Result<Vec<Tensor>> {
