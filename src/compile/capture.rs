@@ -6,7 +6,7 @@
 use super::program::Joint;
 use crate::device::Device;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
-use crate::dispatch::keys::tracer::{self, Captured, First, Reads, Runner};
+use crate::dispatch::keys::tracer::{self, Captured, First, GradientsBefore, Reads, Runner};
 use crate::dispatch::{Flat, Function, Tensor};
 use crate::eager::cuda;
 use crate::error::{Error, Reason, Result};
@@ -27,12 +27,14 @@ pub(super) fn gpu_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Optio
 }
 
 /// Why tensors of several devices are not for one executable, if they are not. Plain numbers may be anywhere.
-fn scattered<'a>(inputs: &'a [Tensor], others: impl IntoIterator<Item = &'a Tensor>) -> Option<Reason> {
-    let device = gpu_of(inputs).unwrap_or(Device::CPU);
-    let is_stray = |tensor: &&Tensor| tensor.device() != device && tensor.as_number().is_none();
-    let stray = inputs.iter().chain(others).find(is_stray)?;
-    let what = format!("the function works on tensors of {device} and of {}", stray.device());
-    Some(Reason::NotCaptured(what))
+fn scattered(inputs: &[Tensor], others: impl IntoIterator<Item = Device>) -> Option<Reason> {
+    let gpu = gpu_of(inputs).unwrap_or(Device::CPU);
+    let stray = inputs.iter().filter_map(device).chain(others).find(|other| *other != gpu)?;
+    Some(Reason::NotCaptured(format!("the function works on tensors of {gpu} and of {stray}")))
+}
+
+fn device(tensor: &Tensor) -> Option<Device> {
+    Some(tensor.device()).filter(|_| tensor.as_number().is_none())
 }
 
 /// Calls the function without gradients: it is traced and not run, or it has run in segments.
@@ -50,27 +52,25 @@ pub(super) fn first<A, F: Function<A>>(
     tracer::trace_first(runner, reads, &inputs.tensors, apply, tensors)
 }
 
-/// Records the function, and its gradients if they are wanted, on shapes alone.
-pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &Flat, reads: Reads) -> Result<Capture> {
+/// Records the function, and its gradients if they are wanted, on shapes alone; `before` says what gradients leaves had
+/// before a call that has changed them since.
+pub(super) fn on_shapes<A, F: Function<A>>(
+    function: &F,
+    inputs: &Flat,
+    reads: Reads,
+    before: GradientsBefore,
+) -> Result<Capture> {
     let traced = |handles: &[Tensor]| {
-        for (handle, input) in
-            handles.iter().zip(&inputs.tensors).filter(|(_, input)| is_grad_enabled() && input.requires_grad())
-        {
-            debug_assert_eq!(handle.sizes(), input.sizes());
-            handle.set_requires_grad(true)?;
-        }
         let outputs = Flat::of(&function.apply(&inputs.with_tensors(handles))?);
         let (gradients, joint) = gradients(handles, &outputs)?;
         Ok((outputs.tensors.into_vec(), gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
-    let ((outputs, _, joint), captured): (_, Captured) = tracer::trace_with(reads, &inputs.tensors, traced, all)?;
+    let ((outputs, _, joint), captured): (_, Captured) =
+        tracer::trace_with(reads, before, &inputs.tensors, traced, all)?;
     if let (Ok(trace), true) = (&captured, gpu_of(inputs.tensors.iter().chain(&outputs)).is_some()) {
-        let lifted = trace.lifted.iter().filter_map(|lifted| match lifted {
-            tracer::Lifted::Tensor(tensor) => Some(tensor),
-            tracer::Lifted::Draw { .. } | tracer::Lifted::Declared => None,
-        });
-        if let Some(reason) = scattered(&inputs.tensors, outputs.iter().chain(lifted)) {
+        let lifted = trace.lifted.iter().filter_map(tracer::Lifted::device);
+        if let Some(reason) = scattered(&inputs.tensors, outputs.iter().filter_map(device).chain(lifted)) {
             return Ok(Err(reason));
         }
     }
@@ -80,14 +80,18 @@ pub(super) fn on_shapes<A, F: Function<A>>(function: &F, inputs: &Flat, reads: R
 /// The gradients of `outputs` with respect to everything that requires them.
 fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     let outputs = &flat.tensors;
-    if handles.iter().any(|handle| handle.grad_fn().is_some()) {
+    if handles.iter().any(|handle| !handle.is_tape_leaf()) {
         return Err(Error::argument("compile", "an input is written to while gradients are recorded"));
     }
-    let wants = |output: &Tensor| is_grad_enabled() && output.requires_grad();
+    // What the function has from outside and returns as it is has its history already.
+    let is_outside = |output: &Tensor| output.has_data() || handles.iter().any(|handle| handle.id() == output.id());
+    let wants = |output: &Tensor| output.requires_grad() && !is_outside(output);
     let differentiable: Vec<usize> = (0..outputs.len()).filter(|&index| wants(&outputs[index])).collect();
     if differentiable.is_empty() {
         return Ok((Vec::new(), Joint::without_gradients(flat)));
     }
+    // Cotangents come behind all that the function has from outside.
+    tracer::lift_results(outputs)?;
     let lifted = tracer::lifted_tensors();
     let operands: Vec<(usize, &Tensor)> = handles
         .iter()

@@ -3,12 +3,15 @@
 //! There are never more than the capacity; the one used longest ago goes first, and a call that runs it keeps it until
 //! it is done. Concurrent first calls meet in a [`Cell`]: one builds, the others wait. A thread that is building never
 //! waits for another one, and nobody waits for ever, so functions that call themselves or each other get stuck nowhere.
+//!
+//! What a guard cannot see, since only the function knows that it matters (whether a leaf has a gradient, where an input
+//! begins), is a condition of the program. Programs for one guard are a chain of cells; a call takes the first that fits.
 
 use super::compiled::Entry;
 use super::guard::Guard;
 use super::lru::Lru;
 use super::patience::{Costs, Waited};
-use crate::dispatch::{Flat, Tensor};
+use crate::dispatch::{Flat, Tensor, TensorRefs};
 use crate::error::Reason;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Most sets of input types that a compiled function keeps an executable for, unless its options say otherwise.
 pub const CAPACITY: usize = 256;
+
+/// Most programs for inputs of the same types that differ in what they take for granted beyond them.
+const MAX_VARIANTS: usize = 8;
 
 /// Most different breaks that are remembered.
 const MAX_BREAKS: usize = 64;
@@ -89,11 +95,11 @@ impl Cells {
         self.ran_deferred = false;
         // Calls mostly repeat the last types.
         if let Some(cell) = self.by_guard.last_if(|guard| guard.holds(inputs)).cloned() {
-            return self.hit(cell);
+            return self.hit(&cell, inputs, frozen);
         }
         let guard = Guard::of(inputs);
         if let Some(cell) = self.by_guard.get(&guard).cloned() {
-            return self.hit(cell);
+            return self.hit(&cell, inputs, frozen);
         }
         if let (true, Some((known, _))) = (frozen, self.by_guard.by_use().first()) {
             return Found::Differs(known.violation(inputs).unwrap_or_else(|| "they were seen and forgotten".into()));
@@ -107,6 +113,7 @@ impl Cells {
     /// call is noted then.
     pub(super) fn repeated(&mut self, inputs: &[&Tensor], runs: impl FnOnce(&Entry) -> bool) -> Option<Arc<Cell>> {
         let cell = self.by_guard.last_if(|guard| guard.holds_of_tensors(inputs))?;
+        let cell = cell.known(inputs)?;
         if !cell.entry().is_some_and(runs) {
             return None;
         }
@@ -120,12 +127,26 @@ impl Cells {
 
     /// The place for inputs of these types, if there is one.
     pub(super) fn known(&mut self, inputs: &Flat) -> Option<Arc<Cell>> {
-        self.by_guard.get(&Guard::of(inputs)).cloned()
+        let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
+        self.by_guard.get(&Guard::of(inputs))?.known(&tensors).cloned()
     }
 
-    fn hit(&mut self, cell: Arc<Cell>) -> Found {
-        self.counts.hits += u64::from(cell.entry().is_some());
-        Found::Cell(cell)
+    fn hit(&mut self, first: &Arc<Cell>, inputs: &Flat, frozen: bool) -> Found {
+        let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
+        if let Some(cell) = first.known(&tensors) {
+            self.counts.hits += 1;
+            return Found::Cell(cell.clone());
+        }
+        let cell = first.fitting(&tensors);
+        match first.entry() {
+            Some(Entry::Graph(program)) if frozen => {
+                let what = program.violation(&tensors).unwrap_or_else(|| "nothing else".into());
+                Found::Differs(format!("it takes for granted that {what}"))
+            }
+            Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
+                Found::Cell(cell)
+            }
+        }
     }
 
     /// What is known of the types seen last: an entry, or why the function ran in the place of one.
@@ -134,7 +155,7 @@ impl Cells {
             return Err(reason.clone());
         }
         let latest = self.by_guard.by_use().into_iter().find(|(_, cell)| cell.entry().is_some());
-        latest.map(|(_, cell)| cell.clone()).ok_or(match self.counts.calls {
+        latest.map(|(_, cell)| cell.latest()).ok_or(match self.counts.calls {
             0 => Reason::NotCalled,
             _ => Reason::NotCaptured("no call so far returned a value".into()),
         })
@@ -200,6 +221,12 @@ pub(super) struct Cell {
     pub(super) waited: Waited,
     is_building: Mutex<bool>,
     built: Condvar,
+    /// Where to look if the entry takes for granted what is not so.
+    next: OnceLock<Arc<Cell>>,
+    /// How many come before it.
+    position: usize,
+    /// What the one before it takes for granted and was not so.
+    because: String,
 }
 
 thread_local! {
@@ -221,6 +248,55 @@ impl Cell {
     /// What was built.
     pub(super) fn entry(&self) -> Option<&Entry> {
         self.correction.get().or_else(|| self.entry.get())
+    }
+
+    /// Whether its entry is one for these inputs, as far as a guard does not say.
+    fn fits(&self, inputs: &[&Tensor]) -> Option<bool> {
+        self.entry().map(|entry| match entry {
+            Entry::Graph(program) => program.holds(inputs),
+            Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_) => true,
+        })
+    }
+
+    /// From here on, the first cell whose entry is one for these inputs, if there is one.
+    fn known(self: &Arc<Cell>, inputs: &[&Tensor]) -> Option<&Arc<Cell>> {
+        let mut cell = self;
+        while !cell.fits(inputs)? {
+            cell = cell.next.get()?;
+        }
+        Some(cell)
+    }
+
+    /// From here on, the first cell whose entry is one for these inputs, or where one is to be made.
+    pub(super) fn fitting(self: &Arc<Cell>, inputs: &[&Tensor]) -> Arc<Cell> {
+        let mut cell = self;
+        while cell.fits(inputs) == Some(false) {
+            let position = cell.position + 1;
+            let because = || match cell.entry() {
+                Some(Entry::Graph(program)) => program.violation(inputs).unwrap_or_default(),
+                Some(Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => String::new(),
+            };
+            let next = || Arc::new(Cell { position, because: because(), ..Cell::default() });
+            cell = cell.next.get_or_init(next);
+        }
+        cell.clone()
+    }
+
+    /// Why no further program is to be made for inputs of the same types, if there are enough.
+    pub(super) fn beyond_limit(&self) -> Option<Reason> {
+        (self.position >= MAX_VARIANTS).then(|| {
+            let what = format!("what it takes for granted was another in each of {MAX_VARIANTS} captures, last");
+            Reason::NotCaptured(format!("{what} that {}", self.because))
+        })
+    }
+
+    /// From here on, the last cell that has an entry.
+    fn latest(self: &Arc<Cell>) -> Arc<Cell> {
+        let mut cell = self;
+        while let Some(next) = cell.next.get().filter(|next| next.entry().is_some()) {
+            cell = next;
+        }
+        cell.clone()
     }
 
     /// Whether it is for the caller to check the entry: the first one who asks.

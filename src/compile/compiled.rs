@@ -1,7 +1,7 @@
 //! Compiled functions: captured once, run many times.
 //!
 //! A call with inputs of new types records what the function does, and nothing is computed: what was recorded is compiled
-//! and run. Where gradients are recorded the function runs, and is traced on shapes. A function that reads values runs in
+//! and run. Where gradients flow to inputs the function runs, and is traced on shapes. A function that reads values runs in
 //! segments, also in its first call, and what cannot be captured at all runs eagerly, each with a reason. What runs is kept
 //! per input types in a bounded cache, the one used longest ago going first.
 
@@ -15,11 +15,12 @@ use super::segments::Segments;
 use super::tuning::Settings;
 use crate::debug;
 use crate::device::DeviceKind;
-use crate::dispatch::keys::tracer::{self, Apart, First, Reads};
+use crate::dispatch::keys::tracer::{self, Apart, First, GradientsBefore, Reads};
 use crate::dispatch::modes;
 use crate::dispatch::{Flat, Function, Inputs, Tensor, TensorRefs};
 use crate::eager::{Traffic, current_numerics, numerics};
 use crate::error::{Error, Reason, Result};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,40 +92,47 @@ impl<A, F: Function<A>> Compiled<F, A> {
             return self.run_deferred(&inputs);
         }
         let found = self.count(|cells| cells.find(&inputs, self.options.capacity, stance == Stance::FailOnRecompile));
-        let cell = match found {
-            Found::Cell(cell) => cell,
+        match found {
+            Found::Cell(cell) => self.call_at(&cell, &inputs),
             Found::Differs(how) => {
                 let what = format!("the stance is FailOnRecompile, but {how}; call it with types seen before");
-                return Err(Error::argument("compile", what));
+                Err(Error::argument("compile", what))
             }
-        };
+        }
+    }
+
+    /// A call whose entry belongs into `cell`.
+    fn call_at(&self, cell: &Arc<Cell>, inputs: &Flat) -> Result<F::Output> {
         if let Some(entry) = cell.entry() {
             if self.options.determinism == Determinism::Checked && cell.is_unchecked() {
-                self.check(&cell, entry, &inputs);
+                self.check(cell, entry, inputs);
             }
-            return self.run(cell.entry().unwrap_or(entry), &inputs);
+            return self.run(cell.entry().unwrap_or(entry), inputs);
         }
         let building = cell.build();
-        if let Some(entry) = cell.entry() {
-            return self.run(entry, &inputs);
+        if cell.entry().is_some() {
+            // What another call built meanwhile may take for granted what is not so in this one.
+            let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
+            return self.call_at(&cell.fitting(&tensors), inputs);
         }
         let Some(building) = building else {
             let what = "it was called while this thread or another one was still compiling it";
-            return self.run_inline(&inputs, Reason::NotCaptured(what.into()));
+            return self.run_inline(inputs, Reason::NotCaptured(what.into()));
         };
         // What broke for other inputs breaks for these: no need to find out half-way.
-        if let Some(reason) = self.count(|cells| cells.breaks().first().map(|known| known.reason.clone())) {
-            let entry = cell.put(self.entry(Err(reason), &inputs)?);
+        let known = || self.count(|cells| cells.breaks().first().map(|known| known.reason.clone()));
+        if let Some(reason) = cell.beyond_limit().or_else(known) {
+            let entry = cell.put(self.entry(Err(reason), inputs)?);
             drop(building);
-            return self.run(entry, &inputs);
+            return self.run(entry, inputs);
         }
         if let Some(reason) = self.count(|cells| reason_to_wait(cells, self.options.new_types, &cell.waited)) {
             drop(building);
-            let (output, taken) = cell.waited.count(|| self.run_inline(&inputs, reason));
+            let (output, taken) = cell.waited.count(|| self.run_inline(inputs, reason));
             self.count(|cells| cells.costs.ran(taken));
             return output;
         }
-        self.capture_first(&cell, building, &inputs)
+        self.capture_first(cell, building, inputs)
     }
 
     /// A call like the last one, which most calls are: its tensors are not taken over, and nothing is built. `None` if it
@@ -176,10 +184,13 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let tensors = &inputs.tensors;
         let are_tangled =
             tensors.iter().enumerate().any(|(at, input)| tensors[..at].iter().any(|one| one.shares(input)));
-        if are_tangled || capture::wants_gradients(tensors) || capture::gpu_of(tensors).is_some() {
+        let watch = tracer::watch_gradients();
+        let flowed = flows(inputs);
+        // Gradients may be switched on inside the function.
+        if are_tangled || flowed.contains(&true) || capture::gpu_of(tensors).is_some() {
             let output = guarded(|| self.function.apply(inputs))?;
             let ran = start.elapsed();
-            if let Some(entry) = unless_out_of_memory(self.capture_abstract(inputs))? {
+            if let Some(entry) = unless_out_of_memory(self.capture_again(inputs, &flowed, watch.end()))? {
                 cell.put(entry);
             }
             self.count(|cells| cells.costs.captured(start.elapsed() - ran, ran));
@@ -198,7 +209,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 self.count(|cells| cells.costs.captured(captured, start.elapsed() - captured));
                 return output;
             }
-            First::Ran(output, Apart::Gradients) => (output, self.capture_abstract(inputs)),
+            First::Ran(output, Apart::Gradients) => (output, self.capture_again(inputs, &flowed, watch.end())),
             First::Ran(output, Apart::Break(reason)) => (output, self.entry(Err(reason), inputs)),
             First::Ran(output, Apart::Keeps) if self.count(Cells::keeps_again) => {
                 let what = "the function keeps tensors that it computed, so each call may do something else";
@@ -213,12 +224,17 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    /// Records the function on shapes alone.
+    /// Records the function, which has just run, on shapes alone. Before that gradients flowed to the inputs of which
+    /// `flowed` says so, and leaves had the gradients `before`.
     ///
     /// # Errors
     /// As [`Compiled::entry`].
-    fn capture_abstract(&self, inputs: &Flat) -> Result<Entry> {
-        match guarded(|| capture::on_shapes(&self.function, inputs, self.reads())) {
+    fn capture_again(&self, inputs: &Flat, flowed: &[bool], before: GradientsBefore) -> Result<Entry> {
+        if flows(inputs)[..] != *flowed {
+            let what = "the function changes whether gradients flow to an input";
+            return self.entry(Err(Reason::NotCaptured(what.into())), inputs);
+        }
+        match guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), before)) {
             Ok(captured) => self.entry(captured, inputs),
             Err(error @ Error::OutOfMemory { .. }) => Err(error),
             Err(error) => {
@@ -232,7 +248,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// Traces the function once more, and corrects an entry that is not what it does.
     fn check(&self, cell: &Cell, entry: &Entry, inputs: &Flat) {
         let Entry::Graph(program) = entry else { return };
-        let again = guarded(|| capture::on_shapes(&self.function, inputs, self.reads()));
+        let now = GradientsBefore::default();
+        let again = guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), now));
         let says_nothing = matches!(&again, Err(Error::OutOfMemory { .. }));
         if !says_nothing && !matches!(&again, Ok(Ok((trace, joint))) if program.is_of(trace, joint)) {
             let what = "the function did something else when it was traced again";
@@ -430,6 +447,11 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let (segments, segment_captures) = self.segments.counts();
         Counts { segments, segment_captures, ..self.count(|cells| cells.counts()) }
     }
+}
+
+/// Whether gradients flow to the inputs, one by one.
+fn flows(inputs: &Flat) -> SmallVec<[bool; 4]> {
+    inputs.tensors.iter().map(Tensor::requires_grad).collect()
 }
 
 fn other_outputs() -> Error {

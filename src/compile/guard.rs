@@ -20,7 +20,7 @@ struct InputGuard {
     layout: SharedLayout,
     device: Device,
     number: bool,
-    /// Whether gradients are recorded and flow to it.
+    /// Whether gradients flow to it; they may be switched on inside the function.
     requires_grad: bool,
 }
 
@@ -79,12 +79,11 @@ impl Guard {
     }
 
     fn holds_of<'a>(&self, inputs: impl ExactSizeIterator<Item = &'a Tensor>) -> bool {
-        let grad_mode = is_grad_enabled();
         self.inputs.len() == inputs.len()
-            && self.grad_mode == grad_mode
+            && self.grad_mode == is_grad_enabled()
             && self.autocast == AutocastState::current()
             && self.numerics == current_numerics()
-            && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input, grad_mode))
+            && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
     }
 
     /// What is different about `inputs`, in words; `None` if nothing is.
@@ -141,15 +140,15 @@ impl InputGuard {
             layout: input.shared_layout().clone(),
             device: input.device(),
             number: input.as_number().is_some(),
-            requires_grad: is_grad_enabled() && input.requires_grad(),
+            requires_grad: input.requires_grad(),
         }
     }
 
-    fn holds(&self, input: &Tensor, grad_mode: bool) -> bool {
+    fn holds(&self, input: &Tensor) -> bool {
         self.dtype == input.dtype()
             && self.layout.has_extents_of(input.shared_layout())
             && self.device == input.device()
             && self.number == input.as_number().is_some()
-            && self.requires_grad == (grad_mode && input.requires_grad())
+            && self.requires_grad == input.requires_grad()
     }
 }

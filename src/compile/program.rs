@@ -8,7 +8,7 @@ use super::explain::Explain;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
-use crate::dispatch::keys::tracer::{GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
+use crate::dispatch::keys::tracer::{Condition, GradientChange, Lifted, NewGradient, OutputAlias, Owner, Trace};
 use crate::dispatch::{Flat, Tensor, Tensors, Words};
 use crate::eager::Array;
 use crate::error::{Error, Result};
@@ -38,6 +38,10 @@ pub(super) struct Program {
     lifted: Vec<Lifted>,
     written: Vec<usize>,
     changes: Vec<GradientChange>,
+    /// What has to be so, beyond the types of inputs.
+    conditions: Vec<Condition>,
+    /// Whether gradients from before the call are among what is lifted.
+    reads_gradients: bool,
     aliases: Vec<OutputAlias>,
     separation: Separation,
     n_outputs: usize,
@@ -65,7 +69,8 @@ impl Program {
     /// # Errors
     /// A graph that breaks an invariant, or one whose halves cannot be told apart.
     pub(super) fn build(trace: Trace, joint: Joint, settings: &Settings) -> Result<Program> {
-        let Trace { graph, mut lifted, written, mut gradients, aliases, owners } = trace;
+        let Trace { graph, mut lifted, written, mut gradients, conditions, aliases, owners } = trace;
+        let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
             let tuned = Tuned::build(graph, settings)?;
@@ -80,6 +85,8 @@ impl Program {
                 lifted,
                 written,
                 changes,
+                conditions,
+                reads_gradients,
                 aliases,
                 separation,
                 n_outputs,
@@ -98,7 +105,11 @@ impl Program {
         let outputs = joint.n_outputs..joint.n_outputs + joint.n_gradients;
         let halves = split(&graph, &cotangents, outputs)?;
         for change in &mut gradients {
-            change.output = change.output.map(|output| output - joint.n_gradients);
+            if let NewGradient::Output(output) = &mut change.to
+                && *output >= joint.n_outputs
+            {
+                *output -= joint.n_gradients;
+            }
         }
         let mut places = vec![None; n_inputs];
         for &(operand, gradient) in &joint.operands {
@@ -115,11 +126,30 @@ impl Program {
             lifted,
             written,
             changes: gradients,
+            conditions,
+            reads_gradients,
             aliases,
             n_outputs: joint.n_outputs,
             words: joint.words,
             gradients: Some(Arc::new(own)),
             is_plain: false,
+        })
+    }
+
+    /// Whether what it takes for granted of tensors is so, beyond the types of inputs.
+    #[inline]
+    pub(super) fn holds(&self, inputs: &[&Tensor]) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(inputs))
+            && (!self.reads_gradients || self.lifted.iter().all(|lifted| lifted.holds(inputs)))
+    }
+
+    /// What it takes for granted and is not so, in words.
+    pub(super) fn violation(&self, inputs: &[&Tensor]) -> Option<String> {
+        let condition = self.conditions.iter().find(|condition| !condition.holds(inputs)).map(ToString::to_string);
+        condition.or_else(|| {
+            let gradient = self.lifted.iter().find(|lifted| !lifted.holds(inputs))?;
+            let Lifted::Gradient(of, ty) = gradient else { return None };
+            Some(format!("{of} has a gradient {ty}"))
         })
     }
 
@@ -130,10 +160,12 @@ impl Program {
             return false;
         }
         let lifted = self.lifted.iter().map(|lifted| match lifted {
-            Lifted::Tensor(tensor) => Some(tensor),
+            Lifted::Tensor(tensor) => Some(Cow::Borrowed(tensor)),
+            Lifted::Gradient(..) => lifted.tensor(inputs).ok(),
             Lifted::Draw { .. } | Lifted::Declared => None,
         });
-        let all = || inputs.iter().copied().map(Some).chain(lifted.clone()).enumerate();
+        let lifted: SmallVec<[Option<Cow<'_, Tensor>>; 4]> = lifted.collect();
+        let all = || inputs.iter().copied().map(Some).chain(lifted.iter().map(Option::as_deref)).enumerate();
         self.written.iter().any(|&written| {
             let target = all().find_map(|(index, tensor)| tensor.filter(|_| index == written));
             let shares = |target: &Tensor| {
@@ -191,7 +223,7 @@ impl Program {
         let mut keys = keys.iter();
         for one in &self.lifted {
             let drawn = if let Lifted::Draw { .. } = one { keys.next() } else { None };
-            lifted.push(drawn.map_or_else(|| one.tensor(), |key| Ok(Cow::Borrowed(key)))?);
+            lifted.push(drawn.map_or_else(|| one.tensor(inputs), |key| Ok(Cow::Borrowed(key)))?);
         }
         let mut all: SmallVec<[&Tensor; 8]> = SmallVec::from_slice(inputs);
         for tensor in &lifted {
@@ -213,7 +245,7 @@ impl Program {
             let outputs: SmallVec<[&Tensor; 2]> = gradients.differentiable.iter().map(|&at| &results[at]).collect();
             record_program(gradients.clone(), &all, &kept, &outputs)?;
         }
-        self.write(&all, &results)?;
+        self.write(inputs, &all, &results)?;
         for alias in &self.aliases {
             results[alias.output] = alias.of(all[alias.input])?;
         }
@@ -226,7 +258,7 @@ impl Program {
     }
 
     /// What a run does besides its results.
-    fn write(&self, all: &[&Tensor], results: &[Tensor]) -> Result<()> {
+    fn write(&self, inputs: &[&Tensor], all: &[&Tensor], results: &[Tensor]) -> Result<()> {
         if self.written.is_empty() && self.changes.is_empty() {
             return Ok(());
         }
@@ -236,8 +268,12 @@ impl Program {
             all[input].copy_(value)?;
         }
         for change in &self.changes {
-            let value = change.output.map(|output| &results[output]);
-            change_gradient(all[change.input], value, change.replaced)?;
+            let value = match change.to {
+                NewGradient::Nothing => None,
+                NewGradient::Output(output) => Some(&results[output]),
+                NewGradient::Input(input) => Some(all[input]),
+            };
+            change.of.of(inputs).set_grad(value)?;
         }
         Ok(())
     }

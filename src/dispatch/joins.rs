@@ -141,7 +141,7 @@ impl Tensor {
                 for (&shift, &dim) in shifts.iter().zip(dims) {
                     rolled = rolled.rolled(shift, dim)?;
                 }
-                if rolled.is_same(self) { self.copy() } else { Ok(rolled) }
+                if rolled.is_handle_of(self) { self.copy() } else { Ok(rolled) }
             }
         }
     }

@@ -181,13 +181,14 @@ impl Mode for NanCheck {
         let arguments: Vec<String> = stack.iter().map(text).collect();
         next.call(stack)?;
         for (index, result) in stack.iter().flat_map(Value::tensors).enumerate() {
-            let is_view = operands.iter().any(|operand| operand.is_alias_of(result) && !operand.is_same(result));
+            let is_view =
+                operands.iter().any(|operand| operand.has_storage_of(result) && !operand.is_handle_of(result));
             if is_view || !holds_nan(result)? {
                 continue;
             }
             // Asked only now: most calls make none.
             let mut had = false;
-            for operand in operands.iter().filter(|operand| !operand.is_same(result)) {
+            for operand in operands.iter().filter(|operand| !operand.is_handle_of(result)) {
                 had |= holds_nan(operand)?;
             }
             if !had {

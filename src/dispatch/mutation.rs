@@ -321,7 +321,8 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     let travels = source.device().kind == DeviceKind::Cpu && source.has_data() && source.numel() == 1;
     let here = if travels { source.clone() } else { source.to_device(target.device())? };
     // What was brought here lies in an order of its own.
-    let layout = if here.is_alias_of(source) { layout } else { here.array().layout.expand("copy_", target.sizes())? };
+    let layout =
+        if here.has_storage_of(source) { layout } else { here.array().layout.expand("copy_", target.sizes())? };
     let source = here.array().with_layout(layout);
     let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
     eager::run_into(Op::ToCopy, &[eager::Argument { array: &source, number: false }], &attrs, target.array())?;

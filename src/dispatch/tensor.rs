@@ -8,6 +8,7 @@ use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use super::autograd::{Edge, Meta, is_inference_mode};
 use super::key::DispatchKey;
 use super::keys::batched::physical;
+use super::keys::tracer::{self, Relation};
 use super::keyset::KeySet;
 use super::view_chain::ViewStep;
 use crate::device::{Device, DeviceKind, Pooled, Shared, Spare, Storage, WeakShared};
@@ -353,7 +354,7 @@ impl Tensor {
 
     /// Storage element of the first element.
     pub fn storage_offset(&self) -> usize {
-        self.0.array.layout.offset
+        tracer::memory_start(self)
     }
 
     /// The number of dimensions.
@@ -394,16 +395,26 @@ impl Tensor {
 
     /// Whether both handles share one storage.
     pub fn is_alias_of(&self, other: &Tensor) -> bool {
+        tracer::relates(Relation::Alias, self, other).unwrap_or_else(|| self.has_storage_of(other))
+    }
+
+    /// As [`Tensor::is_alias_of`], without a word to a trace.
+    pub(crate) fn has_storage_of(&self, other: &Tensor) -> bool {
         Shared::ptr_eq(self.array().storage(), other.array().storage())
     }
 
     /// Whether writing to one may change the other.
     pub(crate) fn shares(&self, other: &Tensor) -> bool {
-        self.is_alias_of(other) && self.numel() > 0 && other.numel() > 0
+        self.has_storage_of(other) && self.numel() > 0 && other.numel() > 0
     }
 
     /// Whether both are the very same handle; a trace names tensors by this.
     pub fn is_same(&self, other: &Tensor) -> bool {
+        tracer::relates(Relation::Same, self, other).unwrap_or_else(|| self.is_handle_of(other))
+    }
+
+    /// As [`Tensor::is_same`], without a word to a trace.
+    pub(in crate::dispatch) fn is_handle_of(&self, other: &Tensor) -> bool {
         Shared::ptr_eq(&self.0, &other.0)
     }
 
@@ -411,21 +422,40 @@ impl Tensor {
     pub fn id(&self) -> u64 {
         self.0.id
     }
+
+    /// The number that the next tensor of this thread has, unless it begins a new block.
+    pub(in crate::dispatch) fn upcoming_id() -> u64 {
+        NEXT_ID.get()
+    }
+
+    /// Whether this thread made it after its upcoming number was `since`: surely not, if it did not; surely, unless it took
+    /// several blocks of numbers meanwhile.
+    pub(in crate::dispatch) fn is_made_since(&self, since: u64) -> bool {
+        let (id, upcoming) = (self.id(), Tensor::upcoming_id());
+        let block = |id: u64| id / BLOCK_OF_IDS;
+        // Blocks belong to one thread: the one that it was in then, and the one that it is in now.
+        let is_first = !since.is_multiple_of(BLOCK_OF_IDS) && block(id) == block(since);
+        let is_last = upcoming > 0 && block(id) == block(upcoming - 1);
+        upcoming != since && (is_first || is_last) && (block(id) != block(since) || id >= since)
+    }
 }
 
-/// The next tensor's number. Threads take numbers by the block, so that they do not meet.
+/// Threads take numbers by the block, so that they do not meet.
+const BLOCK_OF_IDS: u64 = 1 << 12;
+
+thread_local! {
+    static NEXT_ID: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The next tensor's number.
 #[inline]
 fn next_id() -> u64 {
-    const BLOCK: u64 = 1 << 12;
     static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
-    thread_local! {
-        static NEXT: Cell<u64> = const { Cell::new(0) };
+    let mut id = NEXT_ID.get();
+    if id.is_multiple_of(BLOCK_OF_IDS) {
+        id = NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * BLOCK_OF_IDS;
     }
-    let mut id = NEXT.get();
-    if id.is_multiple_of(BLOCK) {
-        id = NEXT_BLOCK.fetch_add(1, Ordering::Relaxed) * BLOCK;
-    }
-    NEXT.set(id + 1);
+    NEXT_ID.set(id + 1);
     id
 }
 

@@ -2,7 +2,7 @@
 
 use super::hook;
 use super::node::{Backward, BackwardCall};
-use crate::dispatch::keys::tracer;
+use crate::dispatch::keys::tracer::{self, Access};
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::error::Result;
@@ -28,12 +28,11 @@ impl Backward for Accumulate {
         let (Some(Some(gradient)), Some(leaf)) = (gradients.into_iter().next(), self.leaf.upgrade()) else {
             return Ok(Vec::new());
         };
-        let meta = leaf.autograd_or_new();
-        let hooks = meta.state().hooks.clone();
+        tracer::on_hooks(&leaf);
+        let hooks = leaf.autograd_or_new().state().hooks.clone();
         let gradient = hook::run(hooks, gradient)?;
-        tracer::on_gradient(&leaf, false);
-        let before = meta.state().grad.clone();
-        let sum = match before {
+        let leaf = tracer::on_gradient(&leaf, Access::Add);
+        let sum = match leaf.gradient() {
             Some(before) => before.add(&gradient)?,
             // What others know too must not be written through later on.
             None if gradient.array().storage().has_others() && !tracer::is_tracing() => {
@@ -41,7 +40,7 @@ impl Backward for Accumulate {
             }
             None => gradient,
         };
-        meta.state().grad = Some(sum);
+        leaf.put_gradient(Some(&sum));
         Ok(Vec::new())
     }
 }

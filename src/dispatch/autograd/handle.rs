@@ -5,7 +5,7 @@ use super::meta::gradient_edge;
 use super::node::GradFn;
 use super::{GradOptions, backward, mode};
 use crate::dispatch::key::DispatchKey;
-use crate::dispatch::keys::tracer;
+use crate::dispatch::keys::tracer::{self, Access, Property};
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -36,24 +36,46 @@ impl Tensor {
         if requires_grad && !self.key_set().has(DispatchKey::ADInplaceOrView) && !mode::is_inference_mode() {
             return refuse("an inference tensor cannot require gradients outside inference mode; clone it first");
         }
-        if !requires_grad && !self.is_leaf() {
+        if !requires_grad && !self.is_tape_leaf() {
             return refuse("you can only change requires_grad flags of leaf variables; use detach");
         }
-        if requires_grad && !self.is_leaf() {
+        if requires_grad && !self.is_tape_leaf() {
             return Ok(());
         }
+        tracer::on_requires_grad(self, requires_grad)?;
         self.autograd_or_new().set_requires_grad(requires_grad);
         Ok(())
     }
 
     /// Whether it was not made by a recorded call.
     pub fn is_leaf(&self) -> bool {
+        tracer::has(Property::Leaf, self).unwrap_or_else(|| self.is_tape_leaf())
+    }
+
+    /// As [`Tensor::is_leaf`], without a word to a trace.
+    pub(crate) fn is_tape_leaf(&self) -> bool {
         !self.requires_grad() || self.autograd().is_none_or(|meta| meta.edge().is_none())
+    }
+
+    /// Whether it, or the tensor it is a view of, requires gradients; a view may have to be looked at closer.
+    pub(in crate::dispatch) fn may_require_grad(&self) -> bool {
+        let flows = |tensor: &Tensor| tensor.autograd().is_some_and(|meta| meta.requires_grad());
+        flows(self) || self.view_of().is_some_and(|view| view.is_differentiable && flows(&view.base))
+    }
+
+    /// Makes it a leaf that requires gradients and has the hooks of `other`, if that requires any.
+    pub(in crate::dispatch) fn flow_as(&self, other: &Tensor) {
+        if other.requires_grad() {
+            let meta = self.autograd_or_new();
+            meta.set_requires_grad(true);
+            meta.state().hooks = other.autograd().map(|other| other.state().hooks.clone()).unwrap_or_default();
+        }
     }
 
     /// The recorded call that made it.
     pub fn grad_fn(&self) -> Option<GradFn> {
-        if self.is_leaf() {
+        tracer::on_history(self, "grad_fn");
+        if self.is_tape_leaf() {
             return None;
         }
         self.autograd().and_then(super::Meta::edge).map(GradFn)
@@ -61,6 +83,11 @@ impl Tensor {
 
     /// The gradient that was added up in it. It has the sizes, dtype and device of the tensor.
     pub fn grad(&self) -> Option<Tensor> {
+        tracer::on_gradient(self, Access::Read).gradient()
+    }
+
+    /// As [`Tensor::grad`], without a word to a trace.
+    pub(in crate::dispatch) fn gradient(&self) -> Option<Tensor> {
         self.autograd().and_then(|meta| meta.state().grad.clone())
     }
 
@@ -75,14 +102,20 @@ impl Tensor {
             let what = format!("the gradient is {}, the tensor {}", gradient.ty(), self.ty());
             return Err(Error::shape("set_grad", what, "a gradient has the shape and dtype of its tensor"));
         }
-        tracer::on_gradient(self, true);
-        self.autograd_or_new().state().grad = gradient.cloned();
+        tracer::on_gradient(self, Access::Replace).put_gradient(gradient);
         Ok(())
     }
 
-    /// Forgets the gradient, without a word to a trace.
-    pub(in crate::dispatch) fn forget_grad(&self) {
-        self.autograd_or_new().state().grad = None;
+    /// As [`Tensor::set_grad`] with a gradient that fits, without a word to a trace.
+    pub(in crate::dispatch) fn put_gradient(&self, gradient: Option<&Tensor>) {
+        if gradient.is_some() || self.autograd().is_some() {
+            self.autograd_or_new().state().grad = gradient.cloned();
+        }
+    }
+
+    /// The hooks on its own gradient, by name.
+    pub(in crate::dispatch) fn hooks(&self) -> Vec<HookId> {
+        self.autograd().map(|meta| meta.state().hooks.iter().map(Hook::handle).collect()).unwrap_or_default()
     }
 
     /// Adds its gradients to the leaves it was made from; it has one element.
@@ -124,7 +157,8 @@ impl Tensor {
         let Some(edge) = gradient_edge(self)? else {
             return Err(Error::argument("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
         };
-        if self.is_leaf() || std::mem::replace(&mut self.autograd_or_new().state().retains, true) {
+        tracer::on_history(self, "retain_grad");
+        if self.is_tape_leaf() || std::mem::replace(&mut self.autograd_or_new().state().retains, true) {
             return Ok(());
         }
         let keeper = self.downgrade();
@@ -154,7 +188,10 @@ impl Tensor {
         };
         let hook = Hook::new(Arc::new(hook), false);
         let id = hook.handle();
-        match self.is_leaf() {
+        if tracer::refuses_hook(self) {
+            return Ok(id);
+        }
+        match self.is_tape_leaf() {
             true => self.autograd_or_new().state().hooks.push(hook),
             false => edge.node.hooks().push((edge.output, hook)),
         }
@@ -182,11 +219,17 @@ impl Tensor {
 
     /// Whether it is a view that shares the elements of a base which autograd knows of.
     pub fn is_view(&self) -> bool {
+        tracer::has(Property::View, self).unwrap_or_else(|| self.is_tape_view())
+    }
+
+    /// As [`Tensor::is_view`], without a word to a trace.
+    pub(in crate::dispatch) fn is_tape_view(&self) -> bool {
         self.view_of().is_some_and(|view| view.is_differentiable)
     }
 
     /// The tensor it is a view of.
     pub fn base(&self) -> Option<Tensor> {
+        tracer::on_history(self, "base");
         self.view_of().filter(|view| view.is_differentiable).map(|view| view.base.clone())
     }
 

@@ -47,7 +47,7 @@ impl Meta {
         self.requires_grad.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_requires_grad(&self, requires: bool) {
+    pub(in crate::dispatch) fn set_requires_grad(&self, requires: bool) {
         self.requires_grad.store(requires, Ordering::Release);
     }
 

@@ -51,14 +51,14 @@ pub(in crate::dispatch) fn check_write(op: &str, target: &Tensor, value_requires
                  with grad mode enabled, or write to it in no_grad mode",
             );
         }
-        if view.base.is_leaf() && view.base.requires_grad() {
+        if view.base.is_tape_leaf() && view.base.requires_grad() {
             return refuse(
                 "a view of a leaf Variable that requires grad is being used in an in-place operation; write in no_grad \
                  mode, or to a clone",
             );
         }
     }
-    if target.is_leaf() && target.requires_grad() {
+    if target.is_tape_leaf() && target.requires_grad() {
         return refuse(
             "a leaf Variable that requires grad is being used in an in-place operation; write in no_grad mode, or to a \
              clone",

@@ -49,7 +49,7 @@ fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
         y = along(&y, first + d, count as usize)?;
     }
     let y = y.to_dtype(x.dtype())?;
-    if y.is_alias_of(x) { x.copy() } else { Ok(y) }
+    if y.has_storage_of(x) { x.copy() } else { Ok(y) }
 }
 
 /// The windows of a dim.

@@ -84,7 +84,8 @@ fn resize(op: &str, x: &Tensor, sizes: &[usize]) -> Result<Tensor> {
 }
 
 fn set(x: &Tensor, source: &Tensor) -> Result<Tensor> {
-    let is_same = x.is_alias_of(source) && x.dtype() == source.dtype() && x.array().layout() == source.array().layout();
+    let is_same =
+        x.has_storage_of(source) && x.dtype() == source.dtype() && x.array().layout() == source.array().layout();
     if is_same {
         return Ok(x.clone());
     }

@@ -77,7 +77,7 @@ fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> 
             out = out.index_select(dim as i64, &index(op, x, dim, size, [pair[0], pair[1]], source)?)?;
         }
     }
-    if out.is_alias_of(x) { x.copy() } else { Ok(out) }
+    if out.has_storage_of(x) { x.copy() } else { Ok(out) }
 }
 
 /// For each element of a padded dim, the one it is taken from.

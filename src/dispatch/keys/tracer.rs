@@ -7,7 +7,8 @@
 //!
 //! A graph has no writes. `copy_` gives the tensor that was written to a new node (*functionalization*), turned around
 //! through the view it was written through; other views of that tensor are recorded anew when they are next used. An
-//! input that was written to becomes an output, to be copied back once at the end.
+//! input that was written to becomes an output, to be copied back once at the end. So does what is left as gradient of a
+//! tensor from outside (`gradients`). What else the function is told of such tensors is noted (`outside`).
 
 use crate::device::{Device, DeviceKind, Generator};
 use crate::dispatch::Tensor;
@@ -24,12 +25,18 @@ use crate::ir::{DType, Scalar, TensorType};
 use std::cell::RefCell;
 
 mod deferred;
+mod gradients;
+mod outside;
 mod recording;
 mod trace;
 
 pub use deferred::{Apart, First, Runner, defer, trace_first};
-use recording::{LeafGradient, Recording};
-pub use trace::{Captured, GradientChange, Lifted, OutputAlias, Owner, Trace, change_gradient};
+pub(in crate::dispatch) use gradients::{Access, on_gradient, on_hooks, refuses_hook};
+pub use gradients::{GradientWatch, GradientsBefore, watch_gradients};
+pub use outside::{Condition, GradientType, Outside, Property, Relation};
+pub(in crate::dispatch) use outside::{has, memory_start, on_history, on_requires_grad, relates};
+use recording::Recording;
+pub use trace::{Captured, GradientChange, Lifted, NewGradient, OutputAlias, Owner, Trace};
 
 /// What comes of reading a value while it is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,37 +71,28 @@ pub(crate) fn declare_input(ty: &TensorType, device: Device) -> Result<Tensor> {
     declared.map(|()| input).ok_or_else(|| Error::Internal { message: "an input was declared outside a trace".into() })
 }
 
+/// Makes tensors from outside inputs of the trace that the function returns, or leaves as gradients, and did not use.
+///
+/// # Errors
+/// If a view of something that was written to cannot be made anew.
+pub(crate) fn lift_results(outputs: &[Tensor]) -> Result<()> {
+    let lift = |recording: &mut Recording| {
+        let gradients: Vec<Tensor> = recording.gradients.iter().filter_map(|known| known.leaf.gradient()).collect();
+        outputs.iter().chain(&gradients).try_for_each(|tensor| recording.node(tensor).map(|_| ()))
+    };
+    with_recording(lift).unwrap_or(Ok(()))
+}
+
 /// The tensors that the trace in progress uses without having been given them, by their place among all that is lifted.
 pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
     let tensors = |recording: &mut Recording| {
         let tensor = |(index, lifted): (usize, &Lifted)| match lifted {
             Lifted::Tensor(tensor) => Some((index, tensor.clone())),
-            Lifted::Draw { .. } | Lifted::Declared => None,
+            Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared => None,
         };
         recording.lifted.iter().enumerate().filter_map(tensor).collect()
     };
     with_recording(tensors).unwrap_or_default()
-}
-
-/// Called before the gradient of a leaf is added to, or forgotten: a trace starts from nothing.
-pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, replaced: bool) {
-    let is_new = |recording: &mut Recording| {
-        // In a deferred recording it is what it is outside; only a value that is lost is forgotten.
-        let forgets = !recording.is_deferred();
-        match recording.gradients.iter_mut().find(|change| change.leaf.id() == leaf.id()) {
-            Some(change) => {
-                change.replaced |= replaced;
-                false
-            }
-            None => {
-                recording.gradients.push(LeafGradient { leaf: leaf.clone(), before: leaf.grad(), replaced });
-                forgets
-            }
-        }
-    };
-    if is_tracing() && with_recording(is_new) == Some(true) {
-        leaf.forget_grad();
-    }
 }
 
 /// Whether values have shapes alone on this thread now.
@@ -122,9 +120,7 @@ impl Drop for Session {
                 deferred::put_back_lost(change);
                 continue;
             }
-            let LeafGradient { leaf, before, .. } = change;
-            // The gradient from before fits its leaf.
-            let _ = leaf.set_grad(before.as_ref());
+            change.leaf.put_gradient(change.kept.as_ref());
         }
         BREAK.set(recording.broken);
     }
@@ -140,24 +136,30 @@ pub fn trace<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    trace_with(Reads::Noted, inputs, function, outputs)
+    trace_with(Reads::Noted, GradientsBefore::default(), inputs, function, outputs)
 }
 
-/// As [`trace`]; `reads` says what comes of reading a value.
+/// As [`trace`]; `reads` says what comes of reading a value, `before` what gradients leaves had before the call.
 ///
 /// # Errors
 /// As [`trace`].
 pub fn trace_with<R>(
     reads: Reads,
+    before: GradientsBefore,
     inputs: &[Tensor],
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
     let mut recording = Recording::new(reads, None);
-    let abstracted = |input: &Tensor| Tensor::abstracted(&input.ty(), input.device(), input.as_number());
+    recording.before = before;
+    let abstracted = |input: &Tensor| {
+        let handle = Tensor::abstracted(&input.ty(), input.device(), input.as_number())?;
+        handle.flow_as(input);
+        Ok(handle)
+    };
     let handles = inputs.iter().map(abstracted).collect::<Result<Vec<Tensor>>>()?;
-    for handle in &handles {
-        recording.add_input(handle);
+    for (handle, original) in handles.iter().zip(inputs) {
+        recording.give(handle, original);
     }
     BREAK.take();
     RECORDING.set(Some(recording));
@@ -305,25 +307,6 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
         }
     }
     operator.redispatch_boxed(below, stack)
-}
-
-/// Which element of its memory a tensor begins at, for who makes a value of that.
-///
-/// An input may begin elsewhere in the next call, which no guard sees, so a trace ends where this is asked of one.
-pub(in crate::dispatch) fn memory_start(tensor: &Tensor) -> usize {
-    if let Some(physical) = batched::physical(tensor) {
-        return memory_start(physical);
-    }
-    if is_tracing() {
-        with_recording(|recording| {
-            let n_given = recording.inputs.len() - recording.lifted.len();
-            if recording.may_be_trace() && recording.inputs[..n_given].iter().any(|input| input.is_alias_of(tensor)) {
-                let what = "the gradient of as_strided depends on where in its memory an input begins";
-                recording.give_up(Reason::NotCaptured(what.into()));
-            }
-        });
-    }
-    tensor.storage_offset()
 }
 
 /// Called before a value is read: a trace cannot follow what the function does with it.

@@ -103,7 +103,7 @@ pub enum Apart {
     Break(Reason),
     /// The function keeps a tensor that it computed, as a cache does: later calls may do something else.
     Keeps,
-    /// Calls are recorded for gradients, or gradients were changed.
+    /// Calls are recorded for gradients, or gradients were touched.
     Gradients,
 }
 
@@ -121,8 +121,8 @@ pub fn trace_first<R>(
     let mut recording = Recording::new(reads, Some(Deferral::new(runner, true)));
     // Fresh handles, so that a tensor given twice is two inputs.
     let handles: Vec<Tensor> = inputs.iter().map(Tensor::fresh_handle).collect();
-    for handle in &handles {
-        recording.add_input(handle);
+    for (handle, original) in handles.iter().zip(inputs) {
+        recording.give(handle, original);
     }
     let (traced, _) = record(recording, || {
         let result = function(&handles)?;
@@ -158,10 +158,9 @@ fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Res
 }
 
 /// A gradient whose value was lost becomes what it was before.
-pub(super) fn put_back_lost(LeafGradient { leaf, before, .. }: &LeafGradient) {
-    if leaf.grad().is_some_and(|gradient| !gradient.has_data()) {
-        // The gradient from before fits its leaf.
-        let _ = leaf.set_grad(before.as_ref());
+pub(super) fn put_back_lost(LeafGradient { leaf, kept, .. }: &LeafGradient) {
+    if leaf.gradient().is_some_and(|gradient| !gradient.has_data()) {
+        leaf.put_gradient(kept.as_ref());
     }
 }
 
@@ -310,7 +309,7 @@ impl Recording {
             if self.is_input(tensor) {
                 self.give_up(Reason::NotCaptured("a tensor was written to by something that is not traced".into()));
             }
-            self.lifted.push(Lifted::Tensor(tensor.clone()));
+            return Ok(self.lift(tensor));
         }
         Ok(self.add_input(tensor))
     }

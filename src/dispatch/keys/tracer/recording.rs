@@ -2,6 +2,8 @@
 
 use super::Reads;
 use super::deferred::Deferral;
+use super::gradients::GradientsBefore;
+use super::outside::{Condition, Given, Outside, Property};
 use super::trace::{Captured, GradientChange, Lifted, OutputAlias, Trace, owners};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::tensor::{Tensor, WeakTensor};
@@ -26,7 +28,15 @@ pub(super) struct Recording {
     pub(super) n_settings: u64,
     /// Inputs that were written to, by position, in the order of their first write.
     pub(super) written: Vec<usize>,
-    /// Leaves whose gradients changed.
+    /// What the function was given, in the order of the first inputs.
+    pub(super) given: Vec<Given>,
+    /// The number that tensors of this thread had next when the recording began.
+    pub(super) first_id: u64,
+    /// What is taken for granted of tensors from outside.
+    pub(super) conditions: Vec<Condition>,
+    /// The gradients that leaves had before a call that has changed them since.
+    pub(super) before: GradientsBefore,
+    /// Leaves whose gradients were touched.
     pub(super) gradients: Vec<LeafGradient>,
     pub(super) broken: Option<Reason>,
     /// Every storage that a named tensor lies in, by address, which is its own as long as it is listed here.
@@ -52,13 +62,17 @@ pub(super) struct Known {
     pub(super) version: u64,
 }
 
-/// A leaf whose gradient changed while its function was traced. Meanwhile it holds what the function added.
+/// A leaf whose gradient was touched while its function was traced. Meanwhile it holds what the function made of it.
 pub(super) struct LeafGradient {
     pub(super) leaf: Tensor,
-    /// What it held before.
-    pub(super) before: Option<Tensor>,
-    /// Whether that was forgotten rather than added to.
-    pub(super) replaced: bool,
+    /// What it is to the trace; `None` in a deferred recording.
+    pub(super) of: Option<Outside>,
+    /// What it held before it was touched, which it gets back.
+    pub(super) kept: Option<Tensor>,
+    /// The number of what stands for the gradient from before the call.
+    pub(super) stand_in: Option<u64>,
+    /// Whether another gradient, or none, took the place of that.
+    pub(super) is_replaced: bool,
 }
 
 impl Recording {
@@ -71,6 +85,10 @@ impl Recording {
             lifted: Vec::new(),
             n_settings: n_settings(),
             written: Vec::new(),
+            given: Vec::new(),
+            first_id: Tensor::upcoming_id(),
+            conditions: Vec::new(),
+            before: GradientsBefore::default(),
             gradients: Vec::new(),
             broken: None,
             storages: IndexMap::new(),
@@ -99,12 +117,20 @@ impl Recording {
         }
         let (nodes, gradients) = nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?;
         let aliases = self.aliases(outputs)?;
+        let originals: Vec<&Tensor> = self.given.iter().map(|given| &given.original).collect();
+        let has_changed = |condition: &&Condition| !condition.holds(&originals);
+        let mut flags =
+            self.conditions.iter().filter(|known| matches!(known, Condition::Is(Property::RequiresGrad, ..)));
+        if let Some(condition) = flags.find(has_changed) {
+            return Err(Reason::NotCaptured(format!("the function changes that {condition}")));
+        }
         self.graph.set_outputs(nodes);
         Ok(Trace {
             graph: std::mem::take(&mut self.graph),
             lifted: std::mem::take(&mut self.lifted),
             written: std::mem::take(&mut self.written),
             gradients,
+            conditions: std::mem::take(&mut self.conditions),
             aliases,
             owners: owners(&self.inputs, outputs),
         })
@@ -114,27 +140,21 @@ impl Recording {
     fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
         let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
         nodes.extend(self.written.iter().map(|&input| self.nodes[&self.inputs[input].id()].node));
-        let mut changes = Vec::new();
-        let touched: Vec<(Tensor, bool)> =
-            self.gradients.iter().map(|change| (change.leaf.clone(), change.replaced)).collect();
-        for (leaf, replaced) in touched {
-            let value = leaf.grad().map(|value| self.node(&value)).transpose()?;
-            if let Some(input) = self.inputs.iter().position(|input| input.id() == leaf.id()) {
-                nodes.extend(value);
-                changes.push(GradientChange { input, output: value.map(|_| nodes.len() - 1), replaced });
-            }
-        }
+        let changes = self.gradient_changes(outputs, &mut nodes)?;
         Ok((nodes, changes))
     }
 
-    /// The outputs that share their elements with inputs that were written to.
+    /// The outputs that are inputs, or share their elements with inputs that were written to.
     fn aliases(&self, outputs: &[Tensor]) -> Result<Vec<OutputAlias>, Reason> {
         let mut aliases = Vec::new();
-        for (output, tensor) in outputs.iter().enumerate().filter(|(_, tensor)| tensor.numel() > 0) {
-            let is_alias = |&&input: &&usize| self.inputs[input].is_alias_of(tensor);
+        for (output, tensor) in outputs.iter().enumerate() {
+            if let Some(input) = self.inputs.iter().position(|input| input.id() == tensor.id()) {
+                aliases.push(OutputAlias { output, input, chain: SmallVec::new() });
+                continue;
+            }
+            let is_alias = |&&input: &&usize| tensor.numel() > 0 && self.inputs[input].has_storage_of(tensor);
             let Some(&input) = self.written.iter().find(is_alias) else { continue };
             let chain = match tensor.view_of() {
-                _ if tensor.id() == self.inputs[input].id() => SmallVec::new(),
                 Some(view) if view.base.id() == self.inputs[input].id() => view.chain.clone(),
                 Some(_) | None => {
                     let what = "a result shares elements with an input that is written to, in a way that is not known";
@@ -172,10 +192,16 @@ impl Recording {
             .all(|tensor| tensor.id() == root.id() || tensor.view_of().is_some_and(|view| view.base.id() == root.id()))
     }
 
+    /// A new input that the function is given, as `handle`.
+    pub(super) fn give(&mut self, handle: &Tensor, original: &Tensor) {
+        self.add_input(handle);
+        self.given.push(Given { handle: handle.clone(), original: original.clone() });
+    }
+
     pub(super) fn add_input(&mut self, tensor: &Tensor) -> NodeId {
         let node = self.graph.input(tensor.ty());
         // A write to either would have to be seen by the other, whose node does not know.
-        let is_alias = |index: &usize| self.inputs[*index].is_alias_of(tensor) && tensor.numel() > 0;
+        let is_alias = |index: &usize| self.inputs[*index].has_storage_of(tensor) && tensor.numel() > 0;
         if self.written.iter().any(is_alias) {
             self.give_up(Reason::NotCaptured("an input that was written to has another input as alias".into()));
         }
@@ -221,10 +247,18 @@ impl Recording {
                 if !tensor.has_data() {
                     self.give_up(Reason::NotCaptured("a tensor without data from outside the function".into()));
                 }
-                self.lifted.push(Lifted::Tensor(tensor.clone()));
-                Ok(self.add_input(tensor))
+                Ok(self.lift(tensor))
             }
         }
+    }
+
+    /// The node of a tensor that the function was not given.
+    pub(super) fn lift(&mut self, tensor: &Tensor) -> NodeId {
+        if let (true, Some(of)) = (tensor.dtype().is_float(), self.outside(tensor)) {
+            self.grant(Condition::Is(Property::RequiresGrad, of, tensor.may_require_grad()));
+        }
+        self.lifted.push(Lifted::Tensor(tensor.clone()));
+        self.add_input(tensor)
     }
 
     pub(super) fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
@@ -262,7 +296,7 @@ impl Recording {
             self.give_up(Reason::NotCaptured(what.into()));
         }
         if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
-            let aliased = |(other, input): (usize, &Tensor)| other != position && input.is_alias_of(&view);
+            let aliased = |(other, input): (usize, &Tensor)| other != position && input.has_storage_of(&view);
             if view.numel() > 0 && self.inputs.iter().enumerate().any(aliased) {
                 self.give_up(Reason::NotCaptured("an input that is written to has another input as alias".into()));
             }

@@ -1,6 +1,7 @@
 //! Traces: what a recording gives when it is done.
 
-use crate::device::{Generator, GeneratorState};
+use super::outside::{Condition, GradientType, Outside};
+use crate::device::{Device, Generator, GeneratorState};
 use crate::dispatch::Tensor;
 use crate::dispatch::view_chain::{self, ViewStep};
 use crate::error::{Error, Reason, Result};
@@ -19,6 +20,8 @@ pub enum Lifted {
         /// How many of them.
         n_counters: u64,
     },
+    /// The gradient that a tensor has before the call.
+    Gradient(Outside, GradientType),
     /// Something that is handed in with each call, like the gradient of a result; see [`declare_input`](super::declare_input).
     Declared,
 }
@@ -34,17 +37,44 @@ impl Lifted {
             (Lifted::Draw { generator, n_counters }, Lifted::Draw { generator: other, n_counters: n_other }) => {
                 generator.is_same(other) && n_counters == n_other
             }
+            (Lifted::Gradient(one, _), Lifted::Gradient(other, _)) => one.is_same(other),
             (Lifted::Declared, Lifted::Declared) => true,
-            (Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Declared, _) => false,
+            (Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Gradient(..) | Lifted::Declared, _) => false,
         }
     }
 
-    /// The tensor for one call.
+    /// The device that it is known to be on.
+    pub fn device(&self) -> Option<Device> {
+        match self {
+            // Plain numbers may be anywhere.
+            Lifted::Tensor(tensor) => Some(tensor.device()).filter(|_| tensor.as_number().is_none()),
+            Lifted::Gradient(_, ty) => Some(ty.device),
+            Lifted::Draw { .. } | Lifted::Declared => None,
+        }
+    }
+
+    /// Whether it is there for these inputs, as it was when it was traced.
+    pub fn holds(&self, inputs: &[&Tensor]) -> bool {
+        match self {
+            Lifted::Gradient(of, ty) => of.of(inputs).gradient().is_some_and(|gradient| ty.holds(&gradient)),
+            Lifted::Tensor(_) | Lifted::Draw { .. } | Lifted::Declared => true,
+        }
+    }
+
+    /// The tensor for one call with these inputs.
     ///
     /// # Errors
-    /// If there is no memory for a key, or it is for the caller to hand in.
-    pub fn tensor(&self) -> Result<Cow<'_, Tensor>> {
+    /// If there is no memory for a key, a gradient has changed since the call was found to fit, or it is for the caller to
+    /// hand in.
+    pub fn tensor(&self, inputs: &[&Tensor]) -> Result<Cow<'_, Tensor>> {
         match self {
+            Lifted::Gradient(of, ty) => {
+                let gradient = of.of(inputs).gradient().filter(|gradient| ty.holds(gradient));
+                gradient.map(Cow::Owned).ok_or_else(|| {
+                    let what = format!("the gradient of {of} was changed while the function was called");
+                    Error::argument("compile", format!("{what}; let one thread at a time change it"))
+                })
+            }
             Lifted::Tensor(tensor) => Ok(Cow::Borrowed(tensor)),
             Lifted::Draw { generator, n_counters } => key(generator.draw(*n_counters)).map(Cow::Owned),
             Lifted::Declared => Err(Error::Internal { message: "a declared input was not handed in".into() }),
@@ -52,48 +82,46 @@ impl Lifted {
     }
 }
 
-/// What a function did to the gradient of a leaf among its inputs.
-#[derive(Debug, Clone, Copy)]
+/// What a function leaves as the gradient of a tensor from outside.
+#[derive(Clone)]
 pub struct GradientChange {
-    /// Which input.
-    pub input: usize,
-    /// Which output of the graph is added; `None` if the gradient was only forgotten.
-    pub output: Option<usize>,
-    /// Whether the gradient from before was forgotten.
-    pub replaced: bool,
+    /// Which tensor.
+    pub of: Outside,
+    /// What takes the place of its gradient.
+    pub to: NewGradient,
 }
 
-/// Adds `value`, if there is one, to the gradient of `leaf`, or puts it in its place.
-///
-/// # Errors
-/// If there is no memory.
-pub fn change_gradient(leaf: &Tensor, value: Option<&Tensor>, replaced: bool) -> Result<()> {
-    let before = leaf.grad().filter(|_| !replaced);
-    match (before, value) {
-        (Some(before), Some(value)) => leaf.set_grad(Some(&before.add(value)?)),
-        (Some(_), None) => Ok(()),
-        (None, value) => leaf.set_grad(value),
-    }
+/// What takes the place of a gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewGradient {
+    /// Nothing.
+    Nothing,
+    /// An output of the graph.
+    Output(usize),
+    /// An input of the graph, itself.
+    Input(usize),
 }
 
 /// A trace: the calls a function made.
 pub struct Trace {
     /// The calls. Inputs are those the function was given, then the lifted ones; outputs are the function's, then the
-    /// values of inputs that it wrote to, then what it added to gradients.
+    /// values of inputs that it wrote to, then gradients that it leaves.
     pub graph: Graph,
     /// What the function used without being given it.
     pub lifted: Vec<Lifted>,
     /// The inputs to which the outputs behind the function's are to be copied.
     pub written: Vec<usize>,
-    /// What the function did to gradients of inputs.
+    /// What the function did to gradients.
     pub gradients: Vec<GradientChange>,
-    /// Outputs of the function that are written inputs, or views of them.
+    /// What is taken for granted of inputs and captured tensors, beyond the types of inputs.
+    pub conditions: Vec<Condition>,
+    /// Outputs of the function that are inputs, or views of written ones.
     pub aliases: Vec<OutputAlias>,
     /// Who has the elements of each output of the function.
     pub owners: Vec<Owner>,
 }
 
-/// An output that shares its elements with an input that was written to: it is made of the input after the write.
+/// An output that is an input, or shares its elements with one that was written to: it is made of the input after the write.
 pub struct OutputAlias {
     /// Which output.
     pub output: usize,
@@ -116,8 +144,8 @@ pub enum Owner {
 /// Who has the elements of the outputs of a function with these inputs.
 pub(super) fn owners(inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Owner> {
     let owner = |output: &Tensor| {
-        let input = inputs.iter().position(|input| input.is_alias_of(output)).map(Owner::Input);
-        let first = || outputs.iter().position(|first| first.is_alias_of(output)).map(Owner::Output);
+        let input = inputs.iter().position(|input| input.has_storage_of(output)).map(Owner::Input);
+        let first = || outputs.iter().position(|first| first.has_storage_of(output)).map(Owner::Output);
         input.or_else(first).unwrap_or(Owner::Anyone)
     };
     outputs.iter().map(owner).collect()
