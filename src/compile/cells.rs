@@ -246,11 +246,13 @@ impl Drop for Building<'_> {
 
 impl Cell {
     /// What was built.
+    #[inline]
     pub(super) fn entry(&self) -> Option<&Entry> {
         self.correction.get().or_else(|| self.entry.get())
     }
 
     /// Whether its entry is one for these inputs, as far as a guard does not say.
+    #[inline]
     fn fits(&self, inputs: &[&Tensor]) -> Option<bool> {
         self.entry().map(|entry| match entry {
             Entry::Graph(program) => program.holds(inputs),
@@ -259,6 +261,7 @@ impl Cell {
     }
 
     /// From here on, the first cell whose entry is one for these inputs, if there is one.
+    #[inline]
     fn known(self: &Arc<Cell>, inputs: &[&Tensor]) -> Option<&Arc<Cell>> {
         let mut cell = self;
         while !cell.fits(inputs)? {

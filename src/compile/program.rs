@@ -8,7 +8,9 @@ use super::explain::Explain;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
-use crate::dispatch::keys::tracer::{Condition, GradientChange, Lifted, NewGradient, OutputAlias, Owner, Trace};
+use crate::dispatch::keys::tracer::{
+    Condition, GradientChange, Lifted, NewGradient, OutputAlias, Outside, Owner, Property, Trace,
+};
 use crate::dispatch::{Flat, Tensor, Tensors, Words};
 use crate::eager::Array;
 use crate::error::{Error, Result};
@@ -38,7 +40,9 @@ pub(super) struct Program {
     lifted: Vec<Lifted>,
     written: Vec<usize>,
     changes: Vec<GradientChange>,
-    /// What has to be so, beyond the types of inputs.
+    /// Captured tensors, and whether they require gradients: what most programs take for granted, looked at at once.
+    flows: Vec<(Tensor, bool)>,
+    /// What else has to be so, beyond the types of inputs.
     conditions: Vec<Condition>,
     /// Whether gradients from before the call are among what is lifted.
     reads_gradients: bool,
@@ -70,6 +74,7 @@ impl Program {
     /// A graph that breaks an invariant, or one whose halves cannot be told apart.
     pub(super) fn build(trace: Trace, joint: Joint, settings: &Settings) -> Result<Program> {
         let Trace { graph, mut lifted, written, mut gradients, conditions, aliases, owners } = trace;
+        let (flows, conditions) = Condition::flows(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
@@ -85,6 +90,7 @@ impl Program {
                 lifted,
                 written,
                 changes,
+                flows,
                 conditions,
                 reads_gradients,
                 aliases,
@@ -126,6 +132,7 @@ impl Program {
             lifted,
             written,
             changes: gradients,
+            flows,
             conditions,
             reads_gradients,
             aliases,
@@ -139,12 +146,16 @@ impl Program {
     /// Whether what it takes for granted of tensors is so, beyond the types of inputs.
     #[inline]
     pub(super) fn holds(&self, inputs: &[&Tensor]) -> bool {
-        self.conditions.iter().all(|condition| condition.holds(inputs))
+        self.flows.iter().all(|(tensor, flows)| tensor.may_require_grad() == *flows)
+            && (self.conditions.is_empty() || self.conditions.iter().all(|condition| condition.holds(inputs)))
             && (!self.reads_gradients || self.lifted.iter().all(|lifted| lifted.holds(inputs)))
     }
 
     /// What it takes for granted and is not so, in words.
     pub(super) fn violation(&self, inputs: &[&Tensor]) -> Option<String> {
+        if let Some((tensor, flows)) = self.flows.iter().find(|(tensor, flows)| tensor.may_require_grad() != *flows) {
+            return Some(Condition::Is(Property::RequiresGrad, Outside::Captured(tensor.clone()), *flows).to_string());
+        }
         let condition = self.conditions.iter().find(|condition| !condition.holds(inputs)).map(ToString::to_string);
         condition.or_else(|| {
             let gradient = self.lifted.iter().find(|lifted| !lifted.holds(inputs))?;

@@ -58,7 +58,8 @@ impl Tensor {
     }
 
     /// Whether it, or the tensor it is a view of, requires gradients; a view may have to be looked at closer.
-    pub(in crate::dispatch) fn may_require_grad(&self) -> bool {
+    #[inline]
+    pub(crate) fn may_require_grad(&self) -> bool {
         let flows = |tensor: &Tensor| tensor.autograd().is_some_and(|meta| meta.requires_grad());
         flows(self) || self.view_of().is_some_and(|view| view.is_differentiable && flows(&view.base))
     }

@@ -147,6 +147,18 @@ impl Condition {
         }
     }
 
+    /// Which captured tensors are to require gradients, and which not; and all else.
+    pub(crate) fn flows(conditions: Vec<Condition>) -> (Vec<(Tensor, bool)>, Vec<Condition>) {
+        let (mut flows, mut others) = (Vec::new(), Vec::new());
+        for condition in conditions {
+            match condition {
+                Condition::Is(Property::RequiresGrad, Outside::Captured(tensor), flag) => flows.push((tensor, flag)),
+                other => others.push(other),
+            }
+        }
+        (flows, others)
+    }
+
     fn is_same(&self, other: &Condition) -> bool {
         match (self, other) {
             (Condition::Is(one, of, _), Condition::Is(other, of_other, _)) => one == other && of.is_same(of_other),
