@@ -7,12 +7,13 @@
 use super::isa::Isa;
 use super::nodes::{Nodes, What};
 use super::plan::{Fold, Home, Line, Pass, PlaceId, Plan, RowRead, Shape, Step};
-use super::routine::{BLOCK, Routine};
+use super::routine::BLOCK;
 use super::{folds, moves, pairs, table};
 use crate::codegen::Class;
 use crate::codegen::kernel::{Kind, Level, Source};
 use crate::ir::scalar::{Lit, Prim};
 use smallvec::SmallVec;
+use std::collections::HashSet;
 
 /// From this cost on a full value is kept for later passes.
 const DEAR: usize = 4;
@@ -54,8 +55,24 @@ pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
         builder.row_steps(index, pass);
         builder.tile_steps(index, needs, pass);
     }
+    drop_unread_repeats(&mut passes);
     builder.plan.passes = passes;
     builder.plan
+}
+
+/// Drops repeats of tiles that no routine reads by whole blocks.
+fn drop_unread_repeats(passes: &mut [Pass]) {
+    let mut read: HashSet<PlaceId> = HashSet::new();
+    for step in passes.iter().flat_map(|pass| pass.rows.iter().chain(&pass.tile)) {
+        if let Step::Map { args, shape: Shape::Tile, whole: true, .. } = step {
+            read.extend(args);
+        }
+    }
+    let is_read = |step: &Step| !matches!(step, Step::Repeat { place, .. } if !read.contains(place));
+    for pass in passes {
+        pass.rows.retain(is_read);
+        pass.tile.retain(is_read);
+    }
 }
 
 /// What one pass computes per tile.
@@ -311,16 +328,17 @@ impl Builder<'_> {
         let routine = match node.what {
             What::Load(slot) => {
                 let (access, level) = (slot as u16, node.level);
-                return steps.push(match self.row_read(slot, node.level, node.shape) {
+                steps.push(match self.row_read(slot, node.level, node.shape) {
                     RowRead::InPlace => Step::InPlace { place: dst, access, level },
                     RowRead::Widen(routine) => Step::Widen { routine, dst, access, level },
                     RowRead::Read(reader, shape) => Step::Read { reader, dst, access, level, shape },
                 });
+                return self.repeat(reg, dst, steps);
             }
             What::Gather(slot) => {
                 let (access, level, index) = (slot as u16, node.level, self.of(node.args[0]));
                 let operand = &nodes.kernel.operands[slot];
-                return steps.push(if nodes.nodes[node.args[0]].shape == Shape::Splat {
+                steps.push(if nodes.nodes[node.args[0]].shape == Shape::Splat {
                     let size = node.ty.size() as u8;
                     Step::Row { read: self.row_read(slot, level, node.shape), dst, index, access, level, size }
                 } else {
@@ -328,6 +346,7 @@ impl Builder<'_> {
                         if operand.source == Source::Iota { moves::iota_at as _ } else { moves::gather(operand.dtype) };
                     Step::Gather { gatherer, dst, index, access, level }
                 });
+                return self.repeat(reg, dst, steps);
             }
             What::Prim(prim, finish) => {
                 let typed = if prim == Prim::Select { 1 } else { 0 };
@@ -342,14 +361,20 @@ impl Builder<'_> {
             What::Func(func) => table::func(self.isa, func, node.ty),
             What::Lit(_) | What::Fold(_) | What::Fused => unreachable!("these are not computed by steps"),
         };
-        self.map(routine, &node.args, dst, node.shape, steps);
-    }
-
-    fn map(&mut self, routine: Routine, args: &[usize], dst: PlaceId, shape: Shape, steps: &mut Vec<Step>) {
-        let mut places: SmallVec<[PlaceId; 3]> = args.iter().map(|&arg| self.of(arg)).collect();
+        let mut places: SmallVec<[PlaceId; 3]> = node.args.iter().map(|&arg| self.of(arg)).collect();
         places.resize(3, places[0]);
         let whole = places.iter().chain([&dst]).all(|&place| self.plan.homes[place as usize].0 != Home::Moving);
-        steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape, whole });
+        steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape: node.shape, whole });
+        if !whole {
+            self.repeat(reg, dst, steps);
+        }
+    }
+
+    /// Adds the step that fills the last block of a value's tile, if it is one in scratch memory.
+    fn repeat(&self, reg: usize, place: PlaceId, steps: &mut Vec<Step>) {
+        if let (Home::Tile(_), Shape::Tile) = self.plan.homes[place as usize] {
+            steps.push(Step::Repeat { repeater: moves::repeater(self.nodes.nodes[reg].ty.size()), place });
+        }
     }
 
     fn row_read(&self, slot: usize, level: Level, shape: Shape) -> RowRead {

@@ -21,6 +21,11 @@ pub(super) type Gatherer = unsafe fn(&Gather) -> Option<i64>;
 /// Whether one of `n` integers at a place is zero.
 pub(super) type ZeroFinder = unsafe fn(Place, usize) -> bool;
 
+/// Repeats the last of `n` elements of a tile up to the end of its block.
+///
+/// Sound if `n` is not 0, so many elements are there, and the tile has room for whole blocks.
+pub(super) type Repeater = unsafe fn(tile: *mut u8, n: usize);
+
 /// The arguments of a [`Gatherer`].
 ///
 /// Sound if `dst` has room for `n` elements, `index` holds `n`, and the element of every lane at every index below
@@ -349,6 +354,26 @@ pub(super) unsafe fn iota_at(gather: &Gather) -> Option<i64> {
         unsafe { gather.dst.cast::<i64>().add(lane).write(value) };
     }
     outside
+}
+
+/// Repeats the last element, of so many bytes, of a tile.
+pub(super) fn repeater(size: usize) -> Repeater {
+    match size {
+        1 => repeat_last::<u8>,
+        4 => repeat_last::<u32>,
+        _ => repeat_last::<u64>,
+    }
+}
+
+/// # Safety
+/// See [`Repeater`].
+unsafe fn repeat_last<T: Copy>(tile: *mut u8, n: usize) {
+    // SAFETY: the caller vouches for the elements, and for the room up to the end of their block.
+    unsafe {
+        let end = tile.cast::<T>().add(n);
+        let last = end.sub(1).read();
+        (0..n.next_multiple_of(BLOCK) - n).for_each(|at| end.add(at).write(last));
+    }
 }
 
 /// # Safety

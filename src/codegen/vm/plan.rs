@@ -4,7 +4,7 @@
 //! operand or output that the tile walks over. Nothing here depends on sizes; scratch is laid out per launch.
 
 use super::folds::FoldRoutines;
-use super::moves::{Gatherer, Reader, Writer, ZeroFinder};
+use super::moves::{Gatherer, Reader, Repeater, Writer, ZeroFinder};
 use super::routine::Routine;
 use crate::codegen::kernel::Level;
 use crate::ir::Combine;
@@ -51,7 +51,8 @@ pub(super) type AccessId = u16;
 /// One step of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// Runs a routine; on `whole` blocks if all places are in scratch memory, where what follows a tile does not matter.
+    /// Runs a routine; on `whole` blocks if all places are in scratch memory, where what follows a tile does not matter but
+    /// that it is computed with: it is like the tile's last element ([`Step::Repeat`]).
     Map { routine: Routine, dst: PlaceId, args: [PlaceId; 3], shape: Shape, whole: bool },
     /// Lets a place be the operand's memory.
     InPlace { place: PlaceId, access: AccessId, level: Level },
@@ -64,6 +65,9 @@ pub(super) enum Step {
     Row { read: RowRead, dst: PlaceId, index: PlaceId, access: AccessId, level: Level, size: u8 },
     /// Reads an element per lane at an index per lane.
     Gather { gatherer: Gatherer, dst: PlaceId, index: PlaceId, access: AccessId, level: Level },
+    /// Fills the last block of a tile that was written for its elements alone with the last of them. What an earlier launch
+    /// left there would go from launch to launch and become subnormal in the end, which is many times slower.
+    Repeat { repeater: Repeater, place: PlaceId },
     /// Records a fault if a divisor is zero.
     CheckDivisor { finder: ZeroFinder, src: PlaceId },
     /// Lets a place be the output's memory.

@@ -260,3 +260,80 @@ fn patches(
     };
     cut(rows, n_rows).flat_map(move |rows| cut(columns.clone(), n_columns).map(move |columns| (rows.clone(), columns)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Line;
+    use super::super::scratch::Scratch;
+    use super::*;
+    use crate::codegen::Access;
+    use crate::codegen::kernel::{Inst, Kind, Operand, Output, Source};
+    use crate::ir::DType;
+    use crate::ir::scalar::{Func, Prim, Reg, Ty};
+
+    const SUBNORMAL: u32 = 1;
+
+    /// `tanh(a) * b * c`, its `tanh`, and more, of three operands that come to their tiles in three ways.
+    fn kernel() -> Kernel {
+        let inst = |kind, args: &[u32]| Inst {
+            kind,
+            args: args.iter().map(|&arg| Reg(arg)).collect(),
+            ty: Ty::F32,
+            level: Level::Full,
+        };
+        let operand = |dtype| Operand { dtype, source: Source::Memory };
+        Kernel {
+            operands: vec![operand(DType::F32), operand(DType::F32), operand(DType::F16)],
+            insts: vec![
+                inst(Kind::Load(0), &[]),
+                inst(Kind::Load(1), &[]),
+                inst(Kind::Load(2), &[]),
+                inst(Kind::Func(Func::Tanh), &[0]),
+                inst(Kind::Prim(Prim::Mul), &[3, 1]),
+                inst(Kind::Prim(Prim::Mul), &[4, 2]),
+                inst(Kind::Func(Func::Tanh), &[5]),
+                inst(Kind::Prim(Prim::Mul), &[6, 3]),
+                inst(Kind::Func(Func::Tanh), &[7]),
+            ],
+            outputs: vec![Output { dtype: DType::F32, value: Reg(8) }],
+        }
+    }
+
+    /// What an earlier launch left in scratch memory is not computed with: it would become subnormal in the end.
+    #[test]
+    fn what_follows_a_tile_is_like_its_last_element() {
+        let kernel = kernel();
+        for (n, isa) in [1, 4, 15, 63, 64, 70].into_iter().flat_map(|n| Isa::ALL.map(|isa| (n, isa))) {
+            let (a, b, c) = (vec![0.5f32; n], vec![0.25f32; 2 * n], vec![0x3c00u16; n]);
+            let mut out = vec![0.0f32; n];
+            let access = |stride| Access { inner: [stride].into_iter().collect(), ..Access::default() };
+            let geometry = Geometry {
+                rows: Default::default(),
+                inner: [n].into_iter().collect(),
+                operands: vec![access(4), access(8), access(2)],
+                outputs: vec![access(4)],
+                lanes: Lanes::Inner,
+            };
+            let classes = geometry.classes(&kernel);
+            let Ok(program) = Program::compile_for(isa, &kernel, Lanes::Inner, &classes) else { continue };
+            let mut scratch = Scratch::take();
+            scratch.reserve(64 << 10);
+            let word = u64::from(SUBNORMAL) << 32 | u64::from(SUBNORMAL);
+            scratch.memory.fill(Line([word; 8]));
+            scratch.keep();
+            let operands = [a.as_ptr().cast(), b.as_ptr().cast(), c.as_ptr().cast()];
+            let outputs = [out.as_mut_ptr().cast()];
+            let (pointers, faults) = (Pointers { operands: &operands, outputs: &outputs }, Faults::new());
+            // SAFETY: all hold `n` elements, so far apart as the geometry says.
+            unsafe { program.run(&geometry, pointers, &Part { outer: 0..1, lanes: 0..n }, &faults) };
+            let scratch = Scratch::take();
+            let blocks = program.kept.block_bytes.next_multiple_of(Line::BYTES) / size_of::<u64>();
+            let tiles = program.kept.tile_bytes * n.next_multiple_of(BLOCK) / size_of::<u64>();
+            let words = scratch.memory.iter().flat_map(|line| line.0).skip(blocks).take(tiles);
+            let found =
+                words.flat_map(|word| [word as u32, (word >> 32) as u32]).filter(|&bits| bits == SUBNORMAL).count();
+            assert_eq!(found, 0, "{isa:?}, {n} elements, in {tiles} words of tiles");
+            assert!(tiles > 0 && out.iter().all(|&value| value == out[0] && value > 0.0), "{isa:?}: {out:?}");
+        }
+    }
+}

@@ -84,6 +84,12 @@ impl Machine<'_> {
                     self.faults.record(outside);
                 }
             }
+            Step::Repeat { repeater, place } => {
+                if !self.n.is_multiple_of(BLOCK) {
+                    // SAFETY: see `run_steps`; a tile in scratch memory has room for whole blocks.
+                    unsafe { repeater(self.place(place).ptr, self.n) }
+                }
+            }
             Step::CheckDivisor { finder, src } => {
                 // SAFETY: see `run_steps`.
                 if unsafe { finder(self.place(src), self.n) } {
