@@ -329,4 +329,12 @@ impl GradientProgram for Gradients {
     fn gradients(&self) -> &[Option<usize>] {
         &self.joint_places
     }
+
+    fn alone(&self) -> &Graph {
+        &self.backward.built().traced
+    }
+
+    fn gradients_alone(&self) -> &[Option<usize>] {
+        &self.places
+    }
 }

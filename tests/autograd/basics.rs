@@ -60,6 +60,68 @@ fn the_way_back_is_refused_with_a_reason() -> opfuse::Result<()> {
     Ok(())
 }
 
+/// Only what was freed is missed: calls that saved no tensor are asked again, as those before a loop are.
+#[test]
+fn calls_that_saved_nothing_run_again() -> opfuse::Result<()> {
+    type Call = fn(&Tensor) -> opfuse::Result<Tensor>;
+    let linear: [(Call, f64); 11] = [
+        (|x| x.t(), 1.0),
+        (|x| x.view([4]), 1.0),
+        (|x| x.unsqueeze(0)?.expand([3, 2, 2]), 3.0),
+        (|x| x.narrow(0, 1, 1), 0.5),
+        (|x| x.neg(), -1.0),
+        (|x| x * 2.5, 2.5),
+        (|x| x + x, 2.0),
+        (|x| x.sum((), false), 1.0),
+        (|x| opfuse::cat(&[x, x], 1), 2.0),
+        (|x| x.to_dtype(DType::F32), 1.0),
+        (|x| compile(|x: &Tensor| (x * 2.0)?.t()).call(x), 2.0),
+    ];
+    for (index, (call, slope)) in linear.into_iter().enumerate() {
+        let x = leaf(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
+        let y = call(&x)?;
+        for _ in 0..3 {
+            y.sum((), false)?.backward()?;
+        }
+        let sum: f64 = gradient(&x).iter().sum();
+        assert_eq!(sum, 3.0 * 4.0 * slope, "call {index}");
+    }
+    let saving: [Call; 4] = [
+        |x| x.exp(),
+        |x| x * x,
+        |x| compile(|x: &Tensor| x.exp()).call(x),
+        |x| {
+            let f = compile(|x: &Tensor| x.exp());
+            f.call(x)?;
+            f.call(x)
+        },
+    ];
+    for call in saving {
+        let y = call(&leaf(&[1.0, 2.0], &[2]))?;
+        y.sum((), false)?.backward()?;
+        refused(y.sum((), false)?.backward(), "Trying to backward through the graph a second time");
+    }
+    Ok(())
+}
+
+/// Of a compiled function, too, whose way back is recorded the second time.
+#[test]
+fn a_compiled_function_that_saved_nothing_runs_again() -> opfuse::Result<()> {
+    let f = compile(|x: &Tensor| x * 3.0);
+    for call in 0..2 {
+        let x = leaf(&[1.0, 2.0], &[2]);
+        let y = f.call(&x)?;
+        y.sum((), false)?.backward()?;
+        let options = GradOptions { create_graph: true, ..GradOptions::default() };
+        let weight = leaf(&[5.0], &[1]);
+        let first = grad(&[&(&y * &weight)?.sum((), false)?], &[&x], &[], options)?.remove(0).expect("x was used");
+        assert!(first.requires_grad(), "call {call}: {:?} {:?}", y.grad_fn(), values(&first));
+        first.sum((), false)?.backward()?;
+        assert_eq!((values(&first), gradient(&weight)), (vec![15.0; 2], vec![6.0]));
+    }
+    Ok(())
+}
+
 // line 126
 #[test]
 fn only_floats_require_gradients() -> opfuse::Result<()> {

@@ -54,6 +54,25 @@ fn second_derivatives_go_through_a_compiled_function() -> Result<()> {
     Ok(())
 }
 
+/// Also by way of the gradient that comes in: the slope of `exp(x * x)` is `2 x exp(x * x)`.
+#[test]
+fn second_derivatives_go_through_what_follows_a_compiled_function() -> Result<()> {
+    let f = compile(|x: &Tensor| x * x);
+    let options = GradOptions { create_graph: true, ..GradOptions::default() };
+    let mut seen = Vec::new();
+    for call in [0, 1, 1] {
+        let x = leaf(&[0.5, -1.0], &[2]);
+        let y = if call == 0 { (&x * &x)? } else { f.call(&x)? };
+        let first = grad(&[&y.exp()?.sum((), false)?], &[&x], &[], options)?.remove(0).expect("x was used");
+        let second = grad(&[&first.sum((), false)?], &[&x], &[], options)?.remove(0).expect("x was used");
+        seen.push(values(&second));
+    }
+    assert!(
+        seen[0][1] > 16.0 && seen.iter().all(|found| found.iter().zip(&seen[0]).all(|(a, b)| (a - b).abs() < 1e-12))
+    );
+    Ok(())
+}
+
 #[test]
 fn gradients_reach_what_the_function_captured() -> Result<()> {
     let w = leaf(&[2.0, -1.0], &[2]);

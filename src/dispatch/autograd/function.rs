@@ -151,6 +151,7 @@ impl Backward for FunctionBackward {
     }
 
     fn release(&self) {
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.take_if(|saved| !saved.iter().all(Saved::is_number));
     }
 }

@@ -37,6 +37,7 @@ pub(crate) use program::{GradientProgram, record_program};
 pub(super) use row::{reads_first, record};
 pub(super) use views::{check_write, rebase};
 
+use super::keys::tracer;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use engine::Options;
@@ -44,7 +45,8 @@ use engine::Options;
 /// How gradients are asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GradOptions {
-    /// Keep saved values, so that the way back can be run again. Implied by `create_graph`.
+    /// Keep saved values, so that the way back can be run again; calls that save none can be in any case. Implied by
+    /// `create_graph`.
     pub retain_graph: bool,
     /// Record the way back itself, for higher derivatives.
     pub create_graph: bool,
@@ -139,7 +141,8 @@ fn root_gradient(output: &Tensor, given: Option<&Tensor>, create_graph: bool) ->
             );
             Err(Error::shape("backward", what, "a gradient has the shape of its output"))
         }
-        Some(gradient) if create_graph => Ok(gradient.clone()),
+        // A trace may be called op by op later on, in a way back that is recorded.
+        Some(gradient) if create_graph || tracer::is_abstract() => Ok(gradient.clone()),
         Some(gradient) => gradient.detach(),
         None if output.numel() == 1 => output.detach()?.ones_like(),
         None => {

@@ -22,7 +22,7 @@ pub(in crate::dispatch) trait Backward: Send + Sync {
     /// Gradients of the operands from those of the results. `needed` says which are wanted; others may be `None`.
     fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>>;
 
-    /// Lets go of saved values: nobody will ask again.
+    /// Lets go of saved values: nobody will ask again. A call that saved none may be asked again.
     fn release(&self) {}
 }
 

@@ -24,10 +24,17 @@ pub(crate) trait GradientProgram: Send + Sync {
 
     /// Which outputs of [`GradientProgram::joint`] are the gradients of the operands.
     fn gradients(&self) -> &[Option<usize>];
+
+    /// The graph of the gradients alone, whose inputs are what was kept, then the cotangents.
+    fn alone(&self) -> &Graph;
+
+    /// Which outputs of [`GradientProgram::alone`] are the gradients of the operands.
+    fn gradients_alone(&self) -> &[Option<usize>];
 }
 
 struct ProgramBackward {
     program: Arc<dyn GradientProgram>,
+    /// The operands and what was kept. A way back that reads no tensor needs no operands either, however often it runs.
     saved: Mutex<Option<(Vec<Saved>, Vec<Saved>)>>,
 }
 
@@ -43,8 +50,9 @@ pub(crate) fn record_program(
     if edges.iter().all(Option::is_none) {
         return Ok(());
     }
+    let kept = kept.iter().map(Saved::operand).collect::<Result<Vec<_>>>()?;
+    let operands = if kept.iter().all(Saved::is_number) { &[] } else { operands };
     let operands = operands.iter().map(|operand| Saved::operand(operand)).collect::<Result<_>>()?;
-    let kept = kept.iter().map(Saved::operand).collect::<Result<_>>()?;
     let function = ProgramBackward { program, saved: Mutex::new(Some((operands, kept))) };
     let node = Node::new(Box::new(function), edges, results.iter().map(|result| ResultType::of(result)).collect());
     for (output, result) in results.iter().enumerate() {
@@ -60,22 +68,29 @@ impl Backward for ProgramBackward {
 
     fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
         let unpack = |saved: &[Saved]| saved.iter().map(|saved| saved.unpack(call.node)).collect::<Result<Vec<_>>>();
-        let (mut operands, kept) = {
+        let (operands, kept, reads) = {
             let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
             let (operands, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
-            (unpack(operands)?, unpack(kept)?)
+            // Operands are for a way back that is recorded: otherwise they may have been written to.
+            let operands = if is_grad_enabled() { unpack(operands)? } else { Vec::new() };
+            (operands, unpack(kept)?, !kept.iter().all(Saved::is_number))
         };
         let cotangents = with_zeros(call.node, gradients)?;
         if !is_grad_enabled() {
             return self.program.run(&kept, &cotangents);
         }
         let device = cotangents.first().map_or(Device::CPU, Tensor::device);
-        operands.extend(cotangents);
-        let results = replay(self.program.joint(), &operands, device)?;
-        Ok(self.program.gradients().iter().map(|place| place.map(|at| results[at].clone())).collect())
+        let (graph, places, mut inputs) = match reads {
+            true => (self.program.joint(), self.program.gradients(), operands),
+            false => (self.program.alone(), self.program.gradients_alone(), kept),
+        };
+        inputs.extend(cotangents);
+        let results = replay(graph, &inputs, device)?;
+        Ok(places.iter().map(|place| place.map(|at| results[at].clone())).collect())
     }
 
     fn release(&self) {
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.take_if(|(_, kept)| !kept.iter().all(Saved::is_number));
     }
 }

@@ -80,7 +80,7 @@ fn formula(
 /// A recorded call of a row.
 struct RowBackward {
     formula: Arc<Formula>,
-    /// What the formula reads, in the order of its inputs; `None` for the gradient. Empty once released.
+    /// What the formula reads, in the order of its inputs; `None` for the gradient. Gone once released, if it saved any.
     saved: Mutex<Option<SmallVec<[Option<Saved>; 3]>>>,
 }
 
@@ -144,7 +144,8 @@ impl Backward for RowBackward {
     }
 
     fn release(&self) {
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.take_if(|saved| saved.iter().flatten().any(|saved| !saved.is_number()));
     }
 }
 

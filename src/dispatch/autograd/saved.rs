@@ -46,6 +46,11 @@ impl Saved {
         Ok(Saved { value: tensor.snapshot(), edge, own_result, version: tensor.version() })
     }
 
+    /// Whether it is a plain number, which nobody can free.
+    pub(super) fn is_number(&self) -> bool {
+        self.value.as_number().is_some()
+    }
+
     /// The value, with its history if the way back is recorded.
     pub(super) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
         let found = self.value.version();
