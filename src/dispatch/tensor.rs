@@ -418,6 +418,11 @@ impl Tensor {
         Shared::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether there are other handles of this very tensor.
+    pub(super) fn has_other_handles(&self) -> bool {
+        self.0.has_others()
+    }
+
     /// A number that no other tensor of this process has or will have; clones of a handle share it.
     pub fn id(&self) -> u64 {
         self.0.id

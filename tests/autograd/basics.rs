@@ -280,3 +280,53 @@ fn leaves_own_their_gradients() -> opfuse::Result<()> {
     assert_eq!((gradient(&x), gradient(&y), values(&start)), (vec![7.0], vec![3.0], vec![3.0]));
     Ok(())
 }
+
+/// Whoever holds a gradient, or the memory that it lies in, sees what is added to it.
+#[test]
+fn gradients_are_added_in_place() -> opfuse::Result<()> {
+    let w = leaf(&[1.0, 2.0], &[2]);
+    let buffer = Tensor::zeros(&[4], DType::F64)?;
+    w.set_grad(Some(&buffer.narrow(0, 0, 2)?))?;
+    let held = w.grad().expect("it was set");
+    for _ in 0..2 {
+        w.sum((), false)?.backward()?;
+    }
+    assert_eq!((values(&buffer), values(&held)), (vec![2.0, 2.0, 0.0, 0.0], vec![2.0, 2.0]));
+    assert!(w.grad().is_some_and(|gradient| gradient.is_same(&held)));
+    // A recorded way back leaves what was there before as it was.
+    let options = GradOptions { create_graph: true, ..GradOptions::default() };
+    backward(&[&(&w * &w)?.sum((), false)?], &[], options)?;
+    let sum = w.grad().expect("it arrived");
+    assert!(sum.requires_grad() && !sum.is_same(&held));
+    assert_eq!((values(&sum), values(&held)), (vec![4.0, 6.0], vec![2.0, 2.0]));
+    Ok(())
+}
+
+/// What is added to later has elements of its own, each once.
+#[test]
+fn a_first_gradient_is_kept_alone() -> opfuse::Result<()> {
+    let (x, y) = (leaf(&[1.0, 2.0], &[2]), leaf(&[3.0, 4.0], &[2]));
+    let step = |x: &Tensor, y: &Tensor| -> opfuse::Result<()> {
+        (x + y)?.sum((), false)?.backward()?;
+        (x * 2.0)?.sum((), false)?.backward()
+    };
+    step(&x, &y)?;
+    assert_eq!((gradient(&x), gradient(&y)), (vec![3.0; 2], vec![1.0; 2]));
+    let strides = x.grad().expect("it arrived").strides().to_vec();
+    assert_eq!(strides, [1]);
+    // The same in a function that is traced.
+    let f = compile(move |x: &Tensor, y: &Tensor| {
+        step(x, y)?;
+        x.detach()
+    });
+    for calls in 1..4 {
+        f.call((&x, &y))?;
+        assert_eq!((gradient(&x), gradient(&y)), (vec![3.0 + 3.0 * calls as f64; 2], vec![1.0 + calls as f64; 2]));
+    }
+    assert!(f.explain().eager.is_none(), "{}", f.explain());
+    // A compiled step adds to the gradient that is held.
+    let held = x.grad().expect("it is there");
+    f.call((&x, &y))?;
+    assert_eq!(values(&held), gradient(&x));
+    Ok(())
+}

@@ -1,6 +1,9 @@
 //! The end of the way back: a leaf, which adds up its gradients.
+//!
+//! They are added in the place of the gradient that is there, unless the way back is recorded.
 
 use super::hook;
+use super::mode::is_grad_enabled;
 use super::node::{Backward, BackwardCall};
 use crate::dispatch::keys::tracer::{self, Access};
 use crate::dispatch::register::call;
@@ -33,14 +36,22 @@ impl Backward for Accumulate {
         let gradient = hook::run(hooks, gradient)?;
         let leaf = tracer::on_gradient(&leaf, Access::Add);
         let sum = match leaf.gradient() {
-            Some(before) => before.add(&gradient)?,
-            // What others know too must not be written through later on.
-            None if gradient.array().storage().has_others() && !tracer::is_tracing() => {
-                call(Op::Clone, &[&gradient], &[Attr::Str("contiguous".into())])?
-            }
-            None => gradient,
+            // A way back that is recorded may have to find again what was there before.
+            Some(before) if is_grad_enabled() => before.add(&gradient)?,
+            // Whoever holds the gradient sees the sum.
+            Some(before) => return before.add_(&gradient).map(|()| Vec::new()),
+            None if may_be_written(&gradient) => gradient,
+            None => call(Op::Clone, &[&gradient], &[Attr::Str("contiguous".into())])?,
         };
         leaf.put_gradient(Some(&sum));
         Ok(Vec::new())
     }
+}
+
+/// Whether nobody else knows a gradient, and no two of its elements are one: later ones are added in its place.
+fn may_be_written(gradient: &Tensor) -> bool {
+    let is_repeated = |(&size, &stride): (&usize, &usize)| size > 1 && stride == 0;
+    !gradient.has_other_handles()
+        && !gradient.array().storage().has_others()
+        && !gradient.sizes().iter().zip(gradient.strides()).any(is_repeated)
 }
