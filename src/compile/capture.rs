@@ -48,7 +48,11 @@ pub(super) fn first<A, F: Function<A>>(
     reads: Reads,
 ) -> Result<First<F::Output>> {
     let apply = |handles: &[Tensor]| function.apply(&inputs.with_tensors(handles));
-    let tensors = |output: &F::Output| Flat::of(output).tensors.into_vec();
+    let tensors = |output: &F::Output| {
+        let mut tensors = Flat::of(output).tensors.into_vec();
+        tensors.extend(tracer::shared_bases(&tensors));
+        tensors
+    };
     tracer::trace_first(runner, reads, &inputs.tensors, apply, tensors)
 }
 
@@ -61,8 +65,11 @@ pub(super) fn on_shapes<A, F: Function<A>>(
     before: GradientsBefore,
 ) -> Result<Capture> {
     let traced = |handles: &[Tensor]| {
-        let outputs = Flat::of(&function.apply(&inputs.with_tensors(handles))?);
+        let mut outputs = Flat::of(&function.apply(&inputs.with_tensors(handles))?);
+        let n_results = outputs.tensors.len();
+        outputs.tensors.extend(tracer::shared_bases(&outputs.tensors));
         let (gradients, joint) = gradients(handles, &outputs)?;
+        let joint = Joint { n_results, ..joint };
         Ok((outputs.tensors.into_vec(), gradients, joint))
     };
     let all = |traced: &(Vec<Tensor>, Vec<Tensor>, Joint)| traced.0.iter().chain(&traced.1).cloned().collect();
@@ -83,10 +90,12 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     if handles.iter().any(|handle| !handle.is_tape_leaf()) {
         return Err(Error::argument("compile", "an input is written to while gradients are recorded"));
     }
-    // What the function has from outside and returns as it is has its history already.
+    // What the function has from outside and returns as it is has its history already; what is made of another output, or of an
+    // input, has it from there.
     let is_outside = |output: &Tensor| output.has_data() || handles.iter().any(|handle| handle.id() == output.id());
-    let wants = |output: &Tensor| output.requires_grad() && !is_outside(output);
-    let differentiable: Vec<usize> = (0..outputs.len()).filter(|&index| wants(&outputs[index])).collect();
+    let aliases = tracer::are_aliases(outputs);
+    let wants = |&index: &usize| outputs[index].requires_grad() && !aliases[index] && !is_outside(&outputs[index]);
+    let differentiable: Vec<usize> = (0..outputs.len()).filter(wants).collect();
     if differentiable.is_empty() {
         return Ok((Vec::new(), Joint::without_gradients(flat)));
     }
@@ -122,6 +131,7 @@ impl Joint {
     /// Nothing but these outputs.
     pub(super) fn without_gradients(outputs: &Flat) -> Joint {
         let (n_outputs, words) = (outputs.tensors.len(), outputs.words.clone());
-        Joint { differentiable: Vec::new(), n_outputs, words, operands: Vec::new(), n_gradients: 0 }
+        let (differentiable, operands) = (Vec::new(), Vec::new());
+        Joint { differentiable, n_outputs, n_results: n_outputs, words, operands, n_gradients: 0 }
     }
 }

@@ -199,7 +199,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let first = guarded(|| capture::first(&self.function, inputs, self.segments.clone(), self.reads()))?;
         let (output, entry) = match first {
             First::Traced(output, trace, keys) => {
-                let joint = Joint::without_gradients(&Flat::of(&output));
+                let n_outputs = trace.owners.len();
+                let joint = Joint { n_outputs, ..Joint::without_gradients(&Flat::of(&output)) };
                 let entry = cell.put(self.entry(Ok((*trace, joint)), inputs)?);
                 drop((output, building));
                 let Entry::Graph(program) = entry else { return self.run(entry, inputs) };

@@ -9,7 +9,7 @@ use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
 use crate::dispatch::keys::tracer::{
-    Condition, GradientChange, Lifted, NewGradient, OutputAlias, Outside, Owner, Property, Trace,
+    Condition, GradientChange, Lifted, NewGradient, Origin, OutputAlias, Outside, Owner, Property, Trace,
 };
 use crate::dispatch::{Flat, Tensor, Tensors, Words};
 use crate::eager::Array;
@@ -24,8 +24,10 @@ use std::sync::Arc;
 pub(super) struct Joint {
     /// The function's outputs that require gradients, by position.
     pub(super) differentiable: Vec<usize>,
-    /// The function's outputs, all of them.
+    /// The function's outputs, all of them, and behind them what several of them are views of.
     pub(super) n_outputs: usize,
+    /// The function's outputs alone.
+    pub(super) n_results: usize,
     /// What the function's result is besides its tensors.
     pub(super) words: Words,
     /// For every input that gradients flow to, its position and which gradient of the trace is its own, if any.
@@ -49,6 +51,7 @@ pub(super) struct Program {
     aliases: Vec<OutputAlias>,
     separation: Separation,
     n_outputs: usize,
+    n_results: usize,
     words: Words,
     gradients: Option<Arc<Gradients>>,
     /// Whether it takes the function's inputs, gives its outputs, and does nothing else.
@@ -73,13 +76,15 @@ impl Program {
     /// # Errors
     /// A graph that breaks an invariant, or one whose halves cannot be told apart.
     pub(super) fn build(trace: Trace, joint: Joint, settings: &Settings) -> Result<Program> {
-        let Trace { graph, mut lifted, written, mut gradients, conditions, aliases, owners } = trace;
+        let Trace { graph, mut lifted, written, mut gradients, conditions, mut aliases, owners } = trace;
         let (flows, conditions) = Condition::flows(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
+        // Gradients are behind the function's outputs, and are what the graph makes them.
+        aliases.retain(|alias| alias.output < joint.n_outputs);
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
             let tuned = Tuned::build(graph, settings)?;
-            let n_outputs = joint.n_outputs;
+            let (n_outputs, n_results) = (joint.n_outputs, joint.n_results);
             let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
@@ -96,6 +101,7 @@ impl Program {
                 aliases,
                 separation,
                 n_outputs,
+                n_results,
                 words,
                 gradients,
                 is_plain,
@@ -137,6 +143,7 @@ impl Program {
             reads_gradients,
             aliases,
             n_outputs: joint.n_outputs,
+            n_results: joint.n_results,
             words: joint.words,
             gradients: Some(Arc::new(own)),
             is_plain: false,
@@ -258,9 +265,13 @@ impl Program {
         }
         self.write(inputs, &all, &results)?;
         for alias in &self.aliases {
-            results[alias.output] = alias.of(all[alias.input])?;
+            let origin = match alias.origin {
+                Origin::Input(input) => all[input],
+                Origin::Output(output) => &results[output],
+            };
+            results[alias.output] = alias.made_of(origin)?;
         }
-        results.truncate(self.n_outputs);
+        results.truncate(self.n_results);
         Ok(Flat { tensors: results, words: self.words() })
     }
 

@@ -12,7 +12,7 @@ use crate::ir::{Attr, Attrs, Graph, NodeId, Op, Sizes};
 use smallvec::smallvec;
 
 /// One view op of a chain.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct ViewStep {
     pub(super) op: Op,
     pub(super) attrs: Attrs,

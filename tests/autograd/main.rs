@@ -5,6 +5,7 @@
 mod basics;
 mod compiled;
 mod functions;
+mod shared;
 mod writes;
 
 use opfuse::{Error, Result, Tensor};

@@ -43,7 +43,7 @@ impl Meta {
     }
 
     #[inline]
-    pub(super) fn requires_grad(&self) -> bool {
+    pub(in crate::dispatch) fn requires_grad(&self) -> bool {
         self.requires_grad.load(Ordering::Acquire)
     }
 

@@ -24,19 +24,22 @@ use crate::error::{Error, Reason, Result};
 use crate::ir::{DType, Scalar, TensorType};
 use std::cell::RefCell;
 
+mod aliases;
 mod deferred;
 mod gradients;
 mod outside;
 mod recording;
 mod trace;
 
+pub use aliases::{Origin, OutputAlias};
+pub(crate) use aliases::{are_aliases, shared_bases};
 pub use deferred::{Apart, First, Runner, defer, trace_first};
 pub(in crate::dispatch) use gradients::{Access, on_gradient, on_hooks, refuses_hook};
 pub use gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub use outside::{Condition, GradientType, Outside, Property, Relation};
 pub(in crate::dispatch) use outside::{has, memory_start, on_history, on_requires_grad, relates};
 use recording::Recording;
-pub use trace::{Captured, GradientChange, Lifted, NewGradient, OutputAlias, Owner, Trace};
+pub use trace::{Captured, GradientChange, Lifted, NewGradient, Owner, Trace};
 
 /// What comes of reading a value while it is traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

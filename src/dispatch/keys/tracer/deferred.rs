@@ -127,7 +127,8 @@ pub fn trace_first<R>(
     let (traced, _) = record(recording, || {
         let result = function(&handles)?;
         let nested = || Err(Apart::Break(Reason::NotCaptured("a nested trace ended this one".into())));
-        let whole = super::with_recording(|recording| recording.whole(&outputs(&result))).unwrap_or_else(nested);
+        let outputs = outputs(&result);
+        let whole = super::with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
         Ok((result, whole))
     });
     traced.map(|(result, whole)| match whole {

@@ -4,7 +4,7 @@ use super::Reads;
 use super::deferred::Deferral;
 use super::gradients::GradientsBefore;
 use super::outside::{Condition, Given, Outside, Property};
-use super::trace::{Captured, GradientChange, Lifted, OutputAlias, Trace, owners};
+use super::trace::{Captured, GradientChange, Lifted, Trace, owners};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::dispatch::view_chain;
@@ -142,28 +142,6 @@ impl Recording {
         nodes.extend(self.written.iter().map(|&input| self.nodes[&self.inputs[input].id()].node));
         let changes = self.gradient_changes(outputs, &mut nodes)?;
         Ok((nodes, changes))
-    }
-
-    /// The outputs that are inputs, or share their elements with inputs that were written to.
-    fn aliases(&self, outputs: &[Tensor]) -> Result<Vec<OutputAlias>, Reason> {
-        let mut aliases = Vec::new();
-        for (output, tensor) in outputs.iter().enumerate() {
-            if let Some(input) = self.inputs.iter().position(|input| input.id() == tensor.id()) {
-                aliases.push(OutputAlias { output, input, chain: SmallVec::new() });
-                continue;
-            }
-            let is_alias = |&&input: &&usize| tensor.numel() > 0 && self.inputs[input].has_storage_of(tensor);
-            let Some(&input) = self.written.iter().find(is_alias) else { continue };
-            let chain = match tensor.view_of() {
-                Some(view) if view.base.id() == self.inputs[input].id() => view.chain.clone(),
-                Some(_) | None => {
-                    let what = "a result shares elements with an input that is written to, in a way that is not known";
-                    return Err(Reason::NotCaptured(what.into()));
-                }
-            };
-            aliases.push(OutputAlias { output, input, chain });
-        }
-        Ok(aliases)
     }
 
     pub(super) fn name(&mut self, tensor: &Tensor, node: NodeId) {

@@ -1,12 +1,11 @@
 //! Traces: what a recording gives when it is done.
 
+use super::aliases::OutputAlias;
 use super::outside::{Condition, GradientType, Outside};
 use crate::device::{Device, Generator, GeneratorState};
 use crate::dispatch::Tensor;
-use crate::dispatch::view_chain::{self, ViewStep};
 use crate::error::{Error, Reason, Result};
 use crate::ir::Graph;
-use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// An input of a graph that the function was not given.
@@ -115,19 +114,10 @@ pub struct Trace {
     pub gradients: Vec<GradientChange>,
     /// What is taken for granted of inputs and captured tensors, beyond the types of inputs.
     pub conditions: Vec<Condition>,
-    /// Outputs of the function that are inputs, or views of written ones.
+    /// Outputs of the function that are made of inputs or of other outputs.
     pub aliases: Vec<OutputAlias>,
     /// Who has the elements of each output of the function.
     pub owners: Vec<Owner>,
-}
-
-/// An output that is an input, or shares its elements with one that was written to: it is made of the input after the write.
-pub struct OutputAlias {
-    /// Which output.
-    pub output: usize,
-    /// Which input.
-    pub input: usize,
-    pub(super) chain: SmallVec<[ViewStep; 1]>,
 }
 
 /// Whose elements an output has. Outputs with equal owners share them in the function, others do not.
@@ -149,16 +139,6 @@ pub(super) fn owners(inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Owner> {
         input.or_else(first).unwrap_or(Owner::Anyone)
     };
     outputs.iter().map(owner).collect()
-}
-
-impl OutputAlias {
-    /// The output, once `input` was written to.
-    ///
-    /// # Errors
-    /// If the input is of another type than the one that was traced.
-    pub fn of(&self, input: &Tensor) -> Result<Tensor> {
-        view_chain::apply(&mut view_chain::Tensors, input, &self.chain)
-    }
 }
 
 impl Trace {
