@@ -2,7 +2,7 @@
 
 use opfuse::codegen::kernel::FOLD_BLOCK;
 use opfuse::codegen::tier::Tier;
-use opfuse::compile::CompileOptions;
+use opfuse::compile::{CompileOptions, Stance};
 use opfuse::device::{Device, pool};
 use opfuse::dispatch::keys::tracer::trace;
 use opfuse::ir::TensorType;
@@ -213,9 +213,26 @@ fn a_panic_inside_is_an_error_and_the_next_call_works() -> Result<()> {
     std::panic::set_hook(Box::new(|_| {}));
     let error = f.call(&x).expect_err("it panics");
     std::panic::set_hook(hook);
-    assert!(matches!(&error, Error::Internal { message } if message.contains("the first call fails")), "{error}");
+    assert!(matches!(&error, Error::Panicked { message } if message.contains("the first call fails")), "{error}");
+    assert!(error.to_string().contains("the compiled function panicked"), "{error}");
     assert_eq!(bits(&f.call(&x)?), bits(&x.exp()?));
     assert_eq!(bits(&f.call(&x)?), bits(&x.exp()?));
+    // Also where gradients are recorded, and where the function runs eagerly.
+    let second = |x: &[Tensor]| &x[0] + &x[1];
+    let options = CompileOptions { stance: Stance::Eager, ..CompileOptions::default() };
+    let leaf = ramp(&[4]);
+    leaf.set_requires_grad(true)?;
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let errors = [
+        compile(second).call([&x]).expect_err("it panics"),
+        compile(second).call([&leaf]).expect_err("it panics"),
+        compile_with(second, options).call([&x]).expect_err("it panics"),
+    ];
+    std::panic::set_hook(hook);
+    for error in errors {
+        assert!(matches!(&error, Error::Panicked { message } if message.contains("index out of bounds")), "{error}");
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! Where gradients are recorded, the way back is traced in one go with the function: the trace asks for the gradients of
 //! the outputs with respect to every input that requires them, from cotangents that are declared as inputs.
 
+use super::compiled::applied;
 use super::program::Joint;
 use crate::device::Device;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
@@ -47,7 +48,7 @@ pub(super) fn first<A, F: Function<A>>(
     runner: Arc<dyn Runner>,
     reads: Reads,
 ) -> Result<First<F::Output>> {
-    let apply = |handles: &[Tensor]| function.apply(&inputs.with_tensors(handles));
+    let apply = |handles: &[Tensor]| applied(function, &inputs.with_tensors(handles));
     let tensors = |output: &F::Output| {
         let mut tensors = Flat::of(output).tensors.into_vec();
         tensors.extend(tracer::shared_bases(&tensors));
@@ -65,7 +66,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(
     before: GradientsBefore,
 ) -> Result<Capture> {
     let traced = |handles: &[Tensor]| {
-        let mut outputs = Flat::of(&function.apply(&inputs.with_tensors(handles))?);
+        let mut outputs = Flat::of(&applied(function, &inputs.with_tensors(handles))?);
         let n_results = outputs.tensors.len();
         outputs.tensors.extend(tracer::shared_bases(&outputs.tensors));
         let (gradients, joint) = gradients(handles, &outputs)?;

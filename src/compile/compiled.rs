@@ -74,7 +74,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
     ///
     /// # Errors
-    /// What the function returns; an internal error if it panics; what stance and break policy refuse. The next call
+    /// What the function returns; [`Error::Panicked`] if it panics; what stance and break policy refuse. The next call
     /// works in any case.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
         let _numerics = self.options.numerics.map(numerics);
@@ -175,7 +175,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     fn run_inline(&self, inputs: &Flat, reason: Reason) -> Result<F::Output> {
         self.count(|cells| cells.runs_inline(reason));
-        guarded(|| self.function.apply(inputs))
+        applied(&self.function, inputs)
     }
 
     /// Calls the function with types that are new: records it and runs what was recorded, or finds out that it cannot.
@@ -188,7 +188,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let flowed = flows(inputs);
         // Gradients may be switched on inside the function.
         if are_tangled || flowed.contains(&true) || capture::gpu_of(tensors).is_some() {
-            let output = guarded(|| self.function.apply(inputs))?;
+            let output = applied(&self.function, inputs)?;
             let ran = start.elapsed();
             if let Some(entry) = unless_out_of_memory(self.capture_again(inputs, &flowed, watch.end()))? {
                 cell.put(entry);
@@ -365,7 +365,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         match entry {
             Entry::Eager(_) => {
                 self.count(|cells| cells.counts_mut().eager += 1);
-                guarded(|| self.function.apply(inputs))
+                applied(&self.function, inputs)
             }
             Entry::Refused(error) => Err(error.clone()),
             Entry::Deferred(_) => self.run_deferred(inputs),
@@ -388,7 +388,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
         let (result, breaks) = guarded(|| {
             let runner = self.segments.clone();
-            Ok(tracer::defer(runner, self.reads(), || self.function.apply(inputs)))
+            Ok(tracer::defer(runner, self.reads(), || applied(&self.function, inputs)))
         })?;
         self.count(|cells| {
             cells.counts_mut().deferred += 1;
@@ -474,14 +474,24 @@ fn unless_out_of_memory(entry: Result<Entry>) -> Result<Option<Entry>> {
     }
 }
 
-/// Turns a panic into an internal error: the state behind it is only ever replaced whole.
+/// The function's result; a panic of it is its own, so an error says so.
+pub(super) fn applied<A, F: Function<A>>(function: &F, inputs: &Flat) -> Result<F::Output> {
+    caught(|| function.apply(inputs), |message| Error::Panicked { message })
+}
+
+/// Turns a panic of ours into an internal error.
 fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught(work, |message| Error::Internal { message })
+}
+
+/// Turns a panic into an error: the state behind it is only ever replaced whole.
+fn caught<T>(work: impl FnOnce() -> Result<T>, error: impl FnOnce(String) -> Error) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<&str>()
             .map(ToString::to_string)
             .or_else(|| panic.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "a panic without a message".into());
-        Err(Error::Internal { message })
+        Err(error(message))
     })
 }

@@ -172,7 +172,7 @@ pub(crate) fn check(case: &'static Case, options: &CompileOptions) -> Result<(Co
 fn caught(work: impl FnOnce() -> Result<Vec<Tensor>>) -> Result<Vec<Tensor>> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<&str>().map(ToString::to_string).unwrap_or_default();
-        Err(opfuse::Error::Internal { message })
+        Err(opfuse::Error::Panicked { message })
     })
 }
 
