@@ -2,7 +2,7 @@
 
 use super::{gradient, leaf, refused, values};
 use opfuse::autograd::{Context, Function, GradOptions, apply, grad};
-use opfuse::{Result, Tensor};
+use opfuse::{Result, Tensor, compile};
 use std::sync::{Arc, Mutex};
 
 /// Cubes, with a derivative that says how often it was asked.
@@ -67,5 +67,32 @@ fn an_error_on_the_way_back() -> Result<()> {
     inner.remove_hook(id);
     (&inner * 3.0)?.backward()?;
     assert_eq!(gradient(&x), [6.0]);
+    Ok(())
+}
+
+/// Inside a compiled function it runs as it is, and the report says why; its input may be given or captured.
+#[test]
+fn a_function_of_the_users_own_in_a_compiled_function() -> Result<()> {
+    let asked = Arc::new(Mutex::new(0));
+    let w = leaf(&[2.0], &[1]);
+    let (count, captured) = (asked.clone(), w.clone());
+    let given = compile(move |x: &Tensor| Ok(apply(Cube(count.clone()), &[x])?.remove(0)));
+    let count = asked.clone();
+    let kept = compile(move |x: &Tensor| {
+        let cube = apply(Cube(count.clone()), &[&captured])?.remove(0);
+        Ok(((&cube * x)?, cube))
+    });
+    for call in 1..4 {
+        let x = leaf(&[2.0], &[1]);
+        given.call(&x)?.backward()?;
+        assert_eq!(gradient(&x), [12.0]);
+        let (product, cube) = kept.call(&Tensor::from_slice(&[10.0], &[1])?)?;
+        assert_eq!((values(&product), values(&cube)), (vec![80.0], vec![8.0]));
+        product.backward()?;
+        apply(Cube(asked.clone()), &[&w])?[0].backward()?;
+        assert_eq!(gradient(&w), [132.0 * f64::from(call)]);
+    }
+    let reason = given.explain().eager.map(|reason| reason.to_string()).unwrap_or_default();
+    assert!(reason.contains("CubeBackward is a derivative of the user's own"), "{reason}");
     Ok(())
 }

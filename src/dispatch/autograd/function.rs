@@ -5,6 +5,7 @@ use super::mode::{is_grad_enabled, no_grad};
 use super::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use super::row::freed;
 use super::saved::Saved;
+use crate::dispatch::keys::tracer;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
@@ -111,6 +112,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     if edges.iter().all(Option::is_none) {
         return Ok(results);
     }
+    tracer::on_function(&function.name())?;
     // A result may be an input handed on; its own history must not change.
     let results: Vec<Tensor> = results.iter().map(Tensor::fresh_handle).collect();
     let save = |keep: &Keep| match keep {

@@ -295,6 +295,24 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     Ok(())
 }
 
+/// Called before a function with a derivative of its own is recorded for gradients. A graph would have the derivative of
+/// its parts where the way back is recorded itself.
+///
+/// # Errors
+/// What calls return that were deferred.
+pub(in crate::dispatch) fn on_function(name: &str) -> Result<()> {
+    if !is_tracing() {
+        return Ok(());
+    }
+    let reason = Reason::NotCaptured(format!("{name} is a derivative of the user's own, which a graph cannot hold"));
+    if is_deferred() {
+        deferred::meets_gradients();
+        return deferred::flush(Some(reason));
+    }
+    with_recording(|recording| recording.give_up(reason));
+    Ok(())
+}
+
 const NO_ROW: &str = "has no row in the op table and no decomposition";
 
 /// An operator that is no row: its decomposition is traced; a kernel of its own is not, which breaks the trace.

@@ -366,6 +366,13 @@ pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack
     operator.redispatch_boxed(below, stack)
 }
 
+/// Notes that something is recorded for gradients.
+pub(super) fn meets_gradients() {
+    super::with_recording(|recording| {
+        recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
+    });
+}
+
 /// Why a call cannot be recorded, if that is so. What must be done before it is.
 pub(super) fn prepare(tensors: &[Tensor], target: Option<&Tensor>) -> Result<Option<&'static str>> {
     let elsewhere = |tensor: &Tensor| tensor.device().kind != DeviceKind::Cpu && tensor.as_number().is_none();
@@ -373,9 +380,7 @@ pub(super) fn prepare(tensors: &[Tensor], target: Option<&Tensor>) -> Result<Opt
         return Ok(Some("is called with a tensor that is not on the cpu"));
     }
     if is_grad_enabled() && tensors.iter().any(Tensor::requires_grad) {
-        super::with_recording(|recording| {
-            recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
-        });
+        meets_gradients();
         return Ok(Some("is recorded for gradients"));
     }
     let asked = super::with_recording(|recording| {
