@@ -110,10 +110,8 @@ impl Recording {
         // Views of which only a part was recorded have less history than one that is made in one go.
         let requires_grad = |tensor: &Tensor| tensor.autograd().is_some_and(Meta::requires_grad);
         let has_history = view.made_with_grad && requires_grad(base);
-        if !is_written && !(view.is_differentiable && requires_grad(tensor) == has_history) {
-            return None;
-        }
-        Some(OutputAlias { output, origin, chain: chain.into(), is_recorded: view.made_with_grad })
+        let is_known = is_written || (view.is_differentiable && requires_grad(tensor) == has_history);
+        is_known.then(|| OutputAlias { output, origin, chain: chain.into(), is_recorded: view.made_with_grad })
     }
 
     /// All outputs that are made of others.
