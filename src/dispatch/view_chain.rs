@@ -22,6 +22,40 @@ impl ViewStep {
     pub(super) fn new(op: Op, attrs: &[Attr]) -> ViewStep {
         ViewStep { op, attrs: Attrs::from(attrs) }
     }
+
+    /// Whether [`write_back`] knows what it does to the base that something is written through it.
+    pub(super) fn turns_around(&self) -> bool {
+        turn(self.op).is_some()
+    }
+}
+
+/// How a view op is turned around.
+enum Turn {
+    /// By the sizes of the base.
+    Resize,
+    /// The view has the elements of the base in their order.
+    Nothing,
+    /// By the op itself.
+    Again,
+    /// By the inverse order of dims.
+    Permute,
+    /// By the op that writes to what the view shows.
+    Write(Op),
+}
+
+/// How an op is turned around, if each element of the view is one of the base's and no other element is.
+fn turn(op: Op) -> Option<Turn> {
+    match op {
+        Op::View | Op::UnsafeView | Op::Squeeze | Op::Unsqueeze => Some(Turn::Resize),
+        Op::Alias | Op::Detach => Some(Turn::Nothing),
+        Op::T | Op::Transpose => Some(Turn::Again),
+        Op::Permute => Some(Turn::Permute),
+        Op::Select => Some(Turn::Write(Op::SelectScatter)),
+        Op::Slice => Some(Turn::Write(Op::SliceScatter)),
+        Op::Diagonal => Some(Turn::Write(Op::DiagonalScatter)),
+        // What shows elements several times, or other memory than the elements of its base.
+        _others => None,
+    }
 }
 
 /// Where the values of a chain live.
@@ -92,26 +126,24 @@ pub(super) fn write_back<V: Values>(
 
 fn turned_around<V: Values>(values: &mut V, base: &V::Value, step: &ViewStep, value: &V::Value) -> Result<V::Value> {
     let sizes = values.sizes(base);
-    match step.op {
-        Op::View | Op::Squeeze | Op::Unsqueeze => {
+    match turn(step.op) {
+        Some(Turn::Resize) => {
             // What was written may have other strides than the view had.
             let dense = values.call(Op::Clone, &[value], &[Attr::Str("contiguous".into())])?;
             values.call(Op::View, &[&dense], &[Attr::Ints(sizes.iter().map(|&size| size as i64).collect())])
         }
-        Op::Alias | Op::Detach => Ok(value.clone()),
-        Op::T | Op::Transpose => values.call(step.op, &[value], &step.attrs),
-        Op::Permute => {
+        Some(Turn::Nothing) => Ok(value.clone()),
+        Some(Turn::Again) => values.call(step.op, &[value], &step.attrs),
+        Some(Turn::Permute) => {
             let mut inverse = smallvec![0i64; sizes.len()];
             for (to, &from) in step.attrs[0].list().iter().enumerate() {
                 inverse[normalize_dim("permute", from, sizes.len())?] = to as i64;
             }
             values.call(Op::Permute, &[value], &[Attr::Ints(inverse)])
         }
-        Op::Select => values.call(Op::SelectScatter, &[base, value], &step.attrs),
-        Op::Slice => values.call(Op::SliceScatter, &[base, value], &step.attrs),
-        Op::Diagonal => values.call(Op::DiagonalScatter, &[base, value], &step.attrs),
-        other => Err(Error::argument(
-            other.name(),
+        Some(Turn::Write(write)) => values.call(write, &[base, value], &step.attrs),
+        None => Err(Error::argument(
+            step.op.name(),
             "its result cannot be written through here: several of its elements may be one element of the tensor; \
              clone it first",
         )),

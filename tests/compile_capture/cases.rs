@@ -13,6 +13,8 @@ const SAME: &[&[&[usize]]] = &[ONCE, ONCE, ONCE, ONCE];
 const MIXED: &[&[&[usize]]] = &[ONCE, &[&[5, 4]], ONCE, &[&[1, 4]], &[&[0, 4]], &[&[5, 4]]];
 const PAIRS: &[&[&[usize]]] = &[&[&[3, 4], &[4]], &[&[3, 4], &[4]], &[&[2, 4], &[4]], &[&[3, 4], &[4]]];
 
+const ROWS: &[&[&[usize]]] = &[&[&[2, 3], &[3]], &[&[2, 3], &[3]], &[&[2, 3], &[3]]];
+
 use Expect::{Any, Compiled, Segments};
 
 pub(crate) const CASES: &[Case] = &[
@@ -78,6 +80,102 @@ pub(crate) const CASES: &[Case] = &[
         let view = x[0].transpose(0, 1)?;
         x[0].add_(1.0)?;
         Ok(vec![view.exp()?, view])
+    }),
+    Case::new("a row is copied over a tensor that has a flat view", ROWS, Compiled, |_, x| {
+        let sum = x[0].mul(2.0)?;
+        let flat = sum.view([-1])?;
+        sum.copy_(&x[1].reshape([1, 3])?.expand(sum.sizes())?)?;
+        Ok(vec![flat.add(1.0)?, flat, sum])
+    }),
+    Case::new("a row is copied over an input that has a flat view", ROWS, Compiled, |_, x| {
+        let flat = x[0].reshape([-1])?;
+        x[0].copy_(&x[1])?;
+        Ok(vec![flat.add(1.0)?])
+    }),
+    Case::new("a transposed value is copied over one with a flat view", ROWS, Compiled, |_, x| {
+        let sum = x[0].mul(2.0)?.t()?;
+        let flat = sum.t()?.view([-1])?;
+        sum.copy_(&x[1].unsqueeze(1)?)?;
+        Ok(vec![flat.add(1.0)?, sum])
+    }),
+    Case::new("memory of what was filled is shown", ROWS, Compiled, |_, x| {
+        let sum = x[0].mul(2.0)?;
+        let shown = sum.as_strided([2, 2], [1, 1], 0)?;
+        sum.zero_()?;
+        Ok(vec![shown.add(1.0)?, shown])
+    }),
+    Case::new("memory of what a part was copied to is shown", ROWS, Compiled, |_, x| {
+        let (sum, copied) = (x[1].mul(2.0)?, x[1].exp()?);
+        sum.copy_(&x[0].exp()?.select(0, 1)?)?;
+        copied.copy_(&x[0].select(0, 1)?)?;
+        Ok(vec![sum.as_strided([2], [1], 0)?.add(1.0)?, copied.as_strided([2], [1], 0)?.add(1.0)?, copied])
+    }),
+    Case::new("a part of a transposed value is filled", ROWS, Compiled, |_, x| {
+        let sum = x[0].mul(2.0)?;
+        let flat = sum.view([-1])?;
+        sum.t()?.select(0, 1)?.fill_(3.0)?;
+        Ok(vec![flat.as_strided([2], [3], 1)?.add(1.0)?, sum.t()?.t()?.view([-1])?])
+    }),
+    Case::new("what was filled is returned, and written to later", ROWS, Compiled, |_, x| {
+        let (zeros, threes) = (x[0].mul(2.0)?, x[0].exp()?);
+        zeros.zero_()?;
+        threes.fill_(3.0)?;
+        threes.copy_(&x[1])?;
+        Ok(vec![zeros, threes])
+    }),
+    Case::new("a copy made by reshape is written to", ROWS, Compiled, |_, x| {
+        let copied = x[0].t()?.reshape([-1])?;
+        copied.add_(1.0)?;
+        Ok(vec![copied.mul(2.0)?, copied])
+    }),
+    Case::new("a view of a copy made by reshape is written to", ROWS, Compiled, |_, x| {
+        let copied = x[0].t()?.reshape([-1])?;
+        let part = copied.view([3, -1])?.select(0, 1)?;
+        part.mul_(3.0)?;
+        Ok(vec![copied, part.add(1.0)?])
+    }),
+    Case::new("an input without elements is written to beside another in the same memory", ROWS, Compiled, |_, x| {
+        x[0].add_(1.0)?;
+        Ok(vec![x[1].mul(2.0)?])
+    })
+    .inputs(|x| Ok(vec![x[0].as_strided([1, 0], [1, 1], 0)?, x[0].as_strided([1, 0], [1, 1], 0)?])),
+    Case::new("an input is written to beside an empty part of it", ROWS, Compiled, |_, x| {
+        x[0].add_(1.0)?;
+        Ok(vec![x[1].sum_all()?])
+    })
+    .inputs(|x| Ok(vec![x[0].clone(), x[0].narrow(1, 3, 0)?])),
+    Case::new("one element of an expanded input is written to", ROWS, Any, |_, x| {
+        x[0].diagonal(-1, 0, 1)?.neg_()?;
+        Ok(vec![x[0].mul(2.0)?])
+    })
+    .inputs(|x| Ok(vec![x[1].select(0, 0)?.as_strided([2, 1], [1, 0], 0)?.expand([2, 7])?])),
+    Case::new("an input whose elements overlap is written to through a view", ROWS, Any, |_, x| {
+        x[0].select(0, 0)?.add_(1.0)?;
+        Ok(vec![x[0].mul(2.0)?])
+    })
+    .inputs(|x| Ok(vec![x[1].as_strided([2, 2], [1, 1], 0)?])),
+    Case::new("gaps of an input that was written to are shown", ROWS, Any, |_, x| {
+        x[0].add_(1.0)?;
+        Ok(vec![x[0].as_strided([2], [3], 0)?.mul(2.0)?, x[0].as_strided([3], [1], 0)?])
+    })
+    .inputs(|x| Ok(vec![x[0].narrow(1, 0, 2)?])),
+    Case::new("an input is written to, the gaps of which are shown", ROWS, Any, |_, x| {
+        let shown = x[0].as_strided([3], [1], 0)?;
+        x[0].add_(1.0)?;
+        Ok(vec![shown.mul(2.0)?])
+    })
+    .inputs(|x| Ok(vec![x[0].narrow(1, 0, 2)?])),
+    Case::new("gaps of a view that was written through are shown", ROWS, Compiled, |_, x| {
+        let sum = x[0].mul(2.0)?;
+        let part = sum.narrow(1, 0, 2)?;
+        part.add_(1.0)?;
+        Ok(vec![part.as_strided([2], [3], 0)?.mul(2.0)?, part.as_strided([3], [1], 0)?])
+    }),
+    Case::new("windows that lie side by side are written to", ROWS, Any, |_, x| {
+        let sum = x[0].mul(2.0)?;
+        sum.unfold(1, 1, 1)?.add_(1.0)?;
+        sum.as_strided([2], [2], 1)?.neg_()?;
+        Ok(vec![sum])
     }),
     Case::new("one input is written into another", PAIRS, Compiled, |_, x| {
         x[1].copy_(&x[0].select(0, 0)?)?;

@@ -38,7 +38,7 @@ pub(in crate::dispatch) use gradients::{Access, on_gradient, on_hooks, refuses_h
 pub use gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub use outside::{Condition, GradientType, Outside, Property, Relation};
 pub(in crate::dispatch) use outside::{has, memory_start, on_history, on_requires_grad, relates};
-use recording::Recording;
+use recording::{Recording, is_window};
 pub use trace::{Captured, GradientChange, Lifted, NewGradient, Owner, Trace};
 
 /// What comes of reading a value while it is traced.
@@ -241,6 +241,14 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         if let Some(why) = is_elsewhere.map_or_else(|| deferred::prepare(&tensors, None), |why| Ok(Some(why)))? {
             return deferred::run_for_real(operator, below, stack, why);
         }
+    }
+    if is_window(op) && with_recording(|recording| recording.is_written_apart(&tensors[0])) == Some(true) {
+        const WHY: &str = "shows gaps between elements of a tensor that was written to";
+        if is_deferred() {
+            return deferred::run_for_real(operator, below, stack, WHY);
+        }
+        let reason = Reason::NotCaptured(format!("{} {WHY}", operator.name()));
+        with_recording(|recording| recording.give_up(reason));
     }
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
     let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };

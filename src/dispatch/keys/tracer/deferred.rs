@@ -187,13 +187,15 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     if let Some(reason) = &reason {
         recording.give_up(reason.clone());
     }
+    let writes = recording.writes();
     let Some(deferral) = &mut recording.deferral else { return Ok(()) };
     deferral.is_whole = false;
     let graph = std::mem::take(&mut recording.graph);
     let nodes = std::mem::take(&mut recording.nodes);
     let storages = std::mem::take(&mut recording.storages);
     let inputs = std::mem::take(&mut recording.inputs);
-    let written = std::mem::take(&mut recording.written);
+    recording.written.clear();
+    recording.laid_out.clear();
     recording.lifted.clear();
     deferral.filled.retain(|_, (first, _)| !first.is_gone());
     let computes = |(_, node): (NodeId, &crate::ir::Node)| matches!(node.kind, NodeKind::Op(_));
@@ -201,7 +203,7 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
         return Ok(());
     }
     deferral.breaks.extend(reason);
-    let segment = Segment { graph, inputs, written, storages };
+    let segment = Segment { graph, inputs, writes, storages };
     let done = segment.run(&*deferral.runner, |id| nodes.get(&id).map(|known| known.node), &mut deferral.filled);
     if let Err(error) = &done {
         deferral.failed.get_or_insert_with(|| error.clone());
@@ -213,7 +215,7 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
 struct Segment {
     graph: Graph,
     inputs: Vec<Tensor>,
-    written: Vec<usize>,
+    writes: Vec<(usize, NodeId)>,
     storages: IndexMap<usize, Named>,
 }
 
@@ -233,7 +235,7 @@ impl Segment {
         let wanted: Vec<(&usize, &Named, NodeId)> =
             self.storages.iter().filter_map(|(at, named)| Some((at, named, is_wanted(named)?))).collect();
         let mut outputs: Vec<NodeId> = wanted.iter().map(|(_, _, node)| *node).collect();
-        outputs.extend(self.written.iter().filter_map(|&input| node_of(self.inputs[input].id())));
+        outputs.extend(self.writes.iter().map(|(_, node)| *node));
         if outputs.is_empty() {
             return Ok(());
         }
@@ -249,8 +251,8 @@ impl Segment {
             }
             filled.insert(**at, (named.storage.clone(), array.storage().clone()));
         }
-        for (&input, value) in self.written.iter().zip(&results[wanted.len()..]) {
-            let target = self.inputs[input].array();
+        for ((input, _), value) in self.writes.iter().zip(&results[wanted.len()..]) {
+            let target = self.inputs[*input].array();
             let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
             eager::run_into(Op::ToCopy, &[Argument { array: value, number: false }], &attrs, target)?;
         }
@@ -340,10 +342,19 @@ impl Recording {
         !self.nodes.contains_key(&root.id()) && tensor.has_data() && self.is_pending(tensor)
     }
 
-    /// Whether a write to this tensor can be recorded: nothing else has its elements but what is known to be a view.
-    fn may_write(&self, target: &Tensor) -> bool {
+    /// Why a write to this tensor cannot be recorded, if that is so: something else has its elements but what is known to
+    /// be a view, or they cannot be told from memory.
+    fn refuses_write(&self, target: &Tensor) -> Option<&'static str> {
+        const SHARES: &str = "writes to a tensor that shares elements with another one";
+        const TURNED: &str = "writes through a view that cannot be turned around";
         let root = target.view_of().map_or(target, |view| &view.base);
-        self.knows_views_of(root) && !self.inputs.iter().any(|input| input.id() != root.id() && input.shares(root))
+        let is_shared = || self.inputs.iter().any(|input| input.id() != root.id() && input.shares(root));
+        let turns = || target.view_of().is_none_or(|view| view.chain.iter().all(|step| step.turns_around()));
+        match () {
+            () if self.hides_writes(root).is_some() || is_shared() => Some(SHARES),
+            () if !turns() => Some(TURNED),
+            () => None,
+        }
     }
 }
 
@@ -384,16 +395,16 @@ pub(super) fn prepare(tensors: &[Tensor], target: Option<&Tensor>) -> Result<Opt
         return Ok(Some("is recorded for gradients"));
     }
     let asked = super::with_recording(|recording| {
-        let late = target.is_some_and(|target| !recording.may_write(target));
-        (late, tensors.iter().any(|tensor| recording.is_in_the_way(tensor)))
+        let refused = target.and_then(|target| recording.refuses_write(target));
+        (refused, tensors.iter().any(|tensor| recording.is_in_the_way(tensor)))
     });
     match asked {
-        Some((true, _)) => Ok(Some("writes to a tensor that shares elements with another one")),
-        Some((false, true)) => {
+        Some((Some(why), _)) => Ok(Some(why)),
+        Some((None, true)) => {
             flush(Some(Reason::NotCaptured("a tensor was written to through another one".into())))?;
             Ok(None)
         }
-        Some((false, false)) | None => Ok(None),
+        Some((None, false)) | None => Ok(None),
     }
 }
 

@@ -6,12 +6,14 @@ use super::gradients::GradientsBefore;
 use super::outside::{Condition, Given, Outside, Property};
 use super::trace::{Captured, GradientChange, Lifted, Trace, owners};
 use crate::device::{Storage, WeakShared, n_settings};
-use crate::dispatch::tensor::{Tensor, WeakTensor};
+use crate::dispatch::tensor::{Tensor, ViewOf, WeakTensor};
 use crate::dispatch::view_chain;
 use crate::error::{Reason, Result};
-use crate::ir::{Attr, Attrs, Graph, NodeId, Op, TensorType};
+use crate::ir::shape::elementwise_strides;
+use crate::ir::{Attr, Attrs, Graph, Meaning, NodeId, Op, Strides, TensorType};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// A recording in progress.
@@ -41,6 +43,8 @@ pub(super) struct Recording {
     pub(super) broken: Option<Reason>,
     /// Every storage that a named tensor lies in, by address, which is its own as long as it is listed here.
     pub(super) storages: IndexMap<usize, Named>,
+    /// Written values that were laid out as their target is, and what was laid out.
+    pub(super) laid_out: HashMap<NodeId, NodeId>,
     /// What a deferred recording has besides; values of another one have shapes alone.
     pub(super) deferral: Option<Deferral>,
 }
@@ -92,6 +96,7 @@ impl Recording {
             gradients: Vec::new(),
             broken: None,
             storages: IndexMap::new(),
+            laid_out: HashMap::new(),
             deferral,
         }
     }
@@ -139,7 +144,7 @@ impl Recording {
     /// The outputs of the whole trace, and what was done to gradients.
     fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
         let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
-        nodes.extend(self.written.iter().map(|&input| self.nodes[&self.inputs[input].id()].node));
+        nodes.extend(self.writes().into_iter().map(|(_, node)| node));
         let changes = self.gradient_changes(outputs, &mut nodes)?;
         Ok((nodes, changes))
     }
@@ -162,12 +167,16 @@ impl Recording {
     /// Whether every tensor in the storage of `root` that is still there is known to be a view of it, so that a write to
     /// `root` is seen by all of them. Views that were made in inference mode do not know what they are views of.
     pub(super) fn knows_views_of(&self, root: &Tensor) -> bool {
-        let Some(named) = self.storages.get(&root.array().storage().as_ptr().addr()) else { return true };
-        named
-            .tensors
-            .iter()
-            .filter_map(WeakTensor::upgrade)
-            .all(|tensor| tensor.id() == root.id() || tensor.view_of().is_some_and(|view| view.base.id() == root.id()))
+        let is_view = |view: &ViewOf| view.base.id() == root.id();
+        // Nothing is seen by tensors without elements.
+        self.views_of(root).all(|tensor| !tensor.shares(root) || tensor.view_of().is_some_and(is_view))
+    }
+
+    /// The other tensors in the storage of `root` that are still there.
+    fn views_of(&self, root: &Tensor) -> impl Iterator<Item = Tensor> {
+        let named = self.storages.get(&root.array().storage().as_ptr().addr());
+        let tensors = named.into_iter().flat_map(|named| named.tensors.iter().filter_map(WeakTensor::upgrade));
+        tensors.filter(|tensor| tensor.id() != root.id())
     }
 
     /// A new input that the function is given, as `handle`.
@@ -179,7 +188,7 @@ impl Recording {
     pub(super) fn add_input(&mut self, tensor: &Tensor) -> NodeId {
         let node = self.graph.input(tensor.ty());
         // A write to either would have to be seen by the other, whose node does not know.
-        let is_alias = |index: &usize| self.inputs[*index].has_storage_of(tensor) && tensor.numel() > 0;
+        let is_alias = |index: &usize| self.inputs[*index].shares(tensor);
         if self.written.iter().any(is_alias) {
             self.give_up(Reason::NotCaptured("an input that was written to has another input as alias".into()));
         }
@@ -196,7 +205,8 @@ impl Recording {
     /// was written to since is recorded anew.
     pub(super) fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         let known = self.nodes.get(&tensor.id()).copied();
-        if let Some(known) = known.filter(|known| known.version == tensor.version()) {
+        // Nothing can be written to a tensor without elements.
+        if let Some(known) = known.filter(|known| known.version == tensor.version() || tensor.numel() == 0) {
             return Ok(known.node);
         }
         if let Some(number) = tensor.as_number() {
@@ -240,8 +250,20 @@ impl Recording {
     }
 
     pub(super) fn record(&mut self, op: Op, tensors: &[Tensor], attrs: Attrs) -> Result<NodeId> {
-        let args = tensors.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
+        let node = |tensor: &Tensor| if is_window(op) { self.memory_node(tensor) } else { self.node(tensor) };
+        let args = tensors.iter().map(node).collect::<Result<Vec<_>>>()?;
         self.graph.add(op, &args, attrs)
+    }
+
+    /// A node that lies in memory as the tensor does: what was written through a view lies in its base.
+    fn memory_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
+        match tensor.view_of().filter(|view| !self.is_input(tensor) && self.nodes.contains_key(&view.base.id())) {
+            Some(view) => {
+                let base = self.node(&view.base)?;
+                view_chain::apply(&mut self.graph, &base, &view.chain)
+            }
+            None => self.node(tensor),
+        }
     }
 
     /// The value that `target` has after `source` is copied into it, and the base it is a view of with its new value.
@@ -257,25 +279,24 @@ impl Recording {
         if self.graph[value].ty.dtype != ty.dtype || is_number {
             value = self.graph.add(Op::ToCopy, &[value], smallvec![Attr::DType(ty.dtype)])?;
         }
-        let mut written = vec![(target.clone(), value)];
-        let (mut view, mut value) = (target.clone(), value);
+        let mut written = vec![(target.clone(), self.as_laid_out(value, target)?)];
+        let mut view = target.clone();
         while let Some(of) = view.view_of() {
             if self.is_input(&view) {
                 break;
             }
-            let base = self.node(&of.base)?;
-            value = view_chain::write_back(&mut self.graph, &base, &of.chain, &value)?;
+            let before = self.node(&of.base)?;
+            value = view_chain::write_back(&mut self.graph, &before, &of.chain, &value)?;
             let base = of.base.clone();
-            written.push((base.clone(), value));
+            written.push((base.clone(), self.as_laid_out(value, &base)?));
             view = base;
         }
-        if !self.knows_views_of(&view) {
-            let what = "a tensor is written to that has views made in inference mode";
-            self.give_up(Reason::NotCaptured(what.into()));
+        if let Some(what) = self.hides_writes(&view) {
+            self.give_up(Reason::NotCaptured(format!("a tensor is written to {what}")));
         }
         if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
-            let aliased = |(other, input): (usize, &Tensor)| other != position && input.has_storage_of(&view);
-            if view.numel() > 0 && self.inputs.iter().enumerate().any(aliased) {
+            let aliased = |(other, input): (usize, &Tensor)| other != position && input.shares(&view);
+            if self.inputs.iter().enumerate().any(aliased) {
                 self.give_up(Reason::NotCaptured("an input that is written to has another input as alias".into()));
             }
             if !self.written.contains(&position) {
@@ -285,7 +306,81 @@ impl Recording {
         Ok(written)
     }
 
+    /// `value` in memory of its own with the strides of `target`, or dense in their order if it has gaps. A write changes
+    /// neither strides nor memory, and views of the target are recorded anew from this. Whoever reads it element by
+    /// element reads `value`, and no kernel makes it.
+    fn as_laid_out(&mut self, value: NodeId, target: &Tensor) -> Result<NodeId> {
+        let sizes = target.sizes();
+        let strides = dense_strides(target);
+        // Memory is its own if it was computed and holds nothing else.
+        let root = &self.graph[self.graph.behind_views(value)];
+        let is_own = root.op().is_some() && root.ty.numel() == target.numel();
+        if is_own && lie_alike(sizes, &self.graph[value].ty.strides, &strides) {
+            return Ok(value);
+        }
+        let mut outermost_first: SmallVec<[usize; 4]> = (0..sizes.len()).collect();
+        outermost_first.sort_by_key(|&dim| Reverse((strides[dim], sizes[dim])));
+        let mut inverse = smallvec![0; sizes.len()];
+        outermost_first.iter().enumerate().for_each(|(place, &dim)| inverse[dim] = place as i64);
+        let order = outermost_first.iter().map(|&dim| dim as i64).collect();
+        let ordered = self.graph.add(Op::Permute, &[value], smallvec![Attr::Ints(order)])?;
+        let dense = self.graph.add(Op::Clone, &[ordered], smallvec![Attr::Str("contiguous".into())])?;
+        let laid_out = self.graph.add(Op::Permute, &[dense], smallvec![Attr::Ints(inverse)])?;
+        self.laid_out.insert(laid_out, value);
+        Ok(laid_out)
+    }
+
+    /// The inputs that were written to, and what is to be copied into them: it need not lie as they do.
+    pub(super) fn writes(&self) -> Vec<(usize, NodeId)> {
+        let write = |&input: &usize| {
+            let node = self.nodes.get(&self.inputs[input].id())?.node;
+            Some((input, self.laid_out.get(&node).copied().unwrap_or(node)))
+        };
+        self.written.iter().filter_map(write).collect()
+    }
+
+    /// Why a write to `root`, or through a view of it, would not be seen where it is to be seen, if that is so: values
+    /// of a graph have elements, and know nothing of the memory that these lie in.
+    pub(super) fn hides_writes(&self, root: &Tensor) -> Option<&'static str> {
+        if !self.knows_views_of(root) {
+            return Some("that has views made in inference mode");
+        }
+        let layout = root.array().layout();
+        if root.numel() > 0 && !layout.is_injective() {
+            return Some("several elements of which are one in memory");
+        }
+        let shows_memory = |view: &ViewOf| view.chain.iter().any(|step| is_window(step.op));
+        let is_looked_into = || self.views_of(root).any(|tensor| tensor.view_of().is_some_and(shows_memory));
+        (has_gaps(root) && is_looked_into()).then_some("that has gaps in memory, which a view shows")
+    }
+
+    /// Whether `tensor` was written to, or what it is a view of, and its value does not lie as it does.
+    pub(super) fn is_written_apart(&self, tensor: &Tensor) -> bool {
+        let root = tensor.view_of().filter(|_| !self.is_input(tensor)).map_or(tensor, |view| &view.base);
+        has_gaps(root) && self.written.iter().any(|&input| self.inputs[input].id() == root.id())
+    }
+
     pub(super) fn is_input(&self, tensor: &Tensor) -> bool {
         self.inputs.iter().any(|input| input.id() == tensor.id())
     }
+}
+
+/// The strides that an element-wise result has which follows a tensor.
+fn dense_strides(tensor: &Tensor) -> Strides {
+    elementwise_strides(tensor.sizes(), &[(tensor.sizes(), tensor.strides())])
+}
+
+/// Whether elements are next to elements that belong to nobody, or to another tensor.
+fn has_gaps(tensor: &Tensor) -> bool {
+    !lie_alike(tensor.sizes(), tensor.strides(), &dense_strides(tensor))
+}
+
+/// Whether tensors of these sizes have their elements in the same places, beginning alike.
+fn lie_alike(sizes: &[usize], one: &[usize], other: &[usize]) -> bool {
+    sizes.contains(&0) || (0..sizes.len()).all(|dim| sizes[dim] == 1 || one[dim] == other[dim])
+}
+
+/// Whether an op shows the memory of its operand rather than its elements.
+pub(super) fn is_window(op: Op) -> bool {
+    matches!(op.row().meaning, Meaning::Window(_))
 }
