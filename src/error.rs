@@ -173,6 +173,28 @@ impl Error {
         Error::Shape { op: op.into(), what: what.into(), hint: hint.into() }
     }
 
+    /// The same error of an operator that called the one it names.
+    pub(crate) fn of(mut self, caller: &str) -> Self {
+        match &mut self {
+            Error::Broadcast { op, .. }
+            | Error::Shape { op, .. }
+            | Error::OutOfRange { op, .. }
+            | Error::Index { op, .. }
+            | Error::DType { op, .. }
+            | Error::Device { op, .. }
+            | Error::NotImplemented { op, .. }
+            | Error::Argument { op, .. } => *op = caller.into(),
+            Error::Registration { .. }
+            | Error::Parse { .. }
+            | Error::Invalid { .. }
+            | Error::File { .. }
+            | Error::OutOfMemory { .. }
+            | Error::Panicked { .. }
+            | Error::Internal { .. } => {}
+        }
+        self
+    }
+
     /// An [`Error::DType`] from its parts.
     pub fn dtype(op: impl Into<String>, found: DType, expected: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::DType { op: op.into(), found, expected: expected.into(), hint: hint.into() }

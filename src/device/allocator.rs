@@ -215,6 +215,16 @@ fn allocate_tightly(bytes: usize) -> Result<Block> {
     })
 }
 
+/// An empty vector with room for so many elements: for those whose number follows from what a user asks for.
+///
+/// # Errors
+/// If the memory cannot be had.
+pub(crate) fn roomy<T>(n: usize) -> Result<Vec<T>> {
+    let mut roomy = Vec::new();
+    roomy.try_reserve_exact(n).map_err(|_| out_of_memory(n.saturating_mul(size_of::<T>())))?;
+    Ok(roomy)
+}
+
 #[cold]
 fn out_of_memory(wanted: usize) -> Error {
     let stats = stats();

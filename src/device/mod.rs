@@ -34,6 +34,7 @@ mod thread_cache;
 
 pub use access::{Access, ShortAccess};
 pub use allocator::Allocator;
+pub(crate) use allocator::roomy;
 pub use device::{Device, DeviceKind};
 pub use event::Event;
 pub use generator::{DEFAULT_SEED, Generator, GeneratorState, manual_seed, n_settings};

@@ -5,7 +5,7 @@
 
 use super::keys::tracer;
 use super::tensor::Tensor;
-use crate::device::{Device, DeviceKind};
+use crate::device::{Device, DeviceKind, roomy};
 use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, Scalar};
 use bytemuck::Pod;
@@ -128,13 +128,14 @@ impl Tensor {
     /// If there is another number of elements, and as [`Tensor::to_vec`].
     pub fn item<T: Element>(&self) -> Result<T> {
         let found = self.numel();
-        match self.read("item")?.as_slice() {
-            &[element] if found == 1 => Ok(element),
-            _ => {
-                let what = format!("a tensor of shape {:?} with {found} elements is not one number", self.sizes());
-                Err(Error::shape("item", what, "select one element first, or use to_vec"))
-            }
+        let not_one = || {
+            let what = format!("a tensor of shape {:?} with {found} elements is not one number", self.sizes());
+            Error::shape("item", what, "select one element first, or use to_vec")
+        };
+        if found != 1 {
+            return Err(not_one());
         }
+        self.read("item")?.first().copied().ok_or_else(not_one)
     }
 
     /// The only element as a number.
@@ -173,7 +174,7 @@ impl Tensor {
                 let hint = "copy the tensor to the cpu first".into();
                 return Err(Error::Device { op: what.into(), what: what_holds, hint });
             }
-            let mut out = Vec::with_capacity(array.layout.numel());
+            let mut out = roomy(array.layout.numel())?;
             for_each_run(&array.layout, |offset, len| {
                 T::extend(&mut out, &bytes[offset * width..(offset + len) * width]);
             });

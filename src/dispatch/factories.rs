@@ -18,6 +18,7 @@ impl Tensor {
     /// # Errors
     /// If there are too many elements or no memory.
     pub fn zeros(sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        checked_numel("zeros", sizes, dtype.size())?;
         Tensor::full(sizes, Scalar::Int(0), dtype)
     }
 
@@ -26,6 +27,7 @@ impl Tensor {
     /// # Errors
     /// If there are too many elements or no memory.
     pub fn ones(sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        checked_numel("ones", sizes, dtype.size())?;
         Tensor::full(sizes, Scalar::Int(1), dtype)
     }
 
@@ -35,7 +37,7 @@ impl Tensor {
     /// floating dtype for any other.
     ///
     /// # Errors
-    /// If there are too many elements or no memory.
+    /// If the value does not fit the dtype, there are too many elements or no memory.
     pub fn full(sizes: &[usize], value: impl Into<Scalar>, dtype: impl Into<Option<DType>>) -> Result<Tensor> {
         // Checked before the sizes become signed numbers.
         checked_numel("full", sizes, 1)?;

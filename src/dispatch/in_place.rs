@@ -122,19 +122,28 @@ impl Tensor {
         copy_operator()?.call::<_, Tensor>((self, source, false)).map(|_| ())
     }
 
-    /// Overwrites every element with a number; see [`Tensor::copy_`].
+    /// Overwrites every element with a number, also where several elements are one, as in an expanded tensor; see
+    /// [`Tensor::copy_`].
     ///
     /// # Errors
-    /// As [`Tensor::copy_`].
+    /// If the number does not fit the dtype, or gradients are recorded and it is a leaf that requires them.
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
-        self.copy_(&Tensor::full(&[], value, self.dtype())?)
+        let value = value.into();
+        value.need_fit("fill_", self.dtype())?;
+        self.each_once()?.copy_(&Tensor::full(&[], value, self.dtype())?)
     }
 
-    /// Overwrites every element with zero; see [`Tensor::copy_`].
+    /// Overwrites every element with zero; see [`Tensor::fill_`].
     ///
     /// # Errors
-    /// As [`Tensor::copy_`].
+    /// If gradients are recorded and it is a leaf that requires them.
     pub fn zero_(&self) -> Result<()> {
         self.fill_(0)
+    }
+
+    /// The elements without those that expanding repeats.
+    fn each_once(&self) -> Result<Tensor> {
+        let repeats = |&dim: &usize| self.sizes()[dim] > 1 && self.strides()[dim] == 0;
+        (0..self.dim()).filter(repeats).try_fold(self.clone(), |once, dim| once.slice(dim as i64, 0, 1, 1))
     }
 }

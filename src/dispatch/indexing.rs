@@ -8,8 +8,9 @@ use super::factories::full_on;
 use super::keys::tracer;
 use super::register::call;
 use super::tensor::Tensor;
+use crate::device::roomy;
 use crate::error::{Error, Result};
-use crate::ir::shape::{broadcast, normalize_dim};
+use crate::ir::shape::{broadcast, checked_numel, normalize_dim};
 use crate::ir::{Attr, DType, Op, Scalar};
 
 /// What index tensors name: dims of a tensor, brought next to each other and joined into one, and an index into it.
@@ -178,7 +179,7 @@ impl Tensor {
         if index.dtype() != DType::I64 {
             return Err(Error::dtype("take", index.dtype(), "i64", "convert the index with to_dtype(DType::I64)"));
         }
-        let flat = flat_index(&[index], &[self.numel() as i64], true)?;
+        let flat = flat_index(&[index], &[self.numel() as i64], true).map_err(|error| error.of("take"))?;
         self.reshape([-1])?.index_select(0, &flat.reshape([-1])?)?.reshape(index.sizes())
     }
 
@@ -336,8 +337,8 @@ impl Tensor {
     pub fn nonzero(&self) -> Result<Tensor> {
         tracer::on_read(self, "nonzero")?;
         let holds = self.to_dtype(DType::Bool)?.to_vec::<bool>()?;
-        let mut places: Vec<i64> = Vec::new();
-        let mut count = 0;
+        let count = holds.iter().filter(|holds| **holds).count();
+        let mut places: Vec<i64> = roomy(count.saturating_mul(self.dim()))?;
         for (at, _) in holds.iter().enumerate().filter(|(_, holds)| **holds) {
             let mut rest = at;
             let row = places.len();
@@ -346,7 +347,6 @@ impl Tensor {
                 rest /= size;
             }
             places[row..].reverse();
-            count += 1;
         }
         Tensor::from_slice(&places, &[count, self.dim()])?.to_device(self.device())
     }
@@ -406,7 +406,7 @@ impl Tensor {
         };
         let sizes = [self.sizes(), &[n_classes]].concat();
         let zeros = full_on(self.device(), &sizes, Scalar::Int(0), Some(DType::I64))?;
-        zeros.scatter_value(-1, &self.unsqueeze(-1)?, 1)
+        zeros.scatter_value(-1, &self.unsqueeze(-1)?, 1).map_err(|error| error.of("one_hot"))
     }
 
     /// Every element of `dim` repeated, one behind the other; without a dim the elements in row-major order. The dtype
@@ -419,9 +419,11 @@ impl Tensor {
         let at = normalize_dim("repeat_interleave", dim, x.dim())?;
         let mut sizes = x.sizes().to_vec();
         sizes.insert(at + 1, repeats);
+        checked_numel("repeat_interleave", &sizes, x.dtype().size())?;
         let repeated = x.unsqueeze(at as i64 + 1)?.expand(&sizes[..])?;
         sizes.remove(at + 1);
-        sizes[at] *= repeats;
+        // Elements are counted by now; there may be none.
+        sizes[at] = sizes[at].saturating_mul(repeats);
         // A copy, also where a view could stand for it.
         call(Op::Clone, &[&repeated], &[Attr::Str("contiguous".into())])?.view(&sizes[..])
     }
@@ -474,11 +476,15 @@ pub(super) fn repeated_places(repeats: &Tensor) -> Result<Tensor> {
         return Err(Error::shape(OP, what, "they must be 1-dim"));
     }
     tracer::on_read(repeats, OP)?;
-    let mut places: Vec<i64> = Vec::new();
-    for (place, count) in repeats.to_dtype(DType::I64)?.to_vec::<i64>()?.into_iter().enumerate() {
-        let count = usize::try_from(count)
-            .map_err(|_| Error::argument(OP, format!("repeats can not be negative, but one is {count}")))?;
-        places.resize(places.len() + count, place as i64);
+    let count = |count: i64| {
+        let negative = |_| Error::argument(OP, format!("repeats can not be negative, but one is {count}"));
+        usize::try_from(count).map_err(negative)
+    };
+    let counts = repeats.to_dtype(DType::I64)?.to_vec::<i64>()?;
+    let total = counts.iter().try_fold(0usize, |total, &one| Ok::<_, Error>(total.saturating_add(count(one)?)))?;
+    let mut places: Vec<i64> = roomy(total)?;
+    for (place, one) in counts.into_iter().enumerate() {
+        places.resize(places.len() + count(one)?, place as i64);
     }
     Tensor::from_slice(&places, &[places.len()])?.to_device(repeats.device())
 }

@@ -1,12 +1,16 @@
 //! Stretches of a dim: one of them, or all of them one behind the other.
 //!
-//! Everything here shares the storage of its input. Negative dims count from the end.
+//! Everything here shares the storage of its input. Negative dims count from the end. Each piece is a handle of its own,
+//! also one without elements, so there are at most [`MAX_PIECES`].
 
 use super::dims::Dims;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::ir::shape::normalize_dim;
+
+/// The most pieces that one call gives: their handles alone take a gigabyte or so, whatever the tensor holds.
+const MAX_PIECES: usize = 1 << 22;
 
 impl Tensor {
     /// `length` elements of `dim` from `start`; a negative start counts from the end.
@@ -32,7 +36,7 @@ impl Tensor {
     /// Pieces of `size` elements along `dim`; the last one may be shorter.
     ///
     /// # Errors
-    /// If the dim is out of range, or `size` is 0 although the dim has elements.
+    /// If the dim is out of range, `size` is 0 although the dim has elements, or there would be more than 2²² pieces.
     pub fn split(&self, size: usize, dim: i64) -> Result<Vec<Tensor>> {
         let total = self.size_of("split", dim)? as usize;
         if size == 0 && total != 0 {
@@ -40,7 +44,9 @@ impl Tensor {
             return Err(Error::shape("split", what, "pass a positive size"));
         }
         let n_pieces = if size == 0 { 1 } else { total.div_ceil(size).max(1) };
-        (0..n_pieces).map(|piece| self.piece(dim, piece * size, (piece * size).saturating_add(size))).collect()
+        (0..countable("split", n_pieces)?)
+            .map(|piece| self.piece(dim, piece * size, (piece * size).saturating_add(size)))
+            .collect()
     }
 
     /// Pieces of these sizes along `dim`, which add up to its size.
@@ -69,13 +75,13 @@ impl Tensor {
     /// At most `n` pieces along `dim`, all of the same size but the last; fewer if elements run out.
     ///
     /// # Errors
-    /// If the dim is out of range or `n` is 0.
+    /// If the dim is out of range, `n` is 0, or there would be more than 2²² pieces.
     pub fn chunk(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
         let total = self.size_of("chunk", dim)? as usize;
         match (n, total) {
             (0, _) => Err(Error::argument("chunk", "cannot make 0 pieces; pass a positive number")),
             // Nothing runs out where there is nothing.
-            (n, 0) => (0..n).map(|_| self.piece(dim, 0, 0)).collect(),
+            (n, 0) => (0..countable("chunk", n)?).map(|_| self.piece(dim, 0, 0)).collect(),
             (n, total) => self.split(total.div_ceil(n), dim),
         }
     }
@@ -83,14 +89,14 @@ impl Tensor {
     /// `n` pieces along `dim`; where they cannot all have one size, the first ones have one element more.
     ///
     /// # Errors
-    /// If the dim is out of range or `n` is 0.
+    /// If the dim is out of range, or `n` is 0 or more than 2²².
     pub fn tensor_split(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
         let total = self.size_of("tensor_split", dim)? as usize;
         if n == 0 {
             return Err(Error::argument("tensor_split", "number of sections must be larger than 0"));
         }
         let start = |piece: usize| piece * (total / n) + piece.min(total % n);
-        (0..n).map(|piece| self.piece(dim, start(piece), start(piece + 1))).collect()
+        (0..countable("tensor_split", n)?).map(|piece| self.piece(dim, start(piece), start(piece + 1))).collect()
     }
 
     /// Pieces along `dim` that end before each of `indices`, and the rest. Indices are taken as in [`Tensor::slice`].
@@ -129,13 +135,13 @@ impl Tensor {
     /// One tensor per index of `dim`, which goes away.
     ///
     /// # Errors
-    /// If the dim is out of range.
+    /// If the dim is out of range, or has more than 2²² indices.
     pub fn unbind(&self, dim: i64) -> Result<Vec<Tensor>> {
         let at = normalize_dim("unbind", dim, self.dim())?;
         let Some(&size) = self.sizes().get(at) else {
             return Err(Error::index("unbind", "a 0-dim tensor has no dims", "unsqueeze it first"));
         };
-        (0..size).map(|index| self.select(dim, index as i64)).collect()
+        (0..countable("unbind", size)?).map(|index| self.select(dim, index as i64)).collect()
     }
 
     fn piece(&self, dim: i64, start: usize, end: usize) -> Result<Tensor> {
@@ -150,4 +156,13 @@ impl Tensor {
         }
         Ok(self.sizes()[normalize_dim(op, dim, self.dim())?] as i64)
     }
+}
+
+/// That many pieces, if they can be had.
+fn countable(op: &str, n_pieces: usize) -> Result<usize> {
+    if n_pieces <= MAX_PIECES {
+        return Ok(n_pieces);
+    }
+    let what = format!("{n_pieces} pieces were asked for, and one call gives {MAX_PIECES} at most");
+    Err(Error::argument(op, format!("{what}; ask for fewer, or take those that are wanted with select or narrow")))
 }

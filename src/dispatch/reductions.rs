@@ -88,7 +88,7 @@ impl Tensor {
     /// # Errors
     /// If there are no elements.
     pub fn max_all(&self) -> Result<Tensor> {
-        self.amax((), false)
+        self.amax((), false).map_err(|error| error.of("max"))
     }
 
     /// Least of all elements, 0-dim; a NaN wins. The dtype is kept.
@@ -96,7 +96,7 @@ impl Tensor {
     /// # Errors
     /// If there are no elements.
     pub fn min_all(&self) -> Result<Tensor> {
-        self.amin((), false)
+        self.amin((), false).map_err(|error| error.of("min"))
     }
 
     /// Greatest element along one dim and the index of the first such. Both lack the dim, or keep it with size 1 if
@@ -105,7 +105,8 @@ impl Tensor {
     /// # Errors
     /// If there is nothing to reduce, or the dim is out of range.
     pub fn max_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        self.extremum(self.numbers()?.argmax(dim, true)?, dim, keepdim)
+        let places = self.numbers()?.argmax(dim, true).map_err(|error| error.of("max"))?;
+        self.extremum(places, dim, keepdim)
     }
 
     /// Least element along one dim and the index of the first such. Both lack the dim, or keep it with size 1 if
@@ -114,7 +115,8 @@ impl Tensor {
     /// # Errors
     /// If there is nothing to reduce, or the dim is out of range.
     pub fn min_dim(&self, dim: i64, keepdim: bool) -> Result<(Tensor, Tensor)> {
-        self.extremum(self.numbers()?.argmin(dim, true)?, dim, keepdim)
+        let places = self.numbers()?.argmin(dim, true).map_err(|error| error.of("min"))?;
+        self.extremum(places, dim, keepdim)
     }
 
     /// As numbers, which bools are not: false is less than true.

@@ -62,7 +62,7 @@ impl Tensor {
     /// # Errors
     /// If the dim is out of range.
     pub fn sort(&self, dim: i64, descending: bool) -> Result<(Tensor, Tensor)> {
-        let indices = self.argsort(dim, descending)?;
+        let indices = self.argsort(dim, descending).map_err(|error| error.of("sort"))?;
         Ok((self.gather(dim, &indices)?, indices))
     }
 

@@ -268,7 +268,9 @@ fn triangle(graph: &mut Graph, x: NodeId, attrs: &[Attr], keep: Op) -> Result<No
         graph.add(Op::Arange, &[], attrs)
     };
     // `column <= row + diagonal` for the lower triangle: the shift goes into the range.
-    let row = range(graph, attrs[0].as_int().unwrap_or(0), rows)?;
+    // Behind the first or the last diagonal there is nothing, however far away it is.
+    let diagonal = attrs[0].as_int().unwrap_or(0).clamp(-rows, columns);
+    let row = range(graph, diagonal, rows)?;
     let row = graph.add(Op::Unsqueeze, &[row], smallvec![Attr::int(1)])?;
     let column = range(graph, 0, columns)?;
     let kept = graph.add(keep, &[column, row], Attrs::new())?;

@@ -36,6 +36,10 @@ pub fn second_leads(call: &Call<'_>) -> Result<TensorType> {
 pub fn scaled(call: &Call<'_>) -> Result<TensorType> {
     let result = pointwise(call)?;
     match call.attrs.first().and_then(Attr::scalar) {
+        Some(Scalar::Bool(alpha)) if result.dtype != DType::Bool => Err(Error::argument(
+            call.name(),
+            format!("alpha is {alpha} but the result is {}; for numbers alpha must be one", result.dtype),
+        )),
         Some(Scalar::Float(alpha)) if !result.dtype.is_float() => Err(Error::argument(
             call.name(),
             format!("alpha is {alpha:?} but the result is {}; for integers alpha must be a whole number", result.dtype),
@@ -48,6 +52,13 @@ pub fn scaled(call: &Call<'_>) -> Result<TensorType> {
 pub fn row_major(call: &Call<'_>) -> Result<TensorType> {
     let dense = pointwise(call)?;
     Ok(TensorType::contiguous(dense.dtype, &dense.sizes))
+}
+
+/// As [`row_major`], with a value that the first operand's dtype holds.
+pub fn masked_fill(call: &Call<'_>) -> Result<TensorType> {
+    let result = row_major(call)?;
+    let value = call.attrs[0].scalar().unwrap_or(Scalar::Int(0));
+    value.need_fit(call.name(), result.dtype).map(|()| result)
 }
 
 /// As [`pointwise`], for operands that must have one and the same dtype.
@@ -553,6 +564,7 @@ pub fn full(call: &Call<'_>) -> Result<TensorType> {
     }
     let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
     shape::checked_numel("full", &sizes, dtype.size())?;
+    value.need_fit("full", dtype)?;
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
@@ -574,8 +586,12 @@ pub fn arange(call: &Call<'_>) -> Result<TensorType> {
     } else {
         ((end.as_f64() - start.as_f64()) / step.as_f64()).ceil() as i128
     };
-    let Ok(count) = usize::try_from(count) else {
+    if count < 0 {
         return invalid(format!("range from {start} to {end} in steps of {step} runs the wrong way"));
+    }
+    let Ok(count) = usize::try_from(count) else {
+        let what = format!("range from {start} to {end} in steps of {step} has {count} elements or more");
+        return Err(Error::shape("arange", what, "they do not fit the address space; pass a longer step"));
     };
     shape::checked_numel("arange", &[count], dtype.size())?;
     Ok(TensorType::contiguous(dtype, &[count]))

@@ -168,9 +168,9 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The op's name, for errors.
+    /// The op's name, for errors: that of an op which users do not call themselves is told without its underscore.
     pub fn name(&self) -> &'static str {
-        self.op.row().name
+        self.op.row().name.trim_start_matches('_')
     }
 }
 

@@ -498,7 +498,7 @@ macro_rules! for_each_op {
                 MaskedFill = Row {
                     name: "masked_fill",
                     schema: Schema::Text("masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
-                    infer: infer::row_major,
+                    infer: infer::masked_fill,
                     meaning: Meaning::Body(Rule::Masked, |x, attrs| x[1].then(number(x[0], &attrs[0]), x[0])),
                     derivative: Derivative::Pointwise(pointwise::masked_fill),
                 };

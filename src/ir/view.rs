@@ -36,11 +36,11 @@ pub fn permute(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 
 /// `transpose(dim0, dim1)`.
 pub fn transpose(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let [a, b] =
-        [0, 1].map(|index: usize| normalize_dim("transpose", attrs[index].as_int().unwrap_or(0), input.rank()));
+    let dim = |index: usize| normalize_dim("transpose", attrs[index].as_int().unwrap_or(0), input.rank());
+    let (a, b) = (dim(0)?, dim(1)?);
     let mut dims: SmallVec<[usize; 6]> = (0..input.rank()).collect();
     if !dims.is_empty() {
-        dims.swap(a?, b?);
+        dims.swap(a, b);
     }
     Ok(input.permute(&dims))
 }

@@ -186,4 +186,9 @@ fn whole_numbers_and_refusals() {
     check_error(x.avg_pool2d(2, &AvgPool { divisor: Some(0), ..Default::default() }), &["divisor"]);
     check_error(x.max_pool1d(0, &MaxPool::default()), &["kernel_size"]);
     check_error(x.select(0, 0).and_then(|x| x.avg_pool2d(2, &AvgPool::default())), &["[4, 4]"]);
+    let line = Numbers(1).tensor(&[1, 1, 3]);
+    for count in [1_000_000_000_000, 1 << 60, i64::MAX] {
+        assert!(line.adaptive_avg_pool1d(count).is_err(), "{count} means are more than memory holds");
+    }
+    check_error(line.adaptive_avg_pool1d(i64::MAX), &["adaptive_avg_pool1d", "9223372036854775807"]);
 }

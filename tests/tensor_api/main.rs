@@ -3,6 +3,7 @@
 mod elements;
 mod in_place;
 mod joins;
+mod limits;
 #[cfg(feature = "ndarray")]
 mod nd_views;
 mod operators;

@@ -10,6 +10,7 @@ use crate::dispatch::factories::{full_on, range_on};
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
+use crate::ir::shape::checked_numel;
 use crate::ir::{DType, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
@@ -44,12 +45,29 @@ fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
             format!("expected {}-dim or {}-dim input without empty planes, but got {:?}", n + 1, n + 2, x.sizes());
         return Err(Error::shape(op, what, "pass channels and the dims to pool over, with or without a batch"));
     }
+    check_windows(op, x, first, sizes)?;
     let mut y = widened(x)?;
     for (d, &count) in sizes.iter().enumerate() {
         y = along(&y, first + d, count as usize)?;
     }
     let y = y.to_dtype(x.dtype())?;
     if y.has_storage_of(x) { x.copy() } else { Ok(y) }
+}
+
+/// Whether so many windows can be told apart and held: before anything is computed of them, and under the op's name.
+fn check_windows(op: &str, x: &Tensor, first: usize, counts: &[i64]) -> Result<()> {
+    /// Whole numbers up to here are exact in f64, which windows are computed in.
+    const EXACT: u128 = 1 << 53;
+    let mut sizes = x.sizes().to_vec();
+    for (d, &count) in counts.iter().enumerate() {
+        let size = sizes[first + d];
+        if (count as u128 + 1) * size as u128 > EXACT {
+            let what = format!("{count} windows over {size} elements are more than can be counted");
+            return Err(Error::shape(op, what, "ask for fewer; their product is at most 2^53"));
+        }
+        sizes[first + d] = count as usize;
+    }
+    checked_numel(op, &sizes, x.dtype().size()).map(|_| ())
 }
 
 /// The windows of a dim.
@@ -65,9 +83,10 @@ struct Windows {
 
 impl Windows {
     fn new(device: Device, size: usize, count: usize) -> Result<Windows> {
-        let begin = |window: usize| window * size / count;
-        let end = |window: usize| ((window + 1) * size).div_ceil(count);
-        let longest = (0..count).map(|window| end(window) - begin(window)).max().unwrap_or(1);
+        // A window begins a fraction of an element behind one, and that is a multiple of `divisor / count`; the longest
+        // is one that begins as far behind as possible.
+        let divisor = greatest_common_divisor(size, count);
+        let longest = (size + count - divisor).div_ceil(count);
         // In f64, whose quotients of whole numbers are rounded down and up exactly.
         let numbers = range_on(device, 0, count as i64 + 1, Some(DType::F64))?.mul(size as f64)?.div(count as f64)?;
         let whole = |x: Result<Tensor>| x?.to_dtype(DType::I64)?.unsqueeze(1);
@@ -82,6 +101,10 @@ impl Windows {
     fn at(value: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
         value.view(&[value.sizes(), &vec![1; rank - dim - 2][..]].concat()[..])
     }
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// The means of the windows of one dim.

@@ -47,7 +47,7 @@ fn by_value(library: &mut Library) -> Result<()> {
     library
         .def_kernel("nonzero(Tensor self) -> Tensor", Tensor::nonzero)?
         .def_kernel("argwhere(Tensor self) -> Tensor", Tensor::nonzero)?
-        .def_kernel("where(Tensor condition) -> Tensor[]", |x: &Tensor| x.nonzero()?.unbind(1))?
+        .def_kernel("where(Tensor condition) -> Tensor[]", places)?
         .def_kernel("masked_select(Tensor self, Tensor mask) -> Tensor", Tensor::masked_select)?
         .def_kernel("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", Tensor::masked_scatter)?
         .def_kernel("one_hot(Tensor self, int num_classes=-1) -> Tensor", one_hot)?
@@ -68,9 +68,17 @@ fn by_value(library: &mut Library) -> Result<()> {
         )?
         .def_kernel(
             "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
-            |repeats: &Tensor, size: Option<i64>| of_size(repeated_places(repeats)?, None, size),
+            |repeats: &Tensor, size: Option<i64>| {
+                of_size(repeated_places(repeats)?, None, size)?.to_dtype(repeats.dtype())
+            },
         )?;
     Ok(())
+}
+
+/// The places where a condition holds: one tensor per dim. A 0-dim condition has one place, if it holds.
+fn places(condition: &Tensor) -> Result<Vec<Tensor>> {
+    let condition = if condition.dim() == 0 { condition.unsqueeze(0)? } else { condition.clone() };
+    condition.nonzero()?.unbind(1)
 }
 
 fn one_hot(x: &Tensor, n_classes: i64) -> Result<Tensor> {

@@ -3,9 +3,10 @@
 use super::converted;
 use crate::dispatch::dims::Dims;
 use crate::dispatch::library::Library;
+use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::{DType, Scalar};
+use crate::ir::{Attr, DType, Op, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -56,7 +57,7 @@ fn log_softmax(x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
 }
 
 fn sum(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
-    converted(x, dtype)?.sum_all()
+    summed(&converted(x, dtype)?, &[], false, dtype)
 }
 
 fn mean(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
@@ -64,7 +65,13 @@ fn mean(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
 }
 
 fn prod(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
-    converted(x, dtype)?.prod_all()
+    let flat = converted(x, dtype)?.reshape([x.numel() as i64])?;
+    call(Op::Prod, &[&flat], &[Attr::int(0), Attr::bool(false), dtype.map_or(Attr::None, Attr::DType)])
+}
+
+/// Sum over dims of what was converted to `dtype` if there is one: it is added up in it, also where it is a narrow integer.
+fn summed(x: &Tensor, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
+    call(Op::Sum, &[x], &[Attr::ints(dims), Attr::bool(keepdim), dtype.map_or(Attr::None, Attr::DType)])
 }
 
 /// `x`, which must have elements.
@@ -84,7 +91,8 @@ fn count_nonzero(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
 fn nansum(x: &Tensor, dims: Option<&[i64]>, keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = converted(x, dtype)?;
     let dims = dims.unwrap_or(&[]);
-    if x.dtype().is_float() { x.masked_fill(&x.isnan()?, 0)?.sum(dims, keepdim) } else { x.sum(dims, keepdim) }
+    let numbers = if x.dtype().is_float() { x.masked_fill(&x.isnan()?, 0)? } else { x };
+    summed(&numbers, dims, keepdim, dtype)
 }
 
 fn aminmax(x: &Tensor, dim: Option<i64>, keepdim: bool) -> Result<(Tensor, Tensor)> {

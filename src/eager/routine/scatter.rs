@@ -7,6 +7,7 @@
 use super::elements::{Inputs, Operands};
 use super::number::{Element, Number, with_element};
 use super::walk::Walk;
+use crate::device::roomy;
 use crate::error::{Error, Result};
 use crate::ir::routine::Write;
 use crate::ir::shape::contiguous_strides;
@@ -62,7 +63,8 @@ fn reduce<T: Element>(places: &Places<'_>, attrs: &[Attr], source: &[T], to: &mu
     }
     places.each(|from, at| to[at] = combine(to[at], source[from].widen()).canonical())?;
     if word == "mean" {
-        let mut counts = vec![with_self as usize; to.len()];
+        let mut counts = roomy(to.len())?;
+        counts.resize(to.len(), usize::from(with_self));
         places.each(|_, at| counts[at] += 1)?;
         for (to, count) in to.iter_mut().zip(counts).filter(|(_, count)| *count > 1) {
             *to = to.over(count).canonical();

@@ -7,7 +7,7 @@
 use super::elements::{Operands, Truth};
 use super::number::with_element;
 use super::walk::Walk;
-use crate::device::pool;
+use crate::device::{pool, roomy};
 use crate::error::Result;
 use crate::ir::{Attr, DType, Op};
 use bytemuck::AnyBitPattern;
@@ -76,20 +76,29 @@ pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<
             pairs.sort_unstable();
         };
         if line.steps[1] == 1 && n_elements >= 2 * WORTH_A_THREAD {
-            let mut starts = Vec::with_capacity(n_elements / line.len.max(1));
-            walk.each(|[at, _]| starts.push(at));
-            let rows: Vec<(usize, Mutex<&mut [i64]>)> =
-                starts.into_iter().zip(to.chunks_exact_mut(line.len).map(Mutex::new)).collect();
+            let mut rows: Vec<(usize, Mutex<&mut [i64]>)> = roomy(n_elements / line.len.max(1))?;
+            let mut lines = to.chunks_exact_mut(line.len);
+            walk.each(|[at, _]| rows.extend(lines.next().map(|to| (at, Mutex::new(to)))));
+            let failed = Mutex::new(None);
             pool::parallel_for(rows.len(), n_elements / WORTH_A_THREAD, |range| {
-                let mut pairs = Vec::with_capacity(line.len);
+                let mut pairs = match roomy(line.len) {
+                    Ok(pairs) => pairs,
+                    Err(error) => {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        return;
+                    }
+                };
                 for (at, row) in &rows[range] {
                     keyed(*at, &mut pairs);
                     let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
                     row.iter_mut().zip(&pairs).for_each(|(to, &(_, place))| *to = place);
                 }
             });
+            if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                return Err(error);
+            }
         } else {
-            let mut pairs = Vec::with_capacity(line.len);
+            let mut pairs = roomy(line.len)?;
             walk.each(|[at, out]| {
                 keyed(at, &mut pairs);
                 for (i, &(_, place)) in pairs.iter().enumerate() {

@@ -6,6 +6,7 @@
 //! A NaN that arithmetic makes has no defined payload in hardware, so results are passed through [`Prim::Canon`];
 //! every prim but `Canon`, the moves (`Select`, `Bitcast`) and the sign prims is blind to payloads.
 
+use crate::error::{Error, Result};
 use crate::ir::DType;
 use half::{bf16, f16};
 use std::fmt;
@@ -153,6 +154,39 @@ impl Scalar {
             Ty::I32 | Ty::I64 => Scalar::Int(self.as_i64()),
             Ty::F32 | Ty::F64 => Scalar::Float(self.as_f64()),
         }
+    }
+
+    /// Whether an element of `dtype` can be this number, but for its fraction. Whole numbers that wrap around once count
+    /// for unsigned bytes; what is too great for 16-bit floats is an infinity.
+    pub fn fits(self, dtype: DType) -> bool {
+        let (least, greatest) = match dtype {
+            DType::U8 => (0, u8::MAX.into()),
+            DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+            DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+            DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+            DType::I64 => (i64::MIN, i64::MAX),
+            DType::F32 => return !self.as_f64().is_finite() || self.as_f64().abs() <= f32::MAX.into(),
+            DType::Bool | DType::F16 | DType::BF16 | DType::F64 => return true,
+        };
+        match self {
+            Scalar::Bool(_) => true,
+            Scalar::Int(value) if dtype == DType::U8 => value.unsigned_abs() <= u8::MAX.into(),
+            Scalar::Int(value) => (least..=greatest).contains(&value),
+            // The greatest i64 is rounded up to a power of two, which does not fit.
+            Scalar::Float(value) => value >= least as f64 && value.trunc() < greatest as f64 + 1.0,
+        }
+    }
+
+    /// Nothing, if an element of `dtype` can be this number.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn need_fit(self, op: &str, dtype: DType) -> Result<()> {
+        if self.fits(dtype) {
+            return Ok(());
+        }
+        let what = format!("value cannot be converted to type {dtype} without overflow: it is {self}");
+        Err(Error::argument(op, format!("{what}; choose a wider dtype, or a number in its range")))
     }
 
     /// The literal that holds this number after conversion to `dtype`.
