@@ -114,7 +114,7 @@ fn errors_name_the_call() {
     check_error(Tensor::arange(0.0, 1.0, -1.0), &["arange", "wrong way"]);
     check_error(x.add_scaled(&x, true), &["add", "alpha", "f32"]);
     check_error(x.sub_scaled(&x, true), &["sub", "alpha", "f32"]);
-    check(tensor(&[true], &[1]).add_scaled(&tensor(&[true], &[1]), true), &[1], &[true]);
+    check(tensor(&[true], &[1]).add_scaled(tensor(&[true], &[1]), true), &[1], &[true]);
 }
 
 #[test]
