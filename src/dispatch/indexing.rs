@@ -13,6 +13,39 @@ use crate::error::{Error, Result};
 use crate::ir::shape::{broadcast, checked_numel, normalize_dim};
 use crate::ir::{Attr, DType, Op, Scalar};
 
+/// Whether a write by index gives a changed copy, or changes the tensor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A copy.
+    Copy,
+    /// The tensor itself.
+    InPlace,
+}
+
+impl Form {
+    fn scatter(self, x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        match self {
+            Form::Copy => x.scatter(dim, index, source),
+            Form::InPlace => x.scatter_(dim, index, source).map(|()| x.clone()),
+        }
+    }
+
+    fn scatter_add(self, x: &Tensor, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        match self {
+            Form::Copy => x.scatter_add(dim, index, source),
+            Form::InPlace => x.scatter_add_(dim, index, source).map(|()| x.clone()),
+        }
+    }
+
+    /// `result`, which is new, as the form has it.
+    fn settled(self, x: &Tensor, result: Tensor) -> Result<Tensor> {
+        match self {
+            Form::Copy => Ok(result),
+            Form::InPlace => x.copy_(&result).map(|()| x.clone()),
+        }
+    }
+}
+
 /// What index tensors name: dims of a tensor, brought next to each other and joined into one, and an index into it.
 struct Target {
     /// The order that brings the dims next to each other, if they are not.
@@ -144,13 +177,23 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::index`], and if the dtypes differ or the values do not broadcast.
     pub fn index_put(&self, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Tensor> {
+        self.index_put_as(Form::Copy, indices, values, accumulate)
+    }
+
+    pub(super) fn index_put_as(
+        &self,
+        form: Form,
+        indices: &[Option<Tensor>],
+        values: &Tensor,
+        accumulate: bool,
+    ) -> Result<Tensor> {
         if values.dtype() != self.dtype() {
             let hint = "source and destination dtypes must match; convert the values";
             return Err(Error::dtype("index_put", values.dtype(), self.dtype().name(), hint));
         }
         let Some(target) = Target::new("index_put", self, indices)? else {
             let values = values.expand(self.sizes())?;
-            return if accumulate { self.add(&values) } else { values.copy() };
+            return form.settled(self, if accumulate { self.add(&values) } else { values.copy() }?);
         };
         let count = target.index.numel();
         let chosen = target.around(target.index.sizes());
@@ -162,12 +205,11 @@ impl Tensor {
         let values = values.reshape(&flat[..])?;
         let index = along(&target.index.reshape([-1])?, target.first, &flat)?;
         let joined = target.joined(self)?;
-        let dim = target.first as i64;
-        target.parted(&if accumulate {
-            joined.scatter_add(dim, &index, &values)?
-        } else {
-            joined.scatter(dim, &index, &values)?
-        })
+        // Dims that had to be copied to be joined are not those of the tensor.
+        let of_joined = if joined.is_alias_of(self) { form } else { Form::Copy };
+        let write = if accumulate { Form::scatter_add } else { Form::scatter };
+        let result = target.parted(&write(of_joined, &joined, target.first as i64, &index, &values)?)?;
+        if of_joined == form { Ok(result) } else { form.settled(self, result) }
     }
 
     /// The elements at places of the tensor read in row-major order; the sizes of `index`. Negative places count from
@@ -189,13 +231,21 @@ impl Tensor {
     /// # Errors
     /// If an index is out of range or not i64, `source` has another number of elements or another dtype.
     pub fn put(&self, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
+        self.put_as(Form::Copy, index, source, accumulate)
+    }
+
+    pub(super) fn put_as(&self, form: Form, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
         if index.numel() != source.numel() {
             let what = format!("index of shape {:?} and source of {:?}", index.sizes(), source.sizes());
             return Err(Error::shape("put", what, "both must have as many elements"));
         }
         let index = Some(flat_index(&[index], &[self.numel() as i64], true)?.reshape([-1])?);
         let values = source.reshape([-1])?;
-        self.reshape([-1])?.index_put(&[index], &values, accumulate)?.reshape(self.sizes())
+        let line = self.reshape([-1])?;
+        // A line that had to be copied is not the tensor's.
+        let of_line = if line.is_alias_of(self) { form } else { Form::Copy };
+        let result = line.index_put_as(of_line, &[index], &values, accumulate)?.reshape(self.sizes())?;
+        if of_line == form { Ok(result) } else { form.settled(self, result) }
     }
 
     /// As [`Tensor::gather`], sizes of `self` and `indices` being broadcast in all dims but `dim`; without a dim both
@@ -249,13 +299,23 @@ impl Tensor {
         source: &Tensor,
         alpha: impl Into<Scalar>,
     ) -> Result<Tensor> {
-        let alpha = alpha.into();
+        self.index_add_as(Form::Copy, dim, index, source, alpha.into())
+    }
+
+    pub(super) fn index_add_as(
+        &self,
+        form: Form,
+        dim: i64,
+        index: &Tensor,
+        source: &Tensor,
+        alpha: Scalar,
+    ) -> Result<Tensor> {
         if alpha.dtype().is_float() && !self.dtype().is_float() {
             let what = format!("alpha is {alpha} but the result is {}; for integers it must be whole", self.dtype());
             return Err(Error::argument("index_add", what));
         }
         let scaled = if alpha.as_f64() == 1.0 { source.clone() } else { source.mul(alpha)? };
-        self.write_slices("index_add", dim, index, &scaled, Tensor::scatter_add)
+        self.write_slices("index_add", dim, index, &scaled, |x, at, source| form.scatter_add(x, dim, at, source))
     }
 
     /// A copy with the slices of `dim` that the 1-dim `index` names replaced by those of `source`. Sizes and dtype are
@@ -264,7 +324,11 @@ impl Tensor {
     /// # Errors
     /// If an index or the dim is out of range, dtypes differ, or shapes do not fit.
     pub fn index_copy(&self, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
-        self.write_slices("index_copy", dim, index, source, Tensor::scatter)
+        self.index_copy_as(Form::Copy, dim, index, source)
+    }
+
+    pub(super) fn index_copy_as(&self, form: Form, dim: i64, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        self.write_slices("index_copy", dim, index, source, |x, at, source| form.scatter(x, dim, at, source))
     }
 
     fn write_slices(
@@ -273,7 +337,7 @@ impl Tensor {
         dim: i64,
         index: &Tensor,
         source: &Tensor,
-        write: fn(&Tensor, i64, &Tensor, &Tensor) -> Result<Tensor>,
+        write: impl FnOnce(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
         let (x, source) = (at_least_1d(self)?, at_least_1d(source)?);
         let at = normalize_dim(op, dim, x.dim())?;
@@ -287,7 +351,7 @@ impl Tensor {
             let what = format!("the source has shape {:?} instead of {fitting:?}", source.sizes());
             return Err(Error::index(op, what, "it has the sizes of self, and along dim that of the index"));
         }
-        write(&x, dim, &along(&index, at, &fitting)?, &source)?.reshape(self.sizes())
+        write(&x, &along(&index, at, &fitting)?, &source)?.reshape(self.sizes())
     }
 
     /// A copy with the slices of `dim` that the 1-dim `index` names filled with `value`, converted to the dtype of
@@ -305,6 +369,10 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::index_fill`], and if the value has dims.
     pub fn index_fill_with(&self, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor> {
+        self.index_fill_as(Form::Copy, dim, index, value)
+    }
+
+    pub(super) fn index_fill_as(&self, form: Form, dim: i64, index: &Tensor, value: &Tensor) -> Result<Tensor> {
         if value.dim() != 0 {
             let what = format!("the value has shape {:?}", value.sizes());
             return Err(Error::shape("index_fill", what, "it must be 0-dim"));
@@ -315,7 +383,7 @@ impl Tensor {
         let mut sizes = x.sizes().to_vec();
         sizes[at] = index.numel();
         let values = value.to_dtype(x.dtype())?.expand(&sizes[..])?;
-        x.scatter(dim, &along(&index, at, &sizes)?, &values)?.reshape(self.sizes())
+        form.scatter(&x, dim, &along(&index, at, &sizes)?, &values)?.reshape(self.sizes())
     }
 
     /// A 1-dim index into a dim of that size, checked.

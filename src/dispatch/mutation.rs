@@ -2,7 +2,8 @@
 //!
 //! `copy_` is the one operator that writes. The in-place form of an operator is its functional form followed by
 //! `copy_`, so gradients, traces and versions need to know about `copy_` alone; where none of them is concerned, the
-//! kernel of the functional form writes straight to the target. A target keeps its shape, strides and dtype.
+//! kernel of the functional form writes straight to the target; of a write by index it touches what the index names. A
+//! target keeps its shape, strides and dtype.
 
 use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use super::autograd::{is_grad_enabled, is_inference_mode, reads_first};
@@ -20,7 +21,7 @@ use super::{Dispatcher, kernel::Kernel};
 use crate::device::DeviceKind;
 use crate::eager;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, Attrs, DType, Meaning, Op, Scalar, TensorType};
+use crate::ir::{Attr, Attrs, DType, Meaning, Op, Routine, Scalar, TensorType};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -273,7 +274,7 @@ fn check_result(op: &str, target: &Tensor, sizes: &[usize], dtype: DType) -> Res
 }
 
 /// Whether the target may be written to, whatever the value.
-fn check_target(op: &str, target: &Tensor) -> Result<()> {
+pub(super) fn check_target(op: &str, target: &Tensor) -> Result<()> {
     if target.is_inference() && !is_inference_mode() && target.payload_is_none() {
         let what = "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first";
         return Err(Error::argument(op, what));
@@ -393,10 +394,17 @@ pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
         Some(result) => result.map_err(|error| *error)?,
         None => write_anew(op, tensors, attrs)?,
     }
-    if target.key_set().has(DispatchKey::ADInplaceOrView) {
-        target.version_counter().fetch_add(1, Ordering::AcqRel);
-    }
+    target.note_write();
     Ok(())
+}
+
+impl Tensor {
+    /// Counts a write to its elements that no operator has counted.
+    pub(crate) fn note_write(&self) {
+        if self.key_set().has(DispatchKey::ADInplaceOrView) {
+            self.version_counter().fetch_add(1, Ordering::AcqRel);
+        }
+    }
 }
 
 /// Runs a kernel that writes to the first operand and is not at hand.
@@ -406,6 +414,12 @@ fn write_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
     let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
     let result = op.infer(&types, attrs)?;
     check_result(op.name(), tensors[0], &result.sizes, result.dtype)?;
+    let is_here = |tensor: &&Tensor| tensor.device().kind == DeviceKind::Cpu;
+    if let (Meaning::Routine(Routine::Scatter(_)), [target, index, source], true) =
+        (&op.row().meaning, tensors, tensors.iter().all(is_here))
+    {
+        return eager::write_by_index(op, [target.array(), index.array(), source.array()], attrs);
+    }
     let arguments: SmallVec<[eager::Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
     eager::run_into(op, &arguments, attrs, tensors[0].array())
 }

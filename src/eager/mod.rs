@@ -158,6 +158,23 @@ pub fn run_into(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], target: &Arr
     executable.run_into(&arrays, target)
 }
 
+/// Runs a write by index where its first operand, the target, lies: only what an index names is touched, and nothing if one
+/// is outside its dimension. Operands that share the target's storage are read as they were.
+///
+/// # Errors
+/// As [`run_into`], with the target left as it was.
+pub fn write_by_index(op: Op, arguments: [&Array; 3], attrs: &[Attr]) -> Result<()> {
+    let target = arguments[0];
+    let mut copies: [Option<Array>; 3] = [None, None, None];
+    for (copy, array) in copies.iter_mut().zip(arguments).skip(1) {
+        if Shared::ptr_eq(array.storage(), target.storage()) {
+            *copy = Some(run(Op::Clone, &[Argument { array, number: false }], &[Attr::None])?);
+        }
+    }
+    let [_, index, source] = [0, 1, 2].map(|at: usize| copies[at].as_ref().unwrap_or(arguments[at]));
+    routine::write_by_index([target, index, source], |operands| routine::run(op, attrs, operands))
+}
+
 /// As [`run_into`] of a call whose target is its first operand and that this thread has made lately, on operands of the
 /// same layouts; `None` if it is another.
 #[inline]

@@ -2,6 +2,7 @@
 
 mod elements;
 mod in_place;
+mod index_writes;
 mod joins;
 mod limits;
 #[cfg(feature = "ndarray")]

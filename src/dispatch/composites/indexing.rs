@@ -1,14 +1,17 @@
 //! Elements by index tensors and masks, under their ATen schemas.
 
 use super::count;
-use crate::dispatch::indexing::repeated_places;
+use crate::dispatch::factories::full_on;
+use crate::dispatch::indexing::{Form, repeated_places};
 use crate::dispatch::library::Library;
+use crate::dispatch::mutation::check_target;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     by_index(library)?;
+    in_place(library)?;
     by_value(library)
 }
 
@@ -39,6 +42,55 @@ fn by_index(library: &mut Library) -> Result<()> {
         .def_kernel(
             "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
             Tensor::index_fill_with,
+        )?;
+    Ok(())
+}
+
+/// The in-place forms whose parts write in place themselves, so that no more is touched than what an index names.
+fn in_place(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
+            |x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool| {
+                check_target("aten::index_put", x)?;
+                x.index_put_as(Form::InPlace, indices, values, accumulate).map(|_| x.clone())
+            },
+        )?
+        .def_kernel(
+            "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
+            |x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool| {
+                check_target("aten::put", x)?;
+                x.put_as(Form::InPlace, index, source, accumulate).map(|_| x.clone())
+            },
+        )?
+        .def_kernel(
+            "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
+            |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor, alpha: Scalar| {
+                check_target("aten::index_add", x)?;
+                x.index_add_as(Form::InPlace, dim, index, source, alpha).map(|_| x.clone())
+            },
+        )?
+        .def_kernel(
+            "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
+            |x: &Tensor, dim: i64, index: &Tensor, source: &Tensor| {
+                check_target("aten::index_copy", x)?;
+                x.index_copy_as(Form::InPlace, dim, index, source).map(|_| x.clone())
+            },
+        )?
+        .def_kernel(
+            "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
+                check_target("aten::index_fill", x)?;
+                let value = full_on(x.device(), &[], value, Some(x.dtype()))?;
+                x.index_fill_as(Form::InPlace, dim, index, &value).map(|_| x.clone())
+            },
+        )?
+        .def_kernel(
+            "index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
+            |x: &Tensor, dim: i64, index: &Tensor, value: &Tensor| {
+                check_target("aten::index_fill", x)?;
+                x.index_fill_as(Form::InPlace, dim, index, value).map(|_| x.clone())
+            },
         )?;
     Ok(())
 }

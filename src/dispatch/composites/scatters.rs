@@ -13,6 +13,12 @@ pub(super) fn register(library: &mut Library) -> Result<()> {
             |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| x.scatter_value(dim, index, value),
         )?
         .def_kernel(
+            "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
+                x.scatter_(dim, index, &x.repeated(value, index)?).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
             "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
             scatter_reduced,
         )?

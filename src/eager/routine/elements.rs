@@ -4,7 +4,9 @@
 //! Whoever makes [`Operands`] vouches for the memory, once; from then on the borrow checker does. A slice starts at
 //! the first element of an array and ends at the last that its strides reach, so walks start at 0.
 
+use crate::device::{Access, DeviceKind, Shared};
 use crate::eager::Array;
+use crate::error::Result;
 use bytemuck::AnyBitPattern;
 use std::marker::PhantomData;
 
@@ -12,6 +14,8 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
     arrays: &'a [&'a Array],
+    /// Whether the first one is the output.
+    in_place: bool,
 }
 
 /// What a routine writes.
@@ -31,10 +35,39 @@ impl<'a> Operands<'a> {
     ///
     /// # Safety
     /// While the value lives nobody writes to the memory of the inputs, and nobody else uses that of the output, which
-    /// is not that of an input. All have bytes.
+    /// is not that of an input, unless it is the very array of the first, of a write by index. All have bytes.
     pub(in crate::eager) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
-        Operands { inputs: Inputs { arrays: inputs }, output: Output { array: output, memory: PhantomData } }
+        let in_place = inputs.first().is_some_and(|first| std::ptr::eq(*first, output));
+        Operands { inputs: Inputs { arrays: inputs, in_place }, output: Output { array: output, memory: PhantomData } }
     }
+}
+
+impl Operands<'_> {
+    /// Whether the first input is where the output is: its elements are those of the output then, and are not to be asked
+    /// for.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.inputs.in_place
+    }
+}
+
+/// Runs a write by index on operands the first of which is written, in its own layout; the others have other memory.
+///
+/// # Errors
+/// If a slice of it is borrowed, or those of `work`.
+pub(in crate::eager) fn write_by_index(
+    inputs: [&Array; 3],
+    work: impl FnOnce(Operands<'_>) -> Result<()>,
+) -> Result<()> {
+    let [target, others @ ..] = inputs;
+    let is_apart = |array: &Array| !Shared::ptr_eq(array.storage(), target.storage());
+    assert!(others.into_iter().all(is_apart), "a source that is written to has no value");
+    let is_here = |array: &Array| array.device().kind == DeviceKind::Cpu;
+    assert!(inputs.into_iter().all(is_here), "the host has the bytes of what it writes");
+    let reads = others.iter().map(|array| &**array.storage());
+    let _access = Access::to_write(reads, [&**target.storage()])?;
+    // SAFETY: the locks are held: others do not write to what is read, and do not use what is written, which is no memory
+    // of the other inputs, as was checked; all lie on the host.
+    work(unsafe { Operands::new(&inputs, target) })
 }
 
 impl<'a> Inputs<'a> {
@@ -51,8 +84,9 @@ impl<'a> Inputs<'a> {
     /// The elements of an operand.
     pub(super) fn elements<T: AnyBitPattern>(self, index: usize) -> &'a [T] {
         let array = self.arrays[index];
+        assert!(index > 0 || !self.in_place, "what is written in place is the output's");
         // SAFETY: `reach` elements from the first on are inside the array's storage, which the array keeps alive and
-        // which nobody writes to, see `Operands::new`.
+        // which nobody writes to, see `Operands::new`; the one that is written was refused above.
         unsafe { std::slice::from_raw_parts(first::<T>(array), reach(array)) }
     }
 }

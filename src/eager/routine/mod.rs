@@ -1,7 +1,8 @@
 //! How does a procedure on whole arrays run now?
 //!
 //! One file per kind: scans, sorts, writes by index, indices, random words. Operands may have any strides and offsets;
-//! results are dense and row-major in new memory. What is computed depends on the operands alone, never on threads:
+//! results are dense and row-major in new memory, but for those of a write by index, which may be where its first operand
+//! is, in any layout. What is computed depends on the operands alone, never on threads:
 //! scans and writes go in row-major order, sorts are stable. Nothing here knows graphs or tensors.
 
 mod elements;
@@ -13,7 +14,7 @@ mod scatter;
 mod sort;
 mod walk;
 
-pub(super) use elements::Operands;
+pub(super) use elements::{Operands, write_by_index};
 
 use super::Array;
 use crate::error::{Error, Result};

@@ -1,8 +1,9 @@
 //! Writes to the places that an index names along a dim.
 //!
-//! The result starts as a copy of what is written to; then the elements of the source go in in row-major order of the
-//! index, so of several writes to one place the last stays, and sums have one order. 16-bit floats are collected in f32
-//! and rounded once.
+//! The result starts as a copy of what is written to, or is where that is; then the elements of the source go in in
+//! row-major order of the index, so of several writes to one place the last stays, and sums have one order. 16-bit floats are
+//! collected in f32 and rounded once. What is written in place is touched where an index names it and nowhere else, and only
+//! once all indices were found inside their dimension.
 
 use super::elements::{Inputs, Operands};
 use super::number::{Element, Number, with_element};
@@ -10,27 +11,70 @@ use super::walk::Walk;
 use crate::device::roomy;
 use crate::error::{Error, Result};
 use crate::ir::routine::Write;
-use crate::ir::shape::contiguous_strides;
-use crate::ir::{Attr, DType, Op};
+use crate::ir::{Attr, DType, Op, Sizes};
 use bytemuck::AnyBitPattern;
 
 pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let n_writes = operands.inputs.array(1).layout().numel();
     // An index without elements may have any dtype and rank.
-    let places = if n_writes == 0 { None } else { Some(Places::new(op, &attrs[0], operands.inputs)?) };
+    let places = if n_writes == 0 { None } else { Some(Places::new(op, &attrs[0], &operands)?) };
+    let in_place = operands.is_in_place();
     with_element!(operands.inputs.array(0).dtype(), T => {
         let source = operands.inputs.elements::<T>(2);
         let to = operands.output.elements::<T>();
-        copy(operands.inputs, to);
+        if !in_place {
+            copy(operands.inputs, to);
+        }
         let Some(places) = places else { return Ok(()) };
-        match write {
-            Write::Overwrite => places.each(|from, at| to[at] = source[from]),
-            Write::Add => T::with_wide(to, |to| {
-                places.each(|from, at| to[at] = to[at].plus(source[from].widen()).canonical())
-            }),
-            Write::Reduce => T::with_wide(to, |to| reduce(&places, attrs, source, to)),
+        match in_place {
+            true => write_in_place(write, &places, attrs, source, to),
+            false => write_one_by_one(write, &places, attrs, source, to),
         }
     })
+}
+
+/// Writes element by element, up to an index that is wrong.
+fn write_one_by_one<T: Element>(
+    write: Write,
+    places: &Places<'_>,
+    attrs: &[Attr],
+    source: &[T],
+    to: &mut [T],
+) -> Result<()> {
+    match write {
+        Write::Overwrite => places.each(|from, at| to[at] = source[from]),
+        Write::Add => T::with_wide(to, |to| places.each(|from, at| add(&mut to[at], source[from]))),
+        Write::Reduce => T::with_wide(to, |to| reduce(places, attrs, source, to, |at| at)),
+    }
+}
+
+/// Writes to what others know, and so touches nothing but what an index names, and that only if all of them are right.
+fn write_in_place<T: Element>(
+    write: Write,
+    places: &Places<'_>,
+    attrs: &[Attr],
+    source: &[T],
+    to: &mut [T],
+) -> Result<()> {
+    places.check()?;
+    // Means count per place, and what is widened is widened for all writes: both are for the places that are touched.
+    let is_mean = matches!(write, Write::Reduce) && attrs[1].word() == "mean";
+    if matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>()) {
+        return write_one_by_one(write, places, attrs, source, to);
+    }
+    let touched = places.touched()?;
+    let position = |at| touched.partition_point(|&one| one < at);
+    let mut wide: Vec<T::Wide> = touched.iter().map(|&at| to[at].widen()).collect();
+    match write {
+        Write::Reduce => reduce(places, attrs, source, &mut wide, position)?,
+        Write::Add | Write::Overwrite => places.each(|from, at| add(&mut wide[position(at)], source[from]))?,
+    }
+    touched.iter().zip(wide).for_each(|(&at, wide)| to[at] = T::narrow(wide));
+    Ok(())
+}
+
+fn add<N: Number, T: Element<Wide = N>>(to: &mut N, element: T) {
+    *to = to.plus(element.widen()).canonical();
 }
 
 /// Operand 0, dense and row-major.
@@ -48,7 +92,14 @@ pub(super) fn copy<T: AnyBitPattern>(inputs: Inputs<'_>, to: &mut [T]) {
     });
 }
 
-fn reduce<T: Element>(places: &Places<'_>, attrs: &[Attr], source: &[T], to: &mut [T::Wide]) -> Result<()> {
+/// Collects the source in `to`, where `position` says at which number a place is.
+fn reduce<T: Element>(
+    places: &Places<'_>,
+    attrs: &[Attr],
+    source: &[T],
+    to: &mut [T::Wide],
+    position: impl Fn(usize) -> usize,
+) -> Result<()> {
     type Combine<N> = fn(N, N) -> N;
     let word = attrs[1].word();
     let (start, combine): (T::Wide, Combine<T::Wide>) = match word {
@@ -59,13 +110,16 @@ fn reduce<T: Element>(places: &Places<'_>, attrs: &[Attr], source: &[T], to: &mu
     };
     let with_self = attrs[2].is_true();
     if !with_self {
-        places.each(|_, at| to[at] = start)?;
+        places.each(|_, at| to[position(at)] = start)?;
     }
-    places.each(|from, at| to[at] = combine(to[at], source[from].widen()).canonical())?;
+    places.each(|from, at| {
+        let to = &mut to[position(at)];
+        *to = combine(*to, source[from].widen()).canonical();
+    })?;
     if word == "mean" {
         let mut counts = roomy(to.len())?;
         counts.resize(to.len(), usize::from(with_self));
-        places.each(|_, at| counts[at] += 1)?;
+        places.each(|_, at| counts[position(at)] += 1)?;
         for (to, count) in to.iter_mut().zip(counts).filter(|(_, count)| *count > 1) {
             *to = to.over(count).canonical();
         }
@@ -84,6 +138,8 @@ struct Places<'a> {
     /// Over the index: index, source, result without the dim.
     walk: Walk<3>,
     index: Index<'a>,
+    /// Over the index alone, each of its elements once.
+    indices: Walk<1>,
 }
 
 /// Indices of either width.
@@ -113,11 +169,12 @@ impl<'a> Index<'a> {
 }
 
 impl<'a> Places<'a> {
-    fn new(op: Op, dim: &Attr, inputs: Inputs<'a>) -> Result<Places<'a>> {
-        let into = inputs.array(0);
+    fn new(op: Op, dim: &Attr, operands: &Operands<'a>) -> Result<Places<'a>> {
+        let inputs = operands.inputs;
+        let into = operands.output.array();
         let dim = super::dim(op, dim, 0, into)?;
         let (index, source) = (inputs.array(1).layout(), inputs.array(2).layout());
-        let mut strides = contiguous_strides(&into.layout().sizes);
+        let mut strides = into.layout().strides.clone();
         let (size, step) = if strides.is_empty() { (1, 1) } else { (into.layout().sizes[dim], strides[dim]) };
         if let Some(along) = strides.get_mut(dim) {
             *along = 0;
@@ -127,17 +184,36 @@ impl<'a> Places<'a> {
         let lifted = |strides: &[usize]| if strides.len() == rank { strides.to_vec() } else { vec![0; rank] };
         let (sources, places) = (lifted(&source.strides), lifted(&strides));
         let walk = Walk::new(&index.sizes, [&index.strides, &sources, &places]);
-        Ok(Places { op, dim, size, step, walk, index: Index::of(inputs, 1) })
+        let once =
+            index.sizes.iter().zip(&index.strides).map(|(&size, &stride)| if stride == 0 { size.min(1) } else { size });
+        let indices = Walk::new(&once.collect::<Sizes>(), [&index.strides]);
+        Ok(Places { op, dim, size, step, walk, index: Index::of(inputs, 1), indices })
+    }
+
+    /// Looks at every index.
+    fn check(&self) -> Result<()> {
+        self.indices.try_each(|[index]| self.place(index).map(|_| ()))
+    }
+
+    /// The places in the result, each once, in order.
+    fn touched(&self) -> Result<Vec<usize>> {
+        let mut touched = Vec::new();
+        self.each(|_, at| touched.push(at))?;
+        touched.sort_unstable();
+        touched.dedup();
+        Ok(touched)
+    }
+
+    /// Where along the dim an index says.
+    fn place(&self, index: usize) -> Result<usize> {
+        let place = self.index.at(index);
+        if place < 0 || place as usize >= self.size { Err(self.outside(place)) } else { Ok(place as usize) }
     }
 
     /// Calls `visit` with the places in the source and in the result.
     fn each(&self, mut visit: impl FnMut(usize, usize)) -> Result<()> {
         self.walk.try_each(|[index, from, at]| {
-            let place = self.index.at(index);
-            if place < 0 || place as usize >= self.size {
-                return Err(self.outside(place));
-            }
-            visit(from, at + place as usize * self.step);
+            visit(from, at + self.place(index)? * self.step);
             Ok(())
         })
     }
