@@ -8,7 +8,7 @@ use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
-use crate::ir::{Attr, Attrs, Graph, NodeId, Op, Sizes};
+use crate::ir::{Attr, Attrs, Graph, Layout, Meaning, NodeId, Op, Sizes};
 use smallvec::smallvec;
 
 /// One view op of a chain.
@@ -122,6 +122,39 @@ pub(super) fn write_back<V: Values>(
         }
     };
     turned_around(values, base, step, &value)
+}
+
+/// As [`write_back`] on a graph. Views of views are one window of the base, so that nothing between them is copied.
+pub(super) fn write_through(graph: &mut Graph, base: NodeId, chain: &[ViewStep], value: NodeId) -> Result<NodeId> {
+    let n_all = graph[base].ty.numel();
+    match window(&graph[base].ty.sizes, chain) {
+        Some(part) if chain.len() > 1 && part.sizes == graph[value].ty.sizes && (1..n_all).contains(&part.numel()) => {
+            let strides = part.strides.iter().map(|&stride| stride as i64).collect();
+            graph.add(Op::Overlay, &[base, value], smallvec![Attr::Ints(strides), Attr::int(part.offset as i64)])
+        }
+        Some(_) | None => write_back(graph, &base, chain, &value),
+    }
+}
+
+/// Where the elements of a chain's view lie in a row-major base, if each step can be turned around and needs no copy.
+fn window(base: &[usize], chain: &[ViewStep]) -> Option<Layout> {
+    chain.iter().try_fold(Layout::contiguous(base), |layout, step| match (step.op, &step.op.row().meaning) {
+        (
+            Op::View
+            | Op::Squeeze
+            | Op::Unsqueeze
+            | Op::Alias
+            | Op::Detach
+            | Op::T
+            | Op::Transpose
+            | Op::Permute
+            | Op::Select
+            | Op::Slice
+            | Op::Diagonal,
+            Meaning::View(rule),
+        ) => rule(&layout, &step.attrs).ok(),
+        (_, _) => None,
+    })
 }
 
 fn turned_around<V: Values>(values: &mut V, base: &V::Value, step: &ViewStep, value: &V::Value) -> Result<V::Value> {

@@ -286,7 +286,7 @@ impl Recording {
                 break;
             }
             let before = self.node(&of.base)?;
-            value = view_chain::write_back(&mut self.graph, &before, &of.chain, &value)?;
+            value = view_chain::write_through(&mut self.graph, before, &of.chain, value)?;
             let base = of.base.clone();
             written.push((base.clone(), self.as_laid_out(value, &base)?));
             view = base;
