@@ -21,6 +21,7 @@ fn main() -> Result<()> {
     println!("{:<58}{:>10}{:>10}", "ns per call", "best", "median");
     dispatch_alone(effort)?;
     let [(one, _), (few, compiled)] = [calls(effort, 1)?, calls(effort, 64)?];
+    row_writes(effort)?;
     println!();
     verdict("W20a, eager a + b on 1 element", one, 100.0);
     verdict("W20b, eager a + b on 64 elements", few, 100.0);
@@ -64,6 +65,28 @@ fn dispatch_alone(effort: Effort) -> Result<()> {
     print("typed dispatch of an operator that does nothing", typed);
     print("the same, signature checked per call", untyped);
     print("the same, boxed, stack included", boxed);
+    Ok(())
+}
+
+/// Writes of one row of a large tensor, which cost what a row costs.
+fn row_writes(effort: Effort) -> Result<()> {
+    let (cache, row, at) = (uniform(4, &[4096, 256])?, uniform(5, &[1, 256])?, Tensor::from_slice(&[7i64], &[1])?);
+    let by_view = |cache: &Tensor, row: &Tensor| cache.i(7..8)?.copy_(row);
+    let by_index = |cache: &Tensor, row: &Tensor, at: &Tensor| cache.index_copy_(0, at, row);
+    let (view_compiled, index_compiled) = (compile(by_view), compile(by_index));
+    let [view, view_compiled, index, index_compiled] = in_turns(
+        effort,
+        [
+            &mut || drop(black_box(by_view(&cache, &row))),
+            &mut || drop(black_box(view_compiled.call((&cache, &row)))),
+            &mut || drop(black_box(by_index(&cache, &row, &at))),
+            &mut || drop(black_box(index_compiled.call((&cache, &row, &at)))),
+        ],
+    );
+    print("eager write through a view, 1 row of 4096 x 256", view);
+    print("  compiled", view_compiled);
+    print("  eager index_copy_", index);
+    print("  compiled", index_compiled);
     Ok(())
 }
 

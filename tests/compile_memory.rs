@@ -41,6 +41,37 @@ fn a_first_call_has_no_memory_for_what_is_between() -> Result<()> {
     Ok(())
 }
 
+/// What changes one row of a large tensor takes no memory for the others, eagerly and compiled.
+#[test]
+fn a_write_of_a_row_takes_memory_for_a_row() -> Result<()> {
+    type Write = fn(&Tensor, &Tensor, &Tensor) -> Result<()>;
+    let writes: [(&str, Write); 9] = [
+        ("scatter_", |x, at, row| x.scatter_(0, &at.unsqueeze(1)?.expand([1, 1024])?, row)),
+        ("scatter_value_", |x, at, _| x.scatter_value_(0, &at.unsqueeze(1)?.expand([1, 1024])?, 2.0)),
+        ("scatter_reduce_", |x, at, row| x.scatter_reduce_(0, &at.unsqueeze(1)?.expand([1, 1024])?, row, "mean", true)),
+        ("index_copy_", |x, at, row| x.index_copy_(0, at, row)),
+        ("index_add_", |x, at, row| x.index_add_(0, at, row)),
+        ("index_fill_", |x, at, _| x.index_fill_(0, at, 1.0)),
+        ("index_put_", |x, at, row| x.index_put_(&[Some(at.clone())], row, true)),
+        ("put_", |x, at, row| x.put_(at, &row.i((0, 0..1))?, false)),
+        ("copy_", |x, _, row| x.i(7..8)?.copy_(&row.mul(2.0)?)),
+    ];
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (x, row) = (Tensor::zeros(&[1024, 1024], DType::F32)?, Tensor::ones(&[1, 1024], DType::F32)?);
+    let at = Tensor::from_slice(&[5i64], &[1])?;
+    for (name, write) in writes {
+        let f = compile(write);
+        for call in [&write as &dyn Fn(&Tensor, &Tensor, &Tensor) -> Result<()>, &|x, at, row| f.call((x, at, row))] {
+            let before = allocator::stats().live_bytes;
+            allocator::reset_peak();
+            call(&x, &at, &row)?;
+            let taken = allocator::stats().peak_bytes.saturating_sub(before);
+            assert!(taken < 1 << 20, "{name}: {taken} bytes");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn memory_is_flat_over_a_hundred_thousand_shapes() -> Result<()> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::eager::{Accepts, Executable, Failure};
 use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
-use crate::fusion::{Options, Plan, Rates, plan};
+use crate::fusion::{Options, Plan, Rates, Rewritten, plan};
 use crate::ir::passes::{
     decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
 };
@@ -45,7 +45,20 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
 /// # Errors
 /// A graph that breaks an invariant, naming which, or a single op that is refused.
 pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
-    build_by(traced, options, |graph| graph, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
+    build_by(traced, Vec::new(), options, |graph| graph, &|graph, plan| {
+        Executable::build_if(graph, plan, tier, accepts)
+    })
+}
+
+/// As [`build`], for a caller that overwrites these inputs with their new values: what is written to them may be written in
+/// place.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_over(traced: Graph, rewritten: Vec<Rewritten>, options: &Options, tier: Option<Tier>) -> Result<Built> {
+    build_by(traced, rewritten, options, |graph| graph, &|graph, plan| {
+        Executable::build_if(graph, plan, tier, &|_| Ok(()))
+    })
 }
 
 /// As [`build`], for a GPU and with these numerics: what it has no code for runs on the CPU.
@@ -53,14 +66,22 @@ pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: A
 /// # Errors
 /// As [`build`].
 pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Options) -> Result<Built> {
-    build_by(traced, options, narrow_products, &|graph, plan| Executable::build_on(device, numerics, graph, plan))
+    build_by(traced, Vec::new(), options, narrow_products, &|graph, plan| {
+        Executable::build_on(device, numerics, graph, plan)
+    })
 }
 
 /// Makes an executable of a graph and its plan.
 type Make<'a> = &'a dyn Fn(&Graph, &Plan) -> std::result::Result<Executable, Failure>;
 
 /// Builds an executable; `adapt` is the last pass, for where it will run.
-fn build_by(traced: Graph, options: &Options, adapt: fn(Graph) -> Graph, make: Make<'_>) -> Result<Built> {
+fn build_by(
+    traced: Graph,
+    rewritten: Vec<Rewritten>,
+    options: &Options,
+    adapt: fn(Graph) -> Graph,
+    make: Make<'_>,
+) -> Result<Built> {
     let start = Instant::now();
     debug::dump(Stage::Trace, || traced.to_string());
     verify(&traced)?;
@@ -72,7 +93,7 @@ fn build_by(traced: Graph, options: &Options, adapt: fn(Graph) -> Graph, make: M
     let graph = checked(eliminate_dead(&graph))?;
     let graph = checked(adapt(graph))?;
     debug::dump(Stage::Simplify, || graph.to_string());
-    let plan = plan(&graph, options);
+    let plan = plan(&graph, options).writing_over(&graph, rewritten);
     debug::dump(Stage::Plan, || plan.text(&graph));
     let plan_time = start.elapsed();
     let (plan, executable) = lower(&graph, options, plan, make)?;

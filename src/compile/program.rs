@@ -7,6 +7,7 @@
 use super::explain::Explain;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
+use crate::device::Shared;
 use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
 use crate::dispatch::keys::tracer::{
     Condition, GradientChange, Lifted, NewGradient, Origin, OutputAlias, Outside, Owner, Property, Trace,
@@ -14,6 +15,7 @@ use crate::dispatch::keys::tracer::{
 use crate::dispatch::{Flat, Tensor, Tensors, Words};
 use crate::eager::Array;
 use crate::error::{Error, Result};
+use crate::fusion::Rewritten;
 use crate::ir::Graph;
 use crate::ir::passes::{Kept, split};
 use smallvec::SmallVec;
@@ -83,8 +85,8 @@ impl Program {
         aliases.retain(|alias| alias.output < joint.n_outputs);
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
-            let tuned = Tuned::build(graph, settings)?;
             let (n_outputs, n_results) = (joint.n_outputs, joint.n_results);
+            let tuned = Tuned::build(graph, rewritten(n_outputs, &written, &aliases), settings)?;
             let separation = separation(&tuned.built().graph, &owners[..n_outputs], &aliases, &written);
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
@@ -128,10 +130,10 @@ impl Program {
             places[operand] = gradient;
         }
         let joint_places = places.iter().map(|place| place.map(|at| at + joint.n_outputs)).collect();
-        let backward = Tuned::build(halves.backward, settings)?;
+        let backward = Tuned::build(halves.backward, Vec::new(), settings)?;
         let differentiable = joint.differentiable;
         let own = Gradients { backward, joint: graph, kept: halves.kept, differentiable, places, joint_places };
-        let tuned = Tuned::build(halves.forward, settings)?;
+        let tuned = Tuned::build(halves.forward, Vec::new(), settings)?;
         Ok(Program {
             separation: separation(&tuned.built().graph, &owners[..joint.n_outputs], &aliases, &written),
             tuned,
@@ -251,6 +253,9 @@ impl Program {
         for tensor in &all {
             arrays.push(tensor.array());
         }
+        for &input in self.tuned.built().executable.rewritten() {
+            all[input].check_write()?;
+        }
         let mut results = run(&self.tuned, &arrays)?;
         self.separation.apply(&mut results)?;
         let mut results = tensors_of(results);
@@ -287,7 +292,13 @@ impl Program {
         // Writes whose values have a history are not captured.
         let _unrecorded = no_grad();
         for (&input, value) in self.written.iter().zip(&results[self.n_outputs..]) {
-            all[input].copy_(value)?;
+            let is_there = Shared::ptr_eq(all[input].array().storage(), value.array().storage())
+                && all[input].array().layout() == value.array().layout();
+            match is_there {
+                // It was written in place, and this is what is left of a write.
+                true => all[input].note_write(),
+                false => all[input].copy_(value)?,
+            }
         }
         for change in &self.changes {
             let value = match change.to {
@@ -307,6 +318,17 @@ fn tensors_of(arrays: SmallVec<[Array; 2]>) -> Tensors {
         tensors.push(Tensor::from_array(array));
     }
     tensors
+}
+
+/// The inputs that are overwritten behind each run of a program. Where its gradients are recorded there are none: the way
+/// back may read what they held before.
+fn rewritten(n_outputs: usize, written: &[usize], aliases: &[OutputAlias]) -> Vec<Rewritten> {
+    let of = |(index, &input): (usize, &usize)| {
+        let ignored =
+            aliases.iter().filter(|alias| alias.origin == Origin::Input(input)).map(|alias| alias.output).collect();
+        Rewritten { input, output: n_outputs + index, ignored }
+    };
+    written.iter().enumerate().map(of).collect()
 }
 
 /// What is to be done so that the outputs of `graph` share what the function's did, and writes come one by one.

@@ -89,7 +89,7 @@ impl Segments {
 
     fn build(&self, graph: Graph) -> Result<Segment> {
         let owners: Vec<Owner> = (0..graph.outputs().len()).map(Owner::Output).collect();
-        let tuned = Tuned::build(graph, &self.settings)?;
+        let tuned = Tuned::build(graph, Vec::new(), &self.settings)?;
         let built = tuned.built();
         if debug::explains() {
             debug::print(&Explain::of(built).to_string());

@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::eager::{Array, Executable, Failure};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::split::{Parts, split};
-use crate::fusion::{Options, Plan, StepKind};
+use crate::fusion::{Options, Plan, Rewritten, StepKind};
 use crate::ir::{Graph, NodeId, Numerics};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -59,13 +59,13 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
-    /// Builds a graph.
+    /// Builds a graph, some of whose inputs the caller overwrites with their new values.
     ///
     /// # Errors
     /// A graph that breaks an invariant.
-    pub(super) fn build(graph: Graph, settings: &Settings) -> Result<Tuned> {
+    pub(super) fn build(graph: Graph, rewritten: Vec<Rewritten>, settings: &Settings) -> Result<Tuned> {
         let first = match settings.device {
-            None => pipeline::build(graph, &settings.fusion, settings.tier)?,
+            None => pipeline::build_over(graph, rewritten, &settings.fusion, settings.tier)?,
             Some(device) => pipeline::build_on(device, settings.numerics, graph, &settings.fusion)?,
         };
         Ok(Tuned { first, settings: *settings, runs: AtomicU32::new(0), better: OnceLock::new() })

@@ -399,6 +399,11 @@ pub(super) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Resu
 }
 
 impl Tensor {
+    /// Whether a run may write to its elements, as `copy_` may.
+    pub(crate) fn check_write(&self) -> Result<()> {
+        check_target("copy_", self)
+    }
+
     /// Counts a write to its elements that no operator has counted.
     pub(crate) fn note_write(&self) {
         if self.key_set().has(DispatchKey::ADInplaceOrView) {

@@ -12,9 +12,10 @@ use crate::error::Reason;
 use crate::fusion::blocks::{Blocks, same_elements};
 use crate::fusion::cost::CostModel;
 use crate::fusion::hoist::{Hoisted, hoist, may_hoist};
+use crate::fusion::in_place::{InPlace, Places, places};
 use crate::fusion::region::Region;
 use crate::fusion::{Plan, Rates, Step, StepKind};
-use crate::ir::{Graph, NodeId, SideTable, TensorType};
+use crate::ir::{Attrs, Graph, NodeId, Op, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
@@ -96,8 +97,15 @@ impl<'g> Builder<'g> {
 
     pub(super) fn build(mut self, plan: &Plan) -> Result<Executable, Failure> {
         let graph = self.graph;
-        for (index, step) in plan.steps.iter().enumerate() {
-            self.step(index, step).map_err(|reason| Failure { step: index, reason })?;
+        // What the host computes for a device is copied there whole, so nothing of it may be written in part.
+        let places = match self.blocks {
+            Together::Blocks => places(graph, plan),
+            Together::Steps => Places { steps: vec![None; plan.steps.len()], inputs: Vec::new() },
+        };
+        let mut in_place = Vec::new();
+        for (index, (step, place)) in plan.steps.iter().zip(places.steps).enumerate() {
+            in_place.extend(place.clone().map(|place| (self.kernel, place)));
+            self.step(index, step, place).map_err(|reason| Failure { step: index, reason })?;
         }
         let outputs: Vec<Slot> = graph.outputs().iter().map(|&id| self.slot(id)).collect();
         let is_last = |(index, &slot): (usize, &Slot)| (slot, !outputs[index + 1..].contains(&slot));
@@ -121,26 +129,38 @@ impl<'g> Builder<'g> {
             input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
             outputs: last_outputs,
             declined: self.declined,
+            rewritten: places.inputs,
+            in_place,
         })
     }
 
-    fn step(&mut self, index: usize, step: &Step) -> Result<(), Reason> {
+    /// Takes new memory for the outputs of a step, or for one that is written in place that of an operand.
+    fn take(&mut self, step: &Step, place: Option<&InPlace>) {
+        for &output in &step.outputs {
+            let to = self.slot(output);
+            match place {
+                Some(place) if place.to == output => {
+                    let from = self.slot(place.from);
+                    self.push(Action::Alias { op: Op::Alias, attrs: Attrs::new(), from, to });
+                }
+                Some(_) | None => self.push(Action::Allocate(to, self.graph[output].ty.clone())),
+            }
+        }
+    }
+
+    fn step(&mut self, index: usize, step: &Step, place: Option<InPlace>) -> Result<(), Reason> {
         let graph = self.graph;
         match &step.kind {
             StepKind::Kernel(region) => {
-                for &output in &step.outputs {
-                    let slot = self.slot(output);
-                    self.push(Action::Allocate(slot, graph[output].ty.clone()));
-                }
+                self.take(step, None);
                 self.kernel(index, region, &step.nodes)?;
             }
             StepKind::Parts(regions) => {
-                for &output in &step.outputs {
-                    let slot = self.slot(output);
-                    self.push(Action::Allocate(slot, graph[output].ty.clone()));
-                }
-                for region in regions {
-                    self.launch(index, region, &step.nodes)?;
+                self.take(step, place.as_ref());
+                for (at, region) in regions.iter().enumerate() {
+                    if place.as_ref().is_none_or(|place| place.regions.contains(&at)) {
+                        self.launch(index, region, &step.nodes)?;
+                    }
                 }
             }
             StepKind::Blocks(blocks) => self.blocks(index, blocks, &step.outputs)?,
@@ -158,9 +178,12 @@ impl<'g> Builder<'g> {
             StepKind::Routine => {
                 let node = &graph[step.nodes[0]];
                 let op = node.op().ok_or_else(|| Reason::TierCannot("a routine has no op".into()))?;
-                let args = node.args.iter().map(|&arg| self.slot(arg)).collect();
+                let mut args: SmallVec<[Slot; 3]> = node.args.iter().map(|&arg| self.slot(arg)).collect();
                 let to = self.slot(step.nodes[0]);
-                self.push(Action::Allocate(to, node.ty.clone()));
+                self.take(step, place.as_ref());
+                if place.is_some() {
+                    args[0] = to;
+                }
                 self.push(Action::Routine { op, attrs: node.attrs.clone(), args, to });
             }
         }

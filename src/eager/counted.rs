@@ -15,7 +15,8 @@ use crate::codegen::interp::{self, Watch};
 use crate::codegen::{Faults, Kernel, parallel};
 use crate::device::{Device, Shared, Storage};
 use crate::error::Result;
-use crate::ir::{DType, Layout, Meaning, Op, Routine, TensorType};
+use crate::ir::routine::Write;
+use crate::ir::{Attr, DType, Layout, Meaning, Op, Routine, TensorType};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -62,10 +63,15 @@ impl Executable {
                     self.act(action, &mut slots)?;
                     touched.product(slots[*left].array(), slots[*right].array(), slots[*to].array());
                 }
-                Action::Routine { op, args, to, .. } => {
+                Action::Routine { op, attrs, args, to } => {
                     self.act(action, &mut slots)?;
+                    let in_place = args[0] == *to;
                     let args: SmallVec<[&Array; 3]> = args.iter().map(|&arg| slots[arg].array()).collect();
-                    touched.routine(*op, &args, slots[*to].array());
+                    if let (true, Meaning::Routine(Routine::Scatter(write))) = (in_place, &op.row().meaning) {
+                        touched.writes_by_index(*write, attrs, [args[0], args[1], args[2]]);
+                    } else {
+                        touched.routine(*op, &args, slots[*to].array());
+                    }
                 }
                 Action::Blocks(blocks) => touched.blocks(blocks, &slots)?,
             }
@@ -80,7 +86,9 @@ impl Executable {
         let mut there: Vec<[Shared<Storage>; 2]> = Vec::new();
         for result in &mut results {
             // An output that is an input is the caller's.
-            if let Some(index) = copies.iter().position(|copy| Shared::ptr_eq(&copy.storage, &result.storage)) {
+            let given = copies.iter().position(|copy| Shared::ptr_eq(&copy.storage, &result.storage));
+            // What was written in place was written to the copy.
+            if let Some(index) = given.filter(|index| !self.rewritten.contains(index)) {
                 result.storage = inputs[index].storage.clone();
                 continue;
             }
@@ -153,6 +161,35 @@ impl Touched {
             mark(&mut self.read, arg, &of.layout().sizes);
         }
         mark(&mut self.written, to, &to.layout().sizes);
+    }
+
+    /// What an index names is written, and read where something is added to it.
+    fn writes_by_index(&mut self, write: Write, attrs: &[Attr], [to, index, source]: [&Array; 3]) {
+        mark(&mut self.read, index, &index.layout().sizes);
+        mark(&mut self.read, source, &index.layout().sizes);
+        let (layout, size) = (to.layout(), to.dtype().size());
+        let dim = attrs[0].as_int().unwrap_or(0).rem_euclid(layout.rank().max(1) as i64) as usize;
+        let narrow = index.dtype() == DType::I32;
+        let value = |at: usize| {
+            index.storage.read(|bytes| match narrow {
+                true => i64::from(bytemuck::pod_read_unaligned::<i32>(&bytes[at * 4..][..4])),
+                false => bytemuck::pod_read_unaligned::<i64>(&bytes[at * 8..][..8]),
+            })
+        };
+        let sizes = &index.layout().sizes;
+        for number in 0..sizes.iter().product() {
+            let (mut rest, mut from, mut at) = (number, index.layout().offset, layout.offset);
+            for (along, &count) in sizes.iter().enumerate().rev() {
+                from += rest % count * index.layout().strides[along];
+                at += if along == dim { 0 } else { rest % count * layout.strides.get(along).copied().unwrap_or(0) };
+                rest /= count;
+            }
+            at += value(from) as usize * layout.strides.get(dim).copied().unwrap_or(0);
+            marks(&mut self.written, to).mark(at * size, size);
+            if write != Write::Overwrite {
+                marks(&mut self.read, to).mark(at * size, size);
+            }
+        }
     }
 
     fn launch(&mut self, launch: &Launch, slots: &[Held<'_>]) -> Result<()> {

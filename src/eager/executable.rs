@@ -17,9 +17,10 @@ use crate::codegen::Pointers;
 use crate::codegen::lower::Lowered;
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::Code;
-use crate::device::{Access, Device, DeviceKind, Storage};
+use crate::device::{Access, Device, DeviceKind, Shared, Storage};
 use crate::error::{Error, Reason, Result};
 use crate::fusion::Plan;
+use crate::fusion::in_place::InPlace;
 use crate::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, Numerics, Op, TensorType};
 use smallvec::{SmallVec, smallvec};
 use std::sync::{Arc, OnceLock};
@@ -92,6 +93,7 @@ pub(super) enum Action {
         to: Slot,
         ty: TensorType,
     },
+    /// One whose first argument is where it writes works in place.
     Routine {
         op: Op,
         attrs: Attrs,
@@ -133,6 +135,10 @@ pub struct Executable {
     pub(super) outputs: Vec<(Slot, bool)>,
     /// Reasons why a tier was not taken, by step of the plan.
     pub declined: Vec<(usize, Reason)>,
+    /// The inputs that it writes to: their new values are outputs.
+    pub(super) rewritten: Vec<usize>,
+    /// Kernels of the plan that write in place, and where.
+    pub in_place: Vec<(usize, InPlace)>,
     /// How it runs with less ado, if it is one kernel.
     pub(super) single: Option<Single>,
     /// How it runs on a GPU, if it was built for one.
@@ -232,7 +238,8 @@ impl Executable {
         }
     }
 
-    /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ.
+    /// Runs on inputs that have exactly the types of the graph's inputs; their offsets may differ. Those that it
+    /// [writes to](Executable::rewritten) share no memory with others.
     ///
     /// # Errors
     /// Inputs of other types or without data, out of memory, or an index outside its dimension.
@@ -246,10 +253,31 @@ impl Executable {
                 single.run_on(inputs.len(), |index| inputs[index], |array| array).map_err(|error| *error)?
             ]);
         }
-        let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
+        let reads = inputs.iter().map(|array| &**array.storage());
+        let _access = match &self.rewritten[..] {
+            [] => Access::to_read(reads),
+            rewritten => Access::to_write(reads, rewritten.iter().map(|&input| &**inputs[input].storage()))?,
+        };
         let mut slots = self.slots(inputs);
         self.perform(&mut slots)?;
         Ok(self.results(&mut slots))
+    }
+
+    /// The inputs that it writes to, whose new values are outputs that lie there.
+    pub fn rewritten(&self) -> &[usize] {
+        &self.rewritten
+    }
+
+    /// The inputs, those that it writes to as copies.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(super) fn apart(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 4]>> {
+        let mut apart: SmallVec<[Array; 4]> = inputs.iter().map(|&input| input.clone()).collect();
+        for &input in &self.rewritten {
+            apart[input].storage = Shared::new(inputs[input].storage.copy_to(Device::CPU)?);
+        }
+        Ok(apart)
     }
 
     /// The outputs, from where they lie.
@@ -361,7 +389,8 @@ impl Executable {
                 let inputs: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
                 #[allow(unsafe_code, reason = "a routine writes memory that others will share")]
                 // SAFETY: inputs are kept from being written while this runs, values of this run are known to
-                // it alone, and the memory of the result was taken for this step and belongs to no operand.
+                // it alone, and the memory of the result was taken for this step and belongs to no operand, or is that
+                // of the first, which is then the same array and has no other reader left.
                 let operands = unsafe { Operands::new(&inputs, slots[*to].array()) };
                 routine::run(*op, attrs, operands)?;
             }

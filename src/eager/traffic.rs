@@ -9,6 +9,7 @@ use super::blocks::{self, BlockRun, Work};
 use super::executable::{Action, Executable, Launch, Slot, view_layout};
 use super::footprint::{Walk, distinct};
 use crate::codegen::kernel::{Kind, Level};
+use crate::ir::routine::Write;
 use crate::ir::{DType, Layout, Meaning, Op, Routine, TensorType};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,8 +130,7 @@ impl Reach {
                 return true;
             }
             Action::Routine { op, args, to, .. } => {
-                self.routine(*op, args);
-                self.writes(*to);
+                self.routine(*op, args, *to);
                 return true;
             }
             Action::Blocks(blocks) => {
@@ -196,21 +196,40 @@ impl Reach {
         }
     }
 
-    /// A routine reads its operands whole, but of a source no more than the index has places for.
-    fn routine(&mut self, op: Op, args: &[Slot]) {
-        let scatters = matches!(op.row().meaning, Meaning::Routine(Routine::Scatter(_)));
-        let &[into, index, source] = args else { return args.iter().for_each(|&arg| self.reads(arg)) };
-        if !scatters {
+    /// A routine reads its operands whole and writes its result, but of a source it reads no more than the index has places
+    /// for, and it touches no more of what it writes in place.
+    fn routine(&mut self, op: Op, args: &[Slot], to: Slot) {
+        let (&[into, index, source], Meaning::Routine(Routine::Scatter(write))) = (args, &op.row().meaning) else {
+            self.writes(to);
             return args.iter().for_each(|&arg| self.reads(arg));
-        }
-        self.reads(into);
+        };
         self.reads(index);
+        match (into == to, write) {
+            (false, _) => {
+                self.reads(into);
+                self.writes(to);
+            }
+            (true, Write::Overwrite) => self.picks(to, index, |reach| &mut reach.written),
+            (true, Write::Add | Write::Reduce) => {
+                self.picks(to, index, |reach| &mut reach.written);
+                self.picks(to, index, |reach| &mut reach.read);
+            }
+        }
         let (Some(index), Some(home)) = (&self.homes[index], &self.homes[source]) else { return };
         let sizes = &index.layout.sizes;
         let mut part = home.layout.clone();
         part.strides.resize(sizes.len(), 0);
         part.sizes = sizes.clone();
         self.read.entry(home.root).or_default().walks.extend(Walk::of_layout(&part, home.dtype.size()));
+    }
+
+    /// As many elements of a value as an index has.
+    fn picks(&mut self, of: Slot, index: Slot, side: impl FnOnce(&mut Reach) -> &mut Side) {
+        let (Some(home), Some(index)) = (self.homes[of].clone(), &self.homes[index]) else { return };
+        let bytes = index.layout.numel() * home.dtype.size();
+        let reached = side(self).entry(home.root).or_default();
+        reached.picked += bytes;
+        reached.pools.extend(Walk::of_layout(&home.layout, home.dtype.size()));
     }
 
     fn blocks(&mut self, run: &BlockRun) {

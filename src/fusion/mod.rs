@@ -10,6 +10,7 @@ pub mod dominators;
 pub mod group_records;
 pub mod hoist;
 mod horizontal;
+pub mod in_place;
 pub mod index_map;
 mod order;
 pub mod partition;
@@ -26,6 +27,7 @@ pub mod units;
 
 pub use crate::ir::Pattern;
 pub use cost::Rates;
+pub use in_place::Rewritten;
 pub use partition::{Decision, GroupId, Options, Order, Partition, partition};
 pub use pattern_graph::{PatternGraph, Users, Vertex, VertexFacts, VertexKind};
 pub use plan::{EdgeDecision, Plan, Step, StepKind, plan};

@@ -1,5 +1,6 @@
 //! The plan of a graph: its kernels in order, and a decision with a reason for every edge.
 
+use super::in_place::{Rewritten, written_last};
 use super::partition::{Decision, Options};
 use super::stitch::{Refusals, stitch};
 use super::units::{Role, Units, role};
@@ -34,6 +35,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// One decision per edge between computed nodes.
     pub edges: Vec<EdgeDecision>,
+    /// The inputs whose memory is free for their new values.
+    pub rewritten: Vec<Rewritten>,
 }
 
 /// Plans a verified, decomposed graph: base partition, then stitching.
@@ -41,7 +44,7 @@ pub fn plan(graph: &Graph, options: &Options) -> Plan {
     let mut units = Units::base(graph, options);
     let refusals = if options.opt_level == 0 { Refusals::default() } else { stitch(&mut units) };
     let edges = decide(graph, &units, |producer, consumer| reason(graph, &units, &refusals, producer, consumer));
-    Plan { steps: in_order(units), edges }
+    Plan { steps: in_order(units), edges, rewritten: Vec::new() }
 }
 
 /// A decision for every edge between computed nodes; `reason` says why the ends of one are in two units.
@@ -137,6 +140,12 @@ pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
 }
 
 impl Plan {
+    /// The same for a caller that overwrites these inputs with their new values.
+    #[must_use]
+    pub fn writing_over(self, graph: &Graph, rewritten: Vec<Rewritten>) -> Plan {
+        Plan { steps: written_last(graph, self.steps, &rewritten), rewritten, ..self }
+    }
+
     /// Steps that run something, views aside.
     pub fn n_kernels(&self) -> usize {
         self.steps.iter().filter(|step| !matches!(step.kind, StepKind::Alias)).count()

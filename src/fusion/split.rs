@@ -60,7 +60,7 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
             step.and_then(|step| reasons.get(step)).cloned().unwrap_or(Reason::Disabled)
         }
     });
-    Plan { steps: in_order(units), edges }
+    Plan { steps: in_order(units), edges, rewritten: Vec::new() }.writing_over(graph, plan.rewritten.clone())
 }
 
 /// The nodes of the base groups that lie in a step with all their nodes.

@@ -9,6 +9,7 @@ mod check;
 mod deferred;
 mod first_call;
 mod gradients;
+mod in_place;
 mod policies;
 mod questions;
 mod structs;

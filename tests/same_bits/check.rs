@@ -207,8 +207,10 @@ fn all_same(graph: &Graph, got: &[Array], expected: &[Array]) -> Result<(), Stri
 fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
     let values = reference(&built.graph, inputs).map_err(|what| format!("the planned graph: {what}"))?;
     let mut made: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
-    for launch in built.executable.launches() {
+    for (kernel, launch) in built.executable.launches_by_kernel() {
         let lowered = &launch.lowered;
+        // A value that is written in place is there already, but for what changes.
+        let place = built.executable.in_place.iter().find(|(other, _)| *other == kernel).map(|(_, place)| place);
         let operands: Vec<Vec<u8>> = lowered
             .operands
             .iter()
@@ -226,7 +228,11 @@ fn interpreted(built: &Built, inputs: &[Array]) -> Result<(), String> {
             let ty = &built.graph[node].ty;
             let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
             // A concatenation is written part by part.
-            buffers.push(made.remove(&node).unwrap_or_else(|| vec![0xa5; layout.extent() * ty.dtype.size()]));
+            let start = || match place {
+                Some(place) if place.to == node => from(&values[place.from.index()]),
+                Some(_) | None => vec![0xa5; layout.extent() * ty.dtype.size()],
+            };
+            buffers.push(made.remove(&node).unwrap_or_else(start));
         }
         let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
         interp::run(&lowered.kernel, &lowered.geometry, &operands, &mut slices, &Faults::new());
@@ -262,9 +268,14 @@ fn counted(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -
     // What an index picks twice counts once, which nobody knows before.
     let is_gather = |inst: &Inst| matches!(inst.kind, Kind::Gather(_));
     let picks = built.executable.launches().any(|launch| launch.lowered.kernel.insts.iter().any(is_gather));
+    let places = &built.executable.in_place;
     let fits = |(counted, modelled): (&Traffic, &Traffic)| {
-        let same = Traffic { read: modelled.read, ..*counted } == *modelled;
-        same && if picks { counted.read <= modelled.read } else { counted.read == modelled.read }
+        let writes_by_index = places.iter().any(|(kernel, _)| *kernel == modelled.kernel);
+        let at_most =
+            |picks: bool, counted: usize, modelled: usize| counted == modelled || (picks && counted < modelled);
+        counted.kernel == modelled.kernel
+            && at_most(writes_by_index, counted.written, modelled.written)
+            && at_most(picks || writes_by_index, counted.read, modelled.read)
     };
     if counted.len() == modelled.len() && counted.iter().zip(&modelled).all(fits) {
         return Ok(());

@@ -148,8 +148,16 @@ fn groups(built: &Built) -> Vec<Group> {
         group.inputs.dedup();
         groups.push(group);
     }
+    for (kernel, place) in &built.executable.in_place {
+        groups[*kernel].in_place = Some(place.from);
+    }
     for Traffic { kernel, read, written } in built.executable.traffic() {
         (groups[kernel].bytes_read, groups[kernel].bytes_written) = (read, written);
+        if groups[kernel].in_place.is_some() {
+            // The step was weighed with all that it would copy elsewhere.
+            let nanos = f64::from(built.rates.launch) + cost.moving(read + written);
+            groups[kernel].modelled_time = Duration::from_nanos(nanos as u64);
+        }
     }
     groups
 }
@@ -179,6 +187,7 @@ fn empty(built: &Built, index: usize, kind: GroupKind, step: &Step) -> Group {
         tier_up: None,
         declined: None,
         remarks: Vec::new(),
+        in_place: None,
         bytes_read: 0,
         bytes_written: 0,
         modelled_time: Duration::ZERO,

@@ -89,6 +89,7 @@ fn group(group: &Group) -> Json {
         ("device", option(group.device.map(|device| device.to_string()), |device| text(&device))),
         ("tier_up", option(group.tier_up, tier_up)),
         ("declined", option(group.declined.as_ref(), reason)),
+        ("in_place", option(group.in_place.as_ref(), name)),
         ("remarks", list(&group.remarks, |remark| text(remark))),
         ("bytes_read", count(group.bytes_read)),
         ("bytes_written", count(group.bytes_written)),

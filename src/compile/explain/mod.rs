@@ -90,6 +90,8 @@ pub struct Group {
     pub declined: Option<Reason>,
     /// What it does otherwise than [`Numerics::Strict`](crate::Numerics::Strict) has it, each in a sentence.
     pub remarks: Vec<String>,
+    /// The value whose memory it writes, of which only what changes: nobody reads it any more.
+    pub in_place: Option<NodeId>,
     /// Bytes read, each operand once, and of a gathered one what is picked.
     pub bytes_read: usize,
     /// Bytes written.

@@ -28,6 +28,9 @@ impl fmt::Display for Explain {
             if let Some(reason) = &group.declined {
                 writeln!(f, "  declined: {reason}")?;
             }
+            if let Some(over) = group.in_place {
+                writeln!(f, "  in place: only what changes is written, to the memory of {}", self.name(over))?;
+            }
             for remark in &group.remarks {
                 writeln!(f, "  fast: {remark}")?;
             }

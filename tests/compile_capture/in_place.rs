@@ -1,0 +1,404 @@
+//! Writes through views and by index in compiled functions: they touch what they change and no more, where nobody reads the
+//! old value any more, and have eager's bits and eager's effects where somebody does.
+
+use super::check::{look, ramp};
+use opfuse::autograd::no_grad;
+use opfuse::codegen::tier::Tier;
+use opfuse::compile::explain::Explain;
+use opfuse::compile::{CompileOptions, Tuning, compile, compile_with};
+use opfuse::{DType, Result, Tensor};
+
+const ROWS: usize = 64;
+const COLUMNS: usize = 32;
+/// Bytes of a row of f32.
+const ROW: usize = COLUMNS * 4;
+
+/// What is written to: a value of its own for every element.
+fn cache() -> Tensor {
+    ramp(&[ROWS, COLUMNS], 1).expect("there is memory")
+}
+
+type Function = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
+
+/// A cache, a row, an index.
+struct Case {
+    name: &'static str,
+    function: Function,
+    /// Most bytes that all kernels move.
+    most: usize,
+}
+
+const fn case(name: &'static str, most: usize, function: Function) -> Case {
+    Case { name, function, most }
+}
+
+/// More than what is copied where the whole is.
+const WHOLE: usize = 40 * ROWS * ROW;
+
+const CASES: &[Case] = &[
+    case("a row is replaced", 8 * ROW, |c, k, _| {
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        k.sum_all()
+    }),
+    case("a row is added to", 12 * ROW, |c, k, _| {
+        c.select(0, 3)?.add_(k.squeeze(0)?)?;
+        k.sum_all()
+    }),
+    case("a part of a row is added to", 12 * ROW, |c, k, _| {
+        c.i((3, 2..20))?.add_(k.i((0, 2..20))?)?;
+        k.sum_all()
+    }),
+    case("a part of a column of a transposed view", 12 * ROW, |c, k, _| {
+        c.t()?.i((2..20, 5))?.copy_(&k.i((0, 0..18))?)?;
+        k.sum_all()
+    }),
+    case("a row of a part of a reshaped view", 8 * ROW, |c, k, _| {
+        c.view([4, 16, COLUMNS as i64])?.i((1, 3))?.copy_(&k.squeeze(0)?.mul(2.0)?)?;
+        k.sum_all()
+    }),
+    case("a diagonal", 16 * ROW, |c, k, _| {
+        c.diagonal(0, 0, 1)?.copy_(&k.squeeze(0)?)?;
+        k.sum_all()
+    }),
+    case("a number fills a box", 16 * ROW, |c, k, _| {
+        c.i((2..4, 5..9))?.fill_(3.0)?;
+        k.sum_all()
+    }),
+    case("a half float becomes one of f32", 12 * ROW, |c, k, _| {
+        c.i(7..8)?.copy_(&k.to_dtype(DType::F16)?)?;
+        k.sum_all()
+    }),
+    case("two rows, one after the other", 16 * ROW, |c, k, _| {
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        c.i(7..9)?.copy_(&k.mul(3.0)?.expand([2, COLUMNS as i64])?)?;
+        k.sum_all()
+    }),
+    case("what was written is read", 80 * ROW, |c, k, _| {
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        c.i(4..20)?.matmul(&k.t()?)?.softmax(0)
+    }),
+    case("a view of what was written is returned", 8 * ROW, |c, k, _| {
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        c.i(6..9)
+    }),
+    case("a row by index", 24 * ROW, |c, k, at| {
+        c.index_copy_(0, at, &k.mul(2.0)?)?;
+        k.sum_all()
+    }),
+    case("a row by index, which is read", 100 * ROW, |c, k, at| {
+        c.index_copy_(0, at, &k.mul(2.0)?)?;
+        c.i(4..20)?.matmul(&k.t()?)?.softmax(0)
+    }),
+    case("a row is added by index", 24 * ROW, |c, k, at| {
+        c.index_add_(0, at, &k.mul(2.0)?)?;
+        k.sum_all()
+    }),
+    case("index_put", 24 * ROW, |c, k, at| {
+        c.index_put_(&[Some(at.clone())], &k.mul(2.0)?, false)?;
+        k.sum_all()
+    }),
+    // A routine gives a copy of the view that it writes to.
+    case("a part of a part by index", WHOLE, |c, k, at| {
+        c.i(2..40)?.index_copy_(0, at, &k.mul(2.0)?)?;
+        k.sum_all()
+    }),
+    // Somebody reads the old value, so there is a copy.
+    case("the old value is returned", WHOLE, |c, k, _| {
+        let old = c.copy()?;
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        Ok(old)
+    }),
+    case("a value between two writes is returned", WHOLE, |c, k, _| {
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        let old = c.copy()?;
+        c.i(9..10)?.copy_(&k.mul(3.0)?)?;
+        Ok(old)
+    }),
+    case("the new value is returned as a copy", WHOLE, |c, k, _| {
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        c.copy()
+    }),
+    case("a part of the old value is returned", WHOLE, |c, k, _| {
+        let old = c.i(6..9)?.copy()?;
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        Ok(old)
+    }),
+    case("the old value is read behind the write", WHOLE, |c, k, _| {
+        let old = c.mul(0.5)?;
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        old.i(7..8)?.add(k)?.add(c.i(7..8)?)
+    }),
+    case("rows move to where others lie", WHOLE, |c, k, _| {
+        c.i(1..9)?.copy_(&c.i(0..8)?.copy()?)?;
+        k.sum_all()
+    }),
+    case("rows are added to those behind", WHOLE, |c, k, _| {
+        c.i(1..9)?.add_(c.i(0..8)?.copy()?)?;
+        k.sum_all()
+    }),
+    case("rows by index of itself", WHOLE, |c, k, at| {
+        c.index_copy_(0, at, &c.i(3..4)?.copy()?)?;
+        k.sum_all()
+    }),
+    case("all is used element by element", WHOLE, |c, k, _| {
+        c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+        c.mul(3.0)
+    }),
+    case("an intermediate value", WHOLE, |c, k, _| {
+        let sums = c.cumsum(0)?;
+        sums.i(7..8)?.copy_(k)?;
+        sums.i((.., 3))?.fill_(1.0)?;
+        Ok(sums)
+    }),
+];
+
+/// The function called eagerly and compiled, several times each, on equal inputs.
+fn check(case: &Case, options: CompileOptions) -> Result<Explain> {
+    let name = case.name;
+    let (own, other) = (cache(), cache());
+    let f = compile_with(case.function, options);
+    for call in 0..5usize {
+        let k = ramp(&[1, COLUMNS], 10 + call)?;
+        let at = Tensor::from_slice(&[5 + call as i64], &[1])?;
+        let (versions, counts) = ([own.version(), other.version()], f.counts().eager);
+        let (found, expected) = (f.call((&own, &k, &at))?, (case.function)(&other, &k, &at)?);
+        assert_eq!(look(&found), look(&expected), "{name}: call {call}");
+        assert_eq!(look(&own), look(&other), "{name}: the target after call {call}");
+        assert_eq!(own.is_alias_of(&found), other.is_alias_of(&expected), "{name}: aliases");
+        assert_eq!(f.counts().eager, counts, "{name}: {}", f.explain());
+        // Versions say whether there was a write.
+        assert_eq!(own.version() > versions[0], other.version() > versions[1], "{name}: versions");
+    }
+    Ok(f.explain())
+}
+
+#[test]
+fn writes_touch_what_they_change() -> Result<()> {
+    let _no_grad = no_grad();
+    for case in CASES {
+        let explain = check(case, CompileOptions::default())?;
+        assert!(explain.bytes_after <= case.most, "{}: {explain}", case.name);
+        let says = explain.to_string().contains("in place: only what changes is written");
+        assert!(says || case.most == WHOLE, "{}: {explain}", case.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_tier_writes_the_same_bits() -> Result<()> {
+    let _no_grad = no_grad();
+    for case in CASES {
+        for tier in Tier::ALL {
+            check(case, CompileOptions { tier: Some(tier), ..CompileOptions::default() })?;
+        }
+    }
+    Ok(())
+}
+
+/// A measurement runs its kernels many times, which writes to nobody's memory.
+#[test]
+fn a_measurement_writes_nothing() -> Result<()> {
+    let _no_grad = no_grad();
+    for case in CASES {
+        check(case, CompileOptions { tuning: Tuning::Measured, ..CompileOptions::default() })?;
+    }
+    Ok(())
+}
+
+/// What is counted is what is foretold, and counting writes as often as the function.
+#[test]
+fn counted_runs_write_once() -> Result<()> {
+    let _no_grad = no_grad();
+    for case in CASES {
+        let (own, other) = (cache(), cache());
+        let (k, at) = (ramp(&[1, COLUMNS], 10)?, Tensor::from_slice(&[5i64], &[1])?);
+        let f = compile(case.function);
+        f.call((&own, &k, &at))?;
+        (case.function)(&other, &k, &at)?;
+        let (found, traffic) = f.call_counted((&own, &k, &at))?;
+        let expected = (case.function)(&other, &k, &at)?;
+        assert_eq!((look(&found), look(&own)), (look(&expected), look(&other)), "{}", case.name);
+        let explain = f.explain();
+        for moved in traffic {
+            let group = &explain.groups[moved.kernel];
+            let foretold = [group.bytes_read, group.bytes_written];
+            assert_eq!([moved.read, moved.written], foretold, "{}: {explain}", case.name);
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are written one by one to a new tensor cost what they have.
+#[test]
+fn rows_of_a_new_tensor_are_not_copied() -> Result<()> {
+    let _no_grad = no_grad();
+    let bytes = |n: usize| -> Result<usize> {
+        let function = move |x: &Tensor| {
+            let (out, mut h) = (Tensor::zeros(&[n, COLUMNS], DType::F32)?, x.clone());
+            for row in 0..n {
+                h = h.tanh()?;
+                out.select(0, row as i64)?.copy_(&h)?;
+            }
+            Ok(out)
+        };
+        let (f, x) = (compile(function), ramp(&[COLUMNS], 0)?);
+        assert_eq!(look(&f.call(&x)?), look(&function(&x)?));
+        Ok(f.explain().bytes_after)
+    };
+    let (few, many) = (bytes(20)?, bytes(80)?);
+    assert!(many < 5 * few, "{many} bytes for four times the rows of {few}");
+    Ok(())
+}
+
+/// Of two inputs the second takes the value that the first has between its writes.
+#[test]
+fn another_input_takes_a_value_in_between() -> Result<()> {
+    let _no_grad = no_grad();
+    let function = |c: &Tensor, d: &Tensor, k: &Tensor| {
+        c.i(7..8)?.copy_(k)?;
+        d.copy_(c)?;
+        c.i(9..10)?.copy_(&k.mul(2.0)?)?;
+        d.i(0..1)?.add_(k)
+    };
+    let ([c, d], [e, g], f) = ([cache(), cache()], [cache(), cache()], compile(function));
+    for call in 0..4 {
+        let k = ramp(&[1, COLUMNS], call)?;
+        f.call((&c, &d, &k))?;
+        function(&e, &g, &k)?;
+        assert_eq!((look(&c), look(&d)), (look(&e), look(&g)), "call {call}");
+    }
+    Ok(())
+}
+
+/// Functions made of random reads and writes of two inputs and a value between.
+#[test]
+fn random_writes_are_those_of_eager() -> Result<()> {
+    let _no_grad = no_grad();
+    let mut n_in_place = 0;
+    for seed in 0..200u64 {
+        let mut state = seed;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((state >> 33) % n) as i64
+        };
+        let steps: Vec<[i64; 6]> =
+            (0..2 + below(7)).map(|_| [below(9), below(3), below(3), below(4), below(4), 1 + below(4)]).collect();
+        let function = |c: &Tensor, d: &Tensor, k: &Tensor, at: &Tensor| -> Result<Vec<Tensor>> {
+            let (mut tensors, mut out) = ([c.clone(), d.clone(), c.add(d)?], vec![k.sum_all()?]);
+            for (number, &[what, one, other, from, to, n]) in steps.iter().enumerate() {
+                let (x, y) = (tensors[one as usize].clone(), tensors[other as usize].clone());
+                match what {
+                    0 => x.i(to..to + n)?.copy_(&k.mul(number as f64)?)?,
+                    1 => x.select(1, from)?.add_(y.select(1, to)?)?,
+                    2 => x.i(to..to + n)?.copy_(&y.i(from..from + n)?)?,
+                    3 => x.i((to..to + n, 1..3))?.add_(y.i((from..from + n, 2..4))?.copy()?)?,
+                    4 => x.index_copy_(0, at, &k.mul(number as f64)?)?,
+                    5 => x.index_add_(0, at, &y.i(from..from + 1)?)?,
+                    6 => out.push(x.copy()?),
+                    7 => out.push(x.i(from..from + n)?.mul(k)?.sum_all()?),
+                    _ => tensors[2] = x.mul(&y)?,
+                }
+            }
+            out.push(tensors[2].clone());
+            Ok(out)
+        };
+        let inputs = || Ok::<_, opfuse::Error>([ramp(&[8, 6], 1)?, ramp(&[8, 6], 2)?]);
+        let ([c, d], [e, g], f) = (inputs()?, inputs()?, compile(function));
+        for call in 0..3usize {
+            let (k, at) = (ramp(&[1, 6], call)?, Tensor::from_slice(&[call as i64 * 2], &[1])?);
+            let (found, expected) = (f.call((&c, &d, &k, &at))?, function(&e, &g, &k, &at)?);
+            let all = |results: &[Tensor], inputs: [&Tensor; 2]| -> Vec<String> {
+                results.iter().chain(inputs).map(look).collect()
+            };
+            let (found, expected) = (all(&found, [&c, &d]), all(&expected, [&e, &g]));
+            assert_eq!(found, expected, "seed {seed}, call {call}: {steps:?}\n{}", f.explain());
+        }
+        n_in_place += usize::from(f.explain().groups.iter().any(|group| group.in_place.is_some()));
+    }
+    assert!(n_in_place > 60, "{n_in_place} of 200 functions write in place");
+    Ok(())
+}
+
+/// A tensor that is captured is written to like one that is given; handles and views of it see it.
+#[test]
+fn a_captured_tensor_is_written_in_place() -> Result<()> {
+    let _no_grad = no_grad();
+    let state = cache();
+    let view = state.i((7, 0..4))?;
+    let captured = state.clone();
+    let f = compile(move |k: &Tensor| {
+        captured.i(7..8)?.add_(k)?;
+        k.sum_all()
+    });
+    let expected = cache();
+    for call in 0..4 {
+        let k = ramp(&[1, COLUMNS], call)?;
+        f.call(&k)?;
+        expected.i(7..8)?.add_(&k)?;
+        assert_eq!(look(&state), look(&expected));
+        assert_eq!(look(&view), look(&expected.i((7, 0..4))?));
+    }
+    assert!(f.explain().bytes_after < 16 * ROW, "{}", f.explain());
+    Ok(())
+}
+
+/// Inputs that share memory, and those that are no whole of it, are as in an eager call.
+#[test]
+fn inputs_that_share_memory_are_as_they_are_eagerly() -> Result<()> {
+    let _no_grad = no_grad();
+    let function = |c: &Tensor, k: &Tensor| {
+        c.i(1..2)?.add_(k)?;
+        c.i(0..4)?.mul(k)
+    };
+    let f = compile(function);
+    let check = |own: [Tensor; 2], other: [Tensor; 2], roots: [&Tensor; 2]| -> Result<()> {
+        for _ in 0..3 {
+            let found = f.call((&own[0], &own[1]))?;
+            assert_eq!(look(&found), look(&function(&other[0], &other[1])?));
+            assert_eq!(look(roots[0]), look(roots[1]));
+        }
+        Ok(())
+    };
+    let (own, other) = (cache(), cache());
+    let parts = |root: &Tensor| Ok::<_, opfuse::Error>([root.i((0..8, 4..8))?, root.i((9..10, 4..8))?]);
+    check(parts(&own)?, parts(&other)?, [&own, &other])?;
+    let k = ramp(&[1, 8], 3)?;
+    let strided = |root: &Tensor| Ok::<_, opfuse::Error>([root.i((.., 4..12))?, k.clone()]);
+    check(strided(&own)?, strided(&other)?, [&own, &other])?;
+    let behind = |root: &Tensor| Ok::<_, opfuse::Error>([root.i(5..20)?, ramp(&[1, COLUMNS], 3)?]);
+    check(behind(&own)?, behind(&other)?, [&own, &other])?;
+    Ok(())
+}
+
+/// An index that is outside its dimension is found before anything is written that the function writes after it, and a
+/// borrowed target is an error.
+#[test]
+fn errors_leave_what_eager_leaves() -> Result<()> {
+    let _no_grad = no_grad();
+    let functions: [Function; 3] = [
+        |c, k, at| {
+            let picked = k.t()?.index_select(0, at)?;
+            c.i(7..8)?.copy_(&k.mul(2.0)?)?;
+            picked.sum_all()
+        },
+        |c, k, at| {
+            c.i(7..8)?.copy_(&k.t()?.index_select(0, at)?.expand([1, COLUMNS as i64])?)?;
+            k.sum_all()
+        },
+        |c, k, at| {
+            c.index_copy_(0, at, k)?;
+            k.sum_all()
+        },
+    ];
+    for (number, function) in functions.into_iter().enumerate() {
+        let (own, other, f) = (cache(), cache(), compile(function));
+        let k = ramp(&[1, COLUMNS], 3)?;
+        for at in [3i64, 1000, 4, -1] {
+            let at = Tensor::from_slice(&[at], &[1])?;
+            let (found, expected) = (f.call((&own, &k, &at)), function(&other, &k, &at));
+            assert_eq!(found.is_err(), expected.is_err(), "function {number}, {found:?}");
+            assert_eq!(look(&own), look(&other), "function {number}");
+        }
+    }
+    Ok(())
+}
