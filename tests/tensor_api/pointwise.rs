@@ -121,13 +121,14 @@ fn operators_on_every_number() -> Result<()> {
 /// Factors and divisors without dims are not rounded to 16 bits, as PyTorch 2.15 has them: in eager calls, in place, and compiled.
 #[test]
 fn sixteen_bit_floats_are_scaled_by_whole_numbers_of_f32() -> Result<()> {
-    let inf = f32::INFINITY;
-    let cases: [(DType, f64, &[f32], &[f32], &[f32]); 5] = [
+    const INF: f32 = f32::INFINITY;
+    type Case = (DType, f64, &'static [f32], &'static [f32], &'static [f32]);
+    let cases: [Case; 5] = [
         (DType::F16, 0.1, &[3.0, 6.0, 7.0, 12.0], &[0.300_048_83, 0.600_097_66, 0.700_195_3, 1.200_195_3], &[]),
         (DType::BF16, 0.1, &[9.0, 13.0, 18.0, 21.0], &[0.898_437_5, 1.296_875, 1.796_875, 2.093_75], &[]),
         (DType::F16, 0.3, &[1.0, 2.0, 4.0, 5.0], &[], &[3.333_984_4, 6.667_968_8, 13.335_937_5, 16.671_875]),
         (DType::BF16, 0.3, &[7.0, 9.0, 11.0, 14.0], &[], &[23.375, 30.0, 36.75, 46.75]),
-        (DType::F16, 1e5, &[1e-4, 0.0, 100.0], &[10.0, 0.0, inf], &[0.0, 0.0, 0.001_000_404_4]),
+        (DType::F16, 1e5, &[1e-4, 0.0, 100.0], &[10.0, 0.0, INF], &[0.0, 0.0, 0.001_000_404_4]),
     ];
     for (dtype, number, x, products, quotients) in cases {
         let x = Tensor::from_slice(x, &[x.len()])?.to_dtype(dtype)?;
