@@ -56,9 +56,12 @@ fn padding(ty: &TensorType, pad: &[i64]) -> Result<Padding> {
     Ok(out)
 }
 
-/// Padding: type kept, every padded dim grows or shrinks.
+/// Padding: type kept, every padded dim grows or shrinks. The value has to fit the dtype.
 pub fn padded(call: &Call<'_>) -> Result<TensorType> {
     let padding = padding(call.args[0], &call.attrs[0].list())?;
+    if let Some(value) = call.attrs[1].scalar() {
+        value.need_fit("constant_pad_nd", call.args[0].dtype)?;
+    }
     Ok(TensorType::contiguous(call.args[0].dtype, &padding.sizes))
 }
 
