@@ -150,7 +150,7 @@ pub enum Error {
         /// The limit in force, `usize::MAX` for none.
         limit: usize,
     },
-    /// A panic of a function that was given to [`compile`](crate::compile), caught where it is called; all state is intact.
+    /// A panic of a function that was given to [`compile`](crate::compile()), caught where it is called; all state is intact.
     #[error(
         "the compiled function panicked: {message}; look into the function itself (standard error names the line; only if \
          that is one of opfuse is it a bug in opfuse)"

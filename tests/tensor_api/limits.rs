@@ -92,6 +92,7 @@ fn numbers_that_do_not_fit() -> Result<()> {
     check(Tensor::full(&[1], -255, U8), &[1], &[1u8]);
     check_error(Tensor::full(&[1], -256, U8), &["overflow"]);
     check_error(Tensor::full(&[1], i64::MAX, I32), &["overflow"]);
+    check_error(Tensor::zeros(&[2], U8)?.constant_pad_nd([1, 1], -0.75), &["constant_pad_nd", "u8", "overflow"]);
     check(Tensor::full(&[1], i64::MAX, I64), &[1], &[i64::MAX]);
     Ok(())
 }
