@@ -66,8 +66,8 @@ const ROWS_OF_A_LINE: usize = 8;
 /// Rows side by side below which a vector along them is mostly empty, and how many times longer a fold has to be.
 const FEW_LANES: usize = 16;
 const LONG: usize = 8;
-/// Bytes of a cache line.
-const CACHE_LINE: usize = 64;
+/// Bytes of a cache line: lanes farther apart touch one each.
+pub(super) const CACHE_LINE: usize = 64;
 
 /// The loops of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! Code tiers: which one compiles a kernel, and how a compiled kernel is called.
 
 use super::cranelift;
-use super::geometry::{Access, Class, Geometry, Lanes};
+use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
 use super::native::{self, crossed::crossing, lined::still};
@@ -93,8 +93,6 @@ const SHORT_CHAIN: usize = 16;
 /// Elements of a row below which the vm takes longer to begin it than to walk it: softmax of 16 takes 260 ns a row there, and 20 in
 /// machine code (`OPFUSE_TIER=vm cargo bench --bench fusion -- W04s`, and without the variable).
 const SHORT_ROW: usize = 1024;
-/// Bytes between lanes above which every lane touches its own cache line.
-const CACHE_LINE: usize = 64;
 
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

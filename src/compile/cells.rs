@@ -137,14 +137,13 @@ impl Cells {
             self.counts.hits += 1;
             return Found::Cell(cell.clone());
         }
-        let cell = first.fitting(&tensors);
         match first.entry() {
             Some(Entry::Graph(program)) if frozen => {
                 let what = program.violation(&tensors).unwrap_or_else(|| "nothing else".into());
                 Found::Differs(format!("it takes for granted that {what}"))
             }
             Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
-                Found::Cell(cell)
+                Found::Cell(first.fitting(&tensors))
             }
         }
     }

@@ -64,10 +64,10 @@ impl Waited {
 }
 
 /// Why inputs of types that nothing was captured for are not captured now, if so.
-pub(super) fn reason_to_wait(cells: &mut Cells, policy: NewTypes, waited: &Waited) -> Option<Reason> {
+pub(super) fn reason_to_wait(cells: &Cells, policy: NewTypes, waited: &Waited) -> Option<Reason> {
     match policy {
         NewTypes::Capture => None,
-        NewTypes::Wait if cells.counts_mut().captures < AT_ONCE => None,
+        NewTypes::Wait if cells.counts().captures < AT_ONCE => None,
         NewTypes::Wait => cells.costs.reason_to_wait(waited.so_far()),
     }
 }

@@ -37,7 +37,7 @@ pub struct Built {
 /// # Errors
 /// A graph that breaks an invariant, naming which.
 pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Built> {
-    build_if(traced, options, tier, &|_| Ok(()))
+    build_over(traced, Vec::new(), options, tier)
 }
 
 /// As [`build`], where kernels that `accepts` refuses are not compiled: their groups are taken apart.

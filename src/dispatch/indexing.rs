@@ -14,7 +14,7 @@ use crate::ir::shape::{broadcast, checked_numel, normalize_dim};
 use crate::ir::{Attr, DType, Op, Scalar};
 
 /// Whether a write by index gives a changed copy, or changes the tensor.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Form {
     /// A copy.
     Copy,
@@ -35,6 +35,11 @@ impl Form {
             Form::Copy => x.scatter_add(dim, index, source),
             Form::InPlace => x.scatter_add_(dim, index, source).map(|()| x.clone()),
         }
+    }
+
+    /// What `write` makes of `x` by way of `part`: the elements of `x` in another shape, or, where these had to be copied, copies.
+    fn through(self, x: &Tensor, part: &Tensor, write: impl FnOnce(Form) -> Result<Tensor>) -> Result<Tensor> {
+        if part.has_storage_of(x) { write(self) } else { self.settled(x, write(Form::Copy)?) }
     }
 
     /// `result`, which is new, as the form has it.
@@ -205,11 +210,8 @@ impl Tensor {
         let values = values.reshape(&flat[..])?;
         let index = along(&target.index.reshape([-1])?, target.first, &flat)?;
         let joined = target.joined(self)?;
-        // Dims that had to be copied to be joined are not those of the tensor.
-        let of_joined = if joined.is_alias_of(self) { form } else { Form::Copy };
         let write = if accumulate { Form::scatter_add } else { Form::scatter };
-        let result = target.parted(&write(of_joined, &joined, target.first as i64, &index, &values)?)?;
-        if of_joined == form { Ok(result) } else { form.settled(self, result) }
+        form.through(self, &joined, |form| target.parted(&write(form, &joined, target.first as i64, &index, &values)?))
     }
 
     /// The elements at places of the tensor read in row-major order; the sizes of `index`. Negative places count from
@@ -242,10 +244,7 @@ impl Tensor {
         let index = Some(flat_index(&[index], &[self.numel() as i64], true)?.reshape([-1])?);
         let values = source.reshape([-1])?;
         let line = self.reshape([-1])?;
-        // A line that had to be copied is not the tensor's.
-        let of_line = if line.is_alias_of(self) { form } else { Form::Copy };
-        let result = line.index_put_as(of_line, &[index], &values, accumulate)?.reshape(self.sizes())?;
-        if of_line == form { Ok(result) } else { form.settled(self, result) }
+        form.through(self, &line, |form| line.index_put_as(form, &[index], &values, accumulate)?.reshape(self.sizes()))
     }
 
     /// As [`Tensor::gather`], sizes of `self` and `indices` being broadcast in all dims but `dim`; without a dim both

@@ -289,7 +289,7 @@ pub(super) fn check_target(op: &str, target: &Tensor) -> Result<()> {
 }
 
 fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
-    if target.is_same(source) {
+    if target.is_handle_of(source) {
         return Ok(target.clone());
     }
     check_target("copy_", target)?;
@@ -316,7 +316,7 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
         let here = if keys::tracer::is_abstract() { source.clone() } else { source.to_device(target.device())? };
         return copy_cpu(target, &here, async_);
     }
-    if target.is_same(source) {
+    if target.is_handle_of(source) {
         return Ok(target.clone());
     }
     check_target("copy_", target)?;

@@ -138,22 +138,9 @@ pub(super) fn write_through(graph: &mut Graph, base: NodeId, chain: &[ViewStep],
 
 /// Where the elements of a chain's view lie in a row-major base, if each step can be turned around and needs no copy.
 fn window(base: &[usize], chain: &[ViewStep]) -> Option<Layout> {
-    chain.iter().try_fold(Layout::contiguous(base), |layout, step| match (step.op, &step.op.row().meaning) {
-        (
-            Op::View
-            | Op::Squeeze
-            | Op::Unsqueeze
-            | Op::Alias
-            | Op::Detach
-            | Op::T
-            | Op::Transpose
-            | Op::Permute
-            | Op::Select
-            | Op::Slice
-            | Op::Diagonal,
-            Meaning::View(rule),
-        ) => rule(&layout, &step.attrs).ok(),
-        (_, _) => None,
+    chain.iter().try_fold(Layout::contiguous(base), |layout, step| match &step.op.row().meaning {
+        Meaning::View(rule) if step.turns_around() => rule(&layout, &step.attrs).ok(),
+        _others => None,
     })
 }
 

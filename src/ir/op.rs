@@ -44,7 +44,7 @@ pub enum Schema {
 pub enum Rule {
     /// Operands are promoted together; the result has that dtype.
     Promote,
-    /// As `Promote`; see [`Rule::scale`].
+    /// As `Promote`; see [`Rule::scales`].
     Factor,
     /// As `Promote`, and number arguments take part as plain numbers.
     PromoteNumbers,
@@ -62,7 +62,7 @@ pub enum Rule {
     Integral,
     /// As `Promote`, but floats and bools are refused.
     Whole,
-    /// As `PromoteFloat`, or as `PromoteNum` where a word argument says how the quotient is rounded; see [`Rule::scale`].
+    /// As `PromoteFloat`, or as `PromoteNum` where a word argument says how the quotient is rounded; see [`Rule::scales`].
     Division,
     /// Each operand in its own dtype; the result is bool.
     Predicate,
@@ -239,7 +239,7 @@ impl Op {
             .zip(0u32..)
             .map(|(arg, index)| {
                 let value = recorder.arg(index, arg.dtype.compute());
-                let is_scale = rule.scale() == Some(index as usize) && arg.sizes.is_empty();
+                let is_scale = rule.scales() && index == 1 && arg.sizes.is_empty();
                 match compute.of_operand(index as usize) {
                     Some(dtype) if is_scale && dtype.is_float() => value.to(dtype.compute()),
                     Some(dtype) if dtype != arg.dtype => convert(value, arg.dtype, dtype),
@@ -308,26 +308,10 @@ impl Rule {
         }
     }
 
-    /// The operand that scales others. Without dims it keeps its digits where those are 16-bit floats, which are computed in f32
-    /// anyway: `x * 0.1` is not `x` times the tenth of 16 bits, and a factor beyond f16 is no infinity.
-    pub const fn scale(self) -> Option<usize> {
-        match self {
-            Rule::Factor | Rule::Division => Some(1),
-            Rule::Promote
-            | Rule::PromoteNumbers
-            | Rule::PromoteNum
-            | Rule::PromoteCounting
-            | Rule::PromoteFloat
-            | Rule::FloatOnly
-            | Rule::Compare
-            | Rule::Integral
-            | Rule::Whole
-            | Rule::Predicate
-            | Rule::Where
-            | Rule::Masked
-            | Rule::Cast
-            | Rule::Destination => None,
-        }
+    /// Whether the second operand scales the first. Without dims it keeps its digits where that is of 16-bit floats, which are computed
+    /// in f32 anyway: `x * 0.1` is not `x` times the tenth of 16 bits, and a factor beyond f16 is no infinity.
+    pub const fn scales(self) -> bool {
+        matches!(self, Rule::Factor | Rule::Division)
     }
 
     /// The dtypes of a call under this rule.

@@ -50,15 +50,20 @@ fn backward(w: &Tensor, x: &Tensor) -> Result<Tensor> {
     loss.detach()
 }
 
+/// Forward, backward, and a step.
+fn learn(w: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let loss = backward(w, x)?;
+    descend(w)?;
+    Ok(loss)
+}
+
 /// Steps, what happens before each of their calls, and how many captures they may take.
 const STEPS: &[(&str, Step, Before, u64)] = &[
     (
         "the usual loop",
         |w, x| {
             w.set_grad(None)?;
-            let loss = backward(w, x)?;
-            descend(w)?;
-            Ok(loss)
+            learn(w, x)
         },
         |_, _, _| Ok(()),
         1,
@@ -66,44 +71,16 @@ const STEPS: &[(&str, Step, Before, u64)] = &[
     (
         "put aside at the end",
         |w, x| {
-            let loss = backward(w, x)?;
-            descend(w)?;
+            let loss = learn(w, x)?;
             w.set_grad(None)?;
             Ok(loss)
         },
         |_, _, _| Ok(()),
         1,
     ),
-    (
-        "put aside outside",
-        |w, x| {
-            let loss = backward(w, x)?;
-            descend(w)?;
-            Ok(loss)
-        },
-        |_, w, _| w.set_grad(None),
-        1,
-    ),
-    (
-        "never put aside",
-        |w, x| {
-            let loss = backward(w, x)?;
-            descend(w)?;
-            Ok(loss)
-        },
-        |_, _, _| Ok(()),
-        2,
-    ),
-    (
-        "put aside now and then",
-        |w, x| {
-            let loss = backward(w, x)?;
-            descend(w)?;
-            Ok(loss)
-        },
-        |call, w, _| if call % 3 == 0 { w.set_grad(None) } else { Ok(()) },
-        2,
-    ),
+    ("put aside outside", learn, |_, w, _| w.set_grad(None), 1),
+    ("never put aside", learn, |_, _, _| Ok(()), 2),
+    ("put aside now and then", learn, |call, w, _| if call % 3 == 0 { w.set_grad(None) } else { Ok(()) }, 2),
     (
         "accumulated twice inside",
         |w, x| {

@@ -26,51 +26,82 @@ pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'
             copy(operands.inputs, to);
         }
         let Some(places) = places else { return Ok(()) };
+        let writes = Writes { write, places: &places, attrs, source };
         match in_place {
-            true => write_in_place(write, &places, attrs, source, to),
-            false => write_one_by_one(write, &places, attrs, source, to),
+            true => writes.in_place(to),
+            false => writes.one_by_one(to),
         }
     })
 }
 
-/// Writes element by element, up to an index that is wrong.
-fn write_one_by_one<T: Element>(
+/// The elements of a source, and where they go.
+struct Writes<'a, T> {
     write: Write,
-    places: &Places<'_>,
-    attrs: &[Attr],
-    source: &[T],
-    to: &mut [T],
-) -> Result<()> {
-    match write {
-        Write::Overwrite => places.each(|from, at| to[at] = source[from]),
-        Write::Add => T::with_wide(to, |to| places.each(|from, at| add(&mut to[at], source[from]))),
-        Write::Reduce => T::with_wide(to, |to| reduce(places, attrs, source, to, |at| at)),
-    }
+    places: &'a Places<'a>,
+    attrs: &'a [Attr],
+    source: &'a [T],
 }
 
-/// Writes to what others know, and so touches nothing but what an index names, and that only if all of them are right.
-fn write_in_place<T: Element>(
-    write: Write,
-    places: &Places<'_>,
-    attrs: &[Attr],
-    source: &[T],
-    to: &mut [T],
-) -> Result<()> {
-    places.check()?;
-    // Means count per place, and what is widened is widened for all writes: both are for the places that are touched.
-    let is_mean = matches!(write, Write::Reduce) && attrs[1].word() == "mean";
-    if matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>()) {
-        return write_one_by_one(write, places, attrs, source, to);
+impl<T: Element> Writes<'_, T> {
+    /// Writes element by element, up to an index that is wrong.
+    fn one_by_one(&self, to: &mut [T]) -> Result<()> {
+        let &Writes { write, places, source, .. } = self;
+        match write {
+            Write::Overwrite => places.each(|from, at| to[at] = source[from]),
+            Write::Add => T::with_wide(to, |to| places.each(|from, at| add(&mut to[at], source[from]))),
+            Write::Reduce => T::with_wide(to, |to| self.reduce(to, |at| at)),
+        }
     }
-    let touched = places.touched()?;
-    let position = |at| touched.partition_point(|&one| one < at);
-    let mut wide: Vec<T::Wide> = touched.iter().map(|&at| to[at].widen()).collect();
-    match write {
-        Write::Reduce => reduce(places, attrs, source, &mut wide, position)?,
-        Write::Add | Write::Overwrite => places.each(|from, at| add(&mut wide[position(at)], source[from]))?,
+
+    /// Writes to what others know, and so touches nothing but what an index names, and that only if all of them are right.
+    fn in_place(&self, to: &mut [T]) -> Result<()> {
+        let &Writes { write, places, attrs, source } = self;
+        places.check()?;
+        // Means count per place, and what is widened is widened for all writes: both are for the places that are touched.
+        let is_mean = matches!(write, Write::Reduce) && attrs[1].word() == "mean";
+        if matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>()) {
+            return self.one_by_one(to);
+        }
+        let touched = places.touched()?;
+        let position = |at| touched.partition_point(|&one| one < at);
+        let mut wide: Vec<T::Wide> = touched.iter().map(|&at| to[at].widen()).collect();
+        match write {
+            Write::Reduce => self.reduce(&mut wide, position)?,
+            Write::Add | Write::Overwrite => places.each(|from, at| add(&mut wide[position(at)], source[from]))?,
+        }
+        touched.iter().zip(wide).for_each(|(&at, wide)| to[at] = T::narrow(wide));
+        Ok(())
     }
-    touched.iter().zip(wide).for_each(|(&at, wide)| to[at] = T::narrow(wide));
-    Ok(())
+
+    /// Collects the source in `to`, where `position` says at which number a place is.
+    fn reduce(&self, to: &mut [T::Wide], position: impl Fn(usize) -> usize) -> Result<()> {
+        type Combine<N> = fn(N, N) -> N;
+        let &Writes { places, attrs, source, .. } = self;
+        let word = attrs[1].word();
+        let (start, combine): (T::Wide, Combine<T::Wide>) = match word {
+            "prod" => (T::Wide::ONE, Number::times),
+            "amax" => (T::Wide::LEAST, |a, b| if a.is_nan() || a >= b { a } else { b }),
+            "amin" => (T::Wide::GREATEST, |a, b| if a.is_nan() || a <= b { a } else { b }),
+            _ => (T::Wide::ZERO, Number::plus),
+        };
+        let with_self = attrs[2].is_true();
+        if !with_self {
+            places.each(|_, at| to[position(at)] = start)?;
+        }
+        places.each(|from, at| {
+            let to = &mut to[position(at)];
+            *to = combine(*to, source[from].widen()).canonical();
+        })?;
+        if word == "mean" {
+            let mut counts = roomy(to.len())?;
+            counts.resize(to.len(), usize::from(with_self));
+            places.each(|_, at| counts[position(at)] += 1)?;
+            for (to, count) in to.iter_mut().zip(counts).filter(|(_, count)| *count > 1) {
+                *to = to.over(count).canonical();
+            }
+        }
+        Ok(())
+    }
 }
 
 fn add<N: Number, T: Element<Wide = N>>(to: &mut N, element: T) {
@@ -90,41 +121,6 @@ pub(super) fn copy<T: AnyBitPattern>(inputs: Inputs<'_>, to: &mut [T]) {
             *to = from[at];
         }
     });
-}
-
-/// Collects the source in `to`, where `position` says at which number a place is.
-fn reduce<T: Element>(
-    places: &Places<'_>,
-    attrs: &[Attr],
-    source: &[T],
-    to: &mut [T::Wide],
-    position: impl Fn(usize) -> usize,
-) -> Result<()> {
-    type Combine<N> = fn(N, N) -> N;
-    let word = attrs[1].word();
-    let (start, combine): (T::Wide, Combine<T::Wide>) = match word {
-        "prod" => (T::Wide::ONE, Number::times),
-        "amax" => (T::Wide::LEAST, |a, b| if a.is_nan() || a >= b { a } else { b }),
-        "amin" => (T::Wide::GREATEST, |a, b| if a.is_nan() || a <= b { a } else { b }),
-        _ => (T::Wide::ZERO, Number::plus),
-    };
-    let with_self = attrs[2].is_true();
-    if !with_self {
-        places.each(|_, at| to[position(at)] = start)?;
-    }
-    places.each(|from, at| {
-        let to = &mut to[position(at)];
-        *to = combine(*to, source[from].widen()).canonical();
-    })?;
-    if word == "mean" {
-        let mut counts = roomy(to.len())?;
-        counts.resize(to.len(), usize::from(with_self));
-        places.each(|_, at| counts[position(at)] += 1)?;
-        for (to, count) in to.iter_mut().zip(counts).filter(|(_, count)| *count > 1) {
-            *to = to.over(count).canonical();
-        }
-    }
-    Ok(())
 }
 
 /// Where each element of the source goes.
