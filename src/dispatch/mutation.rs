@@ -279,8 +279,7 @@ pub(super) fn check_target(op: &str, target: &Tensor) -> Result<()> {
         let what = "Inplace update to inference tensor outside InferenceMode is not allowed; clone it first";
         return Err(Error::argument(op, what));
     }
-    let repeats = target.sizes().iter().zip(target.strides()).any(|(&size, &stride)| size > 1 && stride == 0);
-    if repeats && target.numel() > 0 {
+    if target.array().layout().is_expanded() && target.numel() > 0 {
         let what = "unsupported operation: more than one element of the written-to tensor refers to a single memory \
                     location";
         return Err(Error::shape(op, what, "clone() the tensor before performing the operation"));

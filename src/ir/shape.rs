@@ -163,6 +163,11 @@ impl Layout {
             + self.sizes.iter().zip(&self.strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
     }
 
+    /// Whether a dim shows the same elements again and again, as one that was expanded does.
+    pub fn is_expanded(&self) -> bool {
+        self.sizes.iter().zip(&self.strides).any(|(&size, &stride)| size > 1 && stride == 0)
+    }
+
     /// Whether no two elements lie at one place, as far as strides alone can tell: each stride reaches past all that
     /// smaller ones cover.
     pub fn is_injective(&self) -> bool {

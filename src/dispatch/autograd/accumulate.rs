@@ -48,10 +48,9 @@ impl Backward for Accumulate {
     }
 }
 
-/// Whether nobody else knows a gradient, and no two of its elements are one: later ones are added in its place.
+/// Whether nobody else knows a gradient, and it may be written to: later ones are added in its place.
 fn may_be_written(gradient: &Tensor) -> bool {
-    let is_repeated = |(&size, &stride): (&usize, &usize)| size > 1 && stride == 0;
     !gradient.has_other_handles()
         && !gradient.array().storage().has_others()
-        && !gradient.sizes().iter().zip(gradient.strides()).any(is_repeated)
+        && !gradient.array().layout().is_expanded()
 }
