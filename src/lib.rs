@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! The floors, from the ground up: [`error`] and [`debug`], [`ir`], [`device`], [`fusion`], [`codegen`], [`eager`],
-//! [`dispatch`], [`compile`](mod@compile). Each imports only from those before it.
+//! The floors, from the ground up: [`error`] and [`debug`], [`ir`], [`device`], [`fusion`], [`codegen`], [`runtime`],
+//! [`eager`], [`dispatch`], [`compile`](mod@compile). Each imports only from those before it.
 //!
 //! With the feature `ndarray`, [`Tensor`]s can be looked at as arrays of that crate, and made from them.
 
@@ -32,6 +32,7 @@ pub mod eager;
 pub mod error;
 pub mod fusion;
 pub mod ir;
+pub mod runtime;
 
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
 pub use device::{Device, Generator, manual_seed};

@@ -2,7 +2,7 @@
 
 use opfuse::compile::explain::{Decision, Edge, Group, GroupKind};
 use opfuse::device::pool;
-use opfuse::eager::Traffic;
+use opfuse::runtime::Traffic;
 use opfuse::{DType, Explain, Result, Tensor, compile};
 use values::{Numbers, bits, softmax_by_parts};
 

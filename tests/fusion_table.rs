@@ -9,7 +9,7 @@
 use opfuse::codegen::tier::Tier;
 use opfuse::compile::explain::Group;
 use opfuse::compile::{CompileOptions, compile_with};
-use opfuse::eager::Traffic;
+use opfuse::runtime::Traffic;
 use opfuse::{DType, Result, Tensor, cat};
 use values::bits;
 

@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The floors from the ground up. A file imports from its own floor and those before it.
-const FLOORS: [&str; 9] = ["error", "debug", "ir", "device", "fusion", "codegen", "eager", "dispatch", "compile"];
+const FLOORS: [&str; 10] =
+    ["error", "debug", "ir", "device", "fusion", "codegen", "runtime", "eager", "dispatch", "compile"];
 
 /// Upward imports that stay: file, what it imports, why.
 const UPWARD: [(&str, &str, &str); 1] =
@@ -58,23 +59,23 @@ const UNSAFE_FILES: &[&str] = &[
     "device/shared.rs",
     "device/storage.rs",
     "dispatch/operator.rs",
-    "eager/blocks.rs",
-    "eager/cuda/epilogue.rs",
-    "eager/cuda/launch.rs",
-    "eager/cuda/library.rs",
-    "eager/cuda/product.rs",
-    "eager/cuda/program.rs",
-    "eager/cuda/replay.rs",
-    "eager/cuda/routine.rs",
-    "eager/cuda/steps.rs",
-    "eager/executable.rs",
-    "eager/product/mod.rs",
-    "eager/product/pack.rs",
-    "eager/product/piece.rs",
-    "eager/product/tile.rs",
-    "eager/product/vector.rs",
-    "eager/routine/elements.rs",
-    "eager/single.rs",
+    "runtime/blocks.rs",
+    "runtime/cuda/epilogue.rs",
+    "runtime/cuda/launch.rs",
+    "runtime/cuda/library.rs",
+    "runtime/cuda/product.rs",
+    "runtime/cuda/program.rs",
+    "runtime/cuda/replay.rs",
+    "runtime/cuda/routine.rs",
+    "runtime/cuda/steps.rs",
+    "runtime/executable.rs",
+    "runtime/product/mod.rs",
+    "runtime/product/pack.rs",
+    "runtime/product/piece.rs",
+    "runtime/product/tile.rs",
+    "runtime/product/vector.rs",
+    "runtime/routine/elements.rs",
+    "runtime/single.rs",
 ];
 
 /// At most one line of code in so many is inside an unsafe block.

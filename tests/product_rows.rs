@@ -2,7 +2,7 @@
 //! depend on its row and its column alone, not on how many others there are, on strides, batches or threads.
 //!
 //! Kernels around a product are run block by block with it, which relies on this. All levels of instructions are compared
-//! with the chain in `src/eager/product/tests.rs`.
+//! with the chain in `src/runtime/product/tests.rs`.
 
 use opfuse::device::pool;
 use opfuse::{DType, Result, Tensor};

@@ -176,7 +176,7 @@ def product_table(results):
     ]  # fmt: skip
     told = (
         "`opfuse-own`, `opfuse-wgmma` and `opfuse-cublaslt` are `opfuse-fast` with `OPFUSE_CUDA_PRODUCTS` set: where the first or the "
-        "last are faster than that, the shares in `eager::cuda::roofline` are wrong. The model never takes `wgmma`; where it is the "
+        "last are faster than that, the shares in `runtime::cuda::roofline` are wrong. The model never takes `wgmma`; where it is the "
         "fastest of the three, it should."
     )
     return table(["TFLOP/s", *named, "fastest of the three", "against PyTorch's best"], body) + "\n\n" + told

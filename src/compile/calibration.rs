@@ -8,11 +8,11 @@
 use super::pipeline::{self, Built};
 use crate::debug;
 use crate::device::{Device, pool};
-use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::fusion::Options;
 use crate::fusion::cost::{LEVELS, Rates, level};
 use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
+use crate::runtime::Array;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

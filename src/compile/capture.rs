@@ -9,9 +9,9 @@ use crate::device::Device;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
 use crate::dispatch::keys::tracer::{self, Captured, First, GradientsBefore, Reads, Runner};
 use crate::dispatch::{Flat, Function, Tensor};
-use crate::eager::cuda;
 use crate::error::{Error, Reason, Result};
 use crate::ir::TensorType;
+use crate::runtime::cuda;
 use std::sync::Arc;
 
 /// A trace, and where in it the gradients are.

@@ -7,8 +7,9 @@
 use crate::device::Device;
 use crate::dispatch::autograd::is_grad_enabled;
 use crate::dispatch::{AutocastState, Flat, Tensor, Words};
-use crate::eager::{SharedLayout, current_numerics};
+use crate::eager::current_numerics;
 use crate::ir::{DType, Numerics};
+use crate::runtime::SharedLayout;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 

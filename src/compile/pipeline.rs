@@ -3,7 +3,6 @@
 use crate::codegen::tier::Tier;
 use crate::debug::{self, Stage};
 use crate::device::Device;
-use crate::eager::{Accepts, Executable, Failure};
 use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, Rates, Rewritten, plan};
@@ -11,6 +10,7 @@ use crate::ir::passes::{
     decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
 };
 use crate::ir::{Graph, NodeId, Numerics, verify};
+use crate::runtime::{Accepts, Executable, Failure};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

@@ -13,11 +13,11 @@ use crate::dispatch::keys::tracer::{
     Condition, GradientChange, Lifted, NewGradient, Origin, OutputAlias, Outside, Owner, Property, Trace,
 };
 use crate::dispatch::{Flat, Tensor, Tensors, Words};
-use crate::eager::Array;
 use crate::error::{Error, Result};
 use crate::fusion::Rewritten;
 use crate::ir::Graph;
 use crate::ir::passes::{Kept, split};
+use crate::runtime::Array;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -11,9 +11,9 @@ use super::separation::Separation;
 use super::tuning::{Settings, Tuned};
 use crate::debug;
 use crate::dispatch::keys::tracer::{Owner, Runner};
-use crate::eager::Array;
 use crate::error::{Reason, Result};
 use crate::ir::Graph;
+use crate::runtime::Array;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Segments that are kept per set of input types.

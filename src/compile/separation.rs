@@ -6,9 +6,10 @@
 
 use crate::device::Shared;
 use crate::dispatch::keys::tracer::Owner;
-use crate::eager::{self, Argument, Array};
+use crate::eager::{self, Argument};
 use crate::error::Result;
 use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
+use crate::runtime::Array;
 
 /// The outputs to be copied, in groups that share their elements.
 #[derive(Debug, Default)]

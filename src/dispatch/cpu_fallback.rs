@@ -12,8 +12,8 @@ use super::tensor::Tensor;
 use super::transfer::copy_storage;
 use super::value::{Stack, Value};
 use crate::device::{Device, DeviceKind, Shared, Storage};
-use crate::eager::Array;
 use crate::error::{Error, Result};
+use crate::runtime::Array;
 
 /// Runs an operator on the CPU and brings the results to the device of its first tensor that is elsewhere.
 ///

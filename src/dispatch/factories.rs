@@ -7,10 +7,10 @@ use super::keys::tracer::is_tracing;
 use super::register::{call, call_on};
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind};
-use crate::eager::Array;
 use crate::error::Result;
 use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
 use crate::ir::{Attr, DType, Op, Scalar, Sizes, Strides, TensorType};
+use crate::runtime::Array;
 
 impl Tensor {
     /// All zeros, or false. Row-major, on the CPU.

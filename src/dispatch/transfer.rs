@@ -6,9 +6,9 @@ use super::autograd::{Context, Function, apply, is_grad_enabled};
 use super::keys::tracer::on_read;
 use super::tensor::Tensor;
 use crate::device::{Device, DeviceKind, Shared, Storage, current_device};
-use crate::eager::{self, Array};
 use crate::error::{Error, Result};
 use crate::ir::{Layout, TensorType};
+use crate::runtime::{Array, cuda};
 
 impl Tensor {
     /// This tensor on a device: itself if it is there, else a copy that lies as densely as it can.
@@ -73,7 +73,7 @@ fn fetched(x: &Tensor) -> Result<Tensor> {
     if end.saturating_sub(start) > SPARSE * x.numel() {
         return fetched(&x.copy()?);
     }
-    let host = Tensor::from_array(eager::cuda::fetched(x.array(), Storage::fetch)?);
+    let host = Tensor::from_array(cuda::fetched(x.array(), Storage::fetch)?);
     if host.is_contiguous() { Ok(host) } else { host.copy() }
 }
 

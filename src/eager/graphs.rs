@@ -3,11 +3,12 @@
 //! A graph is known by a number of its owner's. Its executable is remembered per thread for the operand types it was
 //! run with, whose strides may be others than those the graph was made with.
 
-use super::{Argument, Array, CAPACITY, Executable, build, cuda, current_numerics};
+use super::{Argument, CAPACITY, build, current_numerics};
 use crate::device::Device;
 use crate::error::Result;
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
 use crate::ir::{Attr, Attrs, Graph, NodeKind, Numerics, Op, SideTable, TensorType};
+use crate::runtime::{Array, Executable, cuda};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;

@@ -1,33 +1,15 @@
-//! How does one op run now, on arrays?
+//! How does one op run now?
 //!
 //! An eager call is a one-op graph: it is decomposed, planned, lowered and run by the tiles of the vm like any other
 //! graph, and the result is kept for the next call of the same kind. So eager and compiled code cannot differ in
 //! meaning. Views never get that far: they are a new layout of the same storage.
 
-mod array;
-mod blocks;
-mod builder;
-mod counted;
-pub mod cuda;
-pub mod executable;
-mod footprint;
 mod graphs;
 mod numerics;
-mod product;
 mod recent;
-mod routine;
-mod shared_layout;
-mod single;
-mod timed;
-mod traffic;
 
-pub use array::Array;
-pub use builder::{Accepts, Failure};
-pub use executable::Executable;
 pub use graphs::{graph_id, run_graph};
 pub use numerics::{NumericsGuard, current_numerics, numerics};
-pub use shared_layout::SharedLayout;
-pub use traffic::Traffic;
 
 use crate::codegen::tier::Tier;
 use crate::device::{Device, DeviceKind, Shared};
@@ -35,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
 use crate::ir::passes::{decompose, narrow_products};
 use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
+use crate::runtime::{Array, Executable, Failure, Quick, cuda, executable};
 use recent::Use;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -59,9 +42,6 @@ impl Argument<'_> {
 
 /// Most calls a thread remembers.
 pub const CAPACITY: usize = 2048;
-
-/// What a call made again comes to: an error is one word, so that the result comes back in registers.
-pub type Quick<T> = std::result::Result<T, Box<Error>>;
 
 thread_local! {
     /// What runs the calls that this thread has made; forgotten all at once when there are too many.
@@ -108,24 +88,39 @@ pub fn run_again<T>(
     attrs: &[Attr],
     make: impl FnOnce(Array) -> T,
 ) -> Option<Quick<T>> {
-    recent::with(op, arguments, attrs, Use::Made, |single| single.run(arguments, make))
+    recent::with(op, arguments, attrs, Use::Made, |single| {
+        single.run(arguments.len(), |index| arguments[index].array, make)
+    })
 }
 
 /// Runs a call that is not at hand.
 #[inline(never)]
 fn run_known(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
     if let Some(device) = gpu_of(arguments) {
-        return cuda::run(device, op, arguments, attrs);
+        return run_on(device, op, arguments, attrs);
     }
     check_data(op, arguments)?;
     let executable = executable_of(None, op, arguments, attrs, None)?;
     if let Some(single) = executable.single() {
         recent::keep(op, arguments, attrs, Use::Made, &executable);
-        return single.run(arguments, |array| array).map_err(|error| *error);
+        return single.run(arguments.len(), |index| arguments[index].array, |array| array).map_err(|error| *error);
     }
     let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
     let mut results = executable.run(&arrays)?;
     Ok(results.pop().expect("a one-op graph has one output"))
+}
+
+/// Runs an op that is no view on a device, which operands need not tell; operands that are elsewhere stand for numbers.
+///
+/// # Errors
+/// What the op's inference says is wrong with the operands, out of memory, code that NVRTC does not compile, a device that fails,
+/// or what an earlier call on the same stream has found wrong with its elements: an index outside its dimension, or an integer that
+/// is divided by zero. Of this call that is told at a later one, or when a value is read.
+pub fn run_on(device: Device, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
+    let executable = executable_of(Some(device), op, arguments, attrs, None)?;
+    let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
+    let mut results = executable.run(&arrays)?;
+    results.pop().ok_or_else(|| Error::Internal { message: "a one-op graph has one output".into() })
 }
 
 /// Runs an op where `target` is and stores the result, converted to its dtype, there. Elements of the target are distinct
@@ -172,7 +167,7 @@ pub fn write_by_index(op: Op, arguments: [&Array; 3], attrs: &[Attr]) -> Result<
         }
     }
     let [_, index, source] = [0, 1, 2].map(|at: usize| copies[at].as_ref().unwrap_or(arguments[at]));
-    routine::write_by_index([target, index, source], |operands| routine::run(op, attrs, operands))
+    crate::runtime::write_by_index(op, attrs, [target, index, source])
 }
 
 /// As [`run_into`] of a call whose target is its first operand and that this thread has made lately, on operands of the
@@ -188,7 +183,9 @@ pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) ->
     if others.iter().any(in_the_way) {
         return None;
     }
-    recent::with(op, arguments, attrs, Use::Written, |single| single.run_in_place(arguments))
+    recent::with(op, arguments, attrs, Use::Written, |single| {
+        single.run_in_place(arguments.len(), |index| arguments[index].array)
+    })
 }
 
 /// The GPU that one of the operands is on, if any is.

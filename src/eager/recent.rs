@@ -4,10 +4,10 @@
 //! it is says all about sizes and strides. A call has one place in a small table, which the last call that belongs there
 //! holds. Every other call, and those of more operands, is looked up by its words; see [`CallKey`](crate::ir::CallKey).
 
-use super::single::Single;
-use super::{Argument, Executable};
+use super::Argument;
 use crate::device::DeviceKind;
 use crate::ir::{Attr, Op};
+use crate::runtime::{Executable, Single};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -120,8 +120,8 @@ pub(super) fn keep(op: Op, arguments: &[Argument<'_>], attrs: &[Attr], result: U
 mod tests {
     use super::*;
     use crate::device::{Device, Storage};
-    use crate::eager::{Array, SharedLayout};
     use crate::ir::{DType, Layout};
+    use crate::runtime::{Array, SharedLayout};
     use std::collections::HashSet;
 
     fn array(dtype: DType, layout: Layout, device: Device) -> Array {

@@ -8,10 +8,10 @@ use crate::reference::{reference, same};
 use crate::stand_ins;
 use opfuse::compile::pipeline;
 use opfuse::device::{Device, Shared, Storage};
-use opfuse::eager::Array;
-use opfuse::eager::cuda::counts;
 use opfuse::fusion::Options;
 use opfuse::ir::Numerics;
+use opfuse::runtime::Array;
+use opfuse::runtime::cuda::counts;
 
 pub(crate) const GPU: Device = Device::cuda(0);
 

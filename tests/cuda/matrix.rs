@@ -12,8 +12,8 @@ use crate::reference::{reference, same};
 use crate::stand_ins::{self, PARTS, expect_none, in_parts};
 use crate::values::{Fill, array};
 use opfuse::Device;
-use opfuse::eager::cuda::{counts, reset_counts};
 use opfuse::ir::{DType, Graph, Meaning, NodeId, NodeKind, Op, TensorType};
+use opfuse::runtime::cuda::{counts, reset_counts};
 
 /// Proposals of a call before it is believed that an op does not take a dtype.
 const ATTEMPTS: usize = 60;

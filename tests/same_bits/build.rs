@@ -4,9 +4,9 @@
 
 use super::random::Random;
 use super::values::{Fill, array};
-use opfuse::eager::Array;
 use opfuse::ir::shape::{Strides, broadcast, contiguous_strides, strides_in_order};
 use opfuse::ir::{Attr, Attrs, DType, GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Rule, Scalar, TensorType};
+use opfuse::runtime::Array;
 use smallvec::smallvec;
 
 /// A graph with arrays to run it on.

@@ -11,7 +11,6 @@ use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{Faults, interp};
 use opfuse::compile::pipeline::{Built, build, build_if};
 use opfuse::device::{Device, Shared, Storage, pool};
-use opfuse::eager::{Array, Executable, Traffic};
 use opfuse::error::Reason;
 use opfuse::fusion::blocks::DOUBT;
 use opfuse::fusion::cost::CostModel;
@@ -22,6 +21,7 @@ use opfuse::ir::passes::{
     decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
 };
 use opfuse::ir::{Graph, Layout, NodeId, verify};
+use opfuse::runtime::{Array, Executable, Traffic};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};

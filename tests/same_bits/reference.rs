@@ -2,8 +2,9 @@
 
 use opfuse::codegen::interp;
 use opfuse::device::{Device, Shared, Storage};
-use opfuse::eager::{self, Argument, Array};
+use opfuse::eager::{self, Argument};
 use opfuse::ir::{Graph, Layout, NodeKind, Scalar, TensorType};
+use opfuse::runtime::Array;
 
 /// The value of every node, each run alone.
 pub(crate) fn reference(graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {

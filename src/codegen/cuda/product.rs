@@ -1,6 +1,6 @@
 //! Matrix products on a device: text, words and grid, as of other kernels.
 //!
-//! What always holds: the bits are those of `eager::product`. An element is one chain over the inner dimension from its
+//! What always holds: the bits are those of `runtime::product`. An element is one chain over the inner dimension from its
 //! beginning, in fused multiply-adds of floats (16-bit ones are widened and rounded once at the end) and in wrapping integers.
 //! Tensor cores and cuBLAS have orders of their own; here a sum is never cut, so few long chains leave most of a
 //! device idle. The words of the argument are those of [`super::product_grid`].

@@ -3,12 +3,12 @@
 use super::{Decision, Edge, Explain, Group, GroupKind, NodeReport, Source};
 use crate::compile::calibration::{Calibration, calibration};
 use crate::compile::pipeline::Built;
-use crate::eager::Traffic;
 use crate::error::Reason;
 use crate::fusion::cost::CostModel;
 use crate::fusion::units::{Role, role};
 use crate::fusion::{self, EdgeDecision, Step, StepKind};
 use crate::ir::{Graph, NodeId, Op};
+use crate::runtime::Traffic;
 use std::time::Duration;
 
 impl Explain {

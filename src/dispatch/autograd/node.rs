@@ -6,9 +6,9 @@
 use super::hook::Hook;
 use crate::device::Device;
 use crate::dispatch::tensor::Tensor;
-use crate::eager::SharedLayout;
 use crate::error::Result;
 use crate::ir::DType;
+use crate::runtime::SharedLayout;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,10 +6,11 @@ use super::{meta, tracer};
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::Tensor;
 use crate::dispatch::keyset::KeySet;
-use crate::eager::executable::view;
 use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op};
+use crate::runtime::cuda;
+use crate::runtime::executable::view;
 use smallvec::SmallVec;
 
 /// The CUDA kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
@@ -26,12 +27,12 @@ pub(in crate::dispatch) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs:
         return view(op, attrs, tensors[0].array()).map(|result| tensors[0].view_with(result));
     }
     let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
-    eager::cuda::run(device, op, &arguments, attrs).map(Tensor::from_array)
+    eager::run_on(device, op, &arguments, attrs).map(Tensor::from_array)
 }
 
 /// The GPU that a call runs on.
 fn device_of(op: Op, tensors: &[&Tensor]) -> Result<Device> {
-    let device = match eager::cuda::device_of(tensors.iter().map(|tensor| tensor.device())) {
+    let device = match cuda::device_of(tensors.iter().map(|tensor| tensor.device())) {
         Some(device) => device,
         // A call that was sent here by its key alone.
         None => crate::device::current_device(DeviceKind::Cuda)?,

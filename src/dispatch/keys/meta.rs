@@ -3,9 +3,9 @@
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::Tensor;
 use crate::dispatch::keyset::KeySet;
-use crate::eager::executable::view;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op, TensorType};
+use crate::runtime::executable::view;
 use smallvec::SmallVec;
 
 /// The Meta kernel of every op of the table: its row's inference.

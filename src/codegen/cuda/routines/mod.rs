@@ -7,7 +7,7 @@
 //! | `sorts` | how are sorts? |
 //! | `writes` | how are writes by index, and indices of several dims? |
 //!
-//! What always holds: the bits are those of `eager::routine`. Where an order of elements decides them, one thread takes a line's
+//! What always holds: the bits are those of `runtime::routine`. Where an order of elements decides them, one thread takes a line's
 //! elements one after the other; lines that are few and long leave most of a device idle then, and there is no code: the reason
 //! says so. An index outside its dimension is recorded as in other kernels.
 //!

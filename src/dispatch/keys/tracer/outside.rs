@@ -12,10 +12,10 @@ use crate::dispatch::autograd::{HookId, gradient_edge};
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keys::batched;
 use crate::dispatch::local::exclude;
-use crate::eager::SharedLayout;
 use crate::error::{Reason, Result};
 use crate::ir::shape::Layout;
 use crate::ir::{DType, TensorType};
+use crate::runtime::SharedLayout;
 use std::fmt;
 
 /// A tensor that a function has from outside.

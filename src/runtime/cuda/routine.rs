@@ -9,10 +9,10 @@ use crate::codegen::cuda::routines::{Of, Place, RoutinePlan};
 use crate::codegen::cuda::words::{FAULTS, SITE};
 use crate::device::cuda::Queue;
 use crate::device::{Device, DeviceKind, Storage, Stream};
-use crate::eager::Array;
 use crate::error::{Reason, Result};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Meaning, Op, Routine};
+use crate::runtime::Array;
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 

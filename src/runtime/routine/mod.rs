@@ -14,7 +14,7 @@ mod scatter;
 mod sort;
 mod walk;
 
-pub(super) use elements::{Operands, write_by_index};
+pub(super) use elements::Operands;
 
 use super::Array;
 use crate::error::{Error, Result};
@@ -37,6 +37,14 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
         Routine::FlatIndex => index::run(op, attrs, operands),
         Routine::Bits => random::run(operands),
     }
+}
+
+/// Runs a write by index where its first operand lies; the others have other memory.
+///
+/// # Errors
+/// An index outside its dimension, or a slice of the first operand that is borrowed; then nothing was written.
+pub fn write_by_index(op: Op, attrs: &[Attr], operands: [&Array; 3]) -> Result<()> {
+    elements::write_by_index(operands, |operands| run(op, attrs, operands))
 }
 
 /// The dim that an argument names.

@@ -3,9 +3,9 @@
 //! Nothing is looked up while it runs: the memory of the result is taken, the operands are locked, and the kernel is
 //! started. [`Executable::run`](super::Executable::run) does the same by its list of actions.
 
-use super::executable::{Launch, Slot};
+use super::array::Array;
+use super::executable::{Launch, Quick, Slot};
 use super::shared_layout::SharedLayout;
-use super::{Argument, Array, Quick};
 use crate::device::{Access, Device, ShortAccess, Storage};
 use crate::ir::{DType, Layout, TensorType};
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ const NO_POINTERS: [*const u8; MAX_OPERANDS] = [std::ptr::dangling(); MAX_OPERAN
 const NO_ARGUMENT: u8 = u8::MAX;
 
 /// One kernel that makes one result of arguments.
-pub(super) struct Single {
+pub struct Single {
     launch: Arc<Launch>,
     /// By operand of the kernel, the argument that it is.
     operands: SmallVec<[u8; MAX_OPERANDS]>,
@@ -63,22 +63,13 @@ impl Single {
         })
     }
 
-    /// Runs on arguments that have exactly the types of the inputs, and bytes on the CPU; `make` makes something of
+    /// Runs on `n` arguments that have exactly the types of the inputs, and bytes on the CPU; `make` makes something of
     /// the result.
     ///
     /// # Errors
     /// Out of memory, or what the kernel finds wrong with the elements.
     #[inline]
-    pub(super) fn run<T>(&self, arguments: &[Argument<'_>], make: impl FnOnce(Array) -> T) -> Quick<T> {
-        self.run_on(arguments.len(), |index| arguments[index].array, make)
-    }
-
-    /// The same on `n` arrays, by their positions.
-    ///
-    /// # Errors
-    /// As [`Single::run`].
-    #[inline]
-    pub(super) fn run_on<'a, T>(
+    pub fn run<'a, T>(
         &self,
         n: usize,
         argument: impl Fn(usize) -> &'a Array,
@@ -102,17 +93,17 @@ impl Single {
         Ok(make(Array { storage, dtype: self.dtype, layout: self.layout.clone() }))
     }
 
-    /// Runs on arguments of which the first is the target: the result takes the place of its elements. They are as for
+    /// Runs on `n` arguments of which the first is the target: the result takes the place of its elements. They are as for
     /// [`Single::run`], and one that shares the target's storage has its layout and dtype.
     ///
     /// # Errors
     /// As [`Single::run`], or if a slice of the target is borrowed.
     #[inline]
-    pub(super) fn run_in_place(&self, arguments: &[Argument<'_>]) -> Quick<()> {
-        let target = arguments[0].array;
+    pub fn run_in_place<'a>(&self, n: usize, argument: impl Fn(usize) -> &'a Array) -> Quick<()> {
+        let target = argument(0);
         let mut operands = NO_POINTERS;
-        self.point(&mut operands, &|index| arguments[index].array);
-        let reads = arguments[1..].iter().map(|argument| &**argument.array.storage());
+        self.point(&mut operands, &argument);
+        let reads = (1..n).map(|index| &**argument(index).storage());
         let access = Access::to_write(reads, [&**target.storage() as &Storage])?;
         #[allow(unsafe_code, reason = "kernels work on raw pointers")]
         // SAFETY: the arguments have the types of the graph's inputs, which the accesses were made from, and the target

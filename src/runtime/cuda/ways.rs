@@ -10,10 +10,10 @@ use super::routine::DeviceRoutine;
 use crate::codegen::cuda::routines::Place;
 use crate::codegen::product::ProductShape;
 use crate::device::Device;
-use crate::eager::executable::{Action, Executable, view_layout};
-use crate::eager::product::shape;
 use crate::error::Reason;
 use crate::ir::{DType, Layout, Numerics, TensorType};
+use crate::runtime::executable::{Action, Executable, view_layout};
+use crate::runtime::product::shape;
 use smallvec::SmallVec;
 
 /// How an action runs on a device.

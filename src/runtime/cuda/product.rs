@@ -18,10 +18,10 @@ use crate::codegen::cuda::wgmma::{TileMap, WgmmaPlan};
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::{self, Matmul};
 use crate::device::{Device, Stream};
-use crate::eager::Array;
-use crate::eager::product::shape;
 use crate::error::{Reason, Result};
 use crate::ir::TensorType;
+use crate::runtime::Array;
+use crate::runtime::product::shape;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

@@ -11,9 +11,9 @@ use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::lower::Lowered;
 use crate::device::cuda::Queue;
 use crate::device::{Device, DeviceKind, Storage, Stream};
-use crate::eager::Array;
 use crate::error::{Reason, Result};
 use crate::ir::Op;
+use crate::runtime::Array;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 

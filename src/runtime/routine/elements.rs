@@ -5,8 +5,8 @@
 //! the first element of an array and ends at the last that its strides reach, so walks start at 0.
 
 use crate::device::{Access, DeviceKind, Shared};
-use crate::eager::Array;
 use crate::error::Result;
+use crate::runtime::Array;
 use bytemuck::AnyBitPattern;
 use std::marker::PhantomData;
 
@@ -25,7 +25,7 @@ pub(super) struct Output<'a> {
 }
 
 /// The operands of one run of a routine.
-pub(in crate::eager) struct Operands<'a> {
+pub(in crate::runtime) struct Operands<'a> {
     pub(super) inputs: Inputs<'a>,
     pub(super) output: Output<'a>,
 }
@@ -36,7 +36,7 @@ impl<'a> Operands<'a> {
     /// # Safety
     /// While the value lives nobody writes to the memory of the inputs, and nobody else uses that of the output, which
     /// is not that of an input, unless it is the very array of the first, of a write by index. All have bytes.
-    pub(in crate::eager) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
+    pub(in crate::runtime) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
         let in_place = inputs.first().is_some_and(|first| std::ptr::eq(*first, output));
         Operands { inputs: Inputs { arrays: inputs, in_place }, output: Output { array: output, memory: PhantomData } }
     }
@@ -54,10 +54,7 @@ impl Operands<'_> {
 ///
 /// # Errors
 /// If a slice of it is borrowed, or those of `work`.
-pub(in crate::eager) fn write_by_index(
-    inputs: [&Array; 3],
-    work: impl FnOnce(Operands<'_>) -> Result<()>,
-) -> Result<()> {
+pub(super) fn write_by_index(inputs: [&Array; 3], work: impl FnOnce(Operands<'_>) -> Result<()>) -> Result<()> {
     let [target, others @ ..] = inputs;
     let is_apart = |array: &Array| !Shared::ptr_eq(array.storage(), target.storage());
     assert!(others.into_iter().all(is_apart), "a source that is written to has no value");

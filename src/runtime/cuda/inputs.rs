@@ -4,9 +4,9 @@
 //! and what only the host reads stays there. The rest is copied to the device, before each run.
 
 use super::ways::Way;
-use crate::eager::Array;
-use crate::eager::executable::{Action, Executable, Slot};
 use crate::ir::{Layout, Meaning, Routine};
+use crate::runtime::Array;
+use crate::runtime::executable::{Action, Executable, Slot};
 use smallvec::SmallVec;
 
 /// How many elements lie in memory from the first that a layout shows to the last.

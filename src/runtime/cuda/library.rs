@@ -12,9 +12,9 @@ use super::tail::Found;
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::{Addresses, Matmul, Matrix, Order, Problem, Queue, Tail, architecture, find_cublaslt};
 use crate::device::{Device, Storage, Stream};
-use crate::eager::Array;
 use crate::error::{Error, Reason, Result};
 use crate::ir::DType;
+use crate::runtime::Array;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 

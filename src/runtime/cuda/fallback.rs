@@ -4,9 +4,9 @@
 
 use super::{counts, fetched};
 use crate::device::{Access, Device, DeviceKind, Shared, Storage};
-use crate::eager::Array;
-use crate::eager::executable::{Action, Executable, Held, Slot};
 use crate::error::{Reason, Result};
+use crate::runtime::Array;
+use crate::runtime::executable::{Action, Executable, Held, Slot};
 use smallvec::{SmallVec, smallvec};
 
 type Slots = SmallVec<[Slot; 6]>;

@@ -4,7 +4,6 @@
 //! live in slots; a slot is emptied after its last use, so its buffer goes back to the allocator and serves the next
 //! step. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
 
-use super::Quick;
 use super::array::Array;
 use super::blocks::BlockRun;
 use super::builder::{Accepts, Builder, Failure};
@@ -24,6 +23,9 @@ use crate::fusion::in_place::InPlace;
 use crate::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, Numerics, Op, TensorType};
 use smallvec::{SmallVec, smallvec};
 use std::sync::{Arc, OnceLock};
+
+/// What a kernel that runs without steps comes to: an error is one word, so that the result comes back in registers.
+pub type Quick<T> = std::result::Result<T, Box<Error>>;
 
 /// Holds a value while an executable runs.
 pub(super) type Slot = usize;
@@ -213,7 +215,7 @@ impl Executable {
 
     /// How it runs as the one kernel that it is.
     #[inline]
-    pub(super) fn single(&self) -> Option<&Single> {
+    pub fn single(&self) -> Option<&Single> {
         self.single.as_ref()
     }
 
@@ -250,7 +252,7 @@ impl Executable {
         self.check(inputs)?;
         if let Some(single) = &self.single {
             return Ok(smallvec![
-                single.run_on(inputs.len(), |index| inputs[index], |array| array).map_err(|error| *error)?
+                single.run(inputs.len(), |index| inputs[index], |array| array).map_err(|error| *error)?
             ]);
         }
         let reads = inputs.iter().map(|array| &**array.storage());

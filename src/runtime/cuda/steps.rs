@@ -20,16 +20,16 @@ use super::uploaded;
 use super::ways::Way;
 use crate::device::cuda::{self, Queue};
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
-use crate::eager::Array;
-use crate::eager::executable::{Action, Executable, Held, Launch, view};
 use crate::error::{Error, Reason, Result};
 use crate::ir::Numerics;
+use crate::runtime::Array;
+use crate::runtime::executable::{Action, Executable, Held, Launch, view};
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How the actions of an executable run on a device.
-pub(in crate::eager) struct OnDevice {
+pub(in crate::runtime) struct OnDevice {
     device: Device,
     /// By action.
     ways: Vec<Way>,
@@ -48,7 +48,7 @@ type Known = (Alignments, Arc<Program>);
 const MAX_PROGRAMS: usize = 8;
 
 impl OnDevice {
-    pub(in crate::eager) fn new(device: Device, numerics: Numerics, executable: &Executable) -> OnDevice {
+    pub(in crate::runtime) fn new(device: Device, numerics: Numerics, executable: &Executable) -> OnDevice {
         let ways = Way::of_actions(device, numerics, executable);
         let outline = Outline::new(executable, &ways);
         let needs = Need::of_inputs(executable, &ways);
@@ -56,18 +56,18 @@ impl OnDevice {
     }
 
     /// The device.
-    pub(in crate::eager) fn device(&self) -> Device {
+    pub(in crate::runtime) fn device(&self) -> Device {
         self.device
     }
 
     /// Why an action runs on the host, if it does.
-    pub(in crate::eager) fn declined(&self, action: usize) -> Option<Reason> {
+    pub(in crate::runtime) fn declined(&self, action: usize) -> Option<Reason> {
         let Way::Host(reason) = &self.ways[action] else { return None };
         Some(reason.clone())
     }
 
     /// What numerics did to an action, if it is a product or follows one.
-    pub(in crate::eager) fn choice(&self, action: usize) -> Option<Choice> {
+    pub(in crate::runtime) fn choice(&self, action: usize) -> Option<Choice> {
         match &self.ways[action] {
             Way::Product(product) => Some(product.choice()),
             Way::Later(choice) => Some(choice.clone()),
@@ -78,7 +78,7 @@ impl OnDevice {
     }
 
     /// After how many runs on a stream all kernels of a run are started as one graph, or why they never are.
-    pub(in crate::eager) fn replay(&self) -> std::result::Result<u32, Reason> {
+    pub(in crate::runtime) fn replay(&self) -> std::result::Result<u32, Reason> {
         match &self.outline {
             Err(reason) => Err(reason.clone()),
             Ok(outline) if outline.starts.len() < MIN_NODES => {
@@ -99,7 +99,7 @@ impl OnDevice {
     ///
     /// # Errors
     /// As [`Executable::run`].
-    pub(in crate::eager) fn run(
+    pub(in crate::runtime) fn run(
         &self,
         executable: &Executable,
         inputs: &[&Array],
@@ -134,7 +134,7 @@ impl OnDevice {
     ///
     /// # Errors
     /// As [`Executable::run`].
-    pub(in crate::eager) fn run_timed(&self, executable: &Executable, inputs: &[&Array]) -> Result<Vec<Duration>> {
+    pub(in crate::runtime) fn run_timed(&self, executable: &Executable, inputs: &[&Array]) -> Result<Vec<Duration>> {
         self.check(executable, inputs)?;
         let moved = self.moved(inputs)?;
         let inputs = with_moved(inputs, &moved);
@@ -288,7 +288,7 @@ impl OnDevice {
     ///
     /// # Errors
     /// If not.
-    pub(in crate::eager) fn check(&self, executable: &Executable, inputs: &[&Array]) -> Result<()> {
+    pub(in crate::runtime) fn check(&self, executable: &Executable, inputs: &[&Array]) -> Result<()> {
         let fits = |(array, ty): (&&Array, &crate::ir::TensorType)| {
             let few = array.device().kind == DeviceKind::Cpu && n_places(&array.layout) <= FEW;
             array.is_of(ty) && (array.device() == self.device || few)

@@ -3,8 +3,8 @@
 //! Found from the actions alone. Whether such a kernel can be computed where the product's sums are is for `epilogue` and `tail` to
 //! say.
 
-use crate::eager::executable::{Action, Executable, Launch, Slot, view_layout};
 use crate::ir::{Layout, TensorType};
+use crate::runtime::executable::{Action, Executable, Launch, Slot, view_layout};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

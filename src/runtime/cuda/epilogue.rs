@@ -19,11 +19,11 @@ use crate::codegen::kernel::Source;
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::Queue;
 use crate::device::{Device, Stream};
-use crate::eager::Array;
-use crate::eager::executable::Launch;
-use crate::eager::product::shape;
 use crate::error::{Error, Reason, Result};
 use crate::ir::{DType, Layout};
+use crate::runtime::Array;
+use crate::runtime::executable::Launch;
+use crate::runtime::product::shape;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

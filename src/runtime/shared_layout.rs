@@ -50,7 +50,7 @@ impl SharedLayout {
 impl SharedLayout {
     /// Where it lies, if it is kept for good: no other layout will ever lie there.
     #[inline]
-    pub(super) fn kept_address(&self) -> Option<usize> {
+    pub fn kept_address(&self) -> Option<usize> {
         match &self.0 {
             Shared::Kept(layout) => Some(std::ptr::from_ref(*layout).addr()),
             Shared::Counted(_) => None,
@@ -59,7 +59,7 @@ impl SharedLayout {
 
     /// Whether both are one, not only equal.
     #[inline]
-    pub(super) fn is(&self, other: &SharedLayout) -> bool {
+    pub fn is(&self, other: &SharedLayout) -> bool {
         std::ptr::eq(&**self, &**other)
     }
 

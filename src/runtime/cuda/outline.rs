@@ -13,9 +13,9 @@ use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
 use super::ways::Way;
 use crate::codegen::lower::Lowered;
-use crate::eager::executable::{Action, Executable, Slot, view_layout};
 use crate::error::Reason;
 use crate::ir::{DType, Layout, Meaning, TensorType};
+use crate::runtime::executable::{Action, Executable, Slot, view_layout};
 use smallvec::{SmallVec, smallvec};
 
 /// Whose memory a value is in.

@@ -57,24 +57,10 @@ pub use choice::Choice;
 pub use counts::{Counts, Fallback, counts, reset_counts};
 pub(super) use steps::OnDevice;
 
-use super::{Argument, Array, executable_of};
+use super::array::Array;
 use crate::device::{Device, DeviceKind, Shared, Storage};
-use crate::error::{Error, Result};
-use crate::ir::{Attr, Layout, Op};
-use smallvec::SmallVec;
-
-/// Runs an op that is no view on a device, which operands need not tell; operands that are elsewhere stand for numbers.
-///
-/// # Errors
-/// What the op's inference says is wrong with the operands, out of memory, code that NVRTC does not compile, a device that fails,
-/// or what an earlier call on the same stream has found wrong with its elements: an index outside its dimension, or an integer that
-/// is divided by zero. Of this call that is told at a later one, or when a value is read.
-pub fn run(device: Device, op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> {
-    let executable = executable_of(Some(device), op, arguments, attrs, None)?;
-    let arrays: SmallVec<[&Array; 4]> = arguments.iter().map(|argument| argument.array).collect();
-    let mut results = executable.run(&arrays)?;
-    results.pop().ok_or_else(|| Error::Internal { message: "a one-op graph has one output".into() })
-}
+use crate::error::Result;
+use crate::ir::Layout;
 
 /// The GPU among these devices, if there is one.
 pub fn device_of(devices: impl IntoIterator<Item = Device>) -> Option<Device> {
