@@ -7,7 +7,7 @@ use super::attr::{Attr, Attrs};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
 use super::infer::reduced_dims;
-use super::ops::Op;
+use super::op::Op;
 use super::scalar::Scalar;
 use super::shape::contiguous_strides;
 use super::types::TensorType;

@@ -5,7 +5,7 @@
 
 use super::attr::{Attr, Attrs};
 use super::dtype::DType;
-use super::ops::Op;
+use super::op::Op;
 use super::scalar::Scalar;
 use super::types::TensorType;
 use crate::error::Result;

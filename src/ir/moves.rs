@@ -6,8 +6,8 @@
 use super::attr::{Attr, Attrs};
 use super::decompose::copied;
 use super::graph::{Graph, NodeId};
-use super::op::{Call, ViewRule};
-use super::ops::Op;
+use super::op::Op;
+use super::row::{Call, ViewRule};
 use super::scalar::Scalar;
 use super::shape::{Layout, Sizes, checked_numel, contiguous_strides, normalize_dim};
 use super::types::TensorType;

@@ -21,26 +21,11 @@
 //! (|a, b, y, g| [gradient, gradient]) binary: all of it; or any expression that gives two
 //! ```
 //!
-//! A row under `other` gives its [`Row`] in full; longer formulas are in [`super::autodiff`].
-//! The table is expanded in few places: here (the enum and its rows), in `autodiff::expr` and `dispatch::methods` (the
-//! methods of the regular rows), and in `dispatch::register` (every row becomes an operator).
-
-use super::attr::Attr;
-use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, strided, views};
-use super::bodies::*;
-use super::convolution;
-use super::decompose;
-use super::indexing;
-use super::infer;
-use super::moves;
-use super::op::{Combine, GatherKind, Meaning, Row, Rule, Schema};
-use super::pooling;
-use super::random;
-use super::routine::{self, Routine, Scan, Write};
-use super::scalar::Prim;
-use super::slopes;
-use super::view;
-use smallvec::smallvec;
+//! A row under `other` gives its [`Row`](super::Row) in full; longer formulas are in [`super::autodiff`].
+//!
+//! The table itself is text and imports nothing, so every floor may expand it. The places that do are few: `ir::op` (the
+//! enum of names), `ir::table` (the rows, where the names of bodies, rules and formulas are looked up), `autodiff::expr`
+//! and `dispatch::methods` (the methods of the regular rows).
 
 /// Calls a macro with the whole table.
 #[macro_export]
@@ -882,7 +867,7 @@ macro_rules! for_each_op {
                 Cumsum = Row {
                     name: "cumsum",
                     schema: Schema::Text("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
-                    infer: routine::scan,
+                    infer: infer::scan,
                     meaning: Meaning::Routine(Routine::Scan(Scan::Sum)),
                     derivative: Derivative::Formula(scans::cumsum),
                 };
@@ -890,7 +875,7 @@ macro_rules! for_each_op {
                 Cumprod = Row {
                     name: "cumprod",
                     schema: Schema::Text("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
-                    infer: routine::scan,
+                    infer: infer::scan,
                     meaning: Meaning::Routine(Routine::Scan(Scan::Prod)),
                     derivative: Derivative::Formula(scans::cumprod),
                 };
@@ -898,7 +883,7 @@ macro_rules! for_each_op {
                 Recurrence = Row {
                     name: "_recurrence",
                     schema: Schema::Text("_recurrence(Tensor factor, Tensor term, int dim, bool reverse=False) -> Tensor"),
-                    infer: routine::recurrence,
+                    infer: infer::recurrence,
                     meaning: Meaning::Routine(Routine::Recurrence),
                     derivative: Derivative::Formula(scans::recurrence),
                 };
@@ -906,7 +891,7 @@ macro_rules! for_each_op {
                 CummaxIndices = Row {
                     name: "_cummax_indices",
                     schema: Schema::Text("_cummax_indices(Tensor self, int dim) -> Tensor"),
-                    infer: routine::running_places,
+                    infer: infer::running_places,
                     meaning: Meaning::Routine(Routine::Scan(Scan::ArgMax)),
                     derivative: Derivative::None,
                 };
@@ -914,7 +899,7 @@ macro_rules! for_each_op {
                 CumminIndices = Row {
                     name: "_cummin_indices",
                     schema: Schema::Text("_cummin_indices(Tensor self, int dim) -> Tensor"),
-                    infer: routine::running_places,
+                    infer: infer::running_places,
                     meaning: Meaning::Routine(Routine::Scan(Scan::ArgMin)),
                     derivative: Derivative::None,
                 };
@@ -922,7 +907,7 @@ macro_rules! for_each_op {
                 Argsort = Row {
                     name: "argsort",
                     schema: Schema::Text("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"),
-                    infer: routine::argsort,
+                    infer: infer::argsort,
                     meaning: Meaning::Routine(Routine::Argsort),
                     derivative: Derivative::None,
                 };
@@ -930,7 +915,7 @@ macro_rules! for_each_op {
                 Scatter = Row {
                     name: "scatter",
                     schema: Schema::Text("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
-                    infer: routine::scatter,
+                    infer: infer::scatter,
                     meaning: Meaning::Routine(Routine::Scatter(Write::Overwrite)),
                     derivative: Derivative::Formula(scatters::scatter),
                 };
@@ -938,7 +923,7 @@ macro_rules! for_each_op {
                 ScatterAdd = Row {
                     name: "scatter_add",
                     schema: Schema::Text("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
-                    infer: routine::scatter,
+                    infer: infer::scatter,
                     meaning: Meaning::Routine(Routine::Scatter(Write::Add)),
                     derivative: Derivative::Formula(scatters::scatter_add),
                 };
@@ -946,7 +931,7 @@ macro_rules! for_each_op {
                 ScatterReduce = Row {
                     name: "scatter_reduce",
                     schema: Schema::Text("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"),
-                    infer: routine::scatter,
+                    infer: infer::scatter,
                     meaning: Meaning::Routine(Routine::Scatter(Write::Reduce)),
                     derivative: Derivative::Formula(scatters::scatter_reduce),
                 };
@@ -962,7 +947,7 @@ macro_rules! for_each_op {
                 FlatIndex = Row {
                     name: "_flat_index",
                     schema: Schema::Text("_flat_index(Tensor[] indices, int[] sizes, bool wrap=True) -> Tensor"),
-                    infer: routine::flat_index,
+                    infer: infer::flat_index,
                     meaning: Meaning::Routine(Routine::FlatIndex),
                     derivative: Derivative::None,
                 };
@@ -1154,94 +1139,4 @@ macro_rules! for_each_op {
             }
         }
     };
-}
-
-macro_rules! table {
-    (
-        unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $uwrite:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
-        binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $bwrite:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
-        other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
-    ) => {
-        /// An op of the table.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Op { $($(#[$udoc])* $Unary,)* $($(#[$bdoc])* $Binary,)* $($(#[$odoc])* $Other,)* }
-
-        impl Op {
-            /// Every op, in table order.
-            pub const ALL: &[Op] = &[$(Op::$Unary,)* $(Op::$Binary,)* $(Op::$Other,)*];
-
-            /// The op's row.
-            pub fn row(self) -> &'static Row {
-                &ROWS[self as usize]
-            }
-        }
-
-        static ROWS: [Row; Op::ALL.len()] = [
-            $(Row {
-                name: stringify!($uname),
-                schema: Schema::Unary,
-                infer: infer::pointwise,
-                meaning: Meaning::Body(Rule::$urule, |x, _| { let $ux = x[0]; $ubody }),
-                derivative: unary_derivative!($ud),
-            },)*
-            $(Row {
-                name: stringify!($bname),
-                schema: Schema::Binary($boverload),
-                infer: infer::pointwise,
-                meaning: Meaning::Body(Rule::$brule, |x, _| { let ($ba, $bb) = (x[0], x[1]); $bbody }),
-                derivative: binary_derivative!($bd),
-            },)*
-            $($row,)*
-        ];
-    };
-}
-
-/// The derivative column of a row under `unary`.
-macro_rules! unary_derivative {
-    (none) => {
-        Derivative::None
-    };
-    (zero) => {
-        Derivative::Zero
-    };
-    ((|$x:ident, $y:ident| $d:expr)) => {
-        unary_derivative!((|$x, $y, g| g * $d))
-    };
-    ((|$x:ident, $y:ident, $g:ident| $d:expr)) => {
-        Derivative::Pointwise(|call| {
-            let ($x, $y, $g) = (call.args[0], call.result, call.grad);
-            let _ = ($x, $y);
-            smallvec![Some($d)]
-        })
-    };
-}
-
-/// The derivative column of a row under `binary`.
-macro_rules! binary_derivative {
-    (none) => {
-        Derivative::None
-    };
-    (zero) => {
-        Derivative::Zero
-    };
-    ((|$a:ident, $b:ident, $y:ident| [$da:expr, $db:expr])) => {
-        binary_derivative!((|$a, $b, $y, g| [g * $da, g * $db]))
-    };
-    ((|$a:ident, $b:ident, $y:ident, $g:ident| $d:expr)) => {
-        Derivative::Pointwise(|call| {
-            let ($a, $b, $y, $g) = (call.args[0], call.args[1], call.result, call.grad);
-            let _ = ($a, $b, $y);
-            let [first, second] = $d;
-            smallvec![Some(first), Some(second)]
-        })
-    };
-}
-
-for_each_op!(table);
-
-impl Op {
-    /// The op of that name.
-    pub fn from_name(name: &str) -> Option<Op> {
-        Op::ALL.iter().copied().find(|op| op.name() == name)
-    }
 }

@@ -7,7 +7,7 @@ use super::attr::Attr;
 use super::autodiff::{Builder, Expr};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
-use super::op::Call;
+use super::row::Call;
 use super::scalar::Scalar;
 use super::shape::{Sizes, contiguous_strides};
 use super::types::TensorType;

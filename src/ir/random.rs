@@ -8,9 +8,9 @@
 use super::attr::{Attr, Attrs};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
-use super::op::Call;
-use super::ops::Op;
+use super::op::Op;
 use super::philox;
+use super::row::Call;
 use super::scalar::{Lit, Prim, Scalar, Sym};
 use super::shape::{self, Sizes};
 use super::types::TensorType;

@@ -16,7 +16,7 @@
 use super::attr::{Attr, Attrs};
 use super::dtype::DType;
 use super::graph::{Graph, Node, NodeId, NodeKind};
-use super::ops::Op;
+use super::op::Op;
 use super::scalar::Scalar;
 use super::shape::contiguous_strides;
 use super::types::TensorType;

@@ -6,7 +6,7 @@
 
 use super::attr::Attr;
 use super::autodiff::Expr;
-use super::ops::Op;
+use super::op::Op;
 use super::scalar::Scalar;
 use super::shape::Layout;
 use super::types::TensorType;

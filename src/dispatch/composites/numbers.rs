@@ -4,7 +4,7 @@ use crate::dispatch::library::Library;
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::error::Result;
-use crate::ir::op::Schema;
+use crate::ir::row::Schema;
 use crate::ir::{Op, Scalar};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {

@@ -4,10 +4,10 @@
 //! gradient `g` it is given, so the first of its own gradients is the same row again; the other one goes by the second
 //! derivative of the activation.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use super::formula::{Backward, Gradients};
 use crate::ir::attr::{Attr, Attrs};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::smallvec;
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ir::attr::{Attr, Attrs};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, NodeId};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use crate::ir::shape::{Sizes, contiguous_strides};
 use crate::ir::types::TensorType;

@@ -14,8 +14,9 @@
 //! Deliberately absent: tensors, a tape, accumulation over calls. Those are matters of dispatch.
 
 pub mod activations;
+mod derivative;
 pub mod expr;
-mod formula;
+mod gradients;
 pub mod pointwise;
 pub mod products;
 pub mod reductions;
@@ -24,13 +25,14 @@ pub mod scatters;
 pub mod strided;
 pub mod views;
 
+pub use derivative::{Backward, Derivative, Formula, Gradients};
 pub use expr::{Builder, Expr, Term};
-pub use formula::{Backward, Derivative, Formula, Gradients};
 pub use strided::counted_from;
 
+use self::gradients::takes_gradient;
 use super::attr::Attr;
 use super::graph::Graph;
-use super::ops::Op;
+use super::op::Op;
 use super::passes::{drop_unused, eliminate_common};
 use super::types::TensorType;
 use crate::error::Result;
@@ -81,7 +83,7 @@ pub fn vjp(op: Op, args: &[&TensorType], attrs: &[Attr], result: &TensorType, ne
     let grad = builder.input(TensorType::contiguous(result.dtype, &result.sizes));
     let needs: SmallVec<[bool; 4]> = needs.iter().zip(args).map(|(&need, ty)| need && takes_gradient(ty)).collect();
     let gradients = if result.dtype.is_float() {
-        formula::gradients(op, &Backward { args: operands, attrs, result: value, grad, needs: &needs })
+        gradients::gradients(op, &Backward { args: operands, attrs, result: value, grad, needs: &needs })
     } else {
         Gradients::new()
     };
@@ -104,8 +106,4 @@ pub fn vjp(op: Op, args: &[&TensorType], attrs: &[Attr], result: &TensorType, ne
         Some(_) => VjpInput::Grad,
     };
     Ok(Vjp { graph, inputs: kept.into_iter().map(name).collect(), outputs: places })
-}
-
-fn takes_gradient(ty: &TensorType) -> bool {
-    ty.dtype.is_float() && !ty.number
 }

@@ -3,10 +3,10 @@
 //! A slope that selects is written as `where(condition, gradient, 0)` and never as a product with a mask: the gradient
 //! may be infinite, and infinity times zero is no zero. At kinks the slopes are those of PyTorch.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use super::formula::{Backward, Gradients};
 use crate::ir::attr::Attr;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::smallvec;
 

@@ -1,7 +1,7 @@
 //! Gradients of matrix products: of `y = a b` they are `g bᵀ` and `aᵀ g`.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use super::formula::{Backward, Gradients};
 use smallvec::smallvec;
 
 /// Of a product, batched or not. One that is not rounded to the dtype of its operands has gradients that are computed as wide as it

@@ -3,13 +3,13 @@
 //! Whatever has the sizes of the result is first brought to those it had before reduced dims were dropped; then it
 //! broadcasts against the operand. 16-bit floats are computed in f32.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr};
-use super::formula::{Backward, Gradients};
 use crate::error::Result;
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, NodeId};
 use crate::ir::infer::reduced_dims;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::{SmallVec, smallvec};
 

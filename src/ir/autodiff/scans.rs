@@ -3,10 +3,10 @@
 //! All of them are linear recurrences that run the other way, so none divides: zeros among the factors of a product
 //! are nothing special, and every order of derivative has the same form.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use super::formula::{Backward, Gradients};
 use crate::ir::attr::Attr;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::shape::normalize_dim;
 use smallvec::smallvec;
 

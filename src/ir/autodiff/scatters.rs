@@ -5,10 +5,10 @@
 //! differentiated, zeros are handled by products of the other factors, up to first derivatives at places with two
 //! zeros.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use super::formula::{Backward, Gradients};
 use crate::ir::attr::{Attr, Attrs};
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::shape::normalize_dim;
 use smallvec::smallvec;
 

@@ -3,11 +3,11 @@
 //! What was read through a window is added up in a memory of zeros, where it was read; then it is read from there as the
 //! operand lies in it. Places in memory count from the first of operand and window.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr};
-use super::formula::{Backward, Gradients};
 use crate::ir::attr::{Attr, Attrs};
 use crate::ir::dtype::DType;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use crate::ir::shape::{Sizes, numel};
 use crate::ir::types::TensorType;

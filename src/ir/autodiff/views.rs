@@ -1,13 +1,13 @@
 //! Gradients of rows that move elements: each element's gradient goes back where the element came from.
 
+use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr, ints};
-use super::formula::{Backward, Gradients};
 use crate::error::Result;
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, NodeId};
 use crate::ir::infer::joins_anything;
-use crate::ir::op::ViewRule;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
+use crate::ir::row::ViewRule;
 use crate::ir::shape::{Layout, Sizes, normalize_dim};
 use crate::ir::view;
 use smallvec::{SmallVec, smallvec};

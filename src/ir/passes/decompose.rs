@@ -5,7 +5,7 @@ use crate::ir::Op;
 use crate::ir::graph::{Graph, NodeId, SideTable};
 use crate::ir::indexing;
 use crate::ir::infer::joins_anything;
-use crate::ir::op::{GatherKind, Meaning};
+use crate::ir::row::{GatherKind, Meaning};
 
 /// A graph without composite ops that computes the same. Its nodes remember which node of `graph` they were made for.
 ///

@@ -3,8 +3,8 @@
 use super::eliminate::rebuild;
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, NodeId, NodeKind};
-use crate::ir::op::Meaning;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
+use crate::ir::row::Meaning;
 use crate::ir::scalar::body::Kind;
 use crate::ir::scalar::{Lit, Scalar, Ty, eval};
 use smallvec::smallvec;

@@ -2,7 +2,7 @@
 
 use super::eliminate::{eliminate_dead, rebuild};
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
-use crate::ir::op::Meaning;
+use crate::ir::row::Meaning;
 use crate::ir::{Attr, DType, Op};
 use smallvec::smallvec;
 

@@ -9,8 +9,8 @@
 
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
-use crate::ir::op::Meaning;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
+use crate::ir::row::Meaning;
 use crate::ir::scalar::{Kind, Scalar};
 
 /// A rule: its equation, and what it replaces a call by.

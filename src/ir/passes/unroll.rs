@@ -13,8 +13,8 @@ use crate::ir::Scalar;
 use crate::ir::attr::Attr;
 use crate::ir::graph::{Graph, Node, NodeId, SideTable};
 use crate::ir::infer::reduced_dims;
-use crate::ir::op::Meaning;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
+use crate::ir::row::Meaning;
 use smallvec::smallvec;
 
 /// Most elements of a sum that is taken apart: each is a copy of all that computes it.

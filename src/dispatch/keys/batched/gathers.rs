@@ -4,7 +4,7 @@ use super::{Operands, physical_sizes, rules::pad, rules::shifted};
 use crate::dispatch::factories::range_on;
 use crate::dispatch::{Tensor, embedding};
 use crate::error::Result;
-use crate::ir::op::GatherKind;
+use crate::ir::row::GatherKind;
 use crate::ir::{Attrs, DType, Op, TensorType};
 
 /// The physical result of a gather.

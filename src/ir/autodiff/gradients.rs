@@ -1,77 +1,20 @@
-//! What the derivative column may say, and how a call's gradients follow from it.
+//! The gradients of one call, from the derivative column of its row.
 
-use super::expr::{Builder, Expr};
-use super::takes_gradient;
-use crate::ir::attr::Attr;
+use super::derivative::{Backward, Derivative, Gradients};
+use super::expr::Expr;
 use crate::ir::graph::{Node, NodeId};
-use crate::ir::op::Meaning;
-use crate::ir::ops::Op;
+use crate::ir::op::Op;
+use crate::ir::row::Meaning;
 use crate::ir::shape::numel;
+use crate::ir::types::TensorType;
 use smallvec::SmallVec;
-
-/// The derivative of an op.
-#[derive(Clone, Copy)]
-pub enum Derivative {
-    /// No gradient flows: the result is no function of real numbers.
-    None,
-    /// The gradient is zero everywhere.
-    Zero,
-    /// A formula over operands, result and gradient in the dtype that the op computes in; masks stay bools.
-    Pointwise(Formula),
-    /// A formula over operands, result and gradient as they are.
-    Formula(Formula),
-    /// That of the ops it decomposes into.
-    Parts,
-}
-
-/// Builds the gradients of a call. They may have any sizes that the operand's broadcast to, and any dtype: sums over
-/// what was broadcast and the conversion to the operand's dtype come behind.
-pub type Formula = for<'g, 'a> fn(&Backward<'g, 'a>) -> Gradients<'g>;
-
-/// One gradient per operand; `None`, or an end too early, where none flows.
-pub type Gradients<'g> = SmallVec<[Option<Expr<'g>>; 4]>;
-
-/// What a formula starts from.
-pub struct Backward<'g, 'a> {
-    /// The operands.
-    pub args: SmallVec<[Expr<'g>; 4]>,
-    /// The other arguments of the call.
-    pub attrs: &'a [Attr],
-    /// The result.
-    pub result: Expr<'g>,
-    /// The gradient of the result, which has its sizes.
-    pub grad: Expr<'g>,
-    /// Which operands need a gradient. Others may be given one; it is dropped.
-    pub needs: &'a [bool],
-}
-
-impl<'g> Backward<'g, '_> {
-    /// The graph that grows.
-    pub fn builder(&self) -> &'g Builder {
-        self.grad.builder()
-    }
-
-    /// The same with every operand but a mask in the dtype that `op` computes in.
-    fn computed(&self, op: Op) -> Backward<'g, '_> {
-        let dtype = self.grad.dtype().widened();
-        let mask = if let Meaning::Body(rule, _) = op.row().meaning { rule.mask() } else { None };
-        let convert = |(index, arg): (usize, &Expr<'g>)| if mask == Some(index) { *arg } else { arg.to(dtype) };
-        Backward {
-            args: self.args.iter().enumerate().map(convert).collect(),
-            attrs: self.attrs,
-            result: self.result.to(dtype),
-            grad: self.grad.to(dtype),
-            needs: self.needs,
-        }
-    }
-}
 
 /// The gradients of a call of `op`, each with the dtype and sizes of its operand.
 pub(super) fn gradients<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
     let raw = match op.row().derivative {
         Derivative::None => Gradients::new(),
         Derivative::Zero => call.args.iter().map(|arg| Some(arg.zeros())).collect(),
-        Derivative::Pointwise(formula) => formula(&call.computed(op)),
+        Derivative::Pointwise(formula) => formula(&computed(call, op)),
         Derivative::Formula(formula) => formula(call),
         Derivative::Parts => through_parts(op, call),
     };
@@ -85,6 +28,20 @@ pub(super) fn gradients<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
         Some(gradient.sum_to(&sizes).expand(&sizes).to(arg.dtype()))
     });
     fitted.collect()
+}
+
+/// The call with every operand but a mask in the dtype that `op` computes in.
+fn computed<'g, 'a>(call: &'a Backward<'g, '_>, op: Op) -> Backward<'g, 'a> {
+    let dtype = call.grad.dtype().widened();
+    let mask = if let Meaning::Body(rule, _) = op.row().meaning { rule.mask() } else { None };
+    let convert = |(index, arg): (usize, &Expr<'g>)| if mask == Some(index) { *arg } else { arg.to(dtype) };
+    Backward {
+        args: call.args.iter().enumerate().map(convert).collect(),
+        attrs: call.attrs,
+        result: call.result.to(dtype),
+        grad: call.grad.to(dtype),
+        needs: call.needs,
+    }
 }
 
 /// Reverse mode over the decomposition of a call.
@@ -131,4 +88,9 @@ fn through_parts<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
     }
     // An operand that is there twice gets all of its gradient at its first place.
     operands.iter().map(|operand| adjoint[operand.index()].take()).collect()
+}
+
+/// Whether an operand of this type has a gradient: plain numbers and what is no float have none.
+pub(super) fn takes_gradient(ty: &TensorType) -> bool {
+    ty.dtype.is_float() && !ty.number
 }

@@ -1,0 +1,75 @@
+//! Results of gathers, and what an index tensor must be.
+
+use crate::error::{Error, Result};
+use crate::ir::dtype::DType;
+use crate::ir::row::Call;
+use crate::ir::shape::{self, normalize_dim};
+use crate::ir::types::TensorType;
+
+/// One index vector along a dim.
+pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
+    let (input, index) = (call.args[0], call.args[1]);
+    need_index(call.name(), index)?;
+    let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
+    if index.rank() > 1 {
+        let what = format!("index has shape {:?}", &index.sizes[..]);
+        return Err(Error::index(call.name(), what, "it must be 1-d; embedding and gather take more dims"));
+    }
+    let mut sizes = input.sizes.clone();
+    if !sizes.is_empty() {
+        sizes[dim] = index.numel();
+    } else if index.numel() != 1 {
+        let what = format!("index of a 0-dim tensor has shape {:?}", &index.sizes[..]);
+        return Err(Error::index(call.name(), what, "it must hold one index"));
+    }
+    Ok(TensorType::contiguous(input.dtype, &sizes))
+}
+
+/// One index per result element: the index's shape, which may not exceed the input's in the other dims. An index
+/// without elements may have any shape and dtype.
+pub fn gather(call: &Call<'_>) -> Result<TensorType> {
+    let (input, index) = (call.args[0], call.args[1]);
+    let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
+    if index.numel() > 0 {
+        need_index(call.name(), index)?;
+        if !fits(&index.sizes, &input.sizes, Some(dim)) {
+            let shapes = (&index.sizes[..], &input.sizes[..]);
+            let what = format!("index shape {:?} does not fit input shape {:?} along dim {dim}", shapes.0, shapes.1);
+            return Err(Error::shape(call.name(), what, "ranks must be equal, and other dims at most the input's"));
+        }
+    }
+    shape::checked_numel(call.name(), &index.sizes, input.dtype.size())?;
+    Ok(TensorType::contiguous(input.dtype, &index.sizes))
+}
+
+/// Rows of a 2-d table: the index's shape and the row.
+pub fn embedding(call: &Call<'_>) -> Result<TensorType> {
+    let (table, index) = (call.args[0], call.args[1]);
+    need_index(call.name(), index)?;
+    if table.rank() != 2 {
+        return Err(Error::shape(call.name(), format!("the table has shape {:?}", &table.sizes[..]), "it must be 2-d"));
+    }
+    let mut sizes = index.sizes.clone();
+    sizes.push(table.sizes[1]);
+    shape::checked_numel(call.name(), &sizes, table.dtype.size())?;
+    Ok(TensorType::contiguous(table.dtype, &sizes))
+}
+
+/// Refuses a tensor that holds no indices.
+pub fn need_index(op: &str, index: &TensorType) -> Result<()> {
+    if matches!(index.dtype, DType::I64 | DType::I32) {
+        return Ok(());
+    }
+    Err(Error::dtype(op, index.dtype, "i64 or i32", "indices are whole numbers; convert with to_dtype(DType::I64)"))
+}
+
+/// Whether an index of these sizes lies inside others, one dim aside. A 0-dim tensor counts as one element in a row.
+pub fn fits(index: &[usize], other: &[usize], free: Option<usize>) -> bool {
+    let (index, other) = (at_least_1d(index), at_least_1d(other));
+    index.len() == other.len()
+        && index.iter().zip(other).enumerate().all(|(dim, (index, other))| Some(dim) == free || index <= other)
+}
+
+fn at_least_1d(sizes: &[usize]) -> &[usize] {
+    if sizes.is_empty() { &[1] } else { sizes }
+}

@@ -1,0 +1,25 @@
+//! Dtype and shape of every op's result, from operand types alone.
+//!
+//! These functions are the only place that knows them: eager calls, Meta tensors and traces all ask here. Every error
+//! names the op, what was found, and what to do.
+
+mod factories;
+mod indexing;
+mod pointwise;
+mod products;
+mod reductions;
+mod routines;
+mod views;
+
+pub use factories::{arange, full};
+pub use indexing::{embedding, fits, gather, index_select, need_index};
+pub use pointwise::{
+    clamp, clone, division, fill, gelu, hardtanh, masked_fill, one_dtype, pointwise, polygamma, power_of_number,
+    row_major, scaled, second_leads, softshrink, to_copy,
+};
+pub use products::{addmm, bmm, mm};
+pub use reductions::{
+    arg_extremum, extremum, layer_norm, logsumexp, mean, reduced_dims, softmax, softmax_data, sum, truth, var,
+};
+pub use routines::{argsort, flat_index, recurrence, running_places, scan, scatter};
+pub use views::{cat, joins_anything, overlay, part_of, triangle, view, window};

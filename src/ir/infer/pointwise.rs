@@ -1,0 +1,179 @@
+//! Results of element-wise ops, and of copies in another dtype or order of memory.
+
+use crate::error::{Error, Result};
+use crate::ir::attr::Attr;
+use crate::ir::dtype::DType;
+use crate::ir::row::{Call, Meaning};
+use crate::ir::scalar::Scalar;
+use crate::ir::shape::{self, Sizes, broadcast};
+use crate::ir::types::TensorType;
+
+/// Element-wise results: broadcast sizes, promoted dtype, strides that follow the operands.
+pub fn pointwise(call: &Call<'_>) -> Result<TensorType> {
+    let Meaning::Body(rule, _) = call.op.row().meaning else {
+        unreachable!("{} has no body", call.name());
+    };
+    let dtype = rule.compute(call.name(), call.args, call.attrs)?.result;
+    let mut sizes = Sizes::from_slice(&call.args[0].sizes);
+    for arg in &call.args[1..] {
+        sizes = broadcast(call.name(), &sizes, &arg.sizes)?;
+    }
+    shape::checked_numel(call.name(), &sizes, dtype.size())?;
+    let inputs: Vec<(&[usize], &[usize])> = call.args.iter().map(|arg| (&arg.sizes[..], &arg.strides[..])).collect();
+    let strides = shape::elementwise_strides(&sizes, &inputs);
+    Ok(TensorType { dtype, sizes, strides, number: false })
+}
+
+/// As [`pointwise`], the strides following the second operand before the first.
+pub fn second_leads(call: &Call<'_>) -> Result<TensorType> {
+    pointwise(&Call { args: &[call.args[1], call.args[0]], ..*call })
+}
+
+/// As [`pointwise`], for ops with a factor `alpha`, which must be whole if the result is.
+pub fn scaled(call: &Call<'_>) -> Result<TensorType> {
+    let result = pointwise(call)?;
+    match call.attrs.first().and_then(Attr::scalar) {
+        Some(Scalar::Bool(alpha)) if result.dtype != DType::Bool => Err(Error::argument(
+            call.name(),
+            format!("alpha is {alpha} but the result is {}; for numbers alpha must be one", result.dtype),
+        )),
+        Some(Scalar::Float(alpha)) if !result.dtype.is_float() => Err(Error::argument(
+            call.name(),
+            format!("alpha is {alpha:?} but the result is {}; for integers alpha must be a whole number", result.dtype),
+        )),
+        Some(_) | None => Ok(result),
+    }
+}
+
+/// As [`pointwise`], row-major.
+pub fn row_major(call: &Call<'_>) -> Result<TensorType> {
+    let dense = pointwise(call)?;
+    Ok(TensorType::contiguous(dense.dtype, &dense.sizes))
+}
+
+/// As [`row_major`], with a value that the first operand's dtype holds.
+pub fn masked_fill(call: &Call<'_>) -> Result<TensorType> {
+    let result = row_major(call)?;
+    let value = call.attrs[0].scalar().unwrap_or(Scalar::Int(0));
+    value.need_fit(call.name(), result.dtype).map(|()| result)
+}
+
+/// As [`pointwise`], for operands that must have one and the same dtype.
+pub fn one_dtype(call: &Call<'_>) -> Result<TensorType> {
+    let dtype = call.args[0].dtype;
+    match call.args.iter().find(|arg| arg.dtype != dtype) {
+        Some(other) => Err(Error::dtype(
+            call.name(),
+            other.dtype,
+            dtype.name(),
+            "operands are not promoted here; convert one side",
+        )),
+        None => pointwise(call),
+    }
+}
+
+/// As [`pointwise`], checking how the quotient is rounded.
+pub fn division(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].word() {
+        "" | "trunc" | "floor" => pointwise(call),
+        other => {
+            let what = format!("rounding_mode is {other:?}; use none, \"trunc\" or \"floor\"");
+            Err(Error::argument("div", what))
+        }
+    }
+}
+
+/// As [`pointwise`]: integers have no negative powers, and bools have none.
+pub fn power_of_number(call: &Call<'_>) -> Result<TensorType> {
+    let result = pointwise(call)?;
+    let exponent = call.attrs[0].scalar().unwrap_or(Scalar::Int(1));
+    if result.dtype == DType::Bool {
+        return Err(Error::unsupported("pow", DType::Bool, "a number", "convert first"));
+    }
+    if !result.dtype.is_float() && exponent.as_i64() < 0 {
+        let what = format!("Integers to negative integer powers are not allowed: the exponent is {exponent}");
+        return Err(Error::argument("pow", format!("{what}; convert to a floating dtype first")));
+    }
+    Ok(result)
+}
+
+/// As [`pointwise`], for orders whose factorial is not far from what f32 holds.
+pub fn polygamma(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].as_int() {
+        Some(0..=30) => pointwise(call),
+        order => Err(Error::argument("polygamma", format!("order {order:?} is not supported; use 0 to 30"))),
+    }
+}
+
+/// As [`pointwise`], with bounds that unsigned integers have.
+pub fn hardtanh(call: &Call<'_>) -> Result<TensorType> {
+    let is_negative = |attr: &Attr| attr.scalar().is_some_and(|bound| bound.as_f64() < 0.0);
+    if call.args[0].dtype == DType::U8 && call.attrs.iter().any(is_negative) {
+        return Err(Error::argument("hardtanh", "u8 elements cannot have negative limits; convert first"));
+    }
+    pointwise(call)
+}
+
+/// As [`pointwise`], with a distance that is not negative.
+pub fn softshrink(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].scalar() {
+        Some(lambda) if lambda.as_f64() < 0.0 => {
+            Err(Error::argument("softshrink", format!("lambd is {lambda}; it must not be negative")))
+        }
+        Some(_) | None => pointwise(call),
+    }
+}
+
+/// As [`pointwise`], with a value that is one element.
+pub fn fill(call: &Call<'_>) -> Result<TensorType> {
+    if call.args[1].rank() != 0 {
+        let what = format!("the value has shape {:?}", &call.args[1].sizes[..]);
+        return Err(Error::shape("fill", what, "it must be a 0-dim tensor"));
+    }
+    pointwise(call)
+}
+
+/// As [`pointwise`], checking the name of the approximation.
+pub fn gelu(call: &Call<'_>) -> Result<TensorType> {
+    match call.attrs[0].word() {
+        "none" | "tanh" | "" => pointwise(call),
+        other => Err(Error::argument("gelu", format!("approximate is {other:?}; use \"none\" or \"tanh\""))),
+    }
+}
+
+/// As [`pointwise`], needing a bound.
+pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
+    if call.attrs.iter().all(|attr| *attr == Attr::None) {
+        return Err(Error::argument("clamp", "at least one of min and max must be given"));
+    }
+    if call.args[0].dtype == DType::Bool {
+        return Err(Error::unsupported("clamp", DType::Bool, "a number", "convert first"));
+    }
+    pointwise(call)
+}
+
+/// As [`pointwise`], in the order of memory that the first argument asks for.
+pub fn clone(call: &Call<'_>) -> Result<TensorType> {
+    ordered(call, call.attrs[0].word())
+}
+
+/// As [`clone`]; a dtype comes first.
+pub fn to_copy(call: &Call<'_>) -> Result<TensorType> {
+    ordered(call, call.attrs.get(1).map_or("", Attr::word))
+}
+
+/// A dense result in a named order of memory; no name keeps that of the operand.
+fn ordered(call: &Call<'_>, format: &str) -> Result<TensorType> {
+    let kept = pointwise(call)?;
+    let order: &[usize] = match format {
+        "contiguous" => return Ok(TensorType::contiguous(kept.dtype, &kept.sizes)),
+        "channels_last" => &[0, 2, 3, 1],
+        "channels_last_3d" => &[0, 2, 3, 4, 1],
+        _ => return Ok(kept),
+    };
+    if order.len() != kept.rank() {
+        let what = format!("the shape {:?} has no {format} order", &kept.sizes[..]);
+        return Err(Error::shape(call.name(), what, format!("it needs {} dims", order.len())));
+    }
+    Ok(TensorType { strides: shape::strides_in_order(&kept.sizes, order), ..kept })
+}

@@ -1,0 +1,80 @@
+//! Results of matrix products.
+
+use crate::error::{Error, Result};
+use crate::ir::attr::Attr;
+use crate::ir::dtype::DType;
+use crate::ir::row::Call;
+use crate::ir::shape::{self, broadcast};
+use crate::ir::types::TensorType;
+
+/// Matrix product of 2-d operands, into a dtype if one is asked for.
+pub fn mm(call: &Call<'_>) -> Result<TensorType> {
+    product_into(call, 2)
+}
+
+/// Batched matrix product of 3-d operands; the same.
+pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
+    product_into(call, 3)
+}
+
+/// Matrix product plus a term that broadcasts to it.
+pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
+    let rank = if call.name() == "addmm" { 2 } else { 3 };
+    let out = product(call, call.args[1], call.args[2], rank)?;
+    let term = call.args[0];
+    if term.dtype != out.dtype {
+        return Err(Error::dtype(
+            call.name(),
+            term.dtype,
+            out.dtype.name(),
+            "matrix products do not promote; convert the term",
+        ));
+    }
+    if broadcast(call.name(), &term.sizes, &out.sizes)? != out.sizes {
+        let what = format!("the term {:?} is larger than the product {:?}", &term.sizes[..], &out.sizes[..]);
+        return Err(Error::shape(call.name(), what, "it may only be repeated"));
+    }
+    Ok(out)
+}
+
+fn product(call: &Call<'_>, a: &TensorType, b: &TensorType, rank: usize) -> Result<TensorType> {
+    let dtype = product_dtype(call, a, b)?;
+    let fits = a.rank() == rank && b.rank() == rank && a.sizes[..rank - 2] == b.sizes[..rank - 2];
+    if !fits || a.sizes[rank - 1] != b.sizes[rank - 2] {
+        let what = format!("shapes {:?} and {:?} cannot be multiplied", &a.sizes[..], &b.sizes[..]);
+        let hint = format!("both must be {rank}-d, with equal batches and the inner sizes equal; matmul broadcasts");
+        return Err(Error::shape(call.name(), what, hint));
+    }
+    let mut sizes = a.sizes.clone();
+    sizes[rank - 1] = b.sizes[rank - 1];
+    shape::checked_numel(call.name(), &sizes, dtype.size())?;
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// A product whose result has the dtype of the operands, or that of their sums.
+fn product_into(call: &Call<'_>, rank: usize) -> Result<TensorType> {
+    let ty = product(call, call.args[0], call.args[1], rank)?;
+    let Some(dtype) = call.attrs.first().and_then(Attr::dtype) else { return Ok(ty) };
+    let is_of_sums = dtype == DType::F32 && matches!(ty.dtype, DType::F16 | DType::BF16);
+    if dtype != ty.dtype && !is_of_sums {
+        let hint = "the result has the operands' dtype, or is f32 if they are f16 or bf16; convert it";
+        return Err(Error::dtype(call.name(), dtype, ty.dtype.name(), hint));
+    }
+    shape::checked_numel(call.name(), &ty.sizes, dtype.size())?;
+    Ok(TensorType { dtype, ..ty })
+}
+
+fn product_dtype(call: &Call<'_>, a: &TensorType, b: &TensorType) -> Result<DType> {
+    if a.dtype != b.dtype {
+        return Err(Error::dtype(
+            call.name(),
+            b.dtype,
+            a.dtype.name(),
+            "matrix products do not promote; convert one side",
+        ));
+    }
+    if a.dtype == DType::Bool {
+        return Err(Error::unsupported(call.name(), DType::Bool, "a number", "convert first"));
+    }
+    Ok(a.dtype)
+}

@@ -1,0 +1,151 @@
+//! Results of reductions, and of ops that normalize over dims.
+
+use crate::error::{Error, Result};
+use crate::ir::attr::Attr;
+use crate::ir::dtype::DType;
+use crate::ir::row::Call;
+use crate::ir::shape::{Sizes, normalize_dim, normalize_dims};
+use crate::ir::types::TensorType;
+
+/// The dims a reduction runs over: its first argument, or all.
+pub fn reduced_dims(op: &str, attrs: &[Attr], rank: usize) -> Result<smallvec::SmallVec<[usize; 6]>> {
+    normalize_dims(op, &attrs[0].list(), rank)
+}
+
+/// The shape of a reduction's result; `keepdim` is its second argument.
+fn reduced(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
+    reduced_keep(call, dtype, call.attrs[1].is_true())
+}
+
+fn reduced_keep(call: &Call<'_>, dtype: DType, keep: bool) -> Result<TensorType> {
+    let input = call.args[0];
+    let dims = reduced_dims(call.name(), call.attrs, input.rank())?;
+    let mut sizes = Sizes::new();
+    for (dim, &size) in input.sizes.iter().enumerate() {
+        match (dims.contains(&dim), keep) {
+            (true, true) => sizes.push(1),
+            (true, false) => {}
+            (false, _) => sizes.push(size),
+        }
+    }
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// Sums and products: integers and bools accumulate in i64 unless a dtype is asked for.
+pub fn sum(call: &Call<'_>) -> Result<TensorType> {
+    let found = call.args[0].dtype;
+    let dtype = call.attrs[2].dtype().unwrap_or(if found.is_float() { found } else { DType::I64 });
+    reduced(call, dtype)
+}
+
+/// Means: floats only, unless a floating dtype is asked for.
+pub fn mean(call: &Call<'_>) -> Result<TensorType> {
+    let dtype = call.attrs[2].dtype().unwrap_or(call.args[0].dtype);
+    if !dtype.is_float() {
+        return Err(Error::unsupported("mean", dtype, "a floating dtype", "pass a floating dtype, or convert first"));
+    }
+    reduced(call, dtype)
+}
+
+fn non_empty(call: &Call<'_>) -> Result<()> {
+    let input = call.args[0];
+    let dims = reduced_dims(call.name(), call.attrs, input.rank())?;
+    match dims.iter().find(|&&dim| input.sizes[dim] == 0) {
+        Some(dim) => Err(Error::OutOfRange {
+            op: call.name().into(),
+            what: format!("size of dim {dim}, which is reduced and has no identity,"),
+            low: 1,
+            high: i64::MAX,
+            got: 0,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Greatest and least elements: dtype kept, nothing to reduce is an error.
+pub fn extremum(call: &Call<'_>) -> Result<TensorType> {
+    non_empty(call)?;
+    reduced(call, call.args[0].dtype)
+}
+
+/// Index of an extremum: i64; bools are refused.
+pub fn arg_extremum(call: &Call<'_>) -> Result<TensorType> {
+    if call.args[0].dtype == DType::Bool {
+        return Err(Error::unsupported(call.name(), DType::Bool, "a number", "convert first"));
+    }
+    non_empty(call)?;
+    reduced(call, DType::I64)
+}
+
+/// Any and all: bool, or u8 from u8.
+pub fn truth(call: &Call<'_>) -> Result<TensorType> {
+    let dtype = if call.args[0].dtype == DType::U8 { DType::U8 } else { DType::Bool };
+    reduced(call, dtype)
+}
+
+fn need_float(op: &str, dtype: DType) -> Result<()> {
+    if dtype.is_float() {
+        return Ok(());
+    }
+    Err(Error::unsupported(op, dtype, "a floating dtype", "convert with to_dtype(DType::F32) first"))
+}
+
+/// Variance: floats; dim, correction, keepdim.
+pub fn var(call: &Call<'_>) -> Result<TensorType> {
+    need_float(call.name(), call.args[0].dtype)?;
+    reduced_keep(call, call.args[0].dtype, call.attrs[2].is_true())
+}
+
+/// Log-sum-exp: integers are raised to the default float.
+pub fn logsumexp(call: &Call<'_>) -> Result<TensorType> {
+    let found = call.args[0].dtype;
+    reduced(call, if found.is_float() { found } else { DType::DEFAULT_FLOAT })
+}
+
+/// Softmax along a dim: floats, type kept.
+pub fn softmax(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    need_float(call.name(), input.dtype)?;
+    normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(-1), input.rank())?;
+    Ok(TensorType::contiguous(input.dtype, &input.sizes))
+}
+
+/// Gradients of softmax along a dim: two operands of one size, the dtype asked for.
+pub fn softmax_data(call: &Call<'_>) -> Result<TensorType> {
+    let (grad, output) = (call.args[0], call.args[1]);
+    need_float(call.name(), grad.dtype)?;
+    normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(-1), grad.rank())?;
+    if grad.sizes != output.sizes {
+        let what = format!("gradient and output have shapes {:?} and {:?}", &grad.sizes[..], &output.sizes[..]);
+        return Err(Error::shape(call.name(), what, "they must be equal"));
+    }
+    Ok(TensorType::contiguous(call.attrs[1].dtype().unwrap_or(grad.dtype), &grad.sizes))
+}
+
+/// Layer normalization: the normalized shape must be the input's trailing shape and that of weight and bias.
+pub fn layer_norm(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    need_float(call.name(), input.dtype)?;
+    let shape: Sizes = call.attrs[0].list().iter().map(|&size| size.max(0) as usize).collect();
+    if shape.is_empty() || !input.sizes.ends_with(&shape) {
+        let what =
+            format!("normalized_shape {:?} is not the end of the input shape {:?}", &shape[..], &input.sizes[..]);
+        return Err(Error::shape(call.name(), what, "pass the sizes of the trailing dims"));
+    }
+    for arg in &call.args[1..] {
+        if arg.sizes != shape {
+            let what =
+                format!("weight or bias has shape {:?}, not the normalized shape {:?}", &arg.sizes[..], &shape[..]);
+            return Err(Error::shape(call.name(), what, "make them the same shape"));
+        }
+        if arg.dtype != input.dtype {
+            return Err(Error::dtype(
+                call.name(),
+                arg.dtype,
+                input.dtype.name(),
+                "convert weight and bias to the input's dtype",
+            ));
+        }
+    }
+    Ok(TensorType::contiguous(input.dtype, &input.sizes))
+}

@@ -1,0 +1,103 @@
+//! Results of routines: scans, sorts and writes by index.
+
+use super::indexing::{fits, need_index};
+use crate::error::{Error, Result};
+use crate::ir::dtype::DType;
+use crate::ir::routine::{Routine, Write};
+use crate::ir::row::{Call, Meaning};
+use crate::ir::shape::{self, normalize_dim};
+use crate::ir::types::TensorType;
+
+/// Running sums and products: integers and bools accumulate in i64 unless a dtype is asked for.
+pub fn scan(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    dim_of(call, 0, 0, input.rank())?;
+    let fitting = if input.dtype.is_float() { input.dtype } else { DType::I64 };
+    Ok(TensorType::contiguous(call.attrs[1].dtype().unwrap_or(fitting), &input.sizes))
+}
+
+/// Places along the dim of argument 0: i64, sizes kept.
+pub fn running_places(call: &Call<'_>) -> Result<TensorType> {
+    dim_of(call, 0, 0, call.args[0].rank())?;
+    Ok(TensorType::contiguous(DType::I64, &call.args[0].sizes))
+}
+
+/// Linear recurrences: operands of one floating dtype and one shape.
+pub fn recurrence(call: &Call<'_>) -> Result<TensorType> {
+    let (factor, term) = (call.args[0], call.args[1]);
+    dim_of(call, 0, 0, term.rank())?;
+    if !term.dtype.is_float() || factor.dtype != term.dtype {
+        let found = if term.dtype.is_float() { factor.dtype } else { term.dtype };
+        return Err(Error::dtype(call.name(), found, "one floating dtype", "convert both operands to it"));
+    }
+    if factor.sizes != term.sizes {
+        let what = format!("factors of shape {:?} and terms of {:?}", &factor.sizes[..], &term.sizes[..]);
+        return Err(Error::shape(call.name(), what, "expand both to one shape"));
+    }
+    Ok(TensorType::contiguous(term.dtype, &term.sizes))
+}
+
+/// Order along the dim of argument 1: i64, sizes kept.
+pub fn argsort(call: &Call<'_>) -> Result<TensorType> {
+    dim_of(call, 1, -1, call.args[0].rank())?;
+    Ok(TensorType::contiguous(DType::I64, &call.args[0].sizes))
+}
+
+/// Writes along a dim: the index has the rank of both, is nowhere larger than the source, and in the other dims not
+/// larger than what is written to.
+pub fn scatter(call: &Call<'_>) -> Result<TensorType> {
+    let (into, index, source) = (call.args[0], call.args[1], call.args[2]);
+    let dim = dim_of(call, 0, 0, into.rank())?;
+    if source.dtype != into.dtype {
+        let hint = "the source must have the dtype of what it is written to; convert one of them";
+        return Err(Error::dtype(call.name(), source.dtype, into.dtype.name(), hint));
+    }
+    // An index without elements may have any shape and dtype.
+    if index.numel() > 0 {
+        need_index(call.name(), index)?;
+        let misfit = |what: &str, other: &TensorType| {
+            let shapes = (&index.sizes[..], &other.sizes[..]);
+            let what = format!("index shape {:?} does not fit {what} shape {:?} along dim {dim}", shapes.0, shapes.1);
+            Err(Error::shape(call.name(), what, "ranks must be equal, and no other dim of the index may be larger"))
+        };
+        if !fits(&index.sizes, &into.sizes, Some(dim)) {
+            return misfit("the written", into);
+        }
+        if !fits(&index.sizes, &source.sizes, None) {
+            return misfit("the source", source);
+        }
+    }
+    if let Meaning::Routine(Routine::Scatter(Write::Reduce)) = call.op.row().meaning {
+        let word = call.attrs[1].word();
+        if !["sum", "prod", "mean", "amax", "amin"].contains(&word) {
+            let what = format!("reduce is {word:?}; use \"sum\", \"prod\", \"mean\", \"amax\" or \"amin\"");
+            return Err(Error::argument(call.name(), what));
+        }
+    }
+    Ok(TensorType::contiguous(into.dtype, &into.sizes))
+}
+
+/// Index tensors of one shape: i64 of that shape. Argument 0 has the size of each dim that is indexed.
+pub fn flat_index(call: &Call<'_>) -> Result<TensorType> {
+    let Some(first) = call.args.first() else {
+        return Err(Error::argument(call.name(), "expected a non-empty list of index tensors"));
+    };
+    let sizes = call.attrs[0].list();
+    if sizes.len() != call.args.len() {
+        let what = format!("{} index tensors for {} dims", call.args.len(), sizes.len());
+        return Err(Error::argument(call.name(), what));
+    }
+    for index in call.args {
+        need_index(call.name(), index)?;
+        if index.sizes != first.sizes {
+            let what = format!("index shapes {:?} and {:?} differ", &first.sizes[..], &index.sizes[..]);
+            return Err(Error::shape(call.name(), what, "broadcast them first"));
+        }
+    }
+    shape::checked_numel(call.name(), &first.sizes, DType::I64.size())?;
+    Ok(TensorType::contiguous(DType::I64, &first.sizes))
+}
+
+fn dim_of(call: &Call<'_>, attr: usize, default: i64, rank: usize) -> Result<usize> {
+    normalize_dim(call.name(), call.attrs[attr].as_int().unwrap_or(default), rank)
+}

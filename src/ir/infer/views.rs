@@ -1,0 +1,108 @@
+//! Results of views and of what puts elements side by side.
+
+use crate::error::{Error, Result};
+use crate::ir::attr::Attr;
+use crate::ir::row::{Call, Meaning};
+use crate::ir::shape::{self, Layout, Sizes, normalize_dim};
+use crate::ir::types::TensorType;
+
+/// Views: the view's layout of an input that starts at offset 0.
+pub fn view(call: &Call<'_>) -> Result<TensorType> {
+    let Meaning::View(rule) = call.op.row().meaning else {
+        unreachable!("{} is no view", call.name());
+    };
+    let input = call.args[0];
+    let layout = rule(&Layout { sizes: input.sizes.clone(), strides: input.strides.clone(), offset: 0 }, call.attrs)?;
+    Ok(TensorType { dtype: input.dtype, sizes: layout.sizes, strides: layout.strides, number: false })
+}
+
+/// Windows of memory: the layout and dtype over an operand that starts at offset 0. Only the call itself knows how
+/// far the memory reaches.
+pub fn window(call: &Call<'_>) -> Result<TensorType> {
+    let Meaning::Window(rule) = call.op.row().meaning else {
+        unreachable!("{} is no window", call.name());
+    };
+    let input = call.args[0];
+    let layout = Layout { sizes: input.sizes.clone(), strides: input.strides.clone(), offset: 0 };
+    let (layout, dtype) = rule(&layout, input.dtype, call.attrs)?;
+    Ok(TensorType { dtype, sizes: layout.sizes, strides: layout.strides, number: false })
+}
+
+/// Gradients of a view of part of a tensor: the first argument is the tensor's sizes, the others are those of `view`,
+/// whose result the gradient must have the sizes of.
+pub fn part_of(call: &Call<'_>, view: fn(&Layout, &[Attr]) -> Result<Layout>) -> Result<TensorType> {
+    let (grad, sizes) = (call.args[0], call.attrs[0].list());
+    if let Some(bad) = sizes.iter().find(|size| **size < 0) {
+        return Err(Error::shape(call.name(), format!("size {bad} is negative"), "sizes count elements"));
+    }
+    let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
+    shape::checked_numel(call.name(), &sizes, grad.dtype.size())?;
+    let seen = view(&Layout::contiguous(&sizes), &call.attrs[1..])?;
+    if seen.sizes != grad.sizes {
+        let what = format!("the gradient has shape {:?}, the view has {:?}", &grad.sizes[..], &seen.sizes[..]);
+        return Err(Error::shape(call.name(), what, "pass the gradient of that very view"));
+    }
+    Ok(TensorType::contiguous(grad.dtype, &sizes))
+}
+
+/// Whether the operand of a concatenation goes with any shape: 1-dim without elements.
+pub fn joins_anything(ty: &TensorType) -> bool {
+    ty.sizes.as_slice() == [0]
+}
+
+/// Operands side by side: promoted dtype, other dims equal.
+pub fn cat(call: &Call<'_>) -> Result<TensorType> {
+    let Some(any) = call.args.first() else {
+        return Err(Error::argument("cat", "expected a non-empty list of tensors"));
+    };
+    let dtype = crate::ir::dtype::promote_all(call.args.iter().map(|arg| arg.promote_operand())).unwrap_or(any.dtype);
+    let first = call.args.iter().find(|arg| !joins_anything(arg)).unwrap_or(any);
+    let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), first.rank())?;
+    if let Some(arg) = call.args.iter().find(|arg| arg.rank() == 0) {
+        let what = format!("0-dim tensors like that of type {} cannot be joined", arg.dtype);
+        return Err(Error::shape("cat", what, "use stack"));
+    }
+    let mut sizes = first.sizes.clone();
+    sizes[dim] = 0;
+    for arg in call.args {
+        if joins_anything(arg) {
+            continue;
+        }
+        let fits = arg.rank() == first.rank() && (0..first.rank()).all(|d| d == dim || arg.sizes[d] == first.sizes[d]);
+        if !fits {
+            let what = format!("shapes {:?} and {:?} differ outside dim {dim}", &first.sizes[..], &arg.sizes[..]);
+            return Err(Error::shape("cat", what, "all other sizes must be equal"));
+        }
+        sizes[dim] += arg.sizes[dim];
+    }
+    shape::checked_numel("cat", &sizes, dtype.size())?;
+    Ok(TensorType::contiguous(dtype, &sizes))
+}
+
+/// One tensor over another: the window must lie inside the first, no two of its elements at one place.
+pub fn overlay(call: &Call<'_>) -> Result<TensorType> {
+    let (under, over) = (call.args[0], call.args[1]);
+    let refuse = |what: String| Err(Error::shape(call.name(), what, "stay inside the first operand, one place each"));
+    let strides = call.attrs[0].list();
+    let offset = call.attrs[1].as_int().unwrap_or(0);
+    if strides.len() != over.rank() || offset < 0 || strides.iter().any(|&stride| stride < 0) {
+        return refuse(format!("strides {:?} and offset {offset} do not fit {} dims", &strides[..], over.rank()));
+    }
+    let strides = strides.iter().map(|&stride| stride as usize).collect();
+    let window = Layout { sizes: over.sizes.clone(), strides, offset: offset as usize };
+    if window.extent() > under.numel() || !window.is_injective() {
+        let (sizes, strides) = (&window.sizes[..], &window.strides[..]);
+        return refuse(format!("a window of sizes {sizes:?}, strides {strides:?}, offset {offset} on {under}"));
+    }
+    Ok(TensorType::contiguous(under.dtype, &under.sizes))
+}
+
+/// Triangles: at least two dims, type kept.
+pub fn triangle(call: &Call<'_>) -> Result<TensorType> {
+    let input = call.args[0];
+    if input.rank() < 2 {
+        let what = format!("the input has shape {:?}", &input.sizes[..]);
+        return Err(Error::shape(call.name(), what, "it must have at least 2 dims"));
+    }
+    Ok(TensorType::contiguous(input.dtype, &input.sizes))
+}
