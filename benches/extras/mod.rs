@@ -11,7 +11,7 @@ use opfuse::dispatch::keys::tracer::trace;
 use opfuse::fusion::Options;
 use opfuse::ir::TensorType;
 use opfuse::runtime::Array;
-use opfuse::runtime::executable::Launch;
+use opfuse::runtime::Launch;
 use opfuse::{DType, Error, Result, Tensor, compile};
 use std::hint::black_box;
 use std::time::Instant;

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
 use crate::ir::passes::{decompose, narrow_products};
 use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
-use crate::runtime::{Array, Executable, Failure, Quick, cuda, executable};
+use crate::runtime::{Array, Executable, Failure, Quick, cuda, view};
 use recent::Use;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -57,7 +57,7 @@ pub fn run(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Result<Array> 
         if gpu_of(arguments).is_none() {
             check_data(op, arguments)?;
         }
-        return executable::view(op, attrs, argument.array);
+        return view(op, attrs, argument.array);
     }
     run_as(op, arguments, attrs, |array| array)
 }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "blocks of shared arrays are read and written through raw pointers")]
 
 use super::array::Array;
-use super::executable::{Launch, Slot};
+use super::launch::{Launch, Slot};
 use super::product;
 use crate::codegen::lower::Lowered;
 use crate::codegen::{Access, Faults, Geometry, Lanes, Part, Pointers};

@@ -1,21 +1,26 @@
 //! From a plan to an executable: every step lowered, compiled, and given its slots.
 
+use super::action::Action;
 use super::blocks::{BlockRun, Place, Work};
-use super::executable::{Action, Executable, Launch, Slot};
+use super::cuda::OnDevice;
+use super::executable::Executable;
+use super::launch::{Launch, Slot};
+use super::schedule::Schedule;
 use super::single::Single;
 use crate::codegen::lower::lower;
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::Code;
 use crate::codegen::{Kernel, LoopOrder};
 use crate::debug;
-use crate::error::Reason;
+use crate::device::Device;
+use crate::error::{Error, Reason};
 use crate::fusion::blocks::{Blocks, same_elements};
 use crate::fusion::cost::CostModel;
 use crate::fusion::hoist::{Hoisted, hoist, may_hoist};
 use crate::fusion::in_place::{InPlace, Places, places};
 use crate::fusion::region::Region;
 use crate::fusion::{Plan, Rates, Step, StepKind};
-use crate::ir::{Attrs, Graph, NodeId, Op, SideTable, TensorType};
+use crate::ir::{Attrs, Graph, NodeId, Numerics, Op, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +34,43 @@ pub struct Failure {
     pub step: usize,
     /// Why.
     pub reason: Reason,
+}
+
+impl Executable {
+    /// Lowers and compiles every step of a plan. `tier` forces one; otherwise each kernel gets the one that suits it.
+    ///
+    /// # Errors
+    /// A step that no tier compiles.
+    pub fn build(graph: &Graph, plan: &Plan, tier: Option<Tier>) -> crate::error::Result<Executable> {
+        Executable::build_if(graph, plan, tier, &|_| Ok(())).map_err(|Failure { step, reason }| {
+            Error::invalid("plan", format!("step {step} is not compiled: {reason}"))
+        })
+    }
+
+    /// As [`Executable::build`], where kernels that `accepts` refuses are not compiled.
+    ///
+    /// # Errors
+    /// The first step that is refused, or that no tier compiles.
+    pub fn build_if(
+        graph: &Graph,
+        plan: &Plan,
+        tier: Option<Tier>,
+        accepts: Accepts<'_>,
+    ) -> Result<Executable, Failure> {
+        Builder::new(graph, tier, accepts).build(plan)
+    }
+
+    /// As [`Executable::build`], for a GPU and with these numerics: what that has no code for runs on the CPU, with a reason.
+    ///
+    /// # Errors
+    /// The first step that cannot be lowered.
+    pub fn build_on(device: Device, numerics: Numerics, graph: &Graph, plan: &Plan) -> Result<Executable, Failure> {
+        let accepts = |_: &_| Ok(());
+        let mut executable = Builder::new(graph, Some(Tier::Vm), &accepts).step_by_step().build(plan)?;
+        executable.single = None;
+        executable.on_device = Some(OnDevice::new(device, numerics, &executable.schedule));
+        Ok(executable)
+    }
 }
 
 /// An executable that is being made.
@@ -119,18 +161,20 @@ impl<'g> Builder<'g> {
         };
         let (actions, kernels) = with_releases(self.actions, &self.kernels, self.n_slots, &outputs);
         Ok(Executable {
+            schedule: Schedule {
+                actions,
+                kernels,
+                n_slots: self.n_slots,
+                inputs,
+                input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
+                outputs: last_outputs,
+                rewritten: places.inputs,
+            },
+            seen: graph.inputs().iter().map(|_| OnceLock::new()).collect(),
+            declined: self.declined,
+            in_place,
             single,
             on_device: None,
-            actions,
-            kernels,
-            n_slots: self.n_slots,
-            inputs,
-            seen: graph.inputs().iter().map(|_| OnceLock::new()).collect(),
-            input_types: graph.inputs().iter().map(|&id| graph[id].ty.clone()).collect(),
-            outputs: last_outputs,
-            declined: self.declined,
-            rewritten: places.inputs,
-            in_place,
         })
     }
 

@@ -5,10 +5,12 @@
 //! the elements of these. Inputs are copied first, so nothing else sees the run. It is slow, and the results have the
 //! bits of [`Executable::run`]. What is on a GPU is copied to the host, counted there by the kernels of the plan, and copied back.
 
+use super::action::{Action, Held};
 use super::array::Array;
 use super::blocks::{BlockRun, Place, Work};
-use super::executable::{Action, Executable, Held, Launch, Slot};
+use super::executable::Executable;
 use super::footprint::Marks;
+use super::launch::{Launch, Slot};
 use super::product::product;
 use super::traffic::Traffic;
 use crate::codegen::interp::{self, Watch};
@@ -28,7 +30,7 @@ impl Executable {
     /// As [`Executable::run`].
     pub fn run_counted(&self, inputs: &[&Array]) -> Result<(SmallVec<[Array; 2]>, Vec<Traffic>)> {
         match &self.on_device {
-            Some(on_device) => on_device.check(self, inputs)?,
+            Some(on_device) => on_device.check(&self.schedule, inputs)?,
             None => self.check(inputs)?,
         }
         let mut copies: Vec<Array> = Vec::with_capacity(inputs.len());
@@ -42,29 +44,29 @@ impl Executable {
             copies.push(Array { storage, ..input.clone() });
         }
         let given: Vec<&Array> = copies.iter().collect();
-        let mut slots = self.slots(&given);
+        let mut slots = self.schedule.slots(&given);
         let mut all = Vec::new();
         // What a kernel's prologue hands on stays in a cache; nobody else has that memory before the kernel is done.
         let mut handed_on: Vec<(usize, usize)> = Vec::new();
-        for (action, &kernel) in self.actions.iter().zip(&self.kernels) {
+        for (action, &kernel) in self.schedule.actions.iter().zip(&self.schedule.kernels) {
             let mut touched = Touched::default();
             match action {
                 Action::Scratch(slot, _) => {
-                    self.act(action, &mut slots)?;
+                    action.run(&mut slots)?;
                     handed_on.push((kernel, memory(slots[*slot].array())));
                     continue;
                 }
                 Action::Allocate(..) | Action::Alias { .. } | Action::Release(_) => {
-                    self.act(action, &mut slots)?;
+                    action.run(&mut slots)?;
                     continue;
                 }
                 Action::Launch(launch) => touched.launch(launch, &slots)?,
                 Action::Product { left, right, to, .. } => {
-                    self.act(action, &mut slots)?;
+                    action.run(&mut slots)?;
                     touched.product(slots[*left].array(), slots[*right].array(), slots[*to].array());
                 }
                 Action::Routine { op, attrs, args, to } => {
-                    self.act(action, &mut slots)?;
+                    action.run(&mut slots)?;
                     let in_place = args[0] == *to;
                     let args: SmallVec<[&Array; 3]> = args.iter().map(|&arg| slots[arg].array()).collect();
                     if let (true, Meaning::Routine(Routine::Scatter(write))) = (in_place, &op.row().meaning) {
@@ -81,14 +83,14 @@ impl Executable {
             };
             Traffic { kernel, read: count(&touched.read), written: count(&touched.written) }.add(&mut all);
         }
-        let mut results = self.results(&mut slots);
+        let mut results = self.schedule.results(&mut slots);
         // By memory of results, what stands for it.
         let mut there: Vec<[Shared<Storage>; 2]> = Vec::new();
         for result in &mut results {
             // An output that is an input is the caller's.
             let given = copies.iter().position(|copy| Shared::ptr_eq(&copy.storage, &result.storage));
             // What was written in place was written to the copy.
-            if let Some(index) = given.filter(|index| !self.rewritten.contains(index)) {
+            if let Some(index) = given.filter(|index| !self.schedule.rewritten.contains(index)) {
                 result.storage = inputs[index].storage.clone();
                 continue;
             }

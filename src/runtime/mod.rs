@@ -4,24 +4,30 @@
 //! taken and released between them. It belongs to one set of shapes. The floor knows arrays, but neither graphs that are being
 //! recorded nor tensors: what a call means is decided upstairs.
 
+mod action;
 mod array;
 mod blocks;
 mod builder;
 mod counted;
 pub mod cuda;
-pub mod executable;
+mod executable;
 mod footprint;
+mod launch;
 mod product;
 mod routine;
+mod schedule;
 mod shared_layout;
 mod single;
 mod timed;
 mod traffic;
+mod view;
 
 pub use array::Array;
 pub use builder::{Accepts, Failure};
-pub use executable::{Executable, Quick};
+pub use executable::Executable;
+pub use launch::{Launch, Quick};
 pub use routine::write_by_index;
 pub use shared_layout::SharedLayout;
 pub use single::Single;
 pub use traffic::Traffic;
+pub use view::view;

@@ -4,7 +4,7 @@
 //! started. [`Executable::run`](super::Executable::run) does the same by its list of actions.
 
 use super::array::Array;
-use super::executable::{Launch, Quick, Slot};
+use super::launch::{Launch, Quick, Slot};
 use super::shared_layout::SharedLayout;
 use crate::device::{Access, Device, ShortAccess, Storage};
 use crate::ir::{DType, Layout, TensorType};

@@ -16,18 +16,18 @@ impl Executable {
     /// As [`Executable::run`].
     pub fn run_timed(&self, inputs: &[&Array]) -> Result<Vec<Duration>> {
         if let Some(on_device) = &self.on_device {
-            return on_device.run_timed(self, inputs);
+            return on_device.run_timed(&self.schedule, inputs);
         }
         self.check(inputs)?;
         // A run that is timed changes nothing.
-        let apart = self.apart(inputs)?;
+        let apart = self.schedule.apart(inputs)?;
         let inputs: SmallVec<[&Array; 4]> = apart.iter().collect();
         let _access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
-        let mut slots = self.slots(&inputs);
-        let mut times = vec![Duration::ZERO; self.kernels.iter().max().map_or(0, |last| last + 1)];
+        let mut slots = self.schedule.slots(&inputs);
+        let mut times = vec![Duration::ZERO; self.schedule.n_kernels()];
         let mut last = Instant::now();
-        for (action, &kernel) in self.actions.iter().zip(&self.kernels) {
-            self.act(action, &mut slots)?;
+        for (action, &kernel) in self.schedule.actions.iter().zip(&self.schedule.kernels) {
+            action.run(&mut slots)?;
             let now = Instant::now();
             times[kernel] += now - last;
             last = now;

@@ -5,9 +5,12 @@
 //! counts as if it picked no element twice, and inputs as if they shared no memory. Rows that a group in blocks hands on
 //! in a core's cache are not counted. [`Executable::run_counted`] counts what is predicted here.
 
+use super::action::Action;
 use super::blocks::{self, BlockRun, Work};
-use super::executable::{Action, Executable, Launch, Slot, view_layout};
+use super::executable::Executable;
 use super::footprint::{Walk, distinct};
+use super::launch::{Launch, Slot};
+use super::view::view_layout;
 use crate::codegen::kernel::{Kind, Level};
 use crate::ir::routine::Write;
 use crate::ir::{DType, Layout, Meaning, Op, Routine, TensorType};
@@ -75,14 +78,14 @@ impl Reached {
 impl Executable {
     /// What each kernel moves, in the order in which they run.
     pub fn traffic(&self) -> Vec<Traffic> {
-        let mut reach = Reach { homes: vec![None; self.n_slots], ..Reach::default() };
-        for (slot, ty) in self.inputs.iter().zip(&self.input_types) {
+        let mut reach = Reach { homes: vec![None; self.schedule.n_slots], ..Reach::default() };
+        for (slot, ty) in self.schedule.inputs.iter().zip(&self.schedule.input_types) {
             if let Some(slot) = *slot {
                 reach.homes[slot] = Some(Home::own(slot, ty));
             }
         }
         let mut all = Vec::new();
-        for (action, &kernel) in self.actions.iter().zip(&self.kernels) {
+        for (action, &kernel) in self.schedule.actions.iter().zip(&self.schedule.kernels) {
             if reach.action(action) {
                 let total = |side: &mut Side| std::mem::take(side).into_values().map(Reached::bytes).sum();
                 Traffic { kernel, read: total(&mut reach.read), written: total(&mut reach.written) }.add(&mut all);

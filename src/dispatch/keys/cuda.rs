@@ -10,7 +10,7 @@ use crate::eager::{self, Argument};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op};
 use crate::runtime::cuda;
-use crate::runtime::executable::view;
+use crate::runtime::view;
 use smallvec::SmallVec;
 
 /// The CUDA kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.

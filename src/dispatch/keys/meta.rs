@@ -5,7 +5,7 @@ use crate::dispatch::Tensor;
 use crate::dispatch::keyset::KeySet;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Meaning, Op, TensorType};
-use crate::runtime::executable::view;
+use crate::runtime::view;
 use smallvec::SmallVec;
 
 /// The Meta kernel of every op of the table: its row's inference.

@@ -4,7 +4,10 @@
 //! say.
 
 use crate::ir::{Layout, TensorType};
-use crate::runtime::executable::{Action, Executable, Launch, Slot, view_layout};
+use crate::runtime::action::Action;
+use crate::runtime::launch::{Launch, Slot};
+use crate::runtime::schedule::Schedule;
+use crate::runtime::view::view_layout;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -21,10 +24,10 @@ pub(super) struct Behind {
 
 impl Behind {
     /// The kernel behind a product, given by its action, if there is one.
-    pub(super) fn of(executable: &Executable, product: usize) -> Option<Behind> {
-        let Action::Product { to, ty, .. } = &executable.actions[product] else { return None };
-        let Use { kernel, views, value } = only_use(executable, *to, ty)?;
-        let Action::Launch(launch) = &executable.actions[kernel] else { return None };
+    pub(super) fn of(schedule: &Schedule, product: usize) -> Option<Behind> {
+        let Action::Product { to, ty, .. } = &schedule.actions[product] else { return None };
+        let Use { kernel, views, value } = only_use(schedule, *to, ty)?;
+        let Action::Launch(launch) = &schedule.actions[kernel] else { return None };
         let mut slots = launch.operands.iter().enumerate().filter(|(_, slot)| **slot == Some(value));
         let (Some((slot, _)), None, false) = (slots.next(), slots.next(), launch.is_idle) else { return None };
         Some(Behind { views, kernel, launch: launch.clone(), slot })
@@ -42,11 +45,11 @@ struct Use {
 }
 
 /// What uses the value of a dense type in a slot, if it is one kernel, and the value is not handed out.
-fn only_use(executable: &Executable, mut value: Slot, ty: &TensorType) -> Option<Use> {
+fn only_use(schedule: &Schedule, mut value: Slot, ty: &TensorType) -> Option<Use> {
     let (mut views, mut layout) = (SmallVec::new(), Layout::contiguous(&ty.sizes));
     loop {
-        let mut readers = executable.actions.iter().enumerate().filter(|(_, action)| reads(action, value));
-        let is_output = executable.outputs.iter().any(|(slot, _)| *slot == value);
+        let mut readers = schedule.actions.iter().enumerate().filter(|(_, action)| reads(action, value));
+        let is_output = schedule.outputs.iter().any(|(slot, _)| *slot == value);
         let (Some((at, action)), None, false) = (readers.next(), readers.next(), is_output) else { return None };
         match action {
             Action::Launch(_) => return Some(Use { kernel: at, views, value }),

@@ -22,7 +22,7 @@ use crate::device::{Device, Stream};
 use crate::error::{Error, Reason, Result};
 use crate::ir::{DType, Layout};
 use crate::runtime::Array;
-use crate::runtime::executable::Launch;
+use crate::runtime::launch::Launch;
 use crate::runtime::product::shape;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

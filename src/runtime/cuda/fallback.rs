@@ -6,14 +6,14 @@ use super::{counts, fetched};
 use crate::device::{Access, Device, DeviceKind, Shared, Storage};
 use crate::error::{Reason, Result};
 use crate::runtime::Array;
-use crate::runtime::executable::{Action, Executable, Held, Slot};
+use crate::runtime::action::{Action, Held};
+use crate::runtime::launch::Slot;
 use smallvec::{SmallVec, smallvec};
 
 type Slots = SmallVec<[Slot; 6]>;
 
 /// Runs an action of an executable whose values are on a device; the locks in `access` are held.
 pub(super) fn run(
-    executable: &Executable,
     action: &Action,
     slots: &mut [Held<'_>],
     device: Device,
@@ -42,7 +42,7 @@ pub(super) fn run(
             Held::Nothing | Held::Factors(_) => {}
         }
     }
-    executable.act(action, &mut host)?;
+    action.run(&mut host)?;
     for &slot in &writes {
         let result = host[slot].array();
         match &slots[slot] {

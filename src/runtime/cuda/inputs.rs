@@ -6,7 +6,9 @@
 use super::ways::Way;
 use crate::ir::{Layout, Meaning, Routine};
 use crate::runtime::Array;
-use crate::runtime::executable::{Action, Executable, Slot};
+use crate::runtime::action::Action;
+use crate::runtime::launch::Slot;
+use crate::runtime::schedule::Schedule;
 use smallvec::SmallVec;
 
 /// How many elements lie in memory from the first that a layout shows to the last.
@@ -29,11 +31,11 @@ pub(super) enum Need {
 
 impl Need {
     /// By input, what an executable whose actions run in these ways needs it for.
-    pub(super) fn of_inputs(executable: &Executable, ways: &[Way]) -> SmallVec<[Need; 4]> {
-        let mut needs: SmallVec<[Need; 4]> = executable.inputs.iter().map(|_| Need::Nothing).collect();
+    pub(super) fn of_inputs(schedule: &Schedule, ways: &[Way]) -> SmallVec<[Need; 4]> {
+        let mut needs: SmallVec<[Need; 4]> = schedule.inputs.iter().map(|_| Need::Nothing).collect();
         // By slot, the input whose memory it shows.
-        let mut shows: Vec<Option<usize>> = vec![None; executable.n_slots];
-        for (input, slot) in executable.inputs.iter().enumerate() {
+        let mut shows: Vec<Option<usize>> = vec![None; schedule.n_slots];
+        for (input, slot) in schedule.inputs.iter().enumerate() {
             if let Some(slot) = *slot {
                 shows[slot] = Some(input);
             }
@@ -43,7 +45,7 @@ impl Need {
                 needs[input] = needs[input].max(need);
             }
         };
-        for (action, way) in executable.actions.iter().zip(ways) {
+        for (action, way) in schedule.actions.iter().zip(ways) {
             match (action, way) {
                 (Action::Launch(launch), Way::Launch(_) | Way::Epilogue(_)) => {
                     launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Element));
@@ -70,7 +72,7 @@ impl Need {
                 (Action::Launch(_) | Action::Routine { .. } | Action::Blocks(_), _) => {}
             }
         }
-        executable.outputs.iter().for_each(|&(slot, _): &(Slot, bool)| raise(shows[slot], Need::Memory));
+        schedule.outputs.iter().for_each(|&(slot, _): &(Slot, bool)| raise(shows[slot], Need::Memory));
         needs
     }
 

@@ -15,7 +15,10 @@ use super::ways::Way;
 use crate::codegen::lower::Lowered;
 use crate::error::Reason;
 use crate::ir::{DType, Layout, Meaning, TensorType};
-use crate::runtime::executable::{Action, Executable, Slot, view_layout};
+use crate::runtime::action::Action;
+use crate::runtime::launch::Slot;
+use crate::runtime::schedule::Schedule;
+use crate::runtime::view::view_layout;
 use smallvec::{SmallVec, smallvec};
 
 /// Whose memory a value is in.
@@ -85,22 +88,22 @@ impl Outline {
     ///
     /// # Errors
     /// The reason why that is not known.
-    pub(super) fn new(executable: &Executable, ways: &[Way]) -> Result<Outline, Reason> {
+    pub(super) fn new(schedule: &Schedule, ways: &[Way]) -> Result<Outline, Reason> {
         let mut walk = Walk {
-            slots: vec![None; executable.n_slots],
-            factors: vec![None; executable.n_slots],
+            slots: vec![None; schedule.n_slots],
+            factors: vec![None; schedule.n_slots],
             outline: Outline { starts: Vec::new(), memories: Vec::new(), outputs: Vec::new() },
         };
-        for (index, (slot, ty)) in executable.inputs.iter().zip(&executable.input_types).enumerate() {
+        for (index, (slot, ty)) in schedule.inputs.iter().zip(&schedule.input_types).enumerate() {
             if let Some(slot) = *slot {
                 walk.slots[slot] = Some(value(Place::Input(index), ty));
             }
         }
-        for (index, (action, way)) in executable.actions.iter().zip(ways).enumerate() {
+        for (index, (action, way)) in schedule.actions.iter().zip(ways).enumerate() {
             walk.step(index, action, way)?;
         }
         let Walk { slots, mut outline, .. } = walk;
-        outline.outputs = executable.outputs.iter().map(|&(slot, _)| known(&slots, slot).clone()).collect();
+        outline.outputs = schedule.outputs.iter().map(|&(slot, _)| known(&slots, slot).clone()).collect();
         for output in &outline.outputs {
             if let Place::Own(number) = output.place {
                 outline.memories[number].is_kept = true;
@@ -115,8 +118,8 @@ impl Outline {
     }
 
     /// The work of a start.
-    pub(super) fn work<'a>(executable: &'a Executable, ways: &'a [Way], start: &Start) -> Work<'a> {
-        match (&executable.actions[start.action], &ways[start.action]) {
+    pub(super) fn work<'a>(schedule: &'a Schedule, ways: &'a [Way], start: &Start) -> Work<'a> {
+        match (&schedule.actions[start.action], &ways[start.action]) {
             (Action::Launch(launch), Way::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
             (Action::Product { ty, .. }, Way::Product(on_device)) => Work::Product(on_device, ty),
             (Action::Launch(_), Way::Epilogue(on_device)) => Work::Epilogue(on_device),

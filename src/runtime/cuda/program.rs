@@ -22,8 +22,8 @@ use crate::device::cuda::{Addresses, Launch, Matmul, Queue};
 use crate::device::{Device, Shared, Storage, Stream};
 use crate::error::{Reason, Result};
 use crate::ir::{DType, Layout};
-use crate::runtime::executable::Executable;
 use crate::runtime::product::shape;
+use crate::runtime::schedule::Schedule;
 use crate::runtime::{Array, SharedLayout};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -104,7 +104,7 @@ impl Program {
     /// # Errors
     /// If code cannot be made. The inner one is the reason why there is no such list.
     pub(super) fn new(
-        executable: &Executable,
+        schedule: &Schedule,
         ways: &[Way],
         outline: &Outline,
         device: Device,
@@ -115,7 +115,7 @@ impl Program {
         let made: Vec<usize> = (0..outline.memories.len()).filter(kept).collect();
         let mut nodes = Nodes { outline, made: &made, inputs, target, nodes: Vec::new(), scratch: Vec::new() };
         for start in &outline.starts {
-            match Outline::work(executable, ways, start) {
+            match Outline::work(schedule, ways, start) {
                 Work::Kernel(launch, lowered) => {
                     let alignments: Alignments =
                         accesses(start).map(|value| value.map_or(WIDEST, |value| nodes.alignment(value))).collect();
@@ -197,7 +197,7 @@ impl Program {
                 }
             }
         }
-        Ok(Ok(nodes.finish(executable)))
+        Ok(Ok(nodes.finish(schedule)))
     }
 
     /// Memory for a run, without that of a result that has a place already.
@@ -483,7 +483,7 @@ impl Nodes<'_> {
     }
 
     /// Arranges what is not kept, and puts the parts together.
-    fn finish(self, executable: &Executable) -> Program {
+    fn finish(self, schedule: &Schedule) -> Program {
         let outline = self.outline;
         let own = outline.memories.iter().enumerate().filter(|(_, memory)| !memory.is_kept);
         let own = own.map(|(number, memory)| (Found::Place(Place::Own(number)), (memory.bytes, memory.used)));
@@ -523,7 +523,7 @@ impl Nodes<'_> {
             nodes.push(node);
         }
         let outputs = outline.outputs.iter().map(|value| {
-            let ty = if let Place::Input(index) = value.place { executable.input_types.get(index) } else { None };
+            let ty = if let Place::Input(index) = value.place { schedule.input_types.get(index) } else { None };
             let as_it_is = ty.is_some_and(|ty| {
                 value.layout.offset == 0 && value.layout.sizes == ty.sizes && value.layout.strides == ty.strides
             });

@@ -23,13 +23,16 @@ use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::error::{Error, Reason, Result};
 use crate::ir::Numerics;
 use crate::runtime::Array;
-use crate::runtime::executable::{Action, Executable, Held, Launch, view};
+use crate::runtime::action::{Action, Held};
+use crate::runtime::launch::Launch;
+use crate::runtime::schedule::Schedule;
+use crate::runtime::view::view;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How the actions of an executable run on a device.
-pub(in crate::runtime) struct OnDevice {
+pub(crate) struct OnDevice {
     device: Device,
     /// By action.
     ways: Vec<Way>,
@@ -48,26 +51,26 @@ type Known = (Alignments, Arc<Program>);
 const MAX_PROGRAMS: usize = 8;
 
 impl OnDevice {
-    pub(in crate::runtime) fn new(device: Device, numerics: Numerics, executable: &Executable) -> OnDevice {
-        let ways = Way::of_actions(device, numerics, executable);
-        let outline = Outline::new(executable, &ways);
-        let needs = Need::of_inputs(executable, &ways);
+    pub(crate) fn new(device: Device, numerics: Numerics, schedule: &Schedule) -> OnDevice {
+        let ways = Way::of_actions(device, numerics, schedule);
+        let outline = Outline::new(schedule, &ways);
+        let needs = Need::of_inputs(schedule, &ways);
         OnDevice { device, ways, needs, outline, programs: Mutex::default() }
     }
 
     /// The device.
-    pub(in crate::runtime) fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> Device {
         self.device
     }
 
     /// Why an action runs on the host, if it does.
-    pub(in crate::runtime) fn declined(&self, action: usize) -> Option<Reason> {
+    pub(crate) fn declined(&self, action: usize) -> Option<Reason> {
         let Way::Host(reason) = &self.ways[action] else { return None };
         Some(reason.clone())
     }
 
     /// What numerics did to an action, if it is a product or follows one.
-    pub(in crate::runtime) fn choice(&self, action: usize) -> Option<Choice> {
+    pub(crate) fn choice(&self, action: usize) -> Option<Choice> {
         match &self.ways[action] {
             Way::Product(product) => Some(product.choice()),
             Way::Later(choice) => Some(choice.clone()),
@@ -78,7 +81,7 @@ impl OnDevice {
     }
 
     /// After how many runs on a stream all kernels of a run are started as one graph, or why they never are.
-    pub(in crate::runtime) fn replay(&self) -> std::result::Result<u32, Reason> {
+    pub(crate) fn replay(&self) -> std::result::Result<u32, Reason> {
         match &self.outline {
             Err(reason) => Err(reason.clone()),
             Ok(outline) if outline.starts.len() < MIN_NODES => {
@@ -99,13 +102,13 @@ impl OnDevice {
     ///
     /// # Errors
     /// As [`Executable::run`].
-    pub(in crate::runtime) fn run(
+    pub(crate) fn run(
         &self,
-        executable: &Executable,
+        schedule: &Schedule,
         inputs: &[&Array],
         target: Option<&Array>,
     ) -> Result<SmallVec<[Array; 2]>> {
-        self.check(executable, inputs)?;
+        self.check(schedule, inputs)?;
         let moved = self.moved(inputs)?;
         let inputs = with_moved(inputs, &moved);
         let stream = Stream::current(self.device)?;
@@ -114,42 +117,42 @@ impl OnDevice {
         queue.check()?;
         let reads = inputs.iter().map(|array| &**array.storage());
         let access = Access::to_write(reads, target.map(|target| &**target.storage() as &Storage))?;
-        if let Some(results) = self.run_program(executable, &inputs, target, &stream, &queue)? {
+        if let Some(results) = self.run_program(schedule, &inputs, target, &stream, &queue)? {
             return Ok(results);
         }
-        let mut slots = executable.slots(&inputs);
+        let mut slots = schedule.slots(&inputs);
         if let Some(target) = target {
-            let &[(slot, _)] = &executable.outputs[..] else {
+            let &[(slot, _)] = &schedule.outputs[..] else {
                 return Err(Error::argument("executable", "one output is needed to write it to a given place"));
             };
             slots[slot] = Held::Given(target);
         }
-        for (index, action) in executable.actions.iter().enumerate() {
-            self.act(executable, index, action, &mut slots, &stream, &access)?;
+        for (index, action) in schedule.actions.iter().enumerate() {
+            self.act(index, action, &mut slots, &stream, &access)?;
         }
-        Ok(executable.results(&mut slots))
+        Ok(schedule.results(&mut slots))
     }
 
     /// As [`Executable::run_timed`].
     ///
     /// # Errors
     /// As [`Executable::run`].
-    pub(in crate::runtime) fn run_timed(&self, executable: &Executable, inputs: &[&Array]) -> Result<Vec<Duration>> {
-        self.check(executable, inputs)?;
+    pub(crate) fn run_timed(&self, schedule: &Schedule, inputs: &[&Array]) -> Result<Vec<Duration>> {
+        self.check(schedule, inputs)?;
         let moved = self.moved(inputs)?;
         let inputs = with_moved(inputs, &moved);
         let stream = Stream::current(self.device)?;
         let access = Access::to_read(inputs.iter().map(|array| &**array.storage()));
-        let mut slots = executable.slots(&inputs);
+        let mut slots = schedule.slots(&inputs);
         let mut points = vec![stream.record()?];
-        for (index, action) in executable.actions.iter().enumerate() {
-            self.act(executable, index, action, &mut slots, &stream, &access)?;
+        for (index, action) in schedule.actions.iter().enumerate() {
+            self.act(index, action, &mut slots, &stream, &access)?;
             points.push(stream.record()?);
         }
         drop(access);
         points.last().expect("there is the first").synchronize()?;
-        let mut times = vec![Duration::ZERO; executable.kernels.iter().max().map_or(0, |last| last + 1)];
-        for (pair, &kernel) in points.windows(2).zip(&executable.kernels) {
+        let mut times = vec![Duration::ZERO; schedule.n_kernels()];
+        for (pair, &kernel) in points.windows(2).zip(&schedule.kernels) {
             times[kernel] += pair[0].elapsed(&pair[1])?;
         }
         Ok(times)
@@ -167,7 +170,7 @@ impl OnDevice {
     /// Runs it as a program; nothing if it is none, or there is no room. The locks of all operands are held.
     fn run_program(
         &self,
-        executable: &Executable,
+        schedule: &Schedule,
         inputs: &[&Array],
         target: Option<&Array>,
         stream: &Stream,
@@ -177,7 +180,7 @@ impl OnDevice {
         if target.is_some() && !outline.has_place_for_target() {
             return Ok(None);
         }
-        let Some(program) = self.program(executable, outline, inputs, target)? else { return Ok(None) };
+        let Some(program) = self.program(schedule, outline, inputs, target)? else { return Ok(None) };
         let memory = match program.memory(self.device, target.is_some()) {
             Ok(memory) => memory,
             // In pieces, what is free may be enough; if not, that says so.
@@ -196,7 +199,7 @@ impl OnDevice {
     /// The program for memory like that of these arrays, made now if it is new; nothing if there is none.
     fn program(
         &self,
-        executable: &Executable,
+        schedule: &Schedule,
         outline: &Outline,
         inputs: &[&Array],
         target: Option<&Array>,
@@ -208,7 +211,7 @@ impl OnDevice {
         }
         let (of_inputs, of_target) = alignments.split_at(inputs.len());
         let of_target = of_target.first().copied();
-        let made = Program::new(executable, &self.ways, outline, self.device, of_inputs, of_target)?;
+        let made = Program::new(schedule, &self.ways, outline, self.device, of_inputs, of_target)?;
         let Ok(program) = made.map(Arc::new) else { return Ok(None) };
         let mut programs = lock();
         if programs.len() == MAX_PROGRAMS {
@@ -220,7 +223,6 @@ impl OnDevice {
 
     fn act(
         &self,
-        executable: &Executable,
         index: usize,
         action: &Action,
         slots: &mut [Held<'_>],
@@ -249,7 +251,7 @@ impl OnDevice {
                 // alive and the run has locked.
                 match unsafe { on_device.run(left, right, ty, stream)? } {
                     Ok(result) => slots[*to] = Held::Own(result),
-                    Err(reason) => fallback::run(executable, action, slots, self.device, &reason, access)?,
+                    Err(reason) => fallback::run(action, slots, self.device, &reason, access)?,
                 }
             }
             (Action::Product { left, right, to, .. }, Way::Later(_)) => {
@@ -266,7 +268,7 @@ impl OnDevice {
                 // SAFETY: as for products; the result is memory that this run took for the step.
                 unsafe { on_device.start(&operands, slots[*to].array(), stream, &queue)? };
             }
-            (_, Way::Host(reason)) => fallback::run(executable, action, slots, self.device, reason, access)?,
+            (_, Way::Host(reason)) => fallback::run(action, slots, self.device, reason, access)?,
             (
                 _,
                 Way::Launch(_)
@@ -288,15 +290,15 @@ impl OnDevice {
     ///
     /// # Errors
     /// If not.
-    pub(in crate::runtime) fn check(&self, executable: &Executable, inputs: &[&Array]) -> Result<()> {
+    pub(crate) fn check(&self, schedule: &Schedule, inputs: &[&Array]) -> Result<()> {
         let fits = |(array, ty): (&&Array, &crate::ir::TensorType)| {
             let few = array.device().kind == DeviceKind::Cpu && n_places(&array.layout) <= FEW;
             array.is_of(ty) && (array.device() == self.device || few)
         };
-        if inputs.len() == executable.input_types.len() && inputs.iter().zip(&executable.input_types).all(fits) {
+        if inputs.len() == schedule.input_types.len() && inputs.iter().zip(&schedule.input_types).all(fits) {
             return Ok(());
         }
-        Err(executable.other_types(inputs))
+        Err(schedule.other_types(self.device, inputs))
     }
 }
 

@@ -12,8 +12,10 @@ use crate::codegen::product::ProductShape;
 use crate::device::Device;
 use crate::error::Reason;
 use crate::ir::{DType, Layout, Numerics, TensorType};
-use crate::runtime::executable::{Action, Executable, view_layout};
+use crate::runtime::action::Action;
 use crate::runtime::product::shape;
+use crate::runtime::schedule::Schedule;
+use crate::runtime::view::view_layout;
 use smallvec::SmallVec;
 
 /// How an action runs on a device.
@@ -37,17 +39,17 @@ pub(super) enum Way {
 
 impl Way {
     /// By action.
-    pub(super) fn of_actions(device: Device, numerics: Numerics, executable: &Executable) -> Vec<Way> {
-        let mut slots: Vec<Option<(DType, Layout)>> = vec![None; executable.n_slots];
-        for (slot, ty) in executable.inputs.iter().zip(&executable.input_types) {
+    pub(super) fn of_actions(device: Device, numerics: Numerics, schedule: &Schedule) -> Vec<Way> {
+        let mut slots: Vec<Option<(DType, Layout)>> = vec![None; schedule.n_slots];
+        for (slot, ty) in schedule.inputs.iter().zip(&schedule.input_types) {
             if let Some(slot) = *slot {
                 slots[slot] = Some(lying(ty));
             }
         }
-        let mut ways = Vec::with_capacity(executable.actions.len());
+        let mut ways = Vec::with_capacity(schedule.actions.len());
         // By action, the products whose operands are known.
         let mut products: Vec<(usize, ProductShape)> = Vec::new();
-        for (index, action) in executable.actions.iter().enumerate() {
+        for (index, action) in schedule.actions.iter().enumerate() {
             ways.push(match action {
                 Action::Launch(launch) => {
                     DeviceLaunch::new(device, &launch.lowered, launch.gathers).map_or_else(Way::Host, Way::Launch)
@@ -87,7 +89,7 @@ impl Way {
             });
         }
         for (index, shape) in products {
-            decide(&mut ways, executable, index, &Wanted { device, numerics, shape: &shape, behind: None });
+            decide(&mut ways, schedule, index, &Wanted { device, numerics, shape: &shape, behind: None });
         }
         ways
     }
@@ -109,9 +111,9 @@ impl Way {
 }
 
 /// Decides about a product and the kernel behind it; no kernel is part of two products.
-fn decide(ways: &mut [Way], executable: &Executable, product: usize, wanted: &Wanted<'_>) {
+fn decide(ways: &mut [Way], schedule: &Schedule, product: usize, wanted: &Wanted<'_>) {
     let is_free = |behind: &Behind| matches!(ways[behind.kernel], Way::Launch(_) | Way::Host(_));
-    let behind = Behind::of(executable, product).filter(is_free);
+    let behind = Behind::of(schedule, product).filter(is_free);
     let may_be_own = |behind: &Behind| {
         on_tensor_cores(wanted.device, wanted.shape.dtype) && DeviceEpilogue::is_possible(behind, wanted.shape)
     };

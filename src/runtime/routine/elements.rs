@@ -6,7 +6,7 @@
 
 use crate::device::{Access, DeviceKind, Shared};
 use crate::error::Result;
-use crate::runtime::Array;
+use crate::runtime::array::Array;
 use bytemuck::AnyBitPattern;
 use std::marker::PhantomData;
 
@@ -25,7 +25,7 @@ pub(super) struct Output<'a> {
 }
 
 /// The operands of one run of a routine.
-pub(in crate::runtime) struct Operands<'a> {
+pub(crate) struct Operands<'a> {
     pub(super) inputs: Inputs<'a>,
     pub(super) output: Output<'a>,
 }
@@ -36,7 +36,7 @@ impl<'a> Operands<'a> {
     /// # Safety
     /// While the value lives nobody writes to the memory of the inputs, and nobody else uses that of the output, which
     /// is not that of an input, unless it is the very array of the first, of a write by index. All have bytes.
-    pub(in crate::runtime) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
+    pub(crate) unsafe fn new(inputs: &'a [&'a Array], output: &'a Array) -> Operands<'a> {
         let in_place = inputs.first().is_some_and(|first| std::ptr::eq(*first, output));
         Operands { inputs: Inputs { arrays: inputs, in_place }, output: Output { array: output, memory: PhantomData } }
     }

@@ -16,9 +16,8 @@ mod walk;
 
 pub(super) use elements::Operands;
 
-use super::Array;
+use super::array::Array;
 use crate::error::{Error, Result};
-use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Meaning, Op, Routine};
 
 /// Runs the routine of an op on operands that its inference has seen.
@@ -45,9 +44,4 @@ pub(super) fn run(op: Op, attrs: &[Attr], operands: Operands<'_>) -> Result<()> 
 /// An index outside its dimension, or a slice of the first operand that is borrowed; then nothing was written.
 pub fn write_by_index(op: Op, attrs: &[Attr], operands: [&Array; 3]) -> Result<()> {
     elements::write_by_index(operands, |operands| run(op, attrs, operands))
-}
-
-/// The dim that an argument names.
-fn dim(op: Op, attr: &Attr, default: i64, array: &Array) -> Result<usize> {
-    normalize_dim(op.name(), attr.as_int().unwrap_or(default), array.layout().rank())
 }

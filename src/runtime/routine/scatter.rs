@@ -7,7 +7,7 @@
 
 use super::elements::{Inputs, Operands};
 use super::number::{Element, Number, with_element};
-use super::walk::Walk;
+use super::walk::{self, Walk};
 use crate::device::roomy;
 use crate::error::{Error, Result};
 use crate::ir::routine::Write;
@@ -168,7 +168,7 @@ impl<'a> Places<'a> {
     fn new(op: Op, dim: &Attr, operands: &Operands<'a>) -> Result<Places<'a>> {
         let inputs = operands.inputs;
         let into = operands.output.array();
-        let dim = super::dim(op, dim, 0, into)?;
+        let dim = walk::dim(op, dim, 0, into)?;
         let (index, source) = (inputs.array(1).layout(), inputs.array(2).layout());
         let mut strides = into.layout().strides.clone();
         let (size, step) = if strides.is_empty() { (1, 1) } else { (into.layout().sizes[dim], strides[dim]) };

@@ -6,7 +6,7 @@
 
 use super::elements::{Operands, Truth};
 use super::number::with_element;
-use super::walk::Walk;
+use super::walk::{Walk, dim};
 use crate::device::{pool, roomy};
 use crate::error::Result;
 use crate::ir::{Attr, DType, Op};
@@ -62,7 +62,7 @@ impl Ordered for Truth {
 
 pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let (input, output) = (operands.inputs.array(0), operands.output.array());
-    let dim = super::dim(op, &attrs[1], -1, input)?;
+    let dim = dim(op, &attrs[1], -1, input)?;
     // The largest first: the other way round, but equal ones in their order all the same.
     let flip = if attrs[2].is_true() { u64::MAX } else { 0 };
     let (walk, line) = Walk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);

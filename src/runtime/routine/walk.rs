@@ -3,7 +3,10 @@
 //! A walk visits the places of one shape in row-major order and tells where each lies in `N` arrays, given their
 //! strides. A 0-dim shape has one place; a shape with a size of 0 has none.
 
-use crate::ir::Sizes;
+use crate::error::Result;
+use crate::ir::shape::normalize_dim;
+use crate::ir::{Attr, Op, Sizes};
+use crate::runtime::array::Array;
 use smallvec::SmallVec;
 
 /// A shape with the strides of `N` arrays.
@@ -68,4 +71,9 @@ impl<const N: usize> Walk<N> {
             Ok(()) => {}
         }
     }
+}
+
+/// The dim that an argument names.
+pub(super) fn dim(op: Op, attr: &Attr, default: i64, array: &Array) -> Result<usize> {
+    normalize_dim(op.name(), attr.as_int().unwrap_or(default), array.layout().rank())
 }

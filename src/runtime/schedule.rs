@@ -1,0 +1,102 @@
+//! A planned graph as a list of actions: what runs in which order, and which slots hold inputs and outputs.
+//!
+//! It is data that the CPU and devices share: how an action runs, and where, is for those who read it.
+
+use super::action::{Action, Held};
+use super::array::Array;
+use super::launch::{Launch, Slot};
+use crate::device::{Device, Shared};
+use crate::error::{Error, Result};
+use crate::ir::TensorType;
+use smallvec::SmallVec;
+
+/// The actions of an executable.
+pub(super) struct Schedule {
+    pub(super) actions: Vec<Action>,
+    /// For each action the kernel of the plan that it belongs to; what only makes a view counts as the next one's.
+    pub(super) kernels: Vec<usize>,
+    pub(super) n_slots: usize,
+    pub(super) inputs: Vec<Option<Slot>>,
+    pub(super) input_types: Vec<TensorType>,
+    /// The slots of the outputs, and whether no later output is the same.
+    pub(super) outputs: Vec<(Slot, bool)>,
+    /// The inputs that it writes to: their new values are outputs.
+    pub(super) rewritten: Vec<usize>,
+}
+
+impl Schedule {
+    /// How many kernels of the plan it has.
+    pub(super) fn n_kernels(&self) -> usize {
+        self.kernels.iter().max().map_or(0, |last| last + 1)
+    }
+
+    /// Every launch, in order.
+    pub(super) fn launches(&self) -> impl Iterator<Item = &Launch> {
+        self.actions.iter().flat_map(Action::launches)
+    }
+
+    /// Every launch with the kernel of the plan that it belongs to, in order.
+    pub(super) fn launches_by_kernel(&self) -> impl Iterator<Item = (usize, &Launch)> {
+        let actions = self.actions.iter().zip(&self.kernels);
+        actions.flat_map(|(action, &kernel)| action.launches().into_iter().map(move |launch| (kernel, launch)))
+    }
+
+    /// Whether it is one kernel that reads every element of an operand at the place where it writes it, so that the
+    /// output may lie where an input lies.
+    pub(super) fn works_in_place(&self) -> bool {
+        if self
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::Product { .. } | Action::Routine { .. } | Action::Blocks(_)))
+        {
+            return false;
+        }
+        let mut launches = self.launches();
+        match (launches.next(), launches.next()) {
+            (Some(launch), None) => launch.gathers.is_none() && !launch.lowered.kernel.has_folds(),
+            _ => false,
+        }
+    }
+
+    /// The slots of a run that begins, with its inputs.
+    pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[Held<'a>; 8]> {
+        let mut slots: SmallVec<[Held<'_>; 8]> = (0..self.n_slots).map(|_| Held::Nothing).collect();
+        for (slot, &input) in self.inputs.iter().zip(inputs) {
+            if let Some(slot) = *slot {
+                slots[slot] = Held::Given(input);
+            }
+        }
+        slots
+    }
+
+    /// The outputs, from where they lie.
+    pub(super) fn results(&self, slots: &mut [Held<'_>]) -> SmallVec<[Array; 2]> {
+        let take = |&(slot, is_last): &(Slot, bool)| match is_last {
+            true => std::mem::replace(&mut slots[slot], Held::Nothing).into_array(),
+            false => slots[slot].array().clone(),
+        };
+        self.outputs.iter().map(take).collect()
+    }
+
+    /// The inputs, those that it writes to as copies.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(super) fn apart(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 4]>> {
+        let mut apart: SmallVec<[Array; 4]> = inputs.iter().map(|&input| input.clone()).collect();
+        for &input in &self.rewritten {
+            apart[input].storage = Shared::new(inputs[input].storage.copy_to(Device::CPU)?);
+        }
+        Ok(apart)
+    }
+
+    /// The error of a run on `device` whose inputs have other types.
+    #[cold]
+    pub(super) fn other_types(&self, device: Device, inputs: &[&Array]) -> Error {
+        let expected: Vec<String> = self.input_types.iter().map(TensorType::to_string).collect();
+        let found: Vec<String> = inputs.iter().map(|array| array.ty().to_string()).collect();
+        let what =
+            format!("inputs on {device} of types ({}) are needed, not ({})", expected.join(", "), found.join(", "));
+        Error::argument("executable", what)
+    }
+}
