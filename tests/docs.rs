@@ -142,7 +142,7 @@ fn is_module_path(name: &str) -> bool {
     let is_word =
         |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let foreign = ["std", "torch", "cargo"];
-    parts.len() > 1 && parts.iter().all(|part| is_word(&part)) && !foreign.contains(&parts[0])
+    parts.len() > 1 && parts.iter().all(is_word) && !foreign.contains(&parts[0])
 }
 
 /// Whether the longest part of the name that is a module holds the rest of it as words.

@@ -410,19 +410,21 @@ impl Composed {
 const PAGE: &str = "\
 # How exact the functions are
 
-Functions have the same bits eagerly and compiled, on every tier, with any number of threads, and f16 and bf16 are
-computed in f32. So one table says all: the largest error that was found, in units of the last place of the result
-(ulp; 0.5 is what rounding alone costs), the argument it was found at, and how many were tried.
+Functions have the same bits eagerly and compiled, on every tier, with any number of threads. f16 and bf16 are computed
+in f32. So one table is enough. It has the largest error that was found, in units of the last place of the result (ulp;
+0.5 is what rounding alone costs). It also has the argument of that error, and how many were tried.
 
-`tests/math_accuracy.rs` measures the table, fails if a figure passes the bound that the code promises, and fails if this
-page is not what it measured (`UPDATE_EXPECT=1 cargo test --test math_accuracy` writes it). f32 is compared with f64 on every
-9973rd bit pattern, so on all exponents, and on 200,000 numbers between -12.3 and 12.3 (`pow`, `atan2`: 400,000 pairs of all
-sizes); f64 with points computed in at least 160 bits (`tests/data/math64.csv`, `composed64.csv`). Zeros, infinities, NaN and the ends
-of ranges are tested by their bits.
+`tests/math_accuracy.rs` measures the table. It fails if a figure passes the bound that the code promises, or if this
+page is not what it measured. `UPDATE_EXPECT=1 cargo test --test math_accuracy` writes the page.
+
+f32 is compared with f64 on every 9973rd bit pattern, so on all exponents, and on 200,000 numbers between -12.3 and 12.3
+(`pow`, `atan2`: 400,000 pairs of all sizes). f64 is compared with points computed in at least 160 bits
+(`tests/data/math64.csv`, `tests/data/composed64.csv`). Zeros, infinities, NaN and the ends of ranges are tested by
+their bits.
 
 Some figures are not errors of the result alone. `lgamma`, `digamma` and `trigamma` of negative numbers are made by
-reflection, and `gelu` is `x / 2 (1 + erf(x / sqrt 2))`: where such terms cancel, the error is measured in the last place of
-the larger one.
+reflection, and `gelu` is `x / 2 (1 + erf(x / sqrt 2))`. Where such terms cancel, the error is measured in the last
+place of the larger one.
 
 No figure is beyond 2 ulp. `softplus` is `x` from 20 on, by definition.
 ";
