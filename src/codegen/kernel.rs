@@ -108,6 +108,18 @@ impl Kernel {
         self.insts.iter().any(|inst| matches!(inst.kind, Kind::Fold(_)))
     }
 
+    /// The operands that are read at indices, in order.
+    pub(crate) fn gathered(&self) -> SmallVec<[usize; 2]> {
+        let slot = |inst: &Inst| match inst.kind {
+            Kind::Gather(slot) => Some(slot as usize),
+            Kind::Load(_) | Kind::Lit(_) | Kind::Prim(_) | Kind::Func(_) | Kind::Fold(_) => None,
+        };
+        let mut slots: SmallVec<[usize; 2]> = self.insts.iter().filter_map(slot).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
     /// Element types of all operands, then of all outputs.
     pub fn dtypes(&self) -> impl Iterator<Item = DType> {
         self.operands.iter().map(|operand| operand.dtype).chain(self.outputs.iter().map(|output| output.dtype))

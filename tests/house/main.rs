@@ -59,8 +59,6 @@ const CYCLES_TO_CUT: &[(&str, usize)] = &[
     ("device", 9),
     // fusion
     ("fusion", 13),
-    // codegen
-    ("codegen", 10),
     // dispatch
     ("dispatch", 83),
     // compile

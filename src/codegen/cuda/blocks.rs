@@ -4,9 +4,9 @@
 //! their order. Teams of later launches read what came of it.
 
 use super::elements;
-use super::plan::{LANES, TOTAL_WARPS, WARPS};
 use super::rows::{self, fold_of, index_of};
 use super::text::Text;
+use super::variant::{LANES, TOTAL_WARPS, WARPS};
 use super::words;
 use crate::codegen::kernel::Level;
 use crate::codegen::native::flat::{Id, Op};

@@ -4,8 +4,8 @@
 //! busy only if each of its threads has asked for several elements. Arithmetic runs on lanes behind the end, too, on zeros;
 //! what they would fold or store is left out.
 
-use super::rows::is_waiting;
-use super::text::{Text, registers};
+use super::text::{Text, is_ordered, registers};
+use super::variant::Form;
 use crate::codegen::kernel::Level;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;
@@ -171,4 +171,9 @@ fn is_loaded(text: &Text<'_>, id: Id) -> bool {
     let node = &text.flat.nodes[id];
     let is_known = |&arg: &Id| text.flat.nodes[arg].uniform || text.flat.nodes[arg].level == Level::Row;
     node.args.iter().all(is_known) && node.op.operand().is_some_and(|slot| !text.is_iota(slot))
+}
+
+/// Whether a fold's values wait until it is the turn of their warp.
+pub(super) fn is_waiting(text: &Text<'_>, id: Id) -> bool {
+    matches!(text.variant.form, Form::Held { warps, .. } if warps > 1) && is_ordered(text.flat, id)
 }

@@ -6,12 +6,13 @@
 //!
 //! The argument is the kernel's own ([`super::words`]), the product's words ([`super::tensor_cores`]) behind it.
 
-use super::Kernel;
-use super::plan::{Form, Plan, Variant};
+use super::plan::Plan;
 use super::pointwise::{declare_results, set_results};
 use super::product_grid::RESULT;
 use super::text::Text;
+use super::variant::{Form, Variant};
 use crate::codegen::geometry::{Class, Geometry};
+use crate::codegen::kernel::Kernel;
 use crate::codegen::kernel::{Kind, Source as From};
 use crate::codegen::native::flat::{Flat, Id, Op};
 use crate::codegen::native::passes::{Keep, Pass, Passes};

@@ -3,8 +3,8 @@
 //! Values that a later pass needs and that come from memory stay in registers, so every element is read once. What is held
 //! must fit the registers of all threads that a processor needs to have in flight; a longer row is read again in each pass.
 
-use super::plan::Form;
 use super::text::{self, is_ordered};
+use super::variant::Form;
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id};

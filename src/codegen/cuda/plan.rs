@@ -1,11 +1,12 @@
 //! How a kernel is launched on one set of shapes: which code, which grid, which words.
 //!
-//! A [`Variant`] is all that the text depends on besides the kernel; sizes and strides are words. So one text serves every shape
-//! of its variant, and there are few: the form, the numbers of loops, the classes, the width of vectors and that of indices,
-//! whether the last vector of a row is a whole one. A [`Plan`] is plain data and depends on shapes alone; a launch brings
+//! A [`Plan`] is plain data and depends on shapes alone; a launch brings
 //! pointers. Nothing here knows a device.
 
 use super::blocks::{self, Entry};
+use super::variant::{
+    Form, Index, LANES, POINTWISE_THREADS, Step, TILE, TILE_LINES, TOTAL_WARPS, Variant, WARPS, rows_of_columns,
+};
 use super::words::{self, Division, Layout};
 use super::{held, width};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
@@ -14,80 +15,7 @@ use crate::codegen::native::flat::Flat;
 use crate::codegen::native::passes::{Keep, Passes};
 use crate::error::Reason;
 use crate::ir::DType;
-use crate::ir::scalar::Ty;
 use smallvec::SmallVec;
-
-/// How the work of a kernel is given to threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
-    /// No folds: a thread computes some vectors of neighbours along the inner loop.
-    Pointwise {
-        /// Neighbours: 1, 2, 4 or 8.
-        width: usize,
-        /// Vectors: 1, 2, 4 or 8.
-        vectors: usize,
-    },
-    /// No folds: a block of threads computes a square, since some operands lie across the result.
-    Tiles {
-        /// The row loop along which their neighbours are.
-        along: usize,
-        /// A bit per operand that is read that way.
-        crossed: u64,
-    },
-    /// Some warps compute a row, whose elements their threads hold.
-    Held {
-        /// Elements of a thread: a power of two, or any number where rows have at most 8192 elements.
-        held: usize,
-        /// Warps of a row: a power of two up to 16. They have room for `32 * held * warps` elements.
-        warps: usize,
-    },
-    /// A warp computes a row of any length.
-    Warps,
-    /// A warp computes a block of a row, in two launches per pass: few long rows.
-    Blocks,
-    /// A block of threads computes 32 rows that lie side by side, or 16 of f64.
-    Columns,
-}
-
-/// The integers that positions and distances are computed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Index {
-    /// 32 bits, where no position and no distance reaches 2^31.
-    Narrow,
-    /// 64 bits.
-    Wide,
-}
-
-/// What the text of a kernel depends on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Variant {
-    /// How work is given to threads.
-    pub form: Form,
-    /// The numbers of loops.
-    pub layout: Layout,
-    /// The width of indices.
-    pub index: Index,
-    /// How operands, then outputs, move along the inner loops; where there are several, one that moves is strided.
-    pub classes: SmallVec<[Class; 8]>,
-    /// Operands of a single element that lies in the word of their address; see [`Plan::with_numbers`].
-    pub numbers: SmallVec<[usize; 2]>,
-    /// Whether vectors of [`Form::Pointwise`] have all their elements, and threads of [`Form::Held`] all that they have room for:
-    /// then nothing asks what is there. Other forms always ask.
-    pub is_full: bool,
-}
-
-/// One launch of an entry of the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// The entry's number.
-    pub entry: usize,
-    /// What the word [`words::ITEMS`] is.
-    pub items: u64,
-    /// Blocks of the grid; the other two dimensions are 1.
-    pub grid: u32,
-    /// Threads of a block, in two dimensions.
-    pub block: [u32; 2],
-}
 
 /// The launches of a kernel on one set of shapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,18 +30,6 @@ pub struct Plan {
     pub scratch_bytes: usize,
 }
 
-/// Threads of a block of [`Form::Pointwise`].
-pub(super) const POINTWISE_THREADS: u32 = 256;
-/// Elements along each side of a square of [`Form::Tiles`].
-pub(super) const TILE: usize = 32;
-/// Lines of a square that its threads compute at a time.
-pub(super) const TILE_LINES: usize = 8;
-/// Warps of a block of [`Form::Warps`] and [`Form::Blocks`].
-pub(super) const WARPS: u32 = 4;
-/// Warps of a block that folds the results of blocks.
-pub(super) const TOTAL_WARPS: u32 = 8;
-/// Threads of a warp.
-pub(super) const LANES: u32 = FOLD_LANES as u32;
 /// Words that are always passed: 4 KiB of arguments.
 const MAX_WORDS: usize = 512;
 /// Rows below which long ones are cut into blocks: a warp each would leave some of a device idle.
@@ -146,7 +62,7 @@ impl Plan {
         let (rows, inner) = (geometry.n_rows(), geometry.n_inner());
         let n_accesses = kernel.operands.len() + kernel.outputs.len();
         let layout = Layout { rows: geometry.rows.len(), inner: geometry.inner.len() };
-        let gathered = super::gathered(kernel);
+        let gathered = kernel.gathered();
         if layout.n_words(n_accesses, gathered.len()) > MAX_WORDS {
             return Err(Reason::TooManyArguments);
         }
@@ -238,13 +154,6 @@ impl Plan {
 
 /// Bytes of the result of a block, as the prelude has them.
 const PART_BYTES: usize = 16;
-
-/// Rows of a block of [`Form::Columns`], which lie side by side in a line of memory at least. Each has a team of 32 threads; a block of
-/// f64, whose functions need more registers than 1024 threads leave each other, has half as many.
-pub(super) fn rows_of_columns(kernel: &Kernel) -> u32 {
-    let is_double = kernel.insts.iter().any(|inst| inst.ty == Ty::F64);
-    if is_double { LANES / 2 } else { LANES }
-}
 
 /// The passes of a kernel in a form.
 pub(super) fn passes(kernel: &Kernel, flat: &Flat, variant: &Variant) -> Passes {

@@ -5,8 +5,8 @@
 //! many are on their way at once, and so that an output may replace an operand element for element. Vectors behind the last of
 //! all read where that one does, and store nothing.
 
-use super::plan::{Form, POINTWISE_THREADS};
 use super::text::{Text, c_type};
+use super::variant::{Form, POINTWISE_THREADS};
 use super::words;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;

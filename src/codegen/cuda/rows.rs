@@ -7,8 +7,8 @@
 
 use super::elements::{self, Span};
 use super::held;
-use super::plan::{Form, LANES, WARPS, rows_of_columns};
-use super::text::{Text, c_type, fold_name, is_ordered};
+use super::text::{Text, c_type, fold_name};
+use super::variant::{Form, LANES, WARPS, rows_of_columns};
 use super::words;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::{Pass, Passes};
@@ -100,7 +100,7 @@ pub(super) fn emit_held(text: &mut Text<'_>, passes: &Passes, name: &str, held: 
         for &id in &pass.folds {
             let (declaration, index, fold) = (text.declaration(id), index_of(text, id), fold_of(text, id));
             let folded = text.flat.nodes[id].args[0];
-            let total = if !is_waiting(text, id) {
+            let total = if !elements::is_waiting(text, id) {
                 format!("team.tree<{fold}>(f{id}.element")
             } else if waiting.contains(&folded) {
                 format!("team.in_turn<{fold}>(q{folded}")
@@ -210,7 +210,7 @@ fn held_of_full(text: &Text<'_>) -> Option<usize> {
 pub(super) fn foldings(text: &mut Text<'_>, pass: &Pass) {
     for &id in &pass.folds {
         let fold = fold_of(text, id);
-        if !is_waiting(text, id) {
+        if !elements::is_waiting(text, id) {
             text.line(format!("Folding<{fold}> f{id};"));
         }
     }
@@ -239,11 +239,6 @@ pub(super) fn row_stores(text: &mut Text<'_>, slots: &[usize], condition: &str) 
         let (access, value) = (text.output(slot), text.value(text.flat.outputs[slot]));
         text.line(format!("if ({condition}) store_one<dt_{}>(a{access}, {value});", text.dtype(access).name()));
     }
-}
-
-/// Whether a fold's values wait until it is the turn of their warp.
-pub(super) fn is_waiting(text: &Text<'_>, id: Id) -> bool {
-    matches!(text.variant.form, Form::Held { warps, .. } if warps > 1) && is_ordered(text.flat, id)
 }
 
 pub(super) fn fold_of(text: &Text<'_>, id: Id) -> String {

@@ -3,7 +3,7 @@
 //! A value is named `v` and its node's number, a fold `f`, an access `a` and its number (operands first), the position in a
 //! row loop `p` and in an inner loop `j`. A name is used before its statement is read by nobody: nodes come in order.
 
-use super::plan::{Index, Variant};
+use super::variant::{Index, Variant};
 use super::words::{self, Layout};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
@@ -27,7 +27,7 @@ pub(super) struct Text<'a> {
 
 impl<'a> Text<'a> {
     pub(super) fn new(kernel: &'a Kernel, flat: &'a Flat, variant: &'a Variant) -> Text<'a> {
-        Text { kernel, flat, variant, out: String::new(), gathered: super::gathered(kernel), noted: vec![], depth: 0 }
+        Text { kernel, flat, variant, out: String::new(), gathered: kernel.gathered(), noted: vec![], depth: 0 }
     }
 
     /// A line; one that ends in a bracket opens a block.

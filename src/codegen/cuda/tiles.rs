@@ -4,8 +4,8 @@
 //! shared memory when they compute elements along the inner loop; so all accesses are of neighbours. Lines of the square have
 //! an element more, so that a column of it lies in as many banks of memory as a line does.
 
-use super::plan::{Form, TILE, TILE_LINES};
 use super::text::Text;
+use super::variant::{Form, TILE, TILE_LINES};
 use super::words;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;

@@ -3,7 +3,7 @@
 //! A processor needs some 64 KiB of loads on their way to keep memory busy, which is 32 to 64 bytes per thread: vectors of 16
 //! bytes if memory is aligned for them, and several of them where there are few operands. A thread has registers for no more.
 
-use super::plan::{Form, POINTWISE_THREADS, TILE};
+use super::variant::{Form, POINTWISE_THREADS, TILE};
 use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::Flat;
@@ -40,7 +40,7 @@ pub(super) fn choose(kernel: &Kernel, geometry: &Geometry, classes: &[Class], al
 
 /// Squares, if operands lie across a result whose elements are neighbours.
 fn tiles(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) -> Option<Form> {
-    let gathered = super::gathered(kernel);
+    let gathered = kernel.gathered();
     let (operands, results) = classes.split_at(kernel.operands.len());
     if results.iter().any(|&class| class != Class::Contiguous) || geometry.n_inner() < LONG_SIDE {
         return None;

@@ -1,0 +1,44 @@
+//! The source of a kernel in one of its variants; each form is written by a file of its own.
+
+use super::source::{Source, Target};
+use super::text::Text;
+use super::variant::{Form, Variant};
+use super::{blocks, plan, pointwise, rows, tiles};
+use crate::codegen::kernel::Kernel;
+use crate::codegen::native::flat::Flat;
+
+impl Source {
+    /// Writes the text of a kernel; its entries are called `name`, with a number behind it where there are several.
+    pub fn new(kernel: &Kernel, variant: &Variant, name: &str) -> Source {
+        let flat = Flat::new(kernel, &variant.classes);
+        let passes = plan::passes(kernel, &flat, variant);
+        let mut text = Text::new(kernel, &flat, variant);
+        let entries = match variant.form {
+            Form::Pointwise { .. } => {
+                pointwise::emit(&mut text, &passes.passes[0], name);
+                vec![name.to_owned()]
+            }
+            Form::Tiles { .. } => {
+                tiles::emit(&mut text, &passes.passes[0], name);
+                vec![name.to_owned()]
+            }
+            Form::Warps | Form::Columns => {
+                rows::emit_whole(&mut text, &passes, name);
+                vec![name.to_owned()]
+            }
+            Form::Held { held, warps } => {
+                rows::emit_held(&mut text, &passes, name, held, warps);
+                vec![name.to_owned()]
+            }
+            Form::Blocks => {
+                let entries = blocks::entries(&passes);
+                let named = |number: usize| format!("{name}_{number}");
+                for (number, &entry) in entries.iter().enumerate() {
+                    blocks::emit(&mut text, &passes, entry, number + 1 == entries.len(), &named(number));
+                }
+                (0..entries.len()).map(named).collect()
+            }
+        };
+        Source { n_words: text.n_words(), text: text.out, entries, target: Target::Any }
+    }
+}
