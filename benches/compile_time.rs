@@ -1,9 +1,9 @@
 //! How long compiling takes: kernels per tier, and whole functions.
 //!
-//! Every sample is a kernel with other literals, so no cache has it; whole functions are compiled with the kernel
-//! cache empty, and once more with it full. Kernels of little work begin in the vm; "machine code for the rest" is what it
-//! takes to compile them once they are called often. What `OPFUSE_CACHE_DIR` saves is a matter of kernels put on disk and
-//! read again.
+//! Every sample is a kernel with other literals, so no cache has it. Whole functions are compiled with an empty kernel
+//! cache, and once more with a full one. Kernels of little work begin in the vm. "Machine code for the rest" is what it
+//! takes to compile them once they are called often. What `OPFUSE_CACHE_DIR` saves is measured by storing kernels and
+//! loading them again.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 

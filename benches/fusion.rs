@@ -1,13 +1,15 @@
-//! Eager against compiled on every workload: `cargo bench --bench fusion -- [W03 W17 …] [--threads 1] [--quick] [--check]`.
+//! Eager against compiled on every workload.
 //!
-//! Both sides are the same function; both drop their results, so both reuse their buffers. Outputs must agree in every
-//! bit, and with other libraries in their check value; otherwise the exit code is 1. Bytes are those of the plan, each
-//! operand of a kernel once, and the rate of the compiled run by these bytes is set against a triad over as much
-//! memory. What else is compared is in `extras`. The table is also written to `target/fusion_bench.md`, and drawn in
+//! `cargo bench --bench fusion -- [W03 W17 …] [--threads 1] [--quick] [--check]`
+//!
+//! Both sides are the same function. Both drop their results, so both reuse their buffers. Outputs must agree in every
+//! bit, and with other libraries in their check value; otherwise the exit code is 1. Bytes are those of the plan, with
+//! each operand of a kernel counted once. The bandwidth of the compiled run is compared with a triad over as much
+//! memory. Other comparisons are in `extras`. The table is also written to `target/fusion_bench.md`, and drawn in
 //! `target/fusion.svg`.
 //!
-//! A row is slower compiled if its best chunk, less the fixed cost of a compiled call, is behind eager's median one. Such
-//! rows are named at the end; with `--check` they make the exit code 1 as well.
+//! A row is slower compiled if its best chunk, less the fixed cost of a compiled call, takes longer than eager's median
+//! one. Such rows are named at the end. With `--check` they make the exit code 1 as well.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 

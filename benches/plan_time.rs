@@ -103,7 +103,7 @@ fn encoder(n: usize) -> Graph {
     let weight = graph.input(TensorType::contiguous(DType::F32, &[32, 32]));
     let bias = graph.input(TensorType::contiguous(DType::F32, &[32]));
     let one = || Attrs::from_elem(Attr::int(1), 1);
-    // A layer norm is taken apart into eleven ops, so a layer has sixteen.
+    // A layer norm is decomposed into eleven ops, so a layer has sixteen.
     while graph.len() * 3 < n {
         let mut add = |op: Op, args: &[NodeId], attrs: Attrs| graph.add(op, args, attrs).expect("the shapes fit");
         let product = add(Op::Mm, &[x, weight], Attrs::new());

@@ -1,15 +1,15 @@
 //! A device that the library does not know: `cargo run --release --example custom_backend`.
 //!
-//! The device is an accelerator that can add, multiply and take the greater of two numbers, row-major f32 alone. It
-//! registers under `PrivateUse1`: a runtime with memory of its own, kernels for what it can, and one boxed fallback
-//! that runs everything else on the CPU. A model written for any device then runs on it, and the counts at the end say
-//! how much of it really ran there.
+//! The device is an accelerator that can add, multiply and take the greater of two numbers, for row-major f32 alone. It
+//! registers under `PrivateUse1`: a runtime with memory of its own, kernels for what it can do, and one boxed fallback
+//! that runs everything else on the CPU. A model written for any device then runs on it. The counts at the end say how
+//! much of it ran there.
 //!
 //! Three things make a backend:
 //!
 //! 1. a [`Runtime`]: how many devices, how their streams are ordered, where their memory comes from;
 //! 2. kernels on the key `PrivateUse1`, typed like the operators' schemas, and views, which only lay out memory anew;
-//! 3. a fallback on that key, for the rest. Without one, what is missing would be an error that names it.
+//! 3. a fallback on that key, for the rest. Without one, a missing kernel is an error that names it.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

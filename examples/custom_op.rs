@@ -1,4 +1,4 @@
-//! An operator of one's own, with everything that the library's own have: `cargo run --release --example custom_op`.
+//! An operator of your own, with everything that the library's own have: `cargo run --release --example custom_op`.
 //!
 //! `mylib::charbonnier(x, eps)` is `√(x² + eps²)`, a smooth absolute value. It gets, each under its dispatch key,
 //!
@@ -6,13 +6,13 @@
 //! 2. a CPU kernel, here a plain Rust loop;
 //! 3. a Meta kernel, which answers with shapes alone;
 //! 4. a derivative of its own;
-//! 5. a body in operators of the library, which a trace records. That is how it takes part in fusion: the compiler
-//!    knows nothing of the loop, but all about the body.
+//! 5. a body of operators of the library, which a trace records. So it takes part in fusion: the compiler knows nothing
+//!    of the loop, but all about the body.
 //!
-//! Kernel and body must agree: the library promises that a compiled function has the bits of the eager one. Here each
-//! step of the loop is one IEEE operation, and so is each operator of the body.
+//! Kernel and body must agree, because a compiled function has the bits of the eager one. Here each step of the loop is
+//! one IEEE operation, and so is each operator of the body.
 //!
-//! `mylib::smooth_loss(x, target)` is made of it. An operator that is made of others needs its schema and that one
+//! `mylib::smooth_loss(x, target)` is a composite. An operator that is made of others needs its schema and one
 //! function: every key sees the parts.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]

@@ -1,7 +1,7 @@
-//! One function on its way through every floor of the house, each form printed: `cargo run --release --example tour`.
+//! One function on its way through every floor, each form printed: `cargo run --release --example tour`.
 //!
-//! The function adds a residual, normalizes each row and applies gelu: thirteen loops over memory op by op, one when
-//! compiled. Each chapter below is one floor, and its code calls what `compile` calls on the way.
+//! The function adds a residual, normalizes each row and applies gelu. That is thirteen loops over memory op by op, and
+//! one when compiled. Each chapter below is one floor, and its code calls what `compile` calls.
 
 #![allow(clippy::print_stdout, reason = "a tour talks")]
 
@@ -58,7 +58,7 @@ fn chapter(title: &str, text: &str) {
 }
 
 fn eager(inputs: &[Tensor; 4]) -> Result<()> {
-    chapter("1. The call", "A tensor's methods run at once. This is what everything below has to give, bit for bit.");
+    chapter("1. The call", "A tensor's methods run at once. Everything below has to give this result, bit for bit.");
     let [x, residual, weight, bias] = inputs;
     let result = block(x, residual, weight, bias)?;
     println!(
@@ -73,9 +73,9 @@ fn eager(inputs: &[Tensor; 4]) -> Result<()> {
 }
 
 fn dispatch(inputs: &[Tensor; 4]) -> Result<()> {
-    let text = "What does `x + residual` mean right now? The operands' keys are joined, the thread's included keys added and \
-                its excluded ones\nremoved; keys that the operator lets calls fall through are skipped; the highest key left \
-                names the slot of the operator's table.";
+    let text = "What does `x + residual` mean right now? The keys of the operands are joined. The thread's \
+                included keys are\nadded, and its excluded ones removed. Fallthrough keys are skipped. The \
+                highest key left names the slot of the\noperator's table.";
     chapter("2. Dispatch", text);
     let operator = register::operator(Op::Add)?;
     let keys = inputs[0].key_set() | inputs[1].key_set();
@@ -95,8 +95,8 @@ fn dispatch(inputs: &[Tensor; 4]) -> Result<()> {
 }
 
 fn traced(inputs: &[Tensor; 4]) -> Result<Graph> {
-    let text = "With the Tracer key included the same calls are recorded, one node each. Nothing was run for this graph: it \
-                was\ntraced on shapes alone, as `compile` does for every size but the first.";
+    let text = "With the Tracer key included the same calls are recorded, one node each. Nothing was run for this \
+                graph: it was\ntraced on shapes alone.";
     chapter("3. The traced graph", text);
     let function = |x: &[Tensor]| block(&x[0], &x[1], &x[2], &x[3]);
     let (_, captured) = trace(inputs, function, |output| vec![output.clone()])?;
@@ -109,10 +109,7 @@ fn traced(inputs: &[Tensor; 4]) -> Result<Graph> {
 
 /// The passes of `compile::pipeline::build`, in its order.
 fn passes(traced: &Graph) -> Result<Graph> {
-    chapter(
-        "4. Passes",
-        "Graph to graph, each verified. Composite ops fall into their parts; the rest keeps every bit.",
-    );
+    chapter("4. Passes", "A pass goes from graph to graph, and the result is verified. All passes keep every bit.");
     let mut graph = traced.clone();
     let decomposed = decompose(&graph)?;
     show("decompose", &mut graph, decomposed)?;
@@ -143,8 +140,8 @@ fn show(name: &str, graph: &mut Graph, next: Graph) -> Result<()> {
 }
 
 fn planned(graph: &Graph) -> Plan {
-    let text = "Which nodes become one kernel? Row by row, so that reductions and what is broadcast back share a loop. Edges \
-                that stay\nare listed with their reason and cost.";
+    let text = "Which nodes become one kernel? A reduction and what it is broadcast to share a loop over rows. \
+                Edges that stay\nare listed with their reason and cost.";
     chapter("5. The plan", text);
     let plan = plan(graph, &Options::default());
     print!("{}", plan.text(graph));
@@ -158,15 +155,16 @@ fn planned(graph: &Graph) -> Plan {
 }
 
 fn kernel(lowered: &Lowered) {
-    let text = "One loop form for every code tier: loads, registers per element or per row, folds, stores. The bodies of tanh \
-                and its kin\nstay calls here; every tier writes out the same list of scalar primitives.";
+    let text = "There is one loop form for every code tier: loads, registers per element or per row, folds, stores. \
+                Functions such as\ntanh stay calls here; every tier expands them into the same list of \
+                scalar primitives.";
     chapter("6. The kernel", text);
     let Lowered { kernel, geometry, .. } = lowered;
     print!("{kernel}");
     println!("run on rows {:?} of {:?} elements; neither is part of the kernel", geometry.rows, geometry.inner);
 
     chapter("7. Code", "A tier turns the kernel into something that runs.");
-    println!("this kernel suits: {}", Tier::choose(kernel, geometry));
+    println!("the tier for this kernel: {}", Tier::choose(kernel, geometry));
     let classes = geometry.classes(kernel);
     for (tier, name, text, sum) in [
         ("x64", "instructions", x64::emit_text(x64::Level::Avx512, kernel, &classes), "vaddps"),
@@ -184,7 +182,7 @@ fn kernel(lowered: &Lowered) {
     }
 }
 
-/// Whether the compiled function gives eager's bits, on the call that traces and on one that runs compiled.
+/// Whether the compiled function gives eager's bits, in the call that captures it and in a later one.
 fn equal_bits(inputs: &[Tensor; 4]) -> Result<bool> {
     let bits =
         |tensor: Tensor| Ok::<_, Error>(tensor.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect::<Vec<u32>>());
@@ -196,8 +194,8 @@ fn equal_bits(inputs: &[Tensor; 4]) -> Result<bool> {
 }
 
 fn run() -> Result<bool> {
-    let text = "`compile(block)` does all of the above when it is first called. Kernels know no sizes: here are more \
-                rows, for which\nnothing is compiled again.";
+    let text = "`compile(block)` does all of the above when it is first called. Kernels know no sizes, so nothing is \
+                compiled\nagain for more rows.";
     chapter("8. The executable", text);
     let inputs = inputs(2048, 1024)?;
     let [x, residual, weight, bias] = &inputs;

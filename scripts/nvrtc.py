@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""Compiles generated CUDA with NVRTC for several devices, without one: no error, registers suffice, vectors are moved whole.
+"""Compiles generated CUDA with NVRTC for several devices, without one, and judges the result.
+
+A source must compile without error, its registers must suffice, and vectors must be moved whole.
 
     mkdir texts && export OPFUSE_CUDA_TEXTS=$PWD/texts
     cargo test --test cuda_emulator -- --skip mutants --skip planted      # kernels of every form, products
-    cargo test --test cuda -- matrix golden products procedures  # what the library makes of every op and of golden calls
+    cargo test --test cuda -- matrix golden products procedures           # every op, and golden calls
     pip install --target wheel --no-deps nvidia-cuda-nvrtc
     scripts/nvrtc.py texts wheel/nvidia/cu13/lib
 
-A text that begins its kernels with a line like `// For sm_90a alone.` is compiled for that alone, in the round of sm_90: it holds
-instructions of no other device. A remark of ptxas on its own account, as that it makes asynchronous products wait for each other, is
-a complaint.
+A source whose kernels begin with a line like `// For sm_90a alone.` is compiled for that target only, in the round of
+sm_90, because it has instructions of no other device. A remark that ptxas makes by itself is a complaint, for example
+that it makes asynchronous products wait for each other.
 
-The folder of the library may be left out where the system finds it; `--every N` takes each Nth text, `--architectures 90` one
-architecture. `--times N` compiles each text N times in one process, by turns with the others, and says how long that takes and what
-registers come out, instead of judging.
+The folder of the library may be left out where the system finds it. `--every N` takes each Nth source, and
+`--architectures 90` one architecture. `--times N` judges nothing. It compiles each source N times in one process, in
+turns with the others, and prints how long that takes and which registers come out.
 """
 import argparse
 import ctypes
@@ -30,11 +32,12 @@ MAX_LOCAL = 16
 # Registers of a multiprocessor, which a warp takes in pieces, and the threads that it holds at most.
 REGISTERS, PIECE = 65536, 256
 RESIDENT = {80: 2048, 90: 2048, 100: 2048, 120: 1536}
-# Parts of those threads that are to fit with their registers: for half, nearly all, and all kernels. Memory keeps a multiprocessor
-# busy with 58 KB on their way (twice what latency and speed ask for), which are 28 bytes of each of 2048 threads: kernels that
-# wait for memory ask for 16 to 64 per thread, so half of the threads do with all they ask for. The least are products on tensor
-# cores, which hold sums in their registers and copy past them. Measured with NVRTC 13 on all 13,948 texts of the full matrix:
-# half the kernels fit with all threads, 95 % with seven eighths of them, and each with three sixteenths.
+# Parts of those threads that are to fit with their registers: for half, nearly all, and all kernels. Memory keeps a
+# multiprocessor busy with 58 KB on their way (twice what latency and speed ask for), which are 28 bytes of each of 2048
+# threads: kernels that wait for memory ask for 16 to 64 per thread, so half of the threads do with all they ask for.
+# The least are products on tensor cores, which hold sums in their registers and copy past them. Measured with NVRTC 13
+# on all 13,948 sources of the full matrix: half the kernels fit with all threads, 95 % with seven eighths of them, and
+# each with three sixteenths.
 SHARES = {"half": 0.75, "95 %": 0.5, "all": 0.1875}
 NEARLY_ALL = 0.95
 # Name, stack frame, spilled bytes and registers of an entry in the log, and threads and name of one in the text.
@@ -42,9 +45,9 @@ ENTRY = (
     r"entry function '(\w+)'[^\n]*\n[^\n]*\n\D*(\d+) bytes stack frame, (\d+) bytes spill stores"
     r"[^\n]*\n[^\n]*Used (\d+) registers"
 )
-# The only target of a text, with the number of its round.
+# The only target of a source, with the number of its round.
 ALONE = r"^// For (sm_(\d+)\w*) alone\.$"
-# What ptxas says of a text besides what it was asked for.
+# What ptxas says of a source besides what it was asked for.
 REMARK = r"^ptxas (?:info\s*: \(C\d+\)|warning).*$"
 THREADS = r"KERNEL\((\d+)[^)]*\)\s*(\w+)\("
 # As `codegen::cuda` has them for NVRTC 13, and what tells of registers.
@@ -69,7 +72,7 @@ def text_of(nvrtc, program, size_of, take):
 
 
 def target(path, architecture):
-    """What a text is compiled for in a round, or nothing if it has none there."""
+    """The target of a source in a round, or nothing if it has none there."""
     alone = re.search(ALONE, path.read_text(), re.M)
     if alone is None:
         return f"sm_{architecture}"
@@ -90,7 +93,7 @@ def compiled(nvrtc, path, name):
 
 
 def judged(task):
-    """Complaints about a text for an architecture, registers and threads of its entries, and accesses of 16 bytes."""
+    """Complaints about a source for an architecture, registers and threads of its entries, and accesses of 16 bytes."""
     path, architecture = task
     name = target(path, architecture)
     if name is None:
@@ -103,14 +106,15 @@ def judged(task):
     for entry, stack, spilled, registers in re.findall(ENTRY, log):
         if max(int(stack), int(spilled)) > MAX_LOCAL:
             complaints.append(f"{entry} of {path} for {name} keeps {stack} and {spilled} bytes outside its registers")
-        # Groups of warps hand registers to each other, so threads have others than the compiler says, and one block is what fits.
+        # Groups of warps hand registers to each other, so threads have others than the compiler says, and one block is
+        # what fits.
         if name == f"sm_{architecture}":
             used.append((int(registers), threads[entry]))
     return complaints, used, len(re.findall(r"(?:ld|st)\.(?:global\.)?v4", ptx))
 
 
 def timed(paths, folder, architecture, rounds):
-    """Prints how long each text takes to compile; the first compilation of the process, which takes longer, is not counted."""
+    """Prints how long each source takes to compile. The first compilation of the process takes longer and does not count."""
     nvrtc, taken, registers = library(folder), {path: [] for path in paths}, {}
     names = {path: target(path, architecture) for path in paths}
     paths = [path for path in paths if names[path]]
@@ -149,7 +153,7 @@ def main():
     options = parser.parse_args()
     paths = sorted(options.texts.glob("*.cu"))[:: options.every]
     if not paths:
-        sys.exit(f"no texts in {options.texts}")
+        sys.exit(f"no sources in {options.texts}")
     if options.times:
         for architecture in options.architectures:
             timed(paths, options.library, architecture, options.times)
@@ -171,7 +175,7 @@ def main():
             last = len(used) - 1
             found = {"half": shares[last // 2], "95 %": shares[int(NEARLY_ALL * last)], "all": shares[last]}
             print(
-                f"sm_{architecture}: {len(paths)} texts, {len(used)} kernels, registers: half {registers[last // 2]}, "
+                f"sm_{architecture}: {len(paths)} sources, {len(used)} kernels, registers: half {registers[last // 2]}, "
                 f"95 % {registers[int(NEARLY_ALL * last)]}, most {registers[last]}; threads that fit: "
                 + ", ".join(f"{kernels} {part:.0%}" for kernels, part in found.items())
                 + f"; {wide} accesses of 16 bytes",

@@ -54,7 +54,8 @@ pub(crate) fn svg(bars: &[Bar]) -> String {
     threads.dedup();
     let most = bars.iter().map(|bar| bar.rate.max(bar.triad.unwrap_or(0.0))).fold(1.0, f64::max);
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{total}\" viewBox=\"0 0 {WIDTH} {total}\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{total}\" \
+         viewBox=\"0 0 {WIDTH} {total}\">\n\
          <style>{STYLE}</style>\n<text x=\"12\" y=\"26\" font-size=\"17\">Compiled against eager</text>\n",
         total = TOP + height + 24.0
     );
@@ -82,7 +83,8 @@ fn rect(out: &mut String, class: &str, (from, to): (f64, f64), y: f64, title: &s
     let (x, width) = (from.min(to), (to - from).abs().max(0.5));
     let _ = writeln!(
         out,
-        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\"><title>{title}</title></rect>",
+        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\">\
+         <title>{title}</title></rect>",
         BAR - 1.0
     );
 }

@@ -124,8 +124,8 @@ fn new_sizes(n_sizes: usize) -> Result<Vec<String>> {
     let compilations = (after.compilations - before.compilations) as f64 / n_kernels as f64;
     let [median, least, most] = summary(costs);
     Ok(vec![format!(
-        "sizes: {n_sizes} new batch sizes of a 20-op function of {n_kernels} kernels: {compilations:.3} compilations per \
-         kernel; a new size costs {} (median; {} to {})",
+        "sizes: {n_sizes} new batch sizes of a 20-op function of {n_kernels} kernels: {compilations:.3} compilations \
+         per kernel; a new size costs {} (median; {} to {})",
         time(median),
         time(least),
         time(most)
@@ -167,8 +167,8 @@ pub(crate) fn call_cost(effort: Effort) -> Result<f64> {
 fn overhead(effort: Effort, n: usize) -> Result<String> {
     let [three_ops, call, executable, kernel] = small_call(effort, n)?;
     Ok(format!(
-        "overhead: relu(a*b+c) of {n}: compiled call {:.0} ns (three eager ops {:.0}); its executable {:.0}, its kernel \
-         alone {:.0}; so a call costs {:.0} ns over its kernel",
+        "overhead: relu(a*b+c) of {n}: compiled call {:.0} ns (three eager ops {:.0}); its executable {:.0}, its \
+         kernel alone {:.0}; so a call costs {:.0} ns over its kernel",
         call.nanos(),
         three_ops.nanos(),
         executable.nanos(),

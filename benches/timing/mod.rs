@@ -104,7 +104,7 @@ pub(crate) fn with_triad<R>(footprint: usize, threads: usize, body: impl FnOnce(
     body(&mut work, (n * 12) as f64)
 }
 
-/// Seconds in the unit that suits them.
+/// Seconds in a readable unit.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-6 => format!("{:.0} ns", s * 1e9),

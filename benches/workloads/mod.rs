@@ -1,6 +1,6 @@
 //! The workloads that libraries are compared by.
 //!
-//! A workload is one function over tensors, its inputs, and what the outputs must add up to: the sum over outputs of
+//! A workload is a function over tensors, its inputs, and what the outputs must add up to: the sum over outputs of
 //! `mean(|y| + y²)`. Inputs are counter-based, so every library that runs a workload sees the same bits. Eager and
 //! compiled runs call the very same function.
 

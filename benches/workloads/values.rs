@@ -1,6 +1,6 @@
-//! Elements of inputs from a counter: element `i` of the operand with number `seed` depends on the two alone.
+//! Elements of inputs from a counter: element `i` of the operand with number `seed` depends on these two alone.
 //!
-//! Plain numbers, so that workers of other libraries see the same bits.
+//! They are plain numbers, so that workers of other libraries see the same bits.
 
 /// Uniform in `[low, high)`.
 pub(crate) fn uniform(seed: u64, count: usize, low: f32, high: f32) -> Vec<f32> {

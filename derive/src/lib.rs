@@ -1,7 +1,7 @@
-//! `#[derive(TensorStruct)]`: structs and enums whose fields are structures of tensors are such, too.
+//! `#[derive(TensorStruct)]`: structs and enums whose fields are structures of tensors are structures of tensors, too.
 //!
-//! The parts are those of the fields in the order of their declaration; an enum has the number of its variant in front.
-//! A macro of this kind must be a crate of its own; nothing else is in here.
+//! The parts are those of the fields in the order of their declaration. An enum puts the number of its variant in
+//! front. A derive macro must be a crate of its own; nothing else is in here.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -5,9 +5,9 @@
 //! cargo run --release --example minilm [-- --model DIR]
 //! ```
 //!
-//! Reads the weights, tokenizes a few sentences, embeds them op by op and through `opfuse::compile`, and holds the
-//! results against each other (by bits) and against `reference.json`, which another framework wrote (within 1e-5).
-//! The exit code says whether both held.
+//! It reads the weights, tokenizes a few sentences, and embeds them op by op and through `opfuse::compile`. The two
+//! results are compared by bits, and with `reference.json`, which another framework wrote, within 1e-5. The exit code
+//! says whether both held.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a demo talks to its terminal")]
 

@@ -1,8 +1,8 @@
 //! Text to token ids, as BERT's uncased models were trained on it.
 //!
-//! Four steps over characters (drop what is not text, set CJK ideographs apart, strip accents, lower-case), a split at
-//! white space and punctuation, then greedy longest-match WordPiece. A sequence is `[CLS] … [SEP]`, at most
-//! [`MAX_LENGTH`] ids, and never empty.
+//! Four steps work on characters: drop what is not text, set CJK ideographs apart, strip accents, and lower-case. Then
+//! the text is split at white space and punctuation, and each word by greedy longest-match WordPiece. A sequence is
+//! `[CLS] … [SEP]`, has at most [`MAX_LENGTH`] ids, and is never empty.
 //!
 //! Deliberately absent: special tokens written out in the text (`"[SEP]"` in a sentence is three words), pairs of
 //! sentences, and offsets back into the text.

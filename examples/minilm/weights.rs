@@ -1,7 +1,7 @@
 //! A model folder: hyper-parameters from `config.json`, tensors from `model.safetensors`.
 //!
-//! Every mistake a folder can have is an `Error::File` that names the file: missing, truncated, not of the format, a
-//! tensor that is absent or has another shape or dtype than the configuration says.
+//! Every mistake that a folder can have is an `Error::File` that names the file. It may be missing, truncated or not of
+//! the format. A tensor may be absent, or have another shape or dtype than the configuration says.
 
 use opfuse::{Error, Result, Tensor};
 use safetensors::{Dtype, SafeTensors};

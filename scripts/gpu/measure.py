@@ -1,7 +1,8 @@
 """Measures rows on a GPU, opfuse beside PyTorch and JAX, in turns.
 
-All peers set a row up, then run a chunk after the other, in rounds whose order is reversed each time: whatever the machine
-does befalls all of them. A figure is the least of the chunks' medians. The workers are those of `scripts/peers.sh`.
+All peers set a row up, then run one chunk after the other, in rounds whose order is reversed each time. So disturbances
+of the machine hit all of them. A figure is the least of the chunks' medians. The workers are those of
+`scripts/peers.sh`.
 """
 
 import os
@@ -23,8 +24,8 @@ from sizes import FIRST, GROUPS  # noqa: E402
 from workers import PYTHON, Failed, Worker  # noqa: E402
 
 NAMES = ["opfuse-compile", "opfuse-eager", "torch-compile", "torch-eager", "jax-jit"]
-# What more peers show: products that may be summed in another order, by whom the model says, by our kernels alone, by those for groups
-# of four warps, and by cublasLt, each wherever it takes them; and replayed graphs.
+# What more peers show: products that may be summed in another order, by whom the model says, by our kernels alone, by
+# those for groups of four warps, and by cublasLt, each wherever it takes them; and replayed graphs.
 PRODUCTS = ["own", "wgmma", "cublaslt"]
 MORE = {
     "products": ["opfuse-fast", *(f"opfuse-{who}" for who in PRODUCTS)],
@@ -124,7 +125,7 @@ def measure(size, workers, setting, absent, counts_host):
 
 
 def first_use(setting, keep):
-    """First calls of fused kernels: with an empty folder for code, in a new process with what that left, and of others."""
+    """First calls of fused kernels: with an empty folder for code, and in a new process with what that left, and peers'."""
     folder = Path(tempfile.mkdtemp(prefix="opfuse-code-"))
     before = os.environ.get("OPFUSE_CACHE_DIR")
     os.environ["OPFUSE_CACHE_DIR"] = str(folder)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Packs what a machine with a GPU and no Rust needs to test and measure opfuse: programs, stripped, the peers' workers, and
-# test data, in one folder and one archive of it.
+# Packs what a machine with a GPU and no Rust needs to test and measure opfuse: programs, stripped, the peers' workers,
+# and test data, in one folder and one archive of it.
 #
 #   scripts/gpu/pack.sh                     into target/gpu and target/gpu.tar.gz
 #   scripts/gpu/pack.sh FOLDER              into FOLDER and FOLDER.tar.gz
 #   GPU_PROFILE=dev scripts/gpu/pack.sh     programs that are built faster and run slower, to try the scripts
 #
-# There: tar xf gpu.tar.gz && python3 gpu/run.py OUT (`run.py --help` says the rest). Back here, `scripts/gpu/report.py` makes
-# docs/benchmarks/gpu.md of the results.
+# There: tar xf gpu.tar.gz && python3 gpu/run.py OUT (`run.py --help` says the rest). Back here, `scripts/gpu/report.py`
+# makes docs/benchmarks/gpu.md of the results.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

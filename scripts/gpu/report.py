@@ -3,7 +3,7 @@
 
     scripts/gpu/report.py RESULTS.json [MORE.json ...]
 
-Several files are parts of one run: what a later one has takes the place of what an earlier one had. Needs Python alone.
+Several files are parts of one run; results of later files replace those of earlier ones. Needs Python alone.
 """
 
 import argparse

@@ -14,8 +14,8 @@ a limit. Stages, in order:
     sanitizer   some of them under compute-sanitizer, where it is there
     first       first calls of fused kernels: nothing kept, and code kept on disk
     calls       what a call costs: small ops, rows of small kernels
-    products    layers of 4096 and 8192 beside PyTorch and JAX: who computes products as modelled, each of our two kernels alone,
-                cublasLt alone
+    products    layers of 4096 and 8192 beside PyTorch and JAX: products as modelled, by each of our two kernels alone,
+                and by cublasLt alone
     memory, workloads      rows beside PyTorch and JAX
 """
 

@@ -1,7 +1,7 @@
-"""The rows of the comparison on a GPU: what the rows of `benches/peers/python/rows.py` are scaled by, and what they move.
+"""The rows of the comparison on a GPU: how those of `benches/peers/python/rows.py` are scaled, and what they move.
 
-Bytes count each input and each output once. Rows whose bytes are fewer than a device's cache holds several times go through
-several sets of operands, so that none is found there.
+Bytes count each input and each output once. Small rows, which a device's cache would hold, go through several sets of
+operands, so that none is found there.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """Measures peers in turns, row by row, and writes the table and the picture of `docs/benchmarks`.
 
 Each row is set up in every peer, and then all peers run a chunk after the other, in rounds whose order is reversed
-each time, so that whatever the machine does befalls all of them. A figure is the least of the chunks' medians. How
+each time, so that disturbances of the machine hit all of them. A figure is the least of the chunks' medians. How
 much the processors did for others meanwhile is watched; a chunk that was disturbed is run again, three times at most.
 
 A row is always measured with all peers, so what is kept of it comes from one run; `--peers` prints and keeps nothing.

@@ -1,7 +1,7 @@
-"""What no program could beat on this machine: the time that a row's bytes or its arithmetic takes at least.
+"""What no program could beat on this machine: the least time for the bytes or the arithmetic of a row.
 
 Bytes count each input and each output once. Arithmetic counts products at the peak of fused multiply-adds, other
-operations at half of it, `exp` and `log` at the measured rate of a vectorised exponential, and what also divides
+operations at half of it, `exp` and `log` at the measured rate of a vectorized exponential, and what also divides
 (sigmoid, tanh, erf) at that of a sigmoid. A perfect kernel could overlap the two, so the floor is the larger one.
 """
 

@@ -18,11 +18,13 @@ HEAD = """# Beside other libraries
 Made by `scripts/peers.sh`{when} on {machine}.
 
 Every library computes the rows from the same bits, and their results are checked against each other. All of them are
-measured in turns in one run, row by row; a figure is the least median of several chunks, *spread* the greatest over the
-least (opfuse, then the peer it is compared with). Outputs are fresh in each call. Libraries are called as their users
-call them: one call where there is one. *Best peer* is the fastest of them. *Floor* is the time that the row's bytes or its
-arithmetic take at least on this machine, and *of floor* how many times that the compiled row takes; what is counted
-stands in `benches/peers/driver/floor.py`, and `benches/peers/src/bin/roofline.rs` measures the machine.
+measured in turns in one run, row by row. A figure is the least median of several chunks. *Spread* is the greatest
+median over the least (opfuse, then the peer it is compared with). Outputs are fresh in each call. Libraries are called
+as their users call them: one call where there is one.
+
+*Best peer* is the fastest of them. *Floor* is the least time that the row's bytes or its arithmetic take on this
+machine. *Of floor* is how many times that the compiled row takes. `benches/peers/driver/floor.py` says what is counted,
+and `benches/peers/src/bin/roofline.rs` measures the machine.
 
 Libraries: {peers}.
 

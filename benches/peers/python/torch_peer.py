@@ -1,5 +1,4 @@
-"""PyTorch: `torch-eager` calls each row as it is, `torch-compile` through torch.compile; `torch-graphs` has it replay CUDA
-graphs too."""
+"""PyTorch: `torch-eager` calls each row as it is, `torch-compile` through torch.compile, `torch-graphs` also with CUDA graphs."""
 
 import atexit
 import os

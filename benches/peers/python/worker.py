@@ -1,9 +1,10 @@
 """A worker of the comparison: what every Python peer does with its command line, its inputs and its clock.
 
 A peer imports this module before its library, because thread counts are read when libraries load, and ends with
-`serve(make, version)`. `make(row)` gives two functions, or None for what the library cannot express: a call that ends
-when its results are in memory, and the sum that the first call's results are checked by. On a device a call may end before:
-then `serve` is given `wait(outputs)`, and a sample ends with it. The protocol is that of `benches/peers/src/protocol.rs`.
+`serve(make, version)`. `make(row)` returns two functions, or None for what the library cannot express. One is a call
+that ends when its results are in memory. The other is the sum by which the first call's results are checked. On a
+device a call may end before that: then `serve` gets `wait(outputs)`, and a sample ends with it. The protocol is that of
+`benches/peers/src/protocol.rs`.
 """
 
 import argparse

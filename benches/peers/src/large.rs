@@ -1,6 +1,6 @@
 //! Rows for GPUs: memory's speed, long rows, 16-bit floats, large products, and what a launch costs.
 //!
-//! They are defined small and scaled by whoever runs them; what they add up to is compared between libraries.
+//! They are defined small, and the driver scales them. What they add up to is compared between libraries.
 
 use crate::workloads::{Workload, uniform};
 use opfuse::ir::DType;

@@ -1,10 +1,12 @@
 //! opfuse as one of the peers of a comparison: `opfuse-peers --peer opfuse-compile --threads 2 --serve`.
 //!
-//! The peers are `opfuse-eager`, `opfuse-compile`, `opfuse-fast`, `opfuse-own`, `opfuse-wgmma` and `opfuse-cublaslt`; they run the very
-//! functions that `benches/workloads` holds, and those of `large`, all but the first through `compile`, and the last four with
-//! `Numerics::Fast`: who computes products of the last three is what the driver sets `OPFUSE_CUDA_PRODUCTS` to. `protocol` says how a driver talks to a
-//! worker, `session` how a row is set up and timed, `scale` how it gets larger or smaller. The drivers are `scripts/peers.sh` and,
-//! for GPUs, `scripts/gpu`.
+//! The peers are `opfuse-eager`, `opfuse-compile`, `opfuse-fast`, `opfuse-own`, `opfuse-wgmma` and `opfuse-cublaslt`.
+//! They run the very functions of `benches/workloads`, and those of `large`. All but the first run them through
+//! `compile`, and the last four with `Numerics::Fast`. For the last three, the driver sets `OPFUSE_CUDA_PRODUCTS`,
+//! which says who computes products.
+//!
+//! `protocol` says how a driver talks to a worker, `session` how a row is set up and timed, and `scale` how it gets
+//! larger or smaller. The drivers are `scripts/peers.sh` and, for GPUs, `scripts/gpu`.
 
 mod large;
 mod process;

@@ -1,12 +1,13 @@
 //! How a driver talks to a worker.
 //!
-//! `--serve`: commands come as lines, `setup ROW`, `run SECONDS MOST_SAMPLES`, `host CALLS`, `end` and `quit`; every answer,
-//! and one unasked-for when the worker is ready, is a line of `@@` and a JSON object. Other lines of output mean nothing. What
-//! a row cannot do is `"ok": false` with an `error`, and the worker goes on. A row is its number, and what `scale` reads.
+//! With `--serve`, commands come as lines: `setup ROW`, `run SECONDS MOST_SAMPLES`, `host CALLS`, `end` and `quit`.
+//! Every answer is a line of `@@` and a JSON object. So is one that is sent when the worker is ready. Other lines of
+//! output mean nothing. A failure is `"ok": false` with an `error`, and the worker goes on. A row is its number, and
+//! what `scale` reads.
 //!
-//! `--workloads A,B`: runs the rows once and prints a JSON object for each; fails if a row does.
+//! With `--workloads A,B`, the rows run once, and a JSON object is printed for each. The exit code is 1 if a row fails.
 //!
-//! The JSON is written by hand: objects of numbers and one kind of text are not worth a dependency.
+//! The JSON is written by hand: objects of numbers and one kind of string are not worth a dependency.
 
 use crate::session::{Chunk, First, Memory, Peer, Session};
 use std::io::{self, BufRead, Write};
@@ -60,7 +61,7 @@ pub(crate) fn refuse(error: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Does what was asked for. Fails if nobody listens any more, or if a row does that runs once.
+/// Does what was asked for. Fails if the output is closed, or if a row fails that runs once.
 pub(crate) fn run<P: Peer>(request: &Request, peer: P) -> ExitCode {
     let mut session = Session::new(peer);
     let done = match &request.task {

@@ -1,8 +1,8 @@
 //! The rows on opfuse: the functions of `benches/workloads`, called eagerly or compiled.
 //!
-//! Single small operations (W20) are called as a user would, with tensors in and a tensor out; everything else takes a
-//! slice and gives a list. A training step (W14) goes on from the parameters that the last one left. A row may be scaled, and
-//! calls may go through several sets of operands, so that a device's cache holds none of them.
+//! Single small operations (W20) are called as a user would, with tensors in and a tensor out. All others take a slice
+//! and return a list. A training step (W14) goes on from the parameters that the last one left. A row may be scaled.
+//! Calls may go through several sets of operands, so that a device's cache holds none of them.
 
 use crate::large;
 use crate::scale::Scale;

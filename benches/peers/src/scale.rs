@@ -1,8 +1,9 @@
 //! How a row gets larger, or smaller, than it is defined: `W02@0x8,0x8,0x8@3`.
 //!
-//! Behind the first `@` stands a word per operand: `AXISxTIMES` has it repeated along an axis, `AXIS/PARTS` has the first of so
-//! many parts of it, and `-` leaves it as it is. Behind the second stands how many copies of all operands calls go through in
-//! turns. Repeating leaves what most rows add up to as it was, and large operands are made where they are used.
+//! After the first `@` there is a word per operand. `AXISxTIMES` repeats it along an axis, `AXIS/PARTS` takes the first
+//! of so many parts of it, and `-` leaves it as it is. After the second `@` stands the number of copies of all
+//! operands, which calls use in turns. Repeating does not change what most rows add up to, and large operands are made
+//! where they are used.
 
 use opfuse::device::Device;
 use opfuse::{Result, Tensor};

@@ -1,8 +1,8 @@
 //! One row after the other, set up and timed.
 //!
 //! A row's first call is timed alone, since it is the one that compiles. Samples of calls too short for the clock are
-//! means over several. Outputs are dropped as soon as a call has ended, as in a program that goes on. Where calls return
-//! before their results are there, a sample ends with a wait for them.
+//! means over several. Outputs are dropped as soon as a call has ended, as in a program that goes on. Where calls
+//! return before their results are there, a sample ends with a wait for them.
 
 use crate::process;
 use std::any::Any;
@@ -16,7 +16,7 @@ pub(crate) trait Peer {
     /// Its name and version, for a table's head.
     const VERSION: &'static str;
 
-    /// Lets go of memory and code that former rows left behind, so that the next begins cold.
+    /// Drops memory and code that former rows left, so that the next begins cold.
     fn forget(&mut self);
 
     /// The row of that number, ready to be called.
@@ -132,8 +132,8 @@ impl<P: Peer> Session<P> {
         Ok(Chunk { seconds, n_calls })
     }
 
-    /// Seconds of a call until it returns, whether or not its results are there: the mean over so many. They should be few
-    /// enough for the device's queue to hold them.
+    /// Seconds of a call until it returns, whether or not its results are there: the mean over so many. They should be
+    /// few enough for the device's queue to hold them.
     pub(crate) fn host(&mut self, n_calls: usize) -> Result<f64, String> {
         let row = self.row.as_mut().ok_or("no row is set up")?;
         self.peer.wait()?;

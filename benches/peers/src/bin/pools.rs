@@ -1,12 +1,17 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 //! What it costs to share a loop between two threads: opfuse's pool beside rayon, chili and paralight.
 //!
-//! `pools [SAMPLES]` prints a table. A *fork* runs two tasks on two threads and waits for both, as a kernel that is cut in
-//! two does; pools take turns, and figures are medians. *Empty* tasks show what a fork costs at least, and tasks that
-//! take 5 µs each what it costs if both threads are to work: the time beyond 5 µs. *After idle* each fork follows 2 ms of
-//! sleep; its tasks take 50 µs, and a pool whose second thread does not come in time needs 100. *Nested* is a fork of
-//! empty tasks inside a task. All are called from a thread that is none of theirs, as opfuse is. chili runs both tasks
-//! where it is until a heartbeat has passed.
+//! `pools [SAMPLES]` prints a table. A *fork* runs two tasks on two threads and waits for both, as a kernel that is cut
+//! in two does. Pools take turns, and figures are medians.
+//!
+//! - *Empty* tasks show what a fork costs at least.
+//! - Tasks that take 5 µs each show what a fork costs if both threads work: the time beyond 5 µs.
+//! - *After idle*, each fork follows 2 ms of sleep. Its tasks take 50 µs. A pool whose second thread comes too late
+//!   needs 100.
+//! - *Nested* is a fork of empty tasks inside a task.
+//!
+//! All pools are called from a thread that is not theirs, as opfuse's is. chili runs both tasks on the calling thread
+//! until a heartbeat has passed.
 
 use opfuse::device::pool;
 use paralight::prelude::*;

@@ -2,10 +2,13 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 //! Matrix products of the workloads, and others: opfuse, the `gemm` crate, and what the machine could do at best.
 //!
-//! `products [SAMPLES]` prints a table for one and two threads. In each sample a loop of fused multiply-adds in registers,
-//! opfuse, and gemm run in turns, so that all of them see the same clock; figures are medians, and *of peak* and *times* are
-//! medians of what one sample says. opfuse's call is the user's, `a.bmm(&b)` with a new result; gemm writes to memory that is
-//! there, so small products come in batches: what a call costs is the affair of `cargo bench --bench dispatch`. Batches are spread over threads matrix by matrix for both.
+//! `products [SAMPLES]` prints a table for one and two threads. In each sample three things run in turns, so that all
+//! of them see the same clock: a loop of fused multiply-adds in registers, opfuse, and gemm. Figures are medians. *Of
+//! peak* and *times* are medians of the ratios of single samples.
+//!
+//! opfuse's call is the user's, `a.bmm(&b)` with a new result, and gemm writes to memory that is there. So small
+//! products come in batches; `cargo bench --bench dispatch` measures the cost of a call. Batches are spread over
+//! threads matrix by matrix for both.
 //!
 //! Without AVX-512 the peak is not measured.
 

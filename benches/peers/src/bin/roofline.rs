@@ -1,13 +1,14 @@
 #![allow(unsafe_code, reason = "vector loads and stores take pointers, and calling AVX-512 code needs a promise")]
 //! What this machine can do in a second: `roofline THREADS` prints one JSON object.
 //!
-//! `fma` counts two operations for each element of a fused multiply-add of registers; `exp` and `sigmoid` are elements of
-//! a vectorised exponential of degree 6 and of 1 / (1 + exp(-x)), in the first-level cache; `triad` and `read` are bytes
-//! of `a = b + 3 c` and of a sum, by footprint of all threads together. A triad stores through the cache or past it, a sum
-//! reads in one place or in four, whichever is faster. Everything is the best of several samples: what disturbs makes
-//! slower.
+//! - `fma` counts two operations for each element of a fused multiply-add in registers.
+//! - `exp` and `sigmoid` are elements of a vectorized exponential of degree 6, and of 1 / (1 + exp(-x)), in the
+//!   first-level cache.
+//! - `triad` and `read` are bytes of `a = b + 3 c` and of a sum, by footprint of all threads together. A triad uses
+//!   plain or non-temporal stores, and a sum reads in one place or in four, whichever is faster.
 //!
-//! It needs AVX-512 and says so where there is none; rows then have no floor.
+//! Everything is the best of several samples, because disturbances only slow down. It needs AVX-512, and says so where
+//! there is none; rows then have no floor.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -75,7 +76,8 @@ mod machine {
             rates.map(|(bytes, rate)| format!("\"{bytes}\":{rate:.4e}")).join(",")
         };
         format!(
-            "{{\"threads\":{threads},\"fma\":{fma:.4e},\"exp\":{exp:.4e},\"sigmoid\":{sigmoid:.4e},\"triad\":{{{}}},\"read\":{{{}}}}}",
+            "{{\"threads\":{threads},\"fma\":{fma:.4e},\"exp\":{exp:.4e},\"sigmoid\":{sigmoid:.4e},\
+             \"triad\":{{{}}},\"read\":{{{}}}}}",
             rates(triads),
             rates(reads)
         )
