@@ -4,7 +4,7 @@ use super::cranelift;
 use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
-use super::native::{self, crossed::crossing, lined::still};
+use super::native::{self, crossed::crossing, gathered::gathered};
 use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
@@ -54,9 +54,9 @@ impl Tier {
         let arithmetic = kernel.insts.len() - loads;
         let far = |access: &Access| geometry.lane_stride(access) > CACHE_LINE;
         let across = crossing(kernel, geometry);
-        let still = still(kernel, geometry);
+        let gathered = gathered(kernel, geometry);
         let astray =
-            |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot) && !still.contains(&slot);
+            |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot) && !gathered.contains(&slot);
         let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
         let lanes = geometry.inner.last().copied().unwrap_or(1);
         let is_short = lanes < SHORT_ROW;

@@ -235,7 +235,7 @@ fn lines_of_all_rows() {
         for (rows, lanes) in [(&[8][..], 64), (&[37], 301), (&[3, 5], 17), (&[64], 1)] {
             for folds in [false, true] {
                 let name = format!("{rows:?} x {lanes} of {dtype}, folds {folds}");
-                cases.add(name, listed::lined(dtype, rows, lanes, folds));
+                cases.add(name, listed::gathered(dtype, rows, lanes, folds));
             }
         }
     }

@@ -72,7 +72,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/native/block_folds.rs",
     "codegen/native/code.rs",
     "codegen/native/crossed.rs",
-    "codegen/native/lined.rs",
+    "codegen/native/gathered.rs",
     "codegen/native/launch.rs",
     "codegen/native/packed.rs",
     "codegen/native/patches.rs",

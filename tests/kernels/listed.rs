@@ -147,7 +147,7 @@ pub(crate) fn spaced(dtype: DType, rows: usize, lanes: usize, apart: [usize; 2])
 }
 
 /// `x * y` of a matrix and of a line that jumps in memory and is the same in every row; summed over each row if asked for.
-pub(crate) fn lined(dtype: DType, rows: &[usize], lanes: usize, folds: bool) -> Case {
+pub(crate) fn gathered(dtype: DType, rows: &[usize], lanes: usize, folds: bool) -> Case {
     let mut b = Builder::default();
     let args = loads(&mut b, &[dtype.compute(); 2]);
     let mut value = b.prim(Prim::Mul, &args);

@@ -271,7 +271,7 @@ fn spaced_operands() {
     }
 }
 
-/// Operands that jump and are the same in every row are copied into a line.
+/// Strided operands that are the same in every row are gathered into a line.
 #[test]
 fn lines_of_all_rows() {
     for dtype in [DType::F32, DType::F64, DType::I64, DType::I32] {
@@ -279,7 +279,7 @@ fn lines_of_all_rows() {
             [(&[8][..], 64), (&[37], 301), (&[3, 5], 17), (&[9], 2), (&[2], 40), (&[64], 1), (&[10], 0)]
         {
             for folds in [false, true] {
-                let case = listed::lined(dtype, rows, lanes, folds);
+                let case = listed::gathered(dtype, rows, lanes, folds);
                 for cut in [0, 1, 5] {
                     case.check_all(&format!("{rows:?} x {lanes} of {dtype}, folds {folds}"), cut);
                 }

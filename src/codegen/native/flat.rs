@@ -87,8 +87,8 @@ impl Flat {
                     flat.node(Op::Load(slot), args, inst.ty, inst.level, uniform)
                 }
                 Kind::Gather(slot) => {
-                    let is_still = inst.level == Level::Row || classes[slot as usize] == Class::Uniform;
-                    let uniform = is_still && args.iter().all(|&id| flat.nodes[id].uniform);
+                    let is_gathered = inst.level == Level::Row || classes[slot as usize] == Class::Uniform;
+                    let uniform = is_gathered && args.iter().all(|&id| flat.nodes[id].uniform);
                     flat.node(Op::Load(slot), args, inst.ty, inst.level, uniform)
                 }
                 Kind::Lit(lit) => flat.lit(lit),

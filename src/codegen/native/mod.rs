@@ -3,7 +3,7 @@
 //! [`flat`] makes one list of prims of a kernel, with what [`signs`] knows, and [`passes`] distributes it over loops; a tier writes
 //! a function from those that reads its launch from [`word`]s. [`program`] owns the result, which is [`codes`], [`launch`] calls
 //! it, [`packed`] brings rows of several inner loops into one line first, [`crossed`] operands that lie across, [`spaced`] those
-//! whose elements lie apart, both in [`patches`], and [`lined`] those that jump and are the same in every row. [`turn`] makes
+//! whose elements lie apart, both in [`patches`], and [`gathered`] those that jump and are the same in every row. [`turn`] makes
 //! columns of lines for the first, and [`copied`] is the code that runs on copies. [`streamed`] says when outputs are written past
 //! the caches.
 //!
@@ -16,8 +16,8 @@ mod codes;
 mod copied;
 pub(super) mod crossed;
 pub(super) mod flat;
+pub(super) mod gathered;
 mod launch;
-pub(super) mod lined;
 mod packed;
 pub(super) mod passes;
 mod patches;

@@ -5,8 +5,8 @@
 use super::codes::Codes;
 use super::copied::Copied;
 use super::crossed::{self, crossing};
+use super::gathered::{self, gathered};
 use super::launch;
-use super::lined::{self, still};
 use super::packed::Packed;
 use super::spaced::{self, Spaced, spaced};
 use super::streamed::is_streamed;
@@ -28,7 +28,7 @@ pub struct Program {
     kernel: Kernel,
     packed: OnceLock<Packed>,
     crossed: OnceLock<Option<Copied>>,
-    lined: OnceLock<Option<Copied>>,
+    gathered: OnceLock<Option<Copied>>,
     /// How operands reach the code that are spaced, and the code for copies of them.
     how_spaced: Spaced,
     spaced: OnceLock<Option<Copied>>,
@@ -55,7 +55,7 @@ impl Program {
             kernel: kernel.clone(),
             packed: OnceLock::new(),
             crossed: OnceLock::new(),
-            lined: OnceLock::new(),
+            gathered: OnceLock::new(),
             how_spaced,
             spaced: OnceLock::new(),
         })
@@ -97,10 +97,10 @@ impl Program {
                 // SAFETY: passed on from the caller.
                 return unsafe { crossed::PATCHES.run(code, copied, geometry, pointers, part) };
             }
-            if let Some(copied) = self.copied(&self.lined, &still(kernel, geometry), Rows::Whole) {
+            if let Some(copied) = self.copied(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
                 let code = copied.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { lined::run(code, copied, geometry, pointers, part) };
+                return unsafe { gathered::run(code, copied, geometry, pointers, part) };
             }
             let spaced = match self.how_spaced {
                 Spaced::Gathered => SmallVec::new(),

@@ -1,7 +1,7 @@
-//! Operands that jump along the vector loop and are the same in every row: a column of a matrix beside rows, say.
+//! Operand staging by gathering: strided operands that are the same in every row, such as a column of a matrix beside rows.
 //!
-//! Lane by lane they would be gathered again in each row. So their elements are copied into a line once per part of a
-//! launch, and the code is that of the same kernel with these operands contiguous; it is compiled on first use.
+//! Lane by lane they would be gathered again in each row. So their elements are gathered into a line once per part of a launch.
+//! The code is that of the same kernel with these operands contiguous; it is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
@@ -15,17 +15,17 @@ use crate::codegen::launch::{Part, Pointers};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
-/// The operands of a launch that are copied into lines, first to last.
-pub(in crate::codegen) fn still(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
-    let is_still = |slot: &usize| {
+/// The operands of a launch that are gathered into lines, first to last.
+pub(in crate::codegen) fn gathered(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+    let is_gathered = |slot: &usize| {
         let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
         let strided = geometry.class(access, operand.dtype.size()) == Class::Strided;
         strided && geometry.is_line_of_all_rows(operand, access)
     };
-    (0..kernel.operands.len()).filter(is_still).collect()
+    (0..kernel.operands.len()).filter(is_gathered).collect()
 }
 
-/// Runs a part of a launch on lines of what jumps.
+/// Runs a part of a launch on gathered operands.
 ///
 /// # Safety
 /// As [`super::Program::run`]; the code is that for copies of these operands.
