@@ -4,7 +4,7 @@ use super::cranelift;
 use super::geometry::{Access, CACHE_LINE, Class, Geometry, Lanes};
 use super::kernel::{FOLD_BLOCK, Kernel, Kind};
 use super::launch::{Faults, Part, Pointers};
-use super::native::{self, crossed::crossing, gathered::gathered};
+use super::native::{self, gathered::gathered, transposed::transposed};
 use super::vm;
 use super::x64;
 use crate::debug::{self, Stage};
@@ -53,10 +53,10 @@ impl Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
         let arithmetic = kernel.insts.len() - loads;
         let far = |access: &Access| geometry.lane_stride(access) > CACHE_LINE;
-        let across = crossing(kernel, geometry);
+        let transposed = transposed(kernel, geometry);
         let gathered = gathered(kernel, geometry);
         let astray =
-            |(slot, access): (usize, &Access)| far(access) && !across.contains(&slot) && !gathered.contains(&slot);
+            |(slot, access): (usize, &Access)| far(access) && !transposed.contains(&slot) && !gathered.contains(&slot);
         let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
         let lanes = geometry.inner.last().copied().unwrap_or(1);
         let is_short = lanes < SHORT_ROW;

@@ -4,12 +4,12 @@
 
 use super::codes::Codes;
 use super::copied::Copied;
-use super::crossed::{self, crossing};
 use super::gathered::{self, gathered};
 use super::launch;
 use super::packed::Packed;
 use super::spaced::{self, Spaced, spaced};
 use super::streamed::is_streamed;
+use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
@@ -27,7 +27,7 @@ pub struct Program {
     /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
     kernel: Kernel,
     packed: OnceLock<Packed>,
-    crossed: OnceLock<Option<Copied>>,
+    transposed: OnceLock<Option<Copied>>,
     gathered: OnceLock<Option<Copied>>,
     /// How operands reach the code that are spaced, and the code for copies of them.
     how_spaced: Spaced,
@@ -54,7 +54,7 @@ impl Program {
             is_streaming,
             kernel: kernel.clone(),
             packed: OnceLock::new(),
-            crossed: OnceLock::new(),
+            transposed: OnceLock::new(),
             gathered: OnceLock::new(),
             how_spaced,
             spaced: OnceLock::new(),
@@ -92,10 +92,10 @@ impl Program {
         let is_streamed = self.is_streaming && is_streamed(kernel, &self.codes.classes, geometry, pointers, part);
         let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
         if self.codes.classes.contains(&Class::Strided) {
-            if let Some(copied) = self.copied(&self.crossed, &crossing(kernel, geometry), Rows::Pieces) {
+            if let Some(copied) = self.copied(&self.transposed, &transposed(kernel, geometry), Rows::Pieces) {
                 let code = copied.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { crossed::PATCHES.run(code, copied, geometry, pointers, part) };
+                return unsafe { transposed::PATCHES.run(code, copied, geometry, pointers, part) };
             }
             if let Some(copied) = self.copied(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
                 let code = copied.codes.storing(stores, kernel);

@@ -1,14 +1,14 @@
-//! Operands that jump along the vector loop but lie in a line along the rows: a transposed matrix.
+//! Operand staging by transposing: operands that are strided along the vector loop but contiguous along the rows.
 //!
-//! Read lane by lane, every element is another line of memory, and the lines of a few rows share so few sets of a cache
-//! that they are gone before the next row needs them. So a patch of rows and lanes is copied first, line by line, each
-//! line read once and whole; the code then walks the copy, which stays in a near cache. It is the same kernel's code
-//! for operands in a line, and is compiled on first use.
+//! Read lane by lane, every element is another cache line. The lines of a few rows share so few sets of a cache that they are
+//! evicted before the next row needs them. So a patch of rows and lanes is transposed into a copy first; each line is read
+//! once and whole. The code then walks the copy, which stays in a near cache. It is the same kernel's code for contiguous
+//! operands, compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
 use super::patches::{Block, Patches};
-use super::turn::turn;
+use super::transpose::transpose;
 use crate::codegen::geometry::Geometry;
 use crate::codegen::kernel::{Kernel, Source};
 use smallvec::SmallVec;
@@ -23,21 +23,20 @@ const LANES: usize = 128;
 /// Bytes of a line of memory.
 const LINE_BYTES: usize = 64;
 
-/// The operands of a launch that jump along the vector loop and lie in a line along the rows; none of a kernel with
-/// folds, whose rows are not cut.
-pub(in crate::codegen) fn crossing(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+/// The operands of a launch that are transposed; none of a kernel with folds, whose rows are not cut.
+pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
     if kernel.has_folds() || geometry.rows.last().is_none_or(|&rows| rows < LEAST_ROWS) {
         return SmallVec::new();
     }
-    let crosses = |slot: &usize| {
+    let is_transposed = |slot: &usize| {
         let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
         let in_line = access.rows.last() == Some(&operand.dtype.size());
         operand.source == Source::Memory && in_line && geometry.lane_stride(access) > LINE_BYTES
     };
-    (0..kernel.operands.len()).filter(crosses).collect()
+    (0..kernel.operands.len()).filter(is_transposed).collect()
 }
 
-/// How what crosses is copied.
+/// How these operands are copied.
 pub(super) const PATCHES: Patches = Patches { rows: ROWS, lanes: LANES, copy };
 
 /// # Safety
@@ -45,5 +44,5 @@ pub(super) const PATCHES: Patches = Patches { rows: ROWS, lanes: LANES, copy };
 unsafe fn copy(block: &Block) {
     let Block { from, strides: [_, stride], to, pitch, bytes, rows, lanes } = *block;
     // SAFETY: the caller's promise.
-    unsafe { turn(from, stride, to, pitch, bytes, rows, lanes) };
+    unsafe { transpose(from, stride, to, pitch, bytes, rows, lanes) };
 }

@@ -1,4 +1,4 @@
-//! Lines of memory turned into columns, many elements at a time where the machine has vectors for that.
+//! Transposes blocks of memory, many elements at a time where the machine has vectors for that.
 //!
 //! A vector takes the same 16 bytes of several lines, four of them for every 16 bytes it has; unpacking four such vectors gives
 //! four rows of neighbouring lanes. Words of eight bytes go two by two in the same way.
@@ -11,7 +11,7 @@ use crate::codegen::vm::Isa;
 ///
 /// # Safety
 /// Every element of the lines is alive, and so is that of every row, which nobody else uses.
-pub(super) unsafe fn turn(
+pub(super) unsafe fn transpose(
     from: *const u8,
     stride: usize,
     to: *mut u8,
@@ -40,7 +40,7 @@ pub(super) unsafe fn turn(
 }
 
 /// # Safety
-/// As for [`turn`], of some rows and lanes of elements of type `T`.
+/// As for [`transpose`], of some rows and lanes of elements of type `T`.
 #[inline(always)]
 unsafe fn one_by_one<T: Copy>(
     from: *const u8,
@@ -64,13 +64,13 @@ mod x86 {
     use super::one_by_one;
     use std::arch::x86_64::*;
 
-    /// A function that turns whole vectors of lanes, and the rest one by one. `$together` lines make a vector's 16 bytes, a
+    /// A function that transposes whole vectors of lanes, and the rest one by one. `$together` lines make a vector's 16 bytes, a
     /// row of which is `$together` elements.
-    macro_rules! turner {
+    macro_rules! transposer {
         ($name:ident, $features:literal, $element:ty, lanes $lanes:literal, together $together:literal,
-         |$at:ident, $apart:ident| $take:expr, |$parts:ident| $turn:expr, $store:ident) => {
+         |$at:ident, $apart:ident| $take:expr, |$parts:ident| $transpose:expr, $store:ident) => {
             /// # Safety
-            /// As for [`super::turn`], of these elements; the machine has the features.
+            /// As for [`super::transpose`], of these elements; the machine has the features.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $name(
                 from: *const u8,
@@ -93,7 +93,7 @@ mod x86 {
                                 $take
                             };
                             let $parts: [_; $together] = std::array::from_fn(part);
-                            for (index, values) in $turn.into_iter().enumerate() {
+                            for (index, values) in $transpose.into_iter().enumerate() {
                                 $store(to.add((row + index) * pitch + lane).cast(), values);
                             }
                         }
@@ -109,7 +109,7 @@ mod x86 {
     /// which takes 0.9 of the time where they come from memory (`scripts/peers.sh --rows W11t`).
     ///
     /// # Safety
-    /// As for [`super::turn`], of words; the machine has AVX-512.
+    /// As for [`super::transpose`], of words; the machine has AVX-512.
     pub(super) unsafe fn avx512_lines(
         from: *const u8,
         stride: usize,
@@ -127,7 +127,7 @@ mod x86 {
         }
     }
 
-    turner!(avx512_squares, "avx512f", u32, lanes 16, together 16, |at, _apart| _mm512_loadu_ps(at.cast()), |lines| {
+    transposer!(avx512_squares, "avx512f", u32, lanes 16, together 16, |at, _apart| _mm512_loadu_ps(at.cast()), |lines| {
         // Pairs of lines, then fours, in every 16 bytes; then these are brought together from fours and from eights.
         let pairs: [_; 16] = std::array::from_fn(|at| {
             let (a, b) = (lines[at / 2 * 2], lines[at / 2 * 2 + 1]);
@@ -148,7 +148,7 @@ mod x86 {
         rows
     }, _mm512_storeu_pd);
 
-    turner!(avx512_words, "avx512f,avx512dq", u32, lanes 16, together 4, |at, apart| {
+    transposer!(avx512_words, "avx512f,avx512dq", u32, lanes 16, together 4, |at, apart| {
         let all = _mm512_castps128_ps512(_mm_loadu_ps(at.cast()));
         let all = _mm512_insertf32x4::<1>(all, _mm_loadu_ps(at.wrapping_add(apart).cast()));
         let all = _mm512_insertf32x4::<2>(all, _mm_loadu_ps(at.wrapping_add(apart.wrapping_mul(2)).cast()));
@@ -159,14 +159,14 @@ mod x86 {
         [_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b), _mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d)]
     }, _mm512_storeu_pd);
 
-    turner!(avx512_doubles, "avx512f,avx512dq", u64, lanes 8, together 2, |at, apart| {
+    transposer!(avx512_doubles, "avx512f,avx512dq", u64, lanes 8, together 2, |at, apart| {
         let all = _mm512_castpd128_pd512(_mm_loadu_pd(at.cast()));
         let all = _mm512_insertf64x2::<1>(all, _mm_loadu_pd(at.wrapping_add(apart).cast()));
         let all = _mm512_insertf64x2::<2>(all, _mm_loadu_pd(at.wrapping_add(apart.wrapping_mul(2)).cast()));
         _mm512_insertf64x2::<3>(all, _mm_loadu_pd(at.wrapping_add(apart.wrapping_mul(3)).cast()))
     }, |parts| [_mm512_unpacklo_pd(parts[0], parts[1]), _mm512_unpackhi_pd(parts[0], parts[1])], _mm512_storeu_pd);
 
-    turner!(avx2_words, "avx2", u32, lanes 8, together 4, |at, apart| {
+    transposer!(avx2_words, "avx2", u32, lanes 8, together 4, |at, apart| {
         let low = _mm256_castps128_ps256(_mm_loadu_ps(at.cast()));
         _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(at.wrapping_add(apart).cast()))
     }, |parts| {
@@ -175,7 +175,7 @@ mod x86 {
         [_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b), _mm256_unpacklo_pd(c, d), _mm256_unpackhi_pd(c, d)]
     }, _mm256_storeu_pd);
 
-    turner!(avx2_doubles, "avx2", u64, lanes 4, together 2, |at, apart| {
+    transposer!(avx2_doubles, "avx2", u64, lanes 4, together 2, |at, apart| {
         let low = _mm256_castpd128_pd256(_mm_loadu_pd(at.cast()));
         _mm256_insertf128_pd::<1>(low, _mm_loadu_pd(at.wrapping_add(apart).cast()))
     }, |parts| [_mm256_unpacklo_pd(parts[0], parts[1]), _mm256_unpackhi_pd(parts[0], parts[1])], _mm256_storeu_pd);
