@@ -248,7 +248,8 @@ fn elements_apart() {
     let mut cases = Cases::default();
     for dtype in [DType::F32, DType::I64] {
         for (rows, lanes, apart) in [(1, 300, [2, 1]), (7, 15, [3, 4]), (2, 1025, [2, 7])] {
-            cases.add(format!("{rows} x {lanes} of {dtype}, {apart:?}"), listed::spaced(dtype, rows, lanes, apart));
+            cases
+                .add(format!("{rows} x {lanes} of {dtype}, {apart:?}"), listed::interleaved(dtype, rows, lanes, apart));
         }
     }
     cases.check();

@@ -131,7 +131,7 @@ pub(crate) fn transposed(dtype: DType, batch: usize, rows: usize, lanes: usize) 
 }
 
 /// `x * y + z` of matrices of which `x` and `y` have so many elements from lane to lane.
-pub(crate) fn spaced(dtype: DType, rows: usize, lanes: usize, apart: [usize; 2]) -> Case {
+pub(crate) fn interleaved(dtype: DType, rows: usize, lanes: usize, apart: [usize; 2]) -> Case {
     let bytes = dtype.size();
     let mut case = place(&mut Random::new(lanes as u64), product_and_sum(dtype), &[rows], &[lanes]);
     for (slot, apart) in apart.into_iter().enumerate() {

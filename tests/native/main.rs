@@ -262,7 +262,7 @@ fn spaced_operands() {
     for dtype in [DType::F32, DType::F64, DType::I64, DType::I32] {
         for (rows, lanes) in [(1, 16), (7, 15), (3, 300), (9, 64), (2, 2500), (70, 33), (2, 1024), (4, 0)] {
             for apart in [[2, 1], [2, 2], [3, 4], [5, 2], [7, 16], [4, 3]] {
-                let case = listed::spaced(dtype, rows, lanes, apart);
+                let case = listed::interleaved(dtype, rows, lanes, apart);
                 for cut in [0, 1, 20] {
                     case.check_all(&format!("{rows} x {lanes} of {dtype}, {apart:?} apart"), cut);
                 }

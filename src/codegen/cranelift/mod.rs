@@ -16,7 +16,7 @@ mod value;
 use super::geometry::{Class, Lanes};
 use super::kernel::Kernel;
 use super::native::Program;
-use super::native::spaced::Spaced;
+use super::native::deinterleaved::Deinterleave;
 use crate::error::Reason;
 
 /// Compiles a valid `kernel` for accesses of these `classes`, operands first.
@@ -24,7 +24,7 @@ use crate::error::Reason;
 /// # Errors
 /// The reason why this tier does not take it.
 pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-    Program::new(compile::compile, false, kernel, lanes, classes, Spaced::Gathered)
+    Program::new(compile::compile, false, kernel, lanes, classes, Deinterleave::Never)
 }
 
 /// The CLIF that [`compile`] hands to Cranelift.

@@ -1,7 +1,7 @@
 //! A kernel compiled for copies of some operands.
 //!
 //! The copies lie in lines along the vector loop, so it is the same kernel's code with these operands contiguous. What is
-//! copied when is told by [`super::transposed`], [`super::spaced`] and [`super::gathered`].
+//! copied when is told by [`super::transposed`], [`super::deinterleaved`] and [`super::gathered`].
 
 use super::codes::Codes;
 use super::{Compile, Rows};

@@ -7,8 +7,8 @@
 
 use super::code::Code;
 use super::copied::Copied;
+use super::deinterleaved;
 use super::launch;
-use super::spaced;
 use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Part, Pointers};
@@ -43,7 +43,7 @@ pub(super) unsafe fn run(code: &Code, copied: &Copied, geometry: &Geometry, poin
         let to = line.as_mut_ptr().cast::<u8>().wrapping_add(start * bytes);
         // SAFETY: the caller vouches for the operand's elements in these lanes, the same in every row, so one is copied; the
         // line has room for them.
-        unsafe { spaced::line(from, stride, to, bytes, end - start) };
+        unsafe { deinterleaved::line(from, stride, to, bytes, end - start) };
         operands[slot] = line.as_ptr().cast();
         let rows = SmallVec::from_elem(0, geometry.rows.len());
         of_lines.operands[slot] = Access { rows, inner: smallvec![bytes], base: 0, gather: None };

@@ -2,7 +2,7 @@
 //!
 //! [`flat`] makes one list of prims of a kernel, with what [`signs`] knows, and [`passes`] distributes it over loops; a tier writes
 //! a function from those that reads its launch from [`word`]s. [`program`] owns the result, which is [`codes`], [`launch`] calls
-//! it, [`packed`] brings rows of several inner loops into one line first, [`transposed`] operands that lie across, [`spaced`] those
+//! it, [`packed`] brings rows of several inner loops into one line first, [`transposed`] operands that lie across, [`deinterleaved`] those
 //! whose elements lie apart, both in [`patches`], and [`gathered`] those that jump and are the same in every row. [`transpose`] makes
 //! columns of lines for the first, and [`copied`] is the code that runs on copies. [`streamed`] says when outputs are written past
 //! the caches.
@@ -14,6 +14,7 @@ pub(super) mod block_folds;
 pub(super) mod code;
 mod codes;
 mod copied;
+pub(super) mod deinterleaved;
 pub(super) mod flat;
 pub(super) mod gathered;
 mod launch;
@@ -22,7 +23,6 @@ pub(super) mod passes;
 mod patches;
 mod program;
 mod signs;
-pub(super) mod spaced;
 pub(super) mod streamed;
 mod transpose;
 pub(super) mod transposed;

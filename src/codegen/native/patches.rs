@@ -1,6 +1,6 @@
 //! Launches that are run patch by patch, on copies of some operands.
 //!
-//! A patch is some neighbouring rows and lanes. What is copied how is told by [`super::transposed`] and [`super::spaced`]; copies
+//! A patch is some neighbouring rows and lanes. What is copied how is told by [`super::transposed`] and [`super::deinterleaved`]; copies
 //! lie in lines and stay in a near cache.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]

@@ -4,10 +4,10 @@
 
 use super::codes::Codes;
 use super::copied::Copied;
+use super::deinterleaved::{self, Deinterleave, deinterleaved};
 use super::gathered::{self, gathered};
 use super::launch;
 use super::packed::Packed;
-use super::spaced::{self, Spaced, spaced};
 use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
@@ -22,28 +22,27 @@ use std::sync::OnceLock;
 /// A kernel compiled for one set of access classes. It owns its machine code and can run on many threads at once.
 pub struct Program {
     codes: Codes,
-    /// Whether outputs may be written past the caches.
+    /// Whether outputs may be written with non-temporal stores.
     is_streaming: bool,
-    /// For rows of several inner loops, which only kernels with folds have, and for operands that jump.
+    /// For rows of several inner loops, which only kernels with folds have, and for operands that are staged.
     kernel: Kernel,
     packed: OnceLock<Packed>,
     transposed: OnceLock<Option<Copied>>,
     gathered: OnceLock<Option<Copied>>,
-    /// How operands reach the code that are spaced, and the code for copies of them.
-    how_spaced: Spaced,
-    spaced: OnceLock<Option<Copied>>,
+    deinterleave: Deinterleave,
+    deinterleaved: OnceLock<Option<Copied>>,
 }
 
 impl Program {
-    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. What is spaced reaches the code as
-    /// `how_spaced` says; outputs are written past the caches in launches that are large enough, if it `is_streaming`.
+    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. Outputs are
+    /// written with non-temporal stores in launches that are large enough, if it `is_streaming`.
     pub(in crate::codegen) fn new(
         compile: Compile,
         is_streaming: bool,
         kernel: &Kernel,
         lanes: Lanes,
         classes: &[Class],
-        how_spaced: Spaced,
+        deinterleave: Deinterleave,
     ) -> Result<Program, Reason> {
         assert_eq!(classes.len(), kernel.operands.len() + kernel.outputs.len(), "a class per operand and output");
         if lanes == Lanes::Rows {
@@ -56,8 +55,8 @@ impl Program {
             packed: OnceLock::new(),
             transposed: OnceLock::new(),
             gathered: OnceLock::new(),
-            how_spaced,
-            spaced: OnceLock::new(),
+            deinterleave,
+            deinterleaved: OnceLock::new(),
         })
     }
 
@@ -102,14 +101,14 @@ impl Program {
                 // SAFETY: passed on from the caller.
                 return unsafe { gathered::run(code, copied, geometry, pointers, part) };
             }
-            let spaced = match self.how_spaced {
-                Spaced::Gathered => SmallVec::new(),
-                Spaced::Copied => spaced(kernel, geometry),
+            let deinterleaved = match self.deinterleave {
+                Deinterleave::Never => SmallVec::new(),
+                Deinterleave::Always => deinterleaved(kernel, geometry),
             };
-            if let Some(copied) = self.copied(&self.spaced, &spaced, Rows::Whole) {
+            if let Some(copied) = self.copied(&self.deinterleaved, &deinterleaved, Rows::Whole) {
                 let code = copied.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { spaced::patches(geometry).run(code, copied, geometry, pointers, part) };
+                return unsafe { deinterleaved::patches(geometry).run(code, copied, geometry, pointers, part) };
             }
         }
         let code = self.codes.storing(stores, kernel);

@@ -39,7 +39,7 @@ use super::disk;
 use super::geometry::{Class, Lanes};
 use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
-use super::native::spaced::Spaced;
+use super::native::deinterleaved::Deinterleave;
 use super::native::streamed::is_short;
 use super::native::{self, Compile, Manner, Program, Shape};
 use crate::error::Reason;
@@ -50,15 +50,17 @@ use crate::ir::DType;
 /// # Errors
 /// The reason why this tier does not take it, or that this machine is none of them.
 pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-    let (compile, is_streaming, how_spaced): (Compile, bool, Spaced) = match level {
-        Level::Avx2 => {
-            (|kernel, classes, manner| compiled(Level::Avx2, kernel, classes, manner), is_short(kernel), Spaced::Copied)
-        }
+    let (compile, is_streaming, deinterleave): (Compile, bool, Deinterleave) = match level {
+        Level::Avx2 => (
+            |kernel, classes, manner| compiled(Level::Avx2, kernel, classes, manner),
+            is_short(kernel),
+            Deinterleave::Always,
+        ),
         Level::Avx512 => {
-            (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true, Spaced::Gathered)
+            (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true, Deinterleave::Never)
         }
     };
-    Program::new(compile, is_streaming, kernel, lanes, classes, how_spaced)
+    Program::new(compile, is_streaming, kernel, lanes, classes, deinterleave)
 }
 
 /// Whether a folder seems to hold the code of a kernel, so that it need not be compiled.

@@ -1,7 +1,8 @@
-//! Operands whose elements lie a few apart along the vector loop: every second column of a matrix, one part of pairs.
+//! Operand staging by deinterleaving: operands whose elements lie a few apart along the vector loop, such as every second
+//! column of a matrix, or one part of pairs.
 //!
 //! Machines without AVX-512 gather slowly: eight elements take as long as sixteen loads and stores of one. So elements are
-//! copied into lines first, by vectors where every second to fourth element is taken, some rows and lanes at a time; the
+//! copied into lines first, some rows and lanes at a time. Where every second to fourth element is taken, vectors do that. The
 //! code is that of the same kernel with these operands contiguous, and is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
@@ -11,26 +12,26 @@ use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
 use smallvec::SmallVec;
 
-/// How operands that are spaced reach machine code.
+/// Whether operands whose elements lie a few apart are deinterleaved first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::codegen) enum Spaced {
-    /// It gathers them itself.
-    Gathered,
-    /// As copies in lines.
-    Copied,
+pub(in crate::codegen) enum Deinterleave {
+    /// Machine code gathers them itself.
+    Never,
+    /// Machine code reads copies in lines.
+    Always,
 }
 
-/// The operands of a launch that are spaced; none of a kernel with folds, whose rows are not cut.
-pub(super) fn spaced(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
+/// The operands of a launch that are deinterleaved; none of a kernel with folds, whose rows are not cut.
+pub(super) fn deinterleaved(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
     if kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
         return SmallVec::new();
     }
-    let is_spaced = |slot: &usize| {
+    let is_interleaved = |slot: &usize| {
         let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
         let strided = geometry.class(access, operand.dtype.size()) == Class::Strided;
         strided && operand.source == Source::Memory && access.gather.is_none()
     };
-    (0..kernel.operands.len()).filter(is_spaced).collect()
+    (0..kernel.operands.len()).filter(is_interleaved).collect()
 }
 
 /// Lanes that pay for a copy.
@@ -39,7 +40,7 @@ const LEAST_LANES: usize = 16;
 const ELEMENTS: usize = 4096;
 const LANES: usize = 1024;
 
-/// How what is spaced is copied.
+/// How these operands are copied.
 pub(super) fn patches(geometry: &Geometry) -> Patches {
     let lanes = geometry.n_inner().clamp(1, LANES);
     Patches { rows: ELEMENTS / lanes, lanes, copy }
