@@ -2,12 +2,12 @@
 //! column of a matrix, or one part of pairs.
 //!
 //! Machines without AVX-512 gather slowly: eight elements take as long as sixteen loads and stores of one. So elements are
-//! copied into lines first, some rows and lanes at a time. Where every second to fourth element is taken, vectors do that. The
+//! staged into lines first, some rows and lanes at a time. Where every second to fourth element is taken, vectors do that. The
 //! code is that of the same kernel with these operands contiguous, and is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
-use super::patches::{Block, Patches};
+use super::patches::{Patch, Patches};
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
 use smallvec::SmallVec;
@@ -40,7 +40,7 @@ const LEAST_LANES: usize = 16;
 const ELEMENTS: usize = 4096;
 const LANES: usize = 1024;
 
-/// How these operands are copied.
+/// How these operands are staged.
 pub(super) fn patches(geometry: &Geometry) -> Patches {
     let lanes = geometry.n_inner().clamp(1, LANES);
     Patches { rows: ELEMENTS / lanes, lanes, copy }
@@ -48,12 +48,12 @@ pub(super) fn patches(geometry: &Geometry) -> Patches {
 
 /// # Safety
 /// As for [`Patches::copy`].
-unsafe fn copy(block: &Block) {
-    for row in 0..block.rows {
-        let from = block.from.wrapping_add(row.wrapping_mul(block.strides[0]));
-        let to = block.to.wrapping_add(row * block.pitch * block.bytes);
+unsafe fn copy(patch: &Patch) {
+    for row in 0..patch.rows {
+        let from = patch.from.wrapping_add(row.wrapping_mul(patch.strides[0]));
+        let to = patch.to.wrapping_add(row * patch.pitch * patch.bytes);
         // SAFETY: the caller's promise, of one row.
-        unsafe { line(from, block.strides[1], to, block.bytes, block.lanes) };
+        unsafe { line(from, patch.strides[1], to, patch.bytes, patch.lanes) };
     }
 }
 

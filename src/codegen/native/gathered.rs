@@ -6,9 +6,9 @@
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
 use super::code::Code;
-use super::copied::Copied;
 use super::deinterleaved;
 use super::launch;
+use super::staged::StagedCode;
 use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Part, Pointers};
@@ -29,14 +29,14 @@ pub(in crate::codegen) fn gathered(kernel: &Kernel, geometry: &Geometry) -> Smal
 ///
 /// # Safety
 /// As [`super::Program::run`]; the code is that for copies of these operands.
-pub(super) unsafe fn run(code: &Code, copied: &Copied, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
+pub(super) unsafe fn run(code: &Code, staged: &StagedCode, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
     let mut of_lines = geometry.clone();
     let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
     // Only the lanes of the part may be read; words keep every element aligned.
     let Range { start, end } = part.lanes;
     let mut lines: SmallVec<[Vec<u64>; 4]> =
-        copied.operands.iter().map(|&(_, bytes)| vec![0; (end * bytes).div_ceil(8)]).collect();
-    for (&(slot, bytes), line) in copied.operands.iter().zip(&mut lines) {
+        staged.operands.iter().map(|&(_, bytes)| vec![0; (end * bytes).div_ceil(8)]).collect();
+    for (&(slot, bytes), line) in staged.operands.iter().zip(&mut lines) {
         let access = &geometry.operands[slot];
         let stride = geometry.lane_stride(access);
         let from = operands[slot].wrapping_offset(access.base as isize).wrapping_add(start.wrapping_mul(stride));
@@ -50,5 +50,5 @@ pub(super) unsafe fn run(code: &Code, copied: &Copied, geometry: &Geometry, poin
     }
     let pointers = Pointers { operands: &operands, outputs: pointers.outputs };
     // SAFETY: the part is the caller's, the lines hold the elements of its lanes.
-    unsafe { launch::run(code, &copied.codes.shape, &of_lines, pointers, part) };
+    unsafe { launch::run(code, &staged.codes.shape, &of_lines, pointers, part) };
 }

@@ -4,7 +4,7 @@
 //! a function from those that reads its launch from [`word`]s. [`program`] owns the result, which is [`codes`], [`launch`] calls
 //! it, [`packed`] brings rows of several inner loops into one line first, [`transposed`] operands that lie across, [`deinterleaved`] those
 //! whose elements lie apart, both in [`patches`], and [`gathered`] those that jump and are the same in every row. [`transpose`] makes
-//! columns of lines for the first, and [`copied`] is the code that runs on copies. [`streamed`] says when outputs are written past
+//! columns of lines for the first, and [`staged`] is the code that runs on copies. [`streamed`] says when outputs are written past
 //! the caches.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
@@ -13,7 +13,6 @@
 pub(super) mod block_folds;
 pub(super) mod code;
 mod codes;
-mod copied;
 pub(super) mod deinterleaved;
 pub(super) mod flat;
 pub(super) mod gathered;
@@ -23,6 +22,7 @@ pub(super) mod passes;
 mod patches;
 mod program;
 mod signs;
+mod staged;
 pub(super) mod streamed;
 mod transpose;
 pub(super) mod transposed;

@@ -1,4 +1,4 @@
-//! Rows of several inner loops: their elements are copied into one line first.
+//! Rows of several inner loops: their elements are staged into one line first.
 //!
 //! The order of a fold counts elements across all inner loops, so lanes would have to turn at every end of the last
 //! one. Folding over, say, the first and the last dimension of three is rare enough for a copy that stays in cache.

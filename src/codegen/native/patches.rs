@@ -1,13 +1,13 @@
 //! Launches that are run patch by patch, on copies of some operands.
 //!
-//! A patch is some neighbouring rows and lanes. What is copied how is told by [`super::transposed`] and [`super::deinterleaved`]; copies
+//! A patch is some neighbouring rows and lanes. What is staged how is told by [`super::transposed`] and [`super::deinterleaved`]; copies
 //! lie in lines and stay in a near cache.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
 use super::code::Code;
-use super::copied::Copied;
 use super::launch::{self, row_offset};
+use super::staged::StagedCode;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::launch::{Part, Pointers};
 use smallvec::{SmallVec, smallvec};
@@ -22,12 +22,12 @@ pub(super) struct Patches {
     ///
     /// # Safety
     /// All of them are alive, and so are those of the copy, which nobody else uses.
-    pub(super) copy: unsafe fn(&Block),
+    pub(super) copy: unsafe fn(&Patch),
 }
 
-/// An operand's elements of a patch, and where they are copied to.
+/// An operand's elements of a patch, and where they are staged to.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct Patch {
     pub(super) from: *const u8,
     /// Bytes from row to row, and from lane to lane.
     pub(super) strides: [usize; 2],
@@ -48,7 +48,7 @@ impl Patches {
     pub(super) unsafe fn run(
         &self,
         code: &Code,
-        copied: &Copied,
+        staged: &StagedCode,
         geometry: &Geometry,
         pointers: Pointers<'_>,
         part: &Part,
@@ -57,7 +57,7 @@ impl Patches {
         let most = self.rows.min(part.outer.len()) * self.lanes;
         // Words keep every element aligned.
         let mut copies: Vec<Vec<u64>> =
-            copied.operands.iter().map(|&(_, bytes)| vec![0; (most * bytes).div_ceil(8)]).collect();
+            staged.operands.iter().map(|&(_, bytes)| vec![0; (most * bytes).div_ceil(8)]).collect();
         let mut row = part.outer.start;
         while row < part.outer.end {
             let rows = (last - row % last).min(part.outer.end - row).min(self.rows);
@@ -65,11 +65,11 @@ impl Patches {
                 let lanes = (part.lanes.end - lane).min(self.lanes);
                 let mut patch = patch(geometry, row, rows, lane, lanes);
                 let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();
-                for (&(slot, bytes), copy) in copied.operands.iter().zip(&mut copies) {
+                for (&(slot, bytes), copy) in staged.operands.iter().zip(&mut copies) {
                     let access = &patch.operands[slot];
                     let from = operands[slot].wrapping_offset(access.base as isize);
                     let (strides, to) = ([access.rows[0], access.inner[0]], copy.as_mut_ptr().cast());
-                    let block = Block { from, strides, to, pitch: self.lanes, bytes, rows, lanes };
+                    let block = Patch { from, strides, to, pitch: self.lanes, bytes, rows, lanes };
                     // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy has
                     // room for a patch.
                     unsafe { (self.copy)(&block) };
@@ -80,7 +80,7 @@ impl Patches {
                 let of_patch = Pointers { operands: &operands, outputs: pointers.outputs };
                 // SAFETY: the patch is part of the launch, which the caller vouches for; copies hold its elements.
                 unsafe {
-                    launch::run(code, &copied.codes.shape, &patch, of_patch, &Part { outer: 0..rows, lanes: 0..lanes });
+                    launch::run(code, &staged.codes.shape, &patch, of_patch, &Part { outer: 0..rows, lanes: 0..lanes });
                 }
             }
             row += rows;

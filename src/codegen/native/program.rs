@@ -3,11 +3,11 @@
 #![allow(unsafe_code, reason = "the door through which launches reach generated code")]
 
 use super::codes::Codes;
-use super::copied::Copied;
 use super::deinterleaved::{self, Deinterleave, deinterleaved};
 use super::gathered::{self, gathered};
 use super::launch;
 use super::packed::Packed;
+use super::staged::StagedCode;
 use super::streamed::is_streamed;
 use super::transposed::{self, transposed};
 use super::{Compile, Rows, Stores};
@@ -27,10 +27,10 @@ pub struct Program {
     /// For rows of several inner loops, which only kernels with folds have, and for operands that are staged.
     kernel: Kernel,
     packed: OnceLock<Packed>,
-    transposed: OnceLock<Option<Copied>>,
-    gathered: OnceLock<Option<Copied>>,
+    transposed: OnceLock<Option<StagedCode>>,
+    gathered: OnceLock<Option<StagedCode>>,
     deinterleave: Deinterleave,
-    deinterleaved: OnceLock<Option<Copied>>,
+    deinterleaved: OnceLock<Option<StagedCode>>,
 }
 
 impl Program {
@@ -91,24 +91,24 @@ impl Program {
         let is_streamed = self.is_streaming && is_streamed(kernel, &self.codes.classes, geometry, pointers, part);
         let stores = if is_streamed { Stores::Streamed } else { Stores::Cached };
         if self.codes.classes.contains(&Class::Strided) {
-            if let Some(copied) = self.copied(&self.transposed, &transposed(kernel, geometry), Rows::Pieces) {
-                let code = copied.codes.storing(stores, kernel);
+            if let Some(staged) = self.staged(&self.transposed, &transposed(kernel, geometry), Rows::Pieces) {
+                let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { transposed::PATCHES.run(code, copied, geometry, pointers, part) };
+                return unsafe { transposed::PATCHES.run(code, staged, geometry, pointers, part) };
             }
-            if let Some(copied) = self.copied(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
-                let code = copied.codes.storing(stores, kernel);
+            if let Some(staged) = self.staged(&self.gathered, &gathered(kernel, geometry), Rows::Whole) {
+                let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { gathered::run(code, copied, geometry, pointers, part) };
+                return unsafe { gathered::run(code, staged, geometry, pointers, part) };
             }
             let deinterleaved = match self.deinterleave {
                 Deinterleave::Never => SmallVec::new(),
                 Deinterleave::Always => deinterleaved(kernel, geometry),
             };
-            if let Some(copied) = self.copied(&self.deinterleaved, &deinterleaved, Rows::Whole) {
-                let code = copied.codes.storing(stores, kernel);
+            if let Some(staged) = self.staged(&self.deinterleaved, &deinterleaved, Rows::Whole) {
+                let code = staged.codes.storing(stores, kernel);
                 // SAFETY: passed on from the caller.
-                return unsafe { deinterleaved::patches(geometry).run(code, copied, geometry, pointers, part) };
+                return unsafe { deinterleaved::patches(geometry).run(code, staged, geometry, pointers, part) };
             }
         }
         let code = self.codes.storing(stores, kernel);
@@ -117,12 +117,17 @@ impl Program {
     }
 
     /// The code for copies of the operands in `slots`, if there are any and they are what `cell` was first needed for.
-    fn copied<'a>(&self, cell: &'a OnceLock<Option<Copied>>, slots: &[usize], rows: Rows) -> Option<&'a Copied> {
+    fn staged<'a>(
+        &self,
+        cell: &'a OnceLock<Option<StagedCode>>,
+        slots: &[usize],
+        rows: Rows,
+    ) -> Option<&'a StagedCode> {
         if slots.is_empty() {
             return None;
         }
-        let compile = || Copied::compile(self.codes.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
-        cell.get_or_init(compile).as_ref().filter(|copied| copied.is_for(slots))
+        let compile = || StagedCode::compile(self.codes.compile, &self.kernel, &self.codes.classes, slots, rows).ok();
+        cell.get_or_init(compile).as_ref().filter(|staged| staged.is_for(slots))
     }
 }
 

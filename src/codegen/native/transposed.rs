@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
-use super::patches::{Block, Patches};
+use super::patches::{Patch, Patches};
 use super::transpose::transpose;
 use crate::codegen::geometry::Geometry;
 use crate::codegen::kernel::{Kernel, Source};
@@ -36,13 +36,13 @@ pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> Sm
     (0..kernel.operands.len()).filter(is_transposed).collect()
 }
 
-/// How these operands are copied.
+/// How these operands are staged.
 pub(super) const PATCHES: Patches = Patches { rows: ROWS, lanes: LANES, copy };
 
 /// # Safety
 /// As for [`Patches::copy`]; the elements of a lane lie in a line.
-unsafe fn copy(block: &Block) {
-    let Block { from, strides: [_, stride], to, pitch, bytes, rows, lanes } = *block;
+unsafe fn copy(patch: &Patch) {
+    let Patch { from, strides: [_, stride], to, pitch, bytes, rows, lanes } = *patch;
     // SAFETY: the caller's promise.
     unsafe { transpose(from, stride, to, pitch, bytes, rows, lanes) };
 }

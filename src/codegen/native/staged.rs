@@ -1,7 +1,7 @@
 //! A kernel compiled for copies of some operands.
 //!
 //! The copies lie in lines along the vector loop, so it is the same kernel's code with these operands contiguous. What is
-//! copied when is told by [`super::transposed`], [`super::deinterleaved`] and [`super::gathered`].
+//! staged when is told by [`super::transposed`], [`super::deinterleaved`] and [`super::gathered`].
 
 use super::codes::Codes;
 use super::{Compile, Rows};
@@ -11,13 +11,13 @@ use crate::error::Reason;
 use smallvec::SmallVec;
 
 /// The code, and which operands it finds as copies.
-pub(super) struct Copied {
+pub(super) struct StagedCode {
     pub(super) codes: Codes,
-    /// Per operand that is copied, its number and the bytes of an element.
+    /// Per operand that is staged, its number and the bytes of an element.
     pub(super) operands: SmallVec<[(usize, usize); 4]>,
 }
 
-impl Copied {
+impl StagedCode {
     /// Compiles `kernel` for copies of the operands in `slots`; the others move as `classes` says, in such rows.
     ///
     /// # Errors
@@ -28,12 +28,12 @@ impl Copied {
         classes: &[Class],
         slots: &[usize],
         rows: Rows,
-    ) -> Result<Copied, Reason> {
+    ) -> Result<StagedCode, Reason> {
         let mut classes: SmallVec<[Class; 8]> = classes.into();
         slots.iter().for_each(|&slot| classes[slot] = Class::Contiguous);
         let codes = Codes::new(compile, kernel, &classes, rows)?;
         let operands = slots.iter().map(|&slot| (slot, kernel.operands[slot].dtype.size())).collect();
-        Ok(Copied { codes, operands })
+        Ok(StagedCode { codes, operands })
     }
 
     /// Whether these operands are what it was compiled for.
