@@ -15,7 +15,7 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op};
 use crate::codegen::native::passes::{Pass, Passes};
-use crate::codegen::native::{block_folds, word};
+use crate::codegen::native::{argument, block_folds};
 use crate::ir::scalar::Ty;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AbiParam, BlockArg, InstBuilder, Signature, Value, types};
@@ -77,7 +77,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         b.switch_to_block(entry);
         let args = b.block_params(entry)[0];
         let mut load = |word: usize| b.ins().load(types::I64, flags(), args, 8 * word as i32);
-        let (n_rows, n_inner) = (load(word::ROWS), load(word::INNER));
+        let (n_rows, n_inner) = (load(argument::ROWS), load(argument::INNER));
         let (scalars, rows) = (vec![None; flat.nodes.len()], vec![None; classes.len()]);
         let mut writer = Writer { kernel, classes, flat, plan, b, call_conv, args, n_inner, scalars, rows };
         let zero = writer.b.ins().iconst(types::I64, 0);
@@ -127,7 +127,7 @@ impl<'a, 'f> Writer<'a, 'f> {
 
     fn row(&mut self, row: Value) {
         for access in 0..self.classes.len() {
-            let first = word::ACCESSES + access * word::ACCESS_WORDS;
+            let first = argument::ACCESSES + access * argument::ACCESS_WORDS;
             let (base, stride) = (self.word(first), self.word(first + 1));
             let offset = self.b.ins().imul(row, stride);
             self.rows[access] = Some(self.b.ins().iadd(base, offset));
@@ -262,8 +262,8 @@ impl<'a, 'f> Writer<'a, 'f> {
         let n_blocks = self.n_blocks();
         let first = self.b.ins().imul_imm_s(n_blocks, fold as i64);
         let entry = self.b.ins().iadd(first, block);
-        let offset = self.b.ins().imul_imm_s(entry, word::BLOCK_BYTES as i64);
-        let blocks = self.word(word::BLOCKS);
+        let offset = self.b.ins().imul_imm_s(entry, argument::BLOCK_BYTES as i64);
+        let blocks = self.word(argument::BLOCKS);
         self.b.ins().iadd(blocks, offset)
     }
 
@@ -305,7 +305,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         for (index, fold) in folds.iter().enumerate() {
             let entries = self.block_entry(index, zero);
             let code = self.b.ins().iconst(types::I64, fold_code(fold) as i64);
-            let (n_blocks, callee) = (self.n_blocks(), self.word(word::FOLD_BLOCKS));
+            let (n_blocks, callee) = (self.n_blocks(), self.word(argument::FOLD_BLOCKS));
             self.b.ins().call_indirect(signature, callee, &[code, entries, n_blocks]);
             let result = Emit { b: self.b, form: Form::Scalar }.part(self.flat.nodes[fold.id].ty);
             joined.push(self.b.ins().load(result, flags(), entries, 0).into());
@@ -326,13 +326,13 @@ impl<'a, 'f> Writer<'a, 'f> {
         for access in loads.chain(stores).collect::<Vec<_>>() {
             let iota = access < n_operands && self.kernel.operands[access].source == Source::Iota;
             if self.classes[access] != Class::Contiguous || iota {
-                strides[access] = Some(self.word(word::ACCESSES + access * word::ACCESS_WORDS + 2));
+                strides[access] = Some(self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 2));
             }
         }
         let buffers = (0..if pass.keeps.is_empty() && pass.kept.is_empty() { 0 } else { self.plan.n_kept })
             .map(|buffer| {
-                let first = self.b.ins().imul_imm_s(self.n_inner, (buffer * word::BUFFER_BYTES) as i64);
-                let base = self.word(word::KEPT);
+                let first = self.b.ins().imul_imm_s(self.n_inner, (buffer * argument::BUFFER_BYTES) as i64);
+                let base = self.word(argument::KEPT);
                 self.b.ins().iadd(base, first)
             })
             .collect();

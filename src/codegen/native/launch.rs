@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "hands addresses of a launch to generated code")]
 
+use super::argument;
 use super::block_folds::fold_blocks_address;
 use super::code::Code;
-use super::word;
 use crate::codegen::geometry::{Access, Geometry};
 use crate::codegen::kernel::FOLD_BLOCK;
 use crate::codegen::launch::{Part, Pointers};
@@ -24,7 +24,7 @@ pub(in crate::codegen) struct Shape {
 }
 
 /// Words that may be skipped to align the row buffers.
-const BUFFER_ALIGN_WORDS: usize = word::BUFFER_ALIGN / 8;
+const BUFFER_ALIGN_WORDS: usize = argument::BUFFER_ALIGN / 8;
 
 /// Scratch words a thread keeps between launches; longer ones are allocated each time.
 const MAX_CACHED_WORDS: usize = 1 << 17;
@@ -43,14 +43,15 @@ pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointe
         // SAFETY: passed on from the caller.
         return unsafe { run_one_row(code, shape, geometry, pointers, n_inner, first) };
     }
-    let n_kept = shape.n_kept * n_inner * word::BUFFER_BYTES / 8;
-    let n_blocks = shape.n_folds * n_inner.div_ceil(FOLD_BLOCK).max(1) * word::BLOCK_BYTES / 8;
+    let n_kept = shape.n_kept * n_inner * argument::BUFFER_BYTES / 8;
+    let n_blocks = shape.n_folds * n_inner.div_ceil(FOLD_BLOCK).max(1) * argument::BLOCK_BYTES / 8;
     with_scratch(n_kept + n_blocks + BUFFER_ALIGN_WORDS, |scratch| {
-        let mut words: SmallVec<[u64; 48]> = SmallVec::from_elem(0, word::ACCESSES + n_accesses * word::ACCESS_WORDS);
-        words[word::INNER] = n_inner as u64;
-        words[word::KEPT] = (scratch.as_mut_ptr() as u64).next_multiple_of(word::BUFFER_ALIGN as u64);
-        words[word::BLOCKS] = words[word::KEPT] + 8 * n_kept as u64;
-        words[word::FOLD_BLOCKS] = fold_blocks_address();
+        let mut words: SmallVec<[u64; 48]> =
+            SmallVec::from_elem(0, argument::ACCESSES + n_accesses * argument::ACCESS_WORDS);
+        words[argument::INNER] = n_inner as u64;
+        words[argument::KEPT] = (scratch.as_mut_ptr() as u64).next_multiple_of(argument::BUFFER_ALIGN as u64);
+        words[argument::BLOCKS] = words[argument::KEPT] + 8 * n_kept as u64;
+        words[argument::FOLD_BLOCKS] = fold_blocks_address();
         let operands = pointers.operands.iter().zip(&shape.iotas);
         let starts = operands.map(|(&pointer, &iota)| if iota { 0 } else { pointer as u64 });
         let starts: SmallVec<[u64; 12]> =
@@ -60,9 +61,9 @@ pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointe
         let mut row = part.outer.start;
         while row < part.outer.end {
             let run = (last - row % last).min(part.outer.end - row);
-            words[word::ROWS] = run as u64;
+            words[argument::ROWS] = run as u64;
             for (index, (access, &start)) in accesses().zip(&starts).enumerate() {
-                let at = word::ACCESSES + index * word::ACCESS_WORDS;
+                let at = argument::ACCESSES + index * argument::ACCESS_WORDS;
                 let stride = access.inner.last().copied().unwrap_or(0) as u64;
                 let offset = row_offset(geometry, access, row).wrapping_add(stride.wrapping_mul(first as u64));
                 words[at] = start.wrapping_add(offset);
@@ -92,10 +93,10 @@ unsafe fn run_one_row(
     n_inner: usize,
     first: usize,
 ) {
-    let mut words = [0; word::ACCESSES + FEW * word::ACCESS_WORDS];
-    words[word::ROWS] = 1;
-    words[word::INNER] = n_inner as u64;
-    words[word::FOLD_BLOCKS] = fold_blocks_address();
+    let mut words = [0; argument::ACCESSES + FEW * argument::ACCESS_WORDS];
+    words[argument::ROWS] = 1;
+    words[argument::INNER] = n_inner as u64;
+    words[argument::FOLD_BLOCKS] = fold_blocks_address();
     let operands = pointers.operands.iter().zip(&shape.iotas);
     let operands = operands.map(|(&pointer, &iota)| if iota { 0 } else { pointer as u64 }).zip(&geometry.operands);
     let outputs = pointers.outputs.iter().map(|&pointer| pointer as u64).zip(&geometry.outputs);
@@ -104,9 +105,10 @@ unsafe fn run_one_row(
         words[0] = start.wrapping_add(access.base as u64).wrapping_add(stride.wrapping_mul(first as u64));
         words[2] = stride;
     };
-    let (of_operands, of_outputs) = words[word::ACCESSES..].split_at_mut(geometry.operands.len() * word::ACCESS_WORDS);
-    of_operands.chunks_exact_mut(word::ACCESS_WORDS).zip(operands).for_each(&mut put);
-    of_outputs.chunks_exact_mut(word::ACCESS_WORDS).zip(outputs).for_each(&mut put);
+    let (of_operands, of_outputs) =
+        words[argument::ACCESSES..].split_at_mut(geometry.operands.len() * argument::ACCESS_WORDS);
+    of_operands.chunks_exact_mut(argument::ACCESS_WORDS).zip(operands).for_each(&mut put);
+    of_outputs.chunks_exact_mut(argument::ACCESS_WORDS).zip(outputs).for_each(&mut put);
     // SAFETY: the words describe the only row of the launch, which the caller vouches for; without folds nothing is kept
     // from one pass over a row to the next, so there is no scratch.
     unsafe { code.call(&words) };

@@ -10,6 +10,7 @@
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.
 
+pub(super) mod argument;
 pub(super) mod block_folds;
 pub(super) mod code;
 mod codes;
@@ -26,7 +27,6 @@ mod staged;
 pub(super) mod streamed;
 mod transpose;
 pub(super) mod transposed;
-pub(super) mod word;
 
 pub(super) use launch::Shape;
 pub use program::Program;

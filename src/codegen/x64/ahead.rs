@@ -22,7 +22,7 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::Flat;
 use crate::codegen::native::passes::{Pass, Passes};
-use crate::codegen::native::{Rows, Stores, word};
+use crate::codegen::native::{Rows, Stores, argument};
 
 /// Bytes that asking is in steps of, and most bytes of a row that is asked for: it stays in a core's cache until its turn.
 const LINE: usize = 64;
@@ -93,7 +93,7 @@ impl Writer<'_> {
             let (access, to) = self.ahead.reads[at];
             self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
             self.encoder.int(Int::Mov, R10, Rm::Reg(R11.0));
-            self.encoder.int(Int::Add, R10, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
+            self.encoder.int(Int::Add, R10, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
             self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
             self.encoder.int(Int::CmovGreater, R10, Rm::Reg(R11.0));
             self.encoder.int(Int::Store, R10, self.at(to));
@@ -110,7 +110,7 @@ impl Writer<'_> {
         for at in 0..self.ahead.below.len() {
             let (_, access, to) = self.ahead.below[at];
             self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
-            self.encoder.int(Int::Mov, R10, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
+            self.encoder.int(Int::Mov, R10, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
             let index = Index::Gpr(R10, ROWS_BELOW.trailing_zeros() as u8);
             let below = Memory { base: Base::Gpr(R11), index, disp: 0, broadcast: false };
             self.encoder.int(Int::Lea, R10, Rm::Mem(below));

@@ -19,7 +19,7 @@ use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Op};
 use crate::codegen::native::passes::{Pass, Passes};
-use crate::codegen::native::{Manner, Stores, word};
+use crate::codegen::native::{Manner, Stores, argument};
 use crate::ir::Combine;
 use crate::ir::scalar::Ty;
 use std::fmt::Write;
@@ -182,22 +182,22 @@ impl<'a> Writer<'a> {
     /// Brings into the frame what the words say, and what follows from them for all rows.
     fn copy_words(&mut self) {
         self.encoder.int(Int::Store, RDI, self.at(self.words_at));
-        self.encoder.int(Int::Mov, R11, self.word(word::ROWS));
+        self.encoder.int(Int::Mov, R11, self.word(argument::ROWS));
         self.encoder.int(Int::Store, R11, self.at(self.rows_left));
-        self.encoder.int(Int::Mov, RCX, self.word(word::INNER));
+        self.encoder.int(Int::Mov, RCX, self.word(argument::INNER));
         self.encoder.set(R11, 1);
         self.encoder.int(Int::Store, R11, self.at(self.function.one));
         for access in 0..self.function.motions.len() {
-            self.encoder.int(Int::Mov, R11, self.word(word::ACCESSES + access * word::ACCESS_WORDS));
+            self.encoder.int(Int::Mov, R11, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS));
             self.encoder.int(Int::Store, R11, self.at(self.homes[access]));
             if let Some(at) = self.function.distances[access] {
                 self.write_distances(access, at);
             }
         }
         for buffer in 0..self.passes.n_kept {
-            self.encoder.set(R11, (buffer * word::BUFFER_BYTES) as u64);
+            self.encoder.set(R11, (buffer * argument::BUFFER_BYTES) as u64);
             self.encoder.int(Int::Imul, R11, Rm::Reg(RCX.0));
-            self.encoder.int(Int::Add, R11, self.word(word::KEPT));
+            self.encoder.int(Int::Add, R11, self.word(argument::KEPT));
             let home = self.homes[self.function.motions.len() + buffer];
             self.encoder.int(Int::Store, R11, self.at(home));
         }
@@ -205,7 +205,7 @@ impl<'a> Writer<'a> {
 
     /// The numbers of the lanes times the stride.
     fn write_distances(&mut self, access: usize, at: i32) {
-        let stride = self.word(word::ACCESSES + access * word::ACCESS_WORDS + 2);
+        let stride = self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 2);
         self.encoder.int(Int::Mov, R10, stride);
         self.encoder.set(R11, 0);
         for lane in 0..self.encoder.level().lanes() as i32 {
@@ -217,7 +217,7 @@ impl<'a> Writer<'a> {
     /// Moves all rows on and runs the next one, if there is one.
     fn next_row(&mut self, top: Label) {
         for access in 0..self.function.motions.len() {
-            self.encoder.int(Int::Mov, R11, self.word(word::ACCESSES + access * word::ACCESS_WORDS + 1));
+            self.encoder.int(Int::Mov, R11, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
             self.encoder.int(Int::AddTo, R11, self.at(self.homes[access]));
         }
         self.encoder.int(Int::Mov, R11, self.at(self.rows_left));
@@ -353,9 +353,9 @@ impl<'a> Writer<'a> {
         self.encoder.set(R10, number as u64);
         self.encoder.int(Int::Imul, R11, Rm::Reg(R10.0));
         self.encoder.int(Int::Add, R11, Rm::Reg(RSI.0));
-        self.encoder.set(R10, word::BLOCK_BYTES as u64);
+        self.encoder.set(R10, argument::BLOCK_BYTES as u64);
         self.encoder.int(Int::Imul, R11, Rm::Reg(R10.0));
-        self.encoder.int(Int::Add, R11, self.word(word::BLOCKS));
+        self.encoder.int(Int::Add, R11, self.word(argument::BLOCKS));
     }
 
     fn keep_block(&mut self, number: usize, fold: &Fold, value: i32, index: i32) {
@@ -378,12 +378,12 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::Mov, RSI, Rm::Reg(R11.0));
         self.count_blocks();
         self.encoder.int(Int::Mov, RDX, Rm::Reg(R11.0));
-        self.encoder.int(Int::Mov, R10, self.word(word::FOLD_BLOCKS));
+        self.encoder.int(Int::Mov, R10, self.word(argument::FOLD_BLOCKS));
         self.encoder.set(RDI, fold.number());
         self.encoder.zero_upper();
         self.encoder.call(R10);
         self.encoder.int(Int::Mov, RDI, self.at(self.words_at));
-        self.encoder.int(Int::Mov, RCX, self.word(word::INNER));
+        self.encoder.int(Int::Mov, RCX, self.word(argument::INNER));
         self.encoder.int(Int::Mov, R11, self.at(self.block_start));
         self.encoder.int(Int::Mov, R10, Rm::Mem(Memory::at(R11, 0)));
         if matches!(fold.combine, Combine::Any | Combine::All) {

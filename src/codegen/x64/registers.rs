@@ -373,7 +373,7 @@ impl<'a> Allocator<'a> {
     fn compute_place(&mut self, access: usize, ahead: i32) {
         let i = Memory::at(RAX, ahead);
         self.encoder.int(Int::Lea, R11, Rm::Mem(i));
-        let stride = word::ACCESSES + access * word::ACCESS_WORDS + 2;
+        let stride = argument::ACCESSES + access * argument::ACCESS_WORDS + 2;
         self.encoder.int(Int::Imul, R11, Rm::Mem(Memory::at(RDI, 8 * stride as i32)));
         let row = match self.pointers[access] {
             Pointer::Gpr(register) => Rm::Reg(register.0),
