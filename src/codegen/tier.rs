@@ -62,7 +62,7 @@ impl Tier {
         let is_short = lanes < SHORT_ROW;
         // The vm gathers element by element.
         let gathers = kernel.has_folds() && geometry.classes(kernel).contains(&Class::Strided);
-        let is_single = arithmetic < 2 && across.is_empty() && !(is_short && geometry.n_rows() > 1) && !gathers;
+        let is_single = arithmetic < 2 && transposed.is_empty() && !(is_short && geometry.n_rows() > 1) && !gathers;
         if is_single || jumps || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }
@@ -72,7 +72,7 @@ impl Tier {
         let plain = !kernel.has_funcs() && !kernel.has_folds();
         let wide = !kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
         let suits = (2..=SHORT_CHAIN).contains(&arithmetic) && plain || is_short && geometry.inner.len() == 1;
-        if suits && wide && across.is_empty() { Tier::Cranelift } else { Tier::Vm }
+        if suits && wide && transposed.is_empty() { Tier::Cranelift } else { Tier::Vm }
     }
 }
 

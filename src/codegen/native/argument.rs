@@ -1,4 +1,4 @@
-//! The words a compiled function reads: its only argument is the address of a list of 64-bit words.
+//! The argument buffer of a compiled function: its only argument is the address of a list of 64-bit words.
 
 /// Rows to run.
 pub(in crate::codegen) const ROWS: usize = 0;

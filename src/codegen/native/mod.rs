@@ -1,11 +1,19 @@
 //! What tiers that make machine code share.
 //!
-//! [`flat`] makes one list of prims of a kernel, with what [`signs`] knows, and [`passes`] distributes it over loops; a tier writes
-//! a function from those that reads its launch from [`word`]s. [`program`] owns the result, which is [`codes`], [`launch`] calls
-//! it, [`packed`] brings rows of several inner loops into one line first, [`transposed`] operands that lie across, [`deinterleaved`] those
-//! whose elements lie apart, both in [`patches`], and [`gathered`] those that jump and are the same in every row. [`transpose`] makes
-//! columns of lines for the first, and [`staged`] is the code that runs on copies. [`streamed`] says when outputs are written past
-//! the caches.
+//! [`flat`] makes one list of prims of a kernel, and [`signs`] knows the signs of their values. [`passes`] distributes the list
+//! over loops. A tier writes a function from those, which reads its launch from an [`argument`] buffer. [`program`] owns the
+//! result as [`codes`], and [`launch`] calls it. [`streamed`] says when outputs are written with non-temporal stores.
+//!
+//! Some operands are staged, which means copied into lines before the code reads them:
+//!
+//! | file | operands |
+//! |---|---|
+//! | [`packed`] | rows of several inner loops |
+//! | [`transposed`] | contiguous along the rows, strided along the vector loop; [`transpose`] copies blocks of them |
+//! | [`deinterleaved`] | elements that lie a few apart |
+//! | [`gathered`] | strided, and the same in every row |
+//!
+//! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies.
 //!
 //! What always holds: the bits are those of [`super::interp`]; a kernel that cannot be expressed is declined with a
 //! reason before anything runs. Vectors run along the inner loop only (`Lanes::Inner`); gathers are declined.

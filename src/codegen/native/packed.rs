@@ -91,7 +91,7 @@ impl Packed {
             unsafe { launch::run(&self.code, &self.shape, &one_row, lines, &Part { outer: 0..1, lanes: 0..n_inner }) };
             for (slot, (&(bytes, once), access)) in self.outputs.iter().zip(&geometry.outputs).enumerate() {
                 let from = output_lines[slot];
-                let gathered = access.inner.iter().all(|&stride| stride == 0);
+                let still = access.inner.iter().all(|&stride| stride == 0);
                 let sizes = if once && still { &[] } else { &geometry.inner[..] };
                 let to = pointers.outputs[slot].wrapping_add(row_offset(geometry, access, row) as usize);
                 each(sizes, access, |index, offset| {

@@ -11,7 +11,7 @@ use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
 use super::frame::Frame;
 use super::level::Level;
 use super::opcode::{self, Encoding, Opcode, Tuple};
-use crate::codegen::native::word;
+use crate::codegen::native::argument;
 use std::cmp::Reverse;
 
 /// Most vector registers that a machine has.
