@@ -10,7 +10,7 @@
 //! compute capability 9.0: our kernel for groups of four warps. The model knows nothing of it, since it never ran on a GPU; where it
 //! declines, our other kernel does it.
 
-use super::behind::Behind;
+use super::candidate::EpilogueCandidate;
 use super::library::{LibraryProduct, problem};
 use super::roofline::{self, Who, bytes_of};
 use super::tail::{self, Found};
@@ -83,7 +83,7 @@ pub(super) struct Wanted<'a> {
     pub(super) numerics: Numerics,
     pub(super) shape: &'a ProductShape,
     /// The kernel behind it, and whether that can be our kernel's epilogue.
-    pub(super) behind: Option<(&'a Behind, bool)>,
+    pub(super) candidate: Option<(&'a EpilogueCandidate, bool)>,
 }
 
 /// What was decided.
@@ -160,15 +160,16 @@ fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
         Some(_) | None => false,
     };
     let alone = problem(wanted.shape)?;
-    let found = wanted.behind.and_then(|(behind, _)| tail::of(behind, wanted.shape));
+    let found = wanted.candidate.and_then(|(candidate, _)| tail::of(candidate, wanted.shape));
     let taken = |found: Option<Found>, why_apart: Option<Reason>| {
         if !is_forced {
             is_faster(wanted, found.is_some())?;
         }
         let (tail, result) = found.map_or((alone.tail, alone.result), |found| (found.tail, found.result));
         let product = LibraryProduct::new(wanted.device, Problem { tail, result, ..alone })?;
-        let behind = wanted.behind.filter(|_| found.is_none());
-        let apart = behind.map(|(_, may_be_own)| why_apart.unwrap_or_else(|| apart(wanted, may_be_own && !is_forced)));
+        let candidate = wanted.candidate.filter(|_| found.is_none());
+        let apart =
+            candidate.map(|(_, may_be_own)| why_apart.unwrap_or_else(|| apart(wanted, may_be_own && !is_forced)));
         Ok(Decided::CublasLt(Choice::CublasLt(wanted.shape.dtype, apart), product, found))
     };
     match found {
@@ -203,16 +204,16 @@ fn apart(wanted: &Wanted<'_>, was_weighed: bool) -> Reason {
 
 /// Seconds that we take, and cublasLt, of whose product the kernel behind is a part or not.
 fn modelled(wanted: &Wanted<'_>, is_fused: bool) -> [f64; 2] {
-    let behind = |(behind, may_be_own): (&Behind, bool), who| {
+    let candidate = |(candidate, may_be_own): (&EpilogueCandidate, bool), who| {
         let is_fused = match who {
             Who::Own => may_be_own,
             Who::CublasLt => is_fused,
         };
-        roofline::Behind { bytes: bytes_of(&behind.launch.lowered), is_fused }
+        roofline::EpilogueTraffic { bytes: bytes_of(&candidate.launch.lowered), is_fused }
     };
     [Who::Own, Who::CublasLt].map(|who| {
-        let behind = wanted.behind.map(|pair| behind(pair, who));
-        roofline::seconds(who, wanted.shape, behind)
+        let candidate = wanted.candidate.map(|pair| candidate(pair, who));
+        roofline::seconds(who, wanted.shape, candidate)
     })
 }
 

@@ -1,10 +1,10 @@
 #![allow(unsafe_code, reason = "starts products on addresses of a device")]
 //! Kernels that are computed where the sums of a product are: the product is never stored.
 //!
-//! A pair is found when an executable is made for a device (`behind`). The product's operands are kept until the kernel's turn comes,
+//! A pair is found when an executable is made for a device (`candidate`). The product's operands are kept until the kernel's turn comes,
 //! since only then there is memory for its outputs, and its other operands are known.
 
-use super::behind::Behind;
+use super::candidate::EpilogueCandidate;
 use super::counts;
 use super::kernels::{self, Functions, Subject};
 use super::launch::{Alignments, WIDEST, alignment, word};
@@ -81,15 +81,15 @@ fn plan(
 
 impl DeviceEpilogue {
     /// Whether the kernel behind a product of that shape can be its epilogue.
-    pub(super) fn is_possible(behind: &Behind, shape: &ProductShape) -> bool {
-        plan(&behind.launch, behind.slot, shape, &smallest(&behind.launch))
+    pub(super) fn is_possible(candidate: &EpilogueCandidate, shape: &ProductShape) -> bool {
+        plan(&candidate.launch, candidate.slot, shape, &smallest(&candidate.launch))
             .and_then(|(_, alignments)| TensorPlan::new(shape, alignments))
             .is_ok()
     }
 
     /// The kernel behind a product, which can be its epilogue.
-    pub(super) fn new(behind: &Behind, sums: Sums) -> DeviceEpilogue {
-        let (launch, slot) = (behind.launch.clone(), behind.slot);
+    pub(super) fn new(candidate: &EpilogueCandidate, sums: Sums) -> DeviceEpilogue {
+        let (launch, slot) = (candidate.launch.clone(), candidate.slot);
         DeviceEpilogue { launch, slot, sums, declined: OnceLock::new(), ready: Mutex::default() }
     }
 

@@ -4,7 +4,7 @@
 //! An algorithm is asked for once per problem, alignment of addresses and device, and kept for all threads. Memory to work in is
 //! taken for each start from the pool, like that of results, so streams share none.
 
-use super::behind::Behind;
+use super::candidate::EpilogueCandidate;
 use super::counts;
 use super::known::Known;
 use super::launch::alignment_of;
@@ -179,8 +179,8 @@ pub(super) struct LibraryTail {
 }
 
 impl LibraryTail {
-    pub(super) fn new(behind: &Behind, found: Found, product: LibraryProduct) -> LibraryTail {
-        LibraryTail { slot: behind.slot, bias: found.bias, product }
+    pub(super) fn new(candidate: &EpilogueCandidate, found: Found, product: LibraryProduct) -> LibraryTail {
+        LibraryTail { slot: candidate.slot, bias: found.bias, product }
     }
 }
 

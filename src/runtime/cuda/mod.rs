@@ -7,7 +7,7 @@
 //! | `roofline` | how long does one take, by a model? |
 //! | `product` | how does a matrix product start there? |
 //! | `maps` | how does a device get to know the operands of which it copies boxes? |
-//! | `behind` | which kernel is behind a product, and nobody else? |
+//! | `candidate` | which kernel alone consumes a product, without reordering it? |
 //! | `epilogue` | how does such a kernel start as a part of our product? |
 //! | `tail` | which such kernels does cublasLt compute? |
 //! | `library` | what is cublasLt asked for, and how does it start? |
@@ -31,7 +31,7 @@
 //!
 //! An eager call is a group of one here too. Not here: views, which no device is needed for.
 
-mod behind;
+mod candidate;
 mod choice;
 mod counts;
 mod epilogue;

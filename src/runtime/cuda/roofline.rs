@@ -36,9 +36,9 @@ pub(super) enum Who {
     CublasLt,
 }
 
-/// What a kernel behind a product moves, in bytes.
+/// What the kernel after a product moves, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Behind {
+pub(super) struct EpilogueTraffic {
     /// As a pass of its own: the product and all else that it reads or writes.
     pub(super) bytes: usize,
     /// Whether it is computed where the product's sums are.
@@ -46,7 +46,7 @@ pub(super) struct Behind {
 }
 
 /// Seconds that a product takes, with the kernel behind it if there is one.
-pub(super) fn seconds(who: Who, shape: &ProductShape, behind: Option<Behind>) -> f64 {
+pub(super) fn seconds(who: Who, shape: &ProductShape, epilogue: Option<EpilogueTraffic>) -> f64 {
     let &ProductShape { dtype, result, batch, m, k, n, .. } = shape;
     let [batch, m, k, n] = [batch, m, k, n].map(|size| size as f64);
     let [size, result_size] = [dtype, result].map(|dtype| dtype.size() as f64);
@@ -56,11 +56,11 @@ pub(super) fn seconds(who: Who, shape: &ProductShape, behind: Option<Behind>) ->
         Who::CublasLt => (OF_CUBLASLT * peak(dtype), CALL),
     };
     let arithmetic = 2.0 * batch * m * k * n / peak;
-    let (with_product, pass) = match behind {
+    let (with_product, pass) = match epilogue {
         None => (operands + result, 0.0),
         // What is not stored is not read either.
-        Some(Behind { bytes, is_fused: true }) => (operands + (bytes as f64 - result).max(0.0), 0.0),
-        Some(Behind { bytes, is_fused: false }) => (operands + result, bytes as f64 / BANDWIDTH),
+        Some(EpilogueTraffic { bytes, is_fused: true }) => (operands + (bytes as f64 - result).max(0.0), 0.0),
+        Some(EpilogueTraffic { bytes, is_fused: false }) => (operands + result, bytes as f64 / BANDWIDTH),
     };
     arithmetic.max(with_product / BANDWIDTH) + pass + call
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// How many times as long our kernel takes.
-    fn ratio(shape: &ProductShape, own: Option<Behind>, other: Option<Behind>) -> f64 {
+    fn ratio(shape: &ProductShape, own: Option<EpilogueTraffic>, other: Option<EpilogueTraffic>) -> f64 {
         seconds(Who::Own, shape, own) / seconds(Who::CublasLt, shape, other)
     }
 
@@ -126,14 +126,15 @@ mod tests {
 
     #[test]
     fn a_pass_is_saved_where_memory_is_waited_for() {
-        let behind = |shape: &ProductShape, is_fused| Some(Behind { bytes: 3 * shape.m * shape.n * 2, is_fused });
+        let epilogue =
+            |shape: &ProductShape, is_fused| Some(EpilogueTraffic { bytes: 3 * shape.m * shape.n * 2, is_fused });
         let thin = square(DType::BF16, 8192, 128);
-        assert!(ratio(&thin, behind(&thin, true), behind(&thin, false)) < 1.0);
+        assert!(ratio(&thin, epilogue(&thin, true), epilogue(&thin, false)) < 1.0);
         let deep = square(DType::BF16, 8192, 8192);
-        assert!(ratio(&deep, behind(&deep, true), behind(&deep, false)) > 1.0);
+        assert!(ratio(&deep, epilogue(&deep, true), epilogue(&deep, false)) > 1.0);
         // Both of them as passes, or both fused: cublasLt again.
         for is_fused in [false, true] {
-            assert!(ratio(&deep, behind(&deep, is_fused), behind(&deep, is_fused)) > 1.0);
+            assert!(ratio(&deep, epilogue(&deep, is_fused), epilogue(&deep, is_fused)) > 1.0);
         }
     }
 }

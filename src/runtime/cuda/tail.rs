@@ -4,7 +4,7 @@
 //! They are recognised by comparing them with kernels that the compiler makes of those ops, so a new way of writing a body needs
 //! no change here. What is compared are expressions: numbers of registers and of operands do not matter.
 
-use super::behind::Behind;
+use super::candidate::EpilogueCandidate;
 use super::known::Known;
 use crate::codegen::cuda::epilogue::{in_order_of, is_dense};
 use crate::codegen::geometry::{Access, Geometry, LoopOrder};
@@ -30,28 +30,28 @@ pub(super) struct Found {
 }
 
 /// What a kernel behind a product of that shape is to cublasLt, if it is anything.
-pub(super) fn of(behind: &Behind, shape: &ProductShape) -> Option<Found> {
-    let (kernel, geometry) = (&behind.launch.lowered.kernel, &behind.launch.lowered.geometry);
+pub(super) fn of(candidate: &EpilogueCandidate, shape: &ProductShape) -> Option<Found> {
+    let (kernel, geometry) = (&candidate.launch.lowered.kernel, &candidate.launch.lowered.geometry);
     let bias = match kernel.operands.len() {
         1 => None,
-        2 => Some(1 - behind.slot),
+        2 => Some(1 - candidate.slot),
         _ => return None,
     };
     let result = kernel.outputs.first()?.dtype;
     if ![shape.dtype, shape.result].contains(&result) {
         return None;
     }
-    let geometry = &in_order_of(geometry, behind.slot);
+    let geometry = &in_order_of(geometry, candidate.slot);
     if kernel.has_folds()
-        || !is_dense(kernel, geometry, behind.slot, shape)
-        || !is_stored_there(kernel, geometry, behind.slot)
+        || !is_dense(kernel, geometry, candidate.slot, shape)
+        || !is_stored_there(kernel, geometry, candidate.slot)
     {
         return None;
     }
     if bias.is_some_and(|bias| kernel.operands[bias].dtype != result || !is_per_column(kernel, geometry, bias, shape)) {
         return None;
     }
-    let tail = patterns([shape.result, result]).iter().find(|pattern| pattern.is(kernel, behind.slot))?.tail;
+    let tail = patterns([shape.result, result]).iter().find(|pattern| pattern.is(kernel, candidate.slot))?.tail;
     Some(Found { tail, result, bias })
 }
 

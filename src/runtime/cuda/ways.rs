@@ -1,6 +1,6 @@
 //! How each action of an executable runs on a device: decided once, from the types of its values.
 
-use super::behind::Behind;
+use super::candidate::EpilogueCandidate;
 use super::choice::{Choice, Decided, Wanted, choose, on_tensor_cores};
 use super::epilogue::{DeviceEpilogue, Sums};
 use super::launch::DeviceLaunch;
@@ -89,7 +89,7 @@ impl Way {
             });
         }
         for (index, shape) in products {
-            decide(&mut ways, schedule, index, &Wanted { device, numerics, shape: &shape, behind: None });
+            decide(&mut ways, schedule, index, &Wanted { device, numerics, shape: &shape, candidate: None });
         }
         ways
     }
@@ -112,24 +112,25 @@ impl Way {
 
 /// Decides about a product and the kernel behind it; no kernel is part of two products.
 fn decide(ways: &mut [Way], schedule: &Schedule, product: usize, wanted: &Wanted<'_>) {
-    let is_free = |behind: &Behind| matches!(ways[behind.kernel], Way::Launch(_) | Way::Host(_));
-    let behind = Behind::of(schedule, product).filter(is_free);
-    let may_be_own = |behind: &Behind| {
-        on_tensor_cores(wanted.device, wanted.shape.dtype) && DeviceEpilogue::is_possible(behind, wanted.shape)
+    let is_free = |candidate: &EpilogueCandidate| matches!(ways[candidate.kernel], Way::Launch(_) | Way::Host(_));
+    let candidate = EpilogueCandidate::of(schedule, product).filter(is_free);
+    let may_be_own = |candidate: &EpilogueCandidate| {
+        on_tensor_cores(wanted.device, wanted.shape.dtype) && DeviceEpilogue::is_possible(candidate, wanted.shape)
     };
-    let behind = behind.map(|behind| (may_be_own(&behind), behind));
-    let decided = choose(&Wanted { behind: behind.as_ref().map(|(may_be, behind)| (behind, *may_be)), ..*wanted });
-    let (choice, fused, behind) = match (decided, behind) {
-        (Decided::Own(choice @ (Choice::TensorCores(..) | Choice::Wgmma(..))), Some((true, behind))) => {
+    let candidate = candidate.map(|candidate| (may_be_own(&candidate), candidate));
+    let decided =
+        choose(&Wanted { candidate: candidate.as_ref().map(|(may_be, candidate)| (candidate, *may_be)), ..*wanted });
+    let (choice, fused, candidate) = match (decided, candidate) {
+        (Decided::Own(choice @ (Choice::TensorCores(..) | Choice::Wgmma(..))), Some((true, candidate))) => {
             let sums = if matches!(choice, Choice::Wgmma(..)) { Sums::Groups } else { Sums::Warps };
-            (choice, Way::Epilogue(DeviceEpilogue::new(&behind, sums)), behind)
+            (choice, Way::Epilogue(DeviceEpilogue::new(&candidate, sums)), candidate)
         }
         (Decided::Own(choice), _) => {
             ways[product] = Way::Product(DeviceProduct::own(choice));
             return;
         }
-        (Decided::CublasLt(choice, library, Some(found)), Some((_, behind))) => {
-            (choice, Way::Tail(Box::new(LibraryTail::new(&behind, found, library))), behind)
+        (Decided::CublasLt(choice, library, Some(found)), Some((_, candidate))) => {
+            (choice, Way::Tail(Box::new(LibraryTail::new(&candidate, found, library))), candidate)
         }
         (Decided::CublasLt(choice, library, _), _) => {
             ways[product] = Way::Product(DeviceProduct::by_cublaslt(choice, library));
@@ -137,8 +138,8 @@ fn decide(ways: &mut [Way], schedule: &Schedule, product: usize, wanted: &Wanted
         }
     };
     ways[product] = Way::Later(choice);
-    behind.views.iter().for_each(|&view| ways[view] = Way::HandOn);
-    ways[behind.kernel] = fused;
+    candidate.views.iter().for_each(|&view| ways[view] = Way::HandOn);
+    ways[candidate.kernel] = fused;
 }
 
 /// A value of a type, at the beginning of its memory.

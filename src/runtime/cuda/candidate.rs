@@ -1,7 +1,7 @@
-//! The kernel behind a product: the only one that reads it, as it lies.
+//! Finds the single kernel that consumes a matrix product without reordering it: an epilogue candidate.
 //!
-//! Found from the actions alone. Whether such a kernel can be computed where the product's sums are is for `epilogue` and `tail` to
-//! say.
+//! Actions alone decide. Whether such a kernel can be computed where the product's sums are, is for `epilogue` and
+//! `epilogue_patterns` to say.
 
 use crate::ir::{Layout, TensorType};
 use crate::runtime::action::Action;
@@ -11,8 +11,8 @@ use crate::runtime::view::view_layout;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A kernel behind a product that nobody else needs.
-pub(super) struct Behind {
+/// The only kernel that reads a product, and reads it as it lies in memory.
+pub(super) struct EpilogueCandidate {
     /// The actions of views of it, which move no elements.
     pub(super) views: SmallVec<[usize; 1]>,
     /// The kernel's action.
@@ -22,15 +22,15 @@ pub(super) struct Behind {
     pub(super) slot: usize,
 }
 
-impl Behind {
-    /// The kernel behind a product, given by its action, if there is one.
-    pub(super) fn of(schedule: &Schedule, product: usize) -> Option<Behind> {
+impl EpilogueCandidate {
+    /// The candidate of a product, given by its action, if there is one.
+    pub(super) fn of(schedule: &Schedule, product: usize) -> Option<EpilogueCandidate> {
         let Action::Product { to, ty, .. } = &schedule.actions[product] else { return None };
         let Use { kernel, views, value } = only_use(schedule, *to, ty)?;
         let Action::Launch(launch) = &schedule.actions[kernel] else { return None };
         let mut slots = launch.operands.iter().enumerate().filter(|(_, slot)| **slot == Some(value));
         let (Some((slot, _)), None, false) = (slots.next(), slots.next(), launch.is_idle) else { return None };
-        Some(Behind { views, kernel, launch: launch.clone(), slot })
+        Some(EpilogueCandidate { views, kernel, launch: launch.clone(), slot })
     }
 }
 
