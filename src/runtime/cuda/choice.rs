@@ -4,16 +4,16 @@
 //! `OPFUSE_CUDA_PRODUCTS` that says who computes them, or a model of time ([`roofline`]) that compares
 //!
 //! - our kernel, on tensor cores where they are for the dtype, with any kernel behind it that can be its epilogue, and
-//! - cublasLt, with a kernel behind it that it computes itself ([`tail`]); what it does not is a pass of its own.
+//! - cublasLt, with a kernel behind it that it computes itself ([`epilogue_patterns`]); what it does not is a pass of its own.
 //!
 //! What cublasLt cannot do, or where it is not, our kernel does. A third way is asked for by `OPFUSE_CUDA_PRODUCTS=wgmma` alone, and on
 //! compute capability 9.0: our kernel for groups of four warps. The model knows nothing of it, since it never ran on a GPU; where it
 //! declines, our other kernel does it.
 
 use super::candidate::EpilogueCandidate;
+use super::epilogue_patterns::{self, EpilogueMatch};
 use super::library::{LibraryProduct, problem};
 use super::roofline::{self, Who, bytes_of};
-use super::tail::{self, Found};
 use crate::codegen::cuda::{tensor_cores, wgmma};
 use crate::codegen::product::ProductShape;
 use crate::debug;
@@ -91,7 +91,7 @@ pub(super) enum Decided {
     /// A kernel of ours, whose choice says which.
     Own(Choice),
     /// cublasLt, with the kernel behind it if it is something to it.
-    CublasLt(Choice, LibraryProduct, Option<Found>),
+    CublasLt(Choice, LibraryProduct, Option<EpilogueMatch>),
 }
 
 /// Whether cublasLt is one that sums products of a dtype faster, in an order of its own.
@@ -160,8 +160,8 @@ fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
         Some(_) | None => false,
     };
     let alone = problem(wanted.shape)?;
-    let found = wanted.candidate.and_then(|(candidate, _)| tail::of(candidate, wanted.shape));
-    let taken = |found: Option<Found>, why_apart: Option<Reason>| {
+    let found = wanted.candidate.and_then(|(candidate, _)| epilogue_patterns::matching(candidate, wanted.shape));
+    let taken = |found: Option<EpilogueMatch>, why_apart: Option<Reason>| {
         if !is_forced {
             is_faster(wanted, found.is_some())?;
         }

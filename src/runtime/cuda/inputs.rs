@@ -50,7 +50,7 @@ impl Need {
                 (Action::Launch(launch), Way::Launch(_) | Way::Epilogue(_)) => {
                     launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Element));
                 }
-                (Action::Launch(launch), Way::Tail(tail)) => {
+                (Action::Launch(launch), Way::LibraryEpilogue(tail)) => {
                     let bias = tail.bias.and_then(|bias| launch.operands[bias]);
                     bias.into_iter().for_each(|slot| raise(shows[slot], Need::Memory));
                 }

@@ -6,9 +6,9 @@
 
 use super::candidate::EpilogueCandidate;
 use super::counts;
+use super::epilogue_patterns::EpilogueMatch;
 use super::known::Known;
 use super::launch::alignment_of;
-use super::tail::Found;
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::{Addresses, Matmul, Matrix, Order, Problem, Queue, Tail, architecture, find_cublaslt};
 use crate::device::{Device, Storage, Stream};
@@ -170,7 +170,7 @@ fn asked(key: Key) -> Result<Option<Arc<Matmul>>> {
 }
 
 /// A product with the kernel behind it, both by cublasLt.
-pub(super) struct LibraryTail {
+pub(super) struct LibraryEpilogue {
     /// The kernel's operand that is the product.
     pub(super) slot: usize,
     /// Its operand that has a number per column.
@@ -178,9 +178,9 @@ pub(super) struct LibraryTail {
     pub(super) product: LibraryProduct,
 }
 
-impl LibraryTail {
-    pub(super) fn new(candidate: &EpilogueCandidate, found: Found, product: LibraryProduct) -> LibraryTail {
-        LibraryTail { slot: candidate.slot, bias: found.bias, product }
+impl LibraryEpilogue {
+    pub(super) fn new(candidate: &EpilogueCandidate, found: EpilogueMatch, product: LibraryProduct) -> LibraryEpilogue {
+        LibraryEpilogue { slot: candidate.slot, bias: found.bias, product }
     }
 }
 

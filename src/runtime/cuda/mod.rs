@@ -9,7 +9,7 @@
 //! | `maps` | how does a device get to know the operands of which it copies boxes? |
 //! | `candidate` | which kernel alone consumes a product, without reordering it? |
 //! | `epilogue` | how does such a kernel start as a part of our product? |
-//! | `tail` | which such kernels does cublasLt compute? |
+//! | `epilogue_patterns` | which epilogues does cublasLt compute? |
 //! | `library` | what is cublasLt asked for, and how does it start? |
 //! | `routine` | how does a procedure on whole arrays start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
@@ -35,6 +35,7 @@ mod candidate;
 mod choice;
 mod counts;
 mod epilogue;
+mod epilogue_patterns;
 mod fallback;
 mod faults;
 mod inputs;
@@ -50,7 +51,6 @@ mod replay;
 mod roofline;
 mod routine;
 mod steps;
-mod tail;
 mod ways;
 
 pub use choice::Choice;

@@ -8,7 +8,7 @@
 
 use super::epilogue::DeviceEpilogue;
 use super::launch::DeviceLaunch;
-use super::library::LibraryTail;
+use super::library::LibraryEpilogue;
 use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
 use super::ways::Way;
@@ -72,7 +72,7 @@ pub(super) enum Work<'a> {
     /// Operands are those of the kernel, then the two of its product.
     Epilogue(&'a DeviceEpilogue),
     /// Operands are the two of the product, then the numbers of columns if there are any.
-    Tail(&'a LibraryTail),
+    LibraryEpilogue(&'a LibraryEpilogue),
     Routine(&'a DeviceRoutine),
 }
 
@@ -123,7 +123,7 @@ impl Outline {
             (Action::Launch(launch), Way::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
             (Action::Product { ty, .. }, Way::Product(on_device)) => Work::Product(on_device, ty),
             (Action::Launch(_), Way::Epilogue(on_device)) => Work::Epilogue(on_device),
-            (Action::Launch(_), Way::Tail(tail)) => Work::Tail(tail),
+            (Action::Launch(_), Way::LibraryEpilogue(tail)) => Work::LibraryEpilogue(tail),
             (Action::Routine { .. }, Way::Routine(on_device)) => Work::Routine(on_device),
             _ => unreachable!("launches, products and routines start, each in its way"),
         }
@@ -158,7 +158,7 @@ impl Walk {
                 let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone()).collect();
                 self.start(Start { action: index, operands, outputs });
             }
-            (Action::Launch(launch), Way::Tail(tail)) => {
+            (Action::Launch(launch), Way::LibraryEpilogue(tail)) => {
                 let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
                 let factors = self.factors[slot(tail.slot)].take().expect("the product's action comes first");
                 let bias = tail.bias.map(|bias| known(&self.slots, slot(bias)).clone());
@@ -205,7 +205,7 @@ impl Walk {
                 | Way::Later(_)
                 | Way::HandOn
                 | Way::Epilogue(_)
-                | Way::Tail(_)
+                | Way::LibraryEpilogue(_)
                 | Way::Routine(_)
                 | Way::Nothing,
             ) => {

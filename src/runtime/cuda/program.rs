@@ -172,7 +172,7 @@ impl Program {
                     nodes.add(start, functions, *step, ready.words.clone(), &places, 0);
                     nodes.map_last(&ready.maps);
                 }
-                Work::Tail(tail) => {
+                Work::LibraryEpilogue(tail) => {
                     let [Some(left), Some(right), bias @ ..] = &start.operands[..] else {
                         unreachable!("a product has two operands in memory")
                     };

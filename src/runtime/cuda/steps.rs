@@ -12,7 +12,7 @@ use super::epilogue::DeviceEpilogue;
 use super::fallback;
 use super::inputs::{Need, n_places};
 use super::launch::{Alignments, DeviceLaunch, alignment};
-use super::library::LibraryTail;
+use super::library::LibraryEpilogue;
 use super::outline::Outline;
 use super::program::Program;
 use super::replay::{CALLS, MIN_NODES};
@@ -75,7 +75,7 @@ impl OnDevice {
             Way::Product(product) => Some(product.choice()),
             Way::Later(choice) => Some(choice.clone()),
             Way::Epilogue(epilogue) => Some(Choice::Epilogue(epilogue.declined().cloned())),
-            Way::Tail(_) => Some(Choice::CublasLtEpilogue),
+            Way::LibraryEpilogue(_) => Some(Choice::CublasLtEpilogue),
             Way::Launch(_) | Way::Routine(_) | Way::Host(_) | Way::HandOn | Way::Nothing => None,
         }
     }
@@ -261,7 +261,9 @@ impl OnDevice {
             (Action::Launch(launch), Way::Epilogue(on_device)) => {
                 start_epilogue(on_device, launch, slots, stream)?;
             }
-            (Action::Launch(launch), Way::Tail(tail)) => start_tail(tail, launch, slots, stream)?,
+            (Action::Launch(launch), Way::LibraryEpilogue(tail)) => {
+                start_library_epilogue(tail, launch, slots, stream)?
+            }
             (Action::Routine { args, to, .. }, Way::Routine(on_device)) => {
                 let queue = cuda::machine()?.queue(stream)?;
                 let operands: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
@@ -276,7 +278,7 @@ impl OnDevice {
                 | Way::Later(_)
                 | Way::HandOn
                 | Way::Epilogue(_)
-                | Way::Tail(_)
+                | Way::LibraryEpilogue(_)
                 | Way::Routine(_)
                 | Way::Nothing,
             ) => {
@@ -342,7 +344,7 @@ fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[Held<'_>
     unsafe { on_device.start(factors, &operands, &outputs, stream, &queue) }
 }
 
-fn start_tail(tail: &LibraryTail, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
+fn start_library_epilogue(tail: &LibraryEpilogue, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
     let Held::Factors(factors) = &slots[slot(tail.slot)] else {

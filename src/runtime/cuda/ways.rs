@@ -4,7 +4,7 @@ use super::candidate::EpilogueCandidate;
 use super::choice::{Choice, Decided, Wanted, choose, on_tensor_cores};
 use super::epilogue::{DeviceEpilogue, Sums};
 use super::launch::DeviceLaunch;
-use super::library::LibraryTail;
+use super::library::LibraryEpilogue;
 use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
 use crate::codegen::cuda::routines::Place;
@@ -29,7 +29,7 @@ pub(super) enum Way {
     /// The epilogue, and the product with it.
     Epilogue(DeviceEpilogue),
     /// The same by cublasLt.
-    Tail(Box<LibraryTail>),
+    LibraryEpilogue(Box<LibraryEpilogue>),
     Routine(Box<DeviceRoutine>),
     /// On the host, and why.
     Host(Reason),
@@ -98,7 +98,7 @@ impl Way {
     pub(super) fn is_by_cublaslt(&self) -> bool {
         match self {
             Way::Product(product) => product.is_by_cublaslt(),
-            Way::Tail(_) => true,
+            Way::LibraryEpilogue(_) => true,
             Way::Launch(_)
             | Way::Later(_)
             | Way::HandOn
@@ -130,7 +130,7 @@ fn decide(ways: &mut [Way], schedule: &Schedule, product: usize, wanted: &Wanted
             return;
         }
         (Decided::CublasLt(choice, library, Some(found)), Some((_, candidate))) => {
-            (choice, Way::Tail(Box::new(LibraryTail::new(&candidate, found, library))), candidate)
+            (choice, Way::LibraryEpilogue(Box::new(LibraryEpilogue::new(&candidate, found, library))), candidate)
         }
         (Decided::CublasLt(choice, library, _), _) => {
             ways[product] = Way::Product(DeviceProduct::by_cublaslt(choice, library));

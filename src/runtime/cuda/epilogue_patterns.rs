@@ -1,8 +1,7 @@
-//! Kernels behind products that cublasLt computes itself: a number per column that is added, `relu`, and `gelu` by way of the
-//! hyperbolic tangent.
+//! The epilogues that cublasLt computes itself: a bias per column, `relu`, and `gelu` by its tanh formula.
 //!
-//! They are recognised by comparing them with kernels that the compiler makes of those ops, so a new way of writing a body needs
-//! no change here. What is compared are expressions: numbers of registers and of operands do not matter.
+//! A kernel is compared with those that the compiler makes of these ops, so a new way of writing a body needs no change here.
+//! What is compared are expressions: numbers of registers and of operands do not matter.
 
 use super::candidate::EpilogueCandidate;
 use super::known::Known;
@@ -19,9 +18,9 @@ use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What a kernel behind a product is to cublasLt.
+/// A kernel after a product as an epilogue of cublasLt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct EpilogueMatch {
     pub(super) tail: Tail,
     /// The dtype of what is stored in the end.
     pub(super) result: DType,
@@ -29,8 +28,8 @@ pub(super) struct Found {
     pub(super) bias: Option<usize>,
 }
 
-/// What a kernel behind a product of that shape is to cublasLt, if it is anything.
-pub(super) fn of(candidate: &EpilogueCandidate, shape: &ProductShape) -> Option<Found> {
+/// The epilogue of cublasLt that a candidate is after a product of that shape, if it is one.
+pub(super) fn matching(candidate: &EpilogueCandidate, shape: &ProductShape) -> Option<EpilogueMatch> {
     let (kernel, geometry) = (&candidate.launch.lowered.kernel, &candidate.launch.lowered.geometry);
     let bias = match kernel.operands.len() {
         1 => None,
@@ -52,7 +51,7 @@ pub(super) fn of(candidate: &EpilogueCandidate, shape: &ProductShape) -> Option<
         return None;
     }
     let tail = patterns([shape.result, result]).iter().find(|pattern| pattern.is(kernel, candidate.slot))?.tail;
-    Some(Found { tail, result, bias })
+    Some(EpilogueMatch { tail, result, bias })
 }
 
 /// Whether the only result lies as the product does, element by element.
