@@ -35,7 +35,7 @@ pub(super) struct DeviceEpilogue {
     sums: Sums,
     /// Why what was met was nothing for groups of four warps, if anything was.
     declined: OnceLock<Reason>,
-    ready: Mutex<Known>,
+    ready: Mutex<ByAlignments>,
 }
 
 /// Which kernel's sums the epilogue is computed of.
@@ -48,7 +48,7 @@ pub(super) enum Sums {
 }
 
 /// What is ready, by the alignments of the kernel's accesses, then of the product's operands.
-type Known = SmallVec<[(Alignments, Arc<Ready>); 1]>;
+type ByAlignments = SmallVec<[(Alignments, Arc<Ready>); 1]>;
 
 /// What is launched on memory of some alignments.
 pub(super) struct Ready {

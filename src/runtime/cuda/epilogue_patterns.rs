@@ -4,7 +4,7 @@
 //! What is compared are expressions: numbers of registers and of operands do not matter.
 
 use super::candidate::EpilogueCandidate;
-use super::known::Known;
+use super::memo::Memo;
 use crate::codegen::cuda::epilogue::{in_order_of, is_dense};
 use crate::codegen::geometry::{Access, Geometry, LoopOrder};
 use crate::codegen::kernel::{Kernel, Kind, Source};
@@ -89,7 +89,7 @@ struct Pattern {
 
 /// Those of products of a dtype whose results are stored as another, which is narrower if it is not the same.
 fn patterns(dtypes: [DType; 2]) -> Arc<Vec<Pattern>> {
-    static PATTERNS: Known<[DType; 2], Arc<Vec<Pattern>>> = Known::new(DType::ALL.len());
+    static PATTERNS: Memo<[DType; 2], Arc<Vec<Pattern>>> = Memo::new(DType::ALL.len());
     PATTERNS.get(dtypes, |&dtypes| Ok(Arc::new(all_of(dtypes)?))).unwrap_or_default()
 }
 

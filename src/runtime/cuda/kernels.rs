@@ -3,7 +3,7 @@
 //! A text serves many shapes, so it is found by what it depends on.
 
 use super::counts;
-use super::known::Known;
+use super::memo::Memo;
 use crate::codegen::Kernel;
 use crate::codegen::cuda::epilogue::Epilogue;
 use crate::codegen::cuda::product::ProductVariant;
@@ -41,7 +41,7 @@ pub(super) enum Subject {
     Routine(RoutineVariant),
 }
 
-static KNOWN: Known<(Device, Subject), Arc<Functions>> = Known::new(CAPACITY);
+static KNOWN: Memo<(Device, Subject), Arc<Functions>> = Memo::new(CAPACITY);
 
 /// The code of a kernel or product on a device, compiled now if it is new.
 ///

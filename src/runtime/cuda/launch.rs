@@ -25,7 +25,7 @@ pub(super) type Alignments = SmallVec<[usize; 8]>;
 pub(super) const IN_WORDS: usize = 0;
 
 /// What is ready, by alignments.
-type Known = SmallVec<[(Alignments, Arc<Ready>); 1]>;
+type ByAlignments = SmallVec<[(Alignments, Arc<Ready>); 1]>;
 
 /// Bytes of the widest access of a kernel: what begins at a multiple of it is as well aligned as any.
 pub(super) const WIDEST: usize = 16;
@@ -35,7 +35,7 @@ pub(super) struct DeviceLaunch {
     device: Device,
     /// What it is called where it finds its elements wrong, if it can.
     site: Option<u64>,
-    ready: Mutex<Known>,
+    ready: Mutex<ByAlignments>,
 }
 
 /// What is launched on memory of some alignments.

@@ -7,8 +7,8 @@
 use super::candidate::EpilogueCandidate;
 use super::counts;
 use super::epilogue_patterns::EpilogueMatch;
-use super::known::Known;
 use super::launch::alignment_of;
+use super::memo::Memo;
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::{Addresses, Matmul, Matrix, Order, Problem, Queue, Tail, architecture, find_cublaslt};
 use crate::device::{Device, Storage, Stream};
@@ -28,7 +28,7 @@ type Alignments = [usize; 3];
 type Key = (Device, Problem, Alignments, usize);
 
 /// What it named, if it named anything.
-static KNOWN: Known<Key, Option<Arc<Matmul>>> = Known::new(CAPACITY);
+static KNOWN: Memo<Key, Option<Arc<Matmul>>> = Memo::new(CAPACITY);
 
 /// What it named for addresses of some alignments.
 type Ready = SmallVec<[(Alignments, Arc<Matmul>); 1]>;

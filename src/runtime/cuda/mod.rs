@@ -13,7 +13,7 @@
 //! | `library` | what is cublasLt asked for, and how does it start? |
 //! | `routine` | how does a procedure on whole arrays start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
-//! | `known` | what is made once for all threads? |
+//! | `memo` | what is made once for all threads? |
 //! | `ways` | how does each action of an executable run there? |
 //! | `steps` | how do they run, one after the other? |
 //! | `inputs` | how do numbers of the host get there? |
@@ -40,10 +40,10 @@ mod fallback;
 mod faults;
 mod inputs;
 mod kernels;
-mod known;
 mod launch;
 mod library;
 mod maps;
+mod memo;
 mod outline;
 mod product;
 mod program;

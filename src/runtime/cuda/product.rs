@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 type Alignments = [usize; 3];
 
 /// What is started on memory of some alignments, or the reason why there is no code for it.
-type Known = SmallVec<[(Alignments, std::result::Result<Arc<ReadyLaunch>, Reason>); 1]>;
+type ByAlignments = SmallVec<[(Alignments, std::result::Result<Arc<ReadyLaunch>, Reason>); 1]>;
 
 /// A product of operands of two types on a device.
 pub(super) struct DeviceProduct {
@@ -41,7 +41,7 @@ pub(super) struct DeviceProduct {
 
 /// Who computes a product.
 enum How {
-    Own(Mutex<Known>),
+    Own(Mutex<ByAlignments>),
     CublasLt(LibraryProduct),
 }
 
@@ -157,7 +157,7 @@ impl DeviceProduct {
 
     fn ready_launch(
         &self,
-        place: &Mutex<Known>,
+        place: &Mutex<ByAlignments>,
         device: Device,
         alignments: Alignments,
         shape: &ProductShape,

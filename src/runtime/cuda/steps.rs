@@ -41,11 +41,11 @@ pub(crate) struct OnDevice {
     /// What a run does, or why that is not known.
     outline: std::result::Result<Outline, Reason>,
     /// Those that ran last, the last one last.
-    programs: Mutex<SmallVec<[Known; 1]>>,
+    programs: Mutex<SmallVec<[ForAlignments; 1]>>,
 }
 
 /// A program, and the alignments of inputs, then of the target.
-type Known = (Alignments, Arc<Program>);
+type ForAlignments = (Alignments, Arc<Program>);
 
 /// Programs that an executable keeps: one is enough but where inputs begin anywhere.
 const MAX_PROGRAMS: usize = 8;
