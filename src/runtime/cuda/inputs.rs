@@ -3,7 +3,7 @@
 //! A single element travels in the words of the kernels that read it, a key in those of the routine that makes random words of it,
 //! and what only the host reads stays there. The rest is copied to the device, before each run.
 
-use super::ways::Way;
+use super::device_action::DeviceAction;
 use crate::ir::{Layout, Meaning, Routine};
 use crate::runtime::Array;
 use crate::runtime::action::Action;
@@ -31,7 +31,7 @@ pub(super) enum Need {
 
 impl Need {
     /// By input, what an executable whose actions run in these ways needs it for.
-    pub(super) fn of_inputs(schedule: &Schedule, ways: &[Way]) -> SmallVec<[Need; 4]> {
+    pub(super) fn of_inputs(schedule: &Schedule, device_actions: &[DeviceAction]) -> SmallVec<[Need; 4]> {
         let mut needs: SmallVec<[Need; 4]> = schedule.inputs.iter().map(|_| Need::Nothing).collect();
         // By slot, the input whose memory it shows.
         let mut shows: Vec<Option<usize>> = vec![None; schedule.n_slots];
@@ -45,17 +45,17 @@ impl Need {
                 needs[input] = needs[input].max(need);
             }
         };
-        for (action, way) in schedule.actions.iter().zip(ways) {
-            match (action, way) {
-                (Action::Launch(launch), Way::Launch(_) | Way::Epilogue(_)) => {
+        for (action, device_action) in schedule.actions.iter().zip(device_actions) {
+            match (action, device_action) {
+                (Action::Launch(launch), DeviceAction::Launch(_) | DeviceAction::Epilogue(_)) => {
                     launch.operands.iter().flatten().for_each(|&slot| raise(shows[slot], Need::Element));
                 }
-                (Action::Launch(launch), Way::LibraryEpilogue(tail)) => {
+                (Action::Launch(launch), DeviceAction::LibraryEpilogue(tail)) => {
                     let bias = tail.bias.and_then(|bias| launch.operands[bias]);
                     bias.into_iter().for_each(|slot| raise(shows[slot], Need::Memory));
                 }
-                (Action::Product { left, right, to, .. }, way) => {
-                    if let Way::Product(_) | Way::Later(_) = way {
+                (Action::Product { left, right, to, .. }, device_action) => {
+                    if let DeviceAction::Product(_) | DeviceAction::Deferred(_) = device_action {
                         [*left, *right].into_iter().for_each(|slot| raise(shows[slot], Need::Memory));
                     }
                     shows[*to] = None;
@@ -64,7 +64,7 @@ impl Need {
                 (Action::Allocate(slot, _) | Action::Scratch(slot, _) | Action::Release(slot), _) => {
                     shows[*slot] = None
                 }
-                (Action::Routine { op, args, .. }, Way::Routine(_)) => {
+                (Action::Routine { op, args, .. }, DeviceAction::Routine(_)) => {
                     let is_key = matches!(op.row().meaning, Meaning::Routine(Routine::Bits));
                     let need = if is_key { Need::Key } else { Need::Memory };
                     args.iter().for_each(|&slot| raise(shows[slot], need));

@@ -14,7 +14,7 @@
 //! | `routine` | how does a procedure on whole arrays start there? |
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `memo` | what is made once for all threads? |
-//! | `ways` | how does each action of an executable run there? |
+//! | `device_actions` | how does each action of an executable run there? |
 //! | `steps` | how do they run, one after the other? |
 //! | `inputs` | how do numbers of the host get there? |
 //! | `outline` | what will a run do, and in whose memory? |
@@ -34,6 +34,7 @@
 mod candidate;
 mod choice;
 mod counts;
+mod device_action;
 mod epilogue;
 mod epilogue_patterns;
 mod fallback;
@@ -51,7 +52,6 @@ mod replay;
 mod roofline;
 mod routine;
 mod steps;
-mod ways;
 
 pub use choice::Choice;
 pub use counts::{Counts, Fallback, counts, reset_counts};

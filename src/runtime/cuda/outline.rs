@@ -6,12 +6,12 @@
 //! There is no outline of a run on which the host has a part: steps that it computes, and views that check how much memory there
 //! is.
 
+use super::device_action::DeviceAction;
 use super::epilogue::DeviceEpilogue;
 use super::launch::DeviceLaunch;
 use super::library::LibraryEpilogue;
 use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
-use super::ways::Way;
 use crate::codegen::lower::Lowered;
 use crate::error::Reason;
 use crate::ir::{DType, Layout, Meaning, TensorType};
@@ -88,7 +88,7 @@ impl Outline {
     ///
     /// # Errors
     /// The reason why that is not known.
-    pub(super) fn new(schedule: &Schedule, ways: &[Way]) -> Result<Outline, Reason> {
+    pub(super) fn new(schedule: &Schedule, device_actions: &[DeviceAction]) -> Result<Outline, Reason> {
         let mut walk = Walk {
             slots: vec![None; schedule.n_slots],
             factors: vec![None; schedule.n_slots],
@@ -99,8 +99,8 @@ impl Outline {
                 walk.slots[slot] = Some(value(Place::Input(index), ty));
             }
         }
-        for (index, (action, way)) in schedule.actions.iter().zip(ways).enumerate() {
-            walk.step(index, action, way)?;
+        for (index, (action, device_action)) in schedule.actions.iter().zip(device_actions).enumerate() {
+            walk.step(index, action, device_action)?;
         }
         let Walk { slots, mut outline, .. } = walk;
         outline.outputs = schedule.outputs.iter().map(|&(slot, _)| known(&slots, slot).clone()).collect();
@@ -118,13 +118,13 @@ impl Outline {
     }
 
     /// The work of a start.
-    pub(super) fn work<'a>(schedule: &'a Schedule, ways: &'a [Way], start: &Start) -> Work<'a> {
-        match (&schedule.actions[start.action], &ways[start.action]) {
-            (Action::Launch(launch), Way::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
-            (Action::Product { ty, .. }, Way::Product(on_device)) => Work::Product(on_device, ty),
-            (Action::Launch(_), Way::Epilogue(on_device)) => Work::Epilogue(on_device),
-            (Action::Launch(_), Way::LibraryEpilogue(tail)) => Work::LibraryEpilogue(tail),
-            (Action::Routine { .. }, Way::Routine(on_device)) => Work::Routine(on_device),
+    pub(super) fn work<'a>(schedule: &'a Schedule, device_actions: &'a [DeviceAction], start: &Start) -> Work<'a> {
+        match (&schedule.actions[start.action], &device_actions[start.action]) {
+            (Action::Launch(launch), DeviceAction::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
+            (Action::Product { ty, .. }, DeviceAction::Product(on_device)) => Work::Product(on_device, ty),
+            (Action::Launch(_), DeviceAction::Epilogue(on_device)) => Work::Epilogue(on_device),
+            (Action::Launch(_), DeviceAction::LibraryEpilogue(tail)) => Work::LibraryEpilogue(tail),
+            (Action::Routine { .. }, DeviceAction::Routine(on_device)) => Work::Routine(on_device),
             _ => unreachable!("launches, products and routines start, each in its way"),
         }
     }
@@ -139,14 +139,14 @@ struct Walk {
 }
 
 impl Walk {
-    fn step(&mut self, index: usize, action: &Action, way: &Way) -> Result<(), Reason> {
-        match (action, way) {
+    fn step(&mut self, index: usize, action: &Action, device_action: &DeviceAction) -> Result<(), Reason> {
+        match (action, device_action) {
             (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => self.take(index, *slot, ty),
-            (Action::Product { left, right, to, .. }, Way::Later(_)) => {
+            (Action::Product { left, right, to, .. }, DeviceAction::Deferred(_)) => {
                 self.factors[*to] = Some([*left, *right].map(|slot| known(&self.slots, slot).clone()));
             }
-            (Action::Alias { from, to, .. }, Way::HandOn) => self.factors[*to] = self.factors[*from].take(),
-            (Action::Launch(launch), Way::Epilogue(on_device)) => {
+            (Action::Alias { from, to, .. }, DeviceAction::Forward) => self.factors[*to] = self.factors[*from].take(),
+            (Action::Launch(launch), DeviceAction::Epilogue(on_device)) => {
                 let product = launch.operands[on_device.slot()].expect("the product is a value");
                 let factors = self.factors[product].take().expect("the product's action comes first");
                 let value = |(operand, slot): (usize, &Option<Slot>)| {
@@ -158,7 +158,7 @@ impl Walk {
                 let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone()).collect();
                 self.start(Start { action: index, operands, outputs });
             }
-            (Action::Launch(launch), Way::LibraryEpilogue(tail)) => {
+            (Action::Launch(launch), DeviceAction::LibraryEpilogue(tail)) => {
                 let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
                 let factors = self.factors[slot(tail.slot)].take().expect("the product's action comes first");
                 let bias = tail.bias.map(|bias| known(&self.slots, slot(bias)).clone());
@@ -177,13 +177,13 @@ impl Walk {
             }
             (Action::Release(slot), _) => self.slots[*slot] = None,
             (Action::Launch(launch), _) if launch.is_idle => {}
-            (Action::Launch(launch), Way::Launch(_)) => {
+            (Action::Launch(launch), DeviceAction::Launch(_)) => {
                 let operands = launch.operands.iter().map(|slot| slot.map(|slot| known(&self.slots, slot).clone()));
                 let outputs = launch.outputs.iter().map(|&slot| known(&self.slots, slot).clone());
                 let start = Start { action: index, operands: operands.collect(), outputs: outputs.collect() };
                 self.start(start);
             }
-            (Action::Product { left, right, to, ty }, Way::Product(_)) => {
+            (Action::Product { left, right, to, ty }, DeviceAction::Product(_)) => {
                 self.take(index, *to, ty);
                 let [left, right, to] = [*left, *right, *to].map(|slot| known(&self.slots, slot).clone());
                 self.start(Start {
@@ -192,22 +192,22 @@ impl Walk {
                     outputs: smallvec![to],
                 });
             }
-            (Action::Routine { args, to, .. }, Way::Routine(_)) => {
+            (Action::Routine { args, to, .. }, DeviceAction::Routine(_)) => {
                 let operands = args.iter().map(|&slot| Some(known(&self.slots, slot).clone())).collect();
                 let outputs = smallvec![known(&self.slots, *to).clone()];
                 self.start(Start { action: index, operands, outputs });
             }
-            (_, Way::Host(_)) => return Err(Reason::TierCannot("the cpu computes a step of it".into())),
+            (_, DeviceAction::Host(_)) => return Err(Reason::TierCannot("the cpu computes a step of it".into())),
             (
                 _,
-                Way::Launch(_)
-                | Way::Product(_)
-                | Way::Later(_)
-                | Way::HandOn
-                | Way::Epilogue(_)
-                | Way::LibraryEpilogue(_)
-                | Way::Routine(_)
-                | Way::Nothing,
+                DeviceAction::Launch(_)
+                | DeviceAction::Product(_)
+                | DeviceAction::Deferred(_)
+                | DeviceAction::Forward
+                | DeviceAction::Epilogue(_)
+                | DeviceAction::LibraryEpilogue(_)
+                | DeviceAction::Routine(_)
+                | DeviceAction::Nothing,
             ) => {
                 unreachable!("every action has the way that was made for it")
             }

@@ -7,6 +7,7 @@
 //! not known, so a program that has one is no graph.
 
 use super::counts;
+use super::device_action::DeviceAction;
 use super::faults;
 use super::kernels::Functions;
 use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
@@ -14,7 +15,6 @@ use super::maps;
 use super::outline::{Outline, Place, Start, Value, Work, arrange};
 use super::product::{PLACES, Ready};
 use super::replay::Replays;
-use super::ways::Way;
 use crate::codegen::cuda::routines::{Of, RoutineLaunch};
 use crate::codegen::cuda::wgmma::TileMap;
 use crate::codegen::cuda::{Step, words};
@@ -105,7 +105,7 @@ impl Program {
     /// If code cannot be made. The inner one is the reason why there is no such list.
     pub(super) fn new(
         schedule: &Schedule,
-        ways: &[Way],
+        device_actions: &[DeviceAction],
         outline: &Outline,
         device: Device,
         inputs: &[usize],
@@ -115,7 +115,7 @@ impl Program {
         let made: Vec<usize> = (0..outline.memories.len()).filter(kept).collect();
         let mut nodes = Nodes { outline, made: &made, inputs, target, nodes: Vec::new(), scratch: Vec::new() };
         for start in &outline.starts {
-            match Outline::work(schedule, ways, start) {
+            match Outline::work(schedule, device_actions, start) {
                 Work::Kernel(launch, lowered) => {
                     let alignments: Alignments =
                         accesses(start).map(|value| value.map_or(WIDEST, |value| nodes.alignment(value))).collect();

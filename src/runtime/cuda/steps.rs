@@ -8,6 +8,7 @@
 //! what finds no room for its memory in one piece, go action by action.
 
 use super::choice::Choice;
+use super::device_action::DeviceAction;
 use super::epilogue::DeviceEpilogue;
 use super::fallback;
 use super::inputs::{Need, n_places};
@@ -17,7 +18,6 @@ use super::outline::Outline;
 use super::program::Program;
 use super::replay::{CALLS, MIN_NODES};
 use super::uploaded;
-use super::ways::Way;
 use crate::device::cuda::{self, Queue};
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::error::{Error, Reason, Result};
@@ -35,7 +35,7 @@ use std::time::Duration;
 pub(crate) struct OnDevice {
     device: Device,
     /// By action.
-    ways: Vec<Way>,
+    device_actions: Vec<DeviceAction>,
     /// By input.
     needs: SmallVec<[Need; 4]>,
     /// What a run does, or why that is not known.
@@ -52,10 +52,10 @@ const MAX_PROGRAMS: usize = 8;
 
 impl OnDevice {
     pub(crate) fn new(device: Device, numerics: Numerics, schedule: &Schedule) -> OnDevice {
-        let ways = Way::of_actions(device, numerics, schedule);
-        let outline = Outline::new(schedule, &ways);
-        let needs = Need::of_inputs(schedule, &ways);
-        OnDevice { device, ways, needs, outline, programs: Mutex::default() }
+        let device_actions = DeviceAction::of_actions(device, numerics, schedule);
+        let outline = Outline::new(schedule, &device_actions);
+        let needs = Need::of_inputs(schedule, &device_actions);
+        OnDevice { device, device_actions, needs, outline, programs: Mutex::default() }
     }
 
     /// The device.
@@ -65,18 +65,22 @@ impl OnDevice {
 
     /// Why an action runs on the host, if it does.
     pub(crate) fn declined(&self, action: usize) -> Option<Reason> {
-        let Way::Host(reason) = &self.ways[action] else { return None };
+        let DeviceAction::Host(reason) = &self.device_actions[action] else { return None };
         Some(reason.clone())
     }
 
     /// What numerics did to an action, if it is a product or follows one.
     pub(crate) fn choice(&self, action: usize) -> Option<Choice> {
-        match &self.ways[action] {
-            Way::Product(product) => Some(product.choice()),
-            Way::Later(choice) => Some(choice.clone()),
-            Way::Epilogue(epilogue) => Some(Choice::Epilogue(epilogue.declined().cloned())),
-            Way::LibraryEpilogue(_) => Some(Choice::CublasLtEpilogue),
-            Way::Launch(_) | Way::Routine(_) | Way::Host(_) | Way::HandOn | Way::Nothing => None,
+        match &self.device_actions[action] {
+            DeviceAction::Product(product) => Some(product.choice()),
+            DeviceAction::Deferred(choice) => Some(choice.clone()),
+            DeviceAction::Epilogue(epilogue) => Some(Choice::Epilogue(epilogue.declined().cloned())),
+            DeviceAction::LibraryEpilogue(_) => Some(Choice::CublasLtEpilogue),
+            DeviceAction::Launch(_)
+            | DeviceAction::Routine(_)
+            | DeviceAction::Host(_)
+            | DeviceAction::Forward
+            | DeviceAction::Nothing => None,
         }
     }
 
@@ -87,7 +91,7 @@ impl OnDevice {
             Ok(outline) if outline.starts.len() < MIN_NODES => {
                 Err(Reason::NotWorthIt(format!("fewer than {MIN_NODES} kernels start as fast one by one")))
             }
-            Ok(_) if self.ways.iter().any(Way::is_by_cublaslt) => {
+            Ok(_) if self.device_actions.iter().any(DeviceAction::is_by_cublaslt) => {
                 let what = "cublasLt starts kernels of its own, and a graph is built of kernels that are known";
                 Err(Reason::TierCannot(what.into()))
             }
@@ -211,7 +215,7 @@ impl OnDevice {
         }
         let (of_inputs, of_target) = alignments.split_at(inputs.len());
         let of_target = of_target.first().copied();
-        let made = Program::new(schedule, &self.ways, outline, self.device, of_inputs, of_target)?;
+        let made = Program::new(schedule, &self.device_actions, outline, self.device, of_inputs, of_target)?;
         let Ok(program) = made.map(Arc::new) else { return Ok(None) };
         let mut programs = lock();
         if programs.len() == MAX_PROGRAMS {
@@ -229,12 +233,12 @@ impl OnDevice {
         stream: &Stream,
         access: &Access<'_>,
     ) -> Result<()> {
-        match (action, &self.ways[index]) {
+        match (action, &self.device_actions[index]) {
             (Action::Allocate(slot, _), _) if matches!(slots[*slot], Held::Given(_)) => {}
             (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => {
                 slots[*slot] = Held::Own(Array::new(self.device, ty)?);
             }
-            (Action::Alias { from, to, .. }, Way::HandOn) => {
+            (Action::Alias { from, to, .. }, DeviceAction::Forward) => {
                 slots[*to] = std::mem::replace(&mut slots[*from], Held::Nothing);
             }
             (Action::Alias { op, attrs, from, to }, _) => {
@@ -242,10 +246,10 @@ impl OnDevice {
             }
             (Action::Release(slot), _) => slots[*slot] = Held::Nothing,
             (Action::Launch(launch), _) if launch.is_idle => {}
-            (Action::Launch(launch), Way::Launch(on_device)) => {
+            (Action::Launch(launch), DeviceAction::Launch(on_device)) => {
                 start(on_device, launch, slots, stream)?;
             }
-            (Action::Product { left, right, to, ty }, Way::Product(on_device)) => {
+            (Action::Product { left, right, to, ty }, DeviceAction::Product(on_device)) => {
                 let (left, right) = (slots[*left].array(), slots[*right].array());
                 // SAFETY: operands are arrays of the types of the graph, on the device of this executable, which the slots keep
                 // alive and the run has locked.
@@ -254,33 +258,33 @@ impl OnDevice {
                     Err(reason) => fallback::run(action, slots, self.device, &reason, access)?,
                 }
             }
-            (Action::Product { left, right, to, .. }, Way::Later(_)) => {
+            (Action::Product { left, right, to, .. }, DeviceAction::Deferred(_)) => {
                 let factors = [left, right].map(|&slot| slots[slot].array().clone());
                 slots[*to] = Held::Factors(Box::new(factors));
             }
-            (Action::Launch(launch), Way::Epilogue(on_device)) => {
+            (Action::Launch(launch), DeviceAction::Epilogue(on_device)) => {
                 start_epilogue(on_device, launch, slots, stream)?;
             }
-            (Action::Launch(launch), Way::LibraryEpilogue(tail)) => {
+            (Action::Launch(launch), DeviceAction::LibraryEpilogue(tail)) => {
                 start_library_epilogue(tail, launch, slots, stream)?
             }
-            (Action::Routine { args, to, .. }, Way::Routine(on_device)) => {
+            (Action::Routine { args, to, .. }, DeviceAction::Routine(on_device)) => {
                 let queue = cuda::machine()?.queue(stream)?;
                 let operands: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
                 // SAFETY: as for products; the result is memory that this run took for the step.
                 unsafe { on_device.start(&operands, slots[*to].array(), stream, &queue)? };
             }
-            (_, Way::Host(reason)) => fallback::run(action, slots, self.device, reason, access)?,
+            (_, DeviceAction::Host(reason)) => fallback::run(action, slots, self.device, reason, access)?,
             (
                 _,
-                Way::Launch(_)
-                | Way::Product(_)
-                | Way::Later(_)
-                | Way::HandOn
-                | Way::Epilogue(_)
-                | Way::LibraryEpilogue(_)
-                | Way::Routine(_)
-                | Way::Nothing,
+                DeviceAction::Launch(_)
+                | DeviceAction::Product(_)
+                | DeviceAction::Deferred(_)
+                | DeviceAction::Forward
+                | DeviceAction::Epilogue(_)
+                | DeviceAction::LibraryEpilogue(_)
+                | DeviceAction::Routine(_)
+                | DeviceAction::Nothing,
             ) => {
                 unreachable!("every action has the way that was made for it")
             }
