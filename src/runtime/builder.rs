@@ -2,7 +2,7 @@
 
 use super::action::Action;
 use super::blocks::{BlockRun, Place, Work};
-use super::cuda::OnDevice;
+use super::cuda::DeviceExecutable;
 use super::executable::Executable;
 use super::launch::{Launch, Slot};
 use super::schedule::Schedule;
@@ -68,7 +68,7 @@ impl Executable {
         let accepts = |_: &_| Ok(());
         let mut executable = Builder::new(graph, Some(Tier::Vm), &accepts).step_by_step().build(plan)?;
         executable.single = None;
-        executable.on_device = Some(OnDevice::new(device, numerics, &executable.schedule));
+        executable.on_device = Some(DeviceExecutable::new(device, numerics, &executable.schedule));
         Ok(executable)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::action::Held;
 use super::array::Array;
-use super::cuda::{Choice, OnDevice};
+use super::cuda::{Choice, DeviceExecutable};
 use super::launch::Launch;
 use super::schedule::Schedule;
 use super::shared_layout::SharedLayout;
@@ -30,13 +30,13 @@ pub struct Executable {
     /// How it runs with less ado, if it is one kernel.
     pub(super) single: Option<Single>,
     /// How it runs on a GPU, if it was built for one.
-    pub(super) on_device: Option<OnDevice>,
+    pub(super) on_device: Option<DeviceExecutable>,
 }
 
 impl Executable {
     /// The GPU that it was built for.
     pub fn device(&self) -> Option<Device> {
-        self.on_device.as_ref().map(OnDevice::device)
+        self.on_device.as_ref().map(DeviceExecutable::device)
     }
 
     /// By kernel of the plan, why the GPU that it was built for does not run all of it.
@@ -56,7 +56,7 @@ impl Executable {
     /// After how many runs on a stream the GPU that it was built for starts all kernels of a run as one CUDA graph, or why it
     /// never does; `None` on the CPU.
     pub fn replay(&self) -> Option<Result<u32, Reason>> {
-        self.on_device.as_ref().map(OnDevice::replay)
+        self.on_device.as_ref().map(DeviceExecutable::replay)
     }
 
     /// How it runs as the one kernel that it is.

@@ -15,7 +15,7 @@
 //! | `kernels` | which code runs it, and is it compiled already? |
 //! | `memo` | what is made once for all threads? |
 //! | `device_actions` | how does each action of an executable run there? |
-//! | `steps` | how do they run, one after the other? |
+//! | `device_executable` | how do they run, one after the other? |
 //! | `inputs` | how do numbers of the host get there? |
 //! | `outline` | what will a run do, and in whose memory? |
 //! | `program` | how is a run a list of launches? |
@@ -35,6 +35,7 @@ mod candidate;
 mod choice;
 mod counts;
 mod device_action;
+mod device_executable;
 mod epilogue;
 mod epilogue_patterns;
 mod fallback;
@@ -51,11 +52,10 @@ mod program;
 mod replay;
 mod roofline;
 mod routine;
-mod steps;
 
 pub use choice::Choice;
 pub use counts::{Counts, Fallback, counts, reset_counts};
-pub(super) use steps::OnDevice;
+pub(super) use device_executable::DeviceExecutable;
 
 use super::array::Array;
 use crate::device::{Device, DeviceKind, Shared, Storage};

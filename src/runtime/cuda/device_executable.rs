@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How the actions of an executable run on a device.
-pub(crate) struct OnDevice {
+pub(crate) struct DeviceExecutable {
     device: Device,
     /// By action.
     device_actions: Vec<DeviceAction>,
@@ -50,12 +50,12 @@ type ForAlignments = (Alignments, Arc<Program>);
 /// Programs that an executable keeps: one is enough but where inputs begin anywhere.
 const MAX_PROGRAMS: usize = 8;
 
-impl OnDevice {
-    pub(crate) fn new(device: Device, numerics: Numerics, schedule: &Schedule) -> OnDevice {
+impl DeviceExecutable {
+    pub(crate) fn new(device: Device, numerics: Numerics, schedule: &Schedule) -> DeviceExecutable {
         let device_actions = DeviceAction::of_actions(device, numerics, schedule);
         let outline = Outline::new(schedule, &device_actions);
         let needs = Need::of_inputs(schedule, &device_actions);
-        OnDevice { device, device_actions, needs, outline, programs: Mutex::default() }
+        DeviceExecutable { device, device_actions, needs, outline, programs: Mutex::default() }
     }
 
     /// The device.
