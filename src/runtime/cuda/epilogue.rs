@@ -6,10 +6,10 @@
 
 use super::candidate::EpilogueCandidate;
 use super::counts;
-use super::kernels::{self, Functions, Subject};
+use super::kernels::{self, Functions, SourceKey};
 use super::launch::{Alignments, WIDEST, alignment, word};
 use super::maps;
-use super::product::Planned;
+use super::product::PlannedProduct;
 use crate::codegen::cuda::Step;
 use crate::codegen::cuda::epilogue::EpiloguePlan;
 use crate::codegen::cuda::product_grid::{LEFT, RIGHT};
@@ -48,10 +48,10 @@ pub(super) enum Sums {
 }
 
 /// What is ready, by the alignments of the kernel's accesses, then of the product's operands.
-type ByAlignments = SmallVec<[(Alignments, Arc<Ready>); 1]>;
+type ByAlignments = SmallVec<[(Alignments, Arc<PreparedEpilogue>); 1]>;
 
 /// What is launched on memory of some alignments.
-pub(super) struct Ready {
+pub(super) struct PreparedEpilogue {
     /// The addresses are to be added.
     pub(super) words: Vec<u64>,
     /// Maps among them, to be made then.
@@ -159,7 +159,12 @@ impl DeviceEpilogue {
     ///
     /// # Errors
     /// If the code cannot be made.
-    pub(super) fn ready(&self, device: Device, shape: &ProductShape, alignments: Alignments) -> Result<Arc<Ready>> {
+    pub(super) fn ready(
+        &self,
+        device: Device,
+        shape: &ProductShape,
+        alignments: Alignments,
+    ) -> Result<Arc<PreparedEpilogue>> {
         let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
             return Ok(ready.clone());
@@ -167,13 +172,14 @@ impl DeviceEpilogue {
         drop(known);
         let refused = |reason: Reason| Error::invalid("kernel", reason.to_string());
         let (epilogue, of_product) = plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
-        let Planned { words, maps, step, subject } = self.planned(&epilogue, shape, of_product).map_err(refused)?;
+        let PlannedProduct { words, maps, step, subject } =
+            self.planned(&epilogue, shape, of_product).map_err(refused)?;
         let step = step.ok_or_else(|| Error::invalid("kernel", "a product without elements has no epilogue"))?;
         let (layout, n_own) = (epilogue.epilogue.variant.layout, epilogue.words.len());
         let places = (0..alignments.len() - 2).map(|access| layout.address(access));
         let places = places.chain([n_own + LEFT, n_own + RIGHT]).collect();
         let functions = kernels::functions(device, subject)?;
-        let ready = Arc::new(Ready { words, maps, places, step, functions });
+        let ready = Arc::new(PreparedEpilogue { words, maps, places, step, functions });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }
@@ -184,17 +190,17 @@ impl DeviceEpilogue {
         epilogue: &EpiloguePlan,
         shape: &ProductShape,
         alignments: [usize; 3],
-    ) -> std::result::Result<Planned, Reason> {
+    ) -> std::result::Result<PlannedProduct, Reason> {
         let end = Some(Arc::new(epilogue.epilogue.clone()));
         if self.sums == Sums::Groups {
             match WgmmaPlan::new(shape, alignments).and_then(|plan| plan.with_epilogue(epilogue)) {
                 Ok(WgmmaPlan { variant, words, maps, step }) => {
-                    return Ok(Planned { words, maps, step, subject: Subject::WgmmaProduct(variant, end) });
+                    return Ok(PlannedProduct { words, maps, step, subject: SourceKey::WgmmaProduct(variant, end) });
                 }
                 Err(reason) => drop(self.declined.get_or_init(|| reason)),
             }
         }
         let TensorPlan { variant, words, step } = TensorPlan::new(shape, alignments)?.with_epilogue(epilogue);
-        Ok(Planned { words, maps: SmallVec::new(), step, subject: Subject::TensorProduct(variant, end) })
+        Ok(PlannedProduct { words, maps: SmallVec::new(), step, subject: SourceKey::TensorProduct(variant, end) })
     }
 }

@@ -28,7 +28,7 @@ pub(super) type Functions = Vec<Function>;
 
 /// What a text depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Subject {
+pub(super) enum SourceKey {
     /// A kernel and how its work is given to threads.
     Kernel(Kernel, Variant),
     /// A matrix product in the canonical order.
@@ -41,23 +41,23 @@ pub(super) enum Subject {
     Routine(RoutineVariant),
 }
 
-static KNOWN: Memo<(Device, Subject), Arc<Functions>> = Memo::new(CAPACITY);
+static KNOWN: Memo<(Device, SourceKey), Arc<Functions>> = Memo::new(CAPACITY);
 
 /// The code of a kernel or product on a device, compiled now if it is new.
 ///
 /// # Errors
 /// If NVRTC does not compile it (the error holds its log), or the device does not take it.
-pub(super) fn functions(device: Device, subject: Subject) -> Result<Arc<Functions>> {
+pub(super) fn functions(device: Device, subject: SourceKey) -> Result<Arc<Functions>> {
     KNOWN.get((device, subject), |(device, subject)| compile(*device, subject).map(Arc::new))
 }
 
-fn compile(device: Device, subject: &Subject) -> Result<Functions> {
+fn compile(device: Device, subject: &SourceKey) -> Result<Functions> {
     let source = match subject {
-        Subject::Kernel(kernel, variant) => Source::new(kernel, variant, NAME),
-        Subject::Product(variant) => Source::of_product(variant, NAME),
-        Subject::TensorProduct(variant, epilogue) => Source::of_tensor_product(variant, epilogue.as_deref(), NAME),
-        Subject::WgmmaProduct(variant, epilogue) => Source::of_wgmma_product(variant, epilogue.as_deref(), NAME),
-        Subject::Routine(variant) => Source::of_routine(variant, NAME),
+        SourceKey::Kernel(kernel, variant) => Source::new(kernel, variant, NAME),
+        SourceKey::Product(variant) => Source::of_product(variant, NAME),
+        SourceKey::TensorProduct(variant, epilogue) => Source::of_tensor_product(variant, epilogue.as_deref(), NAME),
+        SourceKey::WgmmaProduct(variant, epilogue) => Source::of_wgmma_product(variant, epilogue.as_deref(), NAME),
+        SourceKey::Routine(variant) => Source::of_routine(variant, NAME),
     };
     debug::dump(Stage::Code, || source.text.clone());
     let (cubin, origin) = cubin(device, &source)?;

@@ -5,7 +5,7 @@
 
 use super::counts;
 use super::faults::{self, Blame};
-use super::kernels::{self, Functions, Subject};
+use super::kernels::{self, Functions, SourceKey};
 use crate::codegen::cuda::{Plan, words};
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::lower::Lowered;
@@ -25,7 +25,7 @@ pub(super) type Alignments = SmallVec<[usize; 8]>;
 pub(super) const IN_WORDS: usize = 0;
 
 /// What is ready, by alignments.
-type ByAlignments = SmallVec<[(Alignments, Arc<Ready>); 1]>;
+type ByAlignments = SmallVec<[(Alignments, Arc<PreparedLaunch>); 1]>;
 
 /// Bytes of the widest access of a kernel: what begins at a multiple of it is as well aligned as any.
 pub(super) const WIDEST: usize = 16;
@@ -39,7 +39,7 @@ pub(super) struct DeviceLaunch {
 }
 
 /// What is launched on memory of some alignments.
-pub(super) struct Ready {
+pub(super) struct PreparedLaunch {
     pub(super) plan: Plan,
     pub(super) functions: Arc<Functions>,
 }
@@ -121,7 +121,7 @@ impl DeviceLaunch {
     ///
     /// # Errors
     /// If its code cannot be made.
-    pub(super) fn ready(&self, lowered: &Lowered, alignments: Alignments) -> Result<Arc<Ready>> {
+    pub(super) fn ready(&self, lowered: &Lowered, alignments: Alignments) -> Result<Arc<PreparedLaunch>> {
         let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
             return Ok(ready.clone());
@@ -132,8 +132,9 @@ impl DeviceLaunch {
         let plan = Plan::new(&lowered.kernel, &lowered.geometry, &alignments)
             .map_err(|reason| crate::error::Error::invalid("kernel", reason.to_string()))?
             .with_numbers(numbers);
-        let functions = kernels::functions(self.device, Subject::Kernel(lowered.kernel.clone(), plan.variant.clone()))?;
-        let ready = Arc::new(Ready { plan, functions });
+        let functions =
+            kernels::functions(self.device, SourceKey::Kernel(lowered.kernel.clone(), plan.variant.clone()))?;
+        let ready = Arc::new(PreparedLaunch { plan, functions });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }

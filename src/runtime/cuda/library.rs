@@ -31,7 +31,7 @@ type Key = (Device, Problem, Alignments, usize);
 static KNOWN: Memo<Key, Option<Arc<Matmul>>> = Memo::new(CAPACITY);
 
 /// What it named for addresses of some alignments.
-type Ready = SmallVec<[(Alignments, Arc<Matmul>); 1]>;
+type ByAlignments = SmallVec<[(Alignments, Arc<Matmul>); 1]>;
 
 /// A product that cublasLt computes.
 pub(super) struct LibraryProduct {
@@ -40,7 +40,7 @@ pub(super) struct LibraryProduct {
     most_workspace: usize,
     /// For addresses that are aligned as little as those of elements may be.
     anyhow: Arc<Matmul>,
-    ready: Mutex<Ready>,
+    ready: Mutex<ByAlignments>,
 }
 
 /// What a product is to cublasLt.

@@ -6,7 +6,7 @@
 
 use super::choice::Choice;
 use super::counts;
-use super::kernels::{self, Functions, Subject};
+use super::kernels::{self, Functions, SourceKey};
 use super::launch::alignment_of;
 use super::library::LibraryProduct;
 use super::maps;
@@ -29,32 +29,32 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 type Alignments = [usize; 3];
 
 /// What is started on memory of some alignments, or the reason why there is no code for it.
-type ByAlignments = SmallVec<[(Alignments, std::result::Result<Arc<ReadyLaunch>, Reason>); 1]>;
+type ByAlignments = SmallVec<[(Alignments, std::result::Result<Arc<ProductLaunch>, Reason>); 1]>;
 
 /// A product of operands of two types on a device.
 pub(super) struct DeviceProduct {
     choice: Choice,
-    how: How,
+    how: Implementation,
     /// Why memory that was met was none for the kernel of the choice, if any was.
     declined: OnceLock<Reason>,
 }
 
 /// Who computes a product.
-enum How {
+enum Implementation {
     Own(Mutex<ByAlignments>),
     CublasLt(LibraryProduct),
 }
 
 /// What is started without its addresses.
 #[derive(Clone)]
-pub(super) enum Ready {
+pub(super) enum PreparedProduct {
     /// A launch; addresses are added at [`PLACES`].
-    Launch(Arc<ReadyLaunch>),
+    Launch(Arc<ProductLaunch>),
     CublasLt(Arc<Matmul>),
 }
 
 /// A launch without its addresses.
-pub(super) struct ReadyLaunch {
+pub(super) struct ProductLaunch {
     pub(super) words: Vec<u64>,
     /// Maps among them, to be made once they have addresses.
     pub(super) maps: SmallVec<[TileMap; 2]>,
@@ -68,17 +68,17 @@ pub(super) const PLACES: [usize; 3] = [LEFT, RIGHT, RESULT];
 impl DeviceProduct {
     /// A product by a kernel of ours, which `choice` names; planned, and its code made, when it first runs.
     pub(super) fn own(choice: Choice) -> DeviceProduct {
-        DeviceProduct { choice, how: How::Own(Mutex::default()), declined: OnceLock::new() }
+        DeviceProduct { choice, how: Implementation::Own(Mutex::default()), declined: OnceLock::new() }
     }
 
     /// A product by cublasLt.
     pub(super) fn by_cublaslt(choice: Choice, product: LibraryProduct) -> DeviceProduct {
-        DeviceProduct { choice, how: How::CublasLt(product), declined: OnceLock::new() }
+        DeviceProduct { choice, how: Implementation::CublasLt(product), declined: OnceLock::new() }
     }
 
     /// Whether cublasLt computes it.
     pub(super) fn is_by_cublaslt(&self) -> bool {
-        matches!(self.how, How::CublasLt(_))
+        matches!(self.how, Implementation::CublasLt(_))
     }
 
     /// How it is computed, as far as is known by now.
@@ -108,8 +108,8 @@ impl DeviceProduct {
         let result = Array::new(stream.device(), ty)?;
         let queue = cuda::machine()?.queue(stream)?;
         let known = match &self.how {
-            How::Own(known) => known,
-            How::CublasLt(product) => {
+            Implementation::Own(known) => known,
+            Implementation::CublasLt(product) => {
                 // SAFETY: the caller's promise; the result is new, and known here alone.
                 unsafe { product.start([left, right], None, &result, stream, &queue)? };
                 return Ok(Ok(result));
@@ -148,10 +148,12 @@ impl DeviceProduct {
         device: Device,
         alignments: Alignments,
         shape: &ProductShape,
-    ) -> Result<std::result::Result<Ready, Reason>> {
+    ) -> Result<std::result::Result<PreparedProduct, Reason>> {
         match &self.how {
-            How::Own(known) => Ok(self.ready_launch(known, device, alignments, shape)?.map(Ready::Launch)),
-            How::CublasLt(product) => Ok(Ok(Ready::CublasLt(product.ready(alignments)?))),
+            Implementation::Own(known) => {
+                Ok(self.ready_launch(known, device, alignments, shape)?.map(PreparedProduct::Launch))
+            }
+            Implementation::CublasLt(product) => Ok(Ok(PreparedProduct::CublasLt(product.ready(alignments)?))),
         }
     }
 
@@ -161,7 +163,7 @@ impl DeviceProduct {
         device: Device,
         alignments: Alignments,
         shape: &ProductShape,
-    ) -> Result<std::result::Result<Arc<ReadyLaunch>, Reason>> {
+    ) -> Result<std::result::Result<Arc<ProductLaunch>, Reason>> {
         let known = place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, ready)) = known.iter().find(|(known, _)| *known == alignments) {
             return Ok(ready.clone());
@@ -169,26 +171,23 @@ impl DeviceProduct {
         drop(known);
         let ready = match self.plan(shape, alignments) {
             Err(reason) => Err(reason),
-            Ok(Planned { words, maps, step, subject }) => {
+            Ok(PlannedProduct { words, maps, step, subject }) => {
                 let launch = |step| kernels::functions(device, subject).map(|functions| (step, functions));
-                Ok(Arc::new(ReadyLaunch { words, maps, launch: step.map(launch).transpose()? }))
+                Ok(Arc::new(ProductLaunch { words, maps, launch: step.map(launch).transpose()? }))
             }
         };
         place.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }
 
-    fn plan(&self, shape: &ProductShape, alignments: Alignments) -> std::result::Result<Planned, Reason> {
+    fn plan(&self, shape: &ProductShape, alignments: Alignments) -> std::result::Result<PlannedProduct, Reason> {
         match &self.choice {
-            Choice::Canonical(_) => ProductPlan::new(shape).map(|ProductPlan { variant, words, step }| Planned {
-                words,
-                maps: SmallVec::new(),
-                step,
-                subject: Subject::Product(variant),
+            Choice::Canonical(_) => ProductPlan::new(shape).map(|ProductPlan { variant, words, step }| {
+                PlannedProduct { words, maps: SmallVec::new(), step, subject: SourceKey::Product(variant) }
             }),
             Choice::Wgmma(..) => match WgmmaPlan::new(shape, alignments) {
                 Ok(WgmmaPlan { variant, words, maps, step }) => {
-                    Ok(Planned { words, maps, step, subject: Subject::WgmmaProduct(variant, None) })
+                    Ok(PlannedProduct { words, maps, step, subject: SourceKey::WgmmaProduct(variant, None) })
                 }
                 Err(reason) => {
                     self.declined.get_or_init(|| reason);
@@ -203,14 +202,14 @@ impl DeviceProduct {
 }
 
 /// A launch to be made ready.
-pub(super) struct Planned {
+pub(super) struct PlannedProduct {
     pub(super) words: Vec<u64>,
     pub(super) maps: SmallVec<[TileMap; 2]>,
     pub(super) step: Option<Step>,
-    pub(super) subject: Subject,
+    pub(super) subject: SourceKey,
 }
 
-fn on_tensor_cores(shape: &ProductShape, alignments: Alignments) -> std::result::Result<Planned, Reason> {
+fn on_tensor_cores(shape: &ProductShape, alignments: Alignments) -> std::result::Result<PlannedProduct, Reason> {
     let TensorPlan { variant, words, step } = TensorPlan::new(shape, alignments)?;
-    Ok(Planned { words, maps: SmallVec::new(), step, subject: Subject::TensorProduct(variant, None) })
+    Ok(PlannedProduct { words, maps: SmallVec::new(), step, subject: SourceKey::TensorProduct(variant, None) })
 }

@@ -13,7 +13,7 @@ use super::kernels::Functions;
 use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
 use super::maps;
 use super::outline::{Outline, Place, Start, Value, Work, arrange};
-use super::product::{PLACES, Ready};
+use super::product::{PLACES, PreparedProduct};
 use super::replay::Replays;
 use crate::codegen::cuda::routines::{Of, RoutineLaunch};
 use crate::codegen::cuda::wgmma::TileMap;
@@ -160,8 +160,8 @@ impl Program {
                     let values = [left, right, &start.outputs[0]];
                     let shape = shape([&left.layout, &right.layout], left.dtype, ty.dtype);
                     let ready = match product.ready(device, values.map(|value| nodes.alignment(value)), &shape)? {
-                        Ok(Ready::Launch(ready)) => ready,
-                        Ok(Ready::CublasLt(matmul)) => {
+                        Ok(PreparedProduct::Launch(ready)) => ready,
+                        Ok(PreparedProduct::CublasLt(matmul)) => {
                             nodes.add_matmul(start, matmul, values, None);
                             continue;
                         }

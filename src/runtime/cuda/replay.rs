@@ -41,11 +41,11 @@ struct State {
 struct OfStream {
     stream: u64,
     calls: u32,
-    ready: Option<Ready>,
+    ready: Option<InstantiatedGraph>,
 }
 
 /// A graph, and the values that its launches have.
-struct Ready {
+struct InstantiatedGraph {
     graph: Graph,
     values: Vec<u64>,
 }
@@ -105,19 +105,19 @@ impl OfStream {
                 ready
             }
             // SAFETY: the caller's promise.
-            None => self.ready.insert(unsafe { Ready::new(program, values)? }),
+            None => self.ready.insert(unsafe { InstantiatedGraph::new(program, values)? }),
         };
         // SAFETY: the caller's promise; the launches have these values now.
         unsafe { ready.graph.start(queue) }
     }
 }
 
-impl Ready {
-    unsafe fn new(program: &Program, values: &[u64]) -> Result<Ready> {
+impl InstantiatedGraph {
+    unsafe fn new(program: &Program, values: &[u64]) -> Result<InstantiatedGraph> {
         // SAFETY: the graph is started by callers who promise what its launches need; the program keeps its functions.
         let graph = program.with_launches(values, |launches| unsafe { Graph::new(launches) })?;
         counts::made_graph();
-        Ok(Ready { graph, values: values.to_vec() })
+        Ok(InstantiatedGraph { graph, values: values.to_vec() })
     }
 
     /// Gives launches the values that they do not have.

@@ -3,7 +3,7 @@
 
 use super::counts;
 use super::faults::{self, Blame};
-use super::kernels::{self, Functions, Subject};
+use super::kernels::{self, Functions, SourceKey};
 use super::launch::element;
 use crate::codegen::cuda::routines::{Of, Place, RoutinePlan};
 use crate::codegen::cuda::words::{FAULTS, SITE};
@@ -59,7 +59,7 @@ impl DeviceRoutine {
         if let Some(functions) = functions.get() {
             return Ok((plan, functions.clone()));
         }
-        let made = kernels::functions(self.device, Subject::Routine(plan.variant.clone()))?;
+        let made = kernels::functions(self.device, SourceKey::Routine(plan.variant.clone()))?;
         Ok((plan, functions.get_or_init(|| made).clone()))
     }
 
