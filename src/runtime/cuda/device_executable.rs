@@ -4,7 +4,7 @@
 //! The executable is the one that runs on the CPU, with code of the vm; beside each launch lies how the device runs it, or the
 //! reason why it does not. Values of a run are memory of the device all the way.
 //!
-//! A run that the host has no part in is a [`Program`], made when memory of some alignments first comes. The others, and
+//! A run that the host has no part in is a [`DeviceProgram`], made when memory of some alignments first comes. The others, and
 //! what finds no room for its memory in one piece, go action by action.
 
 use super::choice::Choice;
@@ -15,7 +15,7 @@ use super::inputs::{Need, n_places};
 use super::launch::{Alignments, DeviceLaunch, alignment};
 use super::library::LibraryEpilogue;
 use super::outline::Outline;
-use super::program::Program;
+use super::program::DeviceProgram;
 use super::replay::{CALLS, MIN_NODES};
 use super::uploaded;
 use crate::device::cuda::{self, Queue};
@@ -45,7 +45,7 @@ pub(crate) struct DeviceExecutable {
 }
 
 /// A program, and the alignments of inputs, then of the target.
-type ForAlignments = (Alignments, Arc<Program>);
+type ForAlignments = (Alignments, Arc<DeviceProgram>);
 
 /// Programs that an executable keeps: one is enough but where inputs begin anywhere.
 const MAX_PROGRAMS: usize = 8;
@@ -207,7 +207,7 @@ impl DeviceExecutable {
         outline: &Outline,
         inputs: &[&Array],
         target: Option<&Array>,
-    ) -> Result<Option<Arc<Program>>> {
+    ) -> Result<Option<Arc<DeviceProgram>>> {
         let alignments: Alignments = inputs.iter().copied().chain(target).map(alignment).collect();
         let lock = || self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, program)) = lock().iter().find(|(known, _)| *known == alignments) {
@@ -215,7 +215,7 @@ impl DeviceExecutable {
         }
         let (of_inputs, of_target) = alignments.split_at(inputs.len());
         let of_target = of_target.first().copied();
-        let made = Program::new(schedule, &self.device_actions, outline, self.device, of_inputs, of_target)?;
+        let made = DeviceProgram::new(schedule, &self.device_actions, outline, self.device, of_inputs, of_target)?;
         let Ok(program) = made.map(Arc::new) else { return Ok(None) };
         let mut programs = lock();
         if programs.len() == MAX_PROGRAMS {

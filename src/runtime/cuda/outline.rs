@@ -23,7 +23,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// Whose memory a value is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// An input's.
     Input(usize),
     /// The run's own, by its number.
@@ -32,14 +32,14 @@ pub(super) enum Place {
 
 /// Where a value lies.
 #[derive(Debug, Clone)]
-pub(super) struct Value {
-    pub(super) place: Place,
+pub(super) struct LocatedValue {
+    pub(super) location: Location,
     pub(super) dtype: DType,
     /// Counts from the first element of an input, and from the first byte of other memory.
     pub(super) layout: Layout,
 }
 
-impl Value {
+impl LocatedValue {
     /// Bytes from where its place begins to its first element.
     pub(super) fn distance(&self) -> usize {
         self.layout.offset * self.dtype.size()
@@ -48,7 +48,7 @@ impl Value {
 
 /// Memory that a run takes.
 #[derive(Debug, Clone)]
-pub(super) struct Memory {
+pub(super) struct Allocation {
     pub(super) bytes: usize,
     /// The first and the last action during which it is in use.
     pub(super) used: [usize; 2],
@@ -61,12 +61,12 @@ pub(super) struct Start {
     /// The number of its action.
     pub(super) action: usize,
     /// One that is no memory is `None`.
-    pub(super) operands: SmallVec<[Option<Value>; 6]>,
-    pub(super) outputs: SmallVec<[Value; 2]>,
+    pub(super) operands: SmallVec<[Option<LocatedValue>; 6]>,
+    pub(super) outputs: SmallVec<[LocatedValue; 2]>,
 }
 
 /// The work of an action, with how the device runs it.
-pub(super) enum Work<'a> {
+pub(super) enum DeviceWork<'a> {
     Kernel(&'a DeviceLaunch, &'a Lowered),
     Product(&'a DeviceProduct, &'a TensorType),
     /// Operands are those of the kernel, then the two of its product.
@@ -79,8 +79,8 @@ pub(super) enum Work<'a> {
 /// A run.
 pub(super) struct Outline {
     pub(super) starts: Vec<Start>,
-    pub(super) memories: Vec<Memory>,
-    pub(super) outputs: Vec<Value>,
+    pub(super) memories: Vec<Allocation>,
+    pub(super) outputs: Vec<LocatedValue>,
 }
 
 impl Outline {
@@ -96,7 +96,7 @@ impl Outline {
         };
         for (index, (slot, ty)) in schedule.inputs.iter().zip(&schedule.input_types).enumerate() {
             if let Some(slot) = *slot {
-                walk.slots[slot] = Some(value(Place::Input(index), ty));
+                walk.slots[slot] = Some(value(Location::Input(index), ty));
             }
         }
         for (index, (action, device_action)) in schedule.actions.iter().zip(device_actions).enumerate() {
@@ -105,7 +105,7 @@ impl Outline {
         let Walk { slots, mut outline, .. } = walk;
         outline.outputs = schedule.outputs.iter().map(|&(slot, _)| known(&slots, slot).clone()).collect();
         for output in &outline.outputs {
-            if let Place::Own(number) = output.place {
+            if let Location::Own(number) = output.location {
                 outline.memories[number].is_kept = true;
             }
         }
@@ -114,17 +114,21 @@ impl Outline {
 
     /// Whether the only result may be written to memory that is given.
     pub(super) fn has_place_for_target(&self) -> bool {
-        matches!(&self.outputs[..], [Value { place: Place::Own(_), layout, .. }] if layout.offset == 0)
+        matches!(&self.outputs[..], [LocatedValue { location: Location::Own(_), layout, .. }] if layout.offset == 0)
     }
 
     /// The work of a start.
-    pub(super) fn work<'a>(schedule: &'a Schedule, device_actions: &'a [DeviceAction], start: &Start) -> Work<'a> {
+    pub(super) fn work<'a>(
+        schedule: &'a Schedule,
+        device_actions: &'a [DeviceAction],
+        start: &Start,
+    ) -> DeviceWork<'a> {
         match (&schedule.actions[start.action], &device_actions[start.action]) {
-            (Action::Launch(launch), DeviceAction::Launch(on_device)) => Work::Kernel(on_device, &launch.lowered),
-            (Action::Product { ty, .. }, DeviceAction::Product(on_device)) => Work::Product(on_device, ty),
-            (Action::Launch(_), DeviceAction::Epilogue(on_device)) => Work::Epilogue(on_device),
-            (Action::Launch(_), DeviceAction::LibraryEpilogue(tail)) => Work::LibraryEpilogue(tail),
-            (Action::Routine { .. }, DeviceAction::Routine(on_device)) => Work::Routine(on_device),
+            (Action::Launch(launch), DeviceAction::Launch(on_device)) => DeviceWork::Kernel(on_device, &launch.lowered),
+            (Action::Product { ty, .. }, DeviceAction::Product(on_device)) => DeviceWork::Product(on_device, ty),
+            (Action::Launch(_), DeviceAction::Epilogue(on_device)) => DeviceWork::Epilogue(on_device),
+            (Action::Launch(_), DeviceAction::LibraryEpilogue(tail)) => DeviceWork::LibraryEpilogue(tail),
+            (Action::Routine { .. }, DeviceAction::Routine(on_device)) => DeviceWork::Routine(on_device),
             _ => unreachable!("launches, products and routines start, each in its way"),
         }
     }
@@ -132,9 +136,9 @@ impl Outline {
 
 /// Actions one after the other.
 struct Walk {
-    slots: Vec<Option<Value>>,
+    slots: Vec<Option<LocatedValue>>,
     /// By slot, the operands of a product that is computed in its epilogue.
-    factors: Vec<Option<[Value; 2]>>,
+    factors: Vec<Option<[LocatedValue; 2]>>,
     outline: Outline,
 }
 
@@ -173,7 +177,7 @@ impl Walk {
                 let from = known(&self.slots, *from);
                 let of = |error: crate::error::Error| Reason::TierCannot(error.to_string());
                 let (layout, dtype) = view_layout(*op, attrs, &from.layout, from.dtype).map_err(of)?;
-                self.slots[*to] = Some(Value { place: from.place, dtype, layout });
+                self.slots[*to] = Some(LocatedValue { location: from.location, dtype, layout });
             }
             (Action::Release(slot), _) => self.slots[*slot] = None,
             (Action::Launch(launch), _) if launch.is_idle => {}
@@ -216,15 +220,15 @@ impl Walk {
     }
 
     fn take(&mut self, index: usize, slot: Slot, ty: &TensorType) {
-        let value = value(Place::Own(self.outline.memories.len()), ty);
+        let value = value(Location::Own(self.outline.memories.len()), ty);
         let bytes = value.layout.extent() * ty.dtype.size();
-        self.outline.memories.push(Memory { bytes, used: [index, index], is_kept: false });
+        self.outline.memories.push(Allocation { bytes, used: [index, index], is_kept: false });
         self.slots[slot] = Some(value);
     }
 
     fn start(&mut self, start: Start) {
         for value in start.operands.iter().flatten().chain(&start.outputs) {
-            if let Place::Own(number) = value.place {
+            if let Location::Own(number) = value.location {
                 self.outline.memories[number].used[1] = start.action;
             }
         }
@@ -232,14 +236,14 @@ impl Walk {
     }
 }
 
-fn known(slots: &[Option<Value>], slot: Slot) -> &Value {
+fn known(slots: &[Option<LocatedValue>], slot: Slot) -> &LocatedValue {
     slots[slot].as_ref().expect("steps are ordered by their edges, and released after the last use")
 }
 
 /// A value of a type that lies at the beginning of its place.
-fn value(place: Place, ty: &TensorType) -> Value {
+fn value(location: Location, ty: &TensorType) -> LocatedValue {
     let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
-    Value { place, dtype: ty.dtype, layout }
+    LocatedValue { location, dtype: ty.dtype, layout }
 }
 
 /// Where pieces of memory lie in one, by the size of each and the steps during which it is in use; then the size of all.

@@ -12,7 +12,7 @@ use super::faults;
 use super::kernels::Functions;
 use super::launch::{Alignments, IN_WORDS, WIDEST, alignment_of, element, word};
 use super::maps;
-use super::outline::{Outline, Place, Start, Value, Work, arrange};
+use super::outline::{DeviceWork, LocatedValue, Location, Outline, Start, arrange};
 use super::product::{PLACES, PreparedProduct};
 use super::replay::Replays;
 use crate::codegen::cuda::routines::{Of, RoutineLaunch};
@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 /// Something to start, addresses not yet added.
 struct Node {
-    work: Starts,
+    work: NodeWork,
     /// The argument of a launch, or addresses for cublasLt ([`addresses`]).
     words: Vec<u64>,
     /// Maps among them, made once they have addresses.
@@ -41,7 +41,7 @@ struct Node {
 }
 
 /// What a node starts.
-enum Starts {
+enum NodeWork {
     Launch(Arc<Functions>, Step),
     CublasLt(Arc<Matmul>),
 }
@@ -76,7 +76,7 @@ struct Output {
 }
 
 /// Launches in order.
-pub(super) struct Program {
+pub(super) struct DeviceProgram {
     /// By address that goes in.
     patches: Vec<Patch>,
     /// Bytes of the memory of results.
@@ -92,12 +92,12 @@ pub(super) struct Program {
 }
 
 /// The memory of a run.
-pub(super) struct Memory {
+pub(super) struct RunMemory {
     made: SmallVec<[Shared<Storage>; 2]>,
     rest: Storage,
 }
 
-impl Program {
+impl DeviceProgram {
     /// The launches of a run whose inputs, and whose target if it has one, have these alignments. Code is made for those that
     /// have none yet.
     ///
@@ -110,13 +110,13 @@ impl Program {
         device: Device,
         inputs: &[usize],
         target: Option<usize>,
-    ) -> Result<std::result::Result<Program, Reason>> {
+    ) -> Result<std::result::Result<DeviceProgram, Reason>> {
         let kept = |number: &usize| outline.memories[*number].is_kept;
         let made: Vec<usize> = (0..outline.memories.len()).filter(kept).collect();
         let mut nodes = Nodes { outline, made: &made, inputs, target, nodes: Vec::new(), scratch: Vec::new() };
         for start in &outline.starts {
             match Outline::work(schedule, device_actions, start) {
-                Work::Kernel(launch, lowered) => {
+                DeviceWork::Kernel(launch, lowered) => {
                     let alignments: Alignments =
                         accesses(start).map(|value| value.map_or(WIDEST, |value| nodes.alignment(value))).collect();
                     let ready = launch.ready(lowered, alignments)?;
@@ -125,7 +125,7 @@ impl Program {
                     let places = accesses(start).enumerate().filter(|(access, _)| is_memory(*access));
                     let places =
                         places.filter_map(|(access, value)| Some((plan.variant.layout.address(access), value?)));
-                    let places: Vec<(usize, &Value)> = places.collect();
+                    let places: Vec<(usize, &LocatedValue)> = places.collect();
                     for step in &plan.steps {
                         let mut words = plan.words.clone();
                         words[words::ITEMS] = step.items;
@@ -133,14 +133,15 @@ impl Program {
                         nodes.name_last(launch.site());
                     }
                 }
-                Work::Epilogue(epilogue) => {
+                DeviceWork::Epilogue(epilogue) => {
                     let (own, factors) = start.operands.split_at(start.operands.len() - 2);
                     let [Some(left), Some(right)] = factors else {
                         unreachable!("a product has two operands in memory")
                     };
                     let own = own.iter().map(Option::as_ref).chain(start.outputs.iter().map(Some));
-                    let values: Vec<Option<&Value>> = own.chain([Some(left), Some(right)]).collect();
-                    let alignment = |value: &Option<&Value>| value.map_or(WIDEST, |value| nodes.alignment(value));
+                    let values: Vec<Option<&LocatedValue>> = own.chain([Some(left), Some(right)]).collect();
+                    let alignment =
+                        |value: &Option<&LocatedValue>| value.map_or(WIDEST, |value| nodes.alignment(value));
                     let alignments = values.iter().map(alignment).collect();
                     let ready = epilogue.ready(
                         device,
@@ -153,7 +154,7 @@ impl Program {
                     nodes.add(start, &ready.functions, ready.step, ready.words.clone(), &places, 0);
                     nodes.map_last(&ready.maps);
                 }
-                Work::Product(product, ty) => {
+                DeviceWork::Product(product, ty) => {
                     let [Some(left), Some(right)] = &start.operands[..] else {
                         unreachable!("a product has two operands in memory")
                     };
@@ -172,7 +173,7 @@ impl Program {
                     nodes.add(start, functions, *step, ready.words.clone(), &places, 0);
                     nodes.map_last(&ready.maps);
                 }
-                Work::LibraryEpilogue(tail) => {
+                DeviceWork::LibraryEpilogue(tail) => {
                     let [Some(left), Some(right), bias @ ..] = &start.operands[..] else {
                         unreachable!("a product has two operands in memory")
                     };
@@ -182,9 +183,8 @@ impl Program {
                     let matmul = tail.product.ready([of_left, of_right, of_result.min(of_bias)])?;
                     nodes.add_matmul(start, matmul, values, bias);
                 }
-                Work::Routine(routine) => {
-                    let is_on_host =
-                        |value: &&Value| matches!(value.place, Place::Input(index) if inputs[index] == IN_WORDS);
+                DeviceWork::Routine(routine) => {
+                    let is_on_host = |value: &&LocatedValue| matches!(value.location, Location::Input(index) if inputs[index] == IN_WORDS);
                     let on_host = start.operands.iter().flatten().find(is_on_host);
                     if on_host.is_some_and(|key| key.layout != Layout::contiguous(&[2])) {
                         return Ok(Err(Reason::TierCannot("a key of random words does not lie as it was made".into())));
@@ -204,10 +204,10 @@ impl Program {
     ///
     /// # Errors
     /// If there is none.
-    pub(super) fn memory(&self, device: Device, has_target: bool) -> Result<Memory> {
+    pub(super) fn memory(&self, device: Device, has_target: bool) -> Result<RunMemory> {
         let made = if has_target { &[] } else { &self.made[..] };
         let made = made.iter().map(|&bytes| Storage::shareable(device, bytes)).collect::<Result<_>>()?;
-        Ok(Memory { made, rest: Storage::new(device, self.rest)? })
+        Ok(RunMemory { made, rest: Storage::new(device, self.rest)? })
     }
 
     /// Starts the launches on a stream; its results.
@@ -223,7 +223,7 @@ impl Program {
         &self,
         inputs: &[&Array],
         target: Option<&Array>,
-        memory: Memory,
+        memory: RunMemory,
         stream: &Stream,
         queue: &Queue,
     ) -> Result<SmallVec<[Array; 2]>> {
@@ -248,11 +248,11 @@ impl Program {
                 for node in &self.nodes {
                     let words = self.words(node, &values)?;
                     match &node.work {
-                        Starts::Launch(..) => {
+                        NodeWork::Launch(..) => {
                             let launch = node.launch(&words);
                             launch.function.start(queue, launch.grid, launch.block, launch.words)?;
                         }
-                        Starts::CublasLt(matmul) => matmul.start(queue, &addresses(&words))?,
+                        NodeWork::CublasLt(matmul) => matmul.start(queue, &addresses(&words))?,
                     }
                 }
             }
@@ -326,7 +326,7 @@ type Words = SmallVec<[u64; 64]>;
 
 impl Node {
     fn launch<'a>(&'a self, words: &'a [u64]) -> Launch<'a> {
-        let Starts::Launch(functions, Step { entry, grid, block, .. }) = &self.work else {
+        let NodeWork::Launch(functions, Step { entry, grid, block, .. }) = &self.work else {
             unreachable!("graphs are made of launches alone")
         };
         Launch { function: &functions[*entry], grid: *grid, block: *block, words }
@@ -342,7 +342,7 @@ fn addresses(words: &[u64]) -> Addresses {
 }
 
 impl Output {
-    fn of(&self, inputs: &[&Array], memory: &Memory) -> Array {
+    fn of(&self, inputs: &[&Array], memory: &RunMemory) -> Array {
         let (storage, offset) = match (self.base, &self.layout) {
             (Base::Input(index), None) => return inputs[index].clone(),
             (Base::Input(index), Some(_)) => (inputs[index].storage(), inputs[index].layout().offset),
@@ -359,7 +359,7 @@ impl Output {
 }
 
 /// Operands, then outputs.
-fn accesses(start: &Start) -> impl Iterator<Item = Option<&Value>> {
+fn accesses(start: &Start) -> impl Iterator<Item = Option<&LocatedValue>> {
     start.operands.iter().map(Option::as_ref).chain(start.outputs.iter().map(Some))
 }
 
@@ -385,22 +385,22 @@ struct Nodes<'a> {
 }
 
 /// An address before memory is arranged: its word, what it counts from, and how far it is from there.
-type Address = (usize, Found, u64);
+type Address = (usize, UnplacedBase, u64);
 
 /// Where an address counts from, before memory is arranged.
 #[derive(Clone, Copy)]
-enum Found {
-    Place(Place),
+enum UnplacedBase {
+    Location(Location),
     Element(usize, usize),
     Scratch(usize),
     Faults,
 }
 
 impl Nodes<'_> {
-    fn alignment(&self, value: &Value) -> usize {
-        let base = match value.place {
-            Place::Input(index) => self.inputs[index],
-            Place::Own(number) => self.target.filter(|_| self.outline.memories[number].is_kept).unwrap_or(WIDEST),
+    fn alignment(&self, value: &LocatedValue) -> usize {
+        let base = match value.location {
+            Location::Input(index) => self.inputs[index],
+            Location::Own(number) => self.target.filter(|_| self.outline.memories[number].is_kept).unwrap_or(WIDEST),
         };
         if base == IN_WORDS { IN_WORDS } else { base.min(alignment_of(value.distance() as u64)) }
     }
@@ -411,33 +411,41 @@ impl Nodes<'_> {
         functions: &Arc<Functions>,
         step: Step,
         words: Vec<u64>,
-        places: &[(usize, &Value)],
+        places: &[(usize, &LocatedValue)],
         scratch: usize,
     ) {
         let mut patches: Vec<Address> = Vec::new();
         for &(word, value) in places {
             let distance = words[word].wrapping_add(value.distance() as u64);
-            patches.push((word, Found::Place(value.place), distance));
+            patches.push((word, UnplacedBase::Location(value.location), distance));
         }
         if scratch > 0 {
             patches.push((words::SCRATCH, self.scratch(start, scratch), 0));
         }
-        self.push(Starts::Launch(functions.clone(), step), words, patches);
+        self.push(NodeWork::Launch(functions.clone(), step), words, patches);
     }
 
-    fn push(&mut self, work: Starts, words: Vec<u64>, patches: Vec<Address>) {
+    fn push(&mut self, work: NodeWork, words: Vec<u64>, patches: Vec<Address>) {
         self.nodes.push((Node { work, words, maps: SmallVec::new(), patches: 0..0 }, patches));
     }
 
     /// A product by cublasLt, of left operand, right operand and result.
-    fn add_matmul(&mut self, start: &Start, matmul: Arc<Matmul>, values: [&Value; 3], bias: Option<&Value>) {
+    fn add_matmul(
+        &mut self,
+        start: &Start,
+        matmul: Arc<Matmul>,
+        values: [&LocatedValue; 3],
+        bias: Option<&LocatedValue>,
+    ) {
         let places = values.into_iter().chain(bias).enumerate();
-        let patch = |(word, value): (usize, &Value)| (word, Found::Place(value.place), value.distance() as u64);
+        let patch = |(word, value): (usize, &LocatedValue)| {
+            (word, UnplacedBase::Location(value.location), value.distance() as u64)
+        };
         let mut patches: Vec<Address> = places.map(patch).collect();
         if matmul.workspace() > 0 {
             patches.push((N_ADDRESSES - 1, self.scratch(start, matmul.workspace()), 0));
         }
-        self.push(Starts::CublasLt(matmul), vec![0; N_ADDRESSES], patches);
+        self.push(NodeWork::CublasLt(matmul), vec![0; N_ADDRESSES], patches);
     }
 
     fn add_routine(&mut self, start: &Start, functions: &Arc<Functions>, launch: &RoutineLaunch, scratch: usize) {
@@ -445,9 +453,11 @@ impl Nodes<'_> {
         let mut patches: Vec<Address> = Vec::new();
         for &(word, of) in &launch.places {
             let distance = launch.words[word];
-            let of_value = |value: &Value| (Found::Place(value.place), distance.wrapping_add(value.distance() as u64));
-            let (found, distance) = match (of, of_operand(of).map(|at| operand(at).place)) {
-                (Of::Element(_, at), Some(Place::Input(input))) => (Found::Element(input, at), 0),
+            let of_value = |value: &LocatedValue| {
+                (UnplacedBase::Location(value.location), distance.wrapping_add(value.distance() as u64))
+            };
+            let (found, distance) = match (of, of_operand(of).map(|at| operand(at).location)) {
+                (Of::Element(_, at), Some(Location::Input(input))) => (UnplacedBase::Element(input, at), 0),
                 (Of::Element(..), _) => unreachable!("what is on the host is an input"),
                 (Of::Operand(at), _) => of_value(operand(at)),
                 (Of::Result, _) => of_value(&start.outputs[0]),
@@ -455,14 +465,14 @@ impl Nodes<'_> {
             };
             patches.push((word, found, distance));
         }
-        self.push(Starts::Launch(functions.clone(), launch.step), launch.words.clone(), patches);
+        self.push(NodeWork::Launch(functions.clone(), launch.step), launch.words.clone(), patches);
     }
 
     /// The launch that was added last says under this number what it finds wrong.
     fn name_last(&mut self, site: Option<u64>) {
         if let (Some(site), Some((node, patches))) = (site, self.nodes.last_mut()) {
             node.words[words::SITE] = site;
-            patches.push((words::FAULTS, Found::Faults, 0));
+            patches.push((words::FAULTS, UnplacedBase::Faults, 0));
         }
     }
 
@@ -474,43 +484,44 @@ impl Nodes<'_> {
     }
 
     /// Memory of an action besides that of its values; its launches hand on what is in it.
-    fn scratch(&mut self, start: &Start, bytes: usize) -> Found {
+    fn scratch(&mut self, start: &Start, bytes: usize) -> UnplacedBase {
         let used = [start.action, start.action];
         if self.scratch.last().is_none_or(|&(_, last)| last != used) {
             self.scratch.push((bytes, used));
         }
-        Found::Scratch(self.scratch.len() - 1)
+        UnplacedBase::Scratch(self.scratch.len() - 1)
     }
 
     /// Arranges what is not kept, and puts the parts together.
-    fn finish(self, schedule: &Schedule) -> Program {
+    fn finish(self, schedule: &Schedule) -> DeviceProgram {
         let outline = self.outline;
         let own = outline.memories.iter().enumerate().filter(|(_, memory)| !memory.is_kept);
-        let own = own.map(|(number, memory)| (Found::Place(Place::Own(number)), (memory.bytes, memory.used)));
-        let scratch = self.scratch.iter().enumerate().map(|(number, &piece)| (Found::Scratch(number), piece));
-        let mut pieces: Vec<(Found, (usize, [usize; 2]))> = own.chain(scratch).collect();
+        let own =
+            own.map(|(number, memory)| (UnplacedBase::Location(Location::Own(number)), (memory.bytes, memory.used)));
+        let scratch = self.scratch.iter().enumerate().map(|(number, &piece)| (UnplacedBase::Scratch(number), piece));
+        let mut pieces: Vec<(UnplacedBase, (usize, [usize; 2]))> = own.chain(scratch).collect();
         pieces.sort_by_key(|(_, (_, [first, _]))| *first);
         let (places, rest) = arrange(&pieces.iter().map(|&(_, piece)| piece).collect::<Vec<_>>());
         let mut of_own = vec![0; outline.memories.len()];
         let mut of_scratch = vec![0; self.scratch.len()];
         for ((found, _), place) in pieces.into_iter().zip(places) {
             match found {
-                Found::Place(Place::Own(number)) => of_own[number] = place as u64,
-                Found::Scratch(number) => of_scratch[number] = place as u64,
-                Found::Place(Place::Input(_)) | Found::Element(..) | Found::Faults => {
+                UnplacedBase::Location(Location::Own(number)) => of_own[number] = place as u64,
+                UnplacedBase::Scratch(number) => of_scratch[number] = place as u64,
+                UnplacedBase::Location(Location::Input(_)) | UnplacedBase::Element(..) | UnplacedBase::Faults => {
                     unreachable!("inputs and records are not arranged")
                 }
             }
         }
-        let base = |found: Found| match found {
-            Found::Place(Place::Input(index)) => (Base::Input(index), 0),
-            Found::Place(Place::Own(number)) => match self.made.iter().position(|&made| made == number) {
+        let base = |found: UnplacedBase| match found {
+            UnplacedBase::Location(Location::Input(index)) => (Base::Input(index), 0),
+            UnplacedBase::Location(Location::Own(number)) => match self.made.iter().position(|&made| made == number) {
                 Some(made) => (Base::Made(made), 0),
                 None => (Base::Rest, of_own[number]),
             },
-            Found::Element(input, at) => (Base::Element(input, at), 0),
-            Found::Scratch(number) => (Base::Rest, of_scratch[number]),
-            Found::Faults => (Base::Faults, 0),
+            UnplacedBase::Element(input, at) => (Base::Element(input, at), 0),
+            UnplacedBase::Scratch(number) => (Base::Rest, of_scratch[number]),
+            UnplacedBase::Faults => (Base::Faults, 0),
         };
         let (mut nodes, mut patches) = (Vec::with_capacity(self.nodes.len()), Vec::new());
         for (mut node, of_node) in self.nodes {
@@ -523,16 +534,16 @@ impl Nodes<'_> {
             nodes.push(node);
         }
         let outputs = outline.outputs.iter().map(|value| {
-            let ty = if let Place::Input(index) = value.place { schedule.input_types.get(index) } else { None };
+            let ty = if let Location::Input(index) = value.location { schedule.input_types.get(index) } else { None };
             let as_it_is = ty.is_some_and(|ty| {
                 value.layout.offset == 0 && value.layout.sizes == ty.sizes && value.layout.strides == ty.strides
             });
             let layout = (!as_it_is).then(|| value.layout.clone().into());
-            Output { base: base(Found::Place(value.place)).0, dtype: value.dtype, layout }
+            Output { base: base(UnplacedBase::Location(value.location)).0, dtype: value.dtype, layout }
         });
         let outputs = outputs.collect();
         let made = self.made.iter().map(|&number| outline.memories[number].bytes).collect();
-        let n_matmuls = nodes.iter().filter(|node| matches!(node.work, Starts::CublasLt(_))).count();
-        Program { patches, made, rest, outputs, replays: Replays::default(), nodes, n_matmuls }
+        let n_matmuls = nodes.iter().filter(|node| matches!(node.work, NodeWork::CublasLt(_))).count();
+        DeviceProgram { patches, made, rest, outputs, replays: Replays::default(), nodes, n_matmuls }
     }
 }

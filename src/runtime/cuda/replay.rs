@@ -10,7 +10,7 @@
 //! for a graph.
 
 use super::counts;
-use super::program::Program;
+use super::program::DeviceProgram;
 use crate::device::Stream;
 use crate::device::cuda::{Graph, Queue, has_graphs};
 use crate::error::Result;
@@ -55,7 +55,7 @@ impl Replays {
     ///
     /// # Safety
     /// All launches of the program may be started on the stream, whose handle is `queue`, with these values.
-    pub(super) unsafe fn start(&self, program: &Program, values: &[u64], stream: &Stream, queue: &Queue) -> bool {
+    pub(super) unsafe fn start(&self, program: &DeviceProgram, values: &[u64], stream: &Stream, queue: &Queue) -> bool {
         if program.n_nodes() < MIN_NODES || !program.is_of_launches() || !has_graphs() {
             return false;
         }
@@ -97,7 +97,7 @@ impl State {
 }
 
 impl OfStream {
-    unsafe fn start(&mut self, program: &Program, values: &[u64], queue: &Queue) -> Result<()> {
+    unsafe fn start(&mut self, program: &DeviceProgram, values: &[u64], queue: &Queue) -> Result<()> {
         let ready = match &mut self.ready {
             Some(ready) => {
                 // SAFETY: the caller's promise.
@@ -113,7 +113,7 @@ impl OfStream {
 }
 
 impl InstantiatedGraph {
-    unsafe fn new(program: &Program, values: &[u64]) -> Result<InstantiatedGraph> {
+    unsafe fn new(program: &DeviceProgram, values: &[u64]) -> Result<InstantiatedGraph> {
         // SAFETY: the graph is started by callers who promise what its launches need; the program keeps its functions.
         let graph = program.with_launches(values, |launches| unsafe { Graph::new(launches) })?;
         counts::made_graph();
@@ -121,7 +121,7 @@ impl InstantiatedGraph {
     }
 
     /// Gives launches the values that they do not have.
-    unsafe fn change(&mut self, program: &Program, values: &[u64]) -> Result<()> {
+    unsafe fn change(&mut self, program: &DeviceProgram, values: &[u64]) -> Result<()> {
         for node in 0..program.n_nodes() {
             let of_node = program.patches(node);
             if self.values[of_node.clone()] == values[of_node.clone()] {
