@@ -78,7 +78,7 @@ impl Choice {
 }
 
 /// A product to be decided about.
-pub(super) struct Wanted<'a> {
+pub(super) struct ProductRequest<'a> {
     pub(super) device: Device,
     pub(super) numerics: Numerics,
     pub(super) shape: &'a ProductShape,
@@ -87,7 +87,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// What was decided.
-pub(super) enum Decided {
+pub(super) enum ProductDecision {
     /// A kernel of ours, whose choice says which.
     Own(Choice),
     /// cublasLt, with the kernel behind it if it is something to it.
@@ -103,28 +103,28 @@ fn may_be_fast(dtype: DType) -> bool {
 }
 
 /// How a product is computed.
-pub(super) fn choose(wanted: &Wanted<'_>) -> Decided {
-    let &ProductShape { dtype, batch, m, n, .. } = wanted.shape;
+pub(super) fn choose(request: &ProductRequest<'_>) -> ProductDecision {
+    let &ProductShape { dtype, batch, m, n, .. } = request.shape;
     if !may_be_fast(dtype) || batch * m * n == 0 {
-        return Decided::Own(Choice::Canonical(None));
+        return ProductDecision::Own(Choice::Canonical(None));
     }
-    let on_tensor_cores = on_tensor_cores(wanted.device, dtype);
-    if wanted.numerics == Numerics::Strict {
+    let on_tensor_cores = on_tensor_cores(request.device, dtype);
+    if request.numerics == Numerics::Strict {
         let who = if on_tensor_cores { "tensor cores sum" } else { "cublasLt sums" };
         let whose = if on_tensor_cores { "their" } else { "its" };
         let what = format!("{who} products of {dtype} in an order of {whose} own");
-        return Decided::Own(Choice::Canonical(Some(Reason::WouldChangeBits(what))));
+        return ProductDecision::Own(Choice::Canonical(Some(Reason::WouldChangeBits(what))));
     }
     if on_tensor_cores && debug::cuda_products() == Some("wgmma") {
-        return Decided::Own(match by_groups(wanted) {
+        return ProductDecision::Own(match by_groups(request) {
             Ok(()) => Choice::Wgmma(dtype, None),
             Err(reason) => Choice::TensorCores(dtype, Some(reason)),
         });
     }
-    match of_library(wanted) {
-        Ok(decided) => decided,
-        Err(reason) if on_tensor_cores => Decided::Own(Choice::TensorCores(dtype, Some(reason))),
-        Err(reason) => Decided::Own(Choice::Canonical(Some(reason))),
+    match of_library(request) {
+        Ok(decision) => decision,
+        Err(reason) if on_tensor_cores => ProductDecision::Own(Choice::TensorCores(dtype, Some(reason))),
+        Err(reason) => ProductDecision::Own(Choice::Canonical(Some(reason))),
     }
 }
 
@@ -137,21 +137,21 @@ pub(super) fn on_tensor_cores(device: Device, dtype: DType) -> bool {
 ///
 /// # Errors
 /// The reason why not.
-fn by_groups(wanted: &Wanted<'_>) -> Result<(), Reason> {
-    if !architecture(wanted.device).is_ok_and(Architecture::has_wgmma) {
-        return Err(Reason::WgmmaCannot(format!("{} is not of compute capability 9.0", wanted.device)));
+fn by_groups(request: &ProductRequest<'_>) -> Result<(), Reason> {
+    if !architecture(request.device).is_ok_and(Architecture::has_wgmma) {
+        return Err(Reason::WgmmaCannot(format!("{} is not of compute capability 9.0", request.device)));
     }
     if !has_maps() {
         return Err(Reason::WgmmaCannot("the driver makes no maps of operands".into()));
     }
-    wgmma::check(wanted.shape)
+    wgmma::check(request.shape)
 }
 
 /// A product by cublasLt, as one with the kernel behind it or not.
 ///
 /// # Errors
 /// The reason why our kernel is to do it.
-fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
+fn of_library(request: &ProductRequest<'_>) -> Result<ProductDecision, Reason> {
     let is_forced = match debug::cuda_products() {
         Some(who @ ("own" | "wgmma")) => {
             return Err(Reason::LibraryCannot(format!("OPFUSE_CUDA_PRODUCTS is {who}")));
@@ -159,18 +159,18 @@ fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
         Some("cublaslt") => true,
         Some(_) | None => false,
     };
-    let alone = problem(wanted.shape)?;
-    let found = wanted.candidate.and_then(|(candidate, _)| epilogue_patterns::matching(candidate, wanted.shape));
+    let alone = problem(request.shape)?;
+    let found = request.candidate.and_then(|(candidate, _)| epilogue_patterns::matching(candidate, request.shape));
     let taken = |found: Option<EpilogueMatch>, why_apart: Option<Reason>| {
         if !is_forced {
-            is_faster(wanted, found.is_some())?;
+            is_faster(request, found.is_some())?;
         }
         let (tail, result) = found.map_or((alone.tail, alone.result), |found| (found.tail, found.result));
-        let product = LibraryProduct::new(wanted.device, Problem { tail, result, ..alone })?;
-        let candidate = wanted.candidate.filter(|_| found.is_none());
+        let product = LibraryProduct::new(request.device, Problem { tail, result, ..alone })?;
+        let candidate = request.candidate.filter(|_| found.is_none());
         let apart =
-            candidate.map(|(_, may_be_own)| why_apart.unwrap_or_else(|| apart(wanted, may_be_own && !is_forced)));
-        Ok(Decided::CublasLt(Choice::CublasLt(wanted.shape.dtype, apart), product, found))
+            candidate.map(|(_, may_be_own)| why_apart.unwrap_or_else(|| apart(request, may_be_own && !is_forced)));
+        Ok(ProductDecision::CublasLt(Choice::CublasLt(request.shape.dtype, apart), product, found))
     };
     match found {
         // Of some dtypes it computes products alone.
@@ -183,8 +183,8 @@ fn of_library(wanted: &Wanted<'_>) -> Result<Decided, Reason> {
 ///
 /// # Errors
 /// The reason why it is not.
-fn is_faster(wanted: &Wanted<'_>, is_fused: bool) -> Result<(), Reason> {
-    let [own, other] = modelled(wanted, is_fused);
+fn is_faster(request: &ProductRequest<'_>, is_fused: bool) -> Result<(), Reason> {
+    let [own, other] = modelled(request, is_fused);
     if other < own {
         return Ok(());
     }
@@ -192,18 +192,18 @@ fn is_faster(wanted: &Wanted<'_>, is_fused: bool) -> Result<(), Reason> {
 }
 
 /// Why a kernel behind a product of cublasLt is a pass of its own; ours may have been weighed against that.
-fn apart(wanted: &Wanted<'_>, was_weighed: bool) -> Reason {
+fn apart(request: &ProductRequest<'_>, was_weighed: bool) -> Reason {
     if !was_weighed {
         return Reason::LibraryCannot(
             "what follows is no number per column that is added, relu, or gelu by tanh".into(),
         );
     }
-    let [own, other] = modelled(wanted, false).map(micro);
+    let [own, other] = modelled(request, false).map(micro);
     Reason::ModelledSlower(format!("{own}, and {other} for cublasLt and a pass behind it"))
 }
 
 /// Seconds that we take, and cublasLt, of whose product the kernel behind is a part or not.
-fn modelled(wanted: &Wanted<'_>, is_fused: bool) -> [f64; 2] {
+fn modelled(request: &ProductRequest<'_>, is_fused: bool) -> [f64; 2] {
     let candidate = |(candidate, may_be_own): (&EpilogueCandidate, bool), who| {
         let is_fused = match who {
             Who::Own => may_be_own,
@@ -212,8 +212,8 @@ fn modelled(wanted: &Wanted<'_>, is_fused: bool) -> [f64; 2] {
         roofline::EpilogueTraffic { bytes: bytes_of(&candidate.launch.lowered), is_fused }
     };
     [Who::Own, Who::CublasLt].map(|who| {
-        let candidate = wanted.candidate.map(|pair| candidate(pair, who));
-        roofline::seconds(who, wanted.shape, candidate)
+        let candidate = request.candidate.map(|pair| candidate(pair, who));
+        roofline::seconds(who, request.shape, candidate)
     })
 }
 

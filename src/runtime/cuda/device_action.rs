@@ -1,7 +1,7 @@
 //! How each action of an executable runs on a device: decided once, from the types of its values.
 
 use super::candidate::EpilogueCandidate;
-use super::choice::{Choice, Decided, Wanted, choose, on_tensor_cores};
+use super::choice::{Choice, ProductDecision, ProductRequest, choose, on_tensor_cores};
 use super::epilogue::{DeviceEpilogue, Sums};
 use super::launch::DeviceLaunch;
 use super::library::LibraryEpilogue;
@@ -90,7 +90,12 @@ impl DeviceAction {
             });
         }
         for (index, shape) in products {
-            decide(&mut device_actions, schedule, index, &Wanted { device, numerics, shape: &shape, candidate: None });
+            decide(
+                &mut device_actions,
+                schedule,
+                index,
+                &ProductRequest { device, numerics, shape: &shape, candidate: None },
+            );
         }
         device_actions
     }
@@ -112,32 +117,34 @@ impl DeviceAction {
 }
 
 /// Decides about a product and the kernel behind it; no kernel is part of two products.
-fn decide(device_actions: &mut [DeviceAction], schedule: &Schedule, product: usize, wanted: &Wanted<'_>) {
+fn decide(device_actions: &mut [DeviceAction], schedule: &Schedule, product: usize, request: &ProductRequest<'_>) {
     let is_free = |candidate: &EpilogueCandidate| {
         matches!(device_actions[candidate.kernel], DeviceAction::Launch(_) | DeviceAction::Host(_))
     };
     let candidate = EpilogueCandidate::of(schedule, product).filter(is_free);
     let may_be_own = |candidate: &EpilogueCandidate| {
-        on_tensor_cores(wanted.device, wanted.shape.dtype) && DeviceEpilogue::is_possible(candidate, wanted.shape)
+        on_tensor_cores(request.device, request.shape.dtype) && DeviceEpilogue::is_possible(candidate, request.shape)
     };
     let candidate = candidate.map(|candidate| (may_be_own(&candidate), candidate));
-    let decided =
-        choose(&Wanted { candidate: candidate.as_ref().map(|(may_be, candidate)| (candidate, *may_be)), ..*wanted });
-    let (choice, fused, candidate) = match (decided, candidate) {
-        (Decided::Own(choice @ (Choice::TensorCores(..) | Choice::Wgmma(..))), Some((true, candidate))) => {
+    let decision = choose(&ProductRequest {
+        candidate: candidate.as_ref().map(|(may_be, candidate)| (candidate, *may_be)),
+        ..*request
+    });
+    let (choice, fused, candidate) = match (decision, candidate) {
+        (ProductDecision::Own(choice @ (Choice::TensorCores(..) | Choice::Wgmma(..))), Some((true, candidate))) => {
             let sums = if matches!(choice, Choice::Wgmma(..)) { Sums::Groups } else { Sums::Warps };
             (choice, DeviceAction::Epilogue(DeviceEpilogue::new(&candidate, sums)), candidate)
         }
-        (Decided::Own(choice), _) => {
+        (ProductDecision::Own(choice), _) => {
             device_actions[product] = DeviceAction::Product(DeviceProduct::own(choice));
             return;
         }
-        (Decided::CublasLt(choice, library, Some(found)), Some((_, candidate))) => (
+        (ProductDecision::CublasLt(choice, library, Some(found)), Some((_, candidate))) => (
             choice,
             DeviceAction::LibraryEpilogue(Box::new(LibraryEpilogue::new(&candidate, found, library))),
             candidate,
         ),
-        (Decided::CublasLt(choice, library, _), _) => {
+        (ProductDecision::CublasLt(choice, library, _), _) => {
             device_actions[product] = DeviceAction::Product(DeviceProduct::by_cublaslt(choice, library));
             return;
         }
