@@ -17,7 +17,7 @@ use super::library::LibraryEpilogue;
 use super::outline::Outline;
 use super::program::DeviceProgram;
 use super::replay::{CALLS, MIN_NODES};
-use super::uploaded;
+use super::transfer::uploaded;
 use crate::device::cuda::{self, Queue};
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::error::{Error, Reason, Result};

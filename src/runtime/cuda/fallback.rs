@@ -2,7 +2,8 @@
 //!
 //! Reported each time, with the reason; see [`super::counts`]. The host waits for the device here.
 
-use super::{counts, fetched};
+use super::counts;
+use super::transfer::{fetched, uploaded};
 use crate::device::{Access, Device, DeviceKind, Shared, Storage};
 use crate::error::{Reason, Result};
 use crate::runtime::Array;
@@ -47,9 +48,7 @@ pub(super) fn run(
         let result = host[slot].array();
         match &slots[slot] {
             Held::Given(array) => result.storage().read(|bytes| array.storage().store_under(access, bytes))?,
-            Held::Own(_) | Held::Nothing | Held::Factors(_) => {
-                slots[slot] = Held::Own(super::uploaded(device, result)?)
-            }
+            Held::Own(_) | Held::Nothing | Held::Factors(_) => slots[slot] = Held::Own(uploaded(device, result)?),
         }
     }
     Ok(())
