@@ -13,7 +13,7 @@ use opfuse::codegen::{cranelift, x64};
 use opfuse::dispatch::keys::tracer::{Trace, trace};
 use opfuse::dispatch::register;
 use opfuse::fusion::{Decision, Options, Plan, StepKind, plan};
-use opfuse::ir::passes::{decompose, eliminate_common, eliminate_dead, fold_constants, simplify, unroll};
+use opfuse::ir::passes::{Target, passes_for};
 use opfuse::ir::{Graph, Op, verify};
 use opfuse::{Error, Result, Tensor, compile};
 use std::process::ExitCode;
@@ -107,36 +107,21 @@ fn traced(inputs: &[Tensor; 4]) -> Result<Graph> {
     Ok(graph)
 }
 
-/// The passes of `compile::pipeline::build`, in its order.
+/// The passes of `compile::pipeline::build`, which reads the same table.
 fn passes(traced: &Graph) -> Result<Graph> {
     chapter("4. Passes", "A pass goes from graph to graph, and the result is verified. All passes keep every bit.");
     let mut graph = traced.clone();
-    let decomposed = decompose(&graph)?;
-    show("decompose", &mut graph, decomposed)?;
-    for (name, pass) in [
-        ("eliminate_common", eliminate_common as fn(&Graph) -> Graph),
-        ("fold_constants", fold_constants),
-        ("simplify", simplify),
-    ] {
-        let next = pass(&graph);
-        show(name, &mut graph, next)?;
+    for pass in passes_for(Target::Cpu) {
+        let next = (pass.run)(&graph)?;
+        pass.verify(&next)?;
+        if next.to_string() == graph.to_string() {
+            println!("-- {}: nothing to do", pass.name);
+        } else {
+            print!("-- {}: {} nodes -> {}\n{next}", pass.name, graph.len(), next.len());
+        }
+        graph = next;
     }
-    let unrolled = unroll(&graph)?;
-    show("unroll", &mut graph, unrolled)?;
-    let live = eliminate_dead(&graph);
-    show("eliminate_dead", &mut graph, live)?;
     Ok(graph)
-}
-
-fn show(name: &str, graph: &mut Graph, next: Graph) -> Result<()> {
-    verify(&next)?;
-    if next.to_string() == graph.to_string() {
-        println!("-- {name}: nothing to do");
-    } else {
-        print!("-- {name}: {} nodes -> {}\n{next}", graph.len(), next.len());
-    }
-    *graph = next;
-    Ok(())
 }
 
 fn planned(graph: &Graph) -> Plan {
@@ -218,4 +203,22 @@ fn timed(work: impl FnOnce() -> Result<Tensor>) -> Result<Duration> {
     let start = Instant::now();
     drop(work()?);
     Ok(start.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opfuse::compile::pipeline;
+
+    #[test]
+    fn the_tour_takes_the_way_of_the_pipeline() -> Result<()> {
+        let traced = traced(&inputs(4, 1024)?)?;
+        let built = pipeline::build(traced.clone(), &Options::default(), None)?;
+        let graph = passes(&traced)?;
+        assert_eq!(graph.to_string(), built.graph.to_string());
+        assert_eq!(planned(&graph).text(&graph), built.plan.text(&built.graph));
+        let taken: Vec<&str> = built.passes.iter().map(|pass| pass.name).collect();
+        assert_eq!(taken, passes_for(Target::Cpu).map(|pass| pass.name).collect::<Vec<_>>());
+        Ok(())
+    }
 }

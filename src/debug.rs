@@ -4,7 +4,7 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `OPFUSE_DUMP=trace,simplify,plan,kernel,code` | prints those stages to standard error |
+//! | `OPFUSE_DUMP=trace,simplify,plan` | prints those stages to standard error; the words stand below |
 //! | `OPFUSE_EXPLAIN=1` | prints every reason when a function is compiled |
 //! | `OPFUSE_EAGER=1` | `compile` is the identity |
 //! | `OPFUSE_TIER=vm`, `cranelift` or `x64` | forces a code tier; what it declines runs in the vm |
@@ -12,20 +12,35 @@
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
 //! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
 //! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64`, and cubins, are kept in that folder between processes |
-//! | `OPFUSE_STREAM_FROM=bytes` | outputs of so many bytes are written past the caches, by default those larger than the last cache, or of launches that move 128 MiB |
+//! | `OPFUSE_STREAM_FROM=bytes` | outputs of so many bytes are written by streaming stores; the default is those larger than the last cache, and those of launches that move 128 MiB |
 //! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver, NVRTC and cublasLt are looked for there first |
 //! | `OPFUSE_CUDA_PRODUCTS=own`, `cublaslt` or `wgmma` | who computes products of floats with `Numerics::Fast`, whatever the model says; `wgmma` is a kernel for compute capability 9.0 that was never run on a GPU |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
+//!
+//! Words of `OPFUSE_DUMP`, in the order of the stages:
+//!
+//! | word | prints |
+//! |---|---|
+//! | `trace` | the traced graph |
+//! | the name of a pass, as in `simplify` | the graph after that pass |
+//! | `passes` | the graph after each pass |
+//! | `graph` | the graph that is planned, which is that after the last pass |
+//! | `plan` | steps, and edges that were not fused |
+//! | `kernel` | loop-level kernels |
+//! | `code` | what a tier makes of them |
+//!
+//! A word that names nothing is reported once, with the known ones. The names of passes are those of
+//! `ir::passes::PASSES`, which lies above this floor, so the pipeline hands them in ([`check_dump`]).
 
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 /// A stage that can be printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// The traced graph.
     Trace,
-    /// The graph after its passes.
-    Simplify,
+    /// The graph after all passes.
+    Graph,
     /// Steps and edges.
     Plan,
     /// Loop-level kernels.
@@ -35,10 +50,13 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Every stage, in order.
+    const ALL: [Stage; 5] = [Stage::Trace, Stage::Graph, Stage::Plan, Stage::Kernel, Stage::Code];
+
     const fn name(self) -> &'static str {
         match self {
             Stage::Trace => "trace",
-            Stage::Simplify => "simplify",
+            Stage::Graph => "graph",
             Stage::Plan => "plan",
             Stage::Kernel => "kernel",
             Stage::Code => "code",
@@ -82,16 +100,48 @@ fn switches() -> &'static Switches {
     })
 }
 
+/// The word that asks for the graph after each pass.
+const PASSES: &str = "passes";
+
 /// Whether a stage is to be printed.
 pub fn dumps(stage: Stage) -> bool {
-    switches().dump.iter().any(|name| name == stage.name())
+    asks_for(stage.name())
 }
 
 /// Prints a stage if it is asked for; `text` is only made then.
 pub fn dump(stage: Stage, text: impl FnOnce() -> String) {
     if dumps(stage) {
-        print(&format!("== {} ==\n{}", stage.name(), text()));
+        print_stage(stage.name(), &text());
     }
+}
+
+/// Prints the graph after a pass if it is asked for; `text` is only made then.
+pub fn dump_pass(name: &str, text: impl FnOnce() -> String) {
+    if asks_for(PASSES) || asks_for(name) {
+        print_stage(name, &text());
+    }
+}
+
+/// Reports the words of `OPFUSE_DUMP` that name nothing, once per process; `passes` are the names of all passes.
+pub fn check_dump(passes: impl Iterator<Item = &'static str>) {
+    static CHECKED: Once = Once::new();
+    if switches().dump.is_empty() {
+        return;
+    }
+    CHECKED.call_once(|| {
+        let known: Vec<&str> = Stage::ALL.into_iter().map(Stage::name).chain([PASSES]).chain(passes).collect();
+        for word in switches().dump.iter().filter(|word| !known.contains(&word.as_str())) {
+            print(&format!("opfuse: OPFUSE_DUMP: `{word}` names no stage; known are {}", known.join(", ")));
+        }
+    });
+}
+
+fn asks_for(word: &str) -> bool {
+    switches().dump.iter().any(|name| name == word)
+}
+
+fn print_stage(name: &str, text: &str) {
+    print(&format!("== {name} ==\n{text}"));
 }
 
 /// Prints a line to standard error; the one place that does.

@@ -388,7 +388,7 @@ fn narrow_products_of_widened_operands() {
     let check = |text: &str, expected: Expect| {
         let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}"));
         let graph = decompose(&graph).unwrap_or_else(|error| panic!("{error}"));
-        expected.assert_eq(&narrow_products(graph).to_string());
+        expected.assert_eq(&narrow_products(&graph).to_string());
     };
     check(
         "graph {

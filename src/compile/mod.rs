@@ -1,6 +1,6 @@
 //! How is a function captured once and run many times?
 //!
-//! [`compile`] wraps a function; [`pipeline`] is the one place that names every pass in order; [`guard`] says what an
+//! [`compile`] wraps a function; [`pipeline`] runs the passes and plans; [`guard`] says what an
 //! executable takes for granted; [`explain`] says what was done and why.
 
 pub mod calibration;

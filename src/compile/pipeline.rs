@@ -1,4 +1,7 @@
 //! The pipeline: from a traced graph to an executable. Start reading here.
+//!
+//! A traced graph goes through the passes of [`PASSES`](crate::ir::passes::PASSES) in order, is planned, and each step of
+//! the plan is lowered and compiled. Each form is printed if `OPFUSE_DUMP` names it.
 
 use crate::codegen::tier::Tier;
 use crate::debug::{self, Stage};
@@ -6,11 +9,10 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
 use crate::fusion::{Options, Plan, Rates, Rewritten, plan};
-use crate::ir::passes::{
-    decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
-};
+use crate::ir::passes::{PASSES, Target, passes_for};
 use crate::ir::{Graph, NodeId, Numerics, verify};
 use crate::runtime::{Accepts, Executable, Failure};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -26,10 +28,21 @@ pub struct Built {
     pub executable: Executable,
     /// What its merges were weighed by.
     pub rates: Rates,
+    /// How long each pass took.
+    pub passes: Vec<Timed>,
     /// How long passes and planning took.
     pub plan_time: Duration,
     /// How long lowering and compiling took.
     pub compile_time: Duration,
+}
+
+/// How long one pass took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timed {
+    /// The name of the pass.
+    pub name: &'static str,
+    /// The time, without that of verifying and printing.
+    pub time: Duration,
 }
 
 /// Builds an executable from a traced graph, pass by pass. `tier` forces a code tier.
@@ -40,14 +53,12 @@ pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Bui
     build_over(traced, Vec::new(), options, tier)
 }
 
-/// As [`build`], where kernels that `accepts` refuses are not compiled: their groups are taken apart.
+/// As [`build`], where kernels that `accepts` refuses are not compiled: their groups are split.
 ///
 /// # Errors
 /// A graph that breaks an invariant, naming which, or a single op that is refused.
 pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
-    build_by(traced, Vec::new(), options, |graph| graph, &|graph, plan| {
-        Executable::build_if(graph, plan, tier, accepts)
-    })
+    build_by(traced, Vec::new(), options, Target::Cpu, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
 }
 
 /// As [`build`], for a caller that overwrites these inputs with their new values: what is written to them may be written in
@@ -56,7 +67,7 @@ pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: A
 /// # Errors
 /// As [`build`].
 pub fn build_over(traced: Graph, rewritten: Vec<Rewritten>, options: &Options, tier: Option<Tier>) -> Result<Built> {
-    build_by(traced, rewritten, options, |graph| graph, &|graph, plan| {
+    build_by(traced, rewritten, options, Target::Cpu, &|graph, plan| {
         Executable::build_if(graph, plan, tier, &|_| Ok(()))
     })
 }
@@ -66,7 +77,7 @@ pub fn build_over(traced: Graph, rewritten: Vec<Rewritten>, options: &Options, t
 /// # Errors
 /// As [`build`].
 pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Options) -> Result<Built> {
-    build_by(traced, Vec::new(), options, narrow_products, &|graph, plan| {
+    build_by(traced, Vec::new(), options, Target::Gpu, &|graph, plan| {
         Executable::build_on(device, numerics, graph, plan)
     })
 }
@@ -74,35 +85,45 @@ pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Opt
 /// Makes an executable of a graph and its plan.
 type Make<'a> = &'a dyn Fn(&Graph, &Plan) -> std::result::Result<Executable, Failure>;
 
-/// Builds an executable; `adapt` is the last pass, for where it will run.
 fn build_by(
     traced: Graph,
     rewritten: Vec<Rewritten>,
     options: &Options,
-    adapt: fn(Graph) -> Graph,
+    target: Target,
     make: Make<'_>,
 ) -> Result<Built> {
     let start = Instant::now();
-    debug::dump(Stage::Trace, || traced.to_string());
-    verify(&traced)?;
-    let graph = checked(decompose(&traced)?)?;
-    let graph = checked(eliminate_common(&graph))?;
-    let graph = checked(fold_constants(&graph))?;
-    let graph = checked(simplify(&graph))?;
-    let graph = checked(unroll(&graph)?)?;
-    let graph = checked(eliminate_dead(&graph))?;
-    let graph = checked(adapt(graph))?;
-    debug::dump(Stage::Simplify, || graph.to_string());
+    let (graph, passes) = run_passes(&traced, target)?;
     let plan = plan(&graph, options).writing_over(&graph, rewritten);
     debug::dump(Stage::Plan, || plan.text(&graph));
     let plan_time = start.elapsed();
     let (plan, executable) = lower(&graph, options, plan, make)?;
     let compile_time = start.elapsed() - plan_time;
-    Ok(Built { traced, graph, plan, executable, rates: options.rates, plan_time, compile_time })
+    Ok(Built { traced, graph, plan, executable, rates: options.rates, passes, plan_time, compile_time })
 }
 
-/// Lowers and compiles a plan. A step that fails is taken apart into base groups, and these into single ops if they fail
-/// too; the edges between them get the reason. So one kernel that cannot be compiled costs its own fusion and no other.
+/// Runs the passes for a target, each on the result of the one before it; says how long each took.
+fn run_passes(traced: &Graph, target: Target) -> Result<(Graph, Vec<Timed>)> {
+    debug::check_dump(PASSES.iter().map(|pass| pass.name));
+    debug::dump(Stage::Trace, || traced.to_string());
+    verify(traced)?;
+    let mut times = Vec::with_capacity(PASSES.len());
+    let mut graph = Cow::Borrowed(traced);
+    for pass in passes_for(target) {
+        let start = Instant::now();
+        graph = Cow::Owned((pass.run)(&graph)?);
+        times.push(Timed { name: pass.name, time: start.elapsed() });
+        if debug::verifies() {
+            pass.verify(&graph)?;
+        }
+        debug::dump_pass(pass.name, || graph.to_string());
+    }
+    debug::dump(Stage::Graph, || graph.to_string());
+    Ok((graph.into_owned(), times))
+}
+
+/// Lowers and compiles a plan. A step that fails is split into base groups, and these into single ops if they fail too;
+/// the edges between them get the reason. So one kernel that cannot be compiled costs its own fusion and no other.
 fn lower(graph: &Graph, options: &Options, mut plan: Plan, make: Make<'_>) -> Result<(Plan, Executable)> {
     loop {
         let Failure { step, reason } = match make(graph, &plan) {
@@ -119,12 +140,4 @@ fn lower(graph: &Graph, options: &Options, mut plan: Plan, make: Make<'_>) -> Re
         debug::dump(Stage::Plan, || next.text(graph));
         plan = next;
     }
-}
-
-/// Verifies after a pass, in debug builds and on request.
-fn checked(graph: Graph) -> Result<Graph> {
-    if debug::verifies() {
-        verify(&graph)?;
-    }
-    Ok(graph)
 }

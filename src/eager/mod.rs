@@ -266,7 +266,7 @@ fn build<'a>(device: Option<Device>, graph: Graph, arrays: impl IntoIterator<Ite
     let Some(device) = device else {
         return Executable::build(&graph, &plan(&graph, &Options::default()), tier_at_once(arrays));
     };
-    let graph = narrow_products(graph);
+    let graph = narrow_products(&graph);
     let plan = plan(&graph, &Options::default());
     Executable::build_on(device, current_numerics(), &graph, &plan)
         .map_err(|Failure { step, reason }| Error::invalid("plan", format!("step {step} is not lowered: {reason}")))

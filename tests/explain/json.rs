@@ -29,6 +29,11 @@ fn check(name: &str, explain: &Explain, json: &Value) {
         assert_eq!(found["bytes_read"], group.bytes_read, "{name}");
         assert_eq!(found["modelled_ns"], group.modelled_time.as_nanos() as u64, "{name}");
     }
+    assert_eq!(list("passes").len(), explain.passes.len(), "{name}");
+    for (found, pass) in list("passes").iter().zip(&explain.passes) {
+        assert_eq!(found["name"], pass.name, "{name}");
+        assert_eq!(found["ns"], pass.time.as_nanos() as u64, "{name}");
+    }
     assert_eq!(list("edges").len(), explain.edges.len(), "{name}");
     for (found, edge) in list("edges").iter().zip(&explain.edges) {
         assert_eq!(found["producer"], edge.producer.to_string(), "{name}");

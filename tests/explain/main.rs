@@ -7,6 +7,7 @@ mod blocks;
 mod functions;
 mod html;
 mod json;
+mod passes;
 mod plan_text;
 mod report;
 #[path = "../values/mod.rs"]

@@ -4,6 +4,7 @@ use super::functions::{block, reports};
 use super::values::ramp;
 use opfuse::compile::explain::{Decision, GroupKind};
 use opfuse::compile::{BreakPolicy, CompileOptions, compile_with};
+use opfuse::ir::passes::{Target, passes_for};
 use opfuse::ir::{DType, Op, TensorType};
 use opfuse::{Error, Explain, Reason, Result, Tensor, compile};
 
@@ -30,6 +31,11 @@ fn check(name: &str, explain: &Explain) {
             assert_eq!(*hint, reason.hint(), "{name}");
             assert!(hint.len() > 20, "{name}: {hint}");
         }
+    }
+    // A function that returns its inputs runs nothing.
+    if !explain.groups.is_empty() {
+        let passes: Vec<&str> = explain.passes.iter().map(|pass| pass.name).collect();
+        assert_eq!(passes, passes_for(Target::Cpu).map(|pass| pass.name).collect::<Vec<_>>(), "{name}");
     }
     explain.backward.iter().for_each(|backward| check(name, backward));
 }

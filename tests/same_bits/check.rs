@@ -17,9 +17,7 @@ use opfuse::fusion::cost::CostModel;
 use opfuse::fusion::split::{Parts, split};
 use opfuse::fusion::units::pattern_graph;
 use opfuse::fusion::{Decision, Options, Order, Plan, StepKind, partition, plan};
-use opfuse::ir::passes::{
-    decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll,
-};
+use opfuse::ir::passes::PASSES;
 use opfuse::ir::{Graph, Layout, NodeId, verify};
 use opfuse::runtime::{Array, Executable, Traffic};
 use std::any::Any;
@@ -173,18 +171,13 @@ fn refused(case: &Case, options: &Options, expected: &[Array]) -> Result<(), Str
 
 /// Every pass leaves a graph that verifies.
 fn passes(graph: &Graph) -> Result<(), String> {
-    let sound = |name: &str, graph: Graph| match verify(&graph) {
-        Ok(()) => Ok(graph),
-        Err(error) => Err(format!("after {name}: {error}\n{graph}")),
-    };
-    let graph = sound("nothing", graph.clone())?;
-    let graph = sound("decompose", decompose(&graph).map_err(|error| error.to_string())?)?;
-    let graph = sound("eliminate_common", eliminate_common(&graph))?;
-    let graph = sound("fold_constants", fold_constants(&graph))?;
-    let graph = sound("simplify", simplify(&graph))?;
-    let graph = sound("unroll", unroll(&graph).map_err(|error| error.to_string())?)?;
-    let graph = sound("eliminate_dead", eliminate_dead(&graph))?;
-    sound("narrow_products", narrow_products(graph)).map(|_| ())
+    verify(graph).map_err(|error| format!("before all passes: {error}\n{graph}"))?;
+    let mut graph = graph.clone();
+    for pass in PASSES {
+        graph = (pass.run)(&graph).map_err(|error| format!("{}: {error}\n{graph}", pass.name))?;
+        pass.verify(&graph).map_err(|error| format!("{error}\n{graph}"))?;
+    }
+    Ok(())
 }
 
 fn outputs(graph: &Graph, built: &Built, inputs: &[Array], expected: &[Array]) -> Result<(), String> {

@@ -4,6 +4,7 @@
 
 use super::picture::svg;
 use super::{Decision, Edge, Explain, Group, counted};
+use crate::compile::pipeline::Timed;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
@@ -69,7 +70,9 @@ impl Explain {
         table(out, &["from", "to", "costs", "why", "what to do"], &kept, |out, edge| self.edge_row(out, edge))?;
         writeln!(out, "<details>\n<summary>{} fused</summary>", counted(fused.len(), "edge"))?;
         table(out, &["from", "to", "saves"], &fused, |out, edge| self.edge_row(out, edge))?;
-        writeln!(out, "</details>\n</section>")
+        writeln!(out, "</details>")?;
+        phases(out, "Time of each pass", &self.passes)?;
+        writeln!(out, "</section>")
     }
 
     fn group_row(&self, out: &mut String, group: &Group, most: usize) -> fmt::Result {
@@ -105,6 +108,15 @@ impl Explain {
         }
         writeln!(out, "</tr>")
     }
+}
+
+/// A folded table of phases with their times.
+fn phases(out: &mut String, title: &str, phases: &[Timed]) -> fmt::Result {
+    writeln!(out, "<details>\n<summary>{title}</summary>")?;
+    table(out, &["phase", "took"], phases, |out, phase| {
+        writeln!(out, "<tr><td>{}</td><td class=\"number\">{}</td></tr>", phase.name, time(phase.time))
+    })?;
+    writeln!(out, "</details>")
 }
 
 fn table<T>(

@@ -8,6 +8,7 @@ use super::{Decision, Edge, Explain, Group, NodeReport, Source};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
+use crate::compile::pipeline::Timed;
 use crate::error::Reason;
 use crate::fusion::Rates;
 use crate::fusion::units::Role;
@@ -48,6 +49,7 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("modelled_ns", nanoseconds(explain.modelled_time())),
         ("rates", rates(&explain.calibration)),
         ("replay", option(explain.replay.as_ref(), replay)),
+        ("passes", list(&explain.passes, timed)),
         ("plan_ns", nanoseconds(explain.plan_time)),
         ("compile_ns", nanoseconds(explain.compile_time)),
         ("groups", list(&explain.groups, group)),
@@ -56,6 +58,10 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("outputs", list(&explain.outputs, name)),
         ("backward", option(explain.backward.as_deref(), |backward| Json::Object(report(backward)))),
     ]
+}
+
+fn timed(phase: &Timed) -> Json {
+    Json::Object(vec![("name", text(phase.name)), ("ns", nanoseconds(phase.time))])
 }
 
 fn replay(replay: &Result<u32, Reason>) -> Json {

@@ -23,6 +23,7 @@ pub use why::{Answer, Why};
 use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
+use crate::compile::pipeline::Timed;
 use crate::device::Device;
 use crate::error::Reason;
 use crate::fusion::units::Role;
@@ -32,7 +33,7 @@ use std::time::Duration;
 
 /// What was compiled, and why so.
 ///
-/// Node names (`n7`) are those of the planned graph, which is printed by `OPFUSE_DUMP=simplify`.
+/// Node names (`n7`) are those of the planned graph, which is printed by `OPFUSE_DUMP=graph`.
 #[derive(Debug, Clone)]
 pub struct Explain {
     /// Kernels that the same ops take one by one.
@@ -57,11 +58,13 @@ pub struct Explain {
     pub calibration: Calibration,
     /// After how many calls a GPU starts all kernels of a call as one CUDA graph, or why it never does; `None` on the CPU.
     pub replay: Option<Result<u32, Reason>>,
+    /// Time for each pass, in order.
+    pub passes: Vec<Timed>,
     /// Time for passes and planning.
     pub plan_time: Duration,
     /// Time for lowering and compiling.
     pub compile_time: Duration,
-    /// The same of the way back, where gradients flow through the function. The numbers above do not count it.
+    /// The report of the backward pass, where gradients flow through the function. The numbers above do not count it.
     pub backward: Option<Box<Explain>>,
 }
 
@@ -148,7 +151,7 @@ pub struct NodeReport {
     pub group: Option<usize>,
 }
 
-/// A call that the function made: an op of the traced graph, before composite ops were taken apart.
+/// A call that the function made: an op of the traced graph, before composite ops were decomposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Its name in the traced graph.

@@ -1,6 +1,7 @@
 //! Reports as text: totals, one line per kernel, one per kept edge, one hint per reason.
 
 use super::{Decision, Explain, Group, counted};
+use crate::compile::pipeline::Timed;
 use std::fmt;
 
 impl fmt::Display for Explain {
@@ -15,6 +16,9 @@ impl fmt::Display for Explain {
         let source = &self.calibration.source;
         writeln!(f, "modelled to take one thread {:.1?} (rates: {source})", self.modelled_time())?;
         writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;
+        if !self.passes.is_empty() {
+            writeln!(f, "passes: {}", times(&self.passes))?;
+        }
         match &self.replay {
             Some(Ok(calls)) => writeln!(f, "started as one CUDA graph after {}", counted(*calls as usize, "call"))?,
             Some(Err(reason)) => writeln!(f, "not started as one CUDA graph: {reason}")?,
@@ -82,4 +86,9 @@ impl Explain {
         }
         out
     }
+}
+
+/// `decompose 3.1µs, simplify 12.0µs`.
+fn times(phases: &[Timed]) -> String {
+    phases.iter().map(|phase| format!("{} {:.1?}", phase.name, phase.time)).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,7 @@
 //! Passes: pure functions from graph to graph, each named by what it does.
 //!
-//! Every pass walks the nodes once, operands first, and builds a new graph; inputs keep their order and number.
+//! [`PASSES`] lists them in order. Every pass walks the nodes once, operands first, and builds a new graph; inputs keep
+//! their order and number. A pass takes no flags and leaves its argument as it was.
 
 mod decompose;
 mod eliminate;
@@ -8,6 +9,7 @@ mod fold;
 mod narrow;
 mod simplify;
 mod split;
+mod table;
 mod unroll;
 
 pub use decompose::decompose;
@@ -16,4 +18,5 @@ pub use fold::fold_constants;
 pub use narrow::narrow_products;
 pub use simplify::{RULES, Rewrite, simplify};
 pub use split::{Halves, Kept, split};
+pub use table::{PASSES, Pass, Target, passes_for};
 pub use unroll::unroll;

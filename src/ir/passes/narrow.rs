@@ -6,16 +6,17 @@ use crate::ir::row::Meaning;
 use crate::ir::{Attr, DType, Op};
 use smallvec::smallvec;
 
-/// Products in f32 of two operands that were 16-bit floats, both f16 or both bf16, as products of those whose sums are not rounded.
+/// Replaces f32 products of operands widened from f16 or bf16 by products of the 16-bit operands.
 ///
-/// The elements are the same numbers, so bits stay. What is gained is for a device to say: half the bytes are read, and tensor
-/// cores take such operands. `addmm` of 16-bit floats is decomposed into products of widened operands; a CPU multiplies those.
-pub fn narrow_products(graph: Graph) -> Graph {
+/// The new product does not round its sums, and the elements are the same numbers, so bits stay. A GPU then reads half the
+/// bytes and can use tensor cores. `addmm` of 16-bit floats decomposes into products of widened operands; the CPU
+/// multiplies those.
+pub fn narrow_products(graph: &Graph) -> Graph {
     let is_product = |op: Op| unrounded(op).is_some();
     if !graph.nodes().any(|(_, node)| node.ty.dtype == DType::F32 && node.op().is_some_and(is_product)) {
-        return graph;
+        return graph.clone();
     }
-    eliminate_dead(&rebuild(&graph, |out, _, node, args| {
+    eliminate_dead(&rebuild(graph, |out, _, node, args| {
         let mut narrowed = || {
             let op = unrounded(node.op()?)?;
             let (left, right) = (narrow(out, args[0])?, narrow(out, args[1])?);
