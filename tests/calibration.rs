@@ -3,7 +3,7 @@
 use opfuse::compile::calibration::{Source, calibrate, from_file};
 use opfuse::error::Result;
 use opfuse::fusion::Rates;
-use opfuse::fusion::cost::LEVELS;
+use opfuse::fusion::rates::LEVELS;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

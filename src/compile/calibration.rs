@@ -10,7 +10,7 @@ use crate::debug;
 use crate::device::{Device, pool};
 use crate::error::{Error, Result};
 use crate::fusion::Options;
-use crate::fusion::cost::{LEVELS, Rates, level};
+use crate::fusion::rates::{LEVELS, Rates, level};
 use crate::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
 use crate::runtime::Array;
 use std::fmt;

@@ -8,7 +8,7 @@ use crate::debug::{self, Stage};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fusion::split::{Parts, split};
-use crate::fusion::{Options, Plan, Rates, Rewritten, plan};
+use crate::fusion::{MERGES, Options, Plan, Rates, Rewritten, plan_observed};
 use crate::ir::passes::{PASSES, Target, passes_for};
 use crate::ir::{Graph, NodeId, Numerics, verify};
 use crate::runtime::{Accepts, Executable, Failure};
@@ -30,16 +30,18 @@ pub struct Built {
     pub rates: Rates,
     /// How long each pass took.
     pub passes: Vec<Timed>,
+    /// How long the base partition and each merge step took.
+    pub merges: Vec<Timed>,
     /// How long passes and planning took.
     pub plan_time: Duration,
     /// How long lowering and compiling took.
     pub compile_time: Duration,
 }
 
-/// How long one pass took.
+/// How long one pass or merge step took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {
-    /// The name of the pass.
+    /// Its name.
     pub name: &'static str,
     /// The time, without that of verifying and printing.
     pub time: Duration,
@@ -94,12 +96,13 @@ fn build_by(
 ) -> Result<Built> {
     let start = Instant::now();
     let (graph, passes) = run_passes(&traced, target)?;
-    let plan = plan(&graph, options).writing_over(&graph, rewritten);
+    let (plan, merges) = planned(&graph, options);
+    let plan = plan.writing_over(&graph, rewritten);
     debug::dump(Stage::Plan, || plan.text(&graph));
     let plan_time = start.elapsed();
     let (plan, executable) = lower(&graph, options, plan, make)?;
     let compile_time = start.elapsed() - plan_time;
-    Ok(Built { traced, graph, plan, executable, rates: options.rates, passes, plan_time, compile_time })
+    Ok(Built { traced, graph, plan, executable, rates: options.rates, passes, merges, plan_time, compile_time })
 }
 
 /// Runs the passes for a target, each on the result of the one before it; says how long each took.
@@ -120,6 +123,18 @@ fn run_passes(traced: &Graph, target: Target) -> Result<(Graph, Vec<Timed>)> {
     }
     debug::dump(Stage::Graph, || graph.to_string());
     Ok((graph.into_owned(), times))
+}
+
+/// Plans a graph; says how long the base partition and each merge step took.
+fn planned(graph: &Graph, options: &Options) -> (Plan, Vec<Timed>) {
+    let mut times = Vec::with_capacity(1 + MERGES.len());
+    let mut start = Instant::now();
+    let plan = plan_observed(graph, options, &mut |name| {
+        let now = Instant::now();
+        times.push(Timed { name, time: now - start });
+        start = now;
+    });
+    (plan, times)
 }
 
 /// Lowers and compiles a plan. A step that fails is split into base groups, and these into single ops if they fail too;

@@ -176,10 +176,11 @@ fn rebuilt(built: &Built, plan: Plan, settings: &Settings) -> Result<Built> {
             |Failure { step, reason }| Error::invalid("plan", format!("step {step} is not lowered: {reason}")),
         )?,
     };
-    let (traced, graph, passes) = (built.traced.clone(), built.graph.clone(), built.passes.clone());
+    let (traced, graph) = (built.traced.clone(), built.graph.clone());
+    let (passes, merges) = (built.passes.clone(), built.merges.clone());
     let (rates, plan_time) = (built.rates, built.plan_time);
     let compile_time = built.compile_time + start.elapsed();
-    Ok(Built { traced, graph, plan, executable, rates, passes, plan_time, compile_time })
+    Ok(Built { traced, graph, plan, executable, rates, passes, merges, plan_time, compile_time })
 }
 
 /// The best time of each kernel of two executables that run in turns.

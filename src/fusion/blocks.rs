@@ -12,14 +12,16 @@
 //! block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
 //! of the rule that it broke.
 
-use super::cost::{Nanos, pays};
-use super::order::{contract, leaves_and_returns};
+use super::cost::pays;
+use super::rates::Nanos;
+use super::refusals::Refusals;
 use super::region::{Region, Value, Walk};
+use super::role::{Role, role, same_elements};
 use super::row_order::{RowKernel, rows_first};
-use super::stitch::Refusals;
-use super::units::{Role, Unit, UnitKind, Units, role};
+use super::unit::{Blocks, Member, Unit, UnitKind};
+use super::units::Units;
 use crate::error::Reason;
-use crate::ir::{DType, Graph, Meaning, NodeId, TensorType};
+use crate::ir::{DType, NodeId, TensorType};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
@@ -37,48 +39,10 @@ const MAX_MEMBERS: usize = 64;
 /// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
 const MIN_HEIGHT: usize = 16;
 
-/// A group of products and kernels that is computed in blocks of rows.
-#[derive(Debug, Clone)]
-pub struct Blocks {
-    /// The number of matrices.
-    pub batches: usize,
-    /// Rows of each.
-    pub rows: usize,
-    /// Rows of a block, unless there are too few blocks for all threads.
-    pub height: usize,
-    /// Values that lie in memory only while their block is computed, with the elements of a row.
-    pub inner: Vec<(NodeId, usize)>,
-    /// The members, operands first.
-    pub members: Vec<Member>,
-}
-
-/// A member of a group.
-#[derive(Debug, Clone)]
-pub struct Member {
-    /// The loops of a kernel, those of the rows first; a product has none.
-    pub region: Option<Box<Region>>,
-    /// Its nodes, operands first.
-    pub nodes: Vec<NodeId>,
-    /// Those of them that others read.
-    pub outputs: Vec<NodeId>,
-}
-
-/// The value that `node` is a view of, if its elements are the same in the same order.
-pub fn same_elements(graph: &Graph, mut node: NodeId) -> Option<NodeId> {
-    while role(graph, node) == Role::View {
-        let source = graph[node].args[0];
-        let (ty, from) = (&graph[node].ty, &graph[source].ty);
-        let is_window = graph[node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Window(_)));
-        if is_window || !ty.is_contiguous() || !from.is_contiguous() || ty.numel() != from.numel() {
-            return None;
-        }
-        node = source;
-    }
-    Some(node)
-}
-
-/// Puts products and their neighbours into blocks where that pays; says why for the edges that stay.
-pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
+/// Puts products and their neighbours into blocks where that pays; notes why for the edges that stay. Says whether it
+/// merged any.
+pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
+    let mut has_merged = false;
     for unit in 0..units.units.len() as u32 {
         if units.units[unit as usize].as_ref().is_none_or(|unit| !matches!(unit.kind, UnitKind::Product)) {
             continue;
@@ -111,16 +75,13 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
                 members.iter().for_each(|&member| refuse(units, &members, member, &reason, refusals));
                 continue;
             }
-            let place = *members.iter().max().expect("there are members");
+            let last = *members.iter().max().expect("there are members");
             members.extend(aliases);
-            contract(units, &members, place);
-            members.iter().for_each(|&gone| units.units[gone as usize] = None);
-            for &node in &merged.nodes {
-                units.unit_of[node] = Some(place);
-            }
-            units.units[place as usize] = Some(merged);
+            units.replace(&members, last, merged);
+            has_merged = true;
         }
     }
+    has_merged
 }
 
 /// Notes why a unit did not join others, for every edge between the two.
@@ -233,7 +194,7 @@ impl Group {
         let set: HashSet<u32> = members.iter().copied().collect();
         let aliases = aliases(units, &set).ok_or(Reason::UsedElsewhere)?;
         let all: Vec<u32> = members.iter().chain(&aliases).copied().collect();
-        if leaves_and_returns(units, &all) {
+        if units.leaves_and_returns(&all) {
             return Err(Reason::WouldCycle);
         }
         let n_nodes: usize = all.iter().map(|&unit| units.unit(unit).nodes.len()).sum();

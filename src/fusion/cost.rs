@@ -6,155 +6,28 @@
 //! is the same in the whole row. What a value costs is read off its scalar body.
 //!
 //! All of it is for one thread: plans do not depend on how many there are, and merging keeps what can be shared out.
-//! The rates are plain numbers, so that a plan is a function of graph and options alone; [`Rates::BUILT_IN`] stands for
-//! no machine in particular, and those of this one are measured by `compile::calibration`.
 
-use super::blocks::Blocks;
 use super::hoist::Candidates;
+use super::rates::{Nanos, Rates};
 use super::region::{Region, Value, Walk};
-use super::units::{Unit, UnitKind};
+use super::unit::{Blocks, Unit, UnitKind};
+use super::work::{NodeWork, Work};
 use crate::error::Reason;
-use crate::ir::scalar::Kind;
-use crate::ir::{DType, Graph, Meaning, NodeId, Op, SideTable};
-use std::collections::{BTreeMap, HashMap};
-
-/// Nanoseconds.
-pub type Nanos = f64;
-
-/// Bytes that the levels of memory hold; what is larger than the last lies in the last.
-pub const LEVELS: [usize; 3] = [32 << 10, 1 << 20, 16 << 20];
-
-/// The level that bytes in use lie in, as an index of [`Rates::bandwidth`].
-pub fn level(held: usize) -> usize {
-    LEVELS.iter().position(|&level| held <= level).unwrap_or(LEVELS.len())
-}
-
-/// How fast one thread of a machine is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Rates {
-    /// Nanoseconds that a kernel takes besides its loops.
-    pub launch: u32,
-    /// Bytes per microsecond, read and written, when everything lies in the first, second, … of [`LEVELS`], and in
-    /// memory.
-    pub bandwidth: [u32; LEVELS.len() + 1],
-    /// How many times slower elements are read or written when each lies in another cache line than the one before.
-    pub jump: u32,
-    /// Plain instructions per microsecond, each on one element.
-    pub plain: u32,
-    /// Functions such as `exp` per microsecond.
-    pub functions: u32,
-    /// Multiplications and additions of a matrix product per microsecond, each pair counted once.
-    pub multiply_adds: u32,
-}
-
-impl Rates {
-    /// Those of a server's core with wide vectors, rounded; where no others are given.
-    pub const BUILT_IN: Rates = Rates {
-        launch: 200,
-        bandwidth: [80_000, 60_000, 40_000, 15_000],
-        jump: 8,
-        plain: 25_000,
-        functions: 2_000,
-        multiply_adds: 60_000,
-    };
-
-    /// How long it takes to move that many bytes when `held` bytes are in use.
-    fn moving(&self, bytes: usize, held: usize) -> Nanos {
-        bytes as f64 * 1e3 / f64::from(self.bandwidth[level(held)].max(1))
-    }
-
-    /// The same where some bytes are walked across the lines that they lie in.
-    fn scattered(&self, bytes: usize, scattered: usize) -> Nanos {
-        self.moving(bytes + scattered * self.jump.max(1) as usize, bytes + scattered)
-    }
-
-    fn computing(&self, work: Work) -> Nanos {
-        (work.plain / f64::from(self.plain.max(1)) + work.functions / f64::from(self.functions.max(1))) * 1e3
-    }
-}
-
-impl Default for Rates {
-    fn default() -> Rates {
-        Rates::BUILT_IN
-    }
-}
-
-/// Instructions, scaled to elements of 4 bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Work {
-    /// Plain ones.
-    pub plain: f64,
-    /// Functions.
-    pub functions: f64,
-}
-
-impl Work {
-    /// What it takes to look at an index before it is followed.
-    pub(super) const PICK: Work = Work { plain: 4.0, functions: 0.0 };
-
-    fn add(&mut self, other: Work, times: usize) {
-        self.plain += other.plain * times as f64;
-        self.functions += other.functions * times as f64;
-    }
-
-    /// What one element of a node takes.
-    fn of_element(graph: &Graph, node: NodeId) -> Work {
-        let call = &graph[node];
-        let plain = |count: usize| Work { plain: count as f64, functions: 0.0 };
-        let Some(op) = call.op() else { return Work::default() };
-        let work = match op.row().meaning {
-            Meaning::Body(..) => match op.body(&graph.arg_types(node), &call.attrs) {
-                Ok(body) => {
-                    let count = |is: fn(&Kind) -> bool| body.insts.iter().filter(|inst| is(&inst.kind)).count() as f64;
-                    Work {
-                        plain: count(|kind| matches!(kind, Kind::Prim(_))),
-                        functions: count(|kind| matches!(kind, Kind::Func(_))),
-                    }
-                }
-                Err(_) => plain(1),
-            },
-            Meaning::Fold(_) => plain(1),
-            Meaning::Gather(_) => Work::PICK,
-            Meaning::View(_)
-            | Meaning::Window(_)
-            | Meaning::Fill
-            | Meaning::Range
-            | Meaning::Product
-            | Meaning::Concat
-            | Meaning::Overlay
-            | Meaning::Routine(_)
-            | Meaning::Decompose(_) => plain(0),
-        };
-        let width = call.ty.dtype.compute().size() as f64 / 4.0;
-        Work { plain: work.plain * width, functions: work.functions * width }
-    }
-}
+use crate::ir::{DType, Graph, Meaning, NodeId};
+use std::collections::BTreeMap;
 
 /// The model of one graph.
 #[derive(Debug)]
 pub struct CostModel<'g> {
     graph: &'g Graph,
     rates: Rates,
-    work: SideTable<Work>,
+    work: NodeWork,
 }
 
 impl<'g> CostModel<'g> {
     /// The model of a graph on a machine of these rates.
     pub fn new(graph: &'g Graph, rates: Rates) -> CostModel<'g> {
-        // The same op on the same dtype costs about the same everywhere, whatever its attributes.
-        let mut known: HashMap<(Op, DType), Work> = HashMap::new();
-        let mut work = SideTable::filled(graph, Work::default);
-        for (id, node) in graph.nodes() {
-            if let Some(op) = node.op() {
-                work[id] = *known.entry((op, node.ty.dtype)).or_insert_with(|| Work::of_element(graph, id));
-            }
-        }
-        CostModel { graph, rates, work }
-    }
-
-    /// What one element of a node takes.
-    pub fn of_element(&self, node: NodeId) -> Work {
-        self.work[node]
+        CostModel { graph, rates, work: NodeWork::of(graph) }
     }
 
     /// What a kernel takes besides its loops.
@@ -181,7 +54,7 @@ impl<'g> CostModel<'g> {
 
     /// How long a kernel takes.
     pub fn kernel(&self, region: &Region) -> Nanos {
-        self.launch(region, Candidates::of(self, region).as_ref())
+        self.launch(region, Candidates::of(&self.work, region).as_ref())
     }
 
     /// As [`CostModel::kernel`], with what is hoisted.

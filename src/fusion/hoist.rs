@@ -5,8 +5,8 @@
 //! not the loops around it are what is meant here. They get a kernel of their own in front of the main one, a *prologue*,
 //! which leaves them in memory so small that it stays in a cache.
 
-use super::cost::{CostModel, Work};
 use super::region::{Region, Value, ValueId, Walk};
+use super::work::{NodeWork, Work};
 use crate::ir::NodeId;
 use crate::ir::shape::Sizes;
 use smallvec::SmallVec;
@@ -78,7 +78,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Those of a region, unless there are none.
-    pub(super) fn of(cost: &CostModel<'_>, region: &Region) -> Option<Candidates> {
+    pub(super) fn of(node_work: &NodeWork, region: &Region) -> Option<Candidates> {
         let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
         let total: usize = sizes.iter().product();
         if !may_hoist(region) || sizes.len() < 2 || sizes.len() > 32 || total == 0 {
@@ -91,7 +91,7 @@ impl Candidates {
             own & FOLD == 0 && own & innermost != 0 && elements(region, own).saturating_mul(MIN_TURNS) <= total
         };
         let work = |value: ValueId| match &region.values[value] {
-            Value::Body(node, _) => Candidates::dearness(cost.of_element(*node)),
+            Value::Body(node, _) => Candidates::dearness(node_work[*node]),
             Value::Gather(..) => Work::PICK.plain,
             Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) | Value::Fold(..) => 0.0,
         };
@@ -183,8 +183,8 @@ fn args(value: &Value, mut each: impl FnMut(ValueId)) {
 }
 
 /// A region as a prologue and the rest, if anything is worth it.
-pub fn hoist(cost: &CostModel<'_>, region: &Region) -> Option<Hoisted> {
-    let found = Candidates::of(cost, region)?;
+pub fn hoist(node_work: &NodeWork, region: &Region) -> Option<Hoisted> {
+    let found = Candidates::of(node_work, region)?;
     let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
     let kept: SmallVec<[usize; 6]> = (0..sizes.len()).filter(|index| found.loops >> index & 1 == 1).collect();
     let own: Sizes = kept.iter().map(|&index| sizes[index]).collect();

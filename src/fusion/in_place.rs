@@ -10,22 +10,19 @@
 //! A call that fails leaves inputs as they were, or as eager calls leave them: no index is checked behind a write that the
 //! function makes after it.
 
-use super::plan::{Plan, Step, StepKind};
+use super::plan::{Plan, Rewritten, Step, StepKind};
 use super::region::{Region, Value};
-use super::units::{Role, role};
+use super::role::{Role, role};
 use crate::ir::shape::contiguous_strides;
 use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Routine, SideTable};
 use std::collections::BTreeSet;
 
-/// An input that its caller overwrites with an output, once a run is done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rewritten {
-    /// The input.
-    pub input: usize,
-    /// Its new value.
-    pub output: usize,
-    /// Outputs that the caller makes of the input and does not look at.
-    pub ignored: Vec<usize>,
+impl Plan {
+    /// The same for a caller that overwrites these inputs with their new values.
+    #[must_use]
+    pub fn writing_over(self, graph: &Graph, rewritten: Vec<Rewritten>) -> Plan {
+        Plan { steps: written_last(graph, self.steps, &rewritten), rewritten, ..self }
+    }
 }
 
 /// How a step writes where an operand lies.
@@ -75,7 +72,7 @@ pub fn places(graph: &Graph, plan: &Plan) -> Places {
 
 /// The steps with writes to rewritten inputs, and views of them, behind all others that do not read what they write: the old
 /// value then has no later reader, and little is left that may fail once it is gone.
-pub(super) fn written_last(graph: &Graph, steps: Vec<Step>, rewritten: &[Rewritten]) -> Vec<Step> {
+fn written_last(graph: &Graph, steps: Vec<Step>, rewritten: &[Rewritten]) -> Vec<Step> {
     if rewritten.is_empty() {
         return steps;
     }

@@ -10,10 +10,10 @@
 //! has to check for cycles itself.
 
 use super::argument_limit::{Answer, ArgumentLimit};
-use super::cost::Rates;
 use super::dominators::PostDominators;
 use super::group_records::GroupRecords;
 use super::pattern_graph::{PatternGraph, Users, Vertex};
+use super::rates::Rates;
 use crate::error::Reason;
 use crate::ir::Pattern;
 use std::fmt;
@@ -78,7 +78,7 @@ impl Default for Options {
 pub enum Decision {
     /// Both ends are in one group.
     Fused,
-    /// They are not, because.
+    /// They are not, for this reason.
     Kept(Reason),
 }
 

@@ -4,21 +4,27 @@
 //! computed box by box instead ([`super::parts`]): a producer whose only user is in the unit, and the one kernel that
 //! uses the unit's results at the same elements. Kernels with folds stay apart.
 
-use super::order::leaves_and_returns;
 use super::parts::place_parts;
-use super::stitch::{Refusals, accept};
-use super::units::{Role, Unit, UnitKind, Units, role};
+use super::refusals::Refusals;
+use super::role::{Role, role};
+use super::union::accept;
+use super::unit::{Unit, UnitKind};
+use super::units::Units;
 use crate::error::Reason;
+use crate::ir::NodeId;
 
-/// Merges producers and users into every unit that is written part by part.
-pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) {
+/// Merges producers and users into every unit that is written part by part; says whether it merged any.
+pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
+    let mut has_merged = false;
     for unit in 0..units.units.len() as u32 {
         let mut at = unit;
         while is_piecewise(units, at) {
             let Some(next) = merge_one(units, at, refusals) else { break };
             at = next;
+            has_merged = true;
         }
     }
+    has_merged
 }
 
 fn is_piecewise(units: &Units<'_>, unit: u32) -> bool {
@@ -42,7 +48,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
     users.sort_unstable();
     users.dedup();
     let &[user] = &users[..] else { return None };
-    if !is_elementwise(units, user) || leaves_and_returns(units, &[unit, user]) {
+    if !is_elementwise(units, user) || units.leaves_and_returns(&[unit, user]) {
         return None;
     }
     match union(units, unit, user) {
@@ -64,7 +70,7 @@ fn is_elementwise(units: &Units<'_>, unit: u32) -> bool {
 
 fn is_used_only_by(units: &Units<'_>, producer: u32, unit: u32) -> bool {
     let outputs = &units.unit(producer).outputs;
-    let inside = |user: &crate::ir::NodeId| units.unit_of[*user] == Some(unit);
+    let inside = |user: &NodeId| units.unit_of[*user] == Some(unit);
     outputs.iter().all(|&output| !units.is_output[output] && units.users[output].iter().all(inside))
 }
 
@@ -76,7 +82,7 @@ fn union(units: &Units<'_>, first: u32, second: u32) -> Result<Unit, Reason> {
         return Err(Reason::GroupTooLarge);
     }
     let graph = units.graph;
-    let of_parts = |node: &&crate::ir::NodeId| role(graph, **node) == Role::Parts;
+    let of_parts = |node: &&NodeId| role(graph, **node) == Role::Parts;
     let whole = *nodes.iter().find(of_parts).expect("one of the two is written part by part");
     let outputs = units.outputs_of(&nodes);
     let contains = |node| nodes.binary_search(&node).is_ok();

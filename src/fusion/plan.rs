@@ -1,9 +1,10 @@
 //! The plan of a graph: its kernels in order, and a decision with a reason for every edge.
 
-use super::in_place::{Rewritten, written_last};
 use super::partition::{Decision, Options};
-use super::stitch::{Refusals, stitch};
-use super::units::{Role, Units, role};
+use super::refusals::Refusals;
+use super::role::{Role, role};
+use super::schedule::{Merge, merge_all};
+use super::units::Units;
 use crate::error::Reason;
 use crate::ir::text::NodeText;
 use crate::ir::{Graph, NodeId, Op, SideTable};
@@ -11,7 +12,21 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// One step of a plan is a unit that stays as it is.
-pub use super::units::{Unit as Step, UnitKind as StepKind};
+pub use super::unit::{Unit as Step, UnitKind as StepKind};
+
+/// An input that its caller overwrites with an output, once a run is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The input.
+    pub input: usize,
+    /// Its new value.
+    pub output: usize,
+    /// Outputs that the caller makes of the input and does not look at.
+    pub ignored: Vec<usize>,
+}
+
+/// The name of the phase before the merge steps.
+pub const PARTITION: &str = "partition";
 
 /// What became of the edge between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +54,19 @@ pub struct Plan {
     pub rewritten: Vec<Rewritten>,
 }
 
-/// Plans a verified, decomposed graph: base partition, then stitching.
+/// Plans a verified, decomposed graph: base partition, then the merge steps of [`MERGES`](super::schedule::MERGES).
 pub fn plan(graph: &Graph, options: &Options) -> Plan {
+    plan_observed(graph, options, &mut |_| {})
+}
+
+/// As [`plan`]; `after` is called with the name of each phase that ran: `partition`, then those of the merge steps.
+pub fn plan_observed(graph: &Graph, options: &Options, after: &mut dyn FnMut(&'static str)) -> Plan {
     let mut units = Units::base(graph, options);
-    let refusals = if options.opt_level == 0 { Refusals::default() } else { stitch(&mut units) };
+    after(PARTITION);
+    let refusals = match options.opt_level {
+        0 => Refusals::default(),
+        _ => merge_all(&mut units, &mut |merge: &Merge| after(merge.name)),
+    };
     let edges = decide(graph, &units, |producer, consumer| reason(graph, &units, &refusals, producer, consumer));
     Plan { steps: in_order(units), edges, rewritten: Vec::new() }
 }
@@ -101,7 +125,7 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
             Role::Input | Role::Inline | Role::Loop | Role::View,
         ) => {}
     }
-    // What does not pay was taken apart before anything else was tried.
+    // What does not pay was split before anything else was tried.
     if let Some(slower @ Reason::ModelledSlower(_)) = &units.splits[consumer] {
         return slower.clone();
     }
@@ -140,12 +164,6 @@ pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
 }
 
 impl Plan {
-    /// The same for a caller that overwrites these inputs with their new values.
-    #[must_use]
-    pub fn writing_over(self, graph: &Graph, rewritten: Vec<Rewritten>) -> Plan {
-        Plan { steps: written_last(graph, self.steps, &rewritten), rewritten, ..self }
-    }
-
     /// Steps that run something, views aside.
     pub fn n_kernels(&self) -> usize {
         self.steps.iter().filter(|step| !matches!(step.kind, StepKind::Alias)).count()

@@ -7,7 +7,7 @@
 //! with loops as fine as the dimensions on both sides, each dimension is walked by some loops in a row.
 
 use super::index_map::{Coordinate, IndexMap, broadcast, keeps_order, strides, through_view};
-use super::units::{Role, role};
+use super::role::{Role, role};
 use crate::error::Reason;
 use crate::ir::infer::reduced_dims;
 use crate::ir::shape::{Sizes, normalize_dim};

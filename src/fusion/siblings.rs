@@ -5,10 +5,12 @@
 //! twice is a good part of all that the two move. Only the latest reader is tried with the next one, so a value that
 //! everybody reads costs one attempt per reader.
 
-use super::order::are_independent;
+use super::refusals::Refusals;
 use super::region::{Region, Walk};
-use super::stitch::{Refusals, accept, union};
-use super::units::{Role, UnitKind, Units, role};
+use super::role::{Role, role};
+use super::union::{accept, union};
+use super::unit::{Unit, UnitKind};
+use super::units::Units;
 use crate::ir::{Graph, NodeId};
 
 /// The saved bytes must be at least this part of all bytes that the two kernels move.
@@ -66,14 +68,14 @@ fn readers(units: &Units<'_>, node: NodeId) -> Vec<u32> {
     readers
 }
 
-fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<super::units::Unit> {
+fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<Unit> {
     let (first, second) = (units.unit(a).region()?, units.unit(b).region()?);
     let graph = units.graph;
     let total = bytes(graph, first) + bytes(graph, second);
     if shared(graph, first, second) * SAVED_PART < total {
         return None;
     }
-    if !are_independent(units, a, b) {
+    if !units.are_independent(a, b) {
         return None;
     }
     let merged = union(units, a, b).ok()?;

@@ -6,7 +6,8 @@
 use super::partition::{Decision, Options};
 use super::plan::{Plan, Step, StepKind, decide, in_order};
 use super::region::{Region, Value};
-use super::units::{Unit, UnitKind, Units};
+use super::unit::{Unit, UnitKind};
+use super::units::Units;
 use crate::error::Reason;
 use crate::ir::{Graph, NodeId};
 use std::collections::{BTreeSet, HashMap};

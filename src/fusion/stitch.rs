@@ -3,88 +3,29 @@
 //! The base partition never lets a reduction's result back into the rows it came from, nor a value with two uses into
 //! either. Both are fine for a kernel that holds several folds over the same rows and writes several results. A
 //! merge is accepted if the union fits common loops ([`super::region`]), if no path leaves the union and comes back, if it
-//! leaves no thread idle, and if it takes no longer than the two apart ([`super::cost`]). Edges are tried in the order of
-//! what they save, also those that lead through views of all elements in their order, as Kruskal's algorithm takes the edges of a spanning tree; equal ones in that of their nodes, so planning
-//! is deterministic.
+//! leaves no thread idle, and if it takes no longer than the two apart ([`super::cost`]).
+//!
+//! Edges are tried in the order of what they save, as Kruskal's algorithm takes the edges of a spanning tree; equal ones in
+//! the order of their nodes, so planning is deterministic. An edge may lead through views that keep the order of elements.
 
-use super::cost::Nanos;
-use super::order::{UnitOrder, contract, leaves_and_returns};
-use super::region::{Region, Value};
-use super::units::{Unit, UnitKind, Units};
-use super::{blocks, horizontal, piecewise, siblings};
+use super::rates::Nanos;
+use super::refusals::Refusals;
+use super::role::same_elements;
+use super::union::{accept, are_small_enough, union_with};
+use super::unit::{Unit, UnitKind};
+use super::units::Units;
 use crate::error::Reason;
 use crate::ir::NodeId;
-use rustc_hash::FxHashMap;
 
-/// Most nodes of one kernel, unless the options say fewer.
-pub const MAX_NODES: usize = 256;
 /// How often all edges are tried at most.
 const MAX_PASSES: usize = 4;
-/// Rows that are longer than this, in elements, are only stitched if there are enough of them for every thread.
-pub const LONG_ROW: usize = 32 * 1024;
-/// Rows that are always enough.
-pub const MANY_ROWS: usize = 16;
-
-/// Why two units stayed apart, for the edges between them.
-#[derive(Debug, Default)]
-pub struct Refusals {
-    reasons: FxHashMap<(u32, u32), Reason>,
-    /// The pairs that each unit is part of, so that they are found when it changes.
-    pairs: FxHashMap<u32, Vec<(u32, u32)>>,
-    /// Why two nodes are not in one group of blocks.
-    edges: FxHashMap<(NodeId, NodeId), Reason>,
-}
-
-impl Refusals {
-    /// The reason why `producer` was not merged into `consumer`, if that was tried.
-    pub fn get(&self, producer: u32, consumer: u32) -> Option<&Reason> {
-        self.reasons.get(&(producer, consumer))
-    }
-
-    /// The reason why two nodes are not in one group of blocks, if one of them is in such a group or is a product.
-    pub fn edge(&self, producer: NodeId, consumer: NodeId) -> Option<&Reason> {
-        self.edges.get(&(producer, consumer))
-    }
-
-    pub(super) fn insert_edge(&mut self, producer: NodeId, consumer: NodeId, reason: &Reason) {
-        self.edges.entry((producer, consumer)).or_insert_with(|| reason.clone());
-    }
-
-    pub(super) fn insert(&mut self, producer: u32, consumer: u32, reason: Reason) {
-        self.reasons.insert((producer, consumer), reason);
-        for unit in [producer, consumer] {
-            self.pairs.entry(unit).or_default().push((producer, consumer));
-        }
-    }
-
-    /// Forgets everything about a unit that has changed: it is another partner for everyone now.
-    fn forget(&mut self, unit: u32) {
-        for pair in self.pairs.remove(&unit).unwrap_or_default() {
-            self.reasons.remove(&pair);
-        }
-    }
-}
-
-/// Merges units until no edge between kernels can be removed, and kernels that read the same memory; says why for the
-/// edges that stay.
-pub fn stitch(units: &mut Units<'_>) -> Refusals {
-    let mut refusals = Refusals::default();
-    units.order = UnitOrder::of(units);
-    merge_all(units, &mut refusals);
-    if siblings::merge(units, &mut refusals) {
-        // A kernel that has a sibling's results may now take in what reads both.
-        merge_all(units, &mut refusals);
-    }
-    piecewise::merge(units, &mut refusals);
-    blocks::merge(units, &mut refusals);
-    horizontal::merge(units, &mut refusals);
-    refusals
-}
-
-/// Tries edges in the order of the time that they save, those of the earliest nodes first among equals, over and over
-/// until none can be merged: a merge may make room for one that was refused.
-fn merge_all(units: &mut Units<'_>, refusals: &mut Refusals) {
+/// Merges kernels along edges until no edge can be removed; notes why for the edges that stay. Says whether it merged any.
+///
+/// Edges are tried in the order of the time that they save, those of the earliest nodes first among equals. They are tried
+/// over and over: a merge may make room for one that was refused.
+pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let edges = edges(units);
+    let mut has_merged = false;
     for _ in 0..MAX_PASSES {
         let mut merged_any = false;
         for &Edge { producer, consumer, .. } in &edges {
@@ -93,7 +34,9 @@ fn merge_all(units: &mut Units<'_>, refusals: &mut Refusals) {
         if !merged_any {
             break;
         }
+        has_merged = true;
     }
+    has_merged
 }
 
 /// An edge between two kernels.
@@ -111,7 +54,7 @@ fn edges(units: &Units<'_>) -> Vec<Edge> {
         let Some(own) = units.unit_of[consumer].filter(|&own| is_kernel(own)) else { continue };
         for &arg in &node.args {
             // What is seen through a view of all elements in their order may be computed in the view's place.
-            let through = |arg: NodeId| blocks::same_elements(units.graph, arg).filter(|_| units.is_alias(arg));
+            let through = |arg: NodeId| same_elements(units.graph, arg).filter(|_| units.is_alias(arg));
             let producer = through(arg).unwrap_or(arg);
             let Some(other) = units.unit_of[producer].filter(|&other| other != own && is_kernel(other)) else {
                 continue;
@@ -149,22 +92,12 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
     are_small_enough(units, producer, consumer, &views)?;
     // Before the union is laid out: that takes longer.
     let members: Vec<u32> = [producer, consumer].into_iter().chain(views.iter().copied()).collect();
-    if leaves_and_returns(units, &members) {
+    if units.leaves_and_returns(&members) {
         return Err(Reason::WouldCycle);
     }
     let merged = union_with(units, producer, consumer, &views)?;
     units.pays(&merged, producer, consumer)?;
     Ok(merged)
-}
-
-/// What is known of the union of two kernels without laying it out.
-fn are_small_enough(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<(), Reason> {
-    let n_nodes = units.unit(a).nodes.len() + units.unit(b).nodes.len() + views.len();
-    match () {
-        () if n_nodes > units.max_nodes => Err(Reason::GroupTooLarge),
-        () if units.are_too_many_arguments(a, b, views) => Err(Reason::TooManyArguments),
-        () => Ok(()),
-    }
 }
 
 /// The views of memory through which `consumer` alone sees what `producer` writes, all elements in their order.
@@ -196,50 +129,5 @@ fn chain_to(units: &Units<'_>, view: NodeId, producer: u32) -> Option<Vec<NodeId
         node = units.graph[node].args[0];
     }
     let reaches = !chain.is_empty() && units.unit_of[node] == Some(producer);
-    (reaches && blocks::same_elements(units.graph, view) == Some(node)).then_some(chain)
-}
-
-/// Two kernels as one, whether or not paths lead around them.
-pub(super) fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
-    are_small_enough(units, a, b, &[])?;
-    union_with(units, a, b, &[])
-}
-
-/// The same with views between the two.
-fn union_with(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<Unit, Reason> {
-    let parts = [a, b].into_iter().chain(views.iter().copied());
-    let mut nodes: Vec<NodeId> = parts.flat_map(|unit| units.unit(unit).nodes.iter().copied()).collect();
-    // Sorted runs: the stable sort merges those.
-    nodes.sort();
-    let (region, outputs) = units.lay_out(&nodes)?;
-    // What is stored per row need not follow from a fold over nothing, and a loop of no turns would never store it.
-    if region.inner.contains(&0) && !region.rows.contains(&0) {
-        return Err(Reason::DifferentRows);
-    }
-    if is_too_long(&region) {
-        return Err(Reason::RowsTooLong);
-    }
-    Ok(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs })
-}
-
-/// Few long rows with more than one pass: a row is one thread's work.
-fn is_too_long(region: &Region) -> bool {
-    let (rows, inner) = (region.rows.iter().product::<usize>(), region.inner.iter().product::<usize>());
-    let is_fold = |value: &Value| matches!(value, Value::Fold(..));
-    let full_output = region.outputs.iter().any(|(value, _)| region.is_full[*value]);
-    let folds = region.values.iter().filter(|value| is_fold(value)).count();
-    inner > LONG_ROW && rows < MANY_ROWS && folds > 0 && (full_output || folds > 1)
-}
-
-/// Puts the union of two units, and of views between them, in the place of the second, and forgets what was said of either.
-pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit, refusals: &mut Refusals) {
-    refusals.forget(producer);
-    refusals.forget(consumer);
-    let mut members: Vec<u32> = merged.nodes.iter().filter_map(|&node| units.unit_of[node]).collect();
-    members.sort_unstable();
-    members.dedup();
-    contract(units, &members, consumer);
-    members.iter().for_each(|&gone| units.units[gone as usize] = None);
-    merged.nodes.iter().for_each(|&node| units.unit_of[node] = Some(consumer));
-    units.units[consumer as usize] = Some(merged);
+    (reaches && same_elements(units.graph, view) == Some(node)).then_some(chain)
 }

@@ -1,98 +1,25 @@
-//! Units: the pieces a graph is cut into while it is planned.
+//! A graph cut into units, the state of planning.
 //!
 //! A unit is one kernel, one view of memory, one matrix product, one value written part by part or one routine. Plain
 //! numbers, fills and ranges belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its
 //! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
+//! [`Units::base`] cuts a graph along the groups of the base partition; the merge steps then replace several units by one.
 
-use super::blocks::Blocks;
-use super::cost::{CostModel, Nanos, pays};
-use super::order::UnitOrder;
+use super::cost::{CostModel, pays};
+use super::order::TopologicalOrder;
 use super::partition::{Decision, Options, partition};
 use super::parts::{filled_with, place_parts};
 use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
+use super::rates::Nanos;
 use super::region::{MAX_OPERANDS, Region, place};
-use super::stitch::MAX_NODES;
+use super::role::{Role, op_role, role};
+use super::unit::{Unit, UnitKind};
 use crate::error::Reason;
-use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Pattern, SideTable};
+use crate::ir::{Graph, NodeId, Op, Pattern, SideTable};
 use std::collections::HashMap;
 
-/// What part a node plays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Given from outside.
-    Input,
-    /// A number, fill or range: computed where it is used.
-    Inline,
-    /// A loop over elements.
-    Loop,
-    /// The same elements under another layout.
-    View,
-    /// A matrix product.
-    Product,
-    /// Operands copied to their places, one after the other.
-    Parts,
-    /// A procedure on whole arrays.
-    Routine,
-}
-
-/// The role of a node of a decomposed graph.
-pub fn role(graph: &Graph, node: NodeId) -> Role {
-    match graph[node].kind {
-        NodeKind::Input(_) => Role::Input,
-        NodeKind::Number(_) | NodeKind::Extent(_) => Role::Inline,
-        NodeKind::Op(op) => op_role(op),
-    }
-}
-
-fn op_role(op: Op) -> Role {
-    match op.row().meaning {
-        Meaning::Fill | Meaning::Range => Role::Inline,
-        Meaning::Body(..) | Meaning::Fold(_) | Meaning::Gather(_) => Role::Loop,
-        Meaning::View(_) | Meaning::Window(_) => Role::View,
-        Meaning::Product => Role::Product,
-        Meaning::Concat | Meaning::Overlay => Role::Parts,
-        Meaning::Routine(_) => Role::Routine,
-        Meaning::Decompose(_) => unreachable!("{} is decomposed before planning", op.name()),
-    }
-}
-
-/// What a unit is.
-#[derive(Debug, Clone)]
-pub enum UnitKind {
-    /// One kernel over common loops.
-    Kernel(Box<Region>),
-    /// A view of memory.
-    Alias,
-    /// A matrix product.
-    Product,
-    /// A value written part by part, by one kernel each.
-    Parts(Vec<Region>),
-    /// A procedure on whole arrays.
-    Routine,
-    /// Products and kernels, some rows at a time.
-    Blocks(Box<Blocks>),
-}
-
-/// A piece of the graph.
-#[derive(Debug, Clone)]
-pub struct Unit {
-    /// What it is.
-    pub kind: UnitKind,
-    /// Its nodes, operands first.
-    pub nodes: Vec<NodeId>,
-    /// Those of them that are written to memory.
-    pub outputs: Vec<NodeId>,
-}
-
-impl Unit {
-    /// The loops of a kernel.
-    pub fn region(&self) -> Option<&Region> {
-        match &self.kind {
-            UnitKind::Kernel(region) => Some(region),
-            UnitKind::Alias | UnitKind::Product | UnitKind::Parts(_) | UnitKind::Routine | UnitKind::Blocks(_) => None,
-        }
-    }
-}
+/// Most nodes of one kernel, unless the options say fewer.
+const MAX_NODES: usize = 256;
 
 /// A graph cut into units.
 #[derive(Debug)]
@@ -111,8 +38,8 @@ pub struct Units<'g> {
     pub splits: SideTable<Option<Reason>>,
     /// How long units take.
     pub cost: CostModel<'g>,
-    /// In which order they may run, while they are merged.
-    pub(super) order: UnitOrder,
+    /// An order in which they may run, kept up while they are merged.
+    order: TopologicalOrder,
     /// Most nodes of a unit that is merged of others.
     pub max_nodes: usize,
     /// The base partition's word on each edge, asked for by [`Units::base_reason`].
@@ -158,7 +85,7 @@ impl<'g> Units<'g> {
         }
         let unit_of = SideTable::filled(graph, || None);
         let splits = SideTable::filled(graph, || None);
-        let (cost, order) = (CostModel::new(graph, options.rates), UnitOrder::default());
+        let (cost, order) = (CostModel::new(graph, options.rates), TopologicalOrder::default());
         let max_nodes = options.max_fuse_depth.min(MAX_NODES);
         let mut units =
             Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, cost, order, base };
@@ -383,6 +310,33 @@ impl<'g> Units<'g> {
     /// The reason why not, with the times.
     pub(super) fn pays(&self, merged: &Unit, a: u32, b: u32) -> Result<(), Reason> {
         pays(self.cost.unit(merged), self.cost.unit(self.unit(a)) + self.cost.unit(self.unit(b)))
+    }
+
+    /// Finds an order in which the units may run. Merging starts with that.
+    pub(super) fn sort(&mut self) {
+        let n = self.units.len() as u32;
+        self.order = TopologicalOrder::of(n, |unit| self.predecessors(unit), |unit| self.successors(unit));
+    }
+
+    /// Whether a path leaves the members and comes back: as one unit they would wait for themselves.
+    pub(super) fn leaves_and_returns(&self, members: &[u32]) -> bool {
+        self.order.leaves_and_returns(members, |unit| self.successors(unit))
+    }
+
+    /// Whether neither of two units leads to the other.
+    pub(super) fn are_independent(&self, a: u32, b: u32) -> bool {
+        let reads = |from: u32, to: u32| self.successors(from).any(|next| next == to);
+        !reads(a, b) && !reads(b, a) && !self.leaves_and_returns(&[a, b])
+    }
+
+    /// Puts `merged`, made of the members, in the place of `at`, one of them.
+    pub(super) fn replace(&mut self, members: &[u32], at: u32, merged: Unit) {
+        let mut order = std::mem::take(&mut self.order);
+        order.contract(members, at, |unit| self.predecessors(unit), |unit| self.successors(unit));
+        self.order = order;
+        members.iter().for_each(|&gone| self.units[gone as usize] = None);
+        merged.nodes.iter().for_each(|&node| self.unit_of[node] = Some(at));
+        self.units[at as usize] = Some(merged);
     }
 
     /// Units that read what `unit` writes.

@@ -14,7 +14,7 @@ use crate::codegen::lower::Lowered;
 use crate::codegen::{Access, Faults, Geometry, Lanes, Part, Pointers};
 use crate::device::{Device, Storage, pool};
 use crate::error::{Error, Result};
-use crate::fusion::blocks::Blocks;
+use crate::fusion::unit::Blocks;
 use crate::ir::DType;
 use smallvec::{SmallVec, smallvec};
 use std::sync::{Mutex, PoisonError};

@@ -14,12 +14,13 @@ use crate::codegen::{Kernel, LoopOrder};
 use crate::debug;
 use crate::device::Device;
 use crate::error::{Error, Reason};
-use crate::fusion::blocks::{Blocks, same_elements};
-use crate::fusion::cost::CostModel;
 use crate::fusion::hoist::{Hoisted, hoist, may_hoist};
 use crate::fusion::in_place::{InPlace, Places, places};
 use crate::fusion::region::Region;
-use crate::fusion::{Plan, Rates, Step, StepKind};
+use crate::fusion::role::same_elements;
+use crate::fusion::unit::Blocks;
+use crate::fusion::work::NodeWork;
+use crate::fusion::{Plan, Step, StepKind};
 use crate::ir::{Attrs, Graph, NodeId, Numerics, Op, SideTable, TensorType};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
@@ -87,7 +88,7 @@ pub(super) struct Builder<'g> {
     slots: SideTable<Option<Slot>>,
     n_slots: usize,
     /// What elements take to compute, once it is asked for.
-    cost: Option<CostModel<'g>>,
+    node_work: Option<NodeWork>,
     blocks: Together,
 }
 
@@ -114,7 +115,7 @@ impl<'g> Builder<'g> {
             declined,
             slots,
             n_slots: 0,
-            cost: None,
+            node_work: None,
             blocks: Together::Blocks,
         }
     }
@@ -339,8 +340,8 @@ impl<'g> Builder<'g> {
         if !may_hoist(region) {
             return self.launch(step, region, nodes);
         }
-        let cost = self.cost.get_or_insert_with(|| CostModel::new(graph, Rates::BUILT_IN));
-        let Some(Hoisted { prologue, main, between }) = hoist(cost, region) else {
+        let node_work = self.node_work.get_or_insert_with(|| NodeWork::of(graph));
+        let Some(Hoisted { prologue, main, between }) = hoist(node_work, region) else {
             return self.launch(step, region, nodes);
         };
         for (node, sizes) in between {

@@ -29,10 +29,12 @@ fn check(name: &str, explain: &Explain, json: &Value) {
         assert_eq!(found["bytes_read"], group.bytes_read, "{name}");
         assert_eq!(found["modelled_ns"], group.modelled_time.as_nanos() as u64, "{name}");
     }
-    assert_eq!(list("passes").len(), explain.passes.len(), "{name}");
-    for (found, pass) in list("passes").iter().zip(&explain.passes) {
-        assert_eq!(found["name"], pass.name, "{name}");
-        assert_eq!(found["ns"], pass.time.as_nanos() as u64, "{name}");
+    for (key, phases) in [("passes", &explain.passes), ("merges", &explain.merges)] {
+        assert_eq!(list(key).len(), phases.len(), "{name}");
+        for (found, phase) in list(key).iter().zip(phases) {
+            assert_eq!(found["name"], phase.name, "{name}");
+            assert_eq!(found["ns"], phase.time.as_nanos() as u64, "{name}");
+        }
     }
     assert_eq!(list("edges").len(), explain.edges.len(), "{name}");
     for (found, edge) in list("edges").iter().zip(&explain.edges) {

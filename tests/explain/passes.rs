@@ -2,6 +2,7 @@
 
 use super::functions::softmax;
 use super::values::ramp;
+use opfuse::fusion::{MERGES, When};
 use opfuse::ir::passes::{PASSES, Target, passes_for};
 use opfuse::ir::{Attr, DType, Graph, Op, TensorType, verify};
 use opfuse::{Result, compile};
@@ -35,18 +36,26 @@ fn compile_softmax() -> Result<()> {
 #[test]
 fn names_are_unique() {
     let mut names: Vec<&str> = PASSES.iter().map(|pass| pass.name).collect();
+    names.extend(MERGES.iter().map(|merge| merge.name));
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), PASSES.len());
+    assert_eq!(names.len(), PASSES.len() + MERGES.len());
 }
 
-/// The sentence in ARCHITECTURE.md is compared with the table.
+/// The lists in the pages are compared with the tables.
 #[test]
-fn architecture_lists_the_passes_in_order() {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/ARCHITECTURE.md")).expect("it is there");
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let list = PASSES.iter().map(|pass| format!("`{}`", pass.name)).collect::<Vec<_>>().join(", ");
-    assert!(text.contains(&list), "ARCHITECTURE.md has to list the passes as {list}");
+fn pages_list_passes_and_merge_steps_in_order() {
+    let path = |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let page = std::fs::read_to_string(path("ARCHITECTURE.md")).expect("it is there");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let passes = PASSES.iter().map(|pass| format!("`{}`", pass.name)).collect::<Vec<_>>().join(", ");
+    assert!(page.contains(&passes), "ARCHITECTURE.md has to list the passes as {passes}");
+    // The first column of the table of merge steps; a step that runs again has no row of its own.
+    let table = std::fs::read_to_string(path("docs/fusion.md")).expect("it is there");
+    let rows = table.lines().skip_while(|line| !line.starts_with("| step |")).skip(2);
+    let rows = rows.map_while(|line| line.strip_prefix("| ")?.split_once(" |").map(|(name, _)| name.to_string()));
+    let merges = MERGES.iter().filter(|merge| merge.when == When::Always).map(|merge| merge.name);
+    assert_eq!(rows.collect::<Vec<_>>(), merges.collect::<Vec<_>>(), "the merge steps of docs/fusion.md");
 }
 
 #[test]

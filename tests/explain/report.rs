@@ -4,6 +4,7 @@ use super::functions::{block, reports};
 use super::values::ramp;
 use opfuse::compile::explain::{Decision, GroupKind};
 use opfuse::compile::{BreakPolicy, CompileOptions, compile_with};
+use opfuse::fusion::{MERGES, PARTITION, When};
 use opfuse::ir::passes::{Target, passes_for};
 use opfuse::ir::{DType, Op, TensorType};
 use opfuse::{Error, Explain, Reason, Result, Tensor, compile};
@@ -36,6 +37,11 @@ fn check(name: &str, explain: &Explain) {
     if !explain.groups.is_empty() {
         let passes: Vec<&str> = explain.passes.iter().map(|pass| pass.name).collect();
         assert_eq!(passes, passes_for(Target::Cpu).map(|pass| pass.name).collect::<Vec<_>>(), "{name}");
+        let steps: Vec<&str> = explain.merges.iter().map(|step| step.name).collect();
+        let known = || [PARTITION].into_iter().chain(MERGES.iter().map(|merge| merge.name));
+        let always = MERGES.iter().filter(|merge| merge.when == When::Always).map(|merge| merge.name);
+        assert!(known().filter(|name| steps.contains(name)).eq(steps.iter().copied()), "{name}: {steps:?}");
+        assert!(always.into_iter().all(|name| steps.contains(&name)), "{name}: {steps:?}");
     }
     explain.backward.iter().for_each(|backward| check(name, backward));
 }

@@ -57,8 +57,6 @@ const CYCLES: &[(&str, usize, &str)] = &[];
 const CYCLES_TO_CUT: &[(&str, usize)] = &[
     // A comment above each line lets two people lower neighbours at a time.
     ("device", 9),
-    // fusion
-    ("fusion", 13),
     // dispatch
     ("dispatch", 83),
     // compile

@@ -5,7 +5,7 @@ use crate::compile::calibration::{Calibration, calibration};
 use crate::compile::pipeline::Built;
 use crate::error::Reason;
 use crate::fusion::cost::CostModel;
-use crate::fusion::units::{Role, role};
+use crate::fusion::role::{Role, role};
 use crate::fusion::{self, EdgeDecision, Step, StepKind};
 use crate::ir::{Graph, NodeId, Op};
 use crate::runtime::Traffic;
@@ -27,6 +27,7 @@ impl Explain {
             calibration: calibration().clone(),
             replay: None,
             passes: Vec::new(),
+            merges: Vec::new(),
             plan_time: Duration::ZERO,
             compile_time: Duration::ZERO,
             backward: None,
@@ -68,6 +69,7 @@ impl Explain {
             calibration: Calibration::of(built.rates),
             replay: built.executable.replay(),
             passes: built.passes.clone(),
+            merges: built.merges.clone(),
             plan_time: built.plan_time,
             compile_time: built.compile_time,
             backward: None,

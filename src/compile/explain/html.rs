@@ -72,6 +72,7 @@ impl Explain {
         table(out, &["from", "to", "saves"], &fused, |out, edge| self.edge_row(out, edge))?;
         writeln!(out, "</details>")?;
         phases(out, "Time of each pass", &self.passes)?;
+        phases(out, "Time of each merge step", &self.merges)?;
         writeln!(out, "</section>")
     }
 

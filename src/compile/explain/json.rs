@@ -11,7 +11,7 @@ use crate::compile::calibration::Calibration;
 use crate::compile::pipeline::Timed;
 use crate::error::Reason;
 use crate::fusion::Rates;
-use crate::fusion::units::Role;
+use crate::fusion::role::Role;
 use crate::ir::text::NodeText;
 use crate::ir::{NodeId, NodeKind, Op};
 use std::fmt::{self, Write};
@@ -50,6 +50,7 @@ fn report(explain: &Explain) -> Vec<(&'static str, Json)> {
         ("rates", rates(&explain.calibration)),
         ("replay", option(explain.replay.as_ref(), replay)),
         ("passes", list(&explain.passes, timed)),
+        ("merges", list(&explain.merges, timed)),
         ("plan_ns", nanoseconds(explain.plan_time)),
         ("compile_ns", nanoseconds(explain.compile_time)),
         ("groups", list(&explain.groups, group)),

@@ -26,7 +26,7 @@ use crate::compile::calibration::Calibration;
 use crate::compile::pipeline::Timed;
 use crate::device::Device;
 use crate::error::Reason;
-use crate::fusion::units::Role;
+use crate::fusion::role::Role;
 use crate::ir::{Node, NodeId, Op};
 use std::fmt;
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub struct Explain {
     pub replay: Option<Result<u32, Reason>>,
     /// Time for each pass, in order.
     pub passes: Vec<Timed>,
+    /// Time for the base partition and each merge step that ran, in order.
+    pub merges: Vec<Timed>,
     /// Time for passes and planning.
     pub plan_time: Duration,
     /// Time for lowering and compiling.

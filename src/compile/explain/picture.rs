@@ -5,7 +5,7 @@
 use super::html::{Escaped, colour};
 use super::layers::place;
 use super::{Decision, Edge, Explain, GroupKind};
-use crate::fusion::units::Role;
+use crate::fusion::role::Role;
 use crate::ir::NodeId;
 use crate::ir::text::NodeText;
 use std::collections::{BTreeMap, HashMap};

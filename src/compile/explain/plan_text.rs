@@ -6,7 +6,7 @@
 //! and no node numbers of the graph, which all change more often than the plan.
 
 use super::{Decision, Explain, counted, plain};
-use crate::fusion::units::Role;
+use crate::fusion::role::Role;
 use crate::ir::{NodeId, NodeKind, Op};
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -18,6 +18,7 @@ impl fmt::Display for Explain {
         writeln!(f, "planned in {:.1?}, compiled in {:.1?}", self.plan_time, self.compile_time)?;
         if !self.passes.is_empty() {
             writeln!(f, "passes: {}", times(&self.passes))?;
+            writeln!(f, "merge steps: {}", times(&self.merges))?;
         }
         match &self.replay {
             Some(Ok(calls)) => writeln!(f, "started as one CUDA graph after {}", counted(*calls as usize, "call"))?,

@@ -6,7 +6,7 @@
 
 use super::{Decision, Edge, Explain, plain};
 use crate::error::{Error, Reason, Result};
-use crate::fusion::units::Role;
+use crate::fusion::role::Role;
 use crate::ir::{NodeId, Op};
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,0 +1,86 @@
+//! Work: the instructions that one element of a node takes, read off its scalar body.
+
+use crate::ir::scalar::Kind;
+use crate::ir::{DType, Graph, Meaning, NodeId, Op, SideTable};
+use std::collections::HashMap;
+use std::ops::Index;
+
+/// Instructions, scaled to elements of 4 bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    /// Plain ones.
+    pub plain: f64,
+    /// Functions.
+    pub functions: f64,
+}
+
+impl Work {
+    /// What it takes to look at an index before it is followed.
+    pub(super) const PICK: Work = Work { plain: 4.0, functions: 0.0 };
+
+    pub(super) fn add(&mut self, other: Work, times: usize) {
+        self.plain += other.plain * times as f64;
+        self.functions += other.functions * times as f64;
+    }
+
+    /// What one element of a node takes.
+    fn of_element(graph: &Graph, node: NodeId) -> Work {
+        let call = &graph[node];
+        let plain = |count: usize| Work { plain: count as f64, functions: 0.0 };
+        let Some(op) = call.op() else { return Work::default() };
+        let work = match op.row().meaning {
+            Meaning::Body(..) => match op.body(&graph.arg_types(node), &call.attrs) {
+                Ok(body) => {
+                    let count = |is: fn(&Kind) -> bool| body.insts.iter().filter(|inst| is(&inst.kind)).count() as f64;
+                    Work {
+                        plain: count(|kind| matches!(kind, Kind::Prim(_))),
+                        functions: count(|kind| matches!(kind, Kind::Func(_))),
+                    }
+                }
+                Err(_) => plain(1),
+            },
+            Meaning::Fold(_) => plain(1),
+            Meaning::Gather(_) => Work::PICK,
+            Meaning::View(_)
+            | Meaning::Window(_)
+            | Meaning::Fill
+            | Meaning::Range
+            | Meaning::Product
+            | Meaning::Concat
+            | Meaning::Overlay
+            | Meaning::Routine(_)
+            | Meaning::Decompose(_) => plain(0),
+        };
+        let width = call.ty.dtype.compute().size() as f64 / 4.0;
+        Work { plain: work.plain * width, functions: work.functions * width }
+    }
+}
+
+/// What one element of each node of a graph takes.
+#[derive(Debug)]
+pub struct NodeWork {
+    of_node: SideTable<Work>,
+}
+
+impl NodeWork {
+    /// The work of every node of `graph`.
+    pub fn of(graph: &Graph) -> NodeWork {
+        // The same op on the same dtype costs about the same everywhere, whatever its attributes.
+        let mut known: HashMap<(Op, DType), Work> = HashMap::new();
+        let mut of_node = SideTable::filled(graph, Work::default);
+        for (id, node) in graph.nodes() {
+            if let Some(op) = node.op() {
+                of_node[id] = *known.entry((op, node.ty.dtype)).or_insert_with(|| Work::of_element(graph, id));
+            }
+        }
+        NodeWork { of_node }
+    }
+}
+
+impl Index<NodeId> for NodeWork {
+    type Output = Work;
+
+    fn index(&self, node: NodeId) -> &Work {
+        &self.of_node[node]
+    }
+}
