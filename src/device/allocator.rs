@@ -9,7 +9,8 @@
 //!
 //! Devices with memory of their own have other allocators; [`Allocator`] is what all of them can do.
 
-use super::memory::{Block, Region};
+use super::block::Block;
+use super::region::Region;
 use super::shared_cache::SHARED;
 use super::size_class::REQUEST_MAX;
 use super::thread_cache;
@@ -196,12 +197,6 @@ impl Drop for Fault {
     fn drop(&mut self) {
         thread_cache::clear_fault();
     }
-}
-
-/// Takes back the memory of a dropped block.
-#[inline]
-pub(super) fn recycle(region: Region) {
-    thread_cache::put(region);
 }
 
 /// Allocates where the first attempt failed: with empty caches, and not counting what other threads keep.

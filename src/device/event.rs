@@ -92,6 +92,42 @@ impl Event {
     }
 }
 
+impl Stream {
+    /// Whether all work given to it is done.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.record()?.is_complete()
+    }
+
+    /// Returns when all work given to it is done.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.record()?.synchronize()
+    }
+
+    /// An event recorded on it now.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn record(&self) -> Result<Event> {
+        let event = Event::new();
+        event.record(self)?;
+        Ok(event)
+    }
+
+    /// Work given to this stream from now on starts after the event; see [`Event::block`].
+    ///
+    /// # Errors
+    /// As [`Event::block`].
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        event.block(self)
+    }
+}
+
 impl Point {
     /// The end of the work given to a stream so far.
     pub(super) fn mark(stream: &Stream) -> Result<Point> {

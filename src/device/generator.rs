@@ -7,7 +7,7 @@
 //! What always holds: no two draws of a seed share a counter until 2^64 of them are used up.
 
 use super::Device;
-use super::guard;
+use super::current;
 use super::runtime;
 use crate::error::Result;
 use std::cell::Cell;
@@ -75,7 +75,7 @@ impl Generator {
     /// # Errors
     /// If there is no such device.
     pub fn default_of(device: Device) -> Result<Generator> {
-        let (_, index) = runtime::of(device, guard::current_index(device.kind))?;
+        let (_, index) = runtime::of(device, current::current_index(device.kind))?;
         let device = Device { index: Some(index), ..device };
         let mut defaults = defaults();
         let seed = defaults.seed;

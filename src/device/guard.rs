@@ -1,60 +1,14 @@
-//! The current device and the current streams of a thread, and the guards that change them.
+//! Guards: they change the current device or stream of a thread, and put back what they found.
 //!
-//! A thread starts on device 0 of every kind with the default stream of every device. A guard belongs to the thread
-//! that made it and puts back what it found; guards end in the opposite order of their making.
+//! A guard belongs to the thread that made it. Guards end in the opposite order of their making.
 
+use super::Device;
+use super::current::{current_device, current_index, current_stream, set_device, set_stream};
 use super::runtime;
 use super::stream::Stream;
-use super::{Device, DeviceKind};
 use crate::error::Result;
-use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
-
-thread_local! {
-    static DEVICES: Cell<[u16; DeviceKind::ALL.len()]> = const { Cell::new([0; DeviceKind::ALL.len()]) };
-    /// Streams that are current without being their device's default.
-    static STREAMS: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The device of a kind that this thread works on, with its number.
-///
-/// # Errors
-/// If there is no device of that kind.
-pub fn current_device(kind: DeviceKind) -> Result<Device> {
-    let (_, index) = runtime::of(Device::of(kind), current_index(kind))?;
-    Ok(Device { kind, index: Some(index) })
-}
-
-pub(super) fn current_index(kind: DeviceKind) -> u16 {
-    DEVICES.get()[kind as usize]
-}
-
-fn set_device(kind: DeviceKind, index: u16) {
-    let mut devices = DEVICES.get();
-    devices[kind as usize] = index;
-    DEVICES.set(devices);
-}
-
-pub(super) fn current_stream(device: Device) -> Result<Stream> {
-    let index = device.index.unwrap_or(current_index(device.kind));
-    let device = Device { index: Some(index), ..device };
-    let found = STREAMS.with_borrow(|streams| streams.iter().find(|stream| stream.device() == device).cloned());
-    found.map_or_else(|| Stream::default_of(device), Ok)
-}
-
-fn set_stream(stream: &Stream) {
-    let old = STREAMS.with_borrow_mut(|streams| {
-        let place = streams.iter().position(|other| other.device() == stream.device());
-        let old = place.map(|place| streams.swap_remove(place));
-        if stream.id() != 0 {
-            streams.push(stream.clone());
-        }
-        old
-    });
-    // Its destructor may come back here.
-    drop(old);
-}
 
 /// Keeps a device current; made by [`DeviceGuard::new`].
 #[must_use = "the device is current only while the guard lives"]

@@ -13,16 +13,18 @@
 
 mod access;
 pub mod allocator;
+mod block;
 pub(crate) mod cuda;
+mod current;
 #[expect(clippy::module_inception, reason = "the file is named after its one type, as everywhere in the crate")]
 mod device;
 mod event;
 mod generator;
 mod guard;
 mod last_cache;
-mod memory;
 pub mod pool;
 mod readers;
+mod region;
 pub mod runtime;
 mod shared;
 mod shared_cache;
@@ -35,13 +37,15 @@ mod thread_cache;
 pub use access::{Access, ShortAccess};
 pub use allocator::Allocator;
 pub(crate) use allocator::roomy;
+pub use block::{Block, Owner};
+pub use current::current_device;
 pub use device::{Device, DeviceKind};
 pub use event::Event;
 pub use generator::{DEFAULT_SEED, Generator, GeneratorState, manual_seed, n_settings};
-pub use guard::{DeviceGuard, StreamGuard, current_device};
+pub use guard::{DeviceGuard, StreamGuard};
 pub use last_cache::last_cache_bytes;
-pub use memory::{ALIGNMENT, Block, Owner};
 pub use readers::Announced;
+pub use region::ALIGNMENT;
 pub use runtime::Runtime;
 pub use shared::{Pooled, Shared, Spare, WeakShared};
 pub use storage::{Borrowed, Exclusive, Storage};

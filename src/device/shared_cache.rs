@@ -10,7 +10,7 @@
 //!
 //! Who uses a region, and statistics of that, are the business of `thread_cache`.
 
-use super::memory::Region;
+use super::region::Region;
 use super::size_class::{self, LARGE_MIN, N_LISTED};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

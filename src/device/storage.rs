@@ -11,8 +11,8 @@
 
 use super::access::Access;
 use super::allocator;
-use super::guard;
-use super::memory::Block;
+use super::block::Block;
+use super::current;
 use super::readers;
 use super::runtime;
 use super::shared::{Pooled, Shared, Spare};
@@ -93,7 +93,7 @@ impl Storage {
     pub fn new(device: Device, len: usize) -> Result<Storage> {
         // A GPU is always called by its number, so that one device has one name.
         let device = match (device.kind, device.index) {
-            (DeviceKind::Cuda, None) => Device::cuda(guard::current_index(DeviceKind::Cuda)),
+            (DeviceKind::Cuda, None) => Device::cuda(current::current_index(DeviceKind::Cuda)),
             _ => device,
         };
         Ok(Storage::over(block_of(device, len)?, device, len))
@@ -363,8 +363,8 @@ impl Storage {
 
     /// Orders work of the thread's current stream from now on behind all work on other streams that used the bytes.
     fn take_turn(&self) -> Result<(Arc<dyn runtime::Runtime>, u16, u64)> {
-        let (runtime, index) = runtime::of(self.device, guard::current_index(self.device.kind))?;
-        let stream = guard::current_stream(Device { index: Some(index), ..self.device })?;
+        let (runtime, index) = runtime::of(self.device, current::current_index(self.device.kind))?;
+        let stream = current::current_stream(Device { index: Some(index), ..self.device })?;
         self.block.take_turn(&stream)?;
         Ok((runtime, index, stream.id()))
     }
@@ -399,7 +399,7 @@ fn device_block(device: Device, len: usize) -> Result<Block> {
         }
         Err(error) => return Err(error),
     };
-    let (_, index) = runtime::of(device, guard::current_index(device.kind))?;
+    let (_, index) = runtime::of(device, current::current_index(device.kind))?;
     let block = runtime.allocator(index).allocate(len)?;
     if block.capacity() < len {
         let message = format!("{} bytes were asked for and {} given on {device}", len, block.capacity());

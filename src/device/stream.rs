@@ -1,14 +1,14 @@
 //! Streams: queues of work of a device.
 //!
-//! Work given to one stream runs in order; streams of a device do not wait for each other unless told to, by an
-//! [`Event`]. Every device has a default stream. Each thread has a current stream per device, changed by
-//! [`StreamGuard`](super::StreamGuard). On the CPU work is done when the call returns, so all its streams are idle.
+//! Work given to one stream runs in order. Streams of a device do not wait for each other unless an
+//! [`Event`](super::Event) tells them to. Every device has a default stream. Each thread has a current stream per
+//! device, which [`StreamGuard`](super::StreamGuard) changes. On the CPU work is done when the call returns, so all its
+//! streams are idle.
+//!
+//! A stream is only named here. `current` opens streams, and `event` waits for them.
 
-use super::event::Event;
-use super::guard;
-use super::runtime::{self, Runtime};
+use super::runtime::Runtime;
 use super::{Device, DeviceKind};
-use crate::error::Result;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,31 +24,9 @@ struct Inner {
 }
 
 impl Stream {
-    /// A new stream of a device.
-    ///
-    /// # Errors
-    /// If there is no such device, or it has no more streams.
-    pub fn new(device: Device) -> Result<Stream> {
-        let (runtime, index) = runtime::of(device, guard::current_index(device.kind))?;
-        let id = runtime.create_stream(index)?;
-        Ok(Stream(Arc::new(Inner { runtime, kind: device.kind, device: index, id })))
-    }
-
-    /// The stream that a device always has.
-    ///
-    /// # Errors
-    /// If there is no such device.
-    pub fn default_of(device: Device) -> Result<Stream> {
-        let (runtime, index) = runtime::of(device, guard::current_index(device.kind))?;
-        Ok(Stream(Arc::new(Inner { runtime, kind: device.kind, device: index, id: 0 })))
-    }
-
-    /// The stream that this thread gives its work on a device to.
-    ///
-    /// # Errors
-    /// If there is no such device.
-    pub fn current(device: Device) -> Result<Stream> {
-        guard::current_stream(device)
+    /// The stream `id` of a device. Dropping the last clone destroys it, unless it is the default stream, 0.
+    pub(super) fn with_id(runtime: Arc<dyn Runtime>, kind: DeviceKind, device: u16, id: u64) -> Stream {
+        Stream(Arc::new(Inner { runtime, kind, device, id }))
     }
 
     /// The device, with its number.
@@ -59,40 +37,6 @@ impl Stream {
     /// Its number among the streams of its device; 0 is the default stream.
     pub fn id(&self) -> u64 {
         self.0.id
-    }
-
-    /// Whether all work given to it is done.
-    ///
-    /// # Errors
-    /// If the device failed.
-    pub fn is_idle(&self) -> Result<bool> {
-        self.record()?.is_complete()
-    }
-
-    /// Returns when all work given to it is done.
-    ///
-    /// # Errors
-    /// If the device failed.
-    pub fn synchronize(&self) -> Result<()> {
-        self.record()?.synchronize()
-    }
-
-    /// An event recorded on it now.
-    ///
-    /// # Errors
-    /// If the device failed.
-    pub fn record(&self) -> Result<Event> {
-        let event = Event::new();
-        event.record(self)?;
-        Ok(event)
-    }
-
-    /// Work given to this stream from now on starts after the event; see [`Event::block`].
-    ///
-    /// # Errors
-    /// As [`Event::block`].
-    pub fn wait(&self, event: &Event) -> Result<()> {
-        event.block(self)
     }
 
     pub(super) fn runtime(&self) -> &Arc<dyn Runtime> {

@@ -13,9 +13,9 @@
 
 use super::Device;
 use super::allocator::{Allocator, Stats};
+use super::block::{Block, Owner};
+use super::current;
 use super::event::Point;
-use super::guard;
-use super::memory::{Block, Owner};
 use super::shared_cache::lock;
 use super::size_class::{self, REQUEST_MAX};
 use super::stream::Stream;
@@ -93,7 +93,7 @@ impl Allocator for StreamPool {
         if bytes == 0 {
             return Ok(Block::EMPTY);
         }
-        let stream = guard::current_stream(self.0.device)?;
+        let stream = current::current_stream(self.0.device)?;
         let block = self.0.take(bytes, &stream)?;
         Ok(block.lent(Arc::new(Lending { pool: self.0.clone(), stream, others: Mutex::default() })))
     }

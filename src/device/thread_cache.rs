@@ -9,7 +9,7 @@
 //! shared cache and its counters to the retired ones; what it allocates or frees after that (destructors of other
 //! thread locals) goes directly to the shared cache.
 
-use super::memory::Region;
+use super::region::Region;
 use super::shared_cache::{SHARED, lock};
 use super::size_class::{self, N_SMALL, SMALL_MAX};
 use std::cell::RefCell;

@@ -56,7 +56,6 @@ const CYCLES: &[(&str, usize, &str)] = &[];
 /// TEMPORARY: floors whose large cycles are not cut yet, with the size of the largest. Sizes only shrink, and lines go.
 const CYCLES_TO_CUT: &[(&str, usize)] = &[
     // A comment above each line lets two people lower neighbours at a time.
-    ("device", 9),
     // dispatch
     ("dispatch", 83),
     // compile
@@ -89,6 +88,7 @@ const UNSAFE_FILES: &[&str] = &[
     "codegen/vm/routine.rs",
     "codegen/vm/steps.rs",
     "codegen/x64/memory.rs",
+    "device/block.rs",
     "device/cuda/absent.rs",
     "device/cuda/compiler.rs",
     "device/cuda/cublaslt.rs",
@@ -97,8 +97,8 @@ const UNSAFE_FILES: &[&str] = &[
     "device/cuda/loader.rs",
     "device/cuda/staging.rs",
     "device/cuda/tensor_map.rs",
-    "device/memory.rs",
     "device/pool.rs",
+    "device/region.rs",
     "device/shared.rs",
     "device/storage.rs",
     "dispatch/operator.rs",

@@ -11,7 +11,7 @@ use super::loader::DRIVER;
 use super::no_device;
 use super::staging::Staging;
 use crate::device::allocator::Allocator;
-use crate::device::memory::{Block, Owner};
+use crate::device::block::{Block, Owner};
 use crate::device::runtime::Runtime;
 use crate::device::{Device, DeviceKind, Stream, StreamPool};
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@
 //! filled or emptied. What is sent was taken over when the call returns; what is asked for is there.
 
 use super::driver::{Context, Pinned, Queue};
-use crate::device::memory::Block;
+use crate::device::block::Block;
 use crate::error::Result;
 use std::sync::{Arc, Mutex, PoisonError};
 

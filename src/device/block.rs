@@ -1,62 +1,21 @@
-#![allow(unsafe_code, reason = "owns raw memory: the only file of this floor that asks the system for bytes")]
-//! Owned memory: [`Region`], raw from the system, and [`Block`], what everyone else holds.
+#![allow(unsafe_code, reason = "reads and writes the bytes of raw memory as slices")]
+//! [`Block`]: a piece of memory as everyone but the allocator holds it.
 //!
-//! A region goes back to the system when dropped; a block hands its region back to the allocator, or itself to the
-//! [`Owner`] that lent it. Both are plain owned values: shared reading goes through `&`, writing through `&mut`, so
-//! safe code cannot race. Kernels write through the raw pointer and answer for it. Bytes that the host can reach are
-//! always initialised: the system's are zero, recycled ones hold what the last owner left, so reading them is defined
-//! though meaningless. Memory of a device that the host cannot reach is an address and a size here, no bytes.
+//! A dropped block hands its region back to the allocator, or itself to the [`Owner`] that lent it. A block is a plain
+//! owned value: shared reading goes through `&`, writing through `&mut`, so safe code cannot race. Kernels write
+//! through the raw pointer and answer for it.
+//!
+//! Bytes that the host can reach are always initialised. The system's are zero, recycled ones hold what the last owner
+//! left; so reading them is defined though meaningless. Memory of a device that the host cannot reach is an address and
+//! a size here, without bytes.
 
-use super::allocator;
-use super::size_class::LARGE_MIN;
+use super::region::{ALIGNMENT, Region};
 use super::stream::Stream;
+use super::thread_cache;
 use crate::error::Result;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// Every block starts at a multiple of this: one cache line, one AVX-512 vector.
-pub const ALIGNMENT: usize = 64;
-
-/// Memory of the system, with a size-class capacity.
-pub(super) struct Region {
-    start: NonNull<u8>,
-    capacity: usize,
-}
-
-// SAFETY: a region owns its memory; nothing about it depends on the thread that uses or releases it.
-unsafe impl Send for Region {}
-// SAFETY: through `&Region` safe code can only read.
-unsafe impl Sync for Region {}
-
-impl Region {
-    /// Zeroed memory, `None` if the system has none. `capacity` is a size class, so a multiple of 64 and not 0.
-    pub(super) fn fresh(capacity: usize) -> Option<Region> {
-        debug_assert!(capacity > 0 && capacity.is_multiple_of(ALIGNMENT), "{capacity} is not a size class");
-        let start = if capacity >= LARGE_MIN { pages::map(capacity)? } else { heap::allocate(capacity, ALIGNMENT)? };
-        Some(Region { start, capacity })
-    }
-
-    /// Bytes that may be used.
-    #[inline]
-    pub(super) fn capacity(&self) -> usize {
-        self.capacity
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: `fresh` got exactly this memory by the same choice of source, and the region was its only owner.
-        unsafe {
-            if self.capacity >= LARGE_MIN {
-                pages::unmap(self.start, self.capacity);
-            } else {
-                heap::free(self.start, self.capacity, ALIGNMENT);
-            }
-        }
-    }
-}
 
 /// An owned piece of memory; it goes back to where it came from when it is dropped.
 ///
@@ -140,7 +99,7 @@ impl Block {
     #[inline]
     pub fn capacity(&self) -> usize {
         match &self.0 {
-            Memory::Host(region) => region.capacity,
+            Memory::Host(region) => region.capacity(),
             Memory::Nothing => 0,
             Memory::Device { capacity, .. } => *capacity,
             Memory::Lent(lent) => lent.block.capacity(),
@@ -151,7 +110,7 @@ impl Block {
     #[inline]
     pub fn visible(&self) -> usize {
         match &self.0 {
-            Memory::Host(region) => region.capacity,
+            Memory::Host(region) => region.capacity(),
             Memory::Nothing | Memory::Device { .. } => 0,
             Memory::Lent(lent) => lent.block.visible(),
         }
@@ -177,7 +136,7 @@ impl Block {
     #[inline]
     pub fn raw(&self) -> *mut u8 {
         match &self.0 {
-            Memory::Host(region) => region.start.as_ptr(),
+            Memory::Host(region) => region.start(),
             Memory::Nothing => std::ptr::without_provenance_mut(ALIGNMENT),
             Memory::Device { address, .. } => std::ptr::without_provenance_mut(address.get()),
             Memory::Lent(lent) => lent.block.raw(),
@@ -204,7 +163,7 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         match std::mem::replace(&mut self.0, Memory::Nothing) {
-            Memory::Host(region) => allocator::recycle(region),
+            Memory::Host(region) => thread_cache::put(region),
             Memory::Lent(lent) => lent.owner.take_back(lent.block),
             Memory::Nothing | Memory::Device { .. } => {}
         }
@@ -217,98 +176,10 @@ impl fmt::Debug for Block {
     }
 }
 
-/// Memory of the process heap.
-mod heap {
-    use std::alloc::{Layout, alloc_zeroed, dealloc};
-    use std::ptr::NonNull;
-
-    fn layout(capacity: usize, alignment: usize) -> Option<Layout> {
-        Layout::from_size_align(capacity, alignment).ok()
-    }
-
-    pub(super) fn allocate(capacity: usize, alignment: usize) -> Option<NonNull<u8>> {
-        let layout = layout(capacity, alignment).filter(|layout| layout.size() > 0)?;
-        // SAFETY: the layout has a size above 0.
-        NonNull::new(unsafe { alloc_zeroed(layout) })
-    }
-
-    /// # Safety
-    ///
-    /// `start` came from `allocate` with the same numbers, and is not used afterwards.
-    pub(super) unsafe fn free(start: NonNull<u8>, capacity: usize, alignment: usize) {
-        let layout = layout(capacity, alignment).expect("the layout was accepted when the memory was allocated");
-        // SAFETY: the caller's promise.
-        unsafe { dealloc(start.as_ptr(), layout) }
-    }
-}
-
-/// Memory mapped page by page, aligned to huge pages and advised to use them: first touch of small pages costs ten
-/// times as much as that of huge ones.
-#[cfg(all(target_os = "linux", not(miri)))]
-mod pages {
-    use super::LARGE_MIN;
-    use std::ptr::NonNull;
-
-    pub(super) fn map(capacity: usize) -> Option<NonNull<u8>> {
-        // One unit more than needed contains an aligned start; the rest is given back at once.
-        let mapped = capacity.checked_add(LARGE_MIN)?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return None;
-        }
-        let base: *mut u8 = base.cast();
-        let head = base.align_offset(LARGE_MIN);
-        let start = base.wrapping_add(head);
-        // SAFETY: head and tail lie inside the mapping just made and outside of `start .. start + capacity`; all
-        // bounds are page-aligned because `base`, `capacity` and `LARGE_MIN` are. Advice changes no contents.
-        unsafe {
-            if head > 0 {
-                libc::munmap(base.cast(), head);
-            }
-            if head < LARGE_MIN {
-                libc::munmap(start.wrapping_add(capacity).cast(), LARGE_MIN - head);
-            }
-            // A kernel without huge pages refuses; the memory is as good, only slower to touch first.
-            libc::madvise(start.cast(), capacity, libc::MADV_HUGEPAGE);
-        }
-        NonNull::new(start)
-    }
-
-    /// # Safety
-    ///
-    /// `start` came from `map` with the same capacity, and is not used afterwards.
-    pub(super) unsafe fn unmap(start: NonNull<u8>, capacity: usize) {
-        // SAFETY: the caller's promise. It can fail only for bad arguments or too many mappings; then the memory
-        // stays mapped and unused, which is no reason to stop a program in a destructor.
-        unsafe { libc::munmap(start.as_ptr().cast(), capacity) };
-    }
-}
-
-/// Elsewhere large blocks come from the heap too, aligned the same way.
-#[cfg(not(all(target_os = "linux", not(miri))))]
-mod pages {
-    use super::{LARGE_MIN, heap};
-    use std::ptr::NonNull;
-
-    pub(super) fn map(capacity: usize) -> Option<NonNull<u8>> {
-        heap::allocate(capacity, LARGE_MIN)
-    }
-
-    /// # Safety
-    ///
-    /// `start` came from `map` with the same capacity, and is not used afterwards.
-    pub(super) unsafe fn unmap(start: NonNull<u8>, capacity: usize) {
-        // SAFETY: the caller's promise, and `map` used the same alignment.
-        unsafe { heap::free(start, capacity, LARGE_MIN) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::size_class::LARGE_MIN;
 
     #[test]
     fn fresh_memory_is_zero_and_aligned() {
@@ -330,10 +201,5 @@ mod tests {
         let mut block = Block::EMPTY;
         assert_eq!((block.capacity(), block.as_ptr().addr()), (0, ALIGNMENT));
         assert!(block.as_bytes().is_empty() && block.as_mut_bytes().is_empty());
-    }
-
-    #[test]
-    fn too_much_is_none() {
-        assert!(Region::fresh(1 << 60).is_none());
     }
 }
