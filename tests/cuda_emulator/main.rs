@@ -6,7 +6,7 @@
 
 mod check;
 mod emulator;
-#[path = "../kernels/mod.rs"]
+#[path = "../common/kernels/mod.rs"]
 mod kernels;
 mod mutants;
 mod pointwise;

@@ -5,7 +5,7 @@
 use opfuse::device::{Block, Device, Shared, Storage, allocator, pool};
 use opfuse::error::Error;
 use std::sync::mpsc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,7 @@ impl Drop for Turn {
 }
 
 fn turn() -> Turn {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = Turn { _guard: TURN.lock().unwrap_or_else(PoisonError::into_inner) };
+    let turn = Turn { _guard: super::turn() };
     // A scope ends before its threads have destroyed their thread locals; only then is the account at rest.
     let begin = Instant::now();
     while allocator::stats().held_bytes > 0 {

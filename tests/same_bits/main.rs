@@ -10,10 +10,12 @@
 mod build;
 mod check;
 mod generate;
-#[path = "../legality/mod.rs"]
+mod gradients;
+#[path = "../common/legality.rs"]
 mod legality;
 mod moves;
 mod once_wrong;
+mod ops;
 mod random;
 mod reference;
 mod routines;

@@ -20,10 +20,10 @@ pub(crate) enum Fill {
     /// Numbers above 0 and not large: what logarithms and roots are for.
     Positive,
     /// Numbers between −1 and 1: what inverse sines are for.
-    #[allow(dead_code, reason = "for tests/gradients.rs, which shares this file")]
+    #[allow(dead_code, reason = "for tests/same_bits/gradients.rs, which shares this file")]
     Unit,
     /// Numbers above 1: what inverse hyperbolic cosines are for.
-    #[allow(dead_code, reason = "for tests/gradients.rs, which shares this file")]
+    #[allow(dead_code, reason = "for tests/same_bits/gradients.rs, which shares this file")]
     AboveOne,
     /// Indices of a dimension of that size.
     Index(usize),

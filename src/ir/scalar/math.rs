@@ -7,7 +7,7 @@
 //! Every function is there for 32 and 64 bits; the two share their code and differ in `width.rs`. The polynomials
 //! are our own minimax fits. The error named at each function is the largest one seen, in units of the last place of
 //! the exact result: for 32 bits over every seventh bit pattern at least (`pow`: 30 million pairs), for 64 bits over some ten
-//! thousand points (`tests/math_accuracy.rs` holds the bounds). Subnormal arguments and results, overflow,
+//! thousand points (`tests/ir/math_accuracy.rs` holds the bounds). Subnormal arguments and results, overflow,
 //! infinities, signed zeros and NaN come out as IEEE 754 and C99 ask.
 //!
 //! The trigonometric functions reduce every finite angle. Huge ones need 2/π to hundreds of bits, which costs more than

@@ -143,7 +143,7 @@ fn run_file(folder: &Path, op: &str, report: &mut OpReport) -> Result<(), String
 /// Operators that leave an out of some layouts as it was in the reference, so that the data is the memory from before.
 const LEFT_UNWRITTEN: [&str; 1] = ["aten::gelu.out"];
 
-/// Operators that refuse by design what the reference does, and the reason; see `tests/dispatcher/deviations.md`.
+/// Operators that refuse by design what the reference does, and the reason; see `tests/dispatch/deviations.md`.
 const REFUSED: [(&str, &str); 1] = [("aten::resize_", "the shape of a tensor never changes")];
 
 /// Whether the data shows that the reference did not write what it was to write; then there is nothing to compare with.

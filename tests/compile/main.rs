@@ -1,0 +1,8 @@
+//! Functions that are captured once and run many times: guards, caches, capture, reports, rates of the machine.
+
+mod calibration;
+mod capture;
+mod explain;
+mod functions;
+#[path = "../common/values.rs"]
+mod values;

@@ -1,0 +1,11 @@
+//! What eager calls do: methods and operators of tensors, layers, random numbers, sorts, products, gradients, text.
+
+mod api;
+mod autograd;
+mod nn;
+mod product_rows;
+mod random;
+mod routines;
+mod text;
+#[path = "../common/values.rs"]
+mod values;

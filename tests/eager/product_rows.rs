@@ -1,0 +1,78 @@
+//! An element of a matrix product is one chain of fused multiply-adds over the inner dimension, from its beginning: its bits
+//! depend on its row and its column alone, not on how many others there are, on strides, batches or threads.
+//!
+//! Kernels around a product are run block by block with it, which relies on this. All levels of instructions are compared
+//! with the chain in `src/runtime/product/tests.rs`.
+
+use crate::values::{bits, uniform};
+use opfuse::device::pool;
+use opfuse::{DType, Result, Tensor};
+
+#[test]
+fn parts_have_the_bits_of_the_whole() -> Result<()> {
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for dtype in [DType::F32, DType::F64] {
+        for m in [1, 5, 16, 33, 100, 257] {
+            for k in [1, 3, 17, 64, 300, 1100] {
+                for n in [1, 2, 15, 33, 64, 130, 500] {
+                    for transposed in [false, true] {
+                        let a = uniform((m * 31 + k) as u64, &[m, k], dtype)?;
+                        let b = match transposed {
+                            false => uniform((k * 17 + n) as u64, &[k, n], dtype)?,
+                            true => uniform((k * 17 + n) as u64, &[n, k], dtype)?.t()?,
+                        };
+                        let whole = a.matmul(&b)?;
+                        let part = |tensor: &Tensor, dim: usize, first: usize, size: usize| {
+                            tensor.slice(dim as i64, Some(first as i64), Some((first + size) as i64), 1)
+                        };
+                        for size in [1, 2, 8, 31, 128] {
+                            if size < m {
+                                let first = (m - size) / 2;
+                                let rows = part(&a, 0, first, size)?.matmul(&b)?;
+                                compared += 1;
+                                if bits(&rows) != bits(&part(&whole, 0, first, size)?) {
+                                    wrong.push((dtype, m, k, n, transposed, "rows", size));
+                                }
+                            }
+                            if size < n {
+                                let first = (n - size) / 2;
+                                let columns = a.matmul(&part(&b, 1, first, size)?)?;
+                                compared += 1;
+                                if bits(&columns) != bits(&part(&whole, 1, first, size)?) {
+                                    wrong.push((dtype, m, k, n, transposed, "columns", size));
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 1000 && wrong.is_empty(), "{} of {compared}: {wrong:?}", wrong.len());
+    Ok(())
+}
+
+#[test]
+fn batches_and_threads_have_the_bits_of_the_chain() -> Result<()> {
+    pool::set_num_threads(5);
+    for (batch, m, k, n) in
+        [(1, 300, 70, 90), (1, 40, 70, 700), (3, 90, 120, 100), (9, 60, 50, 70), (1, 1, 900, 700), (1, 700, 900, 1)]
+    {
+        let a = uniform(1, &[batch, m, k], DType::F32)?;
+        let b = uniform(2, &[batch, n, k], DType::F32)?.transpose(1, 2)?;
+        let (left, right): (Vec<f32>, Vec<f32>) = (a.to_vec()?, b.contiguous()?.to_vec()?);
+        let element = |index: usize| {
+            let (row, column) = (index / n, index % n);
+            let from = row / m * k * n + column;
+            (0..k).fold(0.0, |sum, step| left[row * k + step].mul_add(right[from + step * n], sum))
+        };
+        let chains: Vec<f32> = (0..batch * m * n).map(element).collect();
+        for threads in [1, 2, 5] {
+            let product: Vec<f32> = pool::with_threads(threads, || a.bmm(&b))?.to_vec()?;
+            let is_same = product.iter().zip(&chains).all(|(x, y)| x.to_bits() == y.to_bits());
+            assert!(is_same, "{batch} x {m} x {k} x {n}, {threads} threads");
+        }
+    }
+    pool::set_num_threads(0);
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! Tests of what a process has once: its memory, its kernels and their counts, its folder of machine code, its system calls.
+//!
+//! Each test runs in a process of its own: it starts this program again for itself alone.
+
+mod alone;
+#[allow(unsafe_code, reason = "a program is run on buffers made here")]
+#[cfg(unix)]
+#[path = "../codegen/native/case.rs"]
+mod case;
+mod compile_memory;
+#[cfg(unix)]
+mod disk_cache;
+mod kernel_cache;
+#[allow(dead_code, reason = "these tests use a part of the module")]
+#[cfg(unix)]
+#[path = "../common/kernels/mod.rs"]
+mod kernels;
+mod out_of_memory;
+mod refusals;
+mod small_calls;
+mod tier_up;
+#[path = "../common/values.rs"]
+mod values;
