@@ -8,6 +8,7 @@ use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use super::simplify::simplify;
 use crate::error::Result;
 use crate::fusion::region::{Region, Value, Walk};
+use crate::ir::attrs::{Arange, Attributes};
 use crate::ir::scalar::body::Kind as BodyKind;
 use crate::ir::scalar::{Body, Lit, Prim, Reg, Ty, eval};
 use crate::ir::{Combine, DType, Graph, Meaning, NodeId, Scalar};
@@ -213,7 +214,7 @@ impl Builder<'_> {
         let position = self.emit(Kind::Load(slot), &[], Ty::I64, level);
         let call = &self.graph[node];
         let dtype = call.ty.dtype;
-        let [start, step] = [0, 2].map(|index: usize| call.attrs[index].scalar().unwrap_or(Scalar::Int(1)));
+        let Arange { start, step, .. } = Arange::read(&call.attrs);
         let whole = ![start, step].iter().any(|value| value.dtype().is_float());
         let (ty, number): (Ty, fn(Scalar) -> Lit) = if whole {
             (Ty::I64, |value| Lit::i64(value.as_i64()))

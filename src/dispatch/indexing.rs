@@ -11,7 +11,7 @@ use super::tensor::Tensor;
 use crate::device::roomy;
 use crate::error::{Error, Result};
 use crate::ir::shape::{broadcast, checked_numel, normalize_dim};
-use crate::ir::{Attr, DType, Op, Scalar};
+use crate::ir::{Attr, DType, MemoryFormat, Op, Scalar};
 
 /// Whether a write by index gives a changed copy, or changes the tensor.
 #[derive(Clone, Copy)]
@@ -492,7 +492,7 @@ impl Tensor {
         // Elements are counted by now; there may be none.
         sizes[at] = sizes[at].saturating_mul(repeats);
         // A copy, also where a view could stand for it.
-        call(Op::Clone, &[&repeated], &[Attr::Str("contiguous".into())])?.view(&sizes[..])
+        call(Op::Clone, &[&repeated], &[MemoryFormat::Contiguous.into()])?.view(&sizes[..])
     }
 
     /// As [`Tensor::repeat_interleave`], with a number of times for each element of `dim`, or one for all.

@@ -6,7 +6,7 @@ use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
-use crate::ir::{Attr, Op, Scalar};
+use crate::ir::{Attr, MemoryFormat, Op, Scalar};
 
 /// Tensors side by side along `dim`. All other sizes must be equal; dtypes are promoted. A 1-dim tensor without
 /// elements goes with any shape.
@@ -189,7 +189,7 @@ impl Tensor {
     pub fn diag(&self, diagonal: i64) -> Result<Tensor> {
         match self.dim() {
             1 => self.diag_embed(diagonal, 0, 1),
-            2 => call(Op::Clone, &[&self.diagonal(diagonal, 0, 1)?], &[Attr::Str("contiguous".into())]),
+            2 => call(Op::Clone, &[&self.diagonal(diagonal, 0, 1)?], &[MemoryFormat::Contiguous.into()]),
             rank => {
                 let what = format!("diag(): Supports 1D or 2D tensors. Got {rank}D");
                 Err(Error::shape("diag", what, "use diag_embed or diagonal for batches"))

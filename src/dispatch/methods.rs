@@ -12,13 +12,13 @@ use super::operators::Operand;
 use super::register::call;
 use super::tensor::Tensor;
 use crate::error::Result;
-use crate::ir::{Attr, DType, Op, Scalar};
+use crate::ir::{Attr, DType, MemoryFormat, Op, Scalar};
 
 macro_rules! regular_methods {
     (
         unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $uwrite:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
         binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $bwrite:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
-        other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
+        other { $($(#[$odoc:meta])* $Other:ident $(: $Shared:ident)? $({ $($field:tt)* })? = $row:expr;)* }
     ) => {
         /// Element by element: the methods of the op table's regular rows.
         impl Tensor {
@@ -255,7 +255,7 @@ impl Tensor {
         if self.is_contiguous() {
             return Ok(self.clone());
         }
-        call(Op::Clone, &[self], &[Attr::Str("contiguous".into())])
+        call(Op::Clone, &[self], &[MemoryFormat::Contiguous.into()])
     }
 
     /// A dense copy with its own memory, dimensions in the same order in memory (`clone` only copies the handle). Sizes

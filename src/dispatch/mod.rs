@@ -56,6 +56,7 @@ mod view_chain;
 mod views;
 pub mod vmap;
 
+pub use crate::ir::MemoryFormat;
 pub use alias::*;
 pub use call::TypedOperator;
 pub use cpu_fallback::cpu_fallback;
@@ -85,4 +86,4 @@ pub use structure::{Flat, Parts, TensorStruct, Tensors, Words};
 pub use subscript::{Ellipsis, Index, Indices, NewAxis};
 pub use table::Source;
 pub use tensor::Tensor;
-pub use value::{MemoryFormat, Stack, TensorLayout, Value};
+pub use value::{Stack, TensorLayout, Value};

@@ -16,7 +16,7 @@ use super::mutation;
 use super::operator::Operator;
 use super::schema::{OperatorName, Schema, Type};
 use super::tensor::Tensor;
-use super::value::{MemoryFormat, Stack, Value};
+use super::value::{Stack, Value};
 use crate::device::{Device, DeviceGuard};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Attrs, Op};
@@ -240,14 +240,10 @@ fn value_of(attr: &Attr, ty: &Type) -> Value {
         (Type::Int | Type::SymInt, Attr::Scalar(scalar)) => Value::Int(scalar.as_i64()),
         (Type::Float, Attr::Scalar(scalar)) => Value::Float(scalar.as_f64()),
         (Type::Bool, Attr::Scalar(scalar)) => Value::Bool(scalar.as_bool()),
-        (Type::MemoryFormat, Attr::Str(word)) => Value::MemoryFormat(match &**word {
-            "channels_last" => MemoryFormat::ChannelsLast,
-            "channels_last_3d" => MemoryFormat::ChannelsLast3d,
-            _ => MemoryFormat::Contiguous,
-        }),
         (_, Attr::Scalar(scalar)) => Value::Scalar(*scalar),
         (_, Attr::Ints(values)) => Value::IntList(values.iter().copied().collect()),
         (_, Attr::DType(dtype)) => Value::DType(*dtype),
+        (_, Attr::MemoryFormat(format)) => Value::MemoryFormat(*format),
         (_, Attr::Str(word)) => Value::Str(word.as_ref().into()),
     }
 }
@@ -287,7 +283,7 @@ fn attr_of(op: Op, value: &Value) -> Result<Attr> {
         Value::BoolList(values) => Attr::Ints(values.iter().map(|&value| value as i64).collect()),
         Value::DType(dtype) => Attr::DType(*dtype),
         Value::Str(word) => Attr::Str(word.as_ref().into()),
-        Value::MemoryFormat(format) => format.attr(),
+        Value::MemoryFormat(format) => Attr::from(*format),
         Value::Tensor(_)
         | Value::TensorList(_)
         | Value::OptionalTensorList(_)

@@ -8,7 +8,7 @@ use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::ir::shape::{Sizes, broadcast, infer_sizes, normalize_dim};
-use crate::ir::{Attr, Op};
+use crate::ir::{Attr, MemoryFormat, Op};
 
 /// Other sizes.
 impl Tensor {
@@ -22,7 +22,7 @@ impl Tensor {
             return self.view(&sizes[..]);
         }
         // Nobody else holds the copy: the result is no view.
-        let copy = call(Op::Clone, &[self], &[Attr::Str("contiguous".into())])?;
+        let copy = call(Op::Clone, &[self], &[MemoryFormat::Contiguous.into()])?;
         call(Op::UnsafeView, &[&copy], &[Attr::ints(Dims::from(&sizes[..]).as_slice())])
     }
 

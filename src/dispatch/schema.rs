@@ -3,10 +3,10 @@
 //! A schema prints in the ATen notation and `schema_parser.rs` reads it back to an equal schema. Checking the
 //! arguments of a call against a schema lives here too, because every message of it prints the declaration.
 
-use super::value::{MemoryFormat, Stack, TensorLayout, Value};
+use super::value::{Stack, TensorLayout, Value};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::ir::{DType, Scalar};
+use crate::ir::{DType, MemoryFormat, Scalar};
 use std::fmt;
 
 /// `namespace::name.overload`; the overload may be empty.

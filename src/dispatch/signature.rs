@@ -7,10 +7,10 @@
 use super::keyset::KeySet;
 use super::schema::Type;
 use super::tensor::Tensor;
-use super::value::{MemoryFormat, Stack, TensorLayout, Value, key_set_of};
+use super::value::{Stack, TensorLayout, Value, key_set_of};
 use crate::device::{Device, Generator};
 use crate::error::{Error, Result};
-use crate::ir::{DType, Scalar};
+use crate::ir::{DType, MemoryFormat, Scalar};
 use smallvec::smallvec;
 use std::any::TypeId;
 

@@ -7,7 +7,7 @@ use super::keyset::KeySet;
 use super::schema::Type;
 use super::tensor::Tensor;
 use crate::device::{Device, Generator};
-use crate::ir::{Attr, DType, Scalar};
+use crate::ir::{DType, MemoryFormat, Scalar};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
@@ -68,19 +68,6 @@ pub enum TensorLayout {
     SparseCsr,
 }
 
-/// The order of dimensions in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MemoryFormat {
-    /// Row-major.
-    Contiguous,
-    /// That of the input.
-    Preserve,
-    /// Channels innermost, images of two dimensions.
-    ChannelsLast,
-    /// Channels innermost, images of three dimensions.
-    ChannelsLast3d,
-}
-
 impl TensorLayout {
     /// The layout of that name in schemas.
     pub fn from_name(name: &str) -> Option<TensorLayout> {
@@ -88,29 +75,6 @@ impl TensorLayout {
             "strided" => TensorLayout::Strided,
             "sparse" => TensorLayout::Sparse,
             "sparse_csr" => TensorLayout::SparseCsr,
-            _ => return None,
-        })
-    }
-}
-
-impl MemoryFormat {
-    /// As an argument of the op table.
-    pub(super) fn attr(self) -> Attr {
-        match self {
-            MemoryFormat::Preserve => Attr::None,
-            MemoryFormat::Contiguous => Attr::Str("contiguous".into()),
-            MemoryFormat::ChannelsLast => Attr::Str("channels_last".into()),
-            MemoryFormat::ChannelsLast3d => Attr::Str("channels_last_3d".into()),
-        }
-    }
-
-    /// The format of that name in schemas.
-    pub fn from_name(name: &str) -> Option<MemoryFormat> {
-        Some(match name {
-            "contiguous_format" => MemoryFormat::Contiguous,
-            "preserve_format" => MemoryFormat::Preserve,
-            "channels_last" => MemoryFormat::ChannelsLast,
-            "channels_last_3d" => MemoryFormat::ChannelsLast3d,
             _ => return None,
         })
     }

@@ -7,8 +7,9 @@
 use super::register::call;
 use super::tensor::Tensor;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Attributes, Dims};
 use crate::ir::shape::normalize_dim;
-use crate::ir::{Attr, Attrs, Graph, Layout, Meaning, NodeId, Op, Sizes};
+use crate::ir::{Attr, Attrs, Graph, Layout, Meaning, MemoryFormat, NodeId, Op, Sizes};
 use smallvec::smallvec;
 
 /// One view op of a chain.
@@ -149,14 +150,14 @@ fn turned_around<V: Values>(values: &mut V, base: &V::Value, step: &ViewStep, va
     match turn(step.op) {
         Some(Turn::Resize) => {
             // What was written may have other strides than the view had.
-            let dense = values.call(Op::Clone, &[value], &[Attr::Str("contiguous".into())])?;
+            let dense = values.call(Op::Clone, &[value], &[MemoryFormat::Contiguous.into()])?;
             values.call(Op::View, &[&dense], &[Attr::Ints(sizes.iter().map(|&size| size as i64).collect())])
         }
         Some(Turn::Nothing) => Ok(value.clone()),
         Some(Turn::Again) => values.call(step.op, &[value], &step.attrs),
         Some(Turn::Permute) => {
             let mut inverse = smallvec![0i64; sizes.len()];
-            for (to, &from) in step.attrs[0].list().iter().enumerate() {
+            for (to, &from) in Dims::read(&step.attrs).dims.iter().enumerate() {
                 inverse[normalize_dim("permute", from, sizes.len())?] = to as i64;
             }
             values.call(Op::Permute, &[value], &[Attr::Ints(inverse)])

@@ -7,7 +7,7 @@ use super::{Argument, CAPACITY, build, current_numerics};
 use crate::device::Device;
 use crate::error::Result;
 use crate::ir::passes::{decompose, eliminate_common, eliminate_dead};
-use crate::ir::{Attr, Attrs, Graph, NodeKind, Numerics, Op, SideTable, TensorType};
+use crate::ir::{Attrs, Graph, MemoryFormat, NodeKind, Numerics, Op, SideTable, TensorType};
 use crate::runtime::{Array, Executable, cuda};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -77,6 +77,6 @@ fn with_inputs(graph: &Graph, types: &[TensorType]) -> Result<Graph> {
 }
 
 fn dense(array: &Array) -> Result<Array> {
-    let attrs = Attrs::from_iter([Attr::Str("contiguous".into())]);
+    let attrs = Attrs::from_iter([MemoryFormat::Contiguous.into()]);
     super::run(Op::Clone, &[Argument { array, number: false }], &attrs)
 }

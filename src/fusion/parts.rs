@@ -8,6 +8,7 @@
 use super::index_map::{Coordinate, IndexMap, strides};
 use super::region::{Piece, Region, Value, Walk, place_piece};
 use crate::error::Reason;
+use crate::ir::attrs::{Along, Attributes, Full, Overlay};
 use crate::ir::shape::{Sizes, normalize_dim};
 use crate::ir::{Graph, Meaning, NodeId, Scalar, TensorType};
 use smallvec::SmallVec;
@@ -33,7 +34,7 @@ pub fn place_parts(
 /// The number that every element of `node` is, if it is a fill: nobody who writes it part by part reads memory.
 pub fn filled_with(graph: &Graph, node: NodeId) -> Option<Scalar> {
     let op = graph[node].op()?;
-    matches!(op.row().meaning, Meaning::Fill).then(|| graph[node].attrs[1].scalar().unwrap_or(Scalar::Int(0)))
+    matches!(op.row().meaning, Meaning::Fill).then(|| Full::read(&graph[node].attrs).fill_value)
 }
 
 /// The boxes of a value that come from one operand each, but for empty ones; `None` if there are no such boxes.
@@ -44,7 +45,7 @@ fn pieces(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
         Meaning::Overlay => overlaid(graph, node)?,
         _ => {
             let rank = call.ty.rank();
-            let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), rank).expect("the graph is verified");
+            let dim = normalize_dim("cat", Along::read(&call.attrs).dim, rank).expect("the graph is verified");
             let mut at = 0;
             let mut piece = |&operand: &NodeId| {
                 let sizes = graph[operand].ty.sizes.clone();
@@ -66,8 +67,8 @@ fn overlaid(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
     let (under, over, whole) = (call.args[0], call.args[1], &call.ty);
     let rank = whole.rank();
     let sizes = &graph[over].ty.sizes;
-    let window = call.attrs[0].list();
-    let mut rest = call.attrs[1].as_int().unwrap_or(0) as usize;
+    let Overlay { stride: window, offset } = Overlay::read(&call.attrs);
+    let mut rest = offset as usize;
     let mut start = Sizes::from_elem(0, rank);
     for dim in 0..rank {
         let (size, stride) = (*sizes.get(dim)?, whole.strides[dim].max(1));
@@ -103,10 +104,10 @@ fn overlaid(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
 fn copies(graph: &Graph, node: NodeId) -> Vec<Region> {
     let call = &graph[node];
     let (under, over) = (call.args[0], call.args[1]);
-    let window: SmallVec<[usize; 6]> = call.attrs[0].list().iter().map(|&stride| stride as usize).collect();
+    let Overlay { stride, offset } = Overlay::read(&call.attrs);
+    let window: SmallVec<[usize; 6]> = stride.iter().map(|&stride| stride as usize).collect();
     let window = TensorType { strides: window, ..graph[over].ty.clone() };
-    let offset = call.attrs[1].as_int().unwrap_or(0) as usize;
-    vec![copy(graph, node, under, &call.ty, 0), copy(graph, node, over, &window, offset)]
+    vec![copy(graph, node, under, &call.ty, 0), copy(graph, node, over, &window, offset as usize)]
 }
 
 /// The region that copies `from` into the memory of `node`, from element `base` on, with the strides of `to`.

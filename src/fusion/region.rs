@@ -9,6 +9,7 @@
 use super::index_map::{Coordinate, IndexMap, broadcast, keeps_order, strides, through_view};
 use super::role::{Role, role};
 use crate::error::Reason;
+use crate::ir::attrs::{Along, Attributes, Full};
 use crate::ir::infer::reduced_dims;
 use crate::ir::shape::{Sizes, normalize_dim};
 use crate::ir::{GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Scalar, TensorType};
@@ -421,7 +422,7 @@ impl<'a> Placer<'a> {
         };
         match &op.row().meaning {
             Meaning::Fill => {
-                let value = call.attrs[1].scalar().unwrap_or(Scalar::Int(0));
+                let value = Full::read(&call.attrs).fill_value;
                 self.push(Value::Number(value, call.ty.dtype), false)
             }
             Meaning::Range => self.position(node, map),
@@ -550,16 +551,16 @@ impl<'a> Placer<'a> {
             return Err(Reason::MovesElements);
         }
         let ty = &self.graph[source].ty;
-        let at = |attr: usize| normalize_dim(op.name(), call.attrs[attr].as_int().unwrap_or(0), ty.rank());
+        let along = || normalize_dim(op.name(), Along::read(&call.attrs).dim, ty.rank());
         let (dim, index_map, mut source_map): (usize, IndexMap, IndexMap) = match kind {
             GatherKind::Select => {
-                let dim = at(0).expect("the graph is verified");
+                let dim = along().expect("the graph is verified");
                 let own: IndexMap = if ty.rank() == 0 { SmallVec::new() } else { map.clone() };
                 let along = own.get(dim).cloned().unwrap_or_default();
                 let rank = self.graph[index].ty.rank();
                 (dim, (0..rank).map(|_| along.clone()).collect(), own)
             }
-            GatherKind::Elementwise => (at(0).expect("the graph is verified"), map.clone(), map.clone()),
+            GatherKind::Elementwise => (along().expect("the graph is verified"), map.clone(), map.clone()),
             GatherKind::Rows => {
                 let (last, lead) = map.split_last().expect("an embedding has a row dim");
                 (0, lead.into(), SmallVec::from_vec(vec![Coordinate::default(), last.clone()]))

@@ -16,8 +16,67 @@ pub enum Attr {
     Ints(SmallVec<[i64; 4]>),
     /// A dtype.
     DType(DType),
+    /// An order of memory.
+    MemoryFormat(MemoryFormat),
     /// A word.
     Str(Box<str>),
+}
+
+/// The order of elements in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemoryFormat {
+    /// As the tensor lies.
+    Preserve,
+    /// Row-major.
+    Contiguous,
+    /// Batches of images with channels last.
+    ChannelsLast,
+    /// Batches of volumes with channels last.
+    ChannelsLast3d,
+}
+
+impl MemoryFormat {
+    /// The format of that name, which schemas write with `_format` behind it.
+    pub fn from_name(name: &str) -> Option<MemoryFormat> {
+        Some(match name.strip_suffix("_format").unwrap_or(name) {
+            "preserve" => MemoryFormat::Preserve,
+            "contiguous" => MemoryFormat::Contiguous,
+            "channels_last" => MemoryFormat::ChannelsLast,
+            "channels_last_3d" => MemoryFormat::ChannelsLast3d,
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryFormat::Preserve => "preserve",
+            MemoryFormat::Contiguous => "contiguous",
+            MemoryFormat::ChannelsLast => "channels_last",
+            MemoryFormat::ChannelsLast3d => "channels_last_3d",
+        }
+    }
+
+    /// The dims from the outermost in memory to the innermost, where the format prescribes them.
+    pub const fn order(self) -> Option<&'static [usize]> {
+        match self {
+            MemoryFormat::Preserve | MemoryFormat::Contiguous => None,
+            MemoryFormat::ChannelsLast => Some(&[0, 2, 3, 1]),
+            MemoryFormat::ChannelsLast3d => Some(&[0, 2, 3, 4, 1]),
+        }
+    }
+}
+
+/// As the tensor lies is what no argument says, too, so equal calls have equal arguments.
+impl From<MemoryFormat> for Attr {
+    fn from(format: MemoryFormat) -> Attr {
+        match format {
+            MemoryFormat::Preserve => Attr::None,
+            MemoryFormat::Contiguous | MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d => {
+                Attr::MemoryFormat(format)
+            }
+        }
+    }
 }
 
 /// The non-tensor arguments of a call, in schema order.
@@ -48,7 +107,7 @@ impl Attr {
     pub const fn scalar(&self) -> Option<Scalar> {
         match self {
             Attr::Scalar(scalar) => Some(*scalar),
-            Attr::None | Attr::Ints(_) | Attr::DType(_) | Attr::Str(_) => None,
+            Attr::None | Attr::Ints(_) | Attr::DType(_) | Attr::MemoryFormat(_) | Attr::Str(_) => None,
         }
     }
 
@@ -67,7 +126,7 @@ impl Attr {
         match self {
             Attr::Ints(values) => values.clone(),
             Attr::Scalar(scalar) => SmallVec::from_slice(&[scalar.as_i64()]),
-            Attr::None | Attr::DType(_) | Attr::Str(_) => SmallVec::new(),
+            Attr::None | Attr::DType(_) | Attr::MemoryFormat(_) | Attr::Str(_) => SmallVec::new(),
         }
     }
 
@@ -75,7 +134,15 @@ impl Attr {
     pub const fn dtype(&self) -> Option<DType> {
         match self {
             Attr::DType(dtype) => Some(*dtype),
-            Attr::None | Attr::Scalar(_) | Attr::Ints(_) | Attr::Str(_) => None,
+            Attr::None | Attr::Scalar(_) | Attr::Ints(_) | Attr::MemoryFormat(_) | Attr::Str(_) => None,
+        }
+    }
+
+    /// The order of memory, if it is one.
+    pub const fn memory_format(&self) -> Option<MemoryFormat> {
+        match self {
+            Attr::MemoryFormat(format) => Some(*format),
+            Attr::None | Attr::Scalar(_) | Attr::Ints(_) | Attr::DType(_) | Attr::Str(_) => None,
         }
     }
 
@@ -83,7 +150,7 @@ impl Attr {
     pub fn word(&self) -> &str {
         match self {
             Attr::Str(word) => word,
-            Attr::None | Attr::Scalar(_) | Attr::Ints(_) | Attr::DType(_) => "",
+            Attr::None | Attr::Scalar(_) | Attr::Ints(_) | Attr::DType(_) | Attr::MemoryFormat(_) => "",
         }
     }
 }
@@ -95,6 +162,7 @@ impl fmt::Display for Attr {
             Attr::Scalar(scalar) => write!(f, "{scalar}"),
             Attr::Ints(values) => write!(f, "{:?}", values.as_slice()),
             Attr::DType(dtype) => write!(f, "{dtype}"),
+            Attr::MemoryFormat(format) => write!(f, "{:?}", format.name()),
             Attr::Str(word) => write!(f, "{word:?}"),
         }
     }

@@ -4,7 +4,7 @@
 //! result behind it. So 16-bit floats are computed in f32 and small integers in i32. Constants are those of the papers
 //! that are named.
 
-use super::attr::Attr;
+use super::attrs::{Approximation, Rounding};
 use super::scalar::number::Float;
 use super::scalar::{Lit, Prim, Scalar, Sym, Ty};
 use std::f64::consts::{LOG2_E, PI};
@@ -22,17 +22,16 @@ pub(super) fn product<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
 }
 
 /// A number argument in the computation type of `like`.
-pub(super) fn number<'r>(like: Sym<'r>, attr: &Attr) -> Sym<'r> {
-    let scalar = attr.scalar().unwrap_or(Scalar::Int(0));
-    like.lit(match (like.ty(), scalar) {
+pub(super) fn number<'r>(like: Sym<'r>, number: Scalar) -> Sym<'r> {
+    like.lit(match (like.ty(), number) {
         // Through no narrower type: an i64 argument keeps all its bits.
         (Ty::I64, Scalar::Int(value)) => Lit::i64(value),
         (ty, scalar) => Lit::number(ty, scalar.as_f64()),
     })
 }
 
-pub(super) fn scaled<'r>(x: Sym<'r>, alpha: &Attr) -> Sym<'r> {
-    if matches!(alpha, Attr::None | Attr::Scalar(Scalar::Int(1))) { x } else { product(x, number(x, alpha)) }
+pub(super) fn scaled<'r>(x: Sym<'r>, alpha: Scalar) -> Sym<'r> {
+    if alpha == Scalar::Int(1) { x } else { product(x, number(x, alpha)) }
 }
 
 pub(super) fn less<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
@@ -82,18 +81,17 @@ pub(super) fn whole(x: Sym<'_>, prim: Prim) -> Sym<'_> {
     if x.ty().is_float() { x.prim(prim, &[]) } else { x }
 }
 
-pub(super) fn clamp<'r>(x: Sym<'r>, bounds: &[Attr]) -> Sym<'r> {
+pub(super) fn clamp<'r>(x: Sym<'r>, min: Option<Scalar>, max: Option<Scalar>) -> Sym<'r> {
     // With the element as second operand a NaN stays; a NaN bound gives NaN as the reference does.
-    let low = if bounds[0] == Attr::None { x } else { greatest(number(x, &bounds[0]), x) };
-    if bounds[1] == Attr::None { low } else { least(number(x, &bounds[1]), low) }
+    let low = min.map_or(x, |min| greatest(number(x, min), x));
+    max.map_or(low, |max| least(number(x, max), low))
 }
 
 /// `x Φ(x)`, or `x (1 + tanh u) / 2` with `u = √(2/π) (x + 0.044715 x³)` (Hendrycks & Gimpel 2016).
-pub(super) fn gelu<'r>(x: Sym<'r>, approximate: &Attr) -> Sym<'r> {
-    if approximate.word() == "tanh" {
-        x.gelu_tanh()
-    } else {
-        x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0)
+pub(super) fn gelu<'r>(x: Sym<'r>, approximate: Approximation) -> Sym<'r> {
+    match approximate {
+        Approximation::Tanh => x.gelu_tanh(),
+        Approximation::Exact => x * 0.5 * ((x * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0),
     }
 }
 
@@ -133,13 +131,13 @@ pub(super) fn floor_divide<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     b.prim(Prim::Eq, &[zero]).then(a / b, whole)
 }
 
-/// A quotient, rounded as the word says.
-pub(super) fn divide<'r>(a: Sym<'r>, b: Sym<'r>, rounding: &Attr) -> Sym<'r> {
-    match rounding.word() {
-        "floor" => floor_divide(a, b),
-        "trunc" if a.ty().is_float() => (a / b).prim(Prim::Trunc, &[]),
-        "trunc" => a.prim(Prim::Quot, &[b]),
-        _ => a / b,
+/// A quotient, rounded if it is asked for.
+pub(super) fn divide<'r>(a: Sym<'r>, b: Sym<'r>, rounding: Option<Rounding>) -> Sym<'r> {
+    match rounding {
+        Some(Rounding::Floor) => floor_divide(a, b),
+        Some(Rounding::Trunc) if a.ty().is_float() => (a / b).prim(Prim::Trunc, &[]),
+        Some(Rounding::Trunc) => a.prim(Prim::Quot, &[b]),
+        None => a / b,
     }
 }
 
@@ -149,8 +147,8 @@ pub(super) fn power<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
 }
 
 /// A power with a number for exponent; the common ones are products and roots.
-pub(super) fn power_of_number<'r>(x: Sym<'r>, exponent: &Attr) -> Sym<'r> {
-    let value = exponent.scalar().map_or(1.0, Scalar::as_f64);
+pub(super) fn power_of_number<'r>(x: Sym<'r>, exponent: Scalar) -> Sym<'r> {
+    let value = exponent.as_f64();
     if !x.ty().is_float() {
         return x.prim(Prim::IntPow, &[number(x, exponent)]);
     }
@@ -334,10 +332,10 @@ pub(super) fn sinc(x: Sym<'_>) -> Sym<'_> {
 }
 
 /// `ln(x / (1 - x))`, of numbers that are kept away from 0 and 1 if a distance is given.
-pub(super) fn logit<'r>(x: Sym<'r>, eps: &Attr) -> Sym<'r> {
-    let x = match eps.scalar() {
+pub(super) fn logit<'r>(x: Sym<'r>, eps: Option<f64>) -> Sym<'r> {
+    let x = match eps {
         Some(eps) => {
-            let (low, high) = (x.num(eps.as_f64()), x.num(1.0 - eps.as_f64()));
+            let (low, high) = (x.num(eps), x.num(1.0 - eps));
             // The lower bound wins where the two cross.
             let above = high.prim(Prim::Lt, &[x]).then(high, x);
             x.prim(Prim::Lt, &[low]).then(low, above)
@@ -348,11 +346,11 @@ pub(super) fn logit<'r>(x: Sym<'r>, eps: &Attr) -> Sym<'r> {
 }
 
 /// The nearest multiple of a power of ten, ties to even.
-pub(super) fn round_decimals<'r>(x: Sym<'r>, decimals: &Attr) -> Sym<'r> {
+pub(super) fn round_decimals<'r>(x: Sym<'r>, decimals: i64) -> Sym<'r> {
     if !x.ty().is_float() {
         return x;
     }
-    let decimals = decimals.as_int().unwrap_or(0).clamp(-400, 400) as i32;
+    let decimals = decimals.clamp(-400, 400) as i32;
     let power = x.num(10_f64.powi(decimals.abs()));
     if decimals < 0 {
         (x / power).prim(Prim::RoundEven, &[]) * power
@@ -383,7 +381,7 @@ pub(super) fn elu<'r>(x: Sym<'r>, alpha: f64, scale: f64, input_scale: f64) -> S
 pub(super) const SELU: (f64, f64) = (1.673_263_242_354_377_2, 1.050_700_987_355_480_5);
 
 /// `x` above 0, else `x` times the argument.
-pub(super) fn leaky_relu<'r>(x: Sym<'r>, slope: &Attr) -> Sym<'r> {
+pub(super) fn leaky_relu<'r>(x: Sym<'r>, slope: Scalar) -> Sym<'r> {
     x.gt(x.num(0.0)).then(x, x * number(x, slope))
 }
 
@@ -394,21 +392,21 @@ pub(super) fn upto_6_from_minus_3(x: Sym<'_>) -> Sym<'_> {
 }
 
 /// `ln(1 + e^(beta x)) / beta`, and `x` itself where `beta x` is above the threshold.
-pub(super) fn softplus<'r>(x: Sym<'r>, beta: &Attr, threshold: &Attr) -> Sym<'r> {
+pub(super) fn softplus<'r>(x: Sym<'r>, beta: Scalar, threshold: Scalar) -> Sym<'r> {
     let beta = number(x, beta);
     let scaled = x * beta;
     scaled.gt(number(x, threshold)).then(x, scaled.exp().log1p() / beta)
 }
 
 /// `x` brought closer to 0 by the argument, and 0 within it.
-pub(super) fn softshrink<'r>(x: Sym<'r>, lambda: &Attr) -> Sym<'r> {
+pub(super) fn softshrink<'r>(x: Sym<'r>, lambda: Scalar) -> Sym<'r> {
     let lambda = number(x, lambda);
     let outside = x.gt(x.num(0.0)).then(x - lambda, x + lambda);
     is_within(x, lambda).then(x.num(0.0), outside)
 }
 
 /// 0 within the argument, else `x`.
-pub(super) fn hardshrink<'r>(x: Sym<'r>, lambda: &Attr) -> Sym<'r> {
+pub(super) fn hardshrink<'r>(x: Sym<'r>, lambda: Scalar) -> Sym<'r> {
     is_within(x, number(x, lambda)).then(x.num(0.0), x)
 }
 
@@ -417,7 +415,7 @@ fn is_within<'r>(x: Sym<'r>, bound: Sym<'r>) -> Sym<'r> {
 }
 
 /// The value where `x` is at most the threshold.
-pub(super) fn threshold<'r>(x: Sym<'r>, threshold: &Attr, value: &Attr) -> Sym<'r> {
+pub(super) fn threshold<'r>(x: Sym<'r>, threshold: Scalar, value: Scalar) -> Sym<'r> {
     x.prim(Prim::Le, &[number(x, threshold)]).then(number(x, value), x)
 }
 
@@ -429,23 +427,18 @@ pub(super) fn lerp<'r>(start: Sym<'r>, end: Sym<'r>, weight: Sym<'r>) -> Sym<'r>
 }
 
 /// `x + value a b`.
-pub(super) fn addcmul<'r>(x: &[Sym<'r>], value: &Attr) -> Sym<'r> {
+pub(super) fn addcmul<'r>(x: &[Sym<'r>], value: Scalar) -> Sym<'r> {
     x[0] + scaled(x[1], value) * x[2]
 }
 
 /// `x + value a / b`.
-pub(super) fn addcdiv<'r>(x: &[Sym<'r>], value: &Attr) -> Sym<'r> {
+pub(super) fn addcdiv<'r>(x: &[Sym<'r>], value: Scalar) -> Sym<'r> {
     x[0] + scaled(x[1], value) / x[2]
-}
-
-/// A number argument as a float.
-pub(super) fn float(attr: &Attr) -> f64 {
-    attr.scalar().map_or(0.0, Scalar::as_f64)
 }
 
 /// The derivative of that order of `ψ`. Beyond the first it is `±n! Σ (x + k)^-(n + 1)`, of which ten terms are added and
 /// the rest is Euler and Maclaurin's formula (DLMF 25.11.28); below 0 it is reflected (DLMF 5.15.6).
-pub(super) fn polygamma<'r>(x: Sym<'r>, order: &Attr) -> Sym<'r> {
+pub(super) fn polygamma<'r>(x: Sym<'r>, order: i64) -> Sym<'r> {
     // B_2k / (2k)!.
     const BERNOULLI: [f64; 8] = [
         1.0 / 12.0,
@@ -458,7 +451,7 @@ pub(super) fn polygamma<'r>(x: Sym<'r>, order: &Attr) -> Sym<'r> {
         -3617.0 / 10_670_622_842_880_000.0,
     ];
     const N_TERMS: usize = 10;
-    let n = match order.as_int().unwrap_or(0) {
+    let n = match order {
         0 => return x.digamma(),
         1 => return x.trigamma(),
         n => n as usize,

@@ -89,6 +89,7 @@ impl CallKey {
                 self.word(5 | (values.len() as u64) << 8);
                 values.iter().for_each(|&value| self.word(value as u64));
             }
+            Attr::MemoryFormat(format) => self.word(7 | (*format as u64) << 8),
             Attr::Str(word) => {
                 self.word(6 | (word.len() as u64) << 8);
                 for chunk in word.as_bytes().chunks(8) {
@@ -113,6 +114,7 @@ impl Deref for CallKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::MemoryFormat;
 
     /// Keys of calls that differ in one thing each are different, and equal calls have equal keys.
     #[test]
@@ -130,6 +132,8 @@ mod tests {
             vec![Attr::float(1.0)],
             vec![Attr::DType(DType::F32)],
             vec![Attr::DType(DType::F64)],
+            vec![Attr::MemoryFormat(MemoryFormat::Contiguous)],
+            vec![Attr::MemoryFormat(MemoryFormat::ChannelsLast)],
             vec![Attr::ints(&[])],
             vec![Attr::ints(&[0])],
             vec![Attr::ints(&[0, 0])],

@@ -15,7 +15,8 @@
 //! 16-bit floats are multiplied and added up in f32 and rounded once. Everything is written for any number of spatial
 //! dims; inputs always have a batch.
 
-use super::attr::{Attr, Attrs};
+use super::attr::Attr;
+use super::attrs::{self, Attributes, Dims, Ints, ints};
 use super::autodiff::{Backward, Builder, Expr, Gradients};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
@@ -44,8 +45,7 @@ struct Geometry {
 
 impl Geometry {
     /// From the arguments of that name; a list of one number holds for all `n` dims.
-    fn read(op: &str, n: usize, [stride, padding, dilation, groups]: [&Attr; 4]) -> Result<Geometry> {
-        let groups = groups.as_int().unwrap_or(1);
+    fn new(op: &str, n: usize, [stride, padding, dilation]: [&[i64]; 3], groups: i64) -> Result<Geometry> {
         if groups < 1 {
             return Err(Error::argument(op, format!("groups is {groups}; it must be positive")));
         }
@@ -57,9 +57,8 @@ impl Geometry {
         })
     }
 
-    fn attrs(&self) -> [Attr; 4] {
-        let list = |numbers: &PerDim| Attr::Ints(numbers.iter().map(|&number| number as i64).collect());
-        [list(&self.stride), list(&self.padding), list(&self.dilation), Attr::int(self.groups as i64)]
+    fn lists(&self) -> [Ints; 3] {
+        [ints(&self.stride), ints(&self.padding), ints(&self.dilation)]
     }
 
     /// The padding on both sides of each dim.
@@ -73,19 +72,17 @@ impl Geometry {
     }
 }
 
-fn per_dim(op: &str, name: &str, attr: &Attr, n: usize, least: i64) -> Result<PerDim> {
-    let list = attr.list();
+fn per_dim(op: &str, name: &str, list: &[i64], n: usize, least: i64) -> Result<PerDim> {
     let fits = (list.len() == n || list.len() == 1) && list.iter().all(|&number| number >= least);
     if !fits {
-        let what = format!("{name} is {:?}; pass {n} numbers of at least {least}, or one for all dims", &list[..]);
+        let what = format!("{name} is {list:?}; pass {n} numbers of at least {least}, or one for all dims");
         return Err(Error::argument(op, what));
     }
     let number = |d: usize| list.get(d).or(list.first()).map_or(0, |&number| number as usize);
     Ok((0..n).map(number).collect())
 }
 
-/// A call of [`Op::Convolution`]: arguments are bias or not, stride, padding, dilation, transposed, output padding,
-/// groups.
+/// A call of [`Op::Convolution`].
 struct Convolution {
     geometry: Geometry,
     transposed: bool,
@@ -95,10 +92,12 @@ struct Convolution {
 impl Convolution {
     fn read(n: usize, attrs: &[Attr]) -> Result<Convolution> {
         let op = "convolution";
+        let attrs::Convolution { stride, padding, dilation, transposed, output_padding, groups, .. } =
+            attrs::Convolution::read(attrs);
         Ok(Convolution {
-            geometry: Geometry::read(op, n, [&attrs[1], &attrs[2], &attrs[3], &attrs[6]])?,
-            transposed: attrs[4].is_true(),
-            output_padding: per_dim(op, "output_padding", &attrs[5], n, 0)?,
+            geometry: Geometry::new(op, n, [&stride, &padding, &dilation], groups)?,
+            transposed,
+            output_padding: per_dim(op, "output_padding", &output_padding, n, 0)?,
         })
     }
 
@@ -244,8 +243,7 @@ fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> E
         let windows = (0..n).map(|d| convolution.geometry.windows(d, size(d), kernel[2 + d]));
         let windows =
             unfolded(padded(x, &around.collect::<Around>(), Scalar::Int(0)), &windows.collect::<AllWindows>());
-        let spatial = (2..2 + n as i64).collect();
-        let reversed = weight.call(Op::Flip, &[], smallvec![Attr::Ints(spatial)]);
+        let reversed = weight.call(Op::Flip, &[], Dims { dims: (2..2 + n as i64).collect() }.into());
         return product(windows, by_output(reversed, *groups, &kernel[2..]), n);
     }
     let (samples, channels) = (sizes[0], sizes[1] / groups);
@@ -294,7 +292,7 @@ fn overlapped<'g>(columns: Expr<'g>, at: usize, stride: usize, dilation: usize) 
     let n_places = sizes[at] + reach - 1;
     let piece = |nth: usize| {
         let own = part(columns, at, reach - 1 - nth, n_places, 1);
-        own.call(Op::Select, &[], smallvec![Attr::int(at as i64 + 1), Attr::int(nth as i64)])
+        own.call(Op::Select, &[], attrs::Select { dim: at as i64 + 1, index: nth as i64 }.into())
     };
     let sum = (1..reach).fold(piece(0), |sum, nth| sum + piece(nth));
     let mut joined: Sizes = sum.sizes();
@@ -349,17 +347,25 @@ fn convolve<'g>(x: Expr<'g>, weight: Expr<'g>, geometry: &Geometry, transposed: 
         (geometry.stride[d] * (sizes[2 + d] - 1) + reach) as i64 - 2 * geometry.padding[d] as i64
     };
     let missing = |d: usize| if transposed { wanted[d] as i64 - natural(d) } else { 0 };
-    let missing = Attr::Ints((0..n).map(missing).collect());
-    let [stride, padding, dilation, groups] = geometry.attrs();
-    let attrs: Attrs = smallvec![Attr::bool(false), stride, padding, dilation, Attr::bool(transposed), missing, groups];
-    let y = x.call(Op::Convolution, &[weight], attrs);
+    let [stride, padding, dilation] = geometry.lists();
+    let attrs = attrs::Convolution {
+        bias: false,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding: (0..n).map(missing).collect(),
+        groups: geometry.groups as i64,
+    };
+    let y = x.call(Op::Convolution, &[weight], attrs.into());
     (0..n).fold(y, |y, d| part(y, 2 + d, 0, wanted[d], 1))
 }
 
 fn weight_gradient<'g>(large: Expr<'g>, small: Expr<'g>, geometry: &Geometry, kernel: &[usize]) -> Expr<'g> {
-    let [stride, padding, dilation, groups] = geometry.attrs();
-    let kernel = Attr::Ints(kernel.iter().map(|&size| size as i64).collect());
-    large.call(Op::ConvolutionWeight, &[small], smallvec![kernel, stride, padding, dilation, groups])
+    let [stride, padding, dilation] = geometry.lists();
+    let groups = geometry.groups as i64;
+    let attrs = attrs::ConvolutionWeight { kernel: ints(kernel), stride, padding, dilation, groups };
+    large.call(Op::ConvolutionWeight, &[small], attrs.into())
 }
 
 /// The weight gradient: from the large side `(N, C, …)`, which windows are taken of, and the small side `(N, out, …)`,
@@ -368,8 +374,10 @@ pub mod weight {
     use super::*;
 
     fn read(op: &str, n: usize, attrs: &[Attr]) -> Result<(PerDim, Geometry)> {
-        let geometry = Geometry::read(op, n, [&attrs[1], &attrs[2], &attrs[3], &attrs[4]])?;
-        Ok((per_dim(op, "kernel", &attrs[0], n, 1)?, geometry))
+        let attrs::ConvolutionWeight { kernel, stride, padding, dilation, groups } =
+            attrs::ConvolutionWeight::read(attrs);
+        let geometry = Geometry::new(op, n, [&stride, &padding, &dilation], groups)?;
+        Ok((per_dim(op, "kernel", &kernel, n, 1)?, geometry))
     }
 
     /// The type of the gradient.

@@ -3,19 +3,19 @@
 //! Eager calls and compiled graphs both run these decompositions, so both have the same bits. 16-bit floats are
 //! computed in f32 from the first op to the last and rounded once, where the whole op stores.
 
-use super::attr::{Attr, Attrs};
+use super::attr::{Attr, Attrs, MemoryFormat};
+use super::attrs::*;
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
-use super::infer::reduced_dims;
 use super::op::Op;
 use super::scalar::Scalar;
-use super::shape::contiguous_strides;
+use super::shape::{contiguous_strides, normalize_dims};
 use super::types::TensorType;
 use crate::error::Result;
-use smallvec::smallvec;
 
 fn binary(graph: &mut Graph, op: Op, a: NodeId, b: NodeId) -> Result<NodeId> {
-    let attrs: Attrs = if matches!(op, Op::Add | Op::Sub) { smallvec![Attr::int(1)] } else { Attrs::new() };
+    let is_sum = matches!(op, Op::Add | Op::Sub);
+    let attrs = if is_sum { Add { alpha: Scalar::Int(1) }.into() } else { Attrs::new() };
     graph.add(op, &[a, b], attrs)
 }
 
@@ -33,61 +33,62 @@ fn widened(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     graph.cast(x, dtype.widened())
 }
 
-fn fold(graph: &mut Graph, op: Op, x: NodeId, dims: &Attr, keepdim: bool) -> Result<NodeId> {
-    let mut attrs: Attrs = smallvec![dims.clone(), Attr::bool(keepdim)];
-    if op == Op::Sum {
-        attrs.push(Attr::None);
-    }
-    graph.add(op, &[x], attrs)
+fn sum(graph: &mut Graph, x: NodeId, dims: &Ints, keepdim: bool) -> Result<NodeId> {
+    graph.add(Op::Sum, &[x], FoldTo { dim: dims.clone(), keepdim, dtype: None }.into())
 }
 
-fn reduced_count(graph: &Graph, x: NodeId, dims: &Attr) -> Result<usize> {
+/// The greatest elements; the dims stay with size 1.
+fn greatest(graph: &mut Graph, x: NodeId, dims: &Ints) -> Result<NodeId> {
+    graph.add(Op::Amax, &[x], Fold { dim: dims.clone(), keepdim: true }.into())
+}
+
+fn reduced_count(graph: &Graph, x: NodeId, dims: &Ints) -> Result<usize> {
     let ty = &graph[x].ty;
-    let dims = reduced_dims("reduction", std::slice::from_ref(dims), ty.rank())?;
+    let dims = normalize_dims("reduction", dims, ty.rank())?;
     Ok(dims.iter().map(|&dim| ty.sizes[dim]).product())
 }
 
-/// `sum(x) / n` over the dims of `attrs`, which stay with size 1, and `n`.
-fn kept_mean(graph: &mut Graph, x: NodeId, dims: &Attr) -> Result<(NodeId, NodeId)> {
-    let sum = fold(graph, Op::Sum, x, dims, true)?;
+/// `sum(x) / n` over dims, which stay with size 1, and `n`.
+fn kept_mean(graph: &mut Graph, x: NodeId, dims: &Ints) -> Result<(NodeId, NodeId)> {
+    let sum = sum(graph, x, dims, true)?;
     let n = reduced_count(graph, x, dims)?;
     let n = graph.extent(n);
     Ok((binary(graph, Op::Div, sum, n)?, n))
 }
 
 /// The reduced dims dropped, as a view, unless they are kept. A reduction and its other uses can then share the fold.
-fn dropped(graph: &mut Graph, kept: NodeId, dims: &Attr, keepdim: bool) -> Result<NodeId> {
+fn dropped(graph: &mut Graph, kept: NodeId, dims: &Ints, keepdim: bool) -> Result<NodeId> {
     if keepdim || graph[kept].ty.rank() == 0 {
         return Ok(kept);
     }
     let dims = spelt_out(graph, kept, dims)?;
-    graph.add(Op::Squeeze, &[kept], smallvec![dims])
+    graph.add(Op::Squeeze, &[kept], DimList { dim: dims }.into())
 }
 
-/// The dims that `attr` names in `x`, spelt out and sorted.
-fn spelt_out(graph: &Graph, x: NodeId, attr: &Attr) -> Result<Attr> {
-    let dims = reduced_dims("reduction", std::slice::from_ref(attr), graph[x].ty.rank())?;
-    Ok(Attr::Ints(dims.iter().map(|&dim| dim as i64).collect()))
+/// The dims that `dims` names in `x`, spelt out and sorted.
+fn spelt_out(graph: &Graph, x: NodeId, dims: &Ints) -> Result<Ints> {
+    Ok(ints(&normalize_dims("reduction", dims, graph[x].ty.rank())?))
 }
 
 /// `sum(x) / n`.
 pub fn mean(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let out = attrs[2].dtype().unwrap_or(graph[args[0]].ty.dtype);
+    let FoldTo { dim, keepdim, dtype } = FoldTo::read(attrs);
+    let out = dtype.unwrap_or(graph[args[0]].ty.dtype);
     let x = graph.cast(args[0], out)?;
     let x = widened(graph, x)?;
-    let dims = spelt_out(graph, x, &attrs[0])?;
+    let dims = spelt_out(graph, x, &dim)?;
     let (mean, _) = kept_mean(graph, x, &dims)?;
     let mean = graph.cast(mean, out)?;
-    dropped(graph, mean, &dims, attrs[1].is_true())
+    dropped(graph, mean, &dims, keepdim)
 }
 
 /// Two passes: the mean, then the mean of squared distances from it.
-fn variance(graph: &mut Graph, x: NodeId, dims: &Attr, correction: &Attr) -> Result<NodeId> {
+fn variance(graph: &mut Graph, x: NodeId, dims: &Ints, correction: Scalar) -> Result<NodeId> {
     let (mean, n) = kept_mean(graph, x, dims)?;
     let distance = binary(graph, Op::Sub, x, mean)?;
     let square = unary(graph, Op::Square, distance)?;
-    let total = fold(graph, Op::Sum, square, dims, true)?;
-    let freedom = match correction.scalar().unwrap_or(Scalar::Int(1)) {
+    let total = sum(graph, square, dims, true)?;
+    let freedom = match correction {
         correction if correction.as_f64() == 0.0 => n,
         correction => {
             // Whole corrections stay whole, so that the count keeps all its digits; others are taken off in the dtype of
@@ -115,11 +116,12 @@ pub fn std(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId>
 fn spread(graph: &mut Graph, x: NodeId, attrs: &[Attr], then: Option<Op>) -> Result<NodeId> {
     let out = graph[x].ty.dtype;
     let x = widened(graph, x)?;
-    let dims = spelt_out(graph, x, &attrs[0])?;
-    let variance = variance(graph, x, &dims, &attrs[1])?;
+    let Var { dim, correction, keepdim } = Var::read(attrs);
+    let dims = spelt_out(graph, x, &dim)?;
+    let variance = variance(graph, x, &dims, correction.unwrap_or(Scalar::Int(1)))?;
     let result = then.map_or(Ok(variance), |op| unary(graph, op, variance))?;
     let result = graph.cast(result, out)?;
-    dropped(graph, result, &dims, attrs[2].is_true())
+    dropped(graph, result, &dims, keepdim)
 }
 
 /// `m + log(sum(exp(x - m)))` with `m` the greatest element, or 0 where that is infinite.
@@ -128,22 +130,23 @@ pub fn logsumexp(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<N
     let out = if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT };
     let x = graph.cast(args[0], out)?;
     let x = widened(graph, x)?;
-    let dims = spelt_out(graph, x, &attrs[0])?;
+    let Fold { dim, keepdim } = Fold::read(attrs);
+    let dims = spelt_out(graph, x, &dim)?;
     if reduced_count(graph, x, &dims)? == 0 {
-        let sum = fold(graph, Op::Sum, x, &dims, attrs[1].is_true())?;
+        let sum = sum(graph, x, &dims, keepdim)?;
         let log = unary(graph, Op::Log, sum)?;
         return graph.cast(log, out);
     }
-    let greatest = fold(graph, Op::Amax, x, &dims, true)?;
+    let greatest = greatest(graph, x, &dims)?;
     let infinite = unary(graph, Op::Isinf, greatest)?;
-    let shift = graph.add(Op::MaskedFill, &[greatest, infinite], smallvec![Attr::float(0.0)])?;
+    let shift = graph.add(Op::MaskedFill, &[greatest, infinite], Value { value: Scalar::Float(0.0) }.into())?;
     let shifted = binary(graph, Op::Sub, x, shift)?;
     let exp = unary(graph, Op::Exp, shifted)?;
-    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
+    let sum = sum(graph, exp, &dims, true)?;
     let log = unary(graph, Op::Log, sum)?;
     let kept = binary(graph, Op::Add, log, shift)?;
     let kept = graph.cast(kept, out)?;
-    dropped(graph, kept, &dims, attrs[1].is_true())
+    dropped(graph, kept, &dims, keepdim)
 }
 
 fn is_empty(graph: &Graph, x: NodeId) -> bool {
@@ -153,11 +156,11 @@ fn is_empty(graph: &Graph, x: NodeId) -> bool {
 /// `x - max(x)` along the dim, its exponential, and the sum of that along the dim.
 fn exponentials(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<(NodeId, NodeId, NodeId)> {
     let x = widened(graph, x)?;
-    let dims = Attr::ints(&[attrs[0].as_int().unwrap_or(-1)]);
-    let greatest = fold(graph, Op::Amax, x, &dims, true)?;
+    let dims = Ints::from_slice(&[Softmax::read(attrs).dim]);
+    let greatest = greatest(graph, x, &dims)?;
     let shifted = binary(graph, Op::Sub, x, greatest)?;
     let exp = unary(graph, Op::Exp, shifted)?;
-    let sum = fold(graph, Op::Sum, exp, &dims, true)?;
+    let sum = sum(graph, exp, &dims, true)?;
     Ok((shifted, exp, sum))
 }
 
@@ -192,9 +195,9 @@ pub(super) fn copied(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     let ty = &graph[x].ty;
     if ty.number {
         let dtype = ty.dtype;
-        return graph.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]);
+        return graph.add(Op::ToCopy, &[x], Cast { dtype: Some(dtype) }.into());
     }
-    graph.add(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())])
+    graph.add(Op::Clone, &[x], Ordered { memory_format: MemoryFormat::Contiguous }.into())
 }
 
 /// The node itself if its strides are row-major, else a row-major copy, as the op promises that layout: exactly, even
@@ -209,20 +212,20 @@ pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<
     let out = graph[args[0]].ty.dtype;
     let x = widened(graph, args[0])?;
     let rank = graph[x].ty.rank() as i64;
-    let dims: Vec<i64> = (rank - attrs[0].list().len() as i64..rank).collect();
-    let dims = Attr::ints(&dims);
+    let LayerNorm { normalized_shape, weight, bias, eps, .. } = LayerNorm::read(attrs);
+    let dims: Ints = (rank - normalized_shape.len() as i64..rank).collect();
     let (mean, n) = kept_mean(graph, x, &dims)?;
     let distance = binary(graph, Op::Sub, x, mean)?;
     let square = unary(graph, Op::Square, distance)?;
-    let total = fold(graph, Op::Sum, square, &dims, true)?;
+    let total = sum(graph, square, &dims, true)?;
     let variance = binary(graph, Op::Div, total, n)?;
-    let eps = number(graph, attrs[3].scalar().map_or(1e-5, Scalar::as_f64));
+    let eps = number(graph, eps);
     let shifted = binary(graph, Op::Add, variance, eps)?;
     let scale = unary(graph, Op::Rsqrt, shifted)?;
     let mut y = binary(graph, Op::Mul, distance, scale)?;
     let mut rest = args[1..].iter();
-    for (present, op) in [(&attrs[1], Op::Mul), (&attrs[2], Op::Add)] {
-        if let (true, Some(&operand)) = (present.is_true(), if present.is_true() { rest.next() } else { None }) {
+    for (present, op) in [(weight, Op::Mul), (bias, Op::Add)] {
+        if let (true, Some(&operand)) = (present, if present { rest.next() } else { None }) {
             let operand = widened(graph, operand)?;
             y = binary(graph, op, y, operand)?;
         }
@@ -237,10 +240,7 @@ pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeI
     let op = if graph[args[1]].ty.rank() == 2 { Op::Mm } else { Op::Bmm };
     let (a, b) = (widened(graph, args[1])?, widened(graph, args[2])?);
     let product = graph.add(op, &[a, b], Attrs::new())?;
-    let factor = |attr: &Attr| {
-        let value = attr.scalar().unwrap_or(Scalar::Int(1));
-        if out.is_float() { value } else { Scalar::Int(value.as_i64()) }
-    };
+    let factor = |value: Scalar| if out.is_float() { value } else { Scalar::Int(value.as_i64()) };
     let scaled = |graph: &mut Graph, x: NodeId, factor: Scalar| {
         if factor.as_f64() == 1.0 {
             return Ok(x);
@@ -248,7 +248,8 @@ pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeI
         let factor = graph.number(factor);
         binary(graph, Op::Mul, x, factor)
     };
-    let (beta, alpha) = (factor(&attrs[0]), factor(&attrs[1]));
+    let Addmm { beta, alpha } = Addmm::read(attrs);
+    let (beta, alpha) = (factor(beta), factor(alpha));
     let mut sum = scaled(graph, product, alpha)?;
     if beta.as_f64() != 0.0 {
         let term = widened(graph, args[0])?;
@@ -264,14 +265,14 @@ fn triangle(graph: &mut Graph, x: NodeId, attrs: &[Attr], keep: Op) -> Result<No
     let ty = graph[x].ty.clone();
     let (rows, columns) = (ty.sizes[ty.rank() - 2] as i64, ty.sizes[ty.rank() - 1] as i64);
     let range = |graph: &mut Graph, start: i64, count: i64| {
-        let attrs = smallvec![Attr::int(start), Attr::int(start + count), Attr::int(1), Attr::DType(DType::I64)];
-        graph.add(Op::Arange, &[], attrs)
+        let [start, end, step] = [start, start + count, 1].map(Scalar::Int);
+        graph.add(Op::Arange, &[], Arange { start, end, step, dtype: Some(DType::I64) }.into())
     };
     // `column <= row + diagonal` for the lower triangle: the shift goes into the range.
     // Behind the first or the last diagonal there is nothing, however far away it is.
-    let diagonal = attrs[0].as_int().unwrap_or(0).clamp(-rows, columns);
+    let diagonal = Triangle::read(attrs).diagonal.clamp(-rows, columns);
     let row = range(graph, diagonal, rows)?;
-    let row = graph.add(Op::Unsqueeze, &[row], smallvec![Attr::int(1)])?;
+    let row = graph.add(Op::Unsqueeze, &[row], Along { dim: 1 }.into())?;
     let column = range(graph, 0, columns)?;
     let kept = graph.add(keep, &[column, row], Attrs::new())?;
     let zero = graph.number(Scalar::Int(0).into_dtype(ty.dtype));

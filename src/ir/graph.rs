@@ -3,13 +3,14 @@
 //! A graph owns its nodes in an arena; operands come before users, so every pass is one forward loop. Graphs are
 //! concrete in sizes and have no in-place ops. Facts about nodes live in [`SideTable`]s, not in the nodes.
 
-use super::attr::{Attr, Attrs};
+use super::attr::Attrs;
+use super::attrs::Cast;
 use super::dtype::DType;
 use super::op::Op;
 use super::scalar::Scalar;
 use super::types::TensorType;
 use crate::error::Result;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Index, IndexMut};
@@ -197,7 +198,7 @@ impl Graph {
     /// # Errors
     /// None for a tensor.
     pub fn cast(&mut self, x: NodeId, dtype: DType) -> Result<NodeId> {
-        if self[x].ty.dtype == dtype { Ok(x) } else { self.add(Op::ToCopy, &[x], smallvec![Attr::DType(dtype)]) }
+        if self[x].ty.dtype == dtype { Ok(x) } else { self.add(Op::ToCopy, &[x], Cast { dtype: Some(dtype) }.into()) }
     }
 
     /// Adds a call, its type inferred.

@@ -1,6 +1,7 @@
 //! Indexing in terms of simpler ops: gradients that are ops themselves as writes to zeros, and the corners of `gather`.
 
-use super::attr::{Attr, Attrs};
+use super::attr::{Attr, Attrs, MemoryFormat};
+use super::attrs::{ints, *};
 use super::dtype::DType;
 use super::graph::{Graph, Node, NodeId};
 use super::infer::need_index;
@@ -10,31 +11,29 @@ use super::scalar::Scalar;
 use super::shape::{self, Sizes};
 use super::types::TensorType;
 use crate::error::{Error, Result};
-use smallvec::smallvec;
 
 /// A call of `gather` as kernels take it: an index without elements reads nothing, and a 0-dim operand takes part as one
 /// with a dim of size 1.
 pub fn gather(graph: &mut Graph, node: &Node, args: &[NodeId]) -> Result<NodeId> {
     let (x, index) = (args[0], args[1]);
     if node.ty.numel() == 0 {
-        let sizes: Vec<i64> = node.ty.sizes.iter().map(|&size| size as i64).collect();
-        return full(graph, &sizes, 0, node.ty.dtype);
+        return full(graph, ints(&node.ty.sizes), 0, node.ty.dtype);
     }
     match (graph[x].ty.rank(), graph[index].ty.rank()) {
         (0, 1) => {
-            let x = graph.add(Op::Unsqueeze, &[x], smallvec![Attr::int(0)])?;
+            let x = graph.add(Op::Unsqueeze, &[x], Along { dim: 0 }.into())?;
             graph.add(Op::Gather, &[x, index], node.attrs.clone())
         }
         (1, 0) => {
-            let index = graph.add(Op::Unsqueeze, &[index], smallvec![Attr::int(0)])?;
+            let index = graph.add(Op::Unsqueeze, &[index], Along { dim: 0 }.into())?;
             let chosen = graph.add(Op::Gather, &[x, index], node.attrs.clone())?;
-            graph.add(Op::View, &[chosen], smallvec![Attr::ints(&[])])
+            graph.add(Op::View, &[chosen], Shape { size: Ints::new() }.into())
         }
         (_, _) => Ok(graph.copy(node, args)),
     }
 }
 
-/// The gradient of a lookup: the shape of the indices and a row. Gives as many rows as argument 0 says.
+/// The gradient of a lookup: the shape of the indices and a row. Gives `num_weights` rows.
 pub fn embedding_dense_backward_type(call: &Call<'_>) -> Result<TensorType> {
     let (grad, index) = (call.args[0], call.args[1]);
     need_index(call.name(), index)?;
@@ -42,7 +41,7 @@ pub fn embedding_dense_backward_type(call: &Call<'_>) -> Result<TensorType> {
         let what = format!("gradient shape {:?} and indices shape {:?}", &grad.sizes[..], &index.sizes[..]);
         return Err(Error::shape(call.name(), what, "the gradient has the shape of the indices and one dim more"));
     }
-    let n_rows = call.attrs[0].as_int().unwrap_or(0);
+    let n_rows = EmbeddingDenseBackward::read(call.attrs).num_weights;
     let sizes = counts(call.name(), &[n_rows, grad.sizes[index.rank()] as i64])?;
     shape::checked_numel(call.name(), &sizes, grad.dtype.size())?;
     Ok(TensorType::contiguous(grad.dtype, &sizes))
@@ -53,47 +52,42 @@ pub fn embedding_dense_backward_type(call: &Call<'_>) -> Result<TensorType> {
 pub fn embedding_dense_backward(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let (dtype, row) = (graph[args[0]].ty.dtype, *graph[args[0]].ty.sizes.last().unwrap_or(&1));
     let count = graph[args[1]].ty.numel();
-    let n_rows = attrs[0].as_int().unwrap_or(0);
+    let EmbeddingDenseBackward { num_weights, padding_idx, scale_grad_by_freq } = EmbeddingDenseBackward::read(attrs);
     let mut grad = reshaped(graph, args[0], &[count, row])?;
     let index = reshaped(graph, args[1], &[count])?;
     let column = reshaped(graph, index, &[count, 1])?;
-    if attrs[2].is_true() {
+    if scale_grad_by_freq {
         let wide = dtype.widened();
-        let zeros = full(graph, &[n_rows], 0, wide)?;
-        let ones = full(graph, &[count as i64], 1, wide)?;
-        let counts = graph.add(Op::ScatterAdd, &[zeros, index, ones], smallvec![Attr::int(0)])?;
-        let counts = graph.add(Op::Gather, &[counts, index], smallvec![Attr::int(0), Attr::bool(false)])?;
-        let counts = graph.add(Op::Unsqueeze, &[counts], smallvec![Attr::int(1)])?;
-        grad = graph.add(Op::ToCopy, &[grad], smallvec![Attr::DType(wide)])?;
+        let zeros = full(graph, Ints::from_slice(&[num_weights]), 0, wide)?;
+        let ones = full(graph, ints(&[count]), 1, wide)?;
+        let counts = graph.add(Op::ScatterAdd, &[zeros, index, ones], Along { dim: 0 }.into())?;
+        let counts = graph.add(Op::Gather, &[counts, index], Gather { dim: 0, sparse_grad: false }.into())?;
+        let counts = graph.add(Op::Unsqueeze, &[counts], Along { dim: 1 }.into())?;
+        grad = graph.add(Op::ToCopy, &[grad], Cast { dtype: Some(wide) }.into())?;
         grad = graph.add(Op::Div, &[grad, counts], Attrs::new())?;
     }
-    let padding = attrs[1].as_int().unwrap_or(-1);
-    if padding >= 0 {
-        let number = graph.number(Scalar::Int(padding));
+    if padding_idx >= 0 {
+        let number = graph.number(Scalar::Int(padding_idx));
         let is_padding = graph.add(Op::Eq, &[column, number], Attrs::new())?;
-        grad = graph.add(Op::MaskedFill, &[grad, is_padding], smallvec![Attr::int(0)])?;
+        grad = graph.add(Op::MaskedFill, &[grad, is_padding], Value { value: Scalar::Int(0) }.into())?;
     }
-    let index = graph.add(Op::Expand, &[column], smallvec![sizes_of(&[count, row]), Attr::bool(false)])?;
-    let zeros = full(graph, &[n_rows, row as i64], 0, graph[grad].ty.dtype)?;
-    let sum = graph.add(Op::ScatterAdd, &[zeros, index, grad], smallvec![Attr::int(0)])?;
+    let index = graph.add(Op::Expand, &[column], Expand { size: ints(&[count, row]), implicit: false }.into())?;
+    let zeros = full(graph, Ints::from_slice(&[num_weights, row as i64]), 0, graph[grad].ty.dtype)?;
+    let sum = graph.add(Op::ScatterAdd, &[zeros, index, grad], Along { dim: 0 }.into())?;
     graph.cast(sum, dtype)
 }
 
-fn full(graph: &mut Graph, sizes: &[i64], value: i64, dtype: DType) -> Result<NodeId> {
-    graph.add(Op::Full, &[], smallvec![Attr::ints(sizes), Attr::int(value), Attr::DType(dtype)])
-}
-
-fn sizes_of(sizes: &[usize]) -> Attr {
-    Attr::Ints(sizes.iter().map(|&size| size as i64).collect())
+fn full(graph: &mut Graph, size: Ints, value: i64, dtype: DType) -> Result<NodeId> {
+    graph.add(Op::Full, &[], Full { size, fill_value: Scalar::Int(value), dtype: Some(dtype) }.into())
 }
 
 fn reshaped(graph: &mut Graph, x: NodeId, sizes: &[usize]) -> Result<NodeId> {
     let dense = if graph[x].ty.is_contiguous() {
         x
     } else {
-        graph.add(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())])?
+        graph.add(Op::Clone, &[x], Ordered { memory_format: MemoryFormat::Contiguous }.into())?
     };
-    graph.add(Op::View, &[dense], smallvec![sizes_of(sizes)])
+    graph.add(Op::View, &[dense], Shape { size: ints(sizes) }.into())
 }
 
 /// Sizes from signed numbers.

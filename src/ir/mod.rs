@@ -4,6 +4,7 @@
 //! [`graph`] for how calls become a program, and [`scalar`] for what a number means.
 
 pub mod attr;
+pub mod attrs;
 pub mod autodiff;
 mod bodies;
 pub mod call_key;
@@ -35,7 +36,8 @@ pub mod verify;
 pub mod view;
 pub mod windows;
 
-pub use attr::{Attr, Attrs};
+pub use attr::{Attr, Attrs, MemoryFormat};
+pub use attrs::Attributes;
 pub use call_key::CallKey;
 pub use dtype::{Category, DType, PromoteOperand, PromoteRank, promote_all};
 pub use graph::{Graph, Node, NodeId, NodeKind, SideTable};

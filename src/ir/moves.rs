@@ -3,7 +3,8 @@
 //! Results are row-major. What lies where is said by the layout rules of the views: a part of a tensor is the view of
 //! that part, asked for on a row-major layout, and [`Op::Overlay`] writes there.
 
-use super::attr::{Attr, Attrs};
+use super::attr::{Attr, MemoryFormat};
+use super::attrs::{ints, *};
 use super::decompose::copied;
 use super::graph::{Graph, NodeId};
 use super::op::Op;
@@ -13,7 +14,7 @@ use super::shape::{Layout, Sizes, checked_numel, contiguous_strides, normalize_d
 use super::types::TensorType;
 use super::{DType, view};
 use crate::error::{Error, Result};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// Where a padded tensor lands.
 struct Padding {
@@ -58,8 +59,9 @@ fn padding(ty: &TensorType, pad: &[i64]) -> Result<Padding> {
 
 /// Padding: type kept, every padded dim grows or shrinks. The value has to fit the dtype.
 pub fn padded(call: &Call<'_>) -> Result<TensorType> {
-    let padding = padding(call.args[0], &call.attrs[0].list())?;
-    if let Some(value) = call.attrs[1].scalar() {
+    let ConstantPadNd { pad, value } = ConstantPadNd::read(call.attrs);
+    let padding = padding(call.args[0], &pad)?;
+    if let Some(value) = value {
         value.need_fit("constant_pad_nd", call.args[0].dtype)?;
     }
     Ok(TensorType::contiguous(call.args[0].dtype, &padding.sizes))
@@ -68,37 +70,36 @@ pub fn padded(call: &Call<'_>) -> Result<TensorType> {
 /// The kept elements over a fill.
 pub fn constant_pad_nd(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let ty = graph[args[0]].ty.clone();
-    let padding = padding(&ty, &attrs[0].list())?;
+    let ConstantPadNd { pad, value } = ConstantPadNd::read(attrs);
+    let padding = padding(&ty, &pad)?;
     let mut kept = args[0];
     for (dim, &(start, end)) in padding.kept.iter().enumerate() {
         if (start, end) != (0, ty.sizes[dim]) {
-            let bounds = [start, end].map(|bound| Attr::int(bound as i64));
-            let [start, end] = bounds;
-            kept = graph.add(Op::Slice, &[kept], smallvec![Attr::int(dim as i64), start, end, Attr::int(1)])?;
+            let [start, end] = [start, end].map(|bound| Some(bound as i64));
+            kept = graph.add(Op::Slice, &[kept], Slice { dim: dim as i64, start, end, step: 1 }.into())?;
         }
     }
     if graph[kept].ty.sizes == padding.sizes {
         return copied(graph, kept);
     }
-    let fill = full(graph, &padding.sizes, attrs[1].scalar().unwrap_or(Scalar::Int(0)), ty.dtype)?;
+    let fill = full(graph, &padding.sizes, value.unwrap_or(Scalar::Int(0)), ty.dtype)?;
     let strides = contiguous_strides(&padding.sizes);
     let offset = strides.iter().zip(&padding.starts).map(|(stride, start)| stride * start).sum();
     overlay(graph, fill, kept, &Layout { sizes: graph[kept].ty.sizes.clone(), strides, offset })
 }
 
 fn full(graph: &mut Graph, sizes: &[usize], value: Scalar, dtype: DType) -> Result<NodeId> {
-    let sizes = sizes.iter().map(|&size| size as i64).collect();
-    graph.add(Op::Full, &[], smallvec![Attr::Ints(sizes), Attr::Scalar(value), Attr::DType(dtype)])
+    graph.add(Op::Full, &[], Full { size: ints(sizes), fill_value: value, dtype: Some(dtype) }.into())
 }
 
 /// `over`, converted, written over the part of `under`, taken row-major, that `layout` names.
 fn overlay(graph: &mut Graph, under: NodeId, over: NodeId, layout: &Layout) -> Result<NodeId> {
     let dtype = graph[under].ty.dtype;
     let over = graph.cast(over, dtype)?;
-    let strides = layout.strides.iter().map(|&stride| stride as i64).collect();
     // A part without elements begins nowhere.
     let offset = if layout.numel() == 0 { 0 } else { layout.offset };
-    graph.add(Op::Overlay, &[under, over], smallvec![Attr::Ints(strides), Attr::int(offset as i64)])
+    let attrs = Overlay { stride: ints(&layout.strides), offset: offset as i64 };
+    graph.add(Op::Overlay, &[under, over], attrs.into())
 }
 
 /// A copy with a part replaced: type kept, the part and its replacement of equal sizes.
@@ -150,7 +151,7 @@ replacing! {
 /// The dims that `flip` names, each once.
 fn flipped_dims(ty: &TensorType, attrs: &[Attr]) -> Result<SmallVec<[usize; 6]>> {
     let mut dims: SmallVec<[usize; 6]> = SmallVec::new();
-    for &dim in &attrs[0].list() {
+    for dim in Dims::read(attrs).dims {
         let dim = normalize_dim("flip", dim, ty.rank())?;
         if dims.contains(&dim) {
             let what = format!("dim {dim} appears multiple times in the list of dims");
@@ -174,16 +175,16 @@ pub fn flip(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId
     let mut x = args[0];
     for dim in dims.into_iter().filter(|&dim| ty.sizes.get(dim).is_some_and(|&size| size > 1)) {
         let last = ty.sizes[dim] as i64 - 1;
-        let backwards = smallvec![Attr::int(last), Attr::int(-1), Attr::int(-1), Attr::DType(DType::I64)];
-        let index = graph.add(Op::Arange, &[], backwards)?;
-        x = graph.add(Op::IndexSelect, &[x, index], smallvec![Attr::int(dim as i64)])?;
+        let [start, end, step] = [last, -1, -1].map(Scalar::Int);
+        let index = graph.add(Op::Arange, &[], Arange { start, end, step, dtype: Some(DType::I64) }.into())?;
+        x = graph.add(Op::IndexSelect, &[x, index], Along { dim: dim as i64 }.into())?;
     }
     if x == args[0] { copied(graph, x) } else { Ok(x) }
 }
 
 /// The sizes of the operand, with ones in front, and how often each is repeated.
 fn repeats(ty: &TensorType, attrs: &[Attr]) -> Result<(Sizes, Sizes)> {
-    let list = attrs[0].list();
+    let Repeat { repeats: list } = Repeat::read(attrs);
     let refuse = |what: &str, hint: &str| Err(Error::shape("repeat", format!("{what}: {:?}", &list[..]), hint));
     let Some(lead) = list.len().checked_sub(ty.rank()) else {
         let what = "number of dimensions of repeat dims can not be smaller than number of dimensions of tensor";
@@ -210,13 +211,12 @@ pub fn repeated(call: &Call<'_>) -> Result<TensorType> {
 /// A new dim before each, expanded and merged.
 pub fn repeat(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let (sizes, counts) = repeats(&graph[args[0]].ty, attrs)?;
-    let ints = |sizes: &mut dyn Iterator<Item = usize>| Attr::Ints(sizes.map(|size| size as i64).collect());
+    let ints = |sizes: &mut dyn Iterator<Item = usize>| -> Ints { sizes.map(|size| size as i64).collect() };
     let lone = ints(&mut sizes.iter().flat_map(|&size| [1, size]));
     let spread = ints(&mut sizes.iter().zip(&counts).flat_map(|(&size, &count)| [count, size]));
     let merged = ints(&mut sizes.iter().zip(&counts).map(|(size, count)| size * count));
-    let x = graph.add(Op::View, args, smallvec![lone])?;
-    let x = graph.add(Op::Expand, &[x], smallvec![spread, Attr::bool(false)])?;
-    let copy: Attrs = smallvec![Attr::Str("contiguous".into())];
-    let x = graph.add(Op::Clone, &[x], copy)?;
-    graph.add(Op::View, &[x], smallvec![merged])
+    let x = graph.add(Op::View, args, Shape { size: lone }.into())?;
+    let x = graph.add(Op::Expand, &[x], Expand { size: spread, implicit: false }.into())?;
+    let x = graph.add(Op::Clone, &[x], Ordered { memory_format: MemoryFormat::Contiguous }.into())?;
+    graph.add(Op::View, &[x], Shape { size: merged }.into())
 }

@@ -21,11 +21,20 @@
 //! (|a, b, y, g| [gradient, gradient]) binary: all of it; or any expression that gives two
 //! ```
 //!
-//! A row under `other` gives its [`Row`](super::Row) in full; longer formulas are in [`super::autodiff`].
+//! A row under `other` gives its [`Row`](super::Row) in full; longer formulas are in [`super::autodiff`]. Arguments that
+//! are no tensors are declared in front of it, with their types and perhaps the values they have when they are missing:
+//!
+//! ```text
+//! Variant = Row { .. }                             tensors alone
+//! Variant { name: type, name: type = default } = Row { .. }    fields of a struct of that name in `super::attrs`
+//! Variant: Struct = Row { .. }                     the fields of that struct, which another row or `super::attrs` declares
+//! ```
+//!
+//! The scalar body of such a row reads them by name: `body!(Rule, |x, Variant { name, .. }| expression)`.
 //!
 //! The table itself is text and imports nothing, so every floor may expand it. The places that do are few: `ir::op` (the
-//! enum of names), `ir::table` (the rows, where the names of bodies, rules and formulas are looked up), `autodiff::expr`
-//! and `dispatch::methods` (the methods of the regular rows).
+//! enum of names), `ir::attrs` (the structs of arguments), `ir::table` (the rows, where the names of bodies, rules and formulas
+//! are looked up), `autodiff::expr` and `dispatch::methods` (the methods of the regular rows).
 
 /// Calls a macro with the whole table.
 #[macro_export]
@@ -78,7 +87,7 @@ macro_rules! for_each_op {
                 /// Hyperbolic cosine.
                 Cosh cosh cosh_ PromoteFloat |x| cosh(x); (|x, y| x.sinh());
                 /// Hyperbolic tangent.
-                Tanh tanh tanh_ PromoteFloat |x| x.tanh(); (|x, y, g| activations::by_row(Op::TanhBackward, y, &[], g));
+                Tanh tanh tanh_ PromoteFloat |x| x.tanh(); (|x, y, g| activations::by_row(Op::TanhBackward, y, Attrs::new(), g));
                 /// Inverse hyperbolic sine.
                 Asinh asinh asinh_ PromoteFloat |x| asinh(x); (|x, y| (x.square() + 1.0).rsqrt());
                 /// Inverse hyperbolic cosine; NaN below 1.
@@ -102,13 +111,13 @@ macro_rules! for_each_op {
                 /// Degrees of radians.
                 Rad2deg rad2deg rad2deg_ PromoteFloat |x| x * (180.0 / std::f64::consts::PI); (|x, y, g| g * (180.0 / std::f64::consts::PI));
                 /// Logistic function, `1 / (1 + exp(-x))`.
-                Sigmoid sigmoid sigmoid_ PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, &[], g));
+                Sigmoid sigmoid sigmoid_ PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, Attrs::new(), g));
                 /// `x * sigmoid(x)`.
-                Silu silu silu_ FloatOnly |x| x.silu(); (|x, y, g| activations::by_row(Op::SiluBackward, x, &[], g));
+                Silu silu silu_ FloatOnly |x| x.silu(); (|x, y, g| activations::by_row(Op::SiluBackward, x, Attrs::new(), g));
                 /// The element where positive, else 0; NaN stays NaN.
                 Relu relu relu_ PromoteNum |x| relu(x); (|x, y, g| activations::above(y, 0.0, g));
                 /// The element limited to 0 to 6.
-                Relu6 relu6 relu6_ PromoteNum |x| least(x.num(6.0), greatest(x.num(0.0), x)); (|x, y, g| activations::by_row(Op::HardtanhBackward, x, &[Attr::float(0.0), Attr::float(6.0)], g));
+                Relu6 relu6 relu6_ PromoteNum |x| least(x.num(6.0), greatest(x.num(0.0), x)); (|x, y, g| activations::by_row(Op::HardtanhBackward, x, Hardtanh { min_val: Some(0.0.into()), max_val: Some(6.0.into()) }.into(), g));
                 /// `x * tanh(log(1 + exp(x)))`.
                 Mish mish mish_ FloatOnly |x| x.mish(); (|x, y| pointwise::mish_slope(x));
                 /// [`Op::Elu`] with the two constants that keep mean and variance of activations.
@@ -208,27 +217,27 @@ macro_rules! for_each_op {
             }
             other {
                 /// `self + alpha * other`.
-                Add = Row {
+                Add { alpha: Scalar = Scalar::Int(1) } = Row {
                     name: "add",
                     schema: Schema::Text("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
-                    infer: infer::scaled,
-                    meaning: Meaning::Body(Rule::Promote, |x, attrs| sum(x[0], scaled(x[1], &attrs[0]))),
+                    infer: |call| infer::scaled(call, Add::read(call.attrs).alpha),
+                    meaning: body!(Promote, |x, Add { alpha }| sum(x[0], scaled(x[1], alpha))),
                     derivative: Derivative::Pointwise(pointwise::add),
                 };
                 /// `self - alpha * other`; bools are refused.
-                Sub = Row {
+                Sub: Add = Row {
                     name: "sub",
                     schema: Schema::Text("sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
-                    infer: infer::scaled,
-                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| x[0] - scaled(x[1], &attrs[0])),
+                    infer: |call| infer::scaled(call, Add::read(call.attrs).alpha),
+                    meaning: body!(PromoteNum, |x, Add { alpha }| x[0] - scaled(x[1], alpha)),
                     derivative: Derivative::Pointwise(pointwise::sub),
                 };
                 /// A quotient, rounded toward 0 or down if `rounding_mode` is `trunc` or `floor`.
-                DivMode = Row {
+                DivMode { rounding_mode: Option<Rounding> } = Row {
                     name: "div_mode",
                     schema: Schema::Text("div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"),
                     infer: infer::division,
-                    meaning: Meaning::Body(Rule::Division, |x, attrs| divide(x[0], x[1], &attrs[0])),
+                    meaning: body!(Division, |x, DivMode { rounding_mode }| divide(x[0], x[1], rounding_mode)),
                     derivative: Derivative::Pointwise(pointwise::division),
                 };
                 /// Each element raised to a power. For integers a negative exponent gives the whole part of the quotient.
@@ -240,19 +249,19 @@ macro_rules! for_each_op {
                     derivative: Derivative::Pointwise(pointwise::power),
                 };
                 /// Each element raised to one power.
-                PowScalar = Row {
+                PowScalar { exponent: Scalar = Scalar::Int(1) } = Row {
                     name: "pow_scalar",
                     schema: Schema::Text("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
                     infer: infer::power_of_number,
-                    meaning: Meaning::Body(Rule::PromoteNumbers, |x, attrs| power_of_number(x[0], &attrs[0])),
+                    meaning: body!(PromoteNumbers, |x, PowScalar { exponent }| power_of_number(x[0], exponent)),
                     derivative: Derivative::Pointwise(pointwise::power_of_number),
                 };
                 /// Between `self` and `end` by one weight.
-                LerpScalar = Row {
+                LerpScalar { weight: Scalar } = Row {
                     name: "lerp_scalar",
                     schema: Schema::Text("lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"),
                     infer: infer::one_dtype,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| lerp(x[0], x[1], number(x[0], &attrs[0]))),
+                    meaning: body!(FloatOnly, |x, LerpScalar { weight }| lerp(x[0], x[1], number(x[0], weight))),
                     derivative: Derivative::Pointwise(pointwise::lerp_scalar),
                 };
                 /// Between `self` and `end` by a weight each.
@@ -264,19 +273,19 @@ macro_rules! for_each_op {
                     derivative: Derivative::Pointwise(pointwise::lerp),
                 };
                 /// `self + value * tensor1 * tensor2`.
-                Addcmul = Row {
+                Addcmul { value: Scalar = Scalar::Int(1) } = Row {
                     name: "addcmul",
                     schema: Schema::Text("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
-                    infer: infer::scaled,
-                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| addcmul(x, &attrs[0])),
+                    infer: |call| infer::scaled(call, Addcmul::read(call.attrs).value),
+                    meaning: body!(PromoteNum, |x, Addcmul { value }| addcmul(x, value)),
                     derivative: Derivative::Pointwise(pointwise::addcmul),
                 };
                 /// `self + value * tensor1 / tensor2`, floats.
-                Addcdiv = Row {
+                Addcdiv: Addcmul = Row {
                     name: "addcdiv",
                     schema: Schema::Text("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| addcdiv(x, &attrs[0])),
+                    meaning: body!(FloatOnly, |x, Addcmul { value }| addcdiv(x, value)),
                     derivative: Derivative::Pointwise(pointwise::addcdiv),
                 };
                 /// 0 below 0, 1 above, and the element of `values` at 0.
@@ -288,91 +297,91 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// The derivative of order `n` of the digamma function.
-                Polygamma = Row {
+                Polygamma { n: i64 } = Row {
                     name: "polygamma",
                     schema: Schema::Text("polygamma(int n, Tensor self) -> Tensor"),
                     infer: infer::polygamma,
-                    meaning: Meaning::Body(Rule::PromoteFloat, |x, attrs| polygamma(x[0], &attrs[0])),
+                    meaning: body!(PromoteFloat, |x, Polygamma { n }| polygamma(x[0], n)),
                     derivative: Derivative::Pointwise(pointwise::polygamma),
                 };
                 /// `log(x / (1 - x))`, of elements kept `eps` away from 0 and 1 if it is given.
-                Logit = Row {
+                Logit { eps: Option<f64> } = Row {
                     name: "logit",
                     schema: Schema::Text("logit(Tensor self, float? eps=None) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::PromoteFloat, |x, attrs| logit(x[0], &attrs[0])),
+                    meaning: body!(PromoteFloat, |x, Logit { eps }| logit(x[0], eps)),
                     derivative: Derivative::Pointwise(pointwise::logit),
                 };
                 /// The nearest multiple of a power of ten, ties to even.
-                RoundDecimals = Row {
+                RoundDecimals { decimals: i64 } = Row {
                     name: "round_decimals",
                     schema: Schema::Text("round.decimals(Tensor self, *, int decimals) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| round_decimals(x[0], &attrs[0])),
+                    meaning: body!(PromoteNum, |x, RoundDecimals { decimals }| round_decimals(x[0], decimals)),
                     derivative: Derivative::Zero,
                 };
                 /// The element where positive, else the element times a slope.
-                LeakyRelu = Row {
+                LeakyRelu { negative_slope: Scalar } = Row {
                     name: "leaky_relu",
                     schema: Schema::Text("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| leaky_relu(x[0], &attrs[0])),
-                    derivative: Derivative::Pointwise(|call| activations::from_operand(call, Op::LeakyReluBackward)),
+                    meaning: body!(FloatOnly, |x, LeakyRelu { negative_slope }| leaky_relu(x[0], negative_slope)),
+                    derivative: Derivative::Pointwise(activations::leaky_relu),
                 };
                 /// `scale * x` where positive, else `scale * alpha * (exp(input_scale * x) - 1)`.
-                Elu = Row {
+                Elu { alpha: Scalar = Scalar::Int(1), scale: Scalar = Scalar::Int(1), input_scale: Scalar = Scalar::Int(1) } = Row {
                     name: "elu",
                     schema: Schema::Text("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| elu(x[0], float(&attrs[0]), float(&attrs[1]), float(&attrs[2]))),
-                    derivative: Derivative::Pointwise(|call| activations::from_operand(call, Op::EluBackward)),
+                    meaning: body!(FloatOnly, |x, Elu { alpha, scale, input_scale }| elu(x[0], alpha.as_f64(), scale.as_f64(), input_scale.as_f64())),
+                    derivative: Derivative::Pointwise(activations::elu),
                 };
                 /// Elements limited to a range, whose bounds are converted to their dtype.
-                Hardtanh = Row {
+                Hardtanh { min_val: Option<Scalar>, max_val: Option<Scalar> } = Row {
                     name: "hardtanh",
                     schema: Schema::Text("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"),
                     infer: infer::hardtanh,
-                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| clamp(x[0], attrs)),
+                    meaning: body!(PromoteNum, |x, Hardtanh { min_val, max_val }| clamp(x[0], min_val, max_val)),
                     derivative: Derivative::Pointwise(|call| activations::plain(call, Op::HardtanhBackward)),
                 };
                 /// `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x` is above the threshold.
-                Softplus = Row {
+                Softplus { beta: Scalar, threshold: Scalar } = Row {
                     name: "softplus",
                     schema: Schema::Text("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| softplus(x[0], &attrs[0], &attrs[1])),
+                    meaning: body!(FloatOnly, |x, Softplus { beta, threshold }| softplus(x[0], beta, threshold)),
                     derivative: Derivative::Pointwise(|call| activations::plain(call, Op::SoftplusBackward)),
                 };
                 /// The element brought closer to 0 by `lambd`, 0 within it.
-                Softshrink = Row {
+                Softshrink { lambd: Scalar } = Row {
                     name: "softshrink",
                     schema: Schema::Text("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
                     infer: infer::softshrink,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| softshrink(x[0], &attrs[0])),
+                    meaning: body!(FloatOnly, |x, Softshrink { lambd }| softshrink(x[0], lambd)),
                     derivative: Derivative::Pointwise(pointwise::shrink),
                 };
                 /// The element, 0 within `lambd`.
-                Hardshrink = Row {
+                Hardshrink: Softshrink = Row {
                     name: "hardshrink",
                     schema: Schema::Text("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| hardshrink(x[0], &attrs[0])),
+                    meaning: body!(FloatOnly, |x, Softshrink { lambd }| hardshrink(x[0], lambd)),
                     derivative: Derivative::Pointwise(pointwise::shrink),
                 };
                 /// The element where it is above the threshold, else the value.
-                Threshold = Row {
+                Threshold { threshold: Scalar, value: Scalar } = Row {
                     name: "threshold",
                     schema: Schema::Text("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::PromoteNum, |x, attrs| threshold(x[0], &attrs[0], &attrs[1])),
+                    meaning: body!(PromoteNum, |x, Threshold { threshold: bound, value }| threshold(x[0], bound, value)),
                     derivative: Derivative::Pointwise(activations::threshold),
                 };
                 /// One number everywhere, in the dtype and layout of `self`.
-                FillScalar = Row {
+                FillScalar: Value = Row {
                     name: "fill_scalar",
                     schema: Schema::Text("fill.Scalar(Tensor self, Scalar value) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::Promote, |x, attrs| number(x[0], &attrs[0])),
+                    meaning: body!(Promote, |x, Value { value }| number(x[0], value)),
                     derivative: Derivative::Zero,
                 };
                 /// The element of a 0-dim tensor everywhere, in the dtype and layout of `self`.
@@ -384,11 +393,11 @@ macro_rules! for_each_op {
                     derivative: Derivative::Pointwise(pointwise::fill),
                 };
                 /// Gaussian error linear unit, by erf or by its tanh approximation.
-                Gelu = Row {
+                Gelu { approximate: Approximation } = Row {
                     name: "gelu",
                     schema: Schema::Text("gelu(Tensor self, *, str approximate='none') -> Tensor"),
                     infer: infer::gelu,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| gelu(x[0], &attrs[0])),
+                    meaning: body!(FloatOnly, |x, Gelu { approximate }| gelu(x[0], approximate)),
                     derivative: Derivative::Pointwise(activations::gelu),
                 };
                 /// `-(t log x + (1 - t) log(1 - x))` of a probability `x` and a target `t`, logarithms not below −100.
@@ -400,19 +409,19 @@ macro_rules! for_each_op {
                     derivative: Derivative::Pointwise(pointwise::binary_cross_entropy),
                 };
                 /// Gradient of a threshold: `grad_output` where the element is above it.
-                ThresholdBackward = Row {
+                ThresholdBackward { threshold: Scalar } = Row {
                     name: "threshold_backward",
                     schema: Schema::Text("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"),
                     infer: infer::second_leads,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::threshold(x[0], x[1], &attrs[0])),
+                    meaning: body!(FloatOnly, |x, ThresholdBackward { threshold }| slopes::threshold(x[0], x[1], threshold)),
                     derivative: Derivative::Pointwise(|call| activations::straight(call, Op::ThresholdBackward)),
                 };
                 /// Gradient of [`Op::Gelu`].
-                GeluBackward = Row {
+                GeluBackward: Gelu = Row {
                     name: "gelu_backward",
                     schema: Schema::Text("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"),
                     infer: infer::gelu,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::gelu(x[0], x[1], &attrs[0])),
+                    meaning: body!(FloatOnly, |x, Gelu { approximate }| slopes::gelu(x[0], x[1], approximate)),
                     derivative: Derivative::Pointwise(activations::gelu_twice),
                 };
                 /// Gradient of [`Op::Silu`].
@@ -440,35 +449,35 @@ macro_rules! for_each_op {
                     derivative: Derivative::Pointwise(activations::tanh_twice),
                 };
                 /// Gradient of a rectifier with a slope below 0, from its operand or its result.
-                LeakyReluBackward = Row {
+                LeakyReluBackward { negative_slope: Scalar, self_is_result: bool } = Row {
                     name: "leaky_relu_backward",
                     schema: Schema::Text("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"),
                     infer: infer::second_leads,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::leaky_relu(x[0], x[1], &attrs[0])),
+                    meaning: body!(FloatOnly, |x, LeakyReluBackward { negative_slope, .. }| slopes::leaky_relu(x[0], x[1], negative_slope)),
                     derivative: Derivative::Pointwise(|call| activations::straight(call, Op::LeakyReluBackward)),
                 };
                 /// Gradient of a rectifier with an exponential below 0, from its operand or its result.
-                EluBackward = Row {
+                EluBackward { alpha: Scalar = Scalar::Int(1), scale: Scalar = Scalar::Int(1), input_scale: Scalar = Scalar::Int(1), is_result: bool } = Row {
                     name: "elu_backward",
                     schema: Schema::Text("elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::elu(x[0], x[1], attrs)),
+                    meaning: body!(FloatOnly, |x, attrs| slopes::elu(x[0], x[1], attrs)),
                     derivative: Derivative::Pointwise(activations::elu_twice),
                 };
                 /// Gradient of a clamp between two numbers: 0 at and beyond them.
-                HardtanhBackward = Row {
+                HardtanhBackward: Hardtanh = Row {
                     name: "hardtanh_backward",
                     schema: Schema::Text("hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::hardtanh(x[0], x[1], attrs)),
+                    meaning: body!(FloatOnly, |x, attrs| slopes::hardtanh(x[0], x[1], attrs)),
                     derivative: Derivative::Pointwise(|call| activations::straight(call, Op::HardtanhBackward)),
                 };
                 /// Gradient of a softplus.
-                SoftplusBackward = Row {
+                SoftplusBackward: Softplus = Row {
                     name: "softplus_backward",
                     schema: Schema::Text("softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::FloatOnly, |x, attrs| slopes::softplus(x[0], x[1], attrs)),
+                    meaning: body!(FloatOnly, |x, Softplus { beta, threshold }| slopes::softplus(x[0], x[1], beta, threshold)),
                     derivative: Derivative::Pointwise(activations::softplus_twice),
                 };
                 /// `self` where the condition holds, else `other`.
@@ -480,23 +489,23 @@ macro_rules! for_each_op {
                     derivative: Derivative::Pointwise(pointwise::where_),
                 };
                 /// `value` where the mask holds, else the element.
-                MaskedFill = Row {
+                MaskedFill: Value = Row {
                     name: "masked_fill",
                     schema: Schema::Text("masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"),
                     infer: infer::masked_fill,
-                    meaning: Meaning::Body(Rule::Masked, |x, attrs| x[1].then(number(x[0], &attrs[0]), x[0])),
+                    meaning: body!(Masked, |x, Value { value }| x[1].then(number(x[0], value), x[0])),
                     derivative: Derivative::Pointwise(pointwise::masked_fill),
                 };
                 /// Elements limited to a range; a missing bound does not limit; NaN stays NaN.
-                Clamp = Row {
+                Clamp { min: Option<Scalar>, max: Option<Scalar> } = Row {
                     name: "clamp",
                     schema: Schema::Text("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),
                     infer: infer::clamp,
-                    meaning: Meaning::Body(Rule::PromoteNumbers, |x, attrs| clamp(x[0], attrs)),
+                    meaning: body!(PromoteNumbers, |x, Clamp { min, max }| clamp(x[0], min, max)),
                     derivative: Derivative::Pointwise(pointwise::clamp),
                 };
                 /// A copy in another dtype and order of memory. Where it is stored is the affair of `aten::_to_copy`.
-                ToCopy = Row {
+                ToCopy { dtype: Option<DType>, memory_format: MemoryFormat } = Row {
                     name: "_to_copy",
                     schema: Schema::Text("_convert(Tensor self, *, ScalarType? dtype=None, MemoryFormat? memory_format=None) -> Tensor"),
                     infer: infer::to_copy,
@@ -504,7 +513,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(pointwise::same),
                 };
                 /// A copy, in the order of memory that is asked for.
-                Clone = Row {
+                Clone: Ordered = Row {
                     name: "clone",
                     schema: Schema::Text("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
                     infer: infer::clone,
@@ -512,7 +521,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(pointwise::same),
                 };
                 /// Sum over dims; integers and bools add up in i64.
-                Sum = Row {
+                Sum: FoldTo = Row {
                     name: "sum",
                     schema: Schema::Text("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::sum,
@@ -520,7 +529,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::sum),
                 };
                 /// Product over dims; integers and bools multiply in i64.
-                Prod = Row {
+                Prod: FoldTo = Row {
                     name: "prod",
                     schema: Schema::Text("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::sum,
@@ -528,7 +537,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::prod),
                 };
                 /// Greatest element over dims; NaN propagates.
-                Amax = Row {
+                Amax: Fold = Row {
                     name: "amax",
                     schema: Schema::Text("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
                     infer: infer::extremum,
@@ -536,7 +545,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::extremum),
                 };
                 /// Least element over dims; NaN propagates.
-                Amin = Row {
+                Amin: Fold = Row {
                     name: "amin",
                     schema: Schema::Text("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"),
                     infer: infer::extremum,
@@ -544,7 +553,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::extremum),
                 };
                 /// Whether any element over dims is nonzero.
-                Any = Row {
+                Any: Fold = Row {
                     name: "any",
                     schema: Schema::Text("any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::truth,
@@ -552,7 +561,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Whether all elements over dims are nonzero.
-                All = Row {
+                All: Fold = Row {
                     name: "all",
                     schema: Schema::Text("all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::truth,
@@ -560,7 +569,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Index of the first greatest element over a dim, or over all of them flattened.
-                Argmax = Row {
+                Argmax: Fold = Row {
                     name: "argmax",
                     schema: Schema::Text("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::arg_extremum,
@@ -568,7 +577,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Index of the first least element over a dim, or over all of them flattened.
-                Argmin = Row {
+                Argmin: Fold = Row {
                     name: "argmin",
                     schema: Schema::Text("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"),
                     infer: infer::arg_extremum,
@@ -576,7 +585,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Mean over dims, floats.
-                Mean = Row {
+                Mean: FoldTo = Row {
                     name: "mean",
                     schema: Schema::Text("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::mean,
@@ -584,7 +593,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::mean),
                 };
                 /// Variance over dims with `correction` degrees of freedom taken off (1 if not given).
-                Var = Row {
+                Var { dim: Ints, correction: Option<Scalar>, keepdim: bool } = Row {
                     name: "var",
                     schema: Schema::Text("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
                     infer: infer::var,
@@ -592,7 +601,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::var),
                 };
                 /// Standard deviation over dims; see [`Op::Var`].
-                Std = Row {
+                Std: Var = Row {
                     name: "std",
                     schema: Schema::Text("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
                     infer: infer::var,
@@ -600,7 +609,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::std),
                 };
                 /// `log(sum(exp(x)))` over dims without overflow.
-                Logsumexp = Row {
+                Logsumexp: Fold = Row {
                     name: "logsumexp",
                     schema: Schema::Text("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"),
                     infer: infer::logsumexp,
@@ -608,7 +617,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::logsumexp),
                 };
                 /// Exponentials over their sum along a dim; 16-bit floats are computed in f32 throughout.
-                Softmax = Row {
+                Softmax { dim: i64 = -1, half_to_float: bool } = Row {
                     name: "_softmax",
                     schema: Schema::Text("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
                     infer: infer::softmax,
@@ -616,7 +625,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::softmax),
                 };
                 /// Logarithm of [`Op::Softmax`], computed without it.
-                LogSoftmax = Row {
+                LogSoftmax: Softmax = Row {
                     name: "_log_softmax",
                     schema: Schema::Text("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
                     infer: infer::softmax,
@@ -624,7 +633,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::log_softmax),
                 };
                 /// Gradient of [`Op::Softmax`], from its result.
-                SoftmaxBackwardData = Row {
+                SoftmaxBackwardData { dim: i64 = -1, input_dtype: Option<DType> } = Row {
                     name: "_softmax_backward_data",
                     schema: Schema::Text("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"),
                     infer: infer::softmax_data,
@@ -632,7 +641,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// Gradient of [`Op::LogSoftmax`], from its result.
-                LogSoftmaxBackwardData = Row {
+                LogSoftmaxBackwardData: SoftmaxBackwardData = Row {
                     name: "_log_softmax_backward_data",
                     schema: Schema::Text("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"),
                     infer: infer::softmax_data,
@@ -640,7 +649,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// Normalization over the trailing dims, with optional weight and bias.
-                LayerNorm = Row {
+                LayerNorm { normalized_shape: Ints, weight: bool, bias: bool, eps: f64 = 1e-5, cudnn_enable: bool } = Row {
                     name: "layer_norm",
                     schema: Schema::Text("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor"),
                     infer: infer::layer_norm,
@@ -648,7 +657,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(reductions::layer_norm),
                 };
                 /// The same elements under another shape.
-                View = Row {
+                View: Shape = Row {
                     name: "view",
                     schema: Schema::Text("view(Tensor(a) self, SymInt[] size) -> Tensor(a)"),
                     infer: infer::view,
@@ -656,7 +665,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::reshaped),
                 };
                 /// Dimensions in another order.
-                Permute = Row {
+                Permute: Dims = Row {
                     name: "permute",
                     schema: Schema::Text("permute(Tensor(a) self, int[] dims) -> Tensor(a)"),
                     infer: infer::view,
@@ -664,7 +673,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::permute),
                 };
                 /// Two dimensions swapped.
-                Transpose = Row {
+                Transpose { dim0: i64, dim1: i64 } = Row {
                     name: "transpose",
                     schema: Schema::Text("transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
                     infer: infer::view,
@@ -680,7 +689,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::t),
                 };
                 /// Dimensions of size 1 repeated without copying; −1 keeps a size.
-                Expand = Row {
+                Expand { size: Ints, implicit: bool } = Row {
                     name: "expand",
                     schema: Schema::Text("expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"),
                     infer: infer::view,
@@ -704,7 +713,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// As [`Op::View`], of a tensor that nobody else holds.
-                UnsafeView = Row {
+                UnsafeView: Shape = Row {
                     name: "_unsafe_view",
                     schema: Schema::Text("_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
                     infer: infer::view,
@@ -712,7 +721,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::reshaped),
                 };
                 /// The diagonal of two dims, which goes last.
-                Diagonal = Row {
+                Diagonal { offset: i64, dim1: i64, dim2: i64 } = Row {
                     name: "diagonal",
                     schema: Schema::Text("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"),
                     infer: infer::view,
@@ -720,7 +729,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::diagonal),
                 };
                 /// Windows of a dim as a view; the window's elements go last.
-                Unfold = Row {
+                Unfold { dimension: i64, size: i64, step: i64 } = Row {
                     name: "unfold",
                     schema: Schema::Text("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"),
                     infer: infer::view,
@@ -728,7 +737,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::unfold),
                 };
                 /// The storage under given sizes, strides and offset.
-                AsStrided = Row {
+                AsStrided { size: Ints, stride: Ints, storage_offset: Option<i64> } = Row {
                     name: "as_strided",
                     schema: Schema::Text("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"),
                     infer: infer::window,
@@ -736,7 +745,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(strided::as_strided),
                 };
                 /// The same bytes as elements of another dtype.
-                ViewDtype = Row {
+                ViewDtype { dtype: Option<DType> } = Row {
                     name: "view_dtype",
                     schema: Schema::Text("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"),
                     infer: infer::window,
@@ -744,7 +753,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Without the named dims, where they have size 1.
-                Squeeze = Row {
+                Squeeze: DimList = Row {
                     name: "squeeze",
                     schema: Schema::Text("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
                     infer: infer::view,
@@ -752,7 +761,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::reshaped),
                 };
                 /// With a new dim of size 1.
-                Unsqueeze = Row {
+                Unsqueeze: Along = Row {
                     name: "unsqueeze",
                     schema: Schema::Text("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
                     infer: infer::view,
@@ -760,7 +769,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::reshaped),
                 };
                 /// One index of a dim, which goes away.
-                Select = Row {
+                Select { dim: i64, index: i64 } = Row {
                     name: "select",
                     schema: Schema::Text("select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
                     infer: infer::view,
@@ -768,7 +777,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::select),
                 };
                 /// Every `step`-th element of a dim from `start` to `end`; bounds are clamped, negative ones count from the end.
-                Slice = Row {
+                Slice { dim: i64, start: Option<i64>, end: Option<i64>, step: i64 = 1 } = Row {
                     name: "slice",
                     schema: Schema::Text("slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"),
                     infer: infer::view,
@@ -776,18 +785,18 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::slice),
                 };
                 /// Gradient of [`Op::Select`]: zeros of the given sizes, and the gradient at the index.
-                SelectBackward = Row {
+                SelectBackward { input_sizes: Ints, dim: i64, index: i64 } = Row {
                     name: "select_backward",
                     schema: Schema::Text("select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"),
-                    infer: |call| infer::part_of(call, view::select),
+                    infer: views::select_zeros_type,
                     meaning: Meaning::Decompose(views::select_zeros),
                     derivative: Derivative::Formula(views::select_twice),
                 };
                 /// Gradient of [`Op::Slice`]: zeros of the given sizes, and the gradient in the slice.
-                SliceBackward = Row {
+                SliceBackward { input_sizes: Ints, dim: i64, start: Option<i64>, end: Option<i64>, step: i64 = 1 } = Row {
                     name: "slice_backward",
                     schema: Schema::Text("slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"),
-                    infer: |call| infer::part_of(call, view::slice),
+                    infer: views::slice_zeros_type,
                     meaning: Meaning::Decompose(views::slice_zeros),
                     derivative: Derivative::Formula(views::slice_twice),
                 };
@@ -808,7 +817,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(products::matmul),
                 };
                 /// Matrix product of 2-d tensors of 16-bit floats whose sums are not rounded to them: of f32.
-                MmDtype = Row {
+                MmDtype { out_dtype: Option<DType> } = Row {
                     name: "mm.dtype",
                     schema: Schema::Text("mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
                     infer: infer::mm,
@@ -816,7 +825,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(products::matmul),
                 };
                 /// The same of two 3-d batches of one size.
-                BmmDtype = Row {
+                BmmDtype: MmDtype = Row {
                     name: "bmm.dtype",
                     schema: Schema::Text("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
                     infer: infer::bmm,
@@ -824,7 +833,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(products::matmul),
                 };
                 /// `beta * self + alpha * (mat1 @ mat2)`.
-                Addmm = Row {
+                Addmm { beta: Scalar = Scalar::Int(1), alpha: Scalar = Scalar::Int(1) } = Row {
                     name: "addmm",
                     schema: Schema::Text("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
                     infer: infer::addmm,
@@ -832,7 +841,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(products::addmm),
                 };
                 /// `beta * self + alpha * (batch1 @ batch2)`, batched.
-                Baddbmm = Row {
+                Baddbmm: Addmm = Row {
                     name: "baddbmm",
                     schema: Schema::Text("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
                     infer: infer::addmm,
@@ -840,7 +849,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(products::addmm),
                 };
                 /// Slices of a dim chosen by an index vector.
-                IndexSelect = Row {
+                IndexSelect: Along = Row {
                     name: "index_select",
                     schema: Schema::Text("index_select(Tensor self, int dim, Tensor index) -> Tensor"),
                     infer: infer::index_select,
@@ -848,7 +857,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scatters::index_select),
                 };
                 /// One element along a dim for every element of the index.
-                Gather = Row {
+                Gather { dim: i64, sparse_grad: bool } = Row {
                     name: "gather",
                     schema: Schema::Text("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"),
                     infer: infer::gather,
@@ -856,7 +865,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scatters::gather),
                 };
                 /// Rows of a table chosen by an index tensor of any shape.
-                Embedding = Row {
+                Embedding { padding_idx: i64 = -1, scale_grad_by_freq: bool, sparse: bool } = Row {
                     name: "embedding",
                     schema: Schema::Text("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"),
                     infer: infer::embedding,
@@ -864,7 +873,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scatters::embedding),
                 };
                 /// Running sums along a dim; integers and bools add up in i64.
-                Cumsum = Row {
+                Cumsum { dim: i64, dtype: Option<DType> } = Row {
                     name: "cumsum",
                     schema: Schema::Text("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::scan,
@@ -872,7 +881,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scans::cumsum),
                 };
                 /// Running products along a dim; integers and bools multiply in i64.
-                Cumprod = Row {
+                Cumprod: Cumsum = Row {
                     name: "cumprod",
                     schema: Schema::Text("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::scan,
@@ -880,7 +889,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scans::cumprod),
                 };
                 /// `y[i] = factor[i] * y[i - 1] + term[i]` along a dim, 0 coming before the first; from the end if `reverse`.
-                Recurrence = Row {
+                Recurrence { dim: i64, reverse: bool } = Row {
                     name: "_recurrence",
                     schema: Schema::Text("_recurrence(Tensor factor, Tensor term, int dim, bool reverse=False) -> Tensor"),
                     infer: infer::recurrence,
@@ -888,7 +897,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scans::recurrence),
                 };
                 /// Where along a dim the greatest element so far is, the last of equal ones; a NaN is greater than any number.
-                CummaxIndices = Row {
+                CummaxIndices: Along = Row {
                     name: "_cummax_indices",
                     schema: Schema::Text("_cummax_indices(Tensor self, int dim) -> Tensor"),
                     infer: infer::running_places,
@@ -896,7 +905,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Where along a dim the least element so far is, the last of equal ones; a NaN is less than any number.
-                CumminIndices = Row {
+                CumminIndices: Along = Row {
                     name: "_cummin_indices",
                     schema: Schema::Text("_cummin_indices(Tensor self, int dim) -> Tensor"),
                     infer: infer::running_places,
@@ -904,7 +913,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Places of the elements along a dim in the order of their values, a NaN last; equal ones stay in their order.
-                Argsort = Row {
+                Argsort { stable: bool, dim: i64 = -1, descending: bool } = Row {
                     name: "argsort",
                     schema: Schema::Text("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"),
                     infer: infer::argsort,
@@ -912,7 +921,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// A copy with the elements of `src` written where the index says along a dim; the last of several stays.
-                Scatter = Row {
+                Scatter: Along = Row {
                     name: "scatter",
                     schema: Schema::Text("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
                     infer: infer::scatter,
@@ -920,7 +929,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scatters::scatter),
                 };
                 /// A copy with the elements of `src` added where the index says along a dim.
-                ScatterAdd = Row {
+                ScatterAdd: Along = Row {
                     name: "scatter_add",
                     schema: Schema::Text("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
                     infer: infer::scatter,
@@ -928,7 +937,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scatters::scatter_add),
                 };
                 /// A copy with the elements of `src` reduced into the places that the index names along a dim.
-                ScatterReduce = Row {
+                ScatterReduce { dim: i64, reduce: Option<Reducer>, include_self: bool } = Row {
                     name: "scatter_reduce",
                     schema: Schema::Text("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"),
                     infer: infer::scatter,
@@ -936,7 +945,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(scatters::scatter_reduce),
                 };
                 /// Gradient of [`Op::Embedding`] by its table: the gradient of each row added up.
-                EmbeddingDenseBackward = Row {
+                EmbeddingDenseBackward { num_weights: i64, padding_idx: i64 = -1, scale_grad_by_freq: bool } = Row {
                     name: "embedding_dense_backward",
                     schema: Schema::Text("embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"),
                     infer: indexing::embedding_dense_backward_type,
@@ -944,7 +953,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// One index tensor per dim as one index into the dims joined; negative ones count from the end if `wrap`.
-                FlatIndex = Row {
+                FlatIndex { sizes: Ints, wrap: bool } = Row {
                     name: "_flat_index",
                     schema: Schema::Text("_flat_index(Tensor[] indices, int[] sizes, bool wrap=True) -> Tensor"),
                     infer: infer::flat_index,
@@ -952,7 +961,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Random words of 32 or 64 bits from a key: a seed and a first counter.
-                RandomBits = Row {
+                RandomBits: Drawn = Row {
                     name: "_random_bits",
                     schema: Schema::Text("_random_bits(Tensor key, SymInt[] size, ScalarType dtype) -> Tensor"),
                     infer: random::bits,
@@ -960,7 +969,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Uniform numbers in [0, 1).
-                RandomUniform = Row {
+                RandomUniform: Drawn = Row {
                     name: "_random_uniform",
                     schema: Schema::Text("_random_uniform(Tensor key, SymInt[] size, ScalarType? dtype=None) -> Tensor"),
                     infer: random::float,
@@ -968,7 +977,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Numbers of the standard normal distribution.
-                RandomNormal = Row {
+                RandomNormal: Drawn = Row {
                     name: "_random_normal",
                     schema: Schema::Text("_random_normal(Tensor key, SymInt[] size, ScalarType? dtype=None) -> Tensor"),
                     infer: random::float,
@@ -976,7 +985,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Truth values that are true with probability `p`, to within 2^-33.
-                RandomBernoulli = Row {
+                RandomBernoulli { size: Ints, p: f64 = f64::NAN } = Row {
                     name: "_random_bernoulli",
                     schema: Schema::Text("_random_bernoulli(Tensor key, SymInt[] size, float p) -> Tensor"),
                     infer: random::bernoulli,
@@ -984,7 +993,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// Whole numbers from `low` up to but without `high`.
-                RandomRange = Row {
+                RandomRange { size: Ints, low: i64, high: i64 } = Row {
                     name: "_random_range",
                     schema: Schema::Text("_random_range(Tensor key, SymInt[] size, int low, int high) -> Tensor"),
                     infer: random::range,
@@ -992,23 +1001,23 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// 64-bit words as whole numbers from `low` up to but without `high`.
-                RandomScale = Row {
+                RandomScale { low: i64, high: i64 } = Row {
                     name: "_random_scale",
                     schema: Schema::Text("_random_scale(Tensor self, int low, int high) -> Tensor"),
                     infer: random::scale_words,
-                    meaning: Meaning::Body(Rule::Integral, |x, attrs| random::scale(x[0], attrs)),
+                    meaning: body!(Integral, |x, RandomScale { low, high }| random::scale(x[0], low, high)),
                     derivative: Derivative::None,
                 };
                 /// The gradient of a dropout: kept elements times `scale`, zero elsewhere.
-                NativeDropoutBackward = Row {
+                NativeDropoutBackward { scale: Scalar } = Row {
                     name: "native_dropout_backward",
                     schema: Schema::Text("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"),
                     infer: infer::pointwise,
-                    meaning: Meaning::Body(Rule::PromoteFloat, |x, attrs| x[0] * x[1] * number(x[0], &attrs[0])),
+                    meaning: body!(PromoteFloat, |x, NativeDropoutBackward { scale }| x[0] * x[1] * number(x[0], scale)),
                     derivative: Derivative::Formula(pointwise::dropout),
                 };
                 /// Tensors side by side along a dim.
-                Cat = Row {
+                Cat: Along = Row {
                     name: "cat",
                     schema: Schema::Text("cat(Tensor[] tensors, int dim=0) -> Tensor"),
                     infer: infer::cat,
@@ -1016,7 +1025,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::cat),
                 };
                 /// `self`, row-major, with the elements of `src` put at `offset` and `stride` of its memory.
-                Overlay = Row {
+                Overlay { stride: Ints, offset: i64 } = Row {
                     name: "_overlay",
                     schema: Schema::Text("_overlay(Tensor self, Tensor src, int[] stride, int offset) -> Tensor"),
                     infer: infer::overlay,
@@ -1025,7 +1034,7 @@ macro_rules! for_each_op {
                 };
                 /// Room around a tensor, filled with a value; negative numbers cut off. Pairs of (before, behind) count
                 /// from the last dim.
-                ConstantPadNd = Row {
+                ConstantPadNd { pad: Ints, value: Option<Scalar> } = Row {
                     name: "constant_pad_nd",
                     schema: Schema::Text("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"),
                     infer: moves::padded,
@@ -1033,7 +1042,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// Elements of a row-major tensor, counted in its order: those at `offset` and `stride`.
-                Part = Row {
+                Part { size: Ints, stride: Ints, offset: i64 } = Row {
                     name: "_part",
                     schema: Schema::Text("_part(Tensor(a) self, int[] size, int[] stride, int offset) -> Tensor(a)"),
                     infer: infer::view,
@@ -1041,7 +1050,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::part_of),
                 };
                 /// A copy with one index of a dim replaced.
-                SelectScatter = Row {
+                SelectScatter: Select = Row {
                     name: "select_scatter",
                     schema: Schema::Text("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"),
                     infer: moves::select_replaced,
@@ -1049,7 +1058,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// A copy with every `step`-th element of a stretch of a dim replaced.
-                SliceScatter = Row {
+                SliceScatter: Slice = Row {
                     name: "slice_scatter",
                     schema: Schema::Text("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"),
                     infer: moves::slice_replaced,
@@ -1057,7 +1066,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// A copy with a diagonal replaced.
-                DiagonalScatter = Row {
+                DiagonalScatter: Diagonal = Row {
                     name: "diagonal_scatter",
                     schema: Schema::Text("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"),
                     infer: moves::diagonal_replaced,
@@ -1065,7 +1074,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// Elements in reverse order along dims.
-                Flip = Row {
+                Flip: Dims = Row {
                     name: "flip",
                     schema: Schema::Text("flip(Tensor self, int[] dims) -> Tensor"),
                     infer: moves::flipped,
@@ -1073,7 +1082,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::flip),
                 };
                 /// The tensor so many times along each dim; dims that it lacks come in front.
-                Repeat = Row {
+                Repeat { repeats: Ints } = Row {
                     name: "repeat",
                     schema: Schema::Text("repeat(Tensor self, SymInt[] repeats) -> Tensor"),
                     infer: moves::repeated,
@@ -1081,7 +1090,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Parts,
                 };
                 /// The lower triangle of the last two dims, up to `diagonal`; the rest is 0.
-                Tril = Row {
+                Tril: Triangle = Row {
                     name: "tril",
                     schema: Schema::Text("tril(Tensor self, int diagonal=0) -> Tensor"),
                     infer: infer::triangle,
@@ -1089,7 +1098,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::tril),
                 };
                 /// The upper triangle of the last two dims, from `diagonal`; the rest is 0.
-                Triu = Row {
+                Triu: Triangle = Row {
                     name: "triu",
                     schema: Schema::Text("triu(Tensor self, int diagonal=0) -> Tensor"),
                     infer: infer::triangle,
@@ -1097,7 +1106,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(views::triu),
                 };
                 /// Sums over windows, weighted; see [`super::convolution`].
-                Convolution = Row {
+                Convolution { bias: bool, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: i64 = 1 } = Row {
                     name: "convolution",
                     schema: Schema::Text("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"),
                     infer: convolution::infer,
@@ -1105,7 +1114,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(convolution::gradients),
                 };
                 /// The gradient of a convolution by its weight.
-                ConvolutionWeight = Row {
+                ConvolutionWeight { kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: i64 = 1 } = Row {
                     name: "_convolution_weight",
                     schema: Schema::Text("_convolution_weight(Tensor input, Tensor gradient, SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"),
                     infer: convolution::weight::infer,
@@ -1113,7 +1122,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::Formula(convolution::weight::gradients),
                 };
                 /// The place of the greatest element of each window, counted through the dims that have windows.
-                MaxPoolIndex = Row {
+                MaxPoolIndex { kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, count: Ints } = Row {
                     name: "_max_pool_index",
                     schema: Schema::Text("_max_pool_index(Tensor self, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt[] count) -> Tensor"),
                     infer: pooling::infer,
@@ -1121,7 +1130,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// A tensor of one value.
-                Full = Row {
+                Full { size: Ints, fill_value: Scalar, dtype: Option<DType> } = Row {
                     name: "full",
                     schema: Schema::Text("_full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::full,
@@ -1129,7 +1138,7 @@ macro_rules! for_each_op {
                     derivative: Derivative::None,
                 };
                 /// `start`, `start + step`, … below `end`.
-                Arange = Row {
+                Arange { start: Scalar = Scalar::Int(1), end: Scalar = Scalar::Int(1), step: Scalar = Scalar::Int(1), dtype: Option<DType> } = Row {
                     name: "arange",
                     schema: Schema::Text("_arange(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None) -> Tensor"),
                     infer: infer::arange,

@@ -4,6 +4,7 @@
 //! was chosen. Windows overlap the border by padding that is never chosen.
 
 use super::attr::Attr;
+use super::attrs::{Attributes, MaxPoolIndex};
 use super::autodiff::{Builder, Expr};
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
@@ -25,20 +26,20 @@ struct Pool {
     count: usize,
 }
 
-/// The arguments are kernel, stride, padding, dilation and the number of windows, for each of the last dims.
+/// The arguments have a number for each of the last dims.
 fn read(attrs: &[Attr]) -> SmallVec<[Pool; 3]> {
-    let [kernel, stride, padding, dilation, count] = [0, 1, 2, 3, 4].map(|index: usize| attrs[index].list());
+    let attrs = MaxPoolIndex::read(attrs);
     let pool = |d: usize| {
         let number = |list: &[i64]| list.get(d).map_or(0, |&number| number.max(0) as usize);
         Pool {
-            kernel: number(&kernel),
-            stride: number(&stride),
-            padding: number(&padding),
-            dilation: number(&dilation),
-            count: number(&count),
+            kernel: number(&attrs.kernel_size),
+            stride: number(&attrs.stride),
+            padding: number(&attrs.padding),
+            dilation: number(&attrs.dilation),
+            count: number(&attrs.count),
         }
     };
-    (0..kernel.len()).map(pool).collect()
+    (0..attrs.kernel_size.len()).map(pool).collect()
 }
 
 /// The type of the places: i64, one per window.

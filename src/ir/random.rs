@@ -6,6 +6,7 @@
 //! word `i` of the draw alone, a normal number of words `i` and `n + i` of a draw for `2 n`.
 
 use super::attr::{Attr, Attrs};
+use super::attrs::*;
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
 use super::op::Op;
@@ -15,7 +16,6 @@ use super::scalar::{Lit, Prim, Scalar, Sym};
 use super::shape::{self, Sizes};
 use super::types::TensorType;
 use crate::error::{Error, Result};
-use smallvec::smallvec;
 
 /// The word that numbers of a dtype are made of: 64 bits for f64 and i64, else 32.
 pub const fn word(dtype: DType) -> DType {
@@ -52,7 +52,7 @@ fn key(call: &Call<'_>) -> Result<()> {
 
 fn sized(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
     key(call)?;
-    let sizes = call.attrs[0].list();
+    let Shape { size: sizes } = Shape::read(call.attrs);
     if let Some(bad) = sizes.iter().find(|size| **size < 0) {
         return Err(Error::shape(call.name(), format!("size {bad} is negative"), "sizes count elements"));
     }
@@ -63,33 +63,33 @@ fn sized(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
 
 /// Words: i32 or i64, all bits random.
 pub fn bits(call: &Call<'_>) -> Result<TensorType> {
-    match call.attrs[1].dtype() {
+    match Drawn::read(call.attrs).dtype {
         Some(dtype @ (DType::I32 | DType::I64)) => sized(call, dtype),
         Some(found) => Err(Error::dtype(call.name(), found, "i32 or i64", "words have 32 or 64 bits")),
         None => Err(Error::argument(call.name(), "needs a dtype: i32 or i64")),
     }
 }
 
-/// Uniform and normal numbers: a floating dtype, that of argument 1.
+/// Uniform and normal numbers: a floating dtype.
 pub fn float(call: &Call<'_>) -> Result<TensorType> {
-    match call.attrs[1].dtype().unwrap_or(DType::DEFAULT_FLOAT) {
+    match Drawn::read(call.attrs).dtype.unwrap_or(DType::DEFAULT_FLOAT) {
         dtype if dtype.is_float() => sized(call, dtype),
         found => Err(Error::dtype(call.name(), found, "a floating dtype", "use randint for whole numbers")),
     }
 }
 
-/// Truth values, true with the probability in argument 1.
+/// Truth values, true with a probability `p`.
 pub fn bernoulli(call: &Call<'_>) -> Result<TensorType> {
-    let p = call.attrs[1].scalar().map_or(f64::NAN, Scalar::as_f64);
+    let RandomBernoulli { p, .. } = RandomBernoulli::read(call.attrs);
     if !(0.0..=1.0).contains(&p) {
         return Err(Error::argument(call.name(), format!("p is {p}; a probability is between 0 and 1")));
     }
     sized(call, DType::Bool)
 }
 
-/// Whole numbers from argument 1 up to but without argument 2.
+/// Whole numbers from `low` up to but without `high`.
 pub fn range(call: &Call<'_>) -> Result<TensorType> {
-    let (low, high) = (call.attrs[1].as_int().unwrap_or(0), call.attrs[2].as_int().unwrap_or(0));
+    let RandomRange { low, high, .. } = RandomRange::read(call.attrs);
     if low >= high {
         let what = format!("the range from {low} up to {high} is empty");
         return Err(Error::argument(call.name(), format!("{what}; the lower bound must be less than the upper one")));
@@ -105,8 +105,8 @@ pub fn scale_words(call: &Call<'_>) -> Result<TensorType> {
     }
 }
 
-fn words(graph: &mut Graph, key: NodeId, sizes: &Attr, dtype: DType) -> Result<NodeId> {
-    graph.add(Op::RandomBits, &[key], smallvec![sizes.clone(), Attr::DType(dtype)])
+fn words(graph: &mut Graph, key: NodeId, size: Ints, dtype: DType) -> Result<NodeId> {
+    graph.add(Op::RandomBits, &[key], Drawn { size, dtype: Some(dtype) }.into())
 }
 
 /// The low bits of words as floats in [0, 1).
@@ -114,15 +114,16 @@ fn unit(graph: &mut Graph, words: NodeId, bits: u32) -> Result<NodeId> {
     let float = if graph[words].ty.dtype == DType::I64 { DType::F64 } else { DType::F32 };
     let mask = graph.number(Scalar::Int((1 << bits) - 1));
     let low = graph.add(Op::BitwiseAnd, &[words, mask], Attrs::new())?;
-    let whole = graph.add(Op::ToCopy, &[low], smallvec![Attr::DType(float)])?;
+    let whole = graph.add(Op::ToCopy, &[low], Cast { dtype: Some(float) }.into())?;
     let scale = graph.number(Scalar::Float((-f64::from(bits)).exp2()));
     graph.add(Op::Mul, &[whole, scale], Attrs::new())
 }
 
 /// The low bits of each word, times a power of two.
 pub fn uniform(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let dtype = attrs[1].dtype().unwrap_or(DType::DEFAULT_FLOAT);
-    let words = words(graph, args[0], &attrs[0], word(dtype))?;
+    let Drawn { size, dtype } = Drawn::read(attrs);
+    let dtype = dtype.unwrap_or(DType::DEFAULT_FLOAT);
+    let words = words(graph, args[0], size, word(dtype))?;
     let unit = unit(graph, words, uniform_bits(dtype))?;
     graph.cast(unit, dtype)
 }
@@ -130,16 +131,15 @@ pub fn uniform(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Nod
 /// `√(-2 ln u) cos(2 π v)` with `u` in (0, 1] and `v` in [0, 1) (Box and Muller 1958). `u` keeps all bits but the
 /// sign's, so that the tails reach 6.5 and 9.3 standard deviations.
 pub fn normal(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let dtype = attrs[1].dtype().unwrap_or(DType::DEFAULT_FLOAT);
+    let Drawn { mut size, dtype } = Drawn::read(attrs);
+    let dtype = dtype.unwrap_or(DType::DEFAULT_FLOAT);
     let (word, float) = (word(dtype), if dtype == DType::F64 { DType::F64 } else { DType::F32 });
-    let mut sizes = attrs[0].list();
-    sizes.insert(0, 2);
-    let words = words(graph, args[0], &Attr::Ints(sizes), word)?;
-    let half =
-        |graph: &mut Graph, index: i64| graph.add(Op::Select, &[words], smallvec![Attr::int(0), Attr::int(index)]);
+    size.insert(0, 2);
+    let words = words(graph, args[0], size, word)?;
+    let half = |graph: &mut Graph, index: i64| graph.add(Op::Select, &[words], Select { dim: 0, index }.into());
     let binary = |graph: &mut Graph, op: Op, x: NodeId, number: f64| {
         let number = graph.number(Scalar::Float(number));
-        let attrs = if op == Op::Add { smallvec![Attr::int(1)] } else { Attrs::new() };
+        let attrs = if op == Op::Add { Add { alpha: Scalar::Int(1) }.into() } else { Attrs::new() };
         graph.add(op, &[x, number], attrs)
     };
 
@@ -163,8 +163,8 @@ pub fn normal(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Node
 
 /// Whether each word, as a signed number, is among the least `p · 2^32`.
 pub fn chance(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let words = words(graph, args[0], &attrs[0], DType::I32)?;
-    let p = attrs[1].scalar().map_or(0.0, Scalar::as_f64);
+    let RandomBernoulli { size, p } = RandomBernoulli::read(attrs);
+    let words = words(graph, args[0], size, DType::I32)?;
     let n_true = (p * 32f64.exp2()).round() as i64;
     // As an i64 the bound may lie one above all words.
     let bound = graph.number(Scalar::Int(n_true + i64::from(i32::MIN)));
@@ -176,13 +176,13 @@ pub fn chance(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Node
 
 /// The upper half of the product of each word, unsigned, and the length of the range, plus its start.
 pub fn scaled(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    let words = words(graph, args[0], &attrs[0], DType::I64)?;
-    graph.add(Op::RandomScale, &[words], smallvec![attrs[1].clone(), attrs[2].clone()])
+    let RandomRange { size, low, high } = RandomRange::read(attrs);
+    let words = words(graph, args[0], size, DType::I64)?;
+    graph.add(Op::RandomScale, &[words], RandomScale { low, high }.into())
 }
 
 /// `low + (x · (high - low) >> 64)` of unsigned 64-bit `x`, by halves of 32 bits.
-pub fn scale<'r>(x: Sym<'r>, attrs: &[Attr]) -> Sym<'r> {
-    let (low, high) = (attrs[0].as_int().unwrap_or(0), attrs[1].as_int().unwrap_or(0));
+pub fn scale<'r>(x: Sym<'r>, low: i64, high: i64) -> Sym<'r> {
     let length = (high as u64).wrapping_sub(low as u64);
     let number = |value: u64| x.lit(Lit::i64(value as i64));
     let mask = number(u64::from(u32::MAX));

@@ -9,16 +9,16 @@
 /// What a routine does.
 #[derive(Debug, Clone, Copy)]
 pub enum Routine {
-    /// What came so far along the dim of argument 0, each element included.
+    /// What came so far along a dim, each element included.
     Scan(Scan),
-    /// `y[i] = factor[i] * y[i - 1] + term[i]` along the dim of argument 0, or from the end if argument 1 holds.
+    /// `y[i] = factor[i] * y[i - 1] + term[i]` along a dim, or from the end if `reverse` holds.
     Recurrence,
     /// The places of the elements along a dim in the order of their values; equal ones stay in their order.
     Argsort,
     /// A copy of operand 0 with the elements of operand 2 written where operand 1, the index, says along a dim.
     Scatter(Write),
     /// Index tensors, one per dim, as one index into the dims joined, checked; negative ones count from the end if
-    /// argument 1 holds.
+    /// `wrap` holds.
     FlatIndex,
     /// Random words of operand 0, the key; see [`super::philox`].
     Bits,
@@ -44,8 +44,7 @@ pub enum Write {
     Overwrite,
     /// Adds to it.
     Add,
-    /// What the word in argument 1 names: `sum`, `prod`, `mean`, `amax` or `amin`; whether what was there takes part is
-    /// argument 2.
+    /// What the argument `reduce` names; `include_self` says whether what was there takes part.
     Reduce,
 }
 

@@ -3,6 +3,7 @@
 //! The rows themselves are in [`super::ops`]. A pass that asks "is it one of these ops?" asks a column here instead.
 
 use super::attr::Attr;
+use super::attrs::{Attributes, DivMode, ToCopy};
 use super::autodiff::Derivative;
 use super::dtype::DType;
 use super::graph::{Graph, NodeId};
@@ -134,7 +135,7 @@ pub enum Meaning {
     Body(Rule, for<'r> fn(&[Sym<'r>], &[Attr]) -> Sym<'r>),
     /// Other ops.
     Decompose(GraphFn),
-    /// A reduction over the dims of argument 0, `keepdim` in argument 1.
+    /// A reduction, whose arguments begin as those of [`Fold`](super::attrs::Fold).
     Fold(Combine),
     /// The same elements under another layout.
     View(ViewRule),
@@ -342,7 +343,7 @@ impl Rule {
                 DType::Bool => plain(DType::I64),
                 dtype => plain(dtype),
             },
-            Rule::Division if attrs.iter().any(|attr| !attr.word().is_empty()) => numbers(promoted(None)?),
+            Rule::Division if DivMode::read(attrs).rounding_mode.is_some() => numbers(promoted(None)?),
             Rule::PromoteFloat | Rule::Division => {
                 let dtype = promoted(None)?;
                 plain(if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT })
@@ -375,10 +376,7 @@ impl Rule {
                 need_bool(1)?;
                 Ok(Compute { operands: Some(args[0].dtype), mask: Some(1), result: args[0].dtype })
             }
-            Rule::Cast => {
-                let dtype = attrs.first().and_then(Attr::dtype).unwrap_or(args[0].dtype);
-                plain(dtype)
-            }
+            Rule::Cast => plain(ToCopy::read(attrs).dtype.unwrap_or(args[0].dtype)),
         }
     }
 }

@@ -4,19 +4,19 @@
 //! A slope of 0 or 1 is chosen and never multiplied with, because the gradient may be infinite. At kinks and for NaN
 //! operands the choice is PyTorch's.
 
-use super::attr::Attr;
+use super::attrs::{Approximation, EluBackward, Hardtanh};
 use super::bodies::number;
 use super::scalar::{Prim, Scalar, Sym};
 
 /// 0 where the operand is at most the threshold, else `g`.
-pub fn threshold<'r>(g: Sym<'r>, x: Sym<'r>, threshold: &Attr) -> Sym<'r> {
+pub fn threshold<'r>(g: Sym<'r>, x: Sym<'r>, threshold: Scalar) -> Sym<'r> {
     at_most(x, number(x, threshold)).then(g.num(0.0), g)
 }
 
 /// Of `x Φ(x)`, or of `x σ(2u)`; see the row of the op.
-pub fn gelu<'r>(g: Sym<'r>, x: Sym<'r>, approximate: &Attr) -> Sym<'r> {
+pub fn gelu<'r>(g: Sym<'r>, x: Sym<'r>, approximate: Approximation) -> Sym<'r> {
     use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
-    if approximate.word() == "tanh" {
+    if approximate == Approximation::Tanh {
         let scale = 2.0 * (2.0 / PI).sqrt();
         let square = x * x;
         let s = (x * (square * 0.044715 + 1.0) * scale).sigmoid();
@@ -46,34 +46,31 @@ pub fn tanh<'r>(g: Sym<'r>, y: Sym<'r>) -> Sym<'r> {
 }
 
 /// `g` where the operand (or the result, which has its sign) is positive, else `g` times the slope.
-pub fn leaky_relu<'r>(g: Sym<'r>, x: Sym<'r>, slope: &Attr) -> Sym<'r> {
+pub fn leaky_relu<'r>(g: Sym<'r>, x: Sym<'r>, slope: Scalar) -> Sym<'r> {
     x.num(0.0).prim(Prim::Lt, &[x]).then(g, g * number(g, slope))
 }
 
 /// Of `scale x` above 0 and `alpha scale (exp(input_scale x) - 1)` elsewhere, from the operand or from the result.
-pub fn elu<'r>(g: Sym<'r>, x: Sym<'r>, attrs: &[Attr]) -> Sym<'r> {
-    let [alpha, scale, input_scale] = [0, 1, 2].map(|index: usize| value(&attrs[index]));
+pub fn elu<'r>(g: Sym<'r>, x: Sym<'r>, attrs: EluBackward) -> Sym<'r> {
+    let [alpha, scale, input_scale] = [attrs.alpha, attrs.scale, attrs.input_scale].map(Scalar::as_f64);
     let (below, above) = (alpha * scale, scale);
-    let slope = if attrs[3].is_true() { x + below } else { (x * input_scale).exp() * below };
+    let slope = if attrs.is_result { x + below } else { (x * input_scale).exp() * below };
     at_most(x, x.num(0.0)).then(g * input_scale * slope, g * above)
 }
 
 /// `g` strictly between the bounds, else 0.
-pub fn hardtanh<'r>(g: Sym<'r>, x: Sym<'r>, bounds: &[Attr]) -> Sym<'r> {
-    let outside = at_most(x, number(x, &bounds[0])) | at_most(number(x, &bounds[1]), x);
+pub fn hardtanh<'r>(g: Sym<'r>, x: Sym<'r>, bounds: Hardtanh) -> Sym<'r> {
+    let [min, max] = [bounds.min_val, bounds.max_val].map(|bound| number(x, bound.unwrap_or(Scalar::Int(0))));
+    let outside = at_most(x, min) | at_most(max, x);
     outside.then(g.num(0.0), g)
 }
 
 /// Of `log(1 + exp(beta x)) / beta`, which is `x` where `beta x` is above the threshold.
-pub fn softplus<'r>(g: Sym<'r>, x: Sym<'r>, attrs: &[Attr]) -> Sym<'r> {
-    let scaled = x * number(x, &attrs[0]);
-    number(x, &attrs[1]).prim(Prim::Lt, &[scaled]).then(g, g * scaled.sigmoid())
+pub fn softplus<'r>(g: Sym<'r>, x: Sym<'r>, beta: Scalar, threshold: Scalar) -> Sym<'r> {
+    let scaled = x * number(x, beta);
+    number(x, threshold).prim(Prim::Lt, &[scaled]).then(g, g * scaled.sigmoid())
 }
 
 fn at_most<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     a.prim(Prim::Le, &[b])
-}
-
-fn value(attr: &Attr) -> f64 {
-    attr.scalar().map_or(1.0, Scalar::as_f64)
 }

@@ -3,7 +3,8 @@
 //! The names of scalar bodies, inference rules, decompositions and derivatives that rows mention are looked up here, so
 //! this file imports them all. Nothing imports it: whoever holds an [`Op`] asks it for its [`Op::row`].
 
-use super::attr::Attr;
+use super::attr::Attrs;
+use super::attrs::*;
 use super::autodiff::{Derivative, activations, pointwise, products, reductions, scans, scatters, strided, views};
 use super::bodies::*;
 use super::convolution;
@@ -21,11 +22,21 @@ use super::slopes;
 use super::view;
 use smallvec::smallvec;
 
+/// A scalar body that reads the arguments of the call by name: `body!(Rule, |x, Variant { name }| expression)`.
+macro_rules! body {
+    ($rule:ident, |$x:ident, $attrs:pat_param| $value:expr) => {
+        Meaning::Body(Rule::$rule, |$x, attrs| {
+            let $attrs = Attributes::read(attrs);
+            $value
+        })
+    };
+}
+
 macro_rules! rows {
     (
         unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $uwrite:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
         binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $bwrite:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
-        other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
+        other { $($(#[$odoc:meta])* $Other:ident $(: $Shared:ident)? $({ $($field:tt)* })? = $row:expr;)* }
     ) => {
         static ROWS: [Row; Op::ALL.len()] = [
             $(Row {

@@ -13,7 +13,7 @@
 //! Strides follow a colon in a type if they are not row-major; `#` marks a plain number. What is printed parses back
 //! to an equal graph; parsing checks the graph, so a wrong type is an error with its line.
 
-use super::attr::{Attr, Attrs};
+use super::attr::{Attr, Attrs, MemoryFormat};
 use super::dtype::DType;
 use super::graph::{Graph, Node, NodeId, NodeKind};
 use super::op::Op;
@@ -165,7 +165,8 @@ fn parse_attr(text: &str) -> Option<Attr> {
         return split_list(list).map(|item| item.parse().ok()).collect::<Option<_>>().map(Attr::Ints);
     }
     if let Some(word) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        return Some(Attr::Str(word.into()));
+        // No word of another argument is the name of an order of memory.
+        return Some(MemoryFormat::from_name(word).map_or_else(|| Attr::Str(word.into()), Attr::MemoryFormat));
     }
     if let Some(dtype) = DType::from_name(text) {
         return Some(Attr::DType(dtype));

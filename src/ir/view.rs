@@ -1,6 +1,7 @@
 //! Layouts of the view ops: from the layout of the input and the op's arguments to that of the result.
 
 use super::attr::Attr;
+use super::attrs::*;
 use super::dtype::DType;
 use super::shape::{Layout, Sizes, checked_numel, infer_sizes, normalize_dim, normalize_dims};
 use crate::error::{Error, Result};
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 
 /// `view(size)`: strides must allow it without a copy.
 pub fn view(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let sizes = infer_sizes("view", &attrs[0].list(), input.numel())?;
+    let sizes = infer_sizes("view", &Shape::read(attrs).size, input.numel())?;
     input.view(&sizes).ok_or_else(|| {
         let what = format!(
             "view size {:?} is not compatible with input sizes {:?} and strides {:?}",
@@ -22,7 +23,7 @@ pub fn view(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 
 /// `permute(dims)`.
 pub fn permute(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let list = attrs[0].list();
+    let Dims { dims: list } = Dims::read(attrs);
     let dims: SmallVec<[usize; 6]> =
         list.iter().map(|&dim| normalize_dim("permute", dim, input.rank())).collect::<Result<_>>()?;
     let mut sorted = dims.clone();
@@ -36,8 +37,9 @@ pub fn permute(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 
 /// `transpose(dim0, dim1)`.
 pub fn transpose(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let dim = |index: usize| normalize_dim("transpose", attrs[index].as_int().unwrap_or(0), input.rank());
-    let (a, b) = (dim(0)?, dim(1)?);
+    let Transpose { dim0, dim1 } = Transpose::read(attrs);
+    let dim = |dim: i64| normalize_dim("transpose", dim, input.rank());
+    let (a, b) = (dim(dim0)?, dim(dim1)?);
     let mut dims: SmallVec<[usize; 6]> = (0..input.rank()).collect();
     if !dims.is_empty() {
         dims.swap(a, b);
@@ -56,7 +58,7 @@ pub fn t(input: &Layout, _: &[Attr]) -> Result<Layout> {
 
 /// `expand(size)`; −1 keeps a size.
 pub fn expand(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let list = attrs[0].list();
+    let Expand { size: list, .. } = Expand::read(attrs);
     let lead = list.len().saturating_sub(input.rank());
     let mut sizes = Sizes::new();
     for (dim, &size) in list.iter().enumerate() {
@@ -79,7 +81,7 @@ pub fn expand(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 
 /// `squeeze(dims)`; an empty list names no dim.
 pub fn squeeze(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    match &attrs[0].list()[..] {
+    match &DimList::read(attrs).dim[..] {
         [] => Ok(input.clone()),
         dims => Ok(input.squeeze(&normalize_dims("squeeze", dims, input.rank())?)),
     }
@@ -92,7 +94,7 @@ pub fn alias(input: &Layout, _: &[Attr]) -> Result<Layout> {
 
 /// `diagonal(offset, dim1, dim2)`: the two dims go, their diagonal comes last.
 pub fn diagonal(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let [offset, dim1, dim2] = [0, 1, 2].map(|index: usize| attrs[index].as_int().unwrap_or(0));
+    let Diagonal { offset, dim1, dim2 } = Diagonal::read(attrs);
     let (dim1, dim2) = (normalize_dim("diagonal", dim1, input.rank())?, normalize_dim("diagonal", dim2, input.rank())?);
     if dim1 == dim2 || input.rank() < 2 {
         let what = format!("diagonal dimensions cannot be identical {dim1}, {dim2}");
@@ -118,8 +120,8 @@ pub fn diagonal(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 
 /// `unfold(dimension, size, step)`: windows of `size` elements, `step` apart; the window's elements come last.
 pub fn unfold(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let [dim, size, step] = [0, 1, 2].map(|index: usize| attrs[index].as_int().unwrap_or(0));
-    let dim = normalize_dim("unfold", dim, input.rank())?;
+    let Unfold { dimension, size, step } = Unfold::read(attrs);
+    let dim = normalize_dim("unfold", dimension, input.rank())?;
     let (extent, stride) = if input.rank() == 0 { (1, 1) } else { (input.sizes[dim], input.strides[dim]) };
     let fitting = usize::try_from(size).ok().filter(|&size| size <= extent);
     let (Some(size), Some(step)) = (fitting, usize::try_from(step).ok().filter(|&step| step > 0)) else {
@@ -154,7 +156,7 @@ pub fn part(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
 
 /// `as_strided(size, stride, storage_offset)`: no offset means that of the input.
 pub fn as_strided(input: &Layout, dtype: DType, attrs: &[Attr]) -> Result<(Layout, DType)> {
-    let (sizes, strides) = (attrs[0].list(), attrs[1].list());
+    let AsStrided { size: sizes, stride: strides, storage_offset } = AsStrided::read(attrs);
     if sizes.len() != strides.len() {
         let what = format!(
             "mismatch in length of strides and shape: {} sizes and {} strides are given",
@@ -172,7 +174,7 @@ pub fn as_strided(input: &Layout, dtype: DType, attrs: &[Attr]) -> Result<(Layou
         };
         numbers.iter().map(count).collect::<Result<Sizes>>()
     };
-    let offset = match attrs[2].as_int() {
+    let offset = match storage_offset {
         Some(offset) => counts("storage_offset", &[offset])?[0],
         None => input.offset,
     };
@@ -183,7 +185,7 @@ pub fn as_strided(input: &Layout, dtype: DType, attrs: &[Attr]) -> Result<(Layou
 
 /// `view(dtype)`: the same bytes as elements of another dtype. The last dim grows or shrinks with the width.
 pub fn reinterpret(input: &Layout, from: DType, attrs: &[Attr]) -> Result<(Layout, DType)> {
-    let to = attrs[0].dtype().unwrap_or(from);
+    let to = ViewDtype::read(attrs).dtype.unwrap_or(from);
     let mut out = input.clone();
     if from.size() == to.size() {
         return Ok((out, to));
@@ -223,7 +225,7 @@ pub fn reinterpret(input: &Layout, from: DType, attrs: &[Attr]) -> Result<(Layou
 
 /// `unsqueeze(dim)`.
 pub fn unsqueeze(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
-    let dim = normalize_dim("unsqueeze", attrs[0].as_int().unwrap_or(0), input.rank() + 1)?;
+    let dim = normalize_dim("unsqueeze", Along::read(attrs).dim, input.rank() + 1)?;
     Ok(input.unsqueeze(dim))
 }
 
@@ -232,8 +234,9 @@ pub fn select(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     if input.rank() == 0 {
         return Err(Error::index("select", "select() cannot be applied to a 0-dim tensor", "index a tensor with dims"));
     }
-    let dim = normalize_dim("select", attrs[0].as_int().unwrap_or(0), input.rank())?;
-    let (size, got) = (input.sizes[dim] as i64, attrs[1].as_int().unwrap_or(0));
+    let Select { dim, index: got } = Select::read(attrs);
+    let dim = normalize_dim("select", dim, input.rank())?;
+    let size = input.sizes[dim] as i64;
     if got < -size || got >= size {
         return Err(Error::OutOfRange { op: "select".into(), what: "index".into(), low: -size, high: size - 1, got });
     }
@@ -245,9 +248,9 @@ pub fn slice(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     if input.rank() == 0 {
         return Err(Error::shape("slice", "slice() cannot be applied to a 0-dim tensor", "slice a tensor with dims"));
     }
-    let dim = normalize_dim("slice", attrs[0].as_int().unwrap_or(0), input.rank())?;
+    let Slice { dim, start, end, step } = Slice::read(attrs);
+    let dim = normalize_dim("slice", dim, input.rank())?;
     let size = input.sizes[dim] as i64;
-    let step = attrs[3].as_int().unwrap_or(1);
     if step <= 0 {
         return Err(Error::shape(
             "slice",
@@ -255,10 +258,7 @@ pub fn slice(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
             "it must be positive; use flip to go backwards",
         ));
     }
-    let bound = |attr: &Attr, default: i64| {
-        let value = attr.as_int().unwrap_or(default);
-        (if value < 0 { value.saturating_add(size) } else { value }).clamp(0, size) as usize
-    };
-    let (start, end) = (bound(&attrs[1], 0), bound(&attrs[2], size));
+    let bound = |value: i64| (if value < 0 { value.saturating_add(size) } else { value }).clamp(0, size) as usize;
+    let (start, end) = (bound(start.unwrap_or(0)), bound(end.unwrap_or(size)));
     Ok(input.slice(dim, start.min(end.max(start)), end, step as usize))
 }

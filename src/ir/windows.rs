@@ -4,13 +4,13 @@
 //! `(N, C, H, W)` becomes `(N, C, places of H, places of W, elements of H, elements of W)`. Copying that view is all
 //! that a convolution needs besides a matrix product; folding it is a pooling. Nothing here allocates by itself.
 
-use super::attr::Attr;
+use super::attrs::{ConstantPadNd, Shape, Slice, Unfold, ints};
 use super::autodiff::Expr;
 use super::op::Op;
 use super::scalar::Scalar;
 use super::shape::Layout;
 use super::types::TensorType;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 /// The windows of one dim, the first of which begins at its first element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub fn unfolded<'g>(x: Expr<'g>, windows: &[Windows]) -> Expr<'g> {
         let dim = first + index;
         let reach = windows.reach();
         out = part(out, dim, 0, windows.length().unwrap_or(0), 1);
-        let numbers = [dim, reach, windows.stride];
-        out = out.call(Op::Unfold, &[], numbers.iter().map(|&number| Attr::int(number as i64)).collect());
+        let [dimension, size, step] = [dim, reach, windows.stride].map(|number| number as i64);
+        out = out.call(Op::Unfold, &[], Unfold { dimension, size, step }.into());
         let last = out.rank() - 1;
         out = part(out, last, 0, reach, windows.dilation);
     }
@@ -60,8 +60,8 @@ pub fn part<'g>(x: Expr<'g>, dim: usize, start: usize, length: usize, step: usiz
     if start == 0 && step == 1 && length == x.sizes()[dim] {
         return x;
     }
-    let numbers = [dim, start, start + length, step];
-    x.call(Op::Slice, &[], numbers.map(|number| Attr::int(number as i64)).into())
+    let [dim, start, end, step] = [dim, start, start + length, step].map(|number| number as i64);
+    x.call(Op::Slice, &[], Slice { dim, start: Some(start), end: Some(end), step }.into())
 }
 
 /// The last dims of `x` with so many more elements of `value` before and after, or fewer; no more cost nothing.
@@ -76,8 +76,8 @@ pub fn padded<'g>(x: Expr<'g>, around: &[(i64, i64)], value: Scalar) -> Expr<'g>
         let cut: SmallVec<[(i64, i64); 4]> = part(|pad| pad.min(0)).collect();
         return padded(padded(x, &room, value), &cut, value);
     }
-    let pads = around.iter().rev().flat_map(|&(before, after)| [before, after]).collect();
-    x.call(Op::ConstantPadNd, &[], smallvec![Attr::Ints(pads), Attr::Scalar(value)])
+    let pad = around.iter().rev().flat_map(|&(before, after)| [before, after]).collect();
+    x.call(Op::ConstantPadNd, &[], ConstantPadNd { pad, value: Some(value) }.into())
 }
 
 /// Under other sizes: a view where strides allow it, else a copy.
@@ -88,5 +88,5 @@ pub fn laid_out<'g>(x: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
     }
     let is_view = Layout { sizes: own, strides, offset: 0 }.view(sizes).is_some();
     let x = if is_view { x } else { x.contiguous() };
-    x.call(Op::View, &[], smallvec![Attr::Ints(sizes.iter().map(|&size| size as i64).collect())])
+    x.call(Op::View, &[], Shape { size: ints(sizes) }.into())
 }

@@ -17,6 +17,7 @@ use crate::codegen::interp::{self, Watch};
 use crate::codegen::{Faults, Kernel, parallel};
 use crate::device::{Device, Shared, Storage};
 use crate::error::Result;
+use crate::ir::attrs::{Along, Attributes};
 use crate::ir::routine::Write;
 use crate::ir::{Attr, DType, Layout, Meaning, Op, Routine, TensorType};
 use smallvec::SmallVec;
@@ -170,7 +171,7 @@ impl Touched {
         mark(&mut self.read, index, &index.layout().sizes);
         mark(&mut self.read, source, &index.layout().sizes);
         let (layout, size) = (to.layout(), to.dtype().size());
-        let dim = attrs[0].as_int().unwrap_or(0).rem_euclid(layout.rank().max(1) as i64) as usize;
+        let dim = Along::read(attrs).dim.rem_euclid(layout.rank().max(1) as i64) as usize;
         let narrow = index.dtype() == DType::I32;
         let value = |at: usize| {
             index.storage.read(|bytes| match narrow {

@@ -5,7 +5,9 @@
 use super::random::Random;
 use super::values::{Fill, array};
 use opfuse::ir::shape::{Strides, broadcast, contiguous_strides, strides_in_order};
-use opfuse::ir::{Attr, Attrs, DType, GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Rule, Scalar, TensorType};
+use opfuse::ir::{
+    Attr, Attrs, DType, GatherKind, Graph, Meaning, MemoryFormat, NodeId, NodeKind, Op, Rule, Scalar, TensorType,
+};
 use opfuse::runtime::Array;
 use smallvec::smallvec;
 
@@ -294,7 +296,7 @@ impl Builder {
                     self.random.pick(&[(0, 6), (-3, 4), (i64::MIN, i64::MAX), (0, 1 << 32), (-5, 1 << 40), (7, 8)]);
                 smallvec![Attr::int(low), Attr::int(high)]
             }
-            Op::Clone => smallvec![if self.random.percent(50) { Attr::None } else { Attr::Str("contiguous".into()) }],
+            Op::Clone => smallvec![if self.random.percent(50) { Attr::None } else { MemoryFormat::Contiguous.into() }],
             _ => Attrs::new(),
         }
     }

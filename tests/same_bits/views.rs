@@ -1,7 +1,7 @@
 //! Proposals of views.
 
 use super::build::Builder;
-use opfuse::ir::{Attr, Attrs, DType, Layout, NodeId, Op};
+use opfuse::ir::{Attr, Attrs, DType, Layout, MemoryFormat, NodeId, Op};
 use smallvec::smallvec;
 
 impl Builder {
@@ -75,7 +75,7 @@ impl Builder {
         match self.call(op, &[x], attrs.clone()) {
             Some(view) => Some(view),
             None if matches!(op, Op::View | Op::UnsafeView) => {
-                let dense = self.call(Op::Clone, &[x], smallvec![Attr::Str("contiguous".into())])?;
+                let dense = self.call(Op::Clone, &[x], smallvec![MemoryFormat::Contiguous.into()])?;
                 self.call(op, &[dense], attrs)
             }
             None => None,

@@ -3,7 +3,7 @@
 
 use super::build::{Builder, Case};
 use super::values::Fill;
-use opfuse::ir::{Attr, Attrs, DType, NodeId, Op};
+use opfuse::ir::{Attr, Attrs, DType, MemoryFormat, NodeId, Op};
 use smallvec::smallvec;
 
 /// The graph of a seed, with arrays to run it on.
@@ -158,7 +158,7 @@ fn transposed(b: &mut Builder, x: NodeId) -> Step {
     let t = b.call(Op::Transpose, &[x], smallvec![Attr::int(-1), Attr::int(-2)])?;
     let y = b.plain(Op::Abs, &[t])?;
     let back = b.call(Op::Transpose, &[y], smallvec![Attr::int(-1), Attr::int(-2)])?;
-    let dense = b.call(Op::Clone, &[back], smallvec![Attr::Str("contiguous".into())])?;
+    let dense = b.call(Op::Clone, &[back], smallvec![MemoryFormat::Contiguous.into()])?;
     Some((add(b, x, dense)?, Some(y)))
 }
 

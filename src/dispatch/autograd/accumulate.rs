@@ -9,7 +9,7 @@ use crate::dispatch::keys::tracer::{self, Access};
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::error::Result;
-use crate::ir::{Attr, Op};
+use crate::ir::{MemoryFormat, Op};
 
 /// Adds gradients to a leaf, which owns it; edges keep the leaf.
 pub(super) struct Accumulate {
@@ -41,7 +41,7 @@ impl Backward for Accumulate {
             // Whoever holds the gradient sees the sum.
             Some(before) => return before.add_(&gradient).map(|()| Vec::new()),
             None if may_be_written(&gradient) => gradient,
-            None => call(Op::Clone, &[&gradient], &[Attr::Str("contiguous".into())])?,
+            None => call(Op::Clone, &[&gradient], &[MemoryFormat::Contiguous.into()])?,
         };
         leaf.put_gradient(Some(&sum));
         Ok(Vec::new())

@@ -7,9 +7,9 @@ use crate::device::Device;
 use crate::dispatch::library::Library;
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
-use crate::dispatch::value::{MemoryFormat, TensorLayout};
+use crate::dispatch::value::TensorLayout;
 use crate::error::Result;
-use crate::ir::{Attr, DType, Op};
+use crate::ir::{Attr, DType, MemoryFormat, Op};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     const HOW: &str = "bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)";
@@ -51,7 +51,7 @@ fn to_copy(
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     check_storage("_to_copy", layout, pin_memory)?;
-    let attrs = [Attr::DType(dtype.unwrap_or(x.dtype())), format.unwrap_or(MemoryFormat::Preserve).attr()];
+    let attrs = [Attr::DType(dtype.unwrap_or(x.dtype())), format.unwrap_or(MemoryFormat::Preserve).into()];
     call(Op::ToCopy, &[x], &attrs)?.to_device(device.unwrap_or(x.device()))
 }
 
@@ -106,7 +106,7 @@ fn contiguous(x: &Tensor, format: MemoryFormat) -> Result<Tensor> {
     match format {
         MemoryFormat::Contiguous | MemoryFormat::Preserve => x.contiguous(),
         MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d => {
-            let copy = || call(Op::Clone, &[x], &[format.attr()]);
+            let copy = || call(Op::Clone, &[x], &[format.into()]);
             if x.numel() == 0 || dense_order(x) != Some(format) { copy() } else { Ok(x.clone()) }
         }
     }
@@ -135,7 +135,7 @@ fn suggested_format(x: &Tensor) -> MemoryFormat {
 /// The channels-last format whose strides the tensor has exactly.
 fn dense_order(x: &Tensor) -> Option<MemoryFormat> {
     let format = suggested_format(x);
-    let dense = Op::Clone.infer(&[&x.ty()], &[format.attr()]).ok()?;
+    let dense = Op::Clone.infer(&[&x.ty()], &[format.into()]).ok()?;
     let same = (0..x.dim()).all(|dim| x.sizes()[dim] == 1 || x.strides()[dim] == dense.strides[dim]);
     same.then_some(format)
 }

@@ -8,10 +8,10 @@ use crate::device::Device;
 use crate::dispatch::factories::{arange_on, blank, full_on, full_strided};
 use crate::dispatch::library::Library;
 use crate::dispatch::tensor::Tensor;
-use crate::dispatch::value::{MemoryFormat, TensorLayout};
+use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::shape::contiguous_strides;
-use crate::ir::{DType, Op, Scalar, Strides, TensorType};
+use crate::ir::{DType, MemoryFormat, Op, Scalar, Strides, TensorType};
 
 const OPTIONS: &str = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
 
@@ -77,7 +77,7 @@ fn empty(
         None | Some(MemoryFormat::Contiguous | MemoryFormat::Preserve) => contiguous_strides(&sizes),
         Some(format) => {
             let model = TensorType::contiguous(DType::DEFAULT_FLOAT, &sizes);
-            Op::Clone.infer(&[&model], &[format.attr()])?.strides
+            Op::Clone.infer(&[&model], &[format.into()])?.strides
         }
     };
     blank(device.unwrap_or(Device::CPU), "empty", &sizes, strides, dtype.unwrap_or(DType::DEFAULT_FLOAT))
@@ -219,7 +219,7 @@ fn full_like(
 
 /// The strides of a dense tensor like `x` in an order of memory; that of `x` unless one is given.
 pub(super) fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Strides> {
-    Ok(Op::Clone.infer(&[&x.ty()], &[format.unwrap_or(MemoryFormat::Preserve).attr()])?.strides)
+    Ok(Op::Clone.infer(&[&x.ty()], &[format.unwrap_or(MemoryFormat::Preserve).into()])?.strides)
 }
 
 fn arange_to(

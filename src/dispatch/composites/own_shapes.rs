@@ -13,8 +13,9 @@ use crate::dispatch::keyset::KeySet;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::tensor::Tensor;
-use crate::dispatch::value::{MemoryFormat, Stack, Value};
+use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
+use crate::ir::MemoryFormat;
 
 /// In-place views: the arguments behind the tensor, and the view that takes the same.
 const VIEWS: &[(&str, &str, &str)] = &[

@@ -5,7 +5,7 @@ use crate::dispatch::library::Library;
 use crate::dispatch::register::call;
 use crate::dispatch::tensor::Tensor;
 use crate::error::{Error, Result};
-use crate::ir::{Attr, Op};
+use crate::ir::{MemoryFormat, Op};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     library
@@ -75,5 +75,5 @@ fn planes<'a>(op: &str, x: &'a Tensor, factor: i64) -> Result<(usize, &'a [usize
 fn rearranged(x: &Tensor, split: &[usize], n_outer: usize, order: &[usize], sizes: &[usize]) -> Result<Tensor> {
     let dims: Vec<i64> = (0..n_outer).chain(order.iter().map(|dim| dim + n_outer)).map(|dim| dim as i64).collect();
     let moved = x.reshape(split)?.permute(dims)?;
-    call(Op::Clone, &[&moved], &[Attr::Str("contiguous".into())])?.view(sizes)
+    call(Op::Clone, &[&moved], &[MemoryFormat::Contiguous.into()])?.view(sizes)
 }

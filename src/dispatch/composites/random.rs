@@ -8,9 +8,9 @@ use crate::dispatch::library::Library;
 use crate::dispatch::random::Draw;
 use crate::dispatch::random_fills;
 use crate::dispatch::tensor::Tensor;
-use crate::dispatch::value::{MemoryFormat, TensorLayout};
+use crate::dispatch::value::TensorLayout;
 use crate::error::Result;
-use crate::ir::DType;
+use crate::ir::{DType, MemoryFormat};
 
 const GENERATOR: &str = "*, Generator? generator=None";
 

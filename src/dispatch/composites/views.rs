@@ -12,7 +12,7 @@ use crate::dispatch::reshaping::{Indexing, broadcast_tensors, meshgrid};
 use crate::dispatch::tensor::Tensor;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
-use crate::ir::{Attr, Category, DType, Op};
+use crate::ir::{Category, DType, MemoryFormat, Op};
 
 pub(super) fn register(library: &mut Library) -> Result<()> {
     sizes(library)?;
@@ -126,7 +126,7 @@ fn copies(library: &mut Library) -> Result<()> {
 fn copy_of_view(view: &str, stack: &mut Stack) -> Result<()> {
     Dispatcher::global().lookup(view)?.call_boxed(stack)?;
     for tensor in stack.iter_mut().flat_map(Value::tensors_mut) {
-        *tensor = call(Op::Clone, &[tensor], &[Attr::Str("contiguous".into())])?;
+        *tensor = call(Op::Clone, &[tensor], &[MemoryFormat::Contiguous.into()])?;
     }
     Ok(())
 }

@@ -6,14 +6,15 @@
 //! that have derivatives themselves.
 
 use crate::error::{Error, Result};
-use crate::ir::attr::{Attr, Attrs};
+use crate::ir::attr::{Attrs, MemoryFormat};
+use crate::ir::attrs::{self, ints};
 use crate::ir::dtype::DType;
 use crate::ir::graph::{Graph, NodeId};
 use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use crate::ir::shape::{Sizes, contiguous_strides};
 use crate::ir::types::TensorType;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -64,16 +65,16 @@ impl Builder {
 
     /// A tensor of one value.
     pub fn full(&self, sizes: &[usize], value: impl Into<Scalar>, dtype: DType) -> Expr<'_> {
-        let sizes: SmallVec<[i64; 4]> = sizes.iter().map(|&size| size as i64).collect();
-        let attrs = smallvec![Attr::Ints(sizes), Attr::Scalar(value.into()), Attr::DType(dtype)];
-        self.make(|graph| graph.add(Op::Full, &[], attrs))
+        let attrs = attrs::Full { size: ints(sizes), fill_value: value.into(), dtype: Some(dtype) };
+        self.make(|graph| graph.add(Op::Full, &[], attrs.into()))
     }
 
     /// `start`, `start + 1`, … of so many whole numbers.
     pub fn range(&self, start: i64, count: usize) -> Expr<'_> {
         let end = start.saturating_add(count as i64);
-        let attrs = smallvec![Attr::int(start), Attr::int(end), Attr::int(1), Attr::DType(DType::I64)];
-        self.make(|graph| graph.add(Op::Arange, &[], attrs))
+        let [start, end, step] = [start, end, 1].map(Scalar::Int);
+        let attrs = attrs::Arange { start, end, step, dtype: Some(DType::I64) };
+        self.make(|graph| graph.add(Op::Arange, &[], attrs.into()))
     }
 
     /// The node that `make` adds.
@@ -165,7 +166,7 @@ macro_rules! regular_expressions {
     (
         unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $uwrite:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
         binary { $($(#[$bdoc:meta])* $Binary:ident $bname:ident $bwrite:ident $boverload:literal $brule:ident |$ba:ident, $bb:ident| $bbody:expr; $bd:tt;)* }
-        other { $($(#[$odoc:meta])* $Other:ident = $row:expr;)* }
+        other { $($(#[$odoc:meta])* $Other:ident $(: $Shared:ident)? $({ $($field:tt)* })? = $row:expr;)* }
     ) => {
         /// The regular rows of the op table.
         #[allow(clippy::should_implement_trait, reason = "methods are named after the ops they add")]
@@ -238,12 +239,12 @@ impl<'g> Expr<'g> {
 
     /// Raised to one power.
     pub fn pow_scalar(self, exponent: f64) -> Expr<'g> {
-        self.call(Op::PowScalar, &[], smallvec![Attr::float(exponent)])
+        self.call(Op::PowScalar, &[], attrs::PowScalar { exponent: exponent.into() }.into())
     }
 
     /// Derivative of so high an order of the logarithm of the gamma function's derivative.
     pub fn polygamma(self, order: i64) -> Expr<'g> {
-        self.call(Op::Polygamma, &[], smallvec![Attr::int(order)])
+        self.call(Op::Polygamma, &[], attrs::Polygamma { n: order }.into())
     }
 
     /// Where this holds `yes`, else `no`.
@@ -253,20 +254,17 @@ impl<'g> Expr<'g> {
 
     /// `value` where the mask holds.
     pub fn masked_fill(self, mask: Expr<'g>, value: impl Into<Scalar>) -> Expr<'g> {
-        self.call(Op::MaskedFill, &[mask], smallvec![Attr::Scalar(value.into())])
+        self.call(Op::MaskedFill, &[mask], attrs::Value { value: value.into() }.into())
     }
 
     /// Times a number argument; a factor of 1 is left out.
-    pub fn scaled(self, factor: &Attr) -> Expr<'g> {
-        match factor.scalar() {
-            Some(value) if value.as_f64() != 1.0 => self.mul(value),
-            Some(_) | None => self,
-        }
+    pub fn scaled(self, factor: Scalar) -> Expr<'g> {
+        if factor.as_f64() == 1.0 { self } else { self.mul(factor) }
     }
 
     /// In another dtype; itself if it has that one.
     pub fn to(self, dtype: DType) -> Expr<'g> {
-        if self.dtype() == dtype { self } else { self.call(Op::ToCopy, &[], smallvec![Attr::DType(dtype)]) }
+        if self.dtype() == dtype { self } else { self.call(Op::ToCopy, &[], attrs::Cast { dtype: Some(dtype) }.into()) }
     }
 
     /// In the dtype that its arithmetic is done in: f32 for 16-bit floats.
@@ -280,7 +278,7 @@ impl<'g> Expr<'g> {
         if strides == contiguous_strides(&sizes) {
             return self;
         }
-        self.call(Op::Clone, &[], smallvec![Attr::Str("contiguous".into())])
+        self.call(Op::Clone, &[], attrs::Ordered { memory_format: MemoryFormat::Contiguous }.into())
     }
 
     /// Zeros of its sizes and dtype.
@@ -294,7 +292,7 @@ impl<'g> Expr<'g> {
         if dims.is_empty() {
             return self;
         }
-        self.call(Op::Sum, &[], smallvec![ints(dims), Attr::bool(keepdim), Attr::None])
+        self.call(Op::Sum, &[], attrs::FoldTo { dim: ints(dims), keepdim, dtype: None }.into())
     }
 
     /// The product over dims, which stay with size 1. No dims mean no product.
@@ -302,7 +300,7 @@ impl<'g> Expr<'g> {
         if dims.is_empty() {
             return self;
         }
-        self.call(Op::Prod, &[], smallvec![ints(dims), Attr::bool(true), Attr::None])
+        self.call(Op::Prod, &[], attrs::FoldTo { dim: ints(dims), keepdim: true, dtype: None }.into())
     }
 
     /// Broadcasting undone: the sum over the dims that `sizes` lacks or has with size 1.
@@ -326,7 +324,7 @@ impl<'g> Expr<'g> {
         if self.sizes()[..] == *sizes {
             return self;
         }
-        self.call(Op::Expand, &[], smallvec![ints(sizes), Attr::bool(false)])
+        self.call(Op::Expand, &[], attrs::Expand { size: ints(sizes), implicit: false }.into())
     }
 
     /// Under other sizes; strides that do not allow a view cost a copy.
@@ -334,38 +332,33 @@ impl<'g> Expr<'g> {
         if self.sizes()[..] == *sizes {
             return self;
         }
-        self.contiguous().call(Op::View, &[], smallvec![ints(sizes)])
+        self.contiguous().call(Op::View, &[], attrs::Shape { size: ints(sizes) }.into())
     }
 
     /// Without dims, which have size 1. No dims mean no change.
     pub fn squeeze(self, dims: &[usize]) -> Expr<'g> {
-        if dims.is_empty() { self } else { self.call(Op::Squeeze, &[], smallvec![ints(dims)]) }
+        if dims.is_empty() { self } else { self.call(Op::Squeeze, &[], attrs::DimList { dim: ints(dims) }.into()) }
     }
 
     /// With a new dim of size 1.
     pub fn unsqueeze(self, dim: usize) -> Expr<'g> {
-        self.call(Op::Unsqueeze, &[], smallvec![Attr::int(dim as i64)])
+        self.call(Op::Unsqueeze, &[], attrs::Along { dim: dim as i64 }.into())
     }
 
     /// With dims in another order.
     pub fn permute(self, dims: &[usize]) -> Expr<'g> {
-        self.call(Op::Permute, &[], smallvec![ints(dims)])
+        self.call(Op::Permute, &[], attrs::Dims { dims: ints(dims) }.into())
     }
 
     /// With the last two dims swapped: a matrix, or a batch of them, transposed.
     pub fn transposed(self) -> Expr<'g> {
-        self.call(Op::Transpose, &[], smallvec![Attr::int(-2), Attr::int(-1)])
+        self.call(Op::Transpose, &[], attrs::Transpose { dim0: -2, dim1: -1 }.into())
     }
 
     /// `(batched) matrix product`, by rank.
     pub fn matmul(self, other: Expr<'g>) -> Expr<'g> {
         self.call(if self.rank() == 2 { Op::Mm } else { Op::Bmm }, &[other], Attrs::new())
     }
-}
-
-/// Whole numbers as an argument.
-pub(super) fn ints(values: &[usize]) -> Attr {
-    Attr::Ints(values.iter().map(|&value| value as i64).collect())
 }
 
 macro_rules! operators {
@@ -389,8 +382,8 @@ macro_rules! operators {
 }
 
 operators! {
-    Add add Op::Add, smallvec![Attr::int(1)];
-    Sub sub Op::Sub, smallvec![Attr::int(1)];
+    Add add Op::Add, attrs::Add { alpha: Scalar::Int(1) }.into();
+    Sub sub Op::Sub, attrs::Add { alpha: Scalar::Int(1) }.into();
     Mul mul Op::Mul, Attrs::new();
     Div div Op::Div, Attrs::new();
 }

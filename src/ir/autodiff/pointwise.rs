@@ -5,7 +5,7 @@
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use crate::ir::attr::Attr;
+use crate::ir::attrs::*;
 use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::smallvec;
@@ -15,12 +15,12 @@ pub const SIXTH: f64 = (1.0f32 / 6.0) as f64;
 
 /// `self + alpha * other`.
 pub fn add<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    smallvec![Some(call.grad), Some(call.grad.scaled(&call.attrs[0]))]
+    smallvec![Some(call.grad), Some(call.grad.scaled(Add::read(call.attrs).alpha))]
 }
 
 /// `self - alpha * other`.
 pub fn sub<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    smallvec![Some(call.grad), Some(-call.grad.scaled(&call.attrs[0]))]
+    smallvec![Some(call.grad), Some(-call.grad.scaled(Add::read(call.attrs).alpha))]
 }
 
 /// What passes unchanged: copies and conversions.
@@ -47,8 +47,8 @@ pub fn masked_fill<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 /// To the elements strictly between the bounds.
 pub fn clamp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let x = call.args[0];
-    let bound = |attr: &Attr| attr.scalar().map(Scalar::as_f64);
-    let inside = match (bound(&call.attrs[0]), bound(&call.attrs[1])) {
+    let Clamp { min, max } = Clamp::read(call.attrs);
+    let inside = match (min.map(Scalar::as_f64), max.map(Scalar::as_f64)) {
         (Some(low), Some(high)) => x.gt(low).logical_and(x.lt(high)),
         (Some(low), None) => x.gt(low),
         (None, Some(high)) => x.lt(high),
@@ -70,7 +70,7 @@ pub fn quotient<'g>(b: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
 
 /// Of a quotient that may be rounded, which is flat then.
 pub fn division<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    if call.attrs[0].word().is_empty() {
+    if DivMode::read(call.attrs).rounding_mode.is_none() {
         return quotient(call.args[1], call.result, call.grad).map(Some).into_iter().collect();
     }
     call.args.iter().map(|arg| Some(arg.zeros())).collect()
@@ -86,16 +86,11 @@ pub fn power<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// Of a power with a number for exponent.
 pub fn power_of_number<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let (x, exponent) = (call.args[0], number(&call.attrs[0]));
+    let (x, exponent) = (call.args[0], PowScalar::read(call.attrs).exponent.as_f64());
     if exponent == 0.0 {
         return smallvec![Some(x.zeros())];
     }
     smallvec![Some(call.grad * (x.pow_scalar(exponent - 1.0) * exponent))]
-}
-
-/// A number argument.
-fn number(attr: &Attr) -> f64 {
-    attr.scalar().map_or(0.0, Scalar::as_f64)
 }
 
 /// Of the angle of a point.
@@ -131,7 +126,7 @@ pub fn hardswish<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
 
 /// To the ends by weight.
 pub fn lerp_scalar<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let weight = number(&call.attrs[0]);
+    let weight = LerpScalar::read(call.attrs).weight.as_f64();
     smallvec![Some(call.grad * (1.0 - weight)), Some(call.grad * weight)]
 }
 
@@ -143,34 +138,34 @@ pub fn lerp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// Of `x + value a b`.
 pub fn addcmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let scaled = call.grad.scaled(&call.attrs[0]);
+    let scaled = call.grad.scaled(Addcmul::read(call.attrs).value);
     smallvec![Some(call.grad), Some(scaled * call.args[2]), Some(scaled * call.args[1])]
 }
 
 /// Of `x + value a / b`.
 pub fn addcdiv<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (above, below) = (call.args[1], call.args[2]);
-    let scaled = call.grad.scaled(&call.attrs[0]);
+    let scaled = call.grad.scaled(Addcmul::read(call.attrs).value);
     smallvec![Some(call.grad), Some(scaled / below), Some(-(scaled * (above / below.square())))]
 }
 
 /// Of a derivative of `ψ`: that of the next order.
 pub fn polygamma<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let next = call.attrs[0].as_int().unwrap_or(0) + 1;
+    let next = Polygamma::read(call.attrs).n + 1;
     smallvec![Some(call.grad * call.args[0].polygamma(next))]
 }
 
 /// Of `ln(x / (1 - x))`: flat where `x` was held, no number outside of 0 to 1 if it was not.
 pub fn logit<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, grad) = (call.args[0], call.grad);
-    let (low, outside) = call.attrs[0].scalar().map_or((0.0, f64::NAN), |eps| (eps.as_f64(), 0.0));
+    let (low, outside) = Logit::read(call.attrs).eps.map_or((0.0, f64::NAN), |eps| (eps, 0.0));
     let inside = x.ge(low).logical_and(x.le(1.0 - low));
     smallvec![Some(inside.then(grad / (x * (1.0 - x)), outside))]
 }
 
 /// To the elements outside of the distance.
 pub fn shrink<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let (x, lambda) = (call.args[0], number(&call.attrs[0]));
+    let (x, lambda) = (call.args[0], Softshrink::read(call.attrs).lambd.as_f64());
     let within = x.ge(-lambda).logical_and(x.le(lambda));
     smallvec![Some(within.then(0.0, call.grad))]
 }

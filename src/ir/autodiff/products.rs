@@ -2,6 +2,7 @@
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
+use crate::ir::attrs::{Addmm, Attributes};
 use smallvec::smallvec;
 
 /// Of a product, batched or not. One that is not rounded to the dtype of its operands has gradients that are computed as wide as it
@@ -15,7 +16,7 @@ pub fn matmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// Of `beta * term + alpha * (a b)`.
 pub fn addmm<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let [beta, alpha] = [&call.attrs[0], &call.attrs[1]];
+    let Addmm { beta, alpha } = Addmm::read(call.attrs);
     let [a, b] = factors(call, call.args[1], call.args[2]).map(|gradient| gradient.scaled(alpha));
     smallvec![Some(call.grad.scaled(beta)), Some(a), Some(b)]
 }

@@ -7,10 +7,12 @@ use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr};
 use crate::error::Result;
 use crate::ir::attr::Attr;
+use crate::ir::attrs::*;
 use crate::ir::graph::{Graph, NodeId};
 use crate::ir::infer::reduced_dims;
 use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
+use crate::ir::shape::normalize_dims;
 use smallvec::{SmallVec, smallvec};
 
 /// A reduction's operand, and what belongs to it, in the dtype that it is computed in.
@@ -28,7 +30,7 @@ struct Reduced<'g> {
 }
 
 impl<'g> Reduced<'g> {
-    /// The reduction over the dims of the first argument.
+    /// The reduction over the dims that its arguments name.
     fn of(call: &Backward<'g, '_>) -> Reduced<'g> {
         let x = call.args[0];
         let sizes = x.sizes();
@@ -104,7 +106,7 @@ pub fn std<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 }
 
 fn variance<'g>(call: &Backward<'g, '_>, reduced: &Reduced<'g>, grad: Expr<'g>) -> Expr<'g> {
-    let correction = call.attrs[1].scalar().unwrap_or(Scalar::Int(1));
+    let correction = Var::read(call.attrs).correction.unwrap_or(Scalar::Int(1));
     let count = call.builder().extent(reduced.count);
     let freedom = match correction.as_f64() {
         0.0 => count,
@@ -132,29 +134,32 @@ pub fn log_softmax<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 }
 
 fn by_data<'g>(op: Op, call: &Backward<'g, '_>) -> Expr<'g> {
-    let attrs = smallvec![call.attrs[0].clone(), Attr::DType(call.args[0].dtype())];
-    call.grad.call(op, &[call.result], attrs)
+    let Softmax { dim, .. } = Softmax::read(call.attrs);
+    let attrs = SoftmaxBackwardData { dim, input_dtype: Some(call.args[0].dtype()) };
+    call.grad.call(op, &[call.result], attrs.into())
 }
 
 /// The decomposition of [`Op::SoftmaxBackwardData`], `(g - sum(g y)) y`.
 pub fn softmax_data(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let attrs = SoftmaxBackwardData::read(attrs);
     Builder::extend(graph, args, |args| {
         let (grad, y) = (args[0].wide(), args[1].wide());
         let product = grad * y;
-        stored(product - along(product, &attrs[0]) * y, args[0], attrs)
+        stored(product - along(product, attrs.dim) * y, args[0], &attrs)
     })
 }
 
 /// The decomposition of [`Op::LogSoftmaxBackwardData`], `g - exp(y) sum(g)`.
 pub fn log_softmax_data(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
+    let attrs = SoftmaxBackwardData::read(attrs);
     Builder::extend(graph, args, |args| {
         let (grad, y) = (args[0].wide(), args[1].wide());
-        stored(grad - y.exp() * along(grad, &attrs[0]), args[0], attrs)
+        stored(grad - y.exp() * along(grad, attrs.dim), args[0], &attrs)
     })
 }
 
-fn stored<'g>(value: Expr<'g>, grad: Expr<'g>, attrs: &[Attr]) -> Expr<'g> {
-    value.to(attrs[1].dtype().unwrap_or(grad.dtype())).contiguous()
+fn stored<'g>(value: Expr<'g>, grad: Expr<'g>, attrs: &SoftmaxBackwardData) -> Expr<'g> {
+    value.to(attrs.input_dtype.unwrap_or(grad.dtype())).contiguous()
 }
 
 /// Of a normalization over the trailing dims: of `y = z w + b` with `z = (x - mean) r`, where `r` is the reciprocal of
@@ -162,25 +167,24 @@ fn stored<'g>(value: Expr<'g>, grad: Expr<'g>, attrs: &[Attr]) -> Expr<'g> {
 pub fn layer_norm<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let x = call.args[0].wide();
     let rank = x.rank();
-    let dims: SmallVec<[usize; 6]> = (rank - call.attrs[0].list().len()..rank).collect();
+    let LayerNorm { normalized_shape, weight: has_weight, bias: has_bias, eps, .. } = LayerNorm::read(call.attrs);
+    let dims: SmallVec<[usize; 6]> = (rank - normalized_shape.len()..rank).collect();
     let sizes = x.sizes();
     let count = call.builder().extent(dims.iter().map(|&dim| sizes[dim]).product());
     let mean = |value: Expr<'g>| value.sum(&dims, true) / count;
     let centred = x - mean(x);
-    let eps = call.attrs[3].scalar().map_or(1e-5, Scalar::as_f64);
     let scale = (mean(centred.square()) + eps).rsqrt();
     let normal = centred * scale;
     let grad = call.grad.wide();
-    let has_weight = call.attrs[1].is_true();
     let inner = if has_weight { grad * call.args[1].wide() } else { grad };
     let first = scale * (inner - mean(inner) - normal * mean(inner * normal));
     let mut gradients: Gradients<'g> = smallvec![Some(first)];
     gradients.extend(has_weight.then(|| Some(grad * normal)));
-    gradients.extend(call.attrs[2].is_true().then_some(Some(grad)));
+    gradients.extend(has_bias.then_some(Some(grad)));
     gradients
 }
 
-fn along<'g>(x: Expr<'g>, dim: &Attr) -> Expr<'g> {
-    let dims = reduced_dims("softmax", std::slice::from_ref(dim), x.rank()).unwrap_or_default();
+fn along<'g>(x: Expr<'g>, dim: i64) -> Expr<'g> {
+    let dims = normalize_dims("softmax", &[dim], x.rank()).unwrap_or_default();
     x.sum(&dims, true)
 }

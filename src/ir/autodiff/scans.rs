@@ -5,7 +5,7 @@
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use crate::ir::attr::Attr;
+use crate::ir::attrs::*;
 use crate::ir::op::Op;
 use crate::ir::shape::normalize_dim;
 use smallvec::smallvec;
@@ -23,7 +23,7 @@ pub fn cumprod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dim = dim_of(call);
     let (x, grad) = (call.args[0].to(call.grad.dtype()).wide(), call.grad.wide());
     let before = shifted(x, dim, 1.0, Towards::End);
-    let before = before.call(Op::Cumprod, &[], smallvec![Attr::int(dim as i64), Attr::None]);
+    let before = before.call(Op::Cumprod, &[], Cumsum { dim: dim as i64, dtype: None }.into());
     let rest = run(shifted(x, dim, 0.0, Towards::Start), grad, dim, true);
     smallvec![Some(before * rest)]
 }
@@ -32,7 +32,7 @@ pub fn cumprod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 /// the other way round if it runs from the end.
 pub fn recurrence<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dim = dim_of(call);
-    let reverse = call.attrs[1].is_true();
+    let Recurrence { reverse, .. } = Recurrence::read(call.attrs);
     let (to_start, to_end) = if reverse { (Towards::End, Towards::Start) } else { (Towards::Start, Towards::End) };
     let (factor, grad, y) = (call.args[0].wide(), call.grad.wide(), call.result.wide());
     let term = run(shifted(factor, dim, 0.0, to_start), grad, dim, !reverse);
@@ -40,12 +40,12 @@ pub fn recurrence<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 }
 
 fn dim_of(call: &Backward<'_, '_>) -> usize {
-    normalize_dim("dim", call.attrs[0].as_int().unwrap_or(0), call.args[0].rank()).unwrap_or(0)
+    normalize_dim("dim", Along::read(call.attrs).dim, call.args[0].rank()).unwrap_or(0)
 }
 
 /// `y[i] = factor[i] y[i - 1] + term[i]`, or from the end.
 fn run<'g>(factor: Expr<'g>, term: Expr<'g>, dim: usize, reverse: bool) -> Expr<'g> {
-    factor.call(Op::Recurrence, &[term], smallvec![Attr::int(dim as i64), Attr::bool(reverse)])
+    factor.call(Op::Recurrence, &[term], Recurrence { dim: dim as i64, reverse }.into())
 }
 
 /// Which way elements move.
@@ -67,10 +67,10 @@ fn shifted<'g>(x: Expr<'g>, dim: usize, fill: f64, towards: Towards) -> Expr<'g>
     sizes[dim] = 1;
     let new = x.builder().full(&sizes, fill, x.dtype());
     let part = |start: usize| {
-        let [dim, start, end] = [dim, start, start + size - 1].map(|number| Attr::int(number as i64));
-        x.call(Op::Slice, &[], smallvec![dim, start, end, Attr::int(1)])
+        let [dim, start, end] = [dim, start, start + size - 1].map(|number| number as i64);
+        x.call(Op::Slice, &[], Slice { dim, start: Some(start), end: Some(end), step: 1 }.into())
     };
-    let dim = smallvec![Attr::int(dim as i64)];
+    let dim = Along { dim: dim as i64 }.into();
     match towards {
         Towards::Start => part(1).call(Op::Cat, &[new], dim),
         Towards::End => new.call(Op::Cat, &[part(0)], dim),

@@ -7,8 +7,9 @@
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
-use crate::ir::attr::{Attr, Attrs};
+use crate::ir::attrs::*;
 use crate::ir::op::Op;
+use crate::ir::scalar::Scalar;
 use crate::ir::shape::normalize_dim;
 use smallvec::smallvec;
 
@@ -18,24 +19,25 @@ pub fn index_select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     if x.rank() == 0 {
         return smallvec![Some(call.grad)];
     }
-    let dim = normalize_dim("dim", call.attrs[0].as_int().unwrap_or(0), x.rank()).unwrap_or(0);
+    let dim = normalize_dim("dim", dim_of(call), x.rank()).unwrap_or(0);
     let mut sizes = x.sizes();
     sizes.fill(1);
     sizes[dim] = index.ty().numel();
     let index = index.reshape(&sizes).expand(&call.grad.sizes());
-    smallvec![Some(add_at(call.args[0].zeros(), &call.attrs[0], index, call.grad))]
+    smallvec![Some(add_at(call.args[0].zeros(), dim_of(call), index, call.grad))]
 }
 
 /// Of one element per index: added where it came from.
 pub fn gather<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    smallvec![Some(add_at(call.args[0].zeros(), &call.attrs[0], call.args[1], call.grad))]
+    smallvec![Some(add_at(call.args[0].zeros(), dim_of(call), call.args[1], call.grad))]
 }
 
 /// Of rows of a table.
 pub fn embedding<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let n_rows = Attr::int(call.args[0].sizes()[0] as i64);
-    let attrs = smallvec![n_rows, call.attrs[0].clone(), call.attrs[1].clone()];
-    smallvec![Some(call.grad.call(Op::EmbeddingDenseBackward, &[call.args[1]], attrs))]
+    let Embedding { padding_idx, scale_grad_by_freq, .. } = Embedding::read(call.attrs);
+    let num_weights = call.args[0].sizes()[0] as i64;
+    let attrs = EmbeddingDenseBackward { num_weights, padding_idx, scale_grad_by_freq };
+    smallvec![Some(call.grad.call(Op::EmbeddingDenseBackward, &[call.args[1]], attrs.into()))]
 }
 
 /// Of writes that replace: nothing to what was replaced.
@@ -54,33 +56,33 @@ pub fn scatter_add<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad), None, Some(to_source(call, taken(call, call.grad)))]
 }
 
-/// Of writes that reduce, by the word.
+/// Of writes that reduce.
 pub fn scatter_reduce<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let with_self = call.attrs[2].is_true();
+    let ScatterReduce { dim, reduce, include_self: with_self } = ScatterReduce::read(call.attrs);
     let wide = call.grad.dtype().widened();
     let (grad, index) = (call.grad.to(wide), call.args[1]);
     let (into, result) = (call.args[0].to(wide), call.result.to(wide));
     // The part of the source that the index names.
     let source = inside(call.args[2].to(wide), index);
-    let (to_self, to_source_part) = match call.attrs[1].word() {
-        "prod" => product(call, grad, into, source),
-        "mean" => {
+    let (to_self, to_source_part) = match reduce {
+        Some(Reducer::Prod) => product(call, grad, into, source),
+        Some(Reducer::Mean) => {
             let start = call.builder().full(&into.sizes(), with_self as i64, wide);
             let ones = call.builder().full(&[], 1, wide).expand(&index.sizes());
-            let count = add_at(start, &call.attrs[0], index, ones);
-            let share = grad / count.call(Op::Clamp, &[], smallvec![Attr::int(1), Attr::None]);
+            let count = add_at(start, dim, index, ones);
+            let share = grad / count.call(Op::Clamp, &[], Clamp { min: Some(Scalar::Int(1)), max: None }.into());
             (share, taken(call, share))
         }
-        "amax" | "amin" => {
+        Some(Reducer::Amax | Reducer::Amin) => {
             let is_self = into.eq(result);
             let is_source = source.eq(taken(call, result));
             let own = is_self.to(wide);
             let own = if with_self { own } else { without(call, own) };
-            let hits = add_at(own, &call.attrs[0], index, is_source.to(wide));
+            let hits = add_at(own, dim, index, is_source.to(wide));
             let share = grad / hits;
             (is_self.then(share, 0.0), is_source.then(taken(call, share), 0.0))
         }
-        _ => (grad, taken(call, grad)),
+        Some(Reducer::Sum) | None => (grad, taken(call, grad)),
     };
     let to_self = if with_self { to_self } else { without(call, to_self) };
     smallvec![Some(to_self), None, Some(to_source(call, to_source_part))]
@@ -90,10 +92,10 @@ pub fn scatter_reduce<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 /// with the factor left out where the factor is the only 0.
 fn product<'g>(call: &Backward<'g, '_>, grad: Expr<'g>, into: Expr<'g>, source: Expr<'g>) -> (Expr<'g>, Expr<'g>) {
     let index = call.args[1];
-    let (dim, with_self) = (&call.attrs[0], call.attrs[2].clone());
+    let ScatterReduce { dim, include_self, .. } = ScatterReduce::read(call.attrs);
     let reduced = |into: Expr<'g>, source: Expr<'g>| {
-        let attrs: Attrs = smallvec![dim.clone(), Attr::Str("prod".into()), with_self.clone()];
-        into.call(Op::ScatterReduce, &[index, source], attrs)
+        let attrs = ScatterReduce { dim, reduce: Some(Reducer::Prod), include_self };
+        into.call(Op::ScatterReduce, &[index, source], attrs.into())
     };
     let result = reduced(into, source);
     let self_is_zero = into.eq(0.0);
@@ -108,21 +110,26 @@ fn product<'g>(call: &Backward<'g, '_>, grad: Expr<'g>, into: Expr<'g>, source: 
     (to_self, to_source)
 }
 
+/// The dim of a gather or a scatter.
+fn dim_of(call: &Backward<'_, '_>) -> i64 {
+    Along::read(call.attrs).dim
+}
+
 /// `to` with `what` added where the index says.
-fn add_at<'g>(to: Expr<'g>, dim: &Attr, index: Expr<'g>, what: Expr<'g>) -> Expr<'g> {
-    to.call(Op::ScatterAdd, &[index, what], smallvec![dim.clone()])
+fn add_at<'g>(to: Expr<'g>, dim: i64, index: Expr<'g>, what: Expr<'g>) -> Expr<'g> {
+    to.call(Op::ScatterAdd, &[index, what], Along { dim }.into())
 }
 
 /// What lies where the index of a scatter says.
 fn taken<'g>(call: &Backward<'g, '_>, from: Expr<'g>) -> Expr<'g> {
-    from.call(Op::Gather, &[call.args[1]], smallvec![call.attrs[0].clone(), Attr::bool(false)])
+    from.call(Op::Gather, &[call.args[1]], Gather { dim: dim_of(call), sparse_grad: false }.into())
 }
 
 /// 0 where the index of a scatter says.
 fn without<'g>(call: &Backward<'g, '_>, from: Expr<'g>) -> Expr<'g> {
     let index = call.args[1];
     let zero = call.builder().full(&[], 0, from.dtype()).expand(&index.sizes());
-    from.call(Op::Scatter, &[index, zero], smallvec![call.attrs[0].clone()])
+    from.call(Op::Scatter, &[index, zero], Along { dim: dim_of(call) }.into())
 }
 
 /// The part of a source that an index names: the first elements of every dim.
@@ -131,8 +138,8 @@ fn inside<'g>(source: Expr<'g>, index: Expr<'g>) -> Expr<'g> {
     let mut part = source;
     for (dim, (&size, &own)) in sizes.iter().zip(&source.sizes()).enumerate() {
         if size < own {
-            let [dim, size] = [dim, size].map(|number| Attr::int(number as i64));
-            part = part.call(Op::Slice, &[], smallvec![dim, Attr::int(0), size, Attr::int(1)]);
+            let attrs = Slice { dim: dim as i64, start: Some(0), end: Some(size as i64), step: 1 };
+            part = part.call(Op::Slice, &[], attrs.into());
         }
     }
     part.reshape(&sizes)
@@ -151,8 +158,8 @@ fn to_source<'g>(call: &Backward<'g, '_>, part: Expr<'g>) -> Expr<'g> {
         if own < size {
             larger[dim] = size;
             let zeros = call.builder().full(&larger, 0, out.dtype());
-            let [dim, own] = [dim, own].map(|number| Attr::int(number as i64));
-            out = zeros.call(Op::SliceScatter, &[out], smallvec![dim, Attr::int(0), own, Attr::int(1)]);
+            let attrs = Slice { dim: dim as i64, start: Some(0), end: Some(own as i64), step: 1 };
+            out = zeros.call(Op::SliceScatter, &[out], attrs.into());
         }
     }
     out

@@ -6,6 +6,7 @@
 use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr};
 use crate::ir::attr::{Attr, Attrs};
+use crate::ir::attrs::{Along, AsStrided, Attributes};
 use crate::ir::dtype::DType;
 use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
@@ -19,8 +20,9 @@ use smallvec::{SmallVec, smallvec};
 /// The offset argument counts from the operand's first element here; see [`counted_from`].
 pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let TensorType { sizes, strides, .. } = call.args[0].ty();
-    let offset = call.attrs[2].as_int().unwrap_or(0);
-    let [seen_sizes, seen_strides] = [0, 1].map(|place: usize| counts(&call.attrs[place]));
+    let AsStrided { size, stride, storage_offset } = AsStrided::read(call.attrs);
+    let offset = storage_offset.unwrap_or(0);
+    let [seen_sizes, seen_strides] = [counts(&size), counts(&stride)];
     if numel(&seen_sizes) == 0 || numel(&sizes) == 0 {
         return smallvec![Some(call.args[0].zeros())];
     }
@@ -31,17 +33,16 @@ pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
         start + 1 + sizes.iter().zip(strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
     };
     let extent = end(&sizes, &strides, own_start).max(end(&seen_sizes, &seen_strides, seen_start));
-    let down = Attr::int(0);
     let memory = |dtype: DType| builder.full(&[extent], 0, dtype);
     let seen = places(builder, &seen_sizes, &seen_strides, seen_start);
     let own = places(builder, &sizes, &strides, own_start);
-    let mut sum = scatter_add(memory(call.grad.dtype()), &down, seen, call.grad.reshape(&[numel(&seen_sizes)]));
+    let mut sum = scatter_add(memory(call.grad.dtype()), seen, call.grad.reshape(&[numel(&seen_sizes)]));
     if overlaps(&sizes, &strides) {
         let ones = builder.full(&[numel(&sizes)], 1, DType::I64);
-        let count = scatter_add(memory(DType::I64), &down, own, ones);
+        let count = scatter_add(memory(DType::I64), own, ones);
         sum = sum / count.maximum(Scalar::Int(1));
     }
-    let read = sum.call(Op::IndexSelect, &[own], smallvec![down]);
+    let read = sum.call(Op::IndexSelect, &[own], Along { dim: 0 }.into());
     smallvec![Some(read.reshape(&sizes))]
 }
 
@@ -52,10 +53,9 @@ pub fn counted_from(op: Op, attrs: &[Attr], start: impl FnOnce() -> usize) -> Op
     if op != Op::AsStrided {
         return None;
     }
-    let offset = attrs[2].as_int()?;
-    let mut counted = Attrs::from(attrs);
-    counted[2] = Attr::int(offset.saturating_sub(start() as i64));
-    Some(counted)
+    let attrs = AsStrided::read(attrs);
+    let offset = attrs.storage_offset?.saturating_sub(start() as i64);
+    Some(AsStrided { storage_offset: Some(offset), ..attrs }.into())
 }
 
 /// Where in memory the elements of a layout lie, in their order.
@@ -82,10 +82,10 @@ fn overlaps(sizes: &[usize], strides: &[usize]) -> bool {
     })
 }
 
-fn counts(attr: &Attr) -> Sizes {
-    attr.list().iter().map(|&count| count.max(0) as usize).collect()
+fn counts(numbers: &[i64]) -> Sizes {
+    numbers.iter().map(|&count| count.max(0) as usize).collect()
 }
 
-fn scatter_add<'g>(into: Expr<'g>, dim: &Attr, index: Expr<'g>, what: Expr<'g>) -> Expr<'g> {
-    into.call(Op::ScatterAdd, &[index, what], smallvec![dim.clone()])
+fn scatter_add<'g>(into: Expr<'g>, index: Expr<'g>, what: Expr<'g>) -> Expr<'g> {
+    into.call(Op::ScatterAdd, &[index, what], Along { dim: 0 }.into())
 }

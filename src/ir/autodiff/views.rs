@@ -1,14 +1,16 @@
 //! Gradients of rows that move elements: each element's gradient goes back where the element came from.
 
 use super::derivative::{Backward, Gradients};
-use super::expr::{Builder, Expr, ints};
+use super::expr::{Builder, Expr};
 use crate::error::Result;
-use crate::ir::attr::Attr;
+use crate::ir::attr::{Attr, Attrs};
+use crate::ir::attrs::{ints, *};
 use crate::ir::graph::{Graph, NodeId};
-use crate::ir::infer::joins_anything;
+use crate::ir::infer::{joins_anything, part_of as part_of_type};
 use crate::ir::op::Op;
-use crate::ir::row::ViewRule;
+use crate::ir::row::{Call, ViewRule};
 use crate::ir::shape::{Layout, Sizes, normalize_dim};
+use crate::ir::types::TensorType;
 use crate::ir::view;
 use smallvec::{SmallVec, smallvec};
 
@@ -21,7 +23,7 @@ pub fn reshaped<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 pub fn permute<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let rank = call.args[0].rank();
     let mut back: SmallVec<[usize; 6]> = SmallVec::from_elem(0, rank);
-    for (place, &dim) in call.attrs[0].list().iter().enumerate() {
+    for (place, &dim) in Dims::read(call.attrs).dims.iter().enumerate() {
         back[index(dim, rank)] = place;
     }
     smallvec![Some(call.grad.permute(&back))]
@@ -32,8 +34,8 @@ pub fn transpose<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let rank = call.args[0].rank();
     let mut dims: SmallVec<[usize; 6]> = (0..rank).collect();
     if rank > 0 {
-        let [a, b] = [0, 1].map(|place: usize| index(call.attrs[place].as_int().unwrap_or(0), rank));
-        dims.swap(a, b);
+        let Transpose { dim0, dim1 } = Transpose::read(call.attrs);
+        dims.swap(index(dim0, rank), index(dim1, rank));
     }
     smallvec![Some(call.grad.permute(&dims))]
 }
@@ -50,44 +52,71 @@ pub fn expand<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// Of one index of a dim: [`Op::SelectBackward`].
 pub fn select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let attrs = [&[ints(&call.args[0].sizes())], call.attrs].concat();
+    let Select { dim, index } = Select::read(call.attrs);
+    let attrs = SelectBackward { input_sizes: ints(&call.args[0].sizes()), dim, index };
     smallvec![Some(call.grad.call(Op::SelectBackward, &[], attrs.into()))]
+}
+
+/// Sizes that a gradient of a view is put among zeros of, and the arguments of the view.
+fn selected(attrs: &[Attr]) -> (Ints, Attrs) {
+    let SelectBackward { input_sizes, dim, index } = SelectBackward::read(attrs);
+    (input_sizes, Select { dim, index }.into())
+}
+
+/// As [`selected`], of a slice.
+fn sliced(attrs: &[Attr]) -> (Ints, Attrs) {
+    let SliceBackward { input_sizes, dim, start, end, step } = SliceBackward::read(attrs);
+    (input_sizes, Slice { dim, start, end, step }.into())
+}
+
+/// The type of [`Op::SelectBackward`].
+pub fn select_zeros_type(call: &Call<'_>) -> Result<TensorType> {
+    let (sizes, attrs) = selected(call.attrs);
+    part_of_type(call, &sizes, view::select, &attrs)
 }
 
 /// The decomposition of [`Op::SelectBackward`]: zeros around it.
 pub fn select_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    among_zeros(graph, args, attrs, view::select)
+    let (sizes, attrs) = selected(attrs);
+    among_zeros(graph, args, &sizes, &attrs, view::select)
 }
 
 /// Of [`Op::SelectBackward`]: the index again.
 pub fn select_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    smallvec![Some(call.grad.call(Op::Select, &[], call.attrs[1..].into()))]
+    smallvec![Some(call.grad.call(Op::Select, &[], selected(call.attrs).1))]
 }
 
 /// Of every `step`-th element: [`Op::SliceBackward`].
 pub fn slice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let sizes = call.args[0].sizes();
-    let dim = index(call.attrs[0].as_int().unwrap_or(0), sizes.len());
-    let bound = |attr: &Attr, default: usize| Attr::int(attr.as_int().unwrap_or(default as i64));
-    let attrs = smallvec![
-        ints(&sizes),
-        Attr::int(dim as i64),
-        bound(&call.attrs[1], 0),
-        bound(&call.attrs[2], sizes[dim]),
-        bound(&call.attrs[3], 1)
-    ];
-    smallvec![Some(call.grad.call(Op::SliceBackward, &[], attrs))]
+    let Slice { dim, start, end, step } = Slice::read(call.attrs);
+    let dim = index(dim, sizes.len());
+    let attrs = SliceBackward {
+        input_sizes: ints(&sizes),
+        dim: dim as i64,
+        start: start.or(Some(0)),
+        end: end.or(Some(sizes[dim] as i64)),
+        step,
+    };
+    smallvec![Some(call.grad.call(Op::SliceBackward, &[], attrs.into()))]
+}
+
+/// The type of [`Op::SliceBackward`].
+pub fn slice_zeros_type(call: &Call<'_>) -> Result<TensorType> {
+    let (sizes, attrs) = sliced(call.attrs);
+    part_of_type(call, &sizes, view::slice, &attrs)
 }
 
 /// The decomposition of [`Op::SliceBackward`]: zeros between and around the elements.
 pub fn slice_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
-    among_zeros(graph, args, attrs, view::slice)
+    let (sizes, attrs) = sliced(attrs);
+    among_zeros(graph, args, &sizes, &attrs, view::slice)
 }
 
-/// The gradient of a view, at the view of zeros that have the sizes in the first argument.
-fn among_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr], rule: ViewRule) -> Result<NodeId> {
-    let sizes: Sizes = attrs[0].list().iter().map(|&size| size as usize).collect();
-    let layout = rule(&Layout::contiguous(&sizes), &attrs[1..])?;
+/// The gradient of a view, at the view of zeros of these sizes.
+fn among_zeros(graph: &mut Graph, args: &[NodeId], sizes: &[i64], attrs: &Attrs, rule: ViewRule) -> Result<NodeId> {
+    let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
+    let layout = rule(&Layout::contiguous(&sizes), attrs)?;
     Builder::extend(graph, args, |args| put(args[0], &sizes, &layout))
 }
 
@@ -97,13 +126,13 @@ fn put<'g>(x: Expr<'g>, sizes: &[usize], layout: &Layout) -> Expr<'g> {
     if layout.numel() == 0 {
         return zeros;
     }
-    let attrs = smallvec![ints(&layout.strides), Attr::int(layout.offset as i64)];
-    zeros.call(Op::Overlay, &[x], attrs)
+    let attrs = Overlay { stride: ints(&layout.strides), offset: layout.offset as i64 };
+    zeros.call(Op::Overlay, &[x], attrs.into())
 }
 
 /// Of [`Op::SliceBackward`]: the slice again.
 pub fn slice_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    smallvec![Some(call.grad.call(Op::Slice, &[], call.attrs[1..].into()))]
+    smallvec![Some(call.grad.call(Op::Slice, &[], sliced(call.attrs).1))]
 }
 
 /// Of a diagonal: zeros around it.
@@ -121,7 +150,8 @@ pub fn unfold<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
         // At most one window of at most one element.
         return smallvec![Some(call.grad.sum(&[0], false))];
     }
-    let [size, step] = [1, 2].map(|place: usize| call.attrs[place].as_int().unwrap_or(1) as usize);
+    let Unfold { size, step, .. } = Unfold::read(call.attrs);
+    let [size, step] = [size, step].map(|number| number as usize);
     let windows = view::unfold(&Layout::contiguous(&sizes), call.attrs).expect("inference has accepted the view");
     let last = sizes.len();
     let piece = |start: usize| {
@@ -134,8 +164,8 @@ pub fn unfold<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
 
 /// Elements `start..end` of a dim.
 fn part<'g>(x: Expr<'g>, dim: usize, start: usize, end: usize) -> Expr<'g> {
-    let [dim, start, end] = [dim, start, end].map(|number| Attr::int(number as i64));
-    x.call(Op::Slice, &[], smallvec![dim, start, end, Attr::int(1)])
+    let attrs = Slice { dim: dim as i64, start: Some(start as i64), end: Some(end as i64), step: 1 };
+    x.call(Op::Slice, &[], attrs.into())
 }
 
 fn zeros<'g>(like: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
@@ -144,7 +174,7 @@ fn zeros<'g>(like: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
 
 /// Of tensors side by side: to each its part.
 pub fn cat<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let dim = index(call.attrs[0].as_int().unwrap_or(0), call.grad.rank());
+    let dim = index(Along::read(call.attrs).dim, call.grad.rank());
     let mut start = 0;
     let own = |arg: &Expr<'g>| {
         if joins_anything(&arg.ty()) && call.grad.rank() != 1 {
@@ -164,14 +194,16 @@ pub fn overlay<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let over = call.args[1].sizes();
     let blank = zeros(grad, &over);
     let beside = grad.call(Op::Overlay, &[blank], call.attrs.into());
-    let window = smallvec![ints(&over), call.attrs[0].clone(), call.attrs[1].clone()];
-    smallvec![Some(beside), Some(grad.call(Op::Part, &[], window))]
+    let Overlay { stride, offset } = Overlay::read(call.attrs);
+    let window = Part { size: ints(&over), stride, offset };
+    smallvec![Some(beside), Some(grad.call(Op::Part, &[], window.into()))]
 }
 
 /// Of a part of a row-major tensor: put back among zeros.
 pub fn part_of<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
-    let attrs = smallvec![call.attrs[1].clone(), call.attrs[2].clone()];
-    smallvec![Some(call.args[0].zeros().call(Op::Overlay, &[call.grad], attrs))]
+    let Part { stride, offset, .. } = Part::read(call.attrs);
+    let attrs = Overlay { stride, offset };
+    smallvec![Some(call.args[0].zeros().call(Op::Overlay, &[call.grad], attrs.into()))]
 }
 
 /// Of elements in reverse order: reversed again.

@@ -1,18 +1,17 @@
 //! Results of ops without operands.
 
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Arange, Attributes, Full};
 use crate::ir::dtype::DType;
 use crate::ir::row::Call;
-use crate::ir::scalar::Scalar;
 use crate::ir::shape::{self, Sizes};
 use crate::ir::types::TensorType;
 
 /// One value: the dtype asked for, else the one that fits the value.
 pub fn full(call: &Call<'_>) -> Result<TensorType> {
-    let value = call.attrs[1].scalar().unwrap_or(Scalar::Int(0));
+    let Full { size: sizes, fill_value: value, dtype } = Full::read(call.attrs);
     let fitting = if value.dtype().is_float() { DType::DEFAULT_FLOAT } else { value.dtype() };
-    let dtype = call.attrs[2].dtype().unwrap_or(fitting);
-    let sizes = call.attrs[0].list();
+    let dtype = dtype.unwrap_or(fitting);
     if let Some(bad) = sizes.iter().find(|size| **size < 0) {
         return Err(Error::shape("full", format!("size {bad} is negative"), "sizes count elements"));
     }
@@ -24,9 +23,9 @@ pub fn full(call: &Call<'_>) -> Result<TensorType> {
 
 /// A range: i64 when all three numbers are whole, else the default float, unless a dtype is asked for.
 pub fn arange(call: &Call<'_>) -> Result<TensorType> {
-    let [start, end, step] = [0, 1, 2].map(|index: usize| call.attrs[index].scalar().unwrap_or(Scalar::Int(1)));
+    let Arange { start, end, step, dtype } = Arange::read(call.attrs);
     let whole = [start, end, step].iter().all(|value| !value.dtype().is_float());
-    let dtype = call.attrs[3].dtype().unwrap_or(if whole { DType::I64 } else { DType::DEFAULT_FLOAT });
+    let dtype = dtype.unwrap_or(if whole { DType::I64 } else { DType::DEFAULT_FLOAT });
     if dtype == DType::Bool {
         return Err(Error::unsupported("arange", dtype, "a number", "compare a range to make bools"));
     }

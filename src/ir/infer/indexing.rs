@@ -1,6 +1,7 @@
 //! Results of gathers, and what an index tensor must be.
 
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Along, Attributes};
 use crate::ir::dtype::DType;
 use crate::ir::row::Call;
 use crate::ir::shape::{self, normalize_dim};
@@ -10,7 +11,7 @@ use crate::ir::types::TensorType;
 pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
     let (input, index) = (call.args[0], call.args[1]);
     need_index(call.name(), index)?;
-    let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
+    let dim = normalize_dim(call.name(), Along::read(call.attrs).dim, input.rank())?;
     if index.rank() > 1 {
         let what = format!("index has shape {:?}", &index.sizes[..]);
         return Err(Error::index(call.name(), what, "it must be 1-d; embedding and gather take more dims"));
@@ -29,7 +30,7 @@ pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
 /// without elements may have any shape and dtype.
 pub fn gather(call: &Call<'_>) -> Result<TensorType> {
     let (input, index) = (call.args[0], call.args[1]);
-    let dim = normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(0), input.rank())?;
+    let dim = normalize_dim(call.name(), Along::read(call.attrs).dim, input.rank())?;
     if index.numel() > 0 {
         need_index(call.name(), index)?;
         if !fits(&index.sizes, &input.sizes, Some(dim)) {

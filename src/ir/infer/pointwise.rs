@@ -1,7 +1,8 @@
 //! Results of element-wise ops, and of copies in another dtype or order of memory.
 
 use crate::error::{Error, Result};
-use crate::ir::attr::Attr;
+use crate::ir::attr::MemoryFormat;
+use crate::ir::attrs::*;
 use crate::ir::dtype::DType;
 use crate::ir::row::{Call, Meaning};
 use crate::ir::scalar::Scalar;
@@ -30,18 +31,18 @@ pub fn second_leads(call: &Call<'_>) -> Result<TensorType> {
 }
 
 /// As [`pointwise`], for ops with a factor `alpha`, which must be whole if the result is.
-pub fn scaled(call: &Call<'_>) -> Result<TensorType> {
+pub fn scaled(call: &Call<'_>, alpha: Scalar) -> Result<TensorType> {
     let result = pointwise(call)?;
-    match call.attrs.first().and_then(Attr::scalar) {
-        Some(Scalar::Bool(alpha)) if result.dtype != DType::Bool => Err(Error::argument(
+    match alpha {
+        Scalar::Bool(alpha) if result.dtype != DType::Bool => Err(Error::argument(
             call.name(),
             format!("alpha is {alpha} but the result is {}; for numbers alpha must be one", result.dtype),
         )),
-        Some(Scalar::Float(alpha)) if !result.dtype.is_float() => Err(Error::argument(
+        Scalar::Float(alpha) if !result.dtype.is_float() => Err(Error::argument(
             call.name(),
             format!("alpha is {alpha:?} but the result is {}; for integers alpha must be a whole number", result.dtype),
         )),
-        Some(_) | None => Ok(result),
+        Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) => Ok(result),
     }
 }
 
@@ -54,8 +55,7 @@ pub fn row_major(call: &Call<'_>) -> Result<TensorType> {
 /// As [`row_major`], with a value that the first operand's dtype holds.
 pub fn masked_fill(call: &Call<'_>) -> Result<TensorType> {
     let result = row_major(call)?;
-    let value = call.attrs[0].scalar().unwrap_or(Scalar::Int(0));
-    value.need_fit(call.name(), result.dtype).map(|()| result)
+    Value::read(call.attrs).value.need_fit(call.name(), result.dtype).map(|()| result)
 }
 
 /// As [`pointwise`], for operands that must have one and the same dtype.
@@ -74,11 +74,10 @@ pub fn one_dtype(call: &Call<'_>) -> Result<TensorType> {
 
 /// As [`pointwise`], checking how the quotient is rounded.
 pub fn division(call: &Call<'_>) -> Result<TensorType> {
-    match call.attrs[0].word() {
-        "" | "trunc" | "floor" => pointwise(call),
-        other => {
-            let what = format!("rounding_mode is {other:?}; use none, \"trunc\" or \"floor\"");
-            Err(Error::argument("div", what))
+    match DivMode::misfit(call.attrs) {
+        None => pointwise(call),
+        Some((name, word)) => {
+            Err(Error::argument("div", format!("{name} is {word}; use none, \"trunc\" or \"floor\"")))
         }
     }
 }
@@ -86,7 +85,7 @@ pub fn division(call: &Call<'_>) -> Result<TensorType> {
 /// As [`pointwise`]: integers have no negative powers, and bools have none.
 pub fn power_of_number(call: &Call<'_>) -> Result<TensorType> {
     let result = pointwise(call)?;
-    let exponent = call.attrs[0].scalar().unwrap_or(Scalar::Int(1));
+    let PowScalar { exponent } = PowScalar::read(call.attrs);
     if result.dtype == DType::Bool {
         return Err(Error::unsupported("pow", DType::Bool, "a number", "convert first"));
     }
@@ -99,16 +98,17 @@ pub fn power_of_number(call: &Call<'_>) -> Result<TensorType> {
 
 /// As [`pointwise`], for orders whose factorial is not far from what f32 holds.
 pub fn polygamma(call: &Call<'_>) -> Result<TensorType> {
-    match call.attrs[0].as_int() {
-        Some(0..=30) => pointwise(call),
-        order => Err(Error::argument("polygamma", format!("order {order:?} is not supported; use 0 to 30"))),
+    match Polygamma::read(call.attrs).n {
+        0..=30 => pointwise(call),
+        order => Err(Error::argument("polygamma", format!("order {order} is not supported; use 0 to 30"))),
     }
 }
 
 /// As [`pointwise`], with bounds that unsigned integers have.
 pub fn hardtanh(call: &Call<'_>) -> Result<TensorType> {
-    let is_negative = |attr: &Attr| attr.scalar().is_some_and(|bound| bound.as_f64() < 0.0);
-    if call.args[0].dtype == DType::U8 && call.attrs.iter().any(is_negative) {
+    let Hardtanh { min_val, max_val } = Hardtanh::read(call.attrs);
+    let is_negative = |bound: Option<Scalar>| bound.is_some_and(|bound| bound.as_f64() < 0.0);
+    if call.args[0].dtype == DType::U8 && (is_negative(min_val) || is_negative(max_val)) {
         return Err(Error::argument("hardtanh", "u8 elements cannot have negative limits; convert first"));
     }
     pointwise(call)
@@ -116,12 +116,11 @@ pub fn hardtanh(call: &Call<'_>) -> Result<TensorType> {
 
 /// As [`pointwise`], with a distance that is not negative.
 pub fn softshrink(call: &Call<'_>) -> Result<TensorType> {
-    match call.attrs[0].scalar() {
-        Some(lambda) if lambda.as_f64() < 0.0 => {
-            Err(Error::argument("softshrink", format!("lambd is {lambda}; it must not be negative")))
-        }
-        Some(_) | None => pointwise(call),
+    let Softshrink { lambd } = Softshrink::read(call.attrs);
+    if lambd.as_f64() < 0.0 {
+        return Err(Error::argument("softshrink", format!("lambd is {lambd}; it must not be negative")));
     }
+    pointwise(call)
 }
 
 /// As [`pointwise`], with a value that is one element.
@@ -135,15 +134,16 @@ pub fn fill(call: &Call<'_>) -> Result<TensorType> {
 
 /// As [`pointwise`], checking the name of the approximation.
 pub fn gelu(call: &Call<'_>) -> Result<TensorType> {
-    match call.attrs[0].word() {
-        "none" | "tanh" | "" => pointwise(call),
-        other => Err(Error::argument("gelu", format!("approximate is {other:?}; use \"none\" or \"tanh\""))),
+    match Gelu::misfit(call.attrs) {
+        None => pointwise(call),
+        Some((name, word)) => Err(Error::argument("gelu", format!("{name} is {word}; use \"none\" or \"tanh\""))),
     }
 }
 
 /// As [`pointwise`], needing a bound.
 pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
-    if call.attrs.iter().all(|attr| *attr == Attr::None) {
+    let Clamp { min, max } = Clamp::read(call.attrs);
+    if min.is_none() && max.is_none() {
         return Err(Error::argument("clamp", "at least one of min and max must be given"));
     }
     if call.args[0].dtype == DType::Bool {
@@ -152,27 +152,27 @@ pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
     pointwise(call)
 }
 
-/// As [`pointwise`], in the order of memory that the first argument asks for.
+/// As [`pointwise`], in the order of memory that is asked for.
 pub fn clone(call: &Call<'_>) -> Result<TensorType> {
-    ordered(call, call.attrs[0].word())
+    ordered(call, Ordered::read(call.attrs).memory_format)
 }
 
-/// As [`clone`]; a dtype comes first.
+/// As [`clone`].
 pub fn to_copy(call: &Call<'_>) -> Result<TensorType> {
-    ordered(call, call.attrs.get(1).map_or("", Attr::word))
+    ordered(call, ToCopy::read(call.attrs).memory_format)
 }
 
-/// A dense result in a named order of memory; no name keeps that of the operand.
-fn ordered(call: &Call<'_>, format: &str) -> Result<TensorType> {
+/// A dense result in an order of memory.
+fn ordered(call: &Call<'_>, format: MemoryFormat) -> Result<TensorType> {
     let kept = pointwise(call)?;
-    let order: &[usize] = match format {
-        "contiguous" => return Ok(TensorType::contiguous(kept.dtype, &kept.sizes)),
-        "channels_last" => &[0, 2, 3, 1],
-        "channels_last_3d" => &[0, 2, 3, 4, 1],
-        _ => return Ok(kept),
+    let Some(order) = format.order() else {
+        return Ok(match format {
+            MemoryFormat::Contiguous => TensorType::contiguous(kept.dtype, &kept.sizes),
+            MemoryFormat::Preserve | MemoryFormat::ChannelsLast | MemoryFormat::ChannelsLast3d => kept,
+        });
     };
     if order.len() != kept.rank() {
-        let what = format!("the shape {:?} has no {format} order", &kept.sizes[..]);
+        let what = format!("the shape {:?} has no {} order", &kept.sizes[..], format.name());
         return Err(Error::shape(call.name(), what, format!("it needs {} dims", order.len())));
     }
     Ok(TensorType { strides: shape::strides_in_order(&kept.sizes, order), ..kept })

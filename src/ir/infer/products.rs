@@ -1,7 +1,7 @@
 //! Results of matrix products.
 
 use crate::error::{Error, Result};
-use crate::ir::attr::Attr;
+use crate::ir::attrs::{Attributes, MmDtype};
 use crate::ir::dtype::DType;
 use crate::ir::row::Call;
 use crate::ir::shape::{self, broadcast};
@@ -54,7 +54,7 @@ fn product(call: &Call<'_>, a: &TensorType, b: &TensorType, rank: usize) -> Resu
 /// A product whose result has the dtype of the operands, or that of their sums.
 fn product_into(call: &Call<'_>, rank: usize) -> Result<TensorType> {
     let ty = product(call, call.args[0], call.args[1], rank)?;
-    let Some(dtype) = call.attrs.first().and_then(Attr::dtype) else { return Ok(ty) };
+    let Some(dtype) = MmDtype::read(call.attrs).out_dtype else { return Ok(ty) };
     let is_of_sums = dtype == DType::F32 && matches!(ty.dtype, DType::F16 | DType::BF16);
     if dtype != ty.dtype && !is_of_sums {
         let hint = "the result has the operands' dtype, or is f32 if they are f16 or bf16; convert it";

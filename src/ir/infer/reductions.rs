@@ -2,19 +2,20 @@
 
 use crate::error::{Error, Result};
 use crate::ir::attr::Attr;
+use crate::ir::attrs::*;
 use crate::ir::dtype::DType;
 use crate::ir::row::Call;
 use crate::ir::shape::{Sizes, normalize_dim, normalize_dims};
 use crate::ir::types::TensorType;
 
-/// The dims a reduction runs over: its first argument, or all.
+/// The dims a reduction runs over: those that its arguments name, or all.
 pub fn reduced_dims(op: &str, attrs: &[Attr], rank: usize) -> Result<smallvec::SmallVec<[usize; 6]>> {
-    normalize_dims(op, &attrs[0].list(), rank)
+    normalize_dims(op, &DimList::read(attrs).dim, rank)
 }
 
-/// The shape of a reduction's result; `keepdim` is its second argument.
+/// The result of a reduction whose arguments begin as those of [`Fold`].
 fn reduced(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
-    reduced_keep(call, dtype, call.attrs[1].is_true())
+    reduced_keep(call, dtype, Fold::read(call.attrs).keepdim)
 }
 
 fn reduced_keep(call: &Call<'_>, dtype: DType, keep: bool) -> Result<TensorType> {
@@ -34,13 +35,14 @@ fn reduced_keep(call: &Call<'_>, dtype: DType, keep: bool) -> Result<TensorType>
 /// Sums and products: integers and bools accumulate in i64 unless a dtype is asked for.
 pub fn sum(call: &Call<'_>) -> Result<TensorType> {
     let found = call.args[0].dtype;
-    let dtype = call.attrs[2].dtype().unwrap_or(if found.is_float() { found } else { DType::I64 });
+    let asked = FoldTo::read(call.attrs).dtype;
+    let dtype = asked.unwrap_or(if found.is_float() { found } else { DType::I64 });
     reduced(call, dtype)
 }
 
 /// Means: floats only, unless a floating dtype is asked for.
 pub fn mean(call: &Call<'_>) -> Result<TensorType> {
-    let dtype = call.attrs[2].dtype().unwrap_or(call.args[0].dtype);
+    let dtype = FoldTo::read(call.attrs).dtype.unwrap_or(call.args[0].dtype);
     if !dtype.is_float() {
         return Err(Error::unsupported("mean", dtype, "a floating dtype", "pass a floating dtype, or convert first"));
     }
@@ -90,10 +92,10 @@ fn need_float(op: &str, dtype: DType) -> Result<()> {
     Err(Error::unsupported(op, dtype, "a floating dtype", "convert with to_dtype(DType::F32) first"))
 }
 
-/// Variance: floats; dim, correction, keepdim.
+/// Variance: floats.
 pub fn var(call: &Call<'_>) -> Result<TensorType> {
     need_float(call.name(), call.args[0].dtype)?;
-    reduced_keep(call, call.args[0].dtype, call.attrs[2].is_true())
+    reduced_keep(call, call.args[0].dtype, Var::read(call.attrs).keepdim)
 }
 
 /// Log-sum-exp: integers are raised to the default float.
@@ -106,7 +108,7 @@ pub fn logsumexp(call: &Call<'_>) -> Result<TensorType> {
 pub fn softmax(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
     need_float(call.name(), input.dtype)?;
-    normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(-1), input.rank())?;
+    normalize_dim(call.name(), Softmax::read(call.attrs).dim, input.rank())?;
     Ok(TensorType::contiguous(input.dtype, &input.sizes))
 }
 
@@ -114,19 +116,21 @@ pub fn softmax(call: &Call<'_>) -> Result<TensorType> {
 pub fn softmax_data(call: &Call<'_>) -> Result<TensorType> {
     let (grad, output) = (call.args[0], call.args[1]);
     need_float(call.name(), grad.dtype)?;
-    normalize_dim(call.name(), call.attrs[0].as_int().unwrap_or(-1), grad.rank())?;
+    let attrs = SoftmaxBackwardData::read(call.attrs);
+    normalize_dim(call.name(), attrs.dim, grad.rank())?;
     if grad.sizes != output.sizes {
         let what = format!("gradient and output have shapes {:?} and {:?}", &grad.sizes[..], &output.sizes[..]);
         return Err(Error::shape(call.name(), what, "they must be equal"));
     }
-    Ok(TensorType::contiguous(call.attrs[1].dtype().unwrap_or(grad.dtype), &grad.sizes))
+    Ok(TensorType::contiguous(attrs.input_dtype.unwrap_or(grad.dtype), &grad.sizes))
 }
 
 /// Layer normalization: the normalized shape must be the input's trailing shape and that of weight and bias.
 pub fn layer_norm(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
     need_float(call.name(), input.dtype)?;
-    let shape: Sizes = call.attrs[0].list().iter().map(|&size| size.max(0) as usize).collect();
+    let normalized = LayerNorm::read(call.attrs).normalized_shape;
+    let shape: Sizes = normalized.iter().map(|&size| size.max(0) as usize).collect();
     if shape.is_empty() || !input.sizes.ends_with(&shape) {
         let what =
             format!("normalized_shape {:?} is not the end of the input shape {:?}", &shape[..], &input.sizes[..]);

@@ -2,6 +2,7 @@
 
 use super::indexing::{fits, need_index};
 use crate::error::{Error, Result};
+use crate::ir::attrs::*;
 use crate::ir::dtype::DType;
 use crate::ir::routine::{Routine, Write};
 use crate::ir::row::{Call, Meaning};
@@ -11,21 +12,21 @@ use crate::ir::types::TensorType;
 /// Running sums and products: integers and bools accumulate in i64 unless a dtype is asked for.
 pub fn scan(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
-    dim_of(call, 0, 0, input.rank())?;
+    dim_of(call, input.rank())?;
     let fitting = if input.dtype.is_float() { input.dtype } else { DType::I64 };
-    Ok(TensorType::contiguous(call.attrs[1].dtype().unwrap_or(fitting), &input.sizes))
+    Ok(TensorType::contiguous(Cumsum::read(call.attrs).dtype.unwrap_or(fitting), &input.sizes))
 }
 
-/// Places along the dim of argument 0: i64, sizes kept.
+/// Places along a dim: i64, sizes kept.
 pub fn running_places(call: &Call<'_>) -> Result<TensorType> {
-    dim_of(call, 0, 0, call.args[0].rank())?;
+    dim_of(call, call.args[0].rank())?;
     Ok(TensorType::contiguous(DType::I64, &call.args[0].sizes))
 }
 
 /// Linear recurrences: operands of one floating dtype and one shape.
 pub fn recurrence(call: &Call<'_>) -> Result<TensorType> {
     let (factor, term) = (call.args[0], call.args[1]);
-    dim_of(call, 0, 0, term.rank())?;
+    dim_of(call, term.rank())?;
     if !term.dtype.is_float() || factor.dtype != term.dtype {
         let found = if term.dtype.is_float() { factor.dtype } else { term.dtype };
         return Err(Error::dtype(call.name(), found, "one floating dtype", "convert both operands to it"));
@@ -37,9 +38,9 @@ pub fn recurrence(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(term.dtype, &term.sizes))
 }
 
-/// Order along the dim of argument 1: i64, sizes kept.
+/// Order along a dim: i64, sizes kept.
 pub fn argsort(call: &Call<'_>) -> Result<TensorType> {
-    dim_of(call, 1, -1, call.args[0].rank())?;
+    normalize_dim(call.name(), Argsort::read(call.attrs).dim, call.args[0].rank())?;
     Ok(TensorType::contiguous(DType::I64, &call.args[0].sizes))
 }
 
@@ -47,7 +48,7 @@ pub fn argsort(call: &Call<'_>) -> Result<TensorType> {
 /// larger than what is written to.
 pub fn scatter(call: &Call<'_>) -> Result<TensorType> {
     let (into, index, source) = (call.args[0], call.args[1], call.args[2]);
-    let dim = dim_of(call, 0, 0, into.rank())?;
+    let dim = dim_of(call, into.rank())?;
     if source.dtype != into.dtype {
         let hint = "the source must have the dtype of what it is written to; convert one of them";
         return Err(Error::dtype(call.name(), source.dtype, into.dtype.name(), hint));
@@ -67,12 +68,11 @@ pub fn scatter(call: &Call<'_>) -> Result<TensorType> {
             return misfit("the source", source);
         }
     }
-    if let Meaning::Routine(Routine::Scatter(Write::Reduce)) = call.op.row().meaning {
-        let word = call.attrs[1].word();
-        if !["sum", "prod", "mean", "amax", "amin"].contains(&word) {
-            let what = format!("reduce is {word:?}; use \"sum\", \"prod\", \"mean\", \"amax\" or \"amin\"");
-            return Err(Error::argument(call.name(), what));
-        }
+    let reduces = matches!(call.op.row().meaning, Meaning::Routine(Routine::Scatter(Write::Reduce)));
+    if reduces && ScatterReduce::read(call.attrs).reduce.is_none() {
+        let word = ScatterReduce::misfit(call.attrs).map_or("", |(_, attr)| attr.word());
+        let what = format!("reduce is {word:?}; use \"sum\", \"prod\", \"mean\", \"amax\" or \"amin\"");
+        return Err(Error::argument(call.name(), what));
     }
     Ok(TensorType::contiguous(into.dtype, &into.sizes))
 }
@@ -82,7 +82,7 @@ pub fn flat_index(call: &Call<'_>) -> Result<TensorType> {
     let Some(first) = call.args.first() else {
         return Err(Error::argument(call.name(), "expected a non-empty list of index tensors"));
     };
-    let sizes = call.attrs[0].list();
+    let FlatIndex { sizes, .. } = FlatIndex::read(call.attrs);
     if sizes.len() != call.args.len() {
         let what = format!("{} index tensors for {} dims", call.args.len(), sizes.len());
         return Err(Error::argument(call.name(), what));
@@ -98,6 +98,7 @@ pub fn flat_index(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(DType::I64, &first.sizes))
 }
 
-fn dim_of(call: &Call<'_>, attr: usize, default: i64, rank: usize) -> Result<usize> {
-    normalize_dim(call.name(), call.attrs[attr].as_int().unwrap_or(default), rank)
+/// The dim of a call whose first argument it is.
+fn dim_of(call: &Call<'_>, rank: usize) -> Result<usize> {
+    normalize_dim(call.name(), Along::read(call.attrs).dim, rank)
 }

@@ -1,8 +1,9 @@
 //! Results of views and of what puts elements side by side.
 
 use crate::error::{Error, Result};
-use crate::ir::attr::Attr;
-use crate::ir::row::{Call, Meaning};
+use crate::ir::attr::Attrs;
+use crate::ir::attrs::{Along, Attributes, Overlay};
+use crate::ir::row::{Call, Meaning, ViewRule};
 use crate::ir::shape::{self, Layout, Sizes, normalize_dim};
 use crate::ir::types::TensorType;
 
@@ -28,16 +29,15 @@ pub fn window(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType { dtype, sizes: layout.sizes, strides: layout.strides, number: false })
 }
 
-/// Gradients of a view of part of a tensor: the first argument is the tensor's sizes, the others are those of `view`,
-/// whose result the gradient must have the sizes of.
-pub fn part_of(call: &Call<'_>, view: fn(&Layout, &[Attr]) -> Result<Layout>) -> Result<TensorType> {
-    let (grad, sizes) = (call.args[0], call.attrs[0].list());
+/// Gradients of a view of part of a tensor of these sizes: the gradient must have the sizes of the view.
+pub fn part_of(call: &Call<'_>, sizes: &[i64], view: ViewRule, attrs: &Attrs) -> Result<TensorType> {
+    let grad = call.args[0];
     if let Some(bad) = sizes.iter().find(|size| **size < 0) {
         return Err(Error::shape(call.name(), format!("size {bad} is negative"), "sizes count elements"));
     }
     let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
     shape::checked_numel(call.name(), &sizes, grad.dtype.size())?;
-    let seen = view(&Layout::contiguous(&sizes), &call.attrs[1..])?;
+    let seen = view(&Layout::contiguous(&sizes), attrs)?;
     if seen.sizes != grad.sizes {
         let what = format!("the gradient has shape {:?}, the view has {:?}", &grad.sizes[..], &seen.sizes[..]);
         return Err(Error::shape(call.name(), what, "pass the gradient of that very view"));
@@ -57,7 +57,7 @@ pub fn cat(call: &Call<'_>) -> Result<TensorType> {
     };
     let dtype = crate::ir::dtype::promote_all(call.args.iter().map(|arg| arg.promote_operand())).unwrap_or(any.dtype);
     let first = call.args.iter().find(|arg| !joins_anything(arg)).unwrap_or(any);
-    let dim = normalize_dim("cat", call.attrs[0].as_int().unwrap_or(0), first.rank())?;
+    let dim = normalize_dim("cat", Along::read(call.attrs).dim, first.rank())?;
     if let Some(arg) = call.args.iter().find(|arg| arg.rank() == 0) {
         let what = format!("0-dim tensors like that of type {} cannot be joined", arg.dtype);
         return Err(Error::shape("cat", what, "use stack"));
@@ -83,8 +83,7 @@ pub fn cat(call: &Call<'_>) -> Result<TensorType> {
 pub fn overlay(call: &Call<'_>) -> Result<TensorType> {
     let (under, over) = (call.args[0], call.args[1]);
     let refuse = |what: String| Err(Error::shape(call.name(), what, "stay inside the first operand, one place each"));
-    let strides = call.attrs[0].list();
-    let offset = call.attrs[1].as_int().unwrap_or(0);
+    let Overlay { stride: strides, offset } = Overlay::read(call.attrs);
     if strides.len() != over.rank() || offset < 0 || strides.iter().any(|&stride| stride < 0) {
         return refuse(format!("strides {:?} and offset {offset} do not fit {} dims", &strides[..], over.rank()));
     }

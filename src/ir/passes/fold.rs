@@ -1,22 +1,20 @@
 //! Constant folding.
 
 use super::eliminate::rebuild;
-use crate::ir::attr::Attr;
+use crate::ir::attrs::{Attributes, Full, ints};
 use crate::ir::graph::{Graph, NodeId, NodeKind};
 use crate::ir::op::Op;
 use crate::ir::row::Meaning;
 use crate::ir::scalar::body::Kind;
 use crate::ir::scalar::{Lit, Scalar, Ty, eval};
-use smallvec::smallvec;
 
 /// Replaces pointwise calls whose operands are all plain numbers by a `full` of their value, computed by the same
 /// scalar body that a kernel would run.
 pub fn fold_constants(graph: &Graph) -> Graph {
     rebuild(graph, |out, id, node, args| {
         let folded = constant(graph, id).and_then(|value| {
-            let sizes: Vec<i64> = node.ty.sizes.iter().map(|&size| size as i64).collect();
-            let attrs = smallvec![Attr::ints(&sizes), Attr::Scalar(value), Attr::DType(node.ty.dtype)];
-            out.add(Op::Full, &[], attrs).ok().filter(|&full| out[full].ty == node.ty)
+            let attrs = Full { size: ints(&node.ty.sizes), fill_value: value, dtype: Some(node.ty.dtype) };
+            out.add(Op::Full, &[], attrs.into()).ok().filter(|&full| out[full].ty == node.ty)
         });
         Some(folded.unwrap_or_else(|| out.copy(node, args)))
     })
@@ -48,7 +46,7 @@ fn constant(graph: &Graph, id: NodeId) -> Option<Scalar> {
 fn number(graph: &Graph, id: NodeId) -> Option<Lit> {
     match graph[id].kind {
         NodeKind::Number(value) => Some(value.to_lit(value.dtype())),
-        NodeKind::Op(Op::Full) => graph[id].attrs[1].scalar().map(|value| value.to_lit(graph[id].ty.dtype)),
+        NodeKind::Op(Op::Full) => Some(Full::read(&graph[id].attrs).fill_value.to_lit(graph[id].ty.dtype)),
         NodeKind::Input(_) | NodeKind::Extent(_) | NodeKind::Op(_) => None,
     }
 }

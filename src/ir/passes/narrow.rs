@@ -1,10 +1,10 @@
 //! Products of widened operands.
 
 use super::eliminate::{eliminate_dead, rebuild};
+use crate::ir::attrs::MmDtype;
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
 use crate::ir::row::Meaning;
-use crate::ir::{Attr, DType, Op};
-use smallvec::smallvec;
+use crate::ir::{DType, Op};
 
 /// Replaces f32 products of operands widened from f16 or bf16 by products of the 16-bit operands.
 ///
@@ -21,7 +21,7 @@ pub fn narrow_products(graph: &Graph) -> Graph {
             let op = unrounded(node.op()?)?;
             let (left, right) = (narrow(out, args[0])?, narrow(out, args[1])?);
             let alike = out[left].ty.dtype == out[right].ty.dtype;
-            alike.then(|| out.add(op, &[left, right], smallvec![Attr::DType(node.ty.dtype)]).ok())?
+            alike.then(|| out.add(op, &[left, right], MmDtype { out_dtype: Some(node.ty.dtype) }.into()).ok())?
         };
         Some(narrowed().unwrap_or_else(|| out.copy(node, args)))
     }))

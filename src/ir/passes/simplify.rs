@@ -7,7 +7,7 @@
 //!
 //! What a window of memory looks into is left alone: a rule keeps elements, but not where they lie.
 
-use crate::ir::attr::Attr;
+use crate::ir::attrs::{Add, Along, Attributes};
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
 use crate::ir::op::Op;
 use crate::ir::row::Meaning;
@@ -138,13 +138,13 @@ fn unit(graph: &Graph, node: &Node, args: &[NodeId], value: f64) -> Option<NodeI
 }
 
 fn minus_zero(graph: &Graph, node: &Node, args: &[NodeId]) -> Option<NodeId> {
-    let zero = is_number(graph, args[1], 0.0) && matches!(node.attrs[0], Attr::Scalar(Scalar::Int(1)));
+    let zero = is_number(graph, args[1], 0.0) && Add::read(&node.attrs).alpha == Scalar::Int(1);
     same_type(graph, node, args[0]).filter(|&id| zero && is_canonical(graph, id))
 }
 
 /// Whether a slice of equal type starts where its input starts.
 fn covers(graph: &Graph, node: &Node, x: NodeId) -> bool {
-    let dim = node.attrs[0].as_int().unwrap_or(0);
+    let dim = Along::read(&node.attrs).dim;
     let rank = graph[x].ty.rank() as i64;
     let size = graph[x].ty.sizes[(if dim < 0 { dim + rank } else { dim }) as usize];
     size > 0

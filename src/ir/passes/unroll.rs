@@ -10,12 +10,11 @@
 
 use crate::error::Result;
 use crate::ir::Scalar;
-use crate::ir::attr::Attr;
+use crate::ir::attrs::{Add, Along, Attributes, Fold, Select};
 use crate::ir::graph::{Graph, Node, NodeId, SideTable};
 use crate::ir::infer::reduced_dims;
 use crate::ir::op::Op;
 use crate::ir::row::Meaning;
-use smallvec::smallvec;
 
 /// Most elements of a sum that is taken apart: each is a copy of all that computes it.
 const MOST: usize = 4;
@@ -74,7 +73,7 @@ fn short_dim(graph: &Graph, node: &Node) -> Option<usize> {
         return None;
     }
     let x = &graph[node.args[0]].ty;
-    let dims = reduced_dims("sum", node.attrs.get(..1)?, x.rank()).ok()?;
+    let dims = reduced_dims("sum", &node.attrs, x.rank()).ok()?;
     let &[dim] = dims.as_slice() else { return None };
     let is_float = x.dtype.is_float() && x.dtype == node.ty.dtype;
     ((2..=MOST).contains(&x.sizes[dim]) && is_float).then_some(dim)
@@ -85,7 +84,7 @@ fn additions(graph: &mut Graph, node: &Node, x: NodeId, dim: usize) -> Result<No
     let dtype = node.ty.dtype;
     let mut partial = Vec::with_capacity(MOST);
     for index in 0..graph[x].ty.sizes[dim] {
-        let element = graph.add(Op::Select, &[x], smallvec![Attr::int(dim as i64), Attr::int(index as i64)])?;
+        let element = graph.add(Op::Select, &[x], Select { dim: dim as i64, index: index as i64 }.into())?;
         partial.push(graph.cast(element, dtype.widened())?);
     }
     let zero = graph.number(Scalar::Float(0.0));
@@ -99,9 +98,12 @@ fn additions(graph: &mut Graph, node: &Node, x: NodeId, dim: usize) -> Result<No
         half /= 2;
     }
     let sum = graph.cast(partial[0], dtype)?;
-    if node.attrs[1].is_true() { graph.add(Op::Unsqueeze, &[sum], smallvec![Attr::int(dim as i64)]) } else { Ok(sum) }
+    if !Fold::read(&node.attrs).keepdim {
+        return Ok(sum);
+    }
+    graph.add(Op::Unsqueeze, &[sum], Along { dim: dim as i64 }.into())
 }
 
 fn add(graph: &mut Graph, a: NodeId, b: NodeId) -> Result<NodeId> {
-    graph.add(Op::Add, &[a, b], smallvec![Attr::int(1)])
+    graph.add(Op::Add, &[a, b], Add { alpha: Scalar::Int(1) }.into())
 }

@@ -10,6 +10,7 @@ use crate::codegen::cuda::words::{FAULTS, SITE};
 use crate::device::cuda::Queue;
 use crate::device::{Device, DeviceKind, Storage, Stream};
 use crate::error::{Reason, Result};
+use crate::ir::attrs::{Along, Attributes, FlatIndex};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Meaning, Op, Routine};
 use crate::runtime::Array;
@@ -113,9 +114,9 @@ impl DeviceRoutine {
 /// Whom to blame for an index outside its dimension.
 fn blame(op: Op, routine: &Routine, attrs: &[Attr], operands: &[Place<'_>]) -> Blame {
     match routine {
-        Routine::FlatIndex => Blame::FlatIndex(op, attrs[1].is_true()),
+        Routine::FlatIndex => Blame::FlatIndex(op, FlatIndex::read(attrs).wrap),
         Routine::Scan(_) | Routine::Recurrence | Routine::Argsort | Routine::Scatter(_) | Routine::Bits => {
-            let dim = attrs[0].as_int().unwrap_or(0);
+            let Along { dim } = Along::read(attrs);
             // Whoever plans it knows that the dim is there.
             Blame::Write(op, normalize_dim(op.name(), dim, operands[0].1.rank()).unwrap_or(0))
         }

@@ -4,12 +4,13 @@ use super::elements::Operands;
 use super::scatter::Index;
 use super::walk::Walk;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Attributes, FlatIndex};
 use crate::ir::{Attr, Op};
 
 /// `i0 * (s1 * s2 …) + i1 * (s2 …) + …` for sizes `s`, each index checked against its size; on request a
 /// negative one counts from the end.
 pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
-    let (sizes, wraps) = (attrs[0].list(), attrs[1].is_true());
+    let FlatIndex { sizes, wrap: wraps } = FlatIndex::read(attrs);
     let to = operands.output.elements::<i64>();
     to.fill(0);
     for operand in 0..operands.inputs.len() {

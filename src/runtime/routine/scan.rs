@@ -7,12 +7,13 @@ use super::elements::Operands;
 use super::number::{Element, Number, with_element};
 use super::walk::{Line, Walk, dim};
 use crate::error::Result;
+use crate::ir::attrs::{Along, Attributes, Recurrence};
 use crate::ir::routine::Scan;
 use crate::ir::{Attr, DType, Op};
 
 pub(super) fn run(op: Op, kind: Scan, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let (input, output) = (operands.inputs.array(0), operands.output.array());
-    let dim = dim(op, &attrs[0], 0, input)?;
+    let dim = dim(op, Along::read(attrs).dim, input)?;
     let lines = Walk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
     with_element!(input.dtype(), T => {
         type Running = <T as Element>::Running;
@@ -30,8 +31,8 @@ pub(super) fn run(op: Op, kind: Scan, attrs: &[Attr], mut operands: Operands<'_>
 /// `y[i] = factor[i] * y[i - 1] + term[i]`, with `y` before the first being 0.
 pub(super) fn recurrence(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let (factor, term, output) = (operands.inputs.array(0), operands.inputs.array(1), operands.output.array());
-    let dim = dim(op, &attrs[0], 0, term)?;
-    let reverse = attrs[1].is_true();
+    let Recurrence { dim: along, reverse } = Recurrence::read(attrs);
+    let dim = dim(op, along, term)?;
     let strides = [factor, term, output].map(|array| &array.layout().strides[..]);
     let (walk, line) = Walk::lines(&term.layout().sizes, dim, strides);
     with_element!(term.dtype(), T => {

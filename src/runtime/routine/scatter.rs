@@ -10,6 +10,7 @@ use super::number::{Element, Number, with_element};
 use super::walk::{self, Walk};
 use crate::device::roomy;
 use crate::error::{Error, Result};
+use crate::ir::attrs::{Along, Attributes, Reducer, ScatterReduce};
 use crate::ir::routine::Write;
 use crate::ir::{Attr, DType, Op, Sizes};
 use bytemuck::AnyBitPattern;
@@ -17,7 +18,7 @@ use bytemuck::AnyBitPattern;
 pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let n_writes = operands.inputs.array(1).layout().numel();
     // An index without elements may have any dtype and rank.
-    let places = if n_writes == 0 { None } else { Some(Places::new(op, &attrs[0], &operands)?) };
+    let places = if n_writes == 0 { None } else { Some(Places::new(op, Along::read(attrs).dim, &operands)?) };
     let in_place = operands.is_in_place();
     with_element!(operands.inputs.array(0).dtype(), T => {
         let source = operands.inputs.elements::<T>(2);
@@ -26,7 +27,8 @@ pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'
             copy(operands.inputs, to);
         }
         let Some(places) = places else { return Ok(()) };
-        let writes = Writes { write, places: &places, attrs, source };
+        let ScatterReduce { reduce, include_self, .. } = ScatterReduce::read(attrs);
+        let writes = Writes { write, places: &places, reduce, include_self, source };
         match in_place {
             true => writes.in_place(to),
             false => writes.one_by_one(to),
@@ -38,7 +40,10 @@ pub(super) fn run(op: Op, write: Write, attrs: &[Attr], mut operands: Operands<'
 struct Writes<'a, T> {
     write: Write,
     places: &'a Places<'a>,
-    attrs: &'a [Attr],
+    /// How a write that reduces combines.
+    reduce: Option<Reducer>,
+    /// Whether what was there takes part in that.
+    include_self: bool,
     source: &'a [T],
 }
 
@@ -55,10 +60,10 @@ impl<T: Element> Writes<'_, T> {
 
     /// Writes to what others know, and so touches nothing but what an index names, and that only if all of them are right.
     fn in_place(&self, to: &mut [T]) -> Result<()> {
-        let &Writes { write, places, attrs, source } = self;
+        let &Writes { write, places, reduce, source, .. } = self;
         places.check()?;
         // Means count per place, and what is widened is widened for all writes: both are for the places that are touched.
-        let is_mean = matches!(write, Write::Reduce) && attrs[1].word() == "mean";
+        let is_mean = matches!(write, Write::Reduce) && reduce == Some(Reducer::Mean);
         if matches!(write, Write::Overwrite) || (!is_mean && size_of::<T::Wide>() == size_of::<T>()) {
             return self.one_by_one(to);
         }
@@ -76,25 +81,23 @@ impl<T: Element> Writes<'_, T> {
     /// Collects the source in `to`, where `position` says at which number a place is.
     fn reduce(&self, to: &mut [T::Wide], position: impl Fn(usize) -> usize) -> Result<()> {
         type Combine<N> = fn(N, N) -> N;
-        let &Writes { places, attrs, source, .. } = self;
-        let word = attrs[1].word();
-        let (start, combine): (T::Wide, Combine<T::Wide>) = match word {
-            "prod" => (T::Wide::ONE, Number::times),
-            "amax" => (T::Wide::LEAST, |a, b| if a.is_nan() || a >= b { a } else { b }),
-            "amin" => (T::Wide::GREATEST, |a, b| if a.is_nan() || a <= b { a } else { b }),
-            _ => (T::Wide::ZERO, Number::plus),
+        let &Writes { places, reduce, include_self, source, .. } = self;
+        let (start, combine): (T::Wide, Combine<T::Wide>) = match reduce {
+            Some(Reducer::Prod) => (T::Wide::ONE, Number::times),
+            Some(Reducer::Amax) => (T::Wide::LEAST, |a, b| if a.is_nan() || a >= b { a } else { b }),
+            Some(Reducer::Amin) => (T::Wide::GREATEST, |a, b| if a.is_nan() || a <= b { a } else { b }),
+            Some(Reducer::Sum | Reducer::Mean) | None => (T::Wide::ZERO, Number::plus),
         };
-        let with_self = attrs[2].is_true();
-        if !with_self {
+        if !include_self {
             places.each(|_, at| to[position(at)] = start)?;
         }
         places.each(|from, at| {
             let to = &mut to[position(at)];
             *to = combine(*to, source[from].widen()).canonical();
         })?;
-        if word == "mean" {
+        if reduce == Some(Reducer::Mean) {
             let mut counts = roomy(to.len())?;
-            counts.resize(to.len(), usize::from(with_self));
+            counts.resize(to.len(), usize::from(include_self));
             places.each(|_, at| counts[position(at)] += 1)?;
             for (to, count) in to.iter_mut().zip(counts).filter(|(_, count)| *count > 1) {
                 *to = to.over(count).canonical();
@@ -165,10 +168,10 @@ impl<'a> Index<'a> {
 }
 
 impl<'a> Places<'a> {
-    fn new(op: Op, dim: &Attr, operands: &Operands<'a>) -> Result<Places<'a>> {
+    fn new(op: Op, dim: i64, operands: &Operands<'a>) -> Result<Places<'a>> {
         let inputs = operands.inputs;
         let into = operands.output.array();
-        let dim = walk::dim(op, dim, 0, into)?;
+        let dim = walk::dim(op, dim, into)?;
         let (index, source) = (inputs.array(1).layout(), inputs.array(2).layout());
         let mut strides = into.layout().strides.clone();
         let (size, step) = if strides.is_empty() { (1, 1) } else { (into.layout().sizes[dim], strides[dim]) };

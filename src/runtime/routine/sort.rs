@@ -9,6 +9,7 @@ use super::number::with_element;
 use super::walk::{Walk, dim};
 use crate::device::{pool, roomy};
 use crate::error::Result;
+use crate::ir::attrs::{Argsort, Attributes};
 use crate::ir::{Attr, DType, Op};
 use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
@@ -62,9 +63,10 @@ impl Ordered for Truth {
 
 pub(super) fn run(op: Op, attrs: &[Attr], mut operands: Operands<'_>) -> Result<()> {
     let (input, output) = (operands.inputs.array(0), operands.output.array());
-    let dim = dim(op, &attrs[1], -1, input)?;
+    let Argsort { dim: along, descending, .. } = Argsort::read(attrs);
+    let dim = dim(op, along, input)?;
     // The largest first: the other way round, but equal ones in their order all the same.
-    let flip = if attrs[2].is_true() { u64::MAX } else { 0 };
+    let flip = if descending { u64::MAX } else { 0 };
     let (walk, line) = Walk::lines(&input.layout().sizes, dim, [&input.layout().strides, &output.layout().strides]);
     let n_elements = input.layout().numel();
     with_element!(input.dtype(), T => {

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::ir::shape::normalize_dim;
-use crate::ir::{Attr, Op, Sizes};
+use crate::ir::{Op, Sizes};
 use crate::runtime::array::Array;
 use smallvec::SmallVec;
 
@@ -74,6 +74,6 @@ impl<const N: usize> Walk<N> {
 }
 
 /// The dim that an argument names.
-pub(super) fn dim(op: Op, attr: &Attr, default: i64, array: &Array) -> Result<usize> {
-    normalize_dim(op.name(), attr.as_int().unwrap_or(default), array.layout().rank())
+pub(super) fn dim(op: Op, dim: i64, array: &Array) -> Result<usize> {
+    normalize_dim(op.name(), dim, array.layout().rank())
 }

@@ -28,6 +28,7 @@ mod writes;
 use super::words::ITEMS;
 use super::{Source, Step, Target};
 use crate::error::Reason;
+use crate::ir::attrs::{Along, Argsort, Attributes, Recurrence};
 use crate::ir::routine::Routine;
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, DType, Layout, Op};
@@ -139,21 +140,23 @@ impl RoutinePlan {
         if operands.iter().chain([&result]).any(|(_, layout)| layout.rank() > MAX_DIMS) {
             return Err(cannot("it has too many dims"));
         }
-        let dim = |attr: &Attr, default: i64, layout: &Layout| {
-            normalize_dim(op.name(), attr.as_int().unwrap_or(default), layout.rank())
-                .map_err(|error| Reason::TierCannot(error.to_string()))
+        let dim = |dim: i64, layout: &Layout| {
+            normalize_dim(op.name(), dim, layout.rank()).map_err(|error| Reason::TierCannot(error.to_string()))
         };
         match routine {
-            Routine::Scan(kind) => plan.scan(*kind, dim(&attrs[0], 0, operands[0].1)?, operands[0], result)?,
+            Routine::Scan(kind) => {
+                plan.scan(*kind, dim(Along::read(attrs).dim, operands[0].1)?, operands[0], result)?
+            }
             Routine::Recurrence => {
-                let along = dim(&attrs[0], 0, operands[1].1)?;
-                plan.recurrence(along, attrs[1].is_true(), operands, result)?;
+                let Recurrence { dim: along, reverse } = Recurrence::read(attrs);
+                plan.recurrence(dim(along, operands[1].1)?, reverse, operands, result)?;
             }
             Routine::Argsort => {
-                plan.sort(dim(&attrs[1], -1, operands[0].1)?, attrs[2].is_true(), operands[0], result)?;
+                let Argsort { dim: along, descending, .. } = Argsort::read(attrs);
+                plan.sort(dim(along, operands[0].1)?, descending, operands[0], result)?;
             }
             Routine::Scatter(write) => {
-                plan.scatter(*write, dim(&attrs[0], 0, operands[0].1)?, attrs, operands, result)?;
+                plan.scatter(*write, dim(Along::read(attrs).dim, operands[0].1)?, attrs, operands, result)?;
             }
             Routine::FlatIndex => plan.flat_index(attrs, operands, result)?,
             Routine::Bits => plan.random_words(operands[0], result, key_on_host)?,

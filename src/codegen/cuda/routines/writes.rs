@@ -3,6 +3,7 @@
 use super::lines::{Lines, More};
 use super::{MAX_DIMS, Of, Place, RoutinePlan, cannot, name};
 use crate::error::Reason;
+use crate::ir::attrs::{Attributes, FlatIndex, Reducer, ScatterReduce};
 use crate::ir::routine::Write;
 use crate::ir::{Attr, DType, Layout};
 use half::{bf16, f16};
@@ -51,16 +52,16 @@ impl RoutinePlan {
                 self.add(call, &lines, lines.argument(&arrays, size as u64, &[]))?;
             }
             Write::Reduce => {
-                let (word, with_self) = (attrs[1].word(), attrs[2].is_true());
-                let (how, start) = fold(word, wide);
-                let is_mean = word == "mean";
+                let ScatterReduce { reduce, include_self, .. } = ScatterReduce::read(attrs);
+                let (how, start) = fold(reduce, wide);
+                let is_mean = reduce == Some(Reducer::Mean);
                 lines.check_length(if is_mean { lines.length.max(size) } else { lines.length })?;
                 if is_mean {
                     counts.offset = self.scratch_bytes.div_ceil(DType::I64.size());
                     self.scratch_bytes = (counts.offset + into.numel()) * DType::I64.size();
                     arrays.push((Of::Scratch, (DType::I64, &counts)));
                 }
-                let call = format!("scatter_reduce<{types}, {how}, {with_self}, {is_mean}, {}>", lines.n_dims());
+                let call = format!("scatter_reduce<{types}, {how}, {include_self}, {is_mean}, {}>", lines.n_dims());
                 self.add(call, &lines, lines.argument(&arrays, size as u64, &[More::Word(start)]))?;
             }
         }
@@ -84,21 +85,22 @@ impl RoutinePlan {
         let lines = Lines::new(&operands[0].1.sizes, None);
         let arrays: Vec<(Of, Place<'_>)> =
             (0..n).map(|at| (Of::Operand(at), operands[at])).chain([(Of::Result, result)]).collect();
-        let sizes: Vec<More> = attrs[0].list().iter().map(|&size| More::Word(size as u64)).collect();
-        let call = format!("flat_index<{}, {n}, {}, {}>", name(dtype), attrs[1].is_true(), lines.n_dims());
+        let FlatIndex { sizes, wrap } = FlatIndex::read(attrs);
+        let sizes: Vec<More> = sizes.iter().map(|&size| More::Word(size as u64)).collect();
+        let call = format!("flat_index<{}, {n}, {wrap}, {}>", name(dtype), lines.n_dims());
         self.can_fault = true;
         self.add(call, &lines, lines.argument(&arrays, 0, &sizes))
     }
 }
 
-/// What folds elements that a word names, and the bits of the element of a dtype that a fold begins at.
-fn fold(word: &str, dtype: DType) -> (&'static str, u64) {
+/// What folds elements for a reducer, and the bits of the element of a dtype that a fold begins at.
+fn fold(reduce: Option<Reducer>, dtype: DType) -> (&'static str, u64) {
     let [one, least, greatest] = ends(dtype);
-    match word {
-        "prod" => ("Multiplying", one),
-        "amax" => ("Most", least),
-        "amin" => ("Fewest", greatest),
-        _ => ("Adding", 0),
+    match reduce {
+        Some(Reducer::Prod) => ("Multiplying", one),
+        Some(Reducer::Amax) => ("Most", least),
+        Some(Reducer::Amin) => ("Fewest", greatest),
+        Some(Reducer::Sum | Reducer::Mean) | None => ("Adding", 0),
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Operands, physical_sizes, rules::pad, rules::shifted};
 use crate::dispatch::factories::range_on;
 use crate::dispatch::{Tensor, embedding};
 use crate::error::Result;
+use crate::ir::attrs::{Along, Attributes};
 use crate::ir::row::GatherKind;
 use crate::ir::{Attrs, DType, Op, TensorType};
 
@@ -11,7 +12,7 @@ use crate::ir::{Attrs, DType, Op, TensorType};
 pub(super) fn gather(kind: GatherKind, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
     let [source, index] = &operands.list[..] else { unreachable!("a gather has a source and an index") };
     let size = operands.level.size;
-    let dim = |op: Op| shifted(op, attrs[0].as_int().unwrap_or(0), source.ty.rank());
+    let dim = |op: Op| shifted(op, Along::read(attrs).dim, source.ty.rank());
     // A dim to work along, for slices that have none.
     let with_dim = |value: Tensor| if value.dim() == 1 { pad(&value, 1) } else { Ok(value) };
     let physical = match kind {

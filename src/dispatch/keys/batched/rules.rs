@@ -9,8 +9,9 @@ use crate::dispatch::keys::tracer;
 use crate::dispatch::register::{call, operator};
 use crate::dispatch::schema::Type;
 use crate::error::Result;
+use crate::ir::attrs::{Along, Attributes, Overlay};
 use crate::ir::shape::normalize_dim;
-use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, NodeKind, Op, Rule, SideTable, TensorType};
+use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeKind, Op, Rule, SideTable, TensorType};
 use smallvec::SmallVec;
 
 /// What a rule gave.
@@ -33,7 +34,7 @@ pub(super) fn apply(
 ) -> Result<Applied> {
     let physical = match &op.row().meaning {
         Meaning::Body(rule, _) => Some(match channels_last(attrs) {
-            Some((attr, order)) => in_order(op, operands, attrs, attr, order)?,
+            Some(order) => in_order(op, operands, attrs, order)?,
             None => pointwise(op, *rule, operands, attrs)?,
         }),
         Meaning::Fold(_) => along_dims(op, operands, attrs, result)?,
@@ -82,19 +83,21 @@ fn pointwise(op: Op, rule: Rule, operands: &Operands, attrs: &Attrs) -> Result<T
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), attrs)
 }
 
-/// Which attribute asks for channels last, and the physical dims as they then lie in memory.
-fn channels_last(attrs: &Attrs) -> Option<(usize, &'static [i64])> {
-    attrs.iter().enumerate().find_map(|(index, attr)| match attr.word() {
-        "channels_last" => Some((index, &[0, 1, 3, 4, 2][..])),
-        "channels_last_3d" => Some((index, &[0, 1, 3, 4, 5, 2][..])),
-        _ => None,
+/// The physical dims as they lie in memory if an argument asks for channels last.
+fn channels_last(attrs: &Attrs) -> Option<&'static [i64]> {
+    attrs.iter().find_map(|attr| match attr.memory_format()? {
+        MemoryFormat::ChannelsLast => Some(&[0, 1, 3, 4, 2][..]),
+        MemoryFormat::ChannelsLast3d => Some(&[0, 1, 3, 4, 5, 2][..]),
+        MemoryFormat::Preserve | MemoryFormat::Contiguous => None,
     })
 }
 
 /// A copy whose dims lie in memory in another order: row-major with the dims in that order, seen in the old one.
-fn in_order(op: Op, operands: &Operands, attrs: &Attrs, attr: usize, order: &[i64]) -> Result<Tensor> {
+fn in_order(op: Op, operands: &Operands, attrs: &Attrs, order: &[i64]) -> Result<Tensor> {
     let mut attrs = attrs.clone();
-    attrs[attr] = Attr::Str("contiguous".into());
+    for format in attrs.iter_mut().filter(|attr| attr.memory_format().is_some()) {
+        *format = MemoryFormat::Contiguous.into();
+    }
     let mut back = vec![0; order.len()];
     order.iter().zip(0..).for_each(|(&dim, at)| back[dim as usize] = at);
     call(op, &[&operands.list[0].value.permute(order)?], &attrs)?.permute(back)
@@ -105,33 +108,32 @@ pub(super) fn pad(value: &Tensor, n: usize) -> Result<Tensor> {
     (0..n).try_fold(value.clone(), |value, _| value.unsqueeze(1))
 }
 
-/// An argument that names dims: which attribute it is, and whether it is a list.
+/// An argument that names dims, and whether it is a list.
 struct DimArgument {
-    attr: usize,
     is_list: bool,
     /// Whether an empty list names every dim; a list without a usual length names those that it names.
     empty_is_all: bool,
 }
 
-/// The arguments called `dim`, `dims`, `dim0`, …, by their place among the attributes.
-fn dim_arguments(op: Op) -> Result<SmallVec<[DimArgument; 2]>> {
+/// For every attribute whether it is an argument called `dim`, `dims`, `dim0`, …; `None` if there is none that could be
+/// counted from 1.
+fn dim_arguments(op: Op) -> Result<Option<SmallVec<[Option<DimArgument>; 4]>>> {
     let mut found = SmallVec::new();
-    let mut attr = 0;
     for argument in operator(op)?.schema().map_or(&[][..], |schema| &schema.arguments) {
         // Its sizes would have to change with the dims; its parts know how.
         if argument.name == "input_sizes" {
-            return Ok(SmallVec::new());
+            return Ok(None);
         }
         let ty = if let Type::Optional(inner) = &argument.ty { inner } else { &argument.ty };
         // A tensor that may be absent leaves its presence among the attributes.
         let is_attr = !ty.holds_tensors() || matches!(argument.ty, Type::Optional(_));
-        if argument.name.trim_end_matches(char::is_numeric).trim_end_matches('s') == "dim" {
+        let is_dims = argument.name.trim_end_matches(char::is_numeric).trim_end_matches('s') == "dim";
+        if is_attr {
             let empty_is_all = !matches!(argument.ty, Type::List(_, None));
-            found.push(DimArgument { attr, is_list: matches!(ty, Type::List(..)), empty_is_all });
+            found.push(is_dims.then_some(DimArgument { is_list: matches!(ty, Type::List(..)), empty_is_all }));
         }
-        attr += is_attr as usize;
     }
-    Ok(found)
+    Ok(Some(found).filter(|found: &SmallVec<_>| found.iter().any(Option::is_some)))
 }
 
 /// A dim of one slice as a dim of the physical tensor.
@@ -141,19 +143,18 @@ pub(super) fn shifted(op: Op, dim: i64, rank: usize) -> Result<i64> {
 
 /// An op of one operand that works along dims and treats what else there is alike.
 fn along_dims(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Option<Tensor>> {
-    let ([operand], arguments) = (&operands.list[..], dim_arguments(op)?) else { return Ok(None) };
+    let ([operand], Some(arguments)) = (&operands.list[..], dim_arguments(op)?) else { return Ok(None) };
     // A list of anything else, of sizes, say, would have to change too.
-    let is_dims = |at: usize| arguments.iter().any(|argument| argument.attr == at);
-    let has_lists = attrs.iter().enumerate().any(|(at, attr)| matches!(attr, Attr::Ints(_)) && !is_dims(at));
-    if arguments.is_empty() || has_lists {
+    if attrs.iter().zip(&arguments).any(|(attr, argument)| matches!(attr, Attr::Ints(_)) && argument.is_none()) {
         return Ok(None);
     }
     let rank = operand.ty.rank();
     // A dim to work along, for slices that have none.
     let mut value = if rank == 0 { operand.value.unsqueeze(1)? } else { operand.value.clone() };
     let mut attrs = attrs.clone();
-    for DimArgument { attr, is_list, empty_is_all } in arguments {
-        attrs[attr] = match &attrs[attr] {
+    for (attr, argument) in attrs.iter_mut().zip(arguments) {
+        let Some(DimArgument { is_list, empty_is_all }) = argument else { continue };
+        *attr = match &*attr {
             Attr::Scalar(dim) => Attr::int(shifted(op, dim.as_i64(), rank)?),
             Attr::Ints(dims) if !dims.is_empty() => {
                 Attr::Ints(dims.iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<_>>()?)
@@ -165,7 +166,7 @@ fn along_dims(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -
                 value = value.reshape(&[operands.level.size, operand.ty.numel()][..])?;
                 Attr::int(1)
             }
-            Attr::None | Attr::DType(_) | Attr::Str(_) => return Ok(None),
+            Attr::None | Attr::DType(_) | Attr::MemoryFormat(_) | Attr::Str(_) => return Ok(None),
         };
     }
     let physical = call(op, &[&value], &attrs)?;
@@ -196,13 +197,14 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
 fn overlay(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
     let values = operands.list.iter().map(|operand| operand.spread(operands.level.size));
     let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
-    let strides = std::iter::once(operands.list[0].ty.numel() as i64).chain(attrs[0].list()).collect();
-    call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::Ints(strides), attrs[1].clone()])
+    let mut window = Overlay::read(attrs);
+    window.stride.insert(0, operands.list[0].ty.numel() as i64);
+    call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &Attrs::from(window))
 }
 
 fn concat(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
     let (rank, size) = (result.rank(), operands.level.size);
-    let dim = shifted(op, attrs[0].as_int().unwrap_or(0), rank)?;
+    let dim = shifted(op, Along::read(attrs).dim, rank)?;
     let mut nothing = physical_sizes(size, &result.sizes);
     nothing[dim as usize] = 0;
     let values = operands.list.iter().map(|operand| match operand.spread(size)? {
@@ -211,7 +213,7 @@ fn concat(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Re
         value => Ok(value),
     });
     let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
-    call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &[Attr::int(dim)])
+    call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &Attrs::from(Along { dim }))
 }
 
 /// A procedure on whole arrays treats every line along its dim alike.
@@ -224,8 +226,10 @@ fn routine(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> R
     let values = operands.list.iter().map(spread).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
     let rank = operands.list[0].ty.rank();
     let mut attrs = attrs.clone();
-    for DimArgument { attr, .. } in dim_arguments(op)? {
-        attrs[attr] = Attr::int(shifted(op, attrs[attr].as_int().unwrap_or(0), rank)?);
+    for (attr, argument) in attrs.iter_mut().zip(dim_arguments(op)?.unwrap_or_default()) {
+        if argument.is_some() {
+            *attr = Attr::int(shifted(op, attr.as_int().unwrap_or(0), rank)?);
+        }
     }
     let physical = call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &attrs)?;
     physical.reshape(&physical_sizes(operands.level.size, &result.sizes)[..])

@@ -4,6 +4,7 @@ use super::{Operands, physical_sizes, rules::pad, rules::shifted};
 use crate::dispatch::Tensor;
 use crate::dispatch::register::call;
 use crate::error::Result;
+use crate::ir::attrs::{Along, AsStrided, Attributes, Dims, Part, Shape, ints};
 use crate::ir::{Attr, Attrs, Op, TensorType};
 
 /// How the arguments of a view change.
@@ -15,8 +16,8 @@ enum Rule {
     /// The order of all dims.
     Order,
     /// These arguments are dims.
-    Dims(&'static [usize]),
-    /// The first argument is a dim of the result.
+    Dims(&'static [&'static str]),
+    /// The argument is a dim of the result.
     NewDim,
     /// Dims of size 1 go away: so they do in a view of the result's sizes.
     Squeeze,
@@ -36,14 +37,14 @@ const RULES: &[(Op, Rule)] = &[
     (Op::UnsafeView, Rule::Sizes),
     (Op::Expand, Rule::Expand),
     (Op::Permute, Rule::Order),
-    (Op::Transpose, Rule::Dims(&[0, 1])),
-    (Op::Diagonal, Rule::Dims(&[1, 2])),
-    (Op::Unfold, Rule::Dims(&[0])),
+    (Op::Transpose, Rule::Dims(&["dim0", "dim1"])),
+    (Op::Diagonal, Rule::Dims(&["dim1", "dim2"])),
+    (Op::Unfold, Rule::Dims(&["dimension"])),
     (Op::T, Rule::Matrix),
     (Op::Squeeze, Rule::Squeeze),
     (Op::Unsqueeze, Rule::NewDim),
-    (Op::Select, Rule::Dims(&[0])),
-    (Op::Slice, Rule::Dims(&[0])),
+    (Op::Select, Rule::Dims(&["dim"])),
+    (Op::Slice, Rule::Dims(&["dim"])),
     (Op::AsStrided, Rule::Memory),
     (Op::Part, Rule::Part),
     (Op::ViewDtype, Rule::Same),
@@ -59,37 +60,35 @@ pub(super) fn view(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTy
     let sizes = || physical_sizes(operands.level.size, &result.sizes);
     let mut attrs = attrs.clone();
     let physical = match rule {
-        Rule::Sizes => call(op, &[value], &[Attr::Ints(sizes().iter().map(|&size| size as i64).collect())]),
+        Rule::Sizes => call(op, &[value], &Attrs::from(Shape { size: ints(&sizes()) })),
         Rule::Expand => pad(value, result.rank() - rank)?.expand(&sizes()[..]),
         Rule::Order => {
-            let dims = attrs[0].list().iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<Vec<_>>>()?;
+            let dims = Dims::read(&attrs).dims.iter().map(|&dim| shifted(op, dim, rank)).collect::<Result<Vec<_>>>()?;
             value.permute([&[0], &dims[..]].concat())
         }
         Rule::Dims(dims) => {
-            for &dim in *dims {
-                attrs[dim] = Attr::int(shifted(op, attrs[dim].as_int().unwrap_or(0), rank)?);
+            for (attr, _) in attrs.iter_mut().zip(op.attr_names()).filter(|(_, name)| dims.contains(name)) {
+                *attr = Attr::int(shifted(op, attr.as_int().unwrap_or(0), rank)?);
             }
             // A dim to work along, for slices that have none.
             let view = call(op, &[&pad(value, usize::from(rank == 0))?], &attrs)?;
             if rank == 0 { view.view(&sizes()[..]) } else { Ok(view) }
         }
-        Rule::NewDim => value.unsqueeze(shifted(op, attrs[0].as_int().unwrap_or(0), rank + 1)?),
+        Rule::NewDim => value.unsqueeze(shifted(op, Along::read(&attrs).dim, rank + 1)?),
         Rule::Squeeze => value.view(&sizes()[..]),
         Rule::Matrix if rank < 2 => Ok(value.clone()),
         Rule::Matrix => value.transpose(1, 2),
         Rule::Memory => {
-            for (attr, first) in [(0, operands.level.size as i64), (1, value.strides()[0] as i64)] {
-                let behind = attrs[attr].list();
-                attrs[attr] = Attr::Ints(std::iter::once(first).chain(behind).collect());
-            }
-            call(op, &[value], &attrs)
+            let mut window = AsStrided::read(&attrs);
+            window.size.insert(0, operands.level.size as i64);
+            window.stride.insert(0, value.strides()[0] as i64);
+            call(op, &[value], &Attrs::from(window))
         }
         Rule::Part => {
-            for (attr, first) in [(0, operands.level.size), (1, operand.ty.numel())] {
-                let behind = attrs[attr].list();
-                attrs[attr] = Attr::Ints(std::iter::once(first as i64).chain(behind).collect());
-            }
-            call(op, &[&value.contiguous()?], &attrs)
+            let mut part = Part::read(&attrs);
+            part.size.insert(0, operands.level.size as i64);
+            part.stride.insert(0, operand.ty.numel() as i64);
+            call(op, &[&value.contiguous()?], &Attrs::from(part))
         }
         Rule::Same => call(op, &[value], &attrs),
     };

@@ -10,7 +10,7 @@ use crate::dispatch::tensor::{Tensor, ViewOf, WeakTensor};
 use crate::dispatch::view_chain;
 use crate::error::{Reason, Result};
 use crate::ir::shape::elementwise_strides;
-use crate::ir::{Attr, Attrs, Graph, Meaning, NodeId, Op, Strides, TensorType};
+use crate::ir::{Attr, Attrs, Graph, Meaning, MemoryFormat, NodeId, Op, Strides, TensorType};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
@@ -324,7 +324,7 @@ impl Recording {
         outermost_first.iter().enumerate().for_each(|(place, &dim)| inverse[dim] = place as i64);
         let order = outermost_first.iter().map(|&dim| dim as i64).collect();
         let ordered = self.graph.add(Op::Permute, &[value], smallvec![Attr::Ints(order)])?;
-        let dense = self.graph.add(Op::Clone, &[ordered], smallvec![Attr::Str("contiguous".into())])?;
+        let dense = self.graph.add(Op::Clone, &[ordered], smallvec![MemoryFormat::Contiguous.into()])?;
         let laid_out = self.graph.add(Op::Permute, &[dense], smallvec![Attr::Ints(inverse)])?;
         self.laid_out.insert(laid_out, value);
         Ok(laid_out)
