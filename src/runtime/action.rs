@@ -64,19 +64,19 @@ impl Action {
 
     /// Runs it on the CPU; the locks of the inputs are held, or nobody else knows them.
     #[inline]
-    pub(super) fn run(&self, slots: &mut [Held<'_>]) -> Result<()> {
+    pub(super) fn run(&self, slots: &mut [SlotValue<'_>]) -> Result<()> {
         match self {
             // An output may have its place already.
-            Action::Allocate(slot, _) if matches!(slots[*slot], Held::Given(_)) => {}
+            Action::Allocate(slot, _) if matches!(slots[*slot], SlotValue::Given(_)) => {}
             Action::Allocate(slot, ty) | Action::Scratch(slot, ty) => {
-                slots[*slot] = Held::Own(Array::new(Device::CPU, ty)?)
+                slots[*slot] = SlotValue::Owned(Array::new(Device::CPU, ty)?)
             }
             Action::Launch(launch) => run(launch, slots)?,
             Action::Alias { op, attrs, from, to } => {
-                slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
+                slots[*to] = SlotValue::Owned(view(*op, attrs, slots[*from].array())?);
             }
             Action::Product { left, right, to, ty } => {
-                slots[*to] = Held::Own(product(slots[*left].array(), slots[*right].array(), ty)?);
+                slots[*to] = SlotValue::Owned(product(slots[*left].array(), slots[*right].array(), ty)?);
             }
             Action::Routine { op, attrs, args, to } => {
                 let inputs: SmallVec<[&Array; 3]> = args.iter().map(|&slot| slots[slot].array()).collect();
@@ -96,14 +96,14 @@ impl Action {
                     blocks.run(&|slot| slots[slot].array())?;
                 }
             }
-            Action::Release(slot) => slots[*slot] = Held::Nothing,
+            Action::Release(slot) => slots[*slot] = SlotValue::Empty,
         }
         Ok(())
     }
 }
 
 /// Runs a kernel on what lies in its slots.
-fn run(launch: &Launch, slots: &[Held<'_>]) -> Result<()> {
+fn run(launch: &Launch, slots: &[SlotValue<'_>]) -> Result<()> {
     let array = |slot: Slot| slots[slot].array();
     let outputs: SmallVec<[*mut u8; 4]> = launch.outputs.iter().map(|&slot| array(slot).ptr()).collect();
     #[allow(unsafe_code, reason = "kernels work on raw pointers")]
@@ -116,23 +116,23 @@ fn run(launch: &Launch, slots: &[Held<'_>]) -> Result<()> {
 }
 
 /// What a slot holds while an executable runs.
-pub(super) enum Held<'a> {
+pub(super) enum SlotValue<'a> {
     /// Nothing yet, or nothing any more.
-    Nothing,
+    Empty,
     /// An input, or memory for an output, which the caller keeps.
     Given(&'a Array),
     /// A value of this run.
-    Own(Array),
+    Owned(Array),
     /// The operands of a product that is computed where it is used.
     Factors(Box<[Array; 2]>),
 }
 
-impl Held<'_> {
+impl SlotValue<'_> {
     pub(super) fn array(&self) -> &Array {
         match self {
-            Held::Given(array) => array,
-            Held::Own(array) => array,
-            Held::Nothing | Held::Factors(_) => {
+            SlotValue::Given(array) => array,
+            SlotValue::Owned(array) => array,
+            SlotValue::Empty | SlotValue::Factors(_) => {
                 unreachable!("steps are ordered by their edges, and released after the last use")
             }
         }
@@ -140,8 +140,8 @@ impl Held<'_> {
 
     pub(super) fn into_array(self) -> Array {
         match self {
-            Held::Own(array) => array,
-            other @ (Held::Given(_) | Held::Nothing | Held::Factors(_)) => other.array().clone(),
+            SlotValue::Owned(array) => array,
+            other @ (SlotValue::Given(_) | SlotValue::Empty | SlotValue::Factors(_)) => other.array().clone(),
         }
     }
 }

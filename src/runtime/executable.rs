@@ -4,7 +4,7 @@
 //! live in slots; a slot is emptied after its last use, so its buffer goes back to the allocator and serves the next
 //! step. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
 
-use super::action::Held;
+use super::action::SlotValue;
 use super::array::Array;
 use super::cuda::{Choice, DeviceExecutable};
 use super::launch::Launch;
@@ -132,7 +132,7 @@ impl Executable {
         let reads = inputs.iter().map(|array| &**array.storage());
         let _access = Access::to_write(reads, [&**target.storage() as &Storage])?;
         let mut slots = self.schedule.slots(inputs);
-        slots[slot] = Held::Given(target);
+        slots[slot] = SlotValue::Given(target);
         self.perform(&mut slots)
     }
 
@@ -160,7 +160,7 @@ impl Executable {
     }
 
     /// Every action in order; the locks of the inputs are held.
-    fn perform(&self, slots: &mut [Held<'_>]) -> Result<()> {
+    fn perform(&self, slots: &mut [SlotValue<'_>]) -> Result<()> {
         self.schedule.actions.iter().try_for_each(|action| action.run(slots))
     }
 }

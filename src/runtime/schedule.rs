@@ -2,7 +2,7 @@
 //!
 //! It is data that the CPU and devices share: how an action runs, and where, is for those who read it.
 
-use super::action::{Action, Held};
+use super::action::{Action, SlotValue};
 use super::array::Array;
 use super::launch::{Launch, Slot};
 use crate::device::{Device, Shared};
@@ -59,20 +59,20 @@ impl Schedule {
     }
 
     /// The slots of a run that begins, with its inputs.
-    pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[Held<'a>; 8]> {
-        let mut slots: SmallVec<[Held<'_>; 8]> = (0..self.n_slots).map(|_| Held::Nothing).collect();
+    pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[SlotValue<'a>; 8]> {
+        let mut slots: SmallVec<[SlotValue<'_>; 8]> = (0..self.n_slots).map(|_| SlotValue::Empty).collect();
         for (slot, &input) in self.inputs.iter().zip(inputs) {
             if let Some(slot) = *slot {
-                slots[slot] = Held::Given(input);
+                slots[slot] = SlotValue::Given(input);
             }
         }
         slots
     }
 
     /// The outputs, from where they lie.
-    pub(super) fn results(&self, slots: &mut [Held<'_>]) -> SmallVec<[Array; 2]> {
+    pub(super) fn results(&self, slots: &mut [SlotValue<'_>]) -> SmallVec<[Array; 2]> {
         let take = |&(slot, is_last): &(Slot, bool)| match is_last {
-            true => std::mem::replace(&mut slots[slot], Held::Nothing).into_array(),
+            true => std::mem::replace(&mut slots[slot], SlotValue::Empty).into_array(),
             false => slots[slot].array().clone(),
         };
         self.outputs.iter().map(take).collect()

@@ -23,7 +23,7 @@ use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::error::{Error, Reason, Result};
 use crate::ir::Numerics;
 use crate::runtime::Array;
-use crate::runtime::action::{Action, Held};
+use crate::runtime::action::{Action, SlotValue};
 use crate::runtime::launch::Launch;
 use crate::runtime::schedule::Schedule;
 use crate::runtime::view::view;
@@ -129,7 +129,7 @@ impl DeviceExecutable {
             let &[(slot, _)] = &schedule.outputs[..] else {
                 return Err(Error::argument("executable", "one output is needed to write it to a given place"));
             };
-            slots[slot] = Held::Given(target);
+            slots[slot] = SlotValue::Given(target);
         }
         for (index, action) in schedule.actions.iter().enumerate() {
             self.act(index, action, &mut slots, &stream, &access)?;
@@ -229,22 +229,22 @@ impl DeviceExecutable {
         &self,
         index: usize,
         action: &Action,
-        slots: &mut [Held<'_>],
+        slots: &mut [SlotValue<'_>],
         stream: &Stream,
         access: &Access<'_>,
     ) -> Result<()> {
         match (action, &self.device_actions[index]) {
-            (Action::Allocate(slot, _), _) if matches!(slots[*slot], Held::Given(_)) => {}
+            (Action::Allocate(slot, _), _) if matches!(slots[*slot], SlotValue::Given(_)) => {}
             (Action::Allocate(slot, ty) | Action::Scratch(slot, ty), _) => {
-                slots[*slot] = Held::Own(Array::new(self.device, ty)?);
+                slots[*slot] = SlotValue::Owned(Array::new(self.device, ty)?);
             }
             (Action::Alias { from, to, .. }, DeviceAction::Forward) => {
-                slots[*to] = std::mem::replace(&mut slots[*from], Held::Nothing);
+                slots[*to] = std::mem::replace(&mut slots[*from], SlotValue::Empty);
             }
             (Action::Alias { op, attrs, from, to }, _) => {
-                slots[*to] = Held::Own(view(*op, attrs, slots[*from].array())?);
+                slots[*to] = SlotValue::Owned(view(*op, attrs, slots[*from].array())?);
             }
-            (Action::Release(slot), _) => slots[*slot] = Held::Nothing,
+            (Action::Release(slot), _) => slots[*slot] = SlotValue::Empty,
             (Action::Launch(launch), _) if launch.is_idle => {}
             (Action::Launch(launch), DeviceAction::Launch(on_device)) => {
                 start(on_device, launch, slots, stream)?;
@@ -254,13 +254,13 @@ impl DeviceExecutable {
                 // SAFETY: operands are arrays of the types of the graph, on the device of this executable, which the slots keep
                 // alive and the run has locked.
                 match unsafe { on_device.run(left, right, ty, stream)? } {
-                    Ok(result) => slots[*to] = Held::Own(result),
+                    Ok(result) => slots[*to] = SlotValue::Owned(result),
                     Err(reason) => fallback::run(action, slots, self.device, &reason, access)?,
                 }
             }
             (Action::Product { left, right, to, .. }, DeviceAction::Deferred(_)) => {
                 let factors = [left, right].map(|&slot| slots[slot].array().clone());
-                slots[*to] = Held::Factors(Box::new(factors));
+                slots[*to] = SlotValue::Factors(Box::new(factors));
             }
             (Action::Launch(launch), DeviceAction::Epilogue(on_device)) => {
                 start_epilogue(on_device, launch, slots, stream)?;
@@ -316,7 +316,7 @@ fn with_moved<'a>(inputs: &[&'a Array], moved: &'a [Option<Array>]) -> SmallVec<
     inputs.iter().zip(moved).map(|(&input, moved)| moved.as_ref().unwrap_or(input)).collect()
 }
 
-fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
+fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[SlotValue<'_>], stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let operands: SmallVec<[Option<&Array>; 8]> =
         launch.operands.iter().map(|slot| slot.map(|slot| slots[slot].array())).collect();
@@ -327,7 +327,7 @@ fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[Held<'_>], stream: 
     unsafe { on_device.start(&launch.lowered, &operands, &outputs, stream, &queue) }
 }
 
-fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
+fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[SlotValue<'_>], stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let mut factors = None;
     let operands: SmallVec<[Option<&Array>; 8]> = launch
@@ -335,7 +335,7 @@ fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[Held<'_>
         .iter()
         .enumerate()
         .map(|(operand, slot)| match &slots[(*slot)?] {
-            Held::Factors(both) if operand == on_device.slot() => {
+            SlotValue::Factors(both) if operand == on_device.slot() => {
                 factors = Some([&both[0], &both[1]]);
                 None
             }
@@ -348,10 +348,15 @@ fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[Held<'_>
     unsafe { on_device.start(factors, &operands, &outputs, stream, &queue) }
 }
 
-fn start_library_epilogue(tail: &LibraryEpilogue, launch: &Launch, slots: &[Held<'_>], stream: &Stream) -> Result<()> {
+fn start_library_epilogue(
+    tail: &LibraryEpilogue,
+    launch: &Launch,
+    slots: &[SlotValue<'_>],
+    stream: &Stream,
+) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
-    let Held::Factors(factors) = &slots[slot(tail.slot)] else {
+    let SlotValue::Factors(factors) = &slots[slot(tail.slot)] else {
         unreachable!("the product's action comes first and leaves its operands")
     };
     let bias = tail.bias.map(|bias| slots[slot(bias)].array());

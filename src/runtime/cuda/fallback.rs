@@ -7,7 +7,7 @@ use super::transfer::{fetched, uploaded};
 use crate::device::{Access, Device, DeviceKind, Shared, Storage};
 use crate::error::{Reason, Result};
 use crate::runtime::Array;
-use crate::runtime::action::{Action, Held};
+use crate::runtime::action::{Action, SlotValue};
 use crate::runtime::launch::Slot;
 use smallvec::{SmallVec, smallvec};
 
@@ -16,39 +16,41 @@ type Slots = SmallVec<[Slot; 6]>;
 /// Runs an action of an executable whose values are on a device; the locks in `access` are held.
 pub(super) fn run(
     action: &Action,
-    slots: &mut [Held<'_>],
+    slots: &mut [SlotValue<'_>],
     device: Device,
     reason: &Reason,
     access: &Access<'_>,
 ) -> Result<()> {
     counts::fell_back(&name(action), reason);
     let (reads, writes) = (reads(action), writes(action));
-    let mut host: SmallVec<[Held<'_>; 8]> = slots.iter().map(|_| Held::Nothing).collect();
+    let mut host: SmallVec<[SlotValue<'_>; 8]> = slots.iter().map(|_| SlotValue::Empty).collect();
     for &slot in &reads {
-        if !matches!(host[slot], Held::Nothing) {
+        if !matches!(host[slot], SlotValue::Empty) {
             continue;
         }
         if slots[slot].array().device().kind == DeviceKind::Cpu {
-            host[slot] = Held::Own(slots[slot].array().clone());
+            host[slot] = SlotValue::Owned(slots[slot].array().clone());
         } else {
             let fetch = |storage: &Storage, at, bytes: &mut [u8]| storage.fetch_under(access, at, bytes);
-            host[slot] = Held::Own(fetched(slots[slot].array(), fetch)?);
+            host[slot] = SlotValue::Owned(fetched(slots[slot].array(), fetch)?);
         }
     }
     for &slot in &writes {
         // What is between the elements of a target stays as it is.
         match &slots[slot] {
-            Held::Own(array) => host[slot] = Held::Own(Array::new(Device::CPU, &array.ty())?),
-            Held::Given(array) => host[slot] = Held::Own(fetched_whole(array, access)?),
-            Held::Nothing | Held::Factors(_) => {}
+            SlotValue::Owned(array) => host[slot] = SlotValue::Owned(Array::new(Device::CPU, &array.ty())?),
+            SlotValue::Given(array) => host[slot] = SlotValue::Owned(fetched_whole(array, access)?),
+            SlotValue::Empty | SlotValue::Factors(_) => {}
         }
     }
     action.run(&mut host)?;
     for &slot in &writes {
         let result = host[slot].array();
         match &slots[slot] {
-            Held::Given(array) => result.storage().read(|bytes| array.storage().store_under(access, bytes))?,
-            Held::Own(_) | Held::Nothing | Held::Factors(_) => slots[slot] = Held::Own(uploaded(device, result)?),
+            SlotValue::Given(array) => result.storage().read(|bytes| array.storage().store_under(access, bytes))?,
+            SlotValue::Owned(_) | SlotValue::Empty | SlotValue::Factors(_) => {
+                slots[slot] = SlotValue::Owned(uploaded(device, result)?)
+            }
         }
     }
     Ok(())
