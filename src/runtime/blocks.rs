@@ -24,7 +24,7 @@ const WORTH_A_THREAD: usize = 1 << 18;
 
 /// Where a value of a group lies.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum ValueLocation {
     /// In an array.
     Memory(Slot),
     /// In the task's scratch memory: this inner value.
@@ -32,17 +32,28 @@ pub(super) enum Place {
 }
 
 /// What is done for a block.
-pub(super) enum Work {
-    Product { left: Place, right: Slot, to: Place, k: usize, n: usize, dtype: DType },
-    Kernel { launch: Box<Launch>, operands: SmallVec<[Option<Place>; 6]>, outputs: SmallVec<[Place; 2]> },
+pub(super) enum BlockStep {
+    Product {
+        left: ValueLocation,
+        right: Slot,
+        to: ValueLocation,
+        k: usize,
+        n: usize,
+        dtype: DType,
+    },
+    Kernel {
+        launch: Box<Launch>,
+        operands: SmallVec<[Option<ValueLocation>; 6]>,
+        outputs: SmallVec<[ValueLocation; 2]>,
+    },
 }
 
-impl Work {
+impl BlockStep {
     /// Where it reads and writes.
-    fn places(&self) -> SmallVec<[Place; 8]> {
+    fn places(&self) -> SmallVec<[ValueLocation; 8]> {
         match self {
-            Work::Product { left, right, to, .. } => smallvec![*left, Place::Memory(*right), *to],
-            Work::Kernel { operands, outputs, .. } => operands.iter().flatten().chain(outputs).copied().collect(),
+            BlockStep::Product { left, right, to, .. } => smallvec![*left, ValueLocation::Memory(*right), *to],
+            BlockStep::Kernel { operands, outputs, .. } => operands.iter().flatten().chain(outputs).copied().collect(),
         }
     }
 }
@@ -58,12 +69,12 @@ pub(super) struct BlockRun {
     place_of: Vec<usize>,
     /// Bytes of a row in each place.
     places: Vec<usize>,
-    pub(super) works: Vec<Work>,
+    pub(super) steps: Vec<BlockStep>,
 }
 
 /// Some rows of one matrix.
 #[derive(Clone, Copy)]
-struct Block {
+struct RowBlock {
     batch: usize,
     /// First row, counted through all matrices.
     first: usize,
@@ -72,13 +83,13 @@ struct Block {
 
 impl BlockRun {
     /// A group of these works; `inner` are bytes of a row.
-    pub(super) fn new(blocks: &Blocks, inner: Vec<usize>, works: Vec<Work>) -> BlockRun {
+    pub(super) fn new(blocks: &Blocks, inner: Vec<usize>, steps: Vec<BlockStep>) -> BlockRun {
         let &Blocks { batches, rows, height, .. } = blocks;
         // The first and the last work that knows each inner value.
         let mut known: Vec<Option<(usize, usize)>> = vec![None; inner.len()];
-        for (at, work) in works.iter().enumerate() {
+        for (at, work) in steps.iter().enumerate() {
             for &place in work.places().iter() {
-                if let Place::Scratch(inner) = place {
+                if let ValueLocation::Scratch(inner) = place {
                     known[inner] = Some((known[inner].map_or(at, |(first, _)| first), at));
                 }
             }
@@ -99,38 +110,38 @@ impl BlockRun {
             place_of[value] = place;
         }
         let places = places.into_iter().map(|(bytes, _)| bytes).collect();
-        BlockRun { batches, rows, height, inner, place_of, places, works }
+        BlockRun { batches, rows, height, inner, place_of, places, steps }
     }
 
     /// The slots that it reads and writes.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.works.iter().flat_map(Work::places).filter_map(|place| match place {
-            Place::Memory(slot) => Some(slot),
-            Place::Scratch(_) => None,
+        self.steps.iter().flat_map(BlockStep::places).filter_map(|place| match place {
+            ValueLocation::Memory(slot) => Some(slot),
+            ValueLocation::Scratch(_) => None,
         })
     }
 
     /// The kernels.
     pub(super) fn launches(&self) -> impl Iterator<Item = &Launch> {
-        self.works.iter().filter_map(|work| match work {
-            Work::Kernel { launch, .. } => Some(&**launch),
-            Work::Product { .. } => None,
+        self.steps.iter().filter_map(|work| match work {
+            BlockStep::Kernel { launch, .. } => Some(&**launch),
+            BlockStep::Product { .. } => None,
         })
     }
 
     /// Whether the loops of every kernel can be run for some rows alone.
     pub(super) fn fits(&self) -> bool {
-        self.works.iter().all(|work| match work {
-            Work::Product { .. } => true,
-            Work::Kernel { launch, operands, outputs, .. } => {
+        self.steps.iter().all(|work| match work {
+            BlockStep::Product { .. } => true,
+            BlockStep::Kernel { launch, operands, outputs, .. } => {
                 let geometry = &launch.lowered.geometry;
                 let operands = operands.iter().zip(&geometry.operands).map(|(place, access)| (place.as_ref(), access));
                 let outputs = outputs.iter().zip(&geometry.outputs).map(|(place, access)| (Some(place), access));
-                let walks_rows = |(place, access): (Option<&Place>, &Access)| match place {
-                    Some(&Place::Scratch(inner)) => self.walks_rows(geometry, access, self.inner[inner]),
-                    Some(Place::Memory(_)) | None => true,
+                let walks_rows = |(place, access): (Option<&ValueLocation>, &Access)| match place {
+                    Some(&ValueLocation::Scratch(inner)) => self.walks_rows(geometry, access, self.inner[inner]),
+                    Some(ValueLocation::Memory(_)) | None => true,
                 };
-                self.parts(geometry, Block { batch: 0, first: 0, rows: 1 }).is_some()
+                self.parts(geometry, RowBlock { batch: 0, first: 0, rows: 1 }).is_some()
                     && operands.chain(outputs).all(walks_rows)
             }
         })
@@ -162,7 +173,7 @@ impl BlockRun {
     }
 
     /// The parts of a kernel's loops that are a block; `None` if its loops do not begin with the rows.
-    fn parts(&self, geometry: &Geometry, block: Block) -> Option<SmallVec<[Part; 2]>> {
+    fn parts(&self, geometry: &Geometry, block: RowBlock) -> Option<SmallVec<[Part; 2]>> {
         let (n_rows, end) = (self.batches * self.rows, block.first + block.rows);
         let outer = geometry.n_rows();
         let lanes = *geometry.inner.last()?;
@@ -195,11 +206,11 @@ impl BlockRun {
     /// The arrays have the types that the group was built for; nobody else writes those that are read, and nobody else
     /// uses those that are written, until this returns.
     pub(super) unsafe fn run<'a>(&self, array: &(dyn Fn(Slot) -> &'a Array + Sync)) -> Result<()> {
-        let work = |work: &Work| match work {
-            Work::Product { k, n, .. } => k * n,
-            Work::Kernel { .. } => 0,
+        let work = |work: &BlockStep| match work {
+            BlockStep::Product { k, n, .. } => k * n,
+            BlockStep::Kernel { .. } => 0,
         };
-        let work: usize = self.works.iter().map(work).sum::<usize>() * self.batches * self.rows;
+        let work: usize = self.steps.iter().map(work).sum::<usize>() * self.batches * self.rows;
         let threads = (work / WORTH_A_THREAD).clamp(1, pool::num_threads());
         // Fewer rows at a time where there would be less than a block for each thread.
         let wanted = self.rows.div_ceil(self.height).max(threads.div_ceil(self.batches));
@@ -208,7 +219,7 @@ impl BlockRun {
         pool::run(self.batches * per_matrix, threads, &|task| {
             let (batch, part) = (task / per_matrix, task % per_matrix);
             let at = |part: usize| part * self.rows / per_matrix;
-            let block = Block { batch, first: batch * self.rows + at(part), rows: at(part + 1) - at(part) };
+            let block = RowBlock { batch, first: batch * self.rows + at(part), rows: at(part + 1) - at(part) };
             // SAFETY: the caller's promise; blocks are disjoint.
             if let Err(error) = unsafe { self.run_block(array, block) } {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -219,7 +230,7 @@ impl BlockRun {
 
     /// # Safety
     /// As for [`BlockRun::run`], for the rows of the block.
-    unsafe fn run_block<'a>(&self, array: &(dyn Fn(Slot) -> &'a Array + Sync), block: Block) -> Result<()> {
+    unsafe fn run_block<'a>(&self, array: &(dyn Fn(Slot) -> &'a Array + Sync), block: RowBlock) -> Result<()> {
         let mut at = 0;
         let offsets: SmallVec<[usize; 8]> = self
             .places
@@ -232,24 +243,24 @@ impl BlockRun {
             .collect();
         let scratch = Storage::new(Device::CPU, at)?;
         // Where the first row of all would be.
-        let pointer = |place: Place| match place {
-            Place::Memory(slot) => array(slot).ptr(),
-            Place::Scratch(inner) => {
+        let pointer = |place: ValueLocation| match place {
+            ValueLocation::Memory(slot) => array(slot).ptr(),
+            ValueLocation::Scratch(inner) => {
                 let offset = offsets[self.place_of[inner]];
                 scratch.ptr().wrapping_add(offset).wrapping_sub(block.first * self.inner[inner])
             }
         };
-        for work in &self.works {
+        for work in &self.steps {
             match work {
-                Work::Product { left, right, to, k, n, dtype } => {
+                BlockStep::Product { left, right, to, k, n, dtype } => {
                     let (size, right) = (dtype.size(), array(*right));
                     let (lhs, strides) = match *left {
-                        Place::Memory(slot) => {
+                        ValueLocation::Memory(slot) => {
                             let (left, [batch, row, column]) = (array(slot), product::strides(array(slot).layout()));
                             let row_in_batch = block.first - block.batch * self.rows;
                             (left.ptr().wrapping_add((block.batch * batch + row_in_batch * row) * size), [row, column])
                         }
-                        Place::Scratch(_) => (pointer(*left).wrapping_add(block.first * k * size), [*k, 1]),
+                        ValueLocation::Scratch(_) => (pointer(*left).wrapping_add(block.first * k * size), [*k, 1]),
                     };
                     let [batch, row, column] = product::strides(right.layout());
                     let rhs = right.ptr().wrapping_add(block.batch * batch * size);
@@ -260,7 +271,7 @@ impl BlockRun {
                     // room for a block's rows, and only this task knows it.
                     unsafe { call.run(*dtype) };
                 }
-                Work::Kernel { launch, operands, outputs } => {
+                BlockStep::Kernel { launch, operands, outputs } => {
                     let Lowered { kernel, geometry, .. } = &launch.lowered;
                     let compiled = &launch.code.next(kernel, geometry).entry.compiled;
                     let parts = self.parts(geometry, block).expect("the group was checked when it was built");

@@ -1,7 +1,7 @@
 //! From a plan to an executable: every step lowered, compiled, and given its slots.
 
 use super::action::Action;
-use super::blocks::{BlockRun, Place, Work};
+use super::blocks::{BlockRun, BlockStep, ValueLocation};
 use super::cuda::DeviceExecutable;
 use super::executable::Executable;
 use super::launch::{Launch, Slot};
@@ -89,12 +89,12 @@ pub(super) struct Builder<'g> {
     n_slots: usize,
     /// What elements take to compute, once it is asked for.
     node_work: Option<NodeWork>,
-    blocks: Together,
+    blocks: BlockMode,
 }
 
 /// How groups run that are computed in blocks of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Together {
+enum BlockMode {
     /// As they are planned.
     Blocks,
     /// Member by member.
@@ -116,13 +116,13 @@ impl<'g> Builder<'g> {
             slots,
             n_slots: 0,
             node_work: None,
-            blocks: Together::Blocks,
+            blocks: BlockMode::Blocks,
         }
     }
 
     /// Blocks of rows are for the cache of a core; elsewhere each member of a group is a step.
     pub(super) fn step_by_step(self) -> Builder<'g> {
-        Builder { blocks: Together::Steps, ..self }
+        Builder { blocks: BlockMode::Steps, ..self }
     }
 
     fn push(&mut self, action: Action) {
@@ -142,8 +142,8 @@ impl<'g> Builder<'g> {
         let graph = self.graph;
         // What the host computes for a device is copied there whole, so nothing of it may be written in part.
         let places = match self.blocks {
-            Together::Blocks => places(graph, plan),
-            Together::Steps => Places { steps: vec![None; plan.steps.len()], inputs: Vec::new() },
+            BlockMode::Blocks => places(graph, plan),
+            BlockMode::Steps => Places { steps: vec![None; plan.steps.len()], inputs: Vec::new() },
         };
         let mut in_place = Vec::new();
         for (index, (step, place)) in plan.steps.iter().zip(places.steps).enumerate() {
@@ -239,18 +239,18 @@ impl<'g> Builder<'g> {
     /// A group in blocks of rows; its members one by one if a kernel's loops turn out not to begin with the rows.
     fn blocks(&mut self, step: usize, blocks: &Blocks, outputs: &[NodeId]) -> Result<(), Reason> {
         let graph = self.graph;
-        if self.blocks == Together::Steps {
+        if self.blocks == BlockMode::Steps {
             return self.members(step, blocks);
         }
-        let mut works = Vec::new();
+        let mut steps = Vec::new();
         for member in &blocks.members {
-            works.push(match &member.region {
+            steps.push(match &member.region {
                 Some(region) => {
                     let launch = Box::new(self.new_launch(step, region, &member.nodes, LoopOrder::Given)?);
                     let place = |node: &Option<NodeId>| node.map(|node| self.place(blocks, node));
                     let operands = launch.lowered.operands.clone().iter().map(place).collect();
                     let outputs = launch.lowered.outputs.clone().iter().map(|&node| self.place(blocks, node)).collect();
-                    Work::Kernel { launch, operands, outputs }
+                    BlockStep::Kernel { launch, operands, outputs }
                 }
                 None => {
                     let node = member.nodes[0];
@@ -258,12 +258,12 @@ impl<'g> Builder<'g> {
                     let last = |node: NodeId| graph[node].ty.sizes.last().copied().unwrap_or(1);
                     let (left_place, to) = (self.place(blocks, left), self.place(blocks, node));
                     let (right, dtype) = (self.slot(right), graph[node].ty.dtype);
-                    Work::Product { left: left_place, right, to, k: last(left), n: last(node), dtype }
+                    BlockStep::Product { left: left_place, right, to, k: last(left), n: last(node), dtype }
                 }
             });
         }
         let inner = blocks.inner.iter().map(|&(node, count)| count * graph[node].ty.dtype.size()).collect();
-        let run = BlockRun::new(blocks, inner, works);
+        let run = BlockRun::new(blocks, inner, steps);
         if run.fits() {
             for &output in outputs {
                 let slot = self.slot(output);
@@ -323,14 +323,14 @@ impl<'g> Builder<'g> {
     }
 
     /// Where a group finds a value: what `node` is a view of may be known to the group alone.
-    fn place(&mut self, blocks: &Blocks, node: NodeId) -> Place {
+    fn place(&mut self, blocks: &Blocks, node: NodeId) -> ValueLocation {
         let root = same_elements(self.graph, node);
         let inner = blocks.inner.iter().position(|&(inner, _)| Some(inner) == root);
         let own = blocks.members.iter().flat_map(|member| &member.outputs).find(|&&output| Some(output) == root);
         match (inner, own) {
-            (Some(inner), _) => Place::Scratch(inner),
-            (None, Some(&output)) => Place::Memory(self.slot(output)),
-            (None, None) => Place::Memory(self.slot(node)),
+            (Some(inner), _) => ValueLocation::Scratch(inner),
+            (None, Some(&output)) => ValueLocation::Memory(self.slot(output)),
+            (None, None) => ValueLocation::Memory(self.slot(node)),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use super::action::{Action, SlotValue};
 use super::array::Array;
-use super::blocks::{BlockRun, Place, Work};
+use super::blocks::{BlockRun, BlockStep, ValueLocation};
 use super::executable::Executable;
 use super::footprint::Marks;
 use super::launch::{Launch, Slot};
@@ -231,13 +231,13 @@ impl Touched {
             let storage = Shared::new(Storage::zeroed(Device::CPU, bytes)?);
             scratch.push(Array::from_storage(storage, DType::U8, Layout::contiguous(&[bytes]))?);
         }
-        let array = |place: &Place| match place {
-            Place::Memory(slot) => slots[*slot].array().clone(),
-            Place::Scratch(inner) => scratch[*inner].clone(),
+        let array = |place: &ValueLocation| match place {
+            ValueLocation::Memory(slot) => slots[*slot].array().clone(),
+            ValueLocation::Scratch(inner) => scratch[*inner].clone(),
         };
-        for work in &run.works {
+        for work in &run.steps {
             match work {
-                Work::Product { left, right, to, k, n, dtype } => {
+                BlockStep::Product { left, right, to, k, n, dtype } => {
                     let (left, right, to) = (array(left), slots[*right].array(), array(to));
                     let matrices = |columns: usize| {
                         let sizes = [run.batches, run.rows, columns];
@@ -251,7 +251,7 @@ impl Touched {
                     self.product(&left, right, &to);
                     result.storage.read(|bytes| put(&to, bytes))?;
                 }
-                Work::Kernel { launch, operands, outputs } => {
+                BlockStep::Kernel { launch, operands, outputs } => {
                     let operands: Vec<Option<Array>> = operands.iter().map(|place| place.as_ref().map(array)).collect();
                     let outputs: Vec<Array> = outputs.iter().map(array).collect();
                     self.interpret(launch, &operands, &outputs)?;

@@ -6,7 +6,7 @@
 //! in a core's cache are not counted. [`Executable::run_counted`] counts what is predicted here.
 
 use super::action::Action;
-use super::blocks::{self, BlockRun, Work};
+use super::blocks::{self, BlockRun, BlockStep};
 use super::executable::Executable;
 use super::footprint::{Walk, distinct};
 use super::launch::{Launch, Slot};
@@ -42,16 +42,16 @@ impl Traffic {
 
 /// Where the value of a slot lies: in the memory of another one, or in its own.
 #[derive(Clone)]
-struct Home {
+struct SlotLocation {
     root: Slot,
     layout: Layout,
     dtype: DType,
 }
 
-impl Home {
-    fn own(slot: Slot, ty: &TensorType) -> Home {
+impl SlotLocation {
+    fn own(slot: Slot, ty: &TensorType) -> SlotLocation {
         let layout = Layout { sizes: ty.sizes.clone(), strides: ty.strides.clone(), offset: 0 };
-        Home { root: slot, layout, dtype: ty.dtype }
+        SlotLocation { root: slot, layout, dtype: ty.dtype }
     }
 }
 
@@ -81,7 +81,7 @@ impl Executable {
         let mut reach = Reach { homes: vec![None; self.schedule.n_slots], ..Reach::default() };
         for (slot, ty) in self.schedule.inputs.iter().zip(&self.schedule.input_types) {
             if let Some(slot) = *slot {
-                reach.homes[slot] = Some(Home::own(slot, ty));
+                reach.homes[slot] = Some(SlotLocation::own(slot, ty));
             }
         }
         let mut all = Vec::new();
@@ -101,7 +101,7 @@ type Side = BTreeMap<Slot, Reached>;
 /// What an action reaches.
 #[derive(Default)]
 struct Reach {
-    homes: Vec<Option<Home>>,
+    homes: Vec<Option<SlotLocation>>,
     read: Side,
     written: Side,
 }
@@ -110,11 +110,11 @@ impl Reach {
     /// Takes an action in; whether it moves anything.
     fn action(&mut self, action: &Action) -> bool {
         match action {
-            Action::Allocate(slot, ty) => self.homes[*slot] = Some(Home::own(*slot, ty)),
+            Action::Allocate(slot, ty) => self.homes[*slot] = Some(SlotLocation::own(*slot, ty)),
             Action::Alias { op, attrs, from, to } => {
-                let view = |Home { root, layout, dtype }: Home| {
+                let view = |SlotLocation { root, layout, dtype }: SlotLocation| {
                     let (layout, dtype) = view_layout(*op, attrs, &layout, dtype).ok()?;
-                    Some(Home { root, layout, dtype })
+                    Some(SlotLocation { root, layout, dtype })
                 };
                 self.homes[*to] = self.homes[*from].clone().and_then(view);
             }
@@ -124,7 +124,7 @@ impl Reach {
                 return true;
             }
             Action::Product { left, right, to, ty } => {
-                self.homes[*to] = Some(Home::own(*to, ty));
+                self.homes[*to] = Some(SlotLocation::own(*to, ty));
                 if ty.numel() > 0 {
                     self.reads(*left);
                     self.reads(*right);
@@ -146,12 +146,12 @@ impl Reach {
 
     /// All of a value.
     fn reads(&mut self, slot: Slot) {
-        let Some(Home { root, layout, dtype }) = &self.homes[slot] else { return };
+        let Some(SlotLocation { root, layout, dtype }) = &self.homes[slot] else { return };
         self.read.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
     }
 
     fn writes(&mut self, slot: Slot) {
-        let Some(Home { root, layout, dtype }) = &self.homes[slot] else { return };
+        let Some(SlotLocation { root, layout, dtype }) = &self.homes[slot] else { return };
         self.written.entry(*root).or_default().walks.extend(Walk::of_layout(layout, dtype.size()));
     }
 
@@ -166,7 +166,7 @@ impl Reach {
             return;
         }
         let (kernel, geometry) = (&launch.lowered.kernel, &launch.lowered.geometry);
-        let start = |home: &Home, base: i64| home.layout.offset * home.dtype.size() + base as usize;
+        let start = |home: &SlotLocation, base: i64| home.layout.offset * home.dtype.size() + base as usize;
         for inst in &kernel.insts {
             let (slot, is_picked) = match inst.kind {
                 Kind::Load(slot) => (slot as usize, false),
@@ -236,17 +236,17 @@ impl Reach {
     }
 
     fn blocks(&mut self, run: &BlockRun) {
-        let in_memory = |place: &blocks::Place| match place {
-            blocks::Place::Memory(slot) => Some(*slot),
-            blocks::Place::Scratch(_) => None,
+        let in_memory = |place: &blocks::ValueLocation| match place {
+            blocks::ValueLocation::Memory(slot) => Some(*slot),
+            blocks::ValueLocation::Scratch(_) => None,
         };
-        for work in &run.works {
+        for work in &run.steps {
             match work {
-                Work::Product { left, right, to, .. } => {
+                BlockStep::Product { left, right, to, .. } => {
                     [in_memory(left), Some(*right)].into_iter().flatten().for_each(|slot| self.reads(slot));
                     in_memory(to).into_iter().for_each(|slot| self.writes(slot));
                 }
-                Work::Kernel { launch, operands, outputs } => {
+                BlockStep::Kernel { launch, operands, outputs } => {
                     let operand = |index: usize| operands[index].as_ref().and_then(in_memory);
                     self.launch(launch, operand, |index| in_memory(&outputs[index]));
                 }

@@ -94,7 +94,7 @@ impl<T: Multiply> Piece<T> {
                         c: c.wrapping_add(first),
                         ..*self
                     };
-                    let block = Block {
+                    let block = CacheBlock {
                         is_first: step == 0,
                         is_last: step + block.k == k,
                         in_place: if in_place { block.n / unit * unit } else { 0 },
@@ -158,7 +158,7 @@ impl Slivers {
 }
 
 /// All rows of a piece, and as many columns and steps as caches hold.
-struct Block<T> {
+struct CacheBlock<T> {
     piece: Piece<T>,
     is_first: bool,
     is_last: bool,
@@ -167,11 +167,11 @@ struct Block<T> {
     panels: Panels<T>,
 }
 
-impl<T: Multiply> Block<T> {
+impl<T: Multiply> CacheBlock<T> {
     /// # Safety
     /// As for [`Piece::multiply`]; the panels have memory, and so have those that rows of the left operand are packed to.
     unsafe fn multiply(&self, kernels: &Kernels<T>, rows: Option<Panels<T>>) {
-        let &Block { ref piece, is_first, is_last, in_place, ref panels } = self;
+        let &CacheBlock { ref piece, is_first, is_last, in_place, ref panels } = self;
         let &Piece { m, k, n, a, left, b, right, c, c_row } = piece;
         let (most, lanes) = (kernels.pairs.len(), kernels.lanes);
         // Whole tiles of columns that lie side by side are packed by the first sliver on its way, the others before.
