@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::fusion::{Options, plan};
 use crate::ir::passes::{decompose, narrow_products};
 use crate::ir::{Attr, Attrs, CallKey, Graph, Meaning, Op, TensorType};
-use crate::runtime::{Array, Executable, Failure, Quick, cuda, view};
+use crate::runtime::{Array, BoxedResult, Executable, Failure, cuda, view};
 use recent::Use;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -87,7 +87,7 @@ pub fn run_again<T>(
     arguments: &[Argument<'_>],
     attrs: &[Attr],
     make: impl FnOnce(Array) -> T,
-) -> Option<Quick<T>> {
+) -> Option<BoxedResult<T>> {
     recent::with(op, arguments, attrs, Use::Made, |single| {
         single.run(arguments.len(), |index| arguments[index].array, make)
     })
@@ -173,7 +173,7 @@ pub fn write_by_index(op: Op, arguments: [&Array; 3], attrs: &[Attr]) -> Result<
 /// As [`run_into`] of a call whose target is its first operand and that this thread has made lately, on operands of the
 /// same layouts; `None` if it is another.
 #[inline]
-pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Option<Quick<()>> {
+pub fn run_in_place_again(op: Op, arguments: &[Argument<'_>], attrs: &[Attr]) -> Option<BoxedResult<()>> {
     let (target, others) = arguments.split_first()?;
     let target = target.array;
     let in_the_way = |Argument { array, .. }: &Argument<'_>| {

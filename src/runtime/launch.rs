@@ -28,7 +28,7 @@ pub struct Launch {
 }
 
 /// What a kernel that runs without steps comes to: an error is one word, so that the result comes back in registers.
-pub type Quick<T> = std::result::Result<T, Box<Error>>;
+pub type BoxedResult<T> = std::result::Result<T, Box<Error>>;
 
 impl Launch {
     /// Runs the kernel on the operands that lie in slots and on outputs.
@@ -54,7 +54,7 @@ impl Launch {
     /// As for [`Launch::start`].
     #[allow(unsafe_code, reason = "kernels work on raw pointers")]
     #[inline]
-    pub(super) unsafe fn start_at(&self, operands: &[*const u8], outputs: &[*mut u8]) -> Quick<()> {
+    pub(super) unsafe fn start_at(&self, operands: &[*const u8], outputs: &[*mut u8]) -> BoxedResult<()> {
         if self.is_idle {
             return Ok(());
         }

@@ -25,7 +25,7 @@ mod view;
 pub use array::Array;
 pub use builder::{Accepts, Failure};
 pub use executable::Executable;
-pub use launch::{Launch, Quick};
+pub use launch::{BoxedResult, Launch};
 pub use routine::write_by_index;
 pub use shared_layout::SharedLayout;
 pub use single::Single;

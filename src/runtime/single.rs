@@ -4,7 +4,7 @@
 //! started. [`Executable::run`](super::Executable::run) does the same by its list of actions.
 
 use super::array::Array;
-use super::launch::{Launch, Quick, Slot};
+use super::launch::{BoxedResult, Launch, Slot};
 use super::shared_layout::SharedLayout;
 use crate::device::{Access, Device, ShortAccess, Storage};
 use crate::ir::{DType, Layout, TensorType};
@@ -74,7 +74,7 @@ impl Single {
         n: usize,
         argument: impl Fn(usize) -> &'a Array,
         make: impl FnOnce(Array) -> T,
-    ) -> Quick<T> {
+    ) -> BoxedResult<T> {
         let storage = Storage::shareable(Device::CPU, self.bytes)?;
         let mut operands = NO_POINTERS;
         self.point(&mut operands, &argument);
@@ -99,7 +99,7 @@ impl Single {
     /// # Errors
     /// As [`Single::run`], or if a slice of the target is borrowed.
     #[inline]
-    pub fn run_in_place<'a>(&self, n: usize, argument: impl Fn(usize) -> &'a Array) -> Quick<()> {
+    pub fn run_in_place<'a>(&self, n: usize, argument: impl Fn(usize) -> &'a Array) -> BoxedResult<()> {
         let target = argument(0);
         let mut operands = NO_POINTERS;
         self.point(&mut operands, &argument);
