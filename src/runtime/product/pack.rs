@@ -56,11 +56,11 @@ pub(super) unsafe fn pack<T: Multiply>(
     for first in (0..columns).step_by(lanes) {
         let (from, to) = (b.wrapping_add(first * column), panels.column(first));
         let here = lanes.min(columns - first);
-        let turned = if row == 1 && here == lanes { panels.k / kernels.deep * kernels.deep } else { 0 };
+        let transposed = if row == 1 && here == lanes { panels.k / kernels.deep * kernels.deep } else { 0 };
         // SAFETY: the caller's promise, for the steps that are turned and for the others.
         unsafe {
-            (kernels.turn)(from, column, to, panels.width, turned);
-            for step in turned..panels.k {
+            (kernels.transpose)(from, column, to, panels.width, transposed);
+            for step in transposed..panels.k {
                 let to = to.add(step * panels.width);
                 for lane in 0..lanes {
                     *to.add(lane) = if lane < here { *from.wrapping_add(step * row + lane * column) } else { T::ZERO };

@@ -58,10 +58,10 @@ impl<T: Multiply> Piece<T> {
         }
         let (size, lanes) = (size_of::<T>(), kernels.lanes);
         if n == 1 && m >= lanes && c_row == 1 {
-            let turned =
+            let transposed =
                 Piece { m: n, n: m, a: b, left: [right[1], right[0]], b: a, right: [left[1], left[0]], ..*self };
             // SAFETY: the same elements.
-            return unsafe { turned.multiply(kernels) };
+            return unsafe { transposed.multiply(kernels) };
         }
         if m == 1 && (right[1] == 1 || right[0] == 1 && n >= lanes) {
             // SAFETY: the caller's promise.
@@ -117,7 +117,7 @@ impl<T: Multiply> Piece<T> {
         let &Piece { k, n, a, left, b, right, c, .. } = self;
         let (run, b_step, most) = match right {
             [b_step, 1] => (kernels.stream, b_step, ROW_BYTES / size_of::<T>()),
-            [_, b_step] => (kernels.turned, b_step, n),
+            [_, b_step] => (kernels.transposed, b_step, n),
         };
         for first in (0..n).step_by(most) {
             let (b, c) = (b.wrapping_add(first * right[1]), c.wrapping_add(first));

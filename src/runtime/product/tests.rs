@@ -129,17 +129,17 @@ fn every_element_is_one_chain() {
         [61, 530, 200],
     ];
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        for turn in 0..1500 {
+        for transpose in 0..1500 {
             let mut shape = [random.below(41), random.below(41), random.below(41)];
-            if turn % 7 == 0 {
+            if transpose % 7 == 0 {
                 shape[random.below(3)] = random.below(2);
             }
-            if turn % 25 == 0 {
-                shape = far[turn / 25 % far.len()];
+            if transpose % 25 == 0 {
+                shape = far[transpose / 25 % far.len()];
             }
             let lies = [Lies::ALL[random.below(4)], Lies::ALL[random.below(4)]];
-            let specials = turn % 3 == 0;
-            let found = match (turn + turn / 200) % 2 {
+            let specials = transpose % 3 == 0;
+            let found = match (transpose + transpose / 200) % 2 {
                 0 => wrong::<f32>(isa, shape, lies, specials, &mut random),
                 _ => wrong::<f64>(isa, shape, lies, specials, &mut random),
             };

@@ -48,13 +48,13 @@ pub(super) type Run<T> = unsafe fn(&Tile<T>);
 ///
 /// # Safety
 /// The machine has the level of the function, and the pointers are good for all that is moved.
-pub(super) type Turn<T> = unsafe fn(from: *const T, pitch: usize, to: *mut T, step: usize, depth: usize);
+pub(super) type Transpose<T> = unsafe fn(from: *const T, pitch: usize, to: *mut T, step: usize, depth: usize);
 
 /// Copies rows, which begin `pitch` elements apart, to panels of whole vectors; behind the last column are zeros.
 ///
 /// # Safety
-/// As for [`Turn`].
-pub(super) type Lay<T> = unsafe fn(from: *const T, pitch: usize, columns: usize, to: &Panels<T>);
+/// As for [`Transpose`].
+pub(super) type CopyPanel<T> = unsafe fn(from: *const T, pitch: usize, columns: usize, to: &Panels<T>);
 
 /// Memory for columns of a right operand: panels of some columns, in each the steps of the inner dimension.
 pub(super) struct Panels<T> {
@@ -84,11 +84,11 @@ pub(super) struct Kernels<T: 'static> {
     /// A single row of all columns, whose chains begin and end: from a right operand whose rows are contiguous, and from one
     /// whose columns are, `b_step` being the distance between these. The latter needs a vector of columns at least.
     pub(super) stream: Run<T>,
-    pub(super) turned: Run<T>,
+    pub(super) transposed: Run<T>,
     /// Turns a vector's lanes of rows; the depth is a multiple of `deep`.
-    pub(super) turn: Turn<T>,
+    pub(super) transpose: Transpose<T>,
     pub(super) deep: usize,
-    pub(super) copy: Lay<T>,
+    pub(super) copy: CopyPanel<T>,
 }
 
 /// An element that there are kernels for.
@@ -201,7 +201,7 @@ unsafe fn stream<V: Vector>(tile: &Tile<V::Element>) {
 
 /// Turns some elements of a vector of columns at a time.
 #[inline(always)]
-unsafe fn turned<V: Vector>(tile: &Tile<V::Element>) {
+unsafe fn transposed<V: Vector>(tile: &Tile<V::Element>) {
     let &Tile { k, a, a_step, b, b_step, c, columns, .. } = tile;
     // SAFETY: the caller's promise, see `Kernels`.
     unsafe {
@@ -235,9 +235,9 @@ unsafe fn turned<V: Vector>(tile: &Tile<V::Element>) {
 }
 
 #[inline(always)]
-unsafe fn turn<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Element, step: usize, depth: usize) {
+unsafe fn transpose<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Element, step: usize, depth: usize) {
     for at in (0..depth).step_by(V::DEPTH) {
-        // SAFETY: the caller's promise, see `Turn`.
+        // SAFETY: the caller's promise, see `Transpose`.
         unsafe { V::transpose(from.add(at), pitch, to.add(at * step), step) };
     }
 }
@@ -253,7 +253,7 @@ unsafe fn copy<V: Vector>(from: *const V::Element, pitch: usize, columns: usize,
                 for column in (panel..end.min(panel + panels.width)).step_by(V::LANES) {
                     let from = from.wrapping_add(column);
                     V::prefetch(from.wrapping_add(AHEAD * pitch));
-                    // SAFETY: the caller's promise, see `Lay`. Panels are of whole vectors.
+                    // SAFETY: the caller's promise, see `CopyPanel`. Panels are of whole vectors.
                     unsafe { V::load_first(from, end - column).store(to.wrapping_add(column - panel)) };
                 }
             }
@@ -274,9 +274,9 @@ macro_rules! level {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn turn<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Element, step: usize, depth: usize) {
+            unsafe fn transpose<V: Vector>(from: *const V::Element, pitch: usize, to: *mut V::Element, step: usize, depth: usize) {
                 // SAFETY: the caller's promise.
-                unsafe { super::turn::<V>(from, pitch, to, step, depth) }
+                unsafe { super::transpose::<V>(from, pitch, to, step, depth) }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -292,9 +292,9 @@ macro_rules! level {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn turned<V: Vector>(call: &Tile<V::Element>) {
+            unsafe fn transposed<V: Vector>(call: &Tile<V::Element>) {
                 // SAFETY: the caller's promise.
-                unsafe { super::turned::<V>(call) }
+                unsafe { super::transposed::<V>(call) }
             }
 
             struct Of<V>(std::marker::PhantomData<V>);
@@ -305,8 +305,8 @@ macro_rules! level {
                     singles: &[$(tile::<V, $rows, 1, false>,)* tile::<V, $most, 1, false>],
                     packing: tile::<V, $most, 2, true>,
                     stream: stream::<V>,
-                    turned: turned::<V>,
-                    turn: turn::<V>,
+                    transposed: transposed::<V>,
+                    transpose: transpose::<V>,
                     deep: V::DEPTH,
                     copy: copy::<V>,
                 };

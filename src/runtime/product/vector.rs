@@ -142,7 +142,7 @@ mod x86 {
             has_nan |$one:ident, $other:ident| $has_nan:expr;
             canonical |$x:ident| $canonical:expr;
             gather |$source:ident, $pitch:ident| $gather:expr;
-            turn |$rows:ident| $turn:expr;) => {
+            transpose |$rows:ident| $transpose:expr;) => {
             impl Vector for $vector {
                 type Element = $element;
                 const LANES: usize = $lanes;
@@ -228,7 +228,7 @@ mod x86 {
                             let ($source, $pitch) = (from.add(row * pitch), $depth * pitch);
                             *values = $gather;
                         }
-                        for (column, values) in $turn.into_iter().enumerate() {
+                        for (column, values) in $transpose.into_iter().enumerate() {
                             values.store(to.add(column * step));
                         }
                     }
@@ -255,7 +255,7 @@ mod x86 {
             let all = _mm512_insertf32x4::<2>(all, _mm_loadu_ps(at.add(2 * pitch)));
             _mm512_insertf32x4::<3>(all, _mm_loadu_ps(at.add(3 * pitch)))
         };
-        turn |rows| {
+        transpose |rows| {
             let (a, b) = (_mm512_unpacklo_ps(rows[0], rows[1]), _mm512_unpacklo_ps(rows[2], rows[3]));
             let (c, d) = (_mm512_unpackhi_ps(rows[0], rows[1]), _mm512_unpackhi_ps(rows[2], rows[3]));
             [
@@ -285,7 +285,7 @@ mod x86 {
             let all = _mm512_insertf64x2::<2>(all, _mm_loadu_pd(at.add(2 * pitch)));
             _mm512_insertf64x2::<3>(all, _mm_loadu_pd(at.add(3 * pitch)))
         };
-        turn |rows| [_mm512_unpacklo_pd(rows[0], rows[1]), _mm512_unpackhi_pd(rows[0], rows[1])];
+        transpose |rows| [_mm512_unpacklo_pd(rows[0], rows[1]), _mm512_unpackhi_pd(rows[0], rows[1])];
     }
 
     vector! {
@@ -304,7 +304,7 @@ mod x86 {
             let all = _mm256_castps128_ps256(_mm_loadu_ps(at));
             _mm256_insertf128_ps::<1>(all, _mm_loadu_ps(at.add(pitch)))
         };
-        turn |rows| {
+        transpose |rows| {
             let (a, b) = (_mm256_unpacklo_ps(rows[0], rows[1]), _mm256_unpacklo_ps(rows[2], rows[3]));
             let (c, d) = (_mm256_unpackhi_ps(rows[0], rows[1]), _mm256_unpackhi_ps(rows[2], rows[3]));
             [
@@ -332,6 +332,6 @@ mod x86 {
             let all = _mm256_castpd128_pd256(_mm_loadu_pd(at));
             _mm256_insertf128_pd::<1>(all, _mm_loadu_pd(at.add(pitch)))
         };
-        turn |rows| [_mm256_unpacklo_pd(rows[0], rows[1]), _mm256_unpackhi_pd(rows[0], rows[1])];
+        transpose |rows| [_mm256_unpacklo_pd(rows[0], rows[1]), _mm256_unpackhi_pd(rows[0], rows[1])];
     }
 }
