@@ -4,10 +4,10 @@ use super::code::{Address, Block, Class, Home, Inst, Minus, Op, Start, V};
 use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
-use super::few::Few;
 use super::folds::{Fold, Partial, n_groups};
 use super::level::Level;
 use super::opcode;
+use super::register_list::RegisterList;
 use super::scaling::scaled;
 use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
@@ -227,7 +227,7 @@ impl Function<'_> {
 /// Brings where an access is, so many elements ahead, to where strided accesses begin.
 fn place(select: &mut Select<'_>, access: usize, ahead: usize) {
     let op = Op::Place { access: access as u16, ahead: ahead as i32 };
-    let (width, args) = (select.width(), Few::NONE);
+    let (width, args) = (select.width(), RegisterList::NONE);
     select.push_inst(Inst { op, width, result: None, args, lanes: None, address: None, imm: None });
 }
 

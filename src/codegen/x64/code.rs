@@ -6,9 +6,9 @@
 //! instruction has no control flow; loops are written around whole [`Block`]s.
 
 use super::encoder::Width;
-use super::few::Few;
 use super::level::Level;
 use super::opcode::{DIV_F, Encoding, Opcode, SQRT, Space};
+use super::register_list::RegisterList;
 use std::fmt;
 
 /// A virtual register.
@@ -169,7 +169,7 @@ pub(super) struct Inst {
     /// What it makes.
     pub(super) result: Option<V>,
     /// Its operands: those of `vvvv`, `rm` and `reg`, in the order of the encoding; `a`, `b`, `c` of an fma.
-    pub(super) args: Few<3>,
+    pub(super) args: RegisterList<3>,
     /// Lanes that are written, if not all.
     pub(super) lanes: Option<Lanes>,
     /// The memory it reads or writes.
@@ -205,7 +205,7 @@ pub(super) struct Uses {
 
 impl Inst {
     /// Everything it reads.
-    pub(super) fn reads(&self) -> Few<MOST_READS> {
+    pub(super) fn reads(&self) -> RegisterList<MOST_READS> {
         self.args.and(self.lanes.map(|lanes| lanes.mask))
     }
 

@@ -5,7 +5,7 @@
 //! lanes that count and its own partial results. Values of all lanes are the same for all.
 
 use super::code::{Address, Block, Home, Info, Inst, Op, Start, Those, V};
-use super::folds::Place;
+use super::folds::PartialLocation;
 
 /// How the copies of a body are put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +41,12 @@ pub(super) struct Own {
     /// Masks of lanes that count.
     pub(super) masks: Vec<(V, V)>,
     /// Places of partial results.
-    pub(super) partials: Vec<(Place, Place)>,
+    pub(super) partials: Vec<(PartialLocation, PartialLocation)>,
 }
 
 impl Own {
     /// Where a partial result is that the first copy has at `first`.
-    fn place(&self, first: Place) -> Place {
+    fn place(&self, first: PartialLocation) -> PartialLocation {
         self.partials.iter().find(|partial| partial.0 == first).map_or(first, |partial| partial.1)
     }
 }
@@ -95,9 +95,11 @@ impl Single {
     /// Where a value of the first copy comes from in another.
     fn home(&self, home: Home, copy: usize) -> Home {
         match home {
-            Home::Register(register) => match self.place(Place::Register(register), copy) {
-                Place::Register(register) => Home::Register(register),
-                Place::Frame(_) => unreachable!("partial results of a pass are all in registers, or all in the frame"),
+            Home::Register(register) => match self.place(PartialLocation::Register(register), copy) {
+                PartialLocation::Register(register) => Home::Register(register),
+                PartialLocation::Frame(_) => {
+                    unreachable!("partial results of a pass are all in registers, or all in the frame")
+                }
             },
             Home::Memory(address) => Home::Memory(Address { disp: self.disp(address, copy), ..address }),
             Home::Block | Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_) => home,
@@ -107,9 +109,9 @@ impl Single {
     /// The distance in the address that a copy has for one of the first.
     fn disp(&self, address: Address, copy: usize) -> i32 {
         match (address.start, address.scale) {
-            (Start::Frame, _) => match self.place(Place::Frame(address.disp), copy) {
-                Place::Frame(at) => at,
-                Place::Register(_) => {
+            (Start::Frame, _) => match self.place(PartialLocation::Frame(address.disp), copy) {
+                PartialLocation::Frame(at) => at,
+                PartialLocation::Register(_) => {
                     unreachable!("partial results of a pass are all in registers, or all in the frame")
                 }
             },
@@ -118,7 +120,7 @@ impl Single {
         }
     }
 
-    fn place(&self, first: Place, copy: usize) -> Place {
+    fn place(&self, first: PartialLocation, copy: usize) -> PartialLocation {
         self.own(copy).map_or(first, |own| own.place(first))
     }
 
@@ -182,7 +184,9 @@ impl<'a> Copies<'a> {
                 address.disp = single.disp(*address, copy);
             }
             match &mut inst.op {
-                Op::Place { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => *ahead += single.elements(copy),
+                Op::PartialLocation { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => {
+                    *ahead += single.elements(copy)
+                }
                 Op::Machine(_) | Op::Fma { .. } | Op::Copy { those: Those::First, .. } => {}
             }
         }

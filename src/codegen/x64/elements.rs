@@ -5,9 +5,9 @@
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
 use super::encoder::Width;
-use super::few::Few;
 use super::level::Level;
 use super::opcode::{self, Opcode};
+use super::register_list::RegisterList;
 use super::select::{Select, Shape, Val};
 use crate::ir::DType;
 use crate::ir::scalar::Ty;
@@ -102,7 +102,7 @@ impl Select<'_> {
                     op: Op::Machine(&opcode::TEST_BYTES),
                     width: Width::X,
                     result: Some(result),
-                    args: Few::from([bytes, bytes]),
+                    args: RegisterList::from([bytes, bytes]),
                     lanes: None,
                     address: None,
                     imm: None,
@@ -151,7 +151,7 @@ impl Select<'_> {
                     op: Op::Machine(&opcode::LOAD_BYTES),
                     width: Width::X,
                     result: Some(bytes),
-                    args: Few::from([ones]),
+                    args: RegisterList::from([ones]),
                     lanes: Some(Lanes { mask: value[0], zero: true }),
                     address: None,
                     imm: None,
@@ -220,7 +220,7 @@ impl Select<'_> {
             Shape::Vector | Shape::Half => Those::Left(address.disp / bytes as i32),
         };
         let op = Op::Copy { way, bytes: bytes as u8, those, frame: self.narrow };
-        let (width, args, address) = (Width::X, Few::NONE, Some(address));
+        let (width, args, address) = (Width::X, RegisterList::NONE, Some(address));
         self.push_inst(Inst { op, width, result: None, args, lanes: None, address, imm: None });
     }
 
@@ -235,8 +235,8 @@ impl Select<'_> {
     ) -> V {
         let result = self.vector(wide);
         let (opcode, args, lanes) = match (self.level(), mask) {
-            (Level::Avx2, Some(mask)) => (&opcode::LOAD_SOME[wide as usize], Few::from([mask]), None),
-            (_, mask) => (opcode, Few::NONE, mask.map(|mask| Lanes { mask, zero: true })),
+            (Level::Avx2, Some(mask)) => (&opcode::LOAD_SOME[wide as usize], RegisterList::from([mask]), None),
+            (_, mask) => (opcode, RegisterList::NONE, mask.map(|mask| Lanes { mask, zero: true })),
         };
         let (op, result_of) = (Op::Machine(opcode), Some(result));
         self.push_inst(Inst { op, width, result: result_of, args, lanes, address: Some(address), imm: None });
@@ -254,8 +254,10 @@ impl Select<'_> {
         imm: Option<u8>,
     ) {
         let (opcode, args, lanes) = match (self.level(), mask) {
-            (Level::Avx2, Some(mask)) => (&opcode::STORE_SOME[opcode.wide as usize], Few::from([value, mask]), None),
-            (_, mask) => (opcode, Few::from([value]), mask.map(|mask| Lanes { mask, zero: false })),
+            (Level::Avx2, Some(mask)) => {
+                (&opcode::STORE_SOME[opcode.wide as usize], RegisterList::from([value, mask]), None)
+            }
+            (_, mask) => (opcode, RegisterList::from([value]), mask.map(|mask| Lanes { mask, zero: false })),
         };
         let op = Op::Machine(opcode);
         self.push_inst(Inst { op, width, result: None, args, lanes, address: Some(address), imm });
@@ -296,8 +298,8 @@ impl Select<'_> {
                 let (index, mask) = (self.distances(distances, part), self.fresh_mask(mask, part, wide));
                 let result = self.vector(wide);
                 let (opcode, args, lanes) = match self.level() {
-                    Level::Avx2 => (&opcode::GATHER_SOME, Few::from([index, mask]), None),
-                    Level::Avx512 => (&opcode::GATHER, Few::from([index]), Some(Lanes { mask, zero: false })),
+                    Level::Avx2 => (&opcode::GATHER_SOME, RegisterList::from([index, mask]), None),
+                    Level::Avx512 => (&opcode::GATHER, RegisterList::from([index]), Some(Lanes { mask, zero: false })),
                 };
                 let (op, width) = (Op::Machine(&opcode[wide as usize]), self.level().width());
                 let address = Some(PLACED);
@@ -318,7 +320,7 @@ impl Select<'_> {
                 op: Op::Machine(&opcode::SCATTER[wide as usize]),
                 width: Width::Z,
                 result: None,
-                args: Few::from([index, v]),
+                args: RegisterList::from([index, v]),
                 lanes: Some(Lanes { mask, zero: false }),
                 address: Some(PLACED),
                 imm: None,

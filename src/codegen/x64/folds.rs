@@ -5,11 +5,11 @@
 
 use super::body::Function;
 use super::code::{Address, Block, Class, Home, Inst, Lanes, Op, Start, V};
-use super::few::Few;
 use super::frame::Frame;
 use super::level::Level;
 use super::masks::Relation;
 use super::opcode;
+use super::register_list::RegisterList;
 use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::fold;
 use crate::codegen::geometry::Class as Motion;
@@ -30,7 +30,7 @@ const ORDERED: u8 = 7;
 
 /// Where a vector of partial results is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PartialLocation {
     /// In this register.
     Register(u8),
     /// At this distance in the frame.
@@ -65,7 +65,7 @@ pub(super) struct Fold {
     /// of the element before instead of two.
     nan_apart: bool,
     /// Per group the places of the value's vectors, then those of the index or of NaN.
-    places: Vec<SmallVec<[Place; 4]>>,
+    places: Vec<SmallVec<[PartialLocation; 4]>>,
 }
 
 impl Fold {
@@ -92,9 +92,9 @@ impl Fold {
                 let places = (0..fold.vectors()).map(|_| {
                     if needed <= level.most_partials() {
                         last -= 1;
-                        Place::Register(last)
+                        PartialLocation::Register(last)
                     } else {
-                        Place::Frame(frame.take_vector())
+                        PartialLocation::Frame(frame.take_vector())
                     }
                 });
                 fold.places.push(places.collect());
@@ -104,7 +104,7 @@ impl Fold {
     }
 
     /// The places of the first group's vectors, with those of another's.
-    pub(super) fn moved(&self, group: usize) -> impl Iterator<Item = (Place, Place)> {
+    pub(super) fn moved(&self, group: usize) -> impl Iterator<Item = (PartialLocation, PartialLocation)> {
         self.places[0].iter().copied().zip(self.places[group].iter().copied())
     }
 
@@ -147,8 +147,8 @@ impl Fold {
     fn read(&self, select: &mut Select<'_>, group: usize, number: usize) -> V {
         let wide = is_wide(self.ty) || (self.index.is_some() && number >= self.value_vectors());
         match self.places[group][number] {
-            Place::Register(register) => select.accumulator(register, wide),
-            Place::Frame(at) => {
+            PartialLocation::Register(register) => select.accumulator(register, wide),
+            PartialLocation::Frame(at) => {
                 let address = Address { start: Start::Frame, scale: None, disp: at };
                 select.load_as(&opcode::LOAD[0], select.level().width(), address, None, wide)
             }
@@ -179,7 +179,7 @@ impl Fold {
     /// Has a block leave the registers of groups alone that it does not know, from a number on.
     pub(super) fn reserve(&self, block: &mut Block, from: usize) {
         for place in self.places[from..].iter().flatten() {
-            if let Place::Register(register) = *place {
+            if let PartialLocation::Register(register) = *place {
                 block.register(Class::Vector, is_wide(self.ty), Home::Register(register));
             }
         }
@@ -192,18 +192,18 @@ impl Fold {
     }
 
     /// Puts a vector into its place; of AVX-512, only its lanes in the mask.
-    fn assign(&self, select: &mut Select<'_>, place: Place, v: V, mask: Option<V>) {
+    fn assign(&self, select: &mut Select<'_>, place: PartialLocation, v: V, mask: Option<V>) {
         let level_width = select.level().width();
         match place {
-            Place::Register(register) => {
+            PartialLocation::Register(register) => {
                 let wide = select.block.info(v).wide;
                 let result = select.accumulator(register, wide);
                 let lanes = mask.map(|mask| Lanes { mask, zero: false });
                 let op = Op::Machine(&opcode::MOVE[wide as usize]);
-                let (width, args) = (level_width, Few::from([v]));
+                let (width, args) = (level_width, RegisterList::from([v]));
                 select.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
             }
-            Place::Frame(at) => {
+            PartialLocation::Frame(at) => {
                 let address = Address { start: Start::Frame, scale: None, disp: at };
                 let wide = select.block.info(v).wide;
                 select.store_as(&opcode::STORE[wide as usize], level_width, v, address, mask, None);
@@ -233,7 +233,7 @@ impl Fold {
             }
             return;
         }
-        let parts: SmallVec<[(Place, V, V); 2]> = self.places[group]
+        let parts: SmallVec<[(PartialLocation, V, V); 2]> = self.places[group]
             .iter()
             .zip(&acc.value)
             .zip(&x.value)
@@ -251,13 +251,13 @@ impl Fold {
             }
             let opcode = self.opcode();
             match place {
-                Place::Register(_) => {
+                PartialLocation::Register(_) => {
                     let lanes = mask.map(|mask| Lanes { mask, zero: false });
-                    let (op, args) = (Op::Machine(opcode), Few::from([acc, x]));
+                    let (op, args) = (Op::Machine(opcode), RegisterList::from([acc, x]));
                     let (width, result) = (select.level().width(), Some(acc));
                     select.push_inst(Inst { op, width, result, args, lanes, address: None, imm: None });
                 }
-                Place::Frame(_) => {
+                PartialLocation::Frame(_) => {
                     let sum = select.vector(is_wide(self.ty));
                     select.push(opcode, Some(sum), &[acc, x], None);
                     self.assign(select, place, sum, mask);
@@ -309,10 +309,10 @@ impl Fold {
     }
 
     /// Combines a vector with what is in its place, there.
-    fn update(&self, select: &mut Select<'_>, place: Place, opcode: &'static opcode::Opcode, acc: V, x: V) {
+    fn update(&self, select: &mut Select<'_>, place: PartialLocation, opcode: &'static opcode::Opcode, acc: V, x: V) {
         match place {
-            Place::Register(_) => select.push_as(opcode, select.level().width(), Some(acc), &[acc, x], None),
-            Place::Frame(_) => {
+            PartialLocation::Register(_) => select.push_as(opcode, select.level().width(), Some(acc), &[acc, x], None),
+            PartialLocation::Frame(_) => {
                 let v = select.op(opcode, &[acc, x]);
                 self.assign(select, place, v, None);
             }
@@ -461,7 +461,7 @@ impl Select<'_> {
             op: Op::Machine(&opcode::CMP_F[wide as usize]),
             width: self.width(),
             result: Some(result),
-            args: Few::from([a, a]),
+            args: RegisterList::from([a, a]),
             lanes: mask.map(|mask| Lanes { mask, zero: false }),
             address: None,
             imm: Some(relation),

@@ -6,7 +6,6 @@
 //! copies of the body each, and one of masked rounds for what is left. A pass with folds has a loop over blocks of
 //! [`FOLD_BLOCK`] around that.
 
-use super::ahead::Ahead;
 use super::body::{Elements, Function};
 use super::code::Block;
 use super::copies::{Order, Single};
@@ -14,6 +13,7 @@ use super::encoder::*;
 use super::folds::{Fold, n_groups};
 use super::frame::Frame;
 use super::level::Level;
+use super::prefetch::Prefetches;
 use super::registers::{Allocator, Pointer};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
@@ -50,7 +50,7 @@ pub(super) struct Writer<'a> {
     pub(super) rows_left: i32,
     block_start: i32,
     block_end: i32,
-    pub(super) ahead: Ahead,
+    pub(super) prefetches: Prefetches,
     /// The text of the blocks, for people.
     text: Option<String>,
 }
@@ -102,7 +102,7 @@ impl<'a> Writer<'a> {
         }
         let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
         let encoder = Encoder::new(level);
-        let ahead = Ahead::new(&function, passes, level, || frame.take(8, 8));
+        let ahead = Prefetches::new(&function, passes, level, || frame.take(8, 8));
         Writer {
             function,
             passes,
@@ -124,7 +124,7 @@ impl<'a> Writer<'a> {
         self.copy_words();
         let row = self.encoder.label();
         self.encoder.place(row);
-        self.look_ahead();
+        self.load_prefetch_addresses();
         for (number, pass) in self.passes.passes.iter().enumerate() {
             self.run(|function, encoder| function.row_values(encoder, &pass.row), "row");
             if pass.has_loop() {
@@ -417,7 +417,7 @@ impl<'a> Writer<'a> {
         self.encoder.jump_if(Condition::Greater, rest);
         let top = self.encoder.label();
         self.round(&main, Elements::All, top);
-        self.ask_ahead(number, step as usize);
+        self.prefetch(number, step as usize);
         self.encoder.add(RAX, step);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(Condition::LessEqual, top);

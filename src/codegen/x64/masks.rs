@@ -6,9 +6,9 @@
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
 use super::encoder::{Constant, Width};
-use super::few::Few;
 use super::level::Level;
 use super::opcode;
+use super::register_list::RegisterList;
 use super::select::{Select, Shape, Val, is_wide};
 use crate::ir::scalar::{Prim, Ty};
 
@@ -282,10 +282,10 @@ impl Select<'_> {
         }
         let mask = self.mask_part(mask, part, info.wide);
         let result = self.vector(info.wide);
-        let (op, args, lanes): (_, Few<3>, _) = match self.level() {
-            Level::Avx2 => (&opcode::PICK, Few::from([no, yes, mask]), None),
+        let (op, args, lanes): (_, RegisterList<3>, _) = match self.level() {
+            Level::Avx2 => (&opcode::PICK, RegisterList::from([no, yes, mask]), None),
             Level::Avx512 => {
-                (&opcode::BLEND[info.wide as usize], Few::from([no, yes]), Some(Lanes { mask, zero: false }))
+                (&opcode::BLEND[info.wide as usize], RegisterList::from([no, yes]), Some(Lanes { mask, zero: false }))
             }
         };
         let (op, width) = (Op::Machine(op), self.width());
@@ -309,7 +309,7 @@ impl Select<'_> {
         }
         let result = self.vector(wide);
         let lanes = Some(Lanes { mask, zero: true });
-        let (op, width, args) = (Op::Machine(&opcode::MOVE[wide as usize]), self.width(), Few::from([v]));
+        let (op, width, args) = (Op::Machine(&opcode::MOVE[wide as usize]), self.width(), RegisterList::from([v]));
         self.push_inst(Inst { op, width, result: Some(result), args, lanes, address: None, imm: None });
         result
     }

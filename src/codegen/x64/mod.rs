@@ -4,7 +4,7 @@
 //! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`quotient`] some that spare
 //! the divider, [`elements`] those of loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`]
 //! asks for cache lines. A body is written once, and [`copies`] makes a block of several of it. A [`Level`] says which
-//! instructions there are; what AVX2 lacks has [`stand_ins`]. A [`Manner`] says how code goes through memory.
+//! instructions there are; what AVX2 lacks has [`emulated`]. A [`Manner`] says how code goes through memory.
 //! [`registers`] gives every value a machine register, [`fma`] chooses among forms that overwrite one, and the [`encoder`] writes
 //! instructions of [`opcode`]; [`memory`] makes the bytes executable.
 //!
@@ -12,13 +12,12 @@
 //! declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and for AVX2
 //! strided outputs.
 
-mod ahead;
 mod body;
 mod code;
 mod copies;
 mod elements;
+mod emulated;
 pub mod encoder;
-mod few;
 mod fma;
 mod folds;
 mod frame;
@@ -27,11 +26,12 @@ mod level;
 mod masks;
 mod memory;
 pub mod opcode;
+mod prefetch;
 mod quotient;
+mod register_list;
 mod registers;
 mod scaling;
 mod select;
-mod stand_ins;
 
 pub use level::Level;
 

@@ -6,16 +6,16 @@
 
 use super::code::{Block, Class, Home, Inst, Minus, Op, V};
 use super::encoder::{Constant, Encoder, Width};
-use super::few::Few;
 use super::level::Level;
 use super::masks::Relation;
 use super::opcode::{self, Opcode, Pair};
+use super::register_list::RegisterList;
 use crate::ir::scalar::half_bits::F16_NAN;
 use crate::ir::scalar::{Lit, Prim, Ty};
 use rustc_hash::FxHashMap;
 
 /// A value: its registers.
-pub(super) type Val = Few<2>;
+pub(super) type Val = RegisterList<2>;
 
 /// How many lanes a block works on, and in what registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,7 +256,7 @@ impl<'e> Select<'e> {
                     op: Op::Fma { minus, wide },
                     width: self.width(),
                     result: Some(result),
-                    args: Few::from([a[part], b[part], c[part]]),
+                    args: RegisterList::from([a[part], b[part], c[part]]),
                     lanes: None,
                     address: None,
                     imm: None,

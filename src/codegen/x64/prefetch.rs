@@ -36,7 +36,7 @@ const ROWS_BELOW: i32 = 2;
 
 /// What the passes of a kernel ask for.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct Prefetches {
     /// Operands of the first pass, for the others, with the place in the frame where the address of their next row is.
     reads: Vec<(usize, i32)>,
     /// Per pass, outputs that the next loop writes, by their numbers as accesses.
@@ -47,15 +47,20 @@ pub(super) struct Ahead {
     below: Vec<(Want, usize, i32)>,
 }
 
-impl Ahead {
+impl Prefetches {
     /// What is asked for of contiguous rows; `take` makes room for an address.
-    pub(super) fn new(function: &Function<'_>, passes: &Passes, level: Level, mut take: impl FnMut() -> i32) -> Ahead {
+    pub(super) fn new(
+        function: &Function<'_>,
+        passes: &Passes,
+        level: Level,
+        mut take: impl FnMut() -> i32,
+    ) -> Prefetches {
         let Function { kernel, motions, flat, manner, .. } = function;
         let is_contiguous = |&access: &usize| motions[access] == Class::Contiguous;
         let outputs = |pass: &Pass| -> Vec<usize> {
             pass.stores.iter().map(|&slot| kernel.operands.len() + slot).filter(is_contiguous).collect()
         };
-        let mut ahead = Ahead { writes: vec![Vec::new(); passes.passes.len()], ..Ahead::default() };
+        let mut ahead = Prefetches { writes: vec![Vec::new(); passes.passes.len()], ..Prefetches::default() };
         let [first, others @ ..] = &passes.passes[..] else { return ahead };
         let read = read(kernel, flat, first).into_iter().filter(is_contiguous);
         if others.iter().any(Pass::has_loop) {
@@ -88,9 +93,9 @@ fn read(kernel: &Kernel, flat: &Flat, pass: &Pass) -> Vec<usize> {
 
 impl Writer<'_> {
     /// Brings the addresses of the next rows into the frame; those of rows that are too long are of this one.
-    pub(super) fn look_ahead(&mut self) {
-        for at in 0..self.ahead.reads.len() {
-            let (access, to) = self.ahead.reads[at];
+    pub(super) fn load_prefetch_addresses(&mut self) {
+        for at in 0..self.prefetches.reads.len() {
+            let (access, to) = self.prefetches.reads[at];
             self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
             self.encoder.int(Int::Mov, R10, Rm::Reg(R11.0));
             self.encoder.int(Int::Add, R10, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
@@ -98,17 +103,17 @@ impl Writer<'_> {
             self.encoder.int(Int::CmovGreater, R10, Rm::Reg(R11.0));
             self.encoder.int(Int::Store, R10, self.at(to));
         }
-        if !self.ahead.below.is_empty() {
-            self.look_below();
+        if !self.prefetches.below.is_empty() {
+            self.load_addresses_below();
         }
     }
 
     /// Brings the addresses of rows some way below into the frame; those of the last rows are of themselves.
-    fn look_below(&mut self) {
+    fn load_addresses_below(&mut self) {
         self.encoder.int(Int::Mov, RSI, self.at(self.rows_left));
         self.encoder.compare(RSI, ROWS_BELOW);
-        for at in 0..self.ahead.below.len() {
-            let (_, access, to) = self.ahead.below[at];
+        for at in 0..self.prefetches.below.len() {
+            let (_, access, to) = self.prefetches.below[at];
             self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
             self.encoder.int(Int::Mov, R10, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
             let index = Index::Gpr(R10, ROWS_BELOW.trailing_zeros() as u8);
@@ -120,45 +125,45 @@ impl Writer<'_> {
     }
 
     /// Asks in a pass, with a round of so many elements, for what is needed later at their places.
-    pub(super) fn ask_ahead(&mut self, pass: usize, elements: usize) {
-        let n_reads = if pass > 0 { self.ahead.reads.len() } else { 0 };
+    pub(super) fn prefetch(&mut self, pass: usize, elements: usize) {
+        let n_reads = if pass > 0 { self.prefetches.reads.len() } else { 0 };
         for at in 0..n_reads {
-            let (access, from) = self.ahead.reads[at];
-            self.ask_for(Want::Read, access, from, 0, elements);
+            let (access, from) = self.prefetches.reads[at];
+            self.prefetch_lines(Want::Read, access, from, 0, elements);
         }
-        self.ask_far_ahead(elements);
-        for at in 0..self.ahead.below.len() {
-            let (want, access, from) = self.ahead.below[at];
-            self.ask_for(want, access, from, 0, elements);
+        self.prefetch_far(elements);
+        for at in 0..self.prefetches.below.len() {
+            let (want, access, from) = self.prefetches.below[at];
+            self.prefetch_lines(want, access, from, 0, elements);
         }
-        for at in 0..self.ahead.writes[pass].len() {
-            let access = self.ahead.writes[pass][at];
+        for at in 0..self.prefetches.writes[pass].len() {
+            let access = self.prefetches.writes[pass][at];
             let too_long = self.encoder.label();
             self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
             self.encoder.jump_if(Condition::Greater, too_long);
-            self.ask_for(Want::Write, access, self.homes[access], 0, elements);
+            self.prefetch_lines(Want::Write, access, self.homes[access], 0, elements);
             self.encoder.place(too_long);
         }
     }
 
     /// Asks for what a single pass reads some way ahead, but not behind its end: another thread may be writing there, and would
     /// wait for lines that this one has taken.
-    fn ask_far_ahead(&mut self, elements: usize) {
-        let narrowest = self.ahead.single.iter().map(|&access| self.element_bytes(access)).min();
+    fn prefetch_far(&mut self, elements: usize) {
+        let narrowest = self.prefetches.single.iter().map(|&access| self.element_bytes(access)).min();
         let Some(narrowest) = narrowest else { return };
         let too_far = self.encoder.label();
         self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RAX, (FAR_BYTES / narrowest + elements) as i32)));
         self.encoder.int(Int::Cmp, R11, Rm::Reg(RDX.0));
         self.encoder.jump_if(Condition::Greater, too_far);
-        for at in 0..self.ahead.single.len() {
-            let access = self.ahead.single[at];
-            self.ask_for(Want::Read, access, self.homes[access], FAR_BYTES as i32, elements);
+        for at in 0..self.prefetches.single.len() {
+            let access = self.prefetches.single[at];
+            self.prefetch_lines(Want::Read, access, self.homes[access], FAR_BYTES as i32, elements);
         }
         self.encoder.place(too_far);
     }
 
     /// Asks for the lines of elements from so many bytes behind `rax` on in the row whose address is in the frame.
-    fn ask_for(&mut self, want: Want, access: usize, from: i32, ahead: i32, elements: usize) {
+    fn prefetch_lines(&mut self, want: Want, access: usize, from: i32, ahead: i32, elements: usize) {
         let bytes = self.element_bytes(access);
         self.encoder.int(Int::Mov, R11, self.at(from));
         for disp in (0..elements * bytes).step_by(LINE) {

@@ -5,25 +5,25 @@ use std::ops::{Deref, DerefMut};
 
 /// At most `N` registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Few<const N: usize> {
+pub(super) struct RegisterList<const N: usize> {
     registers: [V; N],
     /// As wide as the registers, so that all is copied in the pieces it was written in, which is quick.
     n: u32,
 }
 
-impl<const N: usize> Few<N> {
+impl<const N: usize> RegisterList<N> {
     /// None.
-    pub(super) const NONE: Few<N> = Few { registers: [V(0); N], n: 0 };
+    pub(super) const NONE: RegisterList<N> = RegisterList { registers: [V(0); N], n: 0 };
 
     /// The same one, `n` times.
-    pub(super) fn repeated(v: V, n: usize) -> Few<N> {
+    pub(super) fn repeated(v: V, n: usize) -> RegisterList<N> {
         assert!(n <= N, "too many registers");
-        Few { registers: [v; N], n: n as u32 }
+        RegisterList { registers: [v; N], n: n as u32 }
     }
 
     /// They, and perhaps one more.
-    pub(super) fn and<const M: usize>(&self, v: Option<V>) -> Few<M> {
-        let mut all = Few::NONE;
+    pub(super) fn and<const M: usize>(&self, v: Option<V>) -> RegisterList<M> {
+        let mut all = RegisterList::NONE;
         all.registers[..N].copy_from_slice(&self.registers);
         all.n = self.n;
         if let Some(v) = v {
@@ -39,7 +39,7 @@ impl<const N: usize> Few<N> {
     }
 }
 
-impl<const N: usize> Deref for Few<N> {
+impl<const N: usize> Deref for RegisterList<N> {
     type Target = [V];
 
     fn deref(&self) -> &[V] {
@@ -47,33 +47,33 @@ impl<const N: usize> Deref for Few<N> {
     }
 }
 
-impl<const N: usize> DerefMut for Few<N> {
+impl<const N: usize> DerefMut for RegisterList<N> {
     fn deref_mut(&mut self) -> &mut [V] {
         &mut self.registers[..self.n as usize]
     }
 }
 
-impl<const N: usize, const M: usize> From<[V; M]> for Few<N> {
-    fn from(registers: [V; M]) -> Few<N> {
+impl<const N: usize, const M: usize> From<[V; M]> for RegisterList<N> {
+    fn from(registers: [V; M]) -> RegisterList<N> {
         registers.into_iter().collect()
     }
 }
 
-impl<const N: usize> From<&[V]> for Few<N> {
-    fn from(registers: &[V]) -> Few<N> {
+impl<const N: usize> From<&[V]> for RegisterList<N> {
+    fn from(registers: &[V]) -> RegisterList<N> {
         registers.iter().copied().collect()
     }
 }
 
-impl<const N: usize> FromIterator<V> for Few<N> {
-    fn from_iter<I: IntoIterator<Item = V>>(registers: I) -> Few<N> {
-        let mut few = Few::NONE;
+impl<const N: usize> FromIterator<V> for RegisterList<N> {
+    fn from_iter<I: IntoIterator<Item = V>>(registers: I) -> RegisterList<N> {
+        let mut few = RegisterList::NONE;
         registers.into_iter().for_each(|v| few.push(v));
         few
     }
 }
 
-impl<const N: usize> IntoIterator for Few<N> {
+impl<const N: usize> IntoIterator for RegisterList<N> {
     type Item = V;
     type IntoIter = std::iter::Take<std::array::IntoIter<V, N>>;
 
@@ -82,7 +82,7 @@ impl<const N: usize> IntoIterator for Few<N> {
     }
 }
 
-impl<'a, const N: usize> IntoIterator for &'a Few<N> {
+impl<'a, const N: usize> IntoIterator for &'a RegisterList<N> {
     type Item = &'a V;
     type IntoIter = std::slice::Iter<'a, V>;
 
