@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory")]
 
-use super::machine::offset;
+use super::interpreter::offset;
 use super::moves::Reader;
 use super::plan::{AccessId, Home, Line, PlaceId, Plan, Shape, Step};
 use super::routine::{BLOCK, Call, Place, Routine};

@@ -7,12 +7,12 @@
 mod build;
 mod direct;
 mod folds;
+mod gathered;
+mod interpreter;
 mod isa;
-mod machine;
 mod moves;
 mod nodes;
 mod operations;
-mod packed;
 mod pairs;
 mod plan;
 mod program;

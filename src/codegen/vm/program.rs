@@ -4,10 +4,10 @@
 
 use super::build::{Keep, build};
 use super::direct::{Direct, Ready};
+use super::gathered::{Gathered, Jumping, jumping};
+use super::interpreter::Interpreter;
 use super::isa::Isa;
-use super::machine::Machine;
 use super::nodes::Nodes;
-use super::packed::{Jumping, Packed, jumping};
 use super::plan::{Fold, Plan};
 use super::routine::BLOCK;
 use crate::codegen::fold::FoldValue;
@@ -125,7 +125,7 @@ impl Program {
         }
         if !self.jumping.is_empty() {
             // SAFETY: the caller's promise.
-            if let Some(packed) = unsafe { Packed::new(&self.jumping, geometry, pointers, part) } {
+            if let Some(packed) = unsafe { Gathered::new(&self.jumping, geometry, pointers, part) } {
                 let pointers = Pointers { operands: packed.operands(), outputs: pointers.outputs };
                 // SAFETY: the same; copies have the elements of their operands, and outlive the run.
                 return unsafe { self.run_part(packed.geometry(), pointers, part, faults) };
@@ -143,7 +143,7 @@ impl Program {
             Lanes::Rows => geometry.rows.last().copied().unwrap_or(1),
         };
         let (plan, tile) = self.choose(geometry, longest.min(part.lanes.len()));
-        let mut machine = Machine::new(plan, geometry, pointers, faults, tile);
+        let mut machine = Interpreter::new(plan, geometry, pointers, faults, tile);
         match self.lanes {
             Lanes::Inner => {
                 let elements = if plan.folds.is_empty() { part.lanes.clone() } else { 0..geometry.n_inner() };
@@ -193,7 +193,7 @@ impl Program {
     ) {
         assert!(self.splits && values.len() == blocks.len() * self.n_folds(), "values are one per block and fold");
         let (plan, tile) = self.choose(geometry, geometry.inner.last().copied().unwrap_or(1));
-        let mut machine = Machine::new(plan, geometry, pointers, faults, tile);
+        let mut machine = Interpreter::new(plan, geometry, pointers, faults, tile);
         machine.set_row(row, 0);
         let end = (blocks.end * FOLD_BLOCK).min(geometry.n_inner());
         // SAFETY: the caller's promise; these elements are part of the row.
@@ -218,7 +218,7 @@ impl Program {
     ) {
         assert!(self.splits, "only programs that split are finished by row");
         let (plan, tile) = self.choose(geometry, BLOCK);
-        let mut machine = Machine::new(plan, geometry, pointers, faults, tile);
+        let mut machine = Interpreter::new(plan, geometry, pointers, faults, tile);
         machine.set_row(row, 0);
         // SAFETY: the caller's promise.
         unsafe { machine.finish_folds(values) };

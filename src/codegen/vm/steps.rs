@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
-use super::machine::{Machine, offset};
+use super::interpreter::{Interpreter, offset};
 use super::moves::{Gather, Reader};
 use super::plan::{RowRead, Shape, Step};
 use super::routine::{BLOCK, Call, Place};
@@ -10,7 +10,7 @@ use super::scratch::Partials;
 use crate::codegen::kernel::Level;
 use crate::codegen::{FOLD_LANES, Lanes};
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     pub(super) fn place(&self, place: u16) -> Place {
         self.scratch.places[place as usize].place
     }
@@ -25,7 +25,7 @@ impl Machine<'_> {
     /// Runs a list of steps on the current tile.
     ///
     /// # Safety
-    /// See [`Machine::run_row`].
+    /// See [`Interpreter::run_row`].
     pub(super) unsafe fn run_steps(&mut self, steps: &[Step]) {
         for step in steps {
             // SAFETY: the plan gives every place the room and alignment that its type needs and never a result the
@@ -36,7 +36,7 @@ impl Machine<'_> {
     }
 
     /// # Safety
-    /// See [`Machine::run_steps`].
+    /// See [`Interpreter::run_steps`].
     #[inline(always)]
     unsafe fn run_step(&mut self, step: &Step) {
         match *step {
@@ -145,7 +145,7 @@ impl Machine<'_> {
     }
 
     /// # Safety
-    /// See [`Machine::run_steps`].
+    /// See [`Interpreter::run_steps`].
     unsafe fn read(&mut self, reader: Reader, shape: Shape, dst: u16, access: u16, src: *const u8) {
         let live = &mut self.scratch.places[dst as usize];
         // SAFETY: see `run_steps`.
@@ -167,7 +167,7 @@ impl Machine<'_> {
     }
 
     /// # Safety
-    /// See [`Machine::run_steps`].
+    /// See [`Interpreter::run_steps`].
     unsafe fn gather_row(&mut self, read: RowRead, dst: u16, index: u16, access: u16, level: Level, bytes: u8) {
         let (size, stride) = self.gathered(access);
         // SAFETY: the index is a block of i64.

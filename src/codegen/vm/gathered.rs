@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
-use super::machine::offset;
+use super::interpreter::offset;
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::{Access, Class, Geometry, Lanes, Part, Pointers};
 use smallvec::SmallVec;
@@ -31,14 +31,14 @@ pub(super) fn jumping(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Jumpi
 }
 
 /// A launch with copies of some operands.
-pub(super) struct Packed {
+pub(super) struct Gathered {
     geometry: Geometry,
     operands: SmallVec<[*const u8; 8]>,
     /// The copies, which `operands` points to.
     _copies: Vec<Vec<u64>>,
 }
 
-impl Packed {
+impl Gathered {
     /// Copies what of a part's operands pays, if any does.
     ///
     /// # Safety
@@ -48,13 +48,13 @@ impl Packed {
         geometry: &Geometry,
         pointers: Pointers<'_>,
         part: &Part,
-    ) -> Option<Packed> {
+    ) -> Option<Gathered> {
         let n_lanes = part.lanes.len();
         // Values per row are read also where there are no inner elements.
         if part.outer.len() < WORTH_COPYING || geometry.n_inner() == 0 {
             return None;
         }
-        let mut packed: Option<Packed> = None;
+        let mut packed: Option<Gathered> = None;
         for &(slot, bytes) in jumping {
             let access = &geometry.operands[slot];
             let (&stride, outer) = access.rows.split_last().expect("lanes along the rows need a row loop");
@@ -76,7 +76,7 @@ impl Packed {
                 // vouches for; the copy has room for a line per inner element.
                 unsafe { copy_line(from, stride, to.add(index * line), bytes, n_lanes) };
             }
-            let packed = packed.get_or_insert_with(|| Packed {
+            let packed = packed.get_or_insert_with(|| Gathered {
                 geometry: geometry.clone(),
                 operands: pointers.operands.into(),
                 _copies: Vec::new(),

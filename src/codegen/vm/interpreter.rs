@@ -25,7 +25,7 @@ const NEAR: usize = 32 << 10;
 const CACHED: usize = 1 << 20;
 
 /// A plan on one launch, on one thread.
-pub(super) struct Machine<'a> {
+pub(super) struct Interpreter<'a> {
     pub(super) plan: &'a Plan,
     pub(super) geometry: &'a Geometry,
     pointers: Pointers<'a>,
@@ -41,7 +41,7 @@ pub(super) struct Machine<'a> {
     pub(super) element: usize,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Interpreter<'a> {
     /// A machine with tiles of at most `tile` lanes, of whole blocks.
     pub(super) fn new(
         plan: &'a Plan,
@@ -49,9 +49,9 @@ impl<'a> Machine<'a> {
         pointers: Pointers<'a>,
         faults: &'a Faults,
         tile: usize,
-    ) -> Machine<'a> {
+    ) -> Interpreter<'a> {
         let scratch = Scratch::take();
-        let mut machine = Machine { plan, geometry, pointers, faults, scratch, tile, n: 1, at: 0, element: 0 };
+        let mut machine = Interpreter { plan, geometry, pointers, faults, scratch, tile, n: 1, at: 0, element: 0 };
         machine.lay_out();
         machine
     }
@@ -172,7 +172,7 @@ impl<'a> Machine<'a> {
     /// Folds a stretch of whole blocks of the current row; `values` gets a value per block and fold, blocks outermost.
     ///
     /// # Safety
-    /// See [`Machine::run_row`]; outputs are not touched.
+    /// See [`Interpreter::run_row`]; outputs are not touched.
     pub(super) unsafe fn fold_stretch(&mut self, elements: Range<usize>, values: &mut [FoldValue]) {
         let pass = &self.plan.passes[0];
         // SAFETY: the caller's promise, passed on.
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
     /// Computes what the current row has behind its folds, from the values of their blocks.
     ///
     /// # Safety
-    /// See [`Machine::run_row`].
+    /// See [`Interpreter::run_row`].
     pub(super) unsafe fn finish_folds(&mut self, values: &[FoldValue]) {
         let n_folds = self.plan.folds.len();
         for (index, fold) in self.plan.folds.iter().enumerate() {
@@ -212,7 +212,7 @@ impl<'a> Machine<'a> {
     /// Computes and stores the row values that a pass begins with.
     ///
     /// # Safety
-    /// See [`Machine::run_row`].
+    /// See [`Interpreter::run_row`].
     pub(super) unsafe fn run_row_values(&mut self, pass: &Pass, lanes: usize) {
         self.n = lanes;
         // SAFETY: the caller's promise, passed on.
@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
     /// Walks elements of the current row in tiles; leaves the results of the folds' blocks.
     ///
     /// # Safety
-    /// See [`Machine::run_row`].
+    /// See [`Interpreter::run_row`].
     pub(super) unsafe fn sweep_row(&mut self, pass: &Pass, elements: Range<usize>) {
         self.start_folds(pass, 1);
         pass.folds.iter().for_each(|&fold| self.scratch.blocks[fold].clear());
@@ -302,7 +302,7 @@ impl<'a> Machine<'a> {
     /// Walks all inner elements of a tile of rows.
     ///
     /// # Safety
-    /// See [`Machine::run_row`].
+    /// See [`Interpreter::run_row`].
     unsafe fn sweep_rows(&mut self, pass: &Pass, lanes: usize) {
         let n_inner = self.geometry.n_inner();
         let levels = fold_levels(n_inner);
@@ -345,7 +345,7 @@ impl<'a> Machine<'a> {
     /// Walks the inner elements of a block of the folds, one after another.
     ///
     /// # Safety
-    /// See [`Machine::run_row`].
+    /// See [`Interpreter::run_row`].
     unsafe fn sweep_block(&mut self, pass: &Pass, lanes: usize, block: Range<usize>) {
         for element in block {
             (self.at, self.element) = (element * self.tile, element);
@@ -362,7 +362,7 @@ impl<'a> Machine<'a> {
     /// it stays in the nearest cache meanwhile.
     ///
     /// # Safety
-    /// See [`Machine::run_row`].
+    /// See [`Interpreter::run_row`].
     unsafe fn sweep_partials(&mut self, pass: &Pass, block: Range<usize>) {
         for first in (block.start..block.end).take(FOLD_LANES) {
             self.move_inner(first);
