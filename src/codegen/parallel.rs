@@ -42,7 +42,7 @@ pub struct Cut {
     /// Threads that pay.
     threads: usize,
     /// The whole launch, if it is so small that working out where it begins would take longer than running it.
-    ready: Option<vm::Ready>,
+    ready: Option<vm::PreparedRow>,
 }
 
 /// What the threads of a launch share out.

@@ -1,7 +1,7 @@
 //! Plans of one routine over memory: how most eager calls run.
 //!
 //! A pointwise op on contiguous operands of its compute dtype reads them where they lie and writes its result where
-//! it belongs, so a launch needs no scratch memory and no machine. A small launch of one row is [`Ready`]: what does
+//! it belongs, so a launch needs no scratch memory and no machine. A small launch of one row is [`PreparedRow`]: what does
 //! not change between calls has been worked out before.
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory")]
@@ -9,13 +9,13 @@
 use super::interpreter::offset;
 use super::moves::Reader;
 use super::plan::{AccessId, Home, Line, PlaceId, Plan, Shape, Step};
-use super::routine::{BLOCK, Call, Place, Routine};
+use super::routine::{BLOCK, Call, Routine, TileOperand};
 use crate::codegen::kernel::Level;
 use crate::codegen::{Geometry, Part, Pointers};
 use std::mem::MaybeUninit;
 
 /// Room for a block of the widest elements.
-type Block = [Line; BLOCK * size_of::<u64>() / Line::BYTES];
+type SplatBlock = [Line; BLOCK * size_of::<u64>() / Line::BYTES];
 
 /// One routine whose operands need no work before.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Direct {
     }
 
     /// The launch of one row of `n` elements, with everything worked out but the pointers.
-    pub(super) fn ready(&self, plan: &Plan, geometry: &Geometry, n: usize) -> Ready {
+    pub(super) fn ready(&self, plan: &Plan, geometry: &Geometry, n: usize) -> PreparedRow {
         let base = |access: AccessId| match (access as usize).checked_sub(geometry.operands.len()) {
             None => geometry.operands[access as usize].base,
             Some(output) => geometry.outputs[output].base,
@@ -119,7 +119,7 @@ impl Direct {
         // The routine does not have more operands than differ, or takes the same one twice.
         let first_like = |index: usize| self.sources.iter().position(|other| other.is(&self.sources[index]));
         let output = self.output as usize - geometry.operands.len();
-        Ready {
+        PreparedRow {
             routine: self.routine,
             sources: self.sources.map(source),
             same_as: [0, 1, 2].map(|index| first_like(index).expect("it is like itself") as u8),
@@ -143,11 +143,11 @@ impl Direct {
         part: &Part,
         tile: usize,
     ) {
-        let mut blocks: [MaybeUninit<Block>; 3] = [const { MaybeUninit::uninit() }; 3];
+        let mut blocks: [MaybeUninit<SplatBlock>; 3] = [const { MaybeUninit::uninit() }; 3];
         for row in part.outer.clone() {
             let at = |access: AccessId| at(geometry, pointers, access, row, part.lanes.start);
             let mut steps = [0; 3];
-            let mut src = [Place { ptr: std::ptr::null_mut(), step: 0 }; 3];
+            let mut src = [TileOperand { ptr: std::ptr::null_mut(), step: 0 }; 3];
             for (index, (source, block)) in self.sources.iter().zip(&mut blocks).enumerate() {
                 let (ptr, step) = source.access().map_or((std::ptr::null_mut(), 0), at);
                 // SAFETY: the caller vouches for the operands.
@@ -174,7 +174,7 @@ impl Direct {
 
 /// A launch of one row that waits for its pointers.
 #[derive(Debug, Clone)]
-pub struct Ready {
+pub struct PreparedRow {
     routine: Routine,
     /// With the distance of the first element from the pointer.
     sources: [(Source, i64); 3],
@@ -189,22 +189,22 @@ pub struct Ready {
     constants: Vec<Line>,
 }
 
-impl Ready {
+impl PreparedRow {
     /// Runs the launch.
     ///
     /// # Safety
     /// As for [`Program::run`](super::Program::run) of the whole launch.
     #[inline]
     pub unsafe fn run(&self, pointers: Pointers<'_>) {
-        let mut blocks: [MaybeUninit<Block>; 3] = [const { MaybeUninit::uninit() }; 3];
+        let mut blocks: [MaybeUninit<SplatBlock>; 3] = [const { MaybeUninit::uninit() }; 3];
         let dst = pointers.outputs[self.output.0].wrapping_offset(self.output.1 as isize);
         // Filled where it lies: copies read it in wider pieces than it is written in, for which a processor waits.
-        let mut call = Call { dst, src: [Place { ptr: std::ptr::null_mut(), step: 0 }; 3], n: self.n };
+        let mut call = Call { dst, src: [TileOperand { ptr: std::ptr::null_mut(), step: 0 }; 3], n: self.n };
         for (index, block) in blocks.iter_mut().enumerate() {
             let same_as = self.same_as[index] as usize;
             if same_as < index {
-                let Place { ptr, step } = call.src[same_as];
-                call.src[index] = Place { ptr, step };
+                let TileOperand { ptr, step } = call.src[same_as];
+                call.src[index] = TileOperand { ptr, step };
                 continue;
             }
             let (source, base) = self.sources[index];
@@ -242,7 +242,7 @@ impl Ready {
 /// # Safety
 /// There are so many elements, fewer than a block's and at most as large as the widest.
 #[inline(always)]
-unsafe fn few(ptr: *const u8, n: usize, size: usize, block: &mut MaybeUninit<Block>) -> Place {
+unsafe fn few(ptr: *const u8, n: usize, size: usize, block: &mut MaybeUninit<SplatBlock>) -> TileOperand {
     let lines = block.as_mut_ptr().cast::<Line>();
     // SAFETY: a block of elements of one byte is one line, and this block has room for the widest; the elements fit.
     unsafe {
@@ -251,7 +251,7 @@ unsafe fn few(ptr: *const u8, n: usize, size: usize, block: &mut MaybeUninit<Blo
         }
         copy_few(ptr, lines.cast(), n * size);
     }
-    Place { ptr: lines.cast(), step: BLOCK }
+    TileOperand { ptr: lines.cast(), step: BLOCK }
 }
 
 /// Copies bytes, most often those of a single element.
@@ -275,19 +275,21 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
 /// # Safety
 /// The element is one of the reader's type.
 #[inline(always)]
-unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut MaybeUninit<Block>) -> Place {
+unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut MaybeUninit<SplatBlock>) -> TileOperand {
     match source {
-        Source::Memory(_) => Place { ptr, step: BLOCK },
-        Source::Constant(at) => Place { ptr: constants.as_ptr().cast::<u8>().wrapping_add(at).cast_mut(), step: 0 },
+        Source::Memory(_) => TileOperand { ptr, step: BLOCK },
+        Source::Constant(at) => {
+            TileOperand { ptr: constants.as_ptr().cast::<u8>().wrapping_add(at).cast_mut(), step: 0 }
+        }
         Source::Element(reader, _) => {
             let block = block.as_mut_ptr().cast();
             // SAFETY: the caller vouches for the element, and a block has room for so many of any type.
             unsafe { reader(block, ptr, 0, BLOCK) };
-            Place { ptr: block, step: 0 }
+            TileOperand { ptr: block, step: 0 }
         }
         Source::Computed(reader, _, routine) => {
-            let mut elements = MaybeUninit::<Block>::uninit();
-            let src = Place { ptr: elements.as_mut_ptr().cast(), step: 0 };
+            let mut elements = MaybeUninit::<SplatBlock>::uninit();
+            let src = TileOperand { ptr: elements.as_mut_ptr().cast(), step: 0 };
             let dst = block.write([Line::ZERO; BLOCK * size_of::<u64>() / Line::BYTES]).as_mut_ptr().cast();
             // SAFETY: the caller vouches for the element, and blocks have room for so many of any type; the routine's
             // only operand is the block of elements.
@@ -295,7 +297,7 @@ unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut Ma
                 reader(src.ptr, ptr, 0, BLOCK);
                 routine(&Call { dst, src: [src; 3], n: BLOCK });
             }
-            Place { ptr: dst, step: 0 }
+            TileOperand { ptr: dst, step: 0 }
         }
     }
 }

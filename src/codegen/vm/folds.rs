@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "tiles are raw memory, and vector instructions are chosen at run time")]
 
 use super::isa::Isa;
-use super::routine::{Place, pick};
+use super::routine::{TileOperand, pick};
 use crate::codegen::FOLD_LANES;
 use crate::codegen::fold::{self, Element, FoldOp, FoldValue, IndexFold, Visitor};
 use crate::ir::Combine;
@@ -21,9 +21,9 @@ pub(super) struct Feed {
     /// Their indices; not used by folds without indices.
     pub(super) acc_index: *mut i64,
     /// The values.
-    pub(super) value: Place,
+    pub(super) value: TileOperand,
     /// Their indices.
-    pub(super) index: Place,
+    pub(super) index: TileOperand,
     /// The number of values.
     pub(super) n: usize,
     /// Position of the first value in the sequence, modulo [`FOLD_LANES`].
@@ -124,7 +124,7 @@ unsafe fn init_index<F: IndexFold>(acc: *mut u8, acc_index: *mut i64, n: usize) 
 /// # Safety
 /// The place holds that element.
 #[inline(always)]
-unsafe fn at<T: Element>(place: Place, i: usize) -> T {
+unsafe fn at<T: Element>(place: TileOperand, i: usize) -> T {
     // SAFETY: see above.
     unsafe { place.ptr.cast::<T>().add(if place.step == 0 { 0 } else { i }).read() }
 }
@@ -134,7 +134,7 @@ unsafe fn at<T: Element>(place: Place, i: usize) -> T {
 /// # Safety
 /// The place holds them; `LEN` is at most a block.
 #[inline(always)]
-unsafe fn chunk<'a, T: Element, const LEN: usize>(place: Place, i: usize) -> &'a [T; LEN] {
+unsafe fn chunk<'a, T: Element, const LEN: usize>(place: TileOperand, i: usize) -> &'a [T; LEN] {
     // SAFETY: see above.
     unsafe { &*place.ptr.cast::<T>().add(if place.step == 0 { 0 } else { i }).cast() }
 }

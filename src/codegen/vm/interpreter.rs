@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
 use super::plan::{Fold, Home, Line, Pass, Plan, Shape};
-use super::routine::{BLOCK, Place};
+use super::routine::{BLOCK, TileOperand};
 use super::scratch::{Live, Partials, Scratch};
 use crate::codegen::fold::{self, FoldValue};
 use crate::codegen::{Access, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Pointers};
@@ -95,7 +95,7 @@ impl<'a> Interpreter<'a> {
                 Home::Tile(at) => base.wrapping_add(tiles + at * self.tile),
                 Home::Moving => std::ptr::null_mut(),
             };
-            let place = Place { ptr, step: if shape == Shape::Tile { BLOCK } else { 0 } };
+            let place = TileOperand { ptr, step: if shape == Shape::Tile { BLOCK } else { 0 } };
             Live { place, source: std::ptr::null() }
         }));
         let mut next = partials;
@@ -480,8 +480,8 @@ impl<'a> Interpreter<'a> {
     }
 
     fn combine_partials(&self, fold: usize, to: (*mut u8, *mut i64), from: (*mut u8, *mut i64)) {
-        let value = Place { ptr: from.0, step: BLOCK };
-        let index = Place { ptr: from.1.cast(), step: BLOCK };
+        let value = TileOperand { ptr: from.0, step: BLOCK };
+        let index = TileOperand { ptr: from.1.cast(), step: BLOCK };
         let partials = Partials { acc: to.0, index: to.1 };
         // SAFETY: both are tiles of partial results in scratch memory, and they are different ones.
         unsafe { (self.plan.folds[fold].routines.into)(&partials.feed(value, index, self.n, 0)) };

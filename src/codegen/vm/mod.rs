@@ -21,6 +21,6 @@ mod scratch;
 mod steps;
 mod table;
 
-pub use direct::Ready;
+pub use direct::PreparedRow;
 pub use isa::Isa;
 pub use program::Program;

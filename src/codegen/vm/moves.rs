@@ -4,7 +4,7 @@
 
 use super::isa::Isa;
 use super::operations as op;
-use super::routine::{BLOCK, Place, Routine, Unary, map1};
+use super::routine::{BLOCK, Routine, TileOperand, Unary, map1};
 use crate::ir::DType;
 
 /// Reads `n` elements, `stride` bytes (or units) apart, into a tile.
@@ -13,13 +13,13 @@ use crate::ir::DType;
 pub(super) type Reader = unsafe fn(dst: *mut u8, src: *const u8, stride: usize, n: usize);
 
 /// Writes `n` elements of a tile, `stride` bytes apart. Sound under the mirrored conditions.
-pub(super) type Writer = unsafe fn(dst: *mut u8, stride: usize, src: Place, n: usize);
+pub(super) type Writer = unsafe fn(dst: *mut u8, stride: usize, src: TileOperand, n: usize);
 
 /// Reads elements at indices; returns one that was outside.
 pub(super) type Gatherer = unsafe fn(&Gather) -> Option<i64>;
 
 /// Whether one of `n` integers at a place is zero.
-pub(super) type ZeroFinder = unsafe fn(Place, usize) -> bool;
+pub(super) type ZeroFinder = unsafe fn(TileOperand, usize) -> bool;
 
 /// Repeats the last of `n` elements of a tile up to the end of its block.
 ///
@@ -39,7 +39,7 @@ pub(super) struct Gather {
     /// Bytes (or units) from lane to lane.
     pub(super) stride: usize,
     /// The indices, i64.
-    pub(super) index: Place,
+    pub(super) index: TileOperand,
     /// The number of legal indices.
     pub(super) size: usize,
     /// Bytes (or units) from index to index.
@@ -152,7 +152,7 @@ halves! {
 /// bits are those of [`crate::ir::scalar::half_bits`].
 #[cfg(target_arch = "x86_64")]
 mod f16_vectors {
-    use crate::codegen::vm::routine::{BLOCK, Call, Place, edge};
+    use crate::codegen::vm::routine::{BLOCK, Call, TileOperand, edge};
     use crate::ir::scalar::half_bits::F16_NAN;
     use std::arch::x86_64::*;
 
@@ -215,7 +215,7 @@ mod f16_vectors {
                 }
                 let n = call.n % BLOCK;
                 if n > 0 {
-                    let rest = Call { dst: out.cast(), src: [Place { ptr: a.cast(), step }; 3], n };
+                    let rest = Call { dst: out.cast(), src: [TileOperand { ptr: a.cast(), step }; 3], n };
                     // SAFETY: `n` elements are left in `a` and in `out`.
                     unsafe { edge(&rest, [size_of::<$from>(), 0, 0], size_of::<$to>(), $name) }
                 }
@@ -378,7 +378,7 @@ unsafe fn repeat_last<T: Copy>(tile: *mut u8, n: usize) {
 
 /// # Safety
 /// The place holds `n` elements, or a block that stands for all.
-pub(super) unsafe fn has_zero<T: Copy + Default + PartialEq>(place: Place, n: usize) -> bool {
+pub(super) unsafe fn has_zero<T: Copy + Default + PartialEq>(place: TileOperand, n: usize) -> bool {
     let n = if place.step == 0 { n.min(1) } else { n };
     // SAFETY: the caller vouches for the elements.
     (0..n).any(|lane| unsafe { place.ptr.cast::<T>().add(lane).read() } == T::default())
@@ -401,7 +401,7 @@ fn place(gather: &Gather, lane: usize, index: i64) -> *const u8 {
 
 /// # Safety
 /// See [`Writer`].
-unsafe fn write_strided<O: Unary>(dst: *mut u8, stride: usize, src: Place, n: usize) {
+unsafe fn write_strided<O: Unary>(dst: *mut u8, stride: usize, src: TileOperand, n: usize) {
     let from = src.ptr.cast::<O::A>();
     for i in 0..n {
         let lane = if src.step == 0 { 0 } else { i };
@@ -419,7 +419,7 @@ mod tests {
     /// Runs a routine of one operand.
     fn run<A, B: Copy>(routine: Routine, a: &[A], out: B) -> Vec<B> {
         let mut out = vec![out; a.len()];
-        let src = [Place { ptr: a.as_ptr().cast_mut().cast(), step: BLOCK }; 3];
+        let src = [TileOperand { ptr: a.as_ptr().cast_mut().cast(), step: BLOCK }; 3];
         // SAFETY: both hold that many elements, and the level is available.
         unsafe { routine(&Call { dst: out.as_mut_ptr().cast(), src, n: a.len() }) };
         out

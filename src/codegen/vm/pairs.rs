@@ -150,14 +150,14 @@ fn extreme<T: op::Canonical, O: Same<T>>(isa: Isa, pair: Pair) -> Option<Routine
 #[cfg(test)]
 #[allow(unsafe_code, reason = "routines take raw pointers")]
 mod tests {
-    use super::super::routine::{BLOCK, Call, Place};
+    use super::super::routine::{BLOCK, Call, TileOperand};
     use super::super::table;
     use super::*;
 
     /// Runs a routine on `n` elements.
     fn run(routine: Routine, src: [&[u64]; 3], n: usize) -> Vec<u64> {
         let mut out = vec![0u64; src[0].len()];
-        let src = src.map(|src| Place { ptr: src.as_ptr().cast_mut().cast(), step: BLOCK });
+        let src = src.map(|src| TileOperand { ptr: src.as_ptr().cast_mut().cast(), step: BLOCK });
         // SAFETY: every slice holds more than `n` elements of eight bytes, and the level is available.
         unsafe { routine(&Call { dst: out.as_mut_ptr().cast(), src, n }) };
         out

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "a launch hands over raw pointers")]
 
 use super::build::{Keep, build};
-use super::direct::{Direct, Ready};
+use super::direct::{Direct, PreparedRow};
 use super::gathered::{Gathered, Jumping, jumping};
 use super::interpreter::Interpreter;
 use super::isa::Isa;
@@ -83,7 +83,7 @@ impl Program {
     }
 
     /// The launch with everything worked out but the pointers, if it is one routine over one row of few elements.
-    pub fn ready(&self, geometry: &Geometry) -> Option<Ready> {
+    pub fn ready(&self, geometry: &Geometry) -> Option<PreparedRow> {
         let direct = self.direct.as_ref().filter(|_| geometry.rows.is_empty())?;
         let &[n] = &geometry.inner[..] else { return None };
         (1..=MAX_STREAM_TILE).contains(&n).then(|| direct.ready(&self.kept, geometry, n))

@@ -15,7 +15,7 @@ pub(super) const BLOCK: usize = 64;
 
 /// An operand or result of a routine.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TileOperand {
     /// Its first element.
     pub(super) ptr: *mut u8,
     /// Elements from one block to the next: [`BLOCK`], or 0 for a block that stands for all.
@@ -33,7 +33,7 @@ pub(super) struct Call {
     /// Where the results go.
     pub(super) dst: *mut u8,
     /// The operands; those that the routine does not have repeat another.
-    pub(super) src: [Place; 3],
+    pub(super) src: [TileOperand; 3],
     /// The number of elements.
     pub(super) n: usize,
 }
@@ -117,7 +117,7 @@ unsafe fn apart<T: Copy, Out>(from: *const T, dst: *const Out, copy: &mut MaybeU
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         pub(super) mod $level {
-            use super::{BLOCK, Binary, Call, MaybeUninit, Place, Ternary, Unary, apart, edge};
+            use super::{BLOCK, Binary, Call, MaybeUninit, TileOperand, Ternary, Unary, apart, edge};
 
             $(#[target_feature(enable = $feature)])?
             #[inline]
@@ -165,7 +165,7 @@ macro_rules! level {
                 }
                 let n = call.n % BLOCK;
                 if n > 0 {
-                    let src = [Place { ptr: a.cast(), step }, call.src[1], call.src[2]];
+                    let src = [TileOperand { ptr: a.cast(), step }, call.src[1], call.src[2]];
                     let rest = Call { dst: out.cast(), src, n };
                     // SAFETY: `n` elements are left in the operands and in `out`.
                     unsafe { edge(&rest, [size_of::<O::A>(), 0, 0], size_of::<O::Out>(), map1::<O>) }
@@ -190,7 +190,7 @@ macro_rules! level {
                 }
                 let n = call.n % BLOCK;
                 if n > 0 {
-                    let src = [Place { ptr: pa.cast(), step: a.step }, Place { ptr: pb.cast(), step: b.step }, call.src[2]];
+                    let src = [TileOperand { ptr: pa.cast(), step: a.step }, TileOperand { ptr: pb.cast(), step: b.step }, call.src[2]];
                     let rest = Call { dst: out.cast(), src, n };
                     // SAFETY: `n` elements are left in the operands and in `out`.
                     unsafe { edge(&rest, [size_of::<O::A>(), size_of::<O::B>(), 0], size_of::<O::Out>(), map2::<O>) }
@@ -215,7 +215,7 @@ macro_rules! level {
                 }
                 let n = call.n % BLOCK;
                 if n > 0 {
-                    let src = [Place { ptr: pa.cast(), step: a.step }, Place { ptr: pb.cast(), step: b.step }, Place { ptr: pc.cast(), step: c.step }];
+                    let src = [TileOperand { ptr: pa.cast(), step: a.step }, TileOperand { ptr: pb.cast(), step: b.step }, TileOperand { ptr: pc.cast(), step: c.step }];
                     let rest = Call { dst: out.cast(), src, n };
                     // SAFETY: `n` elements are left in the operands and in `out`.
                     unsafe { edge(&rest, [size_of::<O::A>(), size_of::<O::B>(), size_of::<O::C>()], size_of::<O::Out>(), map3::<O>) }
@@ -283,7 +283,7 @@ mod tests {
         let mut target = if in_place { numbers(0) } else { [0.0; N_MOST] };
         let dst: *mut u8 = target.as_mut_ptr().cast();
         let [a, b, c] = &mut operands;
-        let mut src = [a, b, c].map(|operand| Place { ptr: operand.as_mut_ptr().cast(), step: BLOCK });
+        let mut src = [a, b, c].map(|operand| TileOperand { ptr: operand.as_mut_ptr().cast(), step: BLOCK });
         for (place, _) in src.iter_mut().zip(replaced).filter(|(_, replaced)| in_place && *replaced) {
             place.ptr = dst;
         }

@@ -2,7 +2,7 @@
 
 use super::folds::Feed;
 use super::plan::Line;
-use super::routine::Place;
+use super::routine::TileOperand;
 use crate::codegen::fold::FoldValue;
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ pub(super) struct Partials {
 /// A place while a machine runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Live {
-    pub(super) place: Place,
+    pub(super) place: TileOperand,
     /// The element that a splat was read from, so that it is not read again.
     pub(super) source: *const u8,
 }
@@ -71,7 +71,7 @@ impl Scratch {
 
 impl Partials {
     /// The arguments of a fold's routine on these partial results.
-    pub(super) fn feed(self, value: Place, index: Place, n: usize, phase: usize) -> Feed {
+    pub(super) fn feed(self, value: TileOperand, index: TileOperand, n: usize, phase: usize) -> Feed {
         Feed { acc: self.acc, acc_index: self.index, value, index, n, phase }
     }
 }

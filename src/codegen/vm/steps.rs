@@ -5,13 +5,13 @@
 use super::interpreter::{Interpreter, offset};
 use super::moves::{Gather, Reader};
 use super::plan::{RowRead, Shape, Step};
-use super::routine::{BLOCK, Call, Place};
+use super::routine::{BLOCK, Call, TileOperand};
 use super::scratch::Partials;
 use crate::codegen::kernel::Level;
 use crate::codegen::{FOLD_LANES, Lanes};
 
 impl Interpreter<'_> {
-    pub(super) fn place(&self, place: u16) -> Place {
+    pub(super) fn place(&self, place: u16) -> TileOperand {
         self.scratch.places[place as usize].place
     }
 
@@ -55,7 +55,7 @@ impl Interpreter<'_> {
                 self.scratch.places[place as usize].place.ptr = ptr;
             }
             Step::Widen { routine, dst, access, level } => {
-                let src = [Place { ptr: self.pointer(access, level), step: BLOCK }; 3];
+                let src = [TileOperand { ptr: self.pointer(access, level), step: BLOCK }; 3];
                 // SAFETY: see `run_steps`.
                 unsafe { routine(&Call { dst: self.place(dst).ptr, src, n: self.n }) }
             }
@@ -180,12 +180,12 @@ impl Interpreter<'_> {
         }
         match read {
             RowRead::InPlace => {
-                let here = Place { ptr: src, step: BLOCK };
+                let here = TileOperand { ptr: src, step: BLOCK };
                 self.scratch.places[dst as usize].place = if is_legal { here } else { zeros };
             }
             // SAFETY: see `run_steps`; the index is legal, or nothing is read.
             RowRead::Widen(routine) if is_legal => unsafe {
-                routine(&Call { dst: self.place(dst).ptr, src: [Place { ptr: src, step: BLOCK }; 3], n: self.n });
+                routine(&Call { dst: self.place(dst).ptr, src: [TileOperand { ptr: src, step: BLOCK }; 3], n: self.n });
             },
             // SAFETY: as above.
             RowRead::Read(reader, shape) if is_legal => unsafe { self.read(reader, shape, dst, access, src) },
