@@ -91,7 +91,7 @@ impl Cut {
             return Cut { whole, pieces: Pieces::None, threads: 1, ready };
         }
         let splits = matches!(compiled, Compiled::Vm(program) if program.splits());
-        if splits && outer < FEW_ROWS && vm::Program::n_blocks(geometry) >= 2 * BLOCK_GRAIN {
+        if splits && outer < FEW_ROWS && vm::VmProgram::n_blocks(geometry) >= 2 * BLOCK_GRAIN {
             return Cut { whole, pieces: Pieces::Blocks, threads, ready: None };
         }
         let wanted = (threads * 4).min(64);
@@ -163,13 +163,13 @@ impl Cut {
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tier")]
     unsafe fn run_blocks(
         &self,
-        program: &vm::Program,
+        program: &vm::VmProgram,
         geometry: &Geometry,
         pointers: Pointers<'_>,
         row: usize,
         faults: &Faults,
     ) {
-        let n_blocks = vm::Program::n_blocks(geometry);
+        let n_blocks = vm::VmProgram::n_blocks(geometry);
         let mut values = vec![FoldValue { bits: 0, index: 0 }; n_blocks * program.n_folds()];
         let pieces: Vec<Mutex<&mut [FoldValue]>> =
             values.chunks_mut(BLOCK_GRAIN * program.n_folds()).map(Mutex::new).collect();

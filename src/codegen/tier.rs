@@ -103,11 +103,11 @@ impl fmt::Display for Tier {
 /// A kernel as running code.
 pub enum Compiled {
     /// Tile instructions.
-    Vm(Box<vm::Program>),
+    Vm(Box<vm::VmProgram>),
     /// Machine code.
-    Cranelift(Box<native::Program>),
+    Cranelift(Box<native::NativeProgram>),
     /// Machine code.
-    X64(Box<native::Program>),
+    X64(Box<native::NativeProgram>),
 }
 
 impl Compiled {
@@ -132,7 +132,7 @@ impl Compiled {
                 None => Some(x64::no_level()),
             },
         };
-        vm::Program::compile(kernel, lanes, classes).map(|program| (Compiled::Vm(Box::new(program)), declined))
+        vm::VmProgram::compile(kernel, lanes, classes).map(|program| (Compiled::Vm(Box::new(program)), declined))
     }
 
     /// The tier it was compiled by.

@@ -6,7 +6,7 @@
 use opfuse::DType;
 use opfuse::codegen::fold::FoldValue;
 use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
-use opfuse::codegen::vm::{Isa, Program};
+use opfuse::codegen::vm::{Isa, VmProgram};
 use opfuse::codegen::{Access, Faults, Geometry, Lanes, Part, Pointers, interp};
 use opfuse::ir::Combine;
 use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
@@ -430,7 +430,7 @@ fn check_case(name: &str, mut case: Case) {
         let classes = case.geometry.classes(&case.kernel);
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             let program =
-                Program::compile_for(isa, &case.kernel, lanes, &classes).expect("this tier takes every kernel");
+                VmProgram::compile_for(isa, &case.kernel, lanes, &classes).expect("this tier takes every kernel");
             let same = |way: &str, got: (Vec<Buffer>, bool)| {
                 for (slot, (got, expected)) in got.0.iter().zip(&expected.0).enumerate() {
                     let at = got.bytes().iter().zip(expected.bytes()).position(|(a, b)| a != b);
@@ -459,8 +459,8 @@ fn check_case(name: &str, mut case: Case) {
 }
 
 /// Every row block by block, last block first.
-fn run_blocks(program: &Program, geometry: &Geometry, pointers: Pointers<'_>, faults: &Faults) {
-    let (n_blocks, n_folds) = (Program::n_blocks(geometry), program.n_folds());
+fn run_blocks(program: &VmProgram, geometry: &Geometry, pointers: Pointers<'_>, faults: &Faults) {
+    let (n_blocks, n_folds) = (VmProgram::n_blocks(geometry), program.n_folds());
     for row in 0..geometry.n_rows() {
         let mut values = vec![FoldValue::default(); n_blocks * n_folds];
         for block in (0..n_blocks).rev() {

@@ -15,7 +15,7 @@ mod value;
 
 use super::geometry::{Class, Lanes};
 use super::kernel::Kernel;
-use super::native::Program;
+use super::native::NativeProgram;
 use super::native::deinterleaved::Deinterleave;
 use crate::error::Reason;
 
@@ -23,8 +23,8 @@ use crate::error::Reason;
 ///
 /// # Errors
 /// The reason why this tier does not take it.
-pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-    Program::new(compile::compile, false, kernel, lanes, classes, Deinterleave::Never)
+pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<NativeProgram, Reason> {
+    NativeProgram::new(compile::compile, false, kernel, lanes, classes, Deinterleave::Never)
 }
 
 /// The CLIF that [`compile`] hands to Cranelift.

@@ -24,7 +24,7 @@ pub(in crate::codegen) fn fold_code(combine: Combine, ty: Ty) -> u64 {
 
 /// A block result as generated code writes it.
 #[repr(C)]
-struct Block {
+struct BlockResult {
     bits: u64,
     index: i64,
 }
@@ -35,7 +35,7 @@ pub(in crate::codegen) fn fold_blocks_address() -> u64 {
 }
 
 /// Folds `n` block results in the canonical order and leaves the fold's result in the first one's bits.
-unsafe extern "C" fn fold_blocks(code: u64, blocks: *mut Block, n: u64) {
+unsafe extern "C" fn fold_blocks(code: u64, blocks: *mut BlockResult, n: u64) {
     let (combine, ty) = (COMBINES[code as usize / Ty::ALL.len()], Ty::ALL[code as usize % Ty::ALL.len()]);
     // SAFETY: generated code passes the address of its `n > 1` entries in the words' block area, written by it
     // before and used by no one else during the call.

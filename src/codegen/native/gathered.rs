@@ -28,7 +28,7 @@ pub(in crate::codegen) fn gathered(kernel: &Kernel, geometry: &Geometry) -> Smal
 /// Runs a part of a launch on gathered operands.
 ///
 /// # Safety
-/// As [`super::Program::run`]; the code is that for copies of these operands.
+/// As [`super::NativeProgram::run`]; the code is that for copies of these operands.
 pub(super) unsafe fn run(code: &Code, staged: &StagedCode, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
     let mut of_lines = geometry.clone();
     let mut operands: SmallVec<[*const u8; 8]> = pointers.operands.into();

@@ -32,7 +32,7 @@ const MAX_CACHED_WORDS: usize = 1 << 17;
 /// Runs a part of a launch.
 ///
 /// # Safety
-/// As [`super::Program::run`], and the geometry has one inner loop.
+/// As [`super::NativeProgram::run`], and the geometry has one inner loop.
 pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
     let (n_inner, first) = if shape.has_folds { (geometry.inner[0], 0) } else { (part.lanes.len(), part.lanes.start) };
     if part.outer.is_empty() || (n_inner == 0 && !shape.has_folds) {

@@ -37,7 +37,7 @@ mod transpose;
 pub(super) mod transposed;
 
 pub(super) use launch::Shape;
-pub use program::Program;
+pub use program::NativeProgram;
 
 use super::geometry::Class;
 use super::kernel::{Kernel, Kind, Source};

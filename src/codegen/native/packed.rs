@@ -49,7 +49,7 @@ impl Packed {
     /// Runs whole rows.
     ///
     /// # Safety
-    /// As [`super::Program::run`].
+    /// As [`super::NativeProgram::run`].
     pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
         let n_inner = geometry.n_inner();
         // Operands are lines of a row; an iota or a value per row is one, too.

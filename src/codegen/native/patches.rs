@@ -44,7 +44,7 @@ impl Patches {
     /// Runs a part of a launch.
     ///
     /// # Safety
-    /// As [`super::Program::run`]; the code is that for copies of these operands.
+    /// As [`super::NativeProgram::run`]; the code is that for copies of these operands.
     pub(super) unsafe fn run(
         &self,
         code: &Code,

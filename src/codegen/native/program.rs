@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 /// A kernel compiled for one set of access classes. It owns its machine code and can run on many threads at once.
-pub struct Program {
+pub struct NativeProgram {
     codes: Codes,
     /// Whether outputs may be written with non-temporal stores.
     is_streaming: bool,
@@ -33,7 +33,7 @@ pub struct Program {
     deinterleaved: OnceLock<Option<StagedCode>>,
 }
 
-impl Program {
+impl NativeProgram {
     /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. Outputs are
     /// written with non-temporal stores in launches that are large enough, if it `is_streaming`.
     pub(in crate::codegen) fn new(
@@ -43,12 +43,12 @@ impl Program {
         lanes: Lanes,
         classes: &[Class],
         deinterleave: Deinterleave,
-    ) -> Result<Program, Reason> {
+    ) -> Result<NativeProgram, Reason> {
         assert_eq!(classes.len(), kernel.operands.len() + kernel.outputs.len(), "a class per operand and output");
         if lanes == Lanes::Rows {
             return Err(Reason::TierCannot("its vectors run along the inner loop only".into()));
         }
-        Ok(Program {
+        Ok(NativeProgram {
             codes: Codes::new(compile, kernel, classes, Rows::Whole)?,
             is_streaming,
             kernel: kernel.clone(),
@@ -131,7 +131,7 @@ impl Program {
     }
 }
 
-impl fmt::Debug for Program {
+impl fmt::Debug for NativeProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program").field("code_bytes", &self.code_bytes()).field("classes", &self.codes.classes).finish()
     }

@@ -134,7 +134,7 @@ impl Direct {
     /// Runs one part of a launch, `tile` elements at a time.
     ///
     /// # Safety
-    /// As for [`Program::run`](super::Program::run); the plan is the one that this was made of.
+    /// As for [`VmProgram::run`](super::Program::run); the plan is the one that this was made of.
     pub(super) unsafe fn run(
         &self,
         plan: &Plan,
@@ -193,7 +193,7 @@ impl PreparedRow {
     /// Runs the launch.
     ///
     /// # Safety
-    /// As for [`Program::run`](super::Program::run) of the whole launch.
+    /// As for [`VmProgram::run`](super::Program::run) of the whole launch.
     #[inline]
     pub unsafe fn run(&self, pointers: Pointers<'_>) {
         let mut blocks: [MaybeUninit<SplatBlock>; 3] = [const { MaybeUninit::uninit() }; 3];

@@ -42,7 +42,7 @@ impl Gathered {
     /// Copies what of a part's operands pays, if any does.
     ///
     /// # Safety
-    /// As for [`Program::run`](super::Program::run).
+    /// As for [`VmProgram::run`](super::Program::run).
     pub(super) unsafe fn new(
         jumping: &Jumping,
         geometry: &Geometry,

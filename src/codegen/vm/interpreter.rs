@@ -143,7 +143,7 @@ impl<'a> Interpreter<'a> {
     ///
     /// # Safety
     /// Every access of the current row, moved over all (or the given) inner elements and over `lanes` lanes, is
-    /// inside its memory; outputs lie as [`Program::run`](super::Program::run) says; the machine's ISA is available.
+    /// inside its memory; outputs lie as [`VmProgram::run`](super::Program::run) says; the machine's ISA is available.
     pub(super) unsafe fn run_row(&mut self, lanes: usize, elements: Range<usize>) {
         for pass in &self.plan.passes {
             // SAFETY: the caller's promise, passed on.

@@ -2,7 +2,7 @@
 //!
 //! A kernel becomes a list of steps, each one call of a precompiled vector routine over a tile of the vector loop.
 //! Every kernel can be expressed, on every machine; compiling is a walk over the instructions. Start with
-//! [`Program`]; `build` makes the steps, `machine` walks the loops, and `steps` says what each step does there.
+//! [`VmProgram`]; `build` makes the steps, `machine` walks the loops, and `steps` says what each step does there.
 
 mod build;
 mod direct;
@@ -23,4 +23,4 @@ mod table;
 
 pub use direct::PreparedRow;
 pub use isa::Isa;
-pub use program::Program;
+pub use program::VmProgram;

@@ -35,7 +35,7 @@ const CROSS_COLUMNS: usize = 128;
 
 /// A kernel compiled for this tier. Immutable; the same for all shapes of its classes.
 #[derive(Debug)]
-pub struct Program {
+pub struct VmProgram {
     lanes: Lanes,
     n_outputs: usize,
     /// With dear values kept in row buffers.
@@ -54,17 +54,17 @@ pub struct Program {
 // Threads share programs.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
-    is_shared::<Program>();
+    is_shared::<VmProgram>();
 };
 
-impl Program {
+impl VmProgram {
     /// Compiles a verified kernel. `classes` are [`Geometry::classes`]; this tier takes every kernel.
-    pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
-        Program::compile_for(Isa::best(), kernel, lanes, classes)
+    pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<VmProgram, Reason> {
+        VmProgram::compile_for(Isa::best(), kernel, lanes, classes)
     }
 
     /// Compiles for a level of instructions, which this machine must have.
-    pub fn compile_for(isa: Isa, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+    pub fn compile_for(isa: Isa, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<VmProgram, Reason> {
         if !isa.is_available() {
             return Err(Reason::TierCannot(format!("this machine does not have {isa:?}")));
         }
@@ -79,7 +79,7 @@ impl Program {
         let crosses = classes.contains(&Class::Strided);
         let direct = Direct::of(&kept).filter(|_| lanes == Lanes::Inner && !crosses);
         let (n_outputs, jumping) = (kernel.outputs.len(), jumping(kernel, lanes, classes));
-        Ok(Program { lanes, n_outputs, kept, lean, direct, splits, crosses, jumping })
+        Ok(VmProgram { lanes, n_outputs, kept, lean, direct, splits, crosses, jumping })
     }
 
     /// The launch with everything worked out but the pointers, if it is one routine over one row of few elements.
@@ -89,7 +89,7 @@ impl Program {
         (1..=MAX_STREAM_TILE).contains(&n).then(|| direct.ready(&self.kept, geometry, n))
     }
 
-    /// Whether the blocks of one row may be folded apart: [`Program::fold_blocks`], then [`Program::finish_row`].
+    /// Whether the blocks of one row may be folded apart: [`VmProgram::fold_blocks`], then [`VmProgram::finish_row`].
     pub fn splits(&self) -> bool {
         self.splits
     }
@@ -136,7 +136,7 @@ impl Program {
     }
 
     /// # Safety
-    /// As for [`Program::run`].
+    /// As for [`VmProgram::run`].
     unsafe fn run_part(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         let longest = match self.lanes {
             Lanes::Inner => geometry.inner.last().copied().unwrap_or(1),
@@ -181,7 +181,7 @@ impl Program {
     /// If the program does not split, or `values` has another length.
     ///
     /// # Safety
-    /// As for [`Program::run`]; outputs are not touched.
+    /// As for [`VmProgram::run`]; outputs are not touched.
     pub unsafe fn fold_blocks(
         &self,
         geometry: &Geometry,
@@ -207,7 +207,7 @@ impl Program {
     /// If the program does not split.
     ///
     /// # Safety
-    /// As for [`Program::run`].
+    /// As for [`VmProgram::run`].
     pub unsafe fn finish_row(
         &self,
         geometry: &Geometry,
@@ -315,7 +315,7 @@ mod tests {
                 lanes: Lanes::Inner,
             };
             let classes = geometry.classes(&kernel);
-            let Ok(program) = Program::compile_for(isa, &kernel, Lanes::Inner, &classes) else { continue };
+            let Ok(program) = VmProgram::compile_for(isa, &kernel, Lanes::Inner, &classes) else { continue };
             let mut scratch = Scratch::take();
             scratch.reserve(64 << 10);
             let word = u64::from(SUBNORMAL) << 32 | u64::from(SUBNORMAL);

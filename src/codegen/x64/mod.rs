@@ -41,7 +41,7 @@ use super::kernel::{Kernel, Level as Loop, Output};
 use super::native::code::Code;
 use super::native::deinterleaved::Deinterleave;
 use super::native::streamed::is_short;
-use super::native::{self, Compile, Manner, Program, Shape};
+use super::native::{self, Compile, Manner, NativeProgram, Shape};
 use crate::error::Reason;
 use crate::ir::DType;
 
@@ -49,7 +49,7 @@ use crate::ir::DType;
 ///
 /// # Errors
 /// The reason why this tier does not take it, or that this machine is none of them.
-pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Program, Reason> {
+pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<NativeProgram, Reason> {
     let (compile, is_streaming, deinterleave): (Compile, bool, Deinterleave) = match level {
         Level::Avx2 => (
             |kernel, classes, manner| compiled(Level::Avx2, kernel, classes, manner),
@@ -60,7 +60,7 @@ pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -
             (|kernel, classes, manner| compiled(Level::Avx512, kernel, classes, manner), true, Deinterleave::Never)
         }
     };
-    Program::new(compile, is_streaming, kernel, lanes, classes, deinterleave)
+    NativeProgram::new(compile, is_streaming, kernel, lanes, classes, deinterleave)
 }
 
 /// Whether a folder seems to hold the code of a kernel, so that it need not be compiled.

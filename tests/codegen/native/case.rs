@@ -3,16 +3,16 @@
 use crate::kernels::Case;
 use opfuse::codegen::geometry::{Class, Lanes};
 use opfuse::codegen::launch::{Faults, Part, Pointers};
-use opfuse::codegen::native::Program;
+use opfuse::codegen::native::NativeProgram;
 use opfuse::codegen::{cranelift, x64};
 
 /// What the tests do with a case.
 pub(crate) trait Checked {
     fn classes(&self) -> Vec<Class>;
-    fn programs(&self) -> Vec<(&'static str, Program)>;
-    fn run(&self, program: &Program, cut: usize) -> Vec<Vec<u8>>;
+    fn programs(&self) -> Vec<(&'static str, NativeProgram)>;
+    fn run(&self, program: &NativeProgram, cut: usize) -> Vec<Vec<u8>>;
     fn check_all(&self, what: &str, cut: usize);
-    fn check(&self, program: &Program, what: &str, cut: usize);
+    fn check(&self, program: &NativeProgram, what: &str, cut: usize);
 }
 
 impl Checked for Case {
@@ -21,7 +21,7 @@ impl Checked for Case {
     }
 
     /// What the tiers that make machine code make of it.
-    fn programs(&self) -> Vec<(&'static str, Program)> {
+    fn programs(&self) -> Vec<(&'static str, NativeProgram)> {
         let classes = self.classes();
         let by_cranelift = cranelift::compile(&self.kernel, Lanes::Inner, &classes)
             .unwrap_or_else(|reason| panic!("{reason}\n{}", self.kernel));
@@ -45,7 +45,7 @@ impl Checked for Case {
     }
 
     /// The outputs, the launch cut into two parts.
-    fn run(&self, program: &Program, cut: usize) -> Vec<Vec<u8>> {
+    fn run(&self, program: &NativeProgram, cut: usize) -> Vec<Vec<u8>> {
         let mut outputs = self.outputs.clone();
         let operands: Vec<*const u8> = self.inputs.iter().map(|bytes| bytes.as_ptr()).collect();
         let pointers: Vec<*mut u8> = outputs.iter_mut().map(|bytes| bytes.as_mut_ptr()).collect();
@@ -74,7 +74,7 @@ impl Checked for Case {
         }
     }
 
-    fn check(&self, program: &Program, what: &str, cut: usize) {
+    fn check(&self, program: &NativeProgram, what: &str, cut: usize) {
         let (expected, found) = (self.expected().0, self.run(program, cut));
         for (slot, (expected, found)) in expected.iter().zip(&found).enumerate() {
             if let Some(at) = (0..expected.len()).find(|&at| expected[at] != found[at]) {

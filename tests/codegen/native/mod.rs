@@ -15,7 +15,7 @@ use opfuse::codegen::FOLD_BLOCK;
 use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
 use opfuse::codegen::kernel::{Kind, Level, Operand, Source};
 use opfuse::codegen::launch::{Faults, Part, Pointers};
-use opfuse::codegen::native::Program;
+use opfuse::codegen::native::NativeProgram;
 use opfuse::codegen::{cranelift, x64};
 use opfuse::ir::scalar::{Func, Lit, Prim, Ty};
 use opfuse::ir::{Combine, DType};
@@ -329,8 +329,8 @@ fn code_mappings() -> usize {
 
 /// Compiles a kernel again and again.
 #[cfg(target_os = "linux")]
-fn memory_comes_back(compile: impl Fn() -> Program, check: impl Fn(&Program)) {
-    let kept: Vec<Program> = (0..300).map(|_| compile()).collect();
+fn memory_comes_back(compile: impl Fn() -> NativeProgram, check: impl Fn(&NativeProgram)) {
+    let kept: Vec<NativeProgram> = (0..300).map(|_| compile()).collect();
     let with_kept = code_mappings();
     drop(kept);
     let before = code_mappings();
