@@ -184,9 +184,7 @@ impl<'a> Copies<'a> {
                 address.disp = single.disp(*address, copy);
             }
             match &mut inst.op {
-                Op::PartialLocation { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => {
-                    *ahead += single.elements(copy)
-                }
+                Op::Place { ahead, .. } | Op::Copy { those: Those::Left(ahead), .. } => *ahead += single.elements(copy),
                 Op::Machine(_) | Op::Fma { .. } | Op::Copy { those: Those::First, .. } => {}
             }
         }

@@ -102,7 +102,7 @@ impl<'a> Writer<'a> {
         }
         let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
         let encoder = Encoder::new(level);
-        let ahead = Prefetches::new(&function, passes, level, || frame.take(8, 8));
+        let prefetches = Prefetches::new(&function, passes, level, || frame.take(8, 8));
         Writer {
             function,
             passes,
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
             rows_left,
             block_start,
             block_end,
-            ahead,
+            prefetches,
             text,
         }
     }

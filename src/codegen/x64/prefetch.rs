@@ -1,18 +1,19 @@
-//! Cache lines that are asked for before they are needed.
+//! Prefetches: cache lines are requested before they are needed.
 //!
-//! Where a row is gone through more than once, only the first pass waits for memory. So the others ask for what that one will
-//! read in the next row: rows often are a page each, which no hardware foresees. The first pass asks for nothing, as it would
-//! wait longer (tried with rows of two passes). A single pass asks for what it reads itself, some way ahead.
+//! Where a row is gone through more than once, only the first pass waits for memory. So the other passes prefetch what the first
+//! one reads in the next row: rows often are a page each, which no hardware prefetcher crosses. The first pass prefetches
+//! nothing, as it would wait longer (tried with rows of two passes). A single pass prefetches what it reads itself, some way
+//! ahead.
 //!
-//! Pieces of rows each begin a jump away from the one before, so a pass over them asks for what it takes of a row below, the
-//! lines that it writes among them: without those it waits for almost every store (in patches of 64 lanes transposed operands take
-//! 2.4 times as long, `scripts/peers.sh --rows W11t`).
+//! Pieces of rows each begin a jump away from the one before. So a pass over them prefetches what it reads and writes of a row
+//! below. Without those lines it waits for almost every store: in patches of 64 lanes transposed operands take 2.4 times as long
+//! (`scripts/peers.sh --rows W11t`).
 //!
-//! Two things depend on the machine, and the level stands for it. With AVX2 passes also ask for the lines of this row that the
-//! pass behind them will write, as a store has to fetch its line first, and few stores can wait: softmax takes 0.6 of the time
-//! on Zen 3, but layer norm takes 1.17 on a Xeon with AVX-512, where more stores wait (`scripts/peers.sh --rows W04,W05`). A
-//! single pass asks ahead with AVX-512 alone: ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the time there
-//! (`scripts/peers.sh --rows W01l,W17`); it was not measured elsewhere.
+//! Two things depend on the machine, and the level stands for it. With AVX2, passes also prefetch the lines of this row that the
+//! next pass writes, as a store has to fetch its line first, and few stores can wait. Softmax takes 0.6 of the time on Zen 3, but
+//! layer norm takes 1.17 on a Xeon with AVX-512, where more stores wait (`scripts/peers.sh --rows W04,W05`). A single pass
+//! prefetches with AVX-512 alone: ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the time there
+//! (`scripts/peers.sh --rows W01l,W17`). It was not measured elsewhere.
 
 use super::body::Function;
 use super::encoder::*;
@@ -24,17 +25,17 @@ use crate::codegen::native::flat::Flat;
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::codegen::native::{Rows, Stores, argument};
 
-/// Bytes that asking is in steps of, and most bytes of a row that is asked for: it stays in a core's cache until its turn.
+/// Bytes of a cache line, and most bytes of a row that is prefetched: it stays in a core's cache until it is read.
 const LINE: usize = 64;
 const MOST_BYTES: usize = 128 << 10;
 
-/// How far ahead a single pass asks, which takes as long as memory does: half and double are about as good.
+/// How far ahead a single pass prefetches, which takes as long as memory does: half and double are about as good.
 const FAR_BYTES: usize = 2 << 10;
 
-/// How many rows below a single pass over pieces asks, a power of two: one and four are about as good.
+/// How many rows below a single pass over pieces prefetches, a power of two: one and four are about as good.
 const ROWS_BELOW: i32 = 2;
 
-/// What the passes of a kernel ask for.
+/// What the passes of a kernel prefetch.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
     /// Operands of the first pass, for the others, with the place in the frame where the address of their next row is.
@@ -48,7 +49,7 @@ pub(super) struct Prefetches {
 }
 
 impl Prefetches {
-    /// What is asked for of contiguous rows; `take` makes room for an address.
+    /// What is prefetched of contiguous rows; `take` makes room for an address.
     pub(super) fn new(
         function: &Function<'_>,
         passes: &Passes,
@@ -60,25 +61,25 @@ impl Prefetches {
         let outputs = |pass: &Pass| -> Vec<usize> {
             pass.stores.iter().map(|&slot| kernel.operands.len() + slot).filter(is_contiguous).collect()
         };
-        let mut ahead = Prefetches { writes: vec![Vec::new(); passes.passes.len()], ..Prefetches::default() };
-        let [first, others @ ..] = &passes.passes[..] else { return ahead };
+        let mut prefetches = Prefetches { writes: vec![Vec::new(); passes.passes.len()], ..Prefetches::default() };
+        let [first, others @ ..] = &passes.passes[..] else { return prefetches };
         let read = read(kernel, flat, first).into_iter().filter(is_contiguous);
         if others.iter().any(Pass::has_loop) {
-            ahead.reads = read.map(|slot| (slot, take())).collect();
+            prefetches.reads = read.map(|slot| (slot, take())).collect();
         } else if manner.rows == Rows::Pieces {
             let written = outputs(first).into_iter().filter(|_| manner.stores == Stores::Cached);
             let wants = read.map(|slot| (Want::Read, slot)).chain(written.map(|access| (Want::Write, access)));
-            ahead.below = wants.map(|(want, access)| (want, access, take())).collect();
+            prefetches.below = wants.map(|(want, access)| (want, access, take())).collect();
         } else if level == Level::Avx512 {
-            ahead.single = read.collect();
+            prefetches.single = read.collect();
         }
         if level == Level::Avx2 && manner.stores == Stores::Cached {
             let loops = || (0..passes.passes.len()).filter(|&number| passes.passes[number].has_loop());
             for (before, number) in loops().skip(1).zip(loops().skip(2)) {
-                ahead.writes[before] = outputs(&passes.passes[number]);
+                prefetches.writes[before] = outputs(&passes.passes[number]);
             }
         }
-        ahead
+        prefetches
     }
 }
 
@@ -124,7 +125,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Asks in a pass, with a round of so many elements, for what is needed later at their places.
+    /// Prefetches in a pass, with a round of so many elements, what is needed later at their places.
     pub(super) fn prefetch(&mut self, pass: usize, elements: usize) {
         let n_reads = if pass > 0 { self.prefetches.reads.len() } else { 0 };
         for at in 0..n_reads {
@@ -146,7 +147,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Asks for what a single pass reads some way ahead, but not behind its end: another thread may be writing there, and would
+    /// Prefetches what a single pass reads some way ahead, but nothing past its end: another thread may be writing there, and would
     /// wait for lines that this one has taken.
     fn prefetch_far(&mut self, elements: usize) {
         let narrowest = self.prefetches.single.iter().map(|&access| self.element_bytes(access)).min();
@@ -162,7 +163,7 @@ impl Writer<'_> {
         self.encoder.place(too_far);
     }
 
-    /// Asks for the lines of elements from so many bytes behind `rax` on in the row whose address is in the frame.
+    /// Prefetches the lines of elements from so many bytes after `rax` on in the row whose address is in the frame.
     fn prefetch_lines(&mut self, want: Want, access: usize, from: i32, ahead: i32, elements: usize) {
         let bytes = self.element_bytes(access);
         self.encoder.int(Int::Mov, R11, self.at(from));
