@@ -3,7 +3,7 @@
 //! Where gradients are recorded, the way back is traced in one go with the function: the trace asks for the gradients of
 //! the outputs with respect to every input that requires them, from cotangents that are declared as inputs.
 
-use super::compiled::applied;
+use super::panics::applied;
 use super::program::Joint;
 use crate::device::Device;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};

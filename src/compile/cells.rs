@@ -7,18 +7,16 @@
 //! What a guard cannot see, since only the function knows that it matters (whether a leaf has a gradient, where an input
 //! begins), is a condition of the program. Programs for one guard are a chain of cells; a call takes the first that fits.
 
-use super::compiled::Entry;
+use super::backoff::{Costs, Waited};
+use super::entry::Entry;
 use super::guard::Guard;
 use super::lru::Lru;
-use super::patience::{Costs, Waited};
+use super::options::NewTypes;
 use crate::dispatch::{Flat, Tensor, TensorRefs};
 use crate::error::Reason;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Most sets of input types that a compiled function keeps an executable for, unless its options say otherwise.
-pub const CAPACITY: usize = 256;
 
 /// Most programs for inputs of the same types that differ in what they take for granted beyond them.
 const MAX_VARIANTS: usize = 8;
@@ -183,6 +181,14 @@ impl Cells {
         let what = "the function kept a tensor that it computed; the next call shows whether it always does";
         self.inline = Some(Reason::NotCaptured(what.into()));
         std::mem::replace(&mut self.has_kept, true)
+    }
+
+    /// Why inputs of types that nothing was captured for are not captured now, if so.
+    pub(super) fn reason_to_wait(&self, policy: NewTypes, waited: &Waited) -> Option<Reason> {
+        match policy {
+            NewTypes::Capture => None,
+            NewTypes::Wait => self.costs.reason_to_wait(self.counts.captures, waited),
+        }
     }
 
     /// Notes a break.

@@ -7,9 +7,10 @@
 
 use super::capture::{self, Capture};
 use super::cells::{Break, Building, Cell, Cells, Counts, Found};
+use super::entry::Entry;
 use super::explain::Explain;
 use super::options::{BreakPolicy, CompileOptions, Determinism, Stance, stance_here};
-use super::patience::reason_to_wait;
+use super::panics::{applied, guarded};
 use super::program::{Joint, Program};
 use super::segments::Segments;
 use super::tuning::Settings;
@@ -23,7 +24,6 @@ use crate::error::{Error, Reason, Result};
 use crate::runtime::Traffic;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -35,18 +35,6 @@ pub struct Compiled<F, A> {
     /// What deferred calls ran.
     segments: Arc<Segments>,
     arguments: PhantomData<fn(A)>,
-}
-
-/// What runs for inputs of some types.
-pub(super) enum Entry {
-    /// A graph.
-    Graph(Box<Program>),
-    /// The function itself, because.
-    Eager(Reason),
-    /// The function in segments, because.
-    Deferred(Reason),
-    /// Nothing: a call is this error.
-    Refused(Error),
 }
 
 /// Compiles a function of tensors; it is captured when it is first called.
@@ -127,7 +115,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             drop(building);
             return self.run(entry, inputs);
         }
-        if let Some(reason) = self.count(|cells| reason_to_wait(cells, self.options.new_types, &cell.waited)) {
+        if let Some(reason) = self.count(|cells| cells.reason_to_wait(self.options.new_types, &cell.waited)) {
             drop(building);
             let (output, taken) = cell.waited.count(|| self.run_inline(inputs, reason));
             self.count(|cells| cells.costs.ran(taken));
@@ -473,26 +461,4 @@ fn unless_out_of_memory(entry: Result<Entry>) -> Result<Option<Entry>> {
         Err(Error::OutOfMemory { .. }) => Ok(None),
         entry => entry.map(Some),
     }
-}
-
-/// The function's result; a panic of it is its own, so an error says so.
-pub(super) fn applied<A, F: Function<A>>(function: &F, inputs: &Flat) -> Result<F::Output> {
-    caught(|| function.apply(inputs), |message| Error::Panicked { message })
-}
-
-/// Turns a panic of ours into an internal error.
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    caught(work, |message| Error::Internal { message })
-}
-
-/// Turns a panic into an error: the state behind it is only ever replaced whole.
-fn caught<T>(work: impl FnOnce() -> Result<T>, error: impl FnOnce(String) -> Error) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = panic
-            .downcast_ref::<&str>()
-            .map(ToString::to_string)
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "a panic without a message".into());
-        Err(error(message))
-    })
 }

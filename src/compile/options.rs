@@ -4,7 +4,6 @@
 //! [`Numerics::Fast`].
 
 use super::calibration::calibration;
-use super::cells::CAPACITY;
 use crate::codegen::tier::Tier;
 use crate::debug;
 use crate::fusion::Options;
@@ -12,6 +11,9 @@ use crate::ir::Numerics;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
+
+/// Most sets of input types that a compiled function keeps an executable for, unless its options say otherwise.
+pub const CAPACITY: usize = 256;
 
 /// How a function is compiled.
 #[derive(Debug, Clone)]

@@ -6,8 +6,6 @@
 //! capture will. That is ski rental (Karlin, Manasse, Rudolph, Sleator 1988): whatever comes, all calls take at
 //! most twice as long as if it had been known. Types that are forgotten meanwhile, for lack of room, wait anew.
 
-use super::cells::Cells;
-use super::options::NewTypes;
 use crate::error::Reason;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -33,8 +31,13 @@ impl Costs {
         self.run = run;
     }
 
-    /// Why inputs of types that the function ran with for so long already are not captured yet, if so.
-    fn reason_to_wait(&self, waited: Duration) -> Option<Reason> {
+    /// Why inputs of new types are not captured yet after so many captures, if so.
+    pub(super) fn reason_to_wait(&self, n_captures: u64, waited: &Waited) -> Option<Reason> {
+        if n_captures < AT_ONCE { None } else { self.reason_after(waited.so_far()) }
+    }
+
+    /// As `reason_to_wait`, for types that the function ran with for so long already.
+    fn reason_after(&self, waited: Duration) -> Option<Reason> {
         (self.run < self.capture && waited < self.capture).then(|| {
             let (capture, run) = (self.capture, self.run);
             Reason::NewTypes(format!(
@@ -63,15 +66,6 @@ impl Waited {
     }
 }
 
-/// Why inputs of types that nothing was captured for are not captured now, if so.
-pub(super) fn reason_to_wait(cells: &Cells, policy: NewTypes, waited: &Waited) -> Option<Reason> {
-    match policy {
-        NewTypes::Capture => None,
-        NewTypes::Wait if cells.counts().captures < AT_ONCE => None,
-        NewTypes::Wait => cells.costs.reason_to_wait(waited.so_far()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,14 +74,14 @@ mod tests {
     fn types_wait_until_a_capture_is_paid_for() {
         let micros = Duration::from_micros;
         let mut costs = Costs::default();
-        assert_eq!(costs.reason_to_wait(micros(0)), None, "nothing is known");
+        assert_eq!(costs.reason_after(micros(0)), None, "nothing is known");
         costs.captured(micros(1000), micros(40));
         let what = "a capture takes 1.0ms, a run 40.0µs; 0.0ns of runs with these so far";
-        assert_eq!(costs.reason_to_wait(micros(0)), Some(Reason::NewTypes(what.into())));
-        assert!(costs.reason_to_wait(micros(999)).is_some());
-        assert_eq!(costs.reason_to_wait(micros(1000)), None, "it is paid for");
+        assert_eq!(costs.reason_after(micros(0)), Some(Reason::NewTypes(what.into())));
+        assert!(costs.reason_after(micros(999)).is_some());
+        assert_eq!(costs.reason_after(micros(1000)), None, "it is paid for");
         costs.ran(micros(1000));
-        assert_eq!(costs.reason_to_wait(micros(0)), None, "runs take as long as captures");
+        assert_eq!(costs.reason_after(micros(0)), None, "runs take as long as captures");
     }
 
     #[test]
