@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
 use crate::dispatch::keys::tracer::{self, Captured, First, GradientsBefore, Reads, Runner};
 use crate::dispatch::{Flat, Function, Tensor};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::TensorType;
 use crate::runtime::cuda;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn gpu_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Optio
 fn scattered(inputs: &[Tensor], others: impl IntoIterator<Item = Device>) -> Option<Reason> {
     let gpu = gpu_of(inputs).unwrap_or(Device::CPU);
     let stray = inputs.iter().filter_map(device).chain(others).find(|other| *other != gpu)?;
-    Some(Reason::NotCaptured(format!("the function works on tensors of {gpu} and of {stray}")))
+    Some(NotCaptured::TwoDevices { device: gpu.to_string().into(), other: stray.to_string().into() }.into())
 }
 
 fn device(tensor: &Tensor) -> Option<Device> {

@@ -13,7 +13,7 @@ use super::guard::Guard;
 use super::lru::Lru;
 use super::options::NewTypes;
 use crate::dispatch::{Flat, Tensor, TensorRefs};
-use crate::error::Reason;
+use crate::error::{NotCaptured, Reason};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -154,7 +154,7 @@ impl Cells {
         let latest = self.by_guard.by_use().into_iter().find(|(_, cell)| cell.entry().is_some());
         latest.map(|(_, cell)| cell.latest()).ok_or(match self.counts.calls {
             0 => Reason::NotCalled,
-            _ => Reason::NotCaptured("no call so far returned a value".into()),
+            _ => NotCaptured::NoResultYet.into(),
         })
     }
 
@@ -178,8 +178,7 @@ impl Cells {
 
     /// Notes that the function ran and kept a tensor that it computed; whether it did before.
     pub(super) fn keeps_again(&mut self) -> bool {
-        let what = "the function kept a tensor that it computed; the next call shows whether it always does";
-        self.inline = Some(Reason::NotCaptured(what.into()));
+        self.inline = Some(NotCaptured::KeptTensor.into());
         std::mem::replace(&mut self.has_kept, true)
     }
 
@@ -292,10 +291,8 @@ impl Cell {
 
     /// Why no further program is to be made for inputs of the same types, if there are enough.
     pub(super) fn beyond_limit(&self) -> Option<Reason> {
-        (self.position >= MAX_VARIANTS).then(|| {
-            let what = format!("what it takes for granted was another in each of {MAX_VARIANTS} captures, last");
-            Reason::NotCaptured(format!("{what} that {}", self.because))
-        })
+        (self.position >= MAX_VARIANTS)
+            .then(|| NotCaptured::TooManyVariants { programs: MAX_VARIANTS, last: self.because.as_str().into() }.into())
     }
 
     /// From here on, the last cell that has an entry.

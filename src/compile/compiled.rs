@@ -20,7 +20,7 @@ use crate::dispatch::keys::tracer::{self, Apart, First, GradientsBefore, Reads};
 use crate::dispatch::modes;
 use crate::dispatch::{Flat, Function, Inputs, Tensor, TensorRefs};
 use crate::eager::{current_numerics, numerics};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::runtime::Traffic;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
@@ -105,8 +105,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             return self.call_at(&cell.fitting(&tensors), inputs);
         }
         let Some(building) = building else {
-            let what = "it was called while this thread or another one was still compiling it";
-            return self.run_inline(inputs, Reason::NotCaptured(what.into()));
+            return self.run_inline(inputs, NotCaptured::IsCompiling.into());
         };
         // What broke for other inputs breaks for these: no need to find out half-way.
         let known = || self.count(|cells| cells.breaks().first().map(|known| known.reason.clone()));
@@ -151,13 +150,11 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let no_data =
             |input: &Tensor| !matches!(input.device().kind, DeviceKind::Cpu | DeviceKind::Cuda) || !input.has_data();
         Some(match () {
-            () if tracer::is_tracing() => {
-                Reason::NotCaptured("the call is part of a function that is traced, and is compiled with it".into())
-            }
-            () if modes::is_active() => Reason::NotCaptured("a mode sees each call of the function".into()),
+            () if tracer::is_tracing() => NotCaptured::NestedCall.into(),
+            () if modes::is_active() => NotCaptured::UserMode.into(),
             () if debug::forces_eager() || stance == Stance::Eager => Reason::Disabled,
-            () if self.options.capacity == 0 => Reason::NotCaptured("the cache has a capacity of 0".into()),
-            () if inputs.any(no_data) => Reason::NotCaptured("an input has no data on the cpu or a GPU".into()),
+            () if self.options.capacity == 0 => NotCaptured::NoCapacity.into(),
+            () if inputs.any(no_data) => NotCaptured::InputWithoutData.into(),
             () => return None,
         })
     }
@@ -202,8 +199,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             First::Ran(output, Apart::Gradients) => (output, self.capture_again(inputs, &flowed, watch.end())),
             First::Ran(output, Apart::Break(reason)) => (output, self.entry(Err(reason), inputs)),
             First::Ran(output, Apart::Keeps) if self.count(Cells::keeps_again) => {
-                let what = "the function keeps tensors that it computed, so each call may do something else";
-                (output, self.entry(Err(Reason::NotCaptured(what.into())), inputs))
+                (output, self.entry(Err(NotCaptured::KeepsTensors.into()), inputs))
             }
             // What is made once and kept is there in the next call.
             First::Ran(output, Apart::Keeps) => return Ok(output),
@@ -220,16 +216,16 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// # Errors
     /// As [`Compiled::entry`].
     fn capture_again(&self, inputs: &Flat, flowed: &[bool], before: GradientsBefore) -> Result<Entry> {
-        if flows(inputs)[..] != *flowed {
-            let what = "the function changes whether gradients flow to an input";
-            return self.entry(Err(Reason::NotCaptured(what.into())), inputs);
+        if let Some(input) = flows(inputs).iter().zip(flowed).position(|(now, before)| now != before) {
+            let tensor = format!("input {input}").into();
+            return self.entry(Err(NotCaptured::RequiresGradChanged { tensor }.into()), inputs);
         }
         match guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), before)) {
             Ok(captured) => self.entry(captured, inputs),
             Err(error @ Error::OutOfMemory { .. }) => Err(error),
             Err(error) => {
                 // What follows from a value that could not be read says less than that it was to be read.
-                let reason = tracer::take_break().unwrap_or_else(|| Reason::TraceFailed(error.to_string()));
+                let reason = tracer::take_break().unwrap_or_else(|| Reason::of_error(error));
                 self.entry(Err(reason), inputs)
             }
         }
@@ -242,8 +238,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let again = guarded(|| capture::on_shapes(&self.function, inputs, self.reads(), now));
         let says_nothing = matches!(&again, Err(Error::OutOfMemory { .. }));
         if !says_nothing && !matches!(&again, Ok(Ok((trace, joint))) if program.is_of(trace, joint)) {
-            let what = "the function did something else when it was traced again";
-            let entry = self.entry(Err(Reason::NotCaptured(what.into())), inputs);
+            let entry = self.entry(Err(NotCaptured::ChangesByCall.into()), inputs);
             cell.correct(entry.expect("nothing is built of a reason"));
         }
     }
@@ -260,9 +255,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// # Errors
     /// Out of memory, which says nothing about the function and is not to be remembered.
     fn entry(&self, captured: Capture, inputs: &Flat) -> Result<Entry> {
-        let is_break = |reason: &Reason| matches!(reason, Reason::ReadsValue(_) | Reason::NotCaptured(_));
         let n_captures = self.count(|cells| {
-            if let Some(reason) = captured.as_ref().err().filter(|reason| is_break(reason)) {
+            if let Some(reason) = captured.as_ref().err().filter(|reason| reason.is_break()) {
                 cells.breaks_at(reason);
             }
             cells.counts_mut().captures += 1;
@@ -273,10 +267,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
             && !trace.has_effects()
         {
             // Nothing for the first inputs is a mistake; for others, like empty ones, it need not be.
-            let what = "the function returned no tensors and wrote to none";
+            let why = NotCaptured::NoEffect;
             return Ok(match n_captures {
-                1 => Entry::Refused(Error::argument("compile", format!("{what}; return at least one"))),
-                _ => Entry::Eager(Reason::NotCaptured(what.into())),
+                1 => Entry::Refused(Error::argument("compile", format!("{why}; {}", why.hint()))),
+                _ => Entry::Eager(why.into()),
             });
         }
         let device = capture::gpu_of(&inputs.tensors);
@@ -284,7 +278,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         let program = match captured {
             Ok((trace, joint)) => match guarded(|| Program::build(trace, joint, &settings)) {
                 Err(error @ Error::OutOfMemory { .. }) => return Err(error),
-                program => program.map_err(|error| Reason::TraceFailed(error.to_string())),
+                program => program.map_err(Reason::of_error),
             },
             Err(reason) => Err(reason),
         };
@@ -297,7 +291,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             }
             Err(reason) => {
                 let (entry, how) = match self.options.breaks {
-                    BreakPolicy::Allow if is_break(&reason) && !capture::wants_gradients(&inputs.tensors) => {
+                    BreakPolicy::Allow if reason.is_break() && !capture::wants_gradients(&inputs.tensors) => {
                         (Entry::Deferred(reason.clone()), "runs in segments")
                     }
                     BreakPolicy::Allow | BreakPolicy::Eager => (Entry::Eager(reason.clone()), "runs eagerly"),
@@ -359,8 +353,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             Entry::Refused(error) => Err(error.clone()),
             Entry::Deferred(_) => self.run_deferred(inputs),
             Entry::Graph(program) if program.is_tangled(&tensors) => {
-                let what = "an input that is written to shares elements with another one";
-                self.run_inline(inputs, Reason::NotCaptured(what.into()))
+                self.run_inline(inputs, NotCaptured::WrittenInputShared.into())
             }
             Entry::Graph(program) => Self::run_program(program, &tensors, &[]),
         }
@@ -368,10 +361,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     /// Runs the function in segments.
     fn run_deferred(&self, inputs: &Flat) -> Result<F::Output> {
-        let gradients = || {
-            let what = "gradients flow to an input, and calls that are recorded for gradients are not deferred";
-            capture::wants_gradients(&inputs.tensors).then(|| Reason::NotCaptured(what.into()))
-        };
+        let gradients = || capture::wants_gradients(&inputs.tensors).then(|| NotCaptured::SegmentsNeedGradients.into());
         if let Some(reason) = gradients().or_else(|| self.segments.hopeless()) {
             return self.run_inline(inputs, reason);
         }
@@ -407,7 +397,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// moves most bytes; see [`Compiled::segments`] for all, and [`Compiled::breaks`] for why.
     pub fn explain(&self) -> Explain {
         if self.count(|cells| cells.ran_deferred()) {
-            let nothing = || Explain::eager(Reason::NotCaptured("the function computes nothing".into()));
+            let nothing = || Explain::eager(NotCaptured::ComputesNothing.into());
             return self.largest_segment().unwrap_or_else(nothing);
         }
         let cell = match self.count(|cells| cells.latest()) {
@@ -418,7 +408,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             Some(Entry::Graph(program)) => program.explain(),
             Some(Entry::Eager(reason)) => Explain::eager(reason.clone()),
             Some(Entry::Deferred(reason)) => self.largest_segment().unwrap_or_else(|| Explain::eager(reason.clone())),
-            Some(Entry::Refused(error)) => Explain::eager(Reason::TraceFailed(error.to_string())),
+            Some(Entry::Refused(error)) => Explain::eager(Reason::of_error(error.clone())),
             None => Explain::eager(Reason::NotCalled),
         }
     }
@@ -450,7 +440,7 @@ fn other_outputs() -> Error {
 
 /// The error of a call whose function is to be captured whole and cannot be.
 fn refused(reason: &Reason) -> Error {
-    let op = if let Reason::ReadsValue(op) = reason { op } else { "compile" };
+    let op = if let Reason::ReadsValue { op } = reason { op } else { "compile" };
     let policy = "the break policy is BreakPolicy::Error; allow breaks, or leave this call outside the function";
     Error::argument(op, format!("{reason}, and {policy}"))
 }

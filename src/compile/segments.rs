@@ -11,7 +11,7 @@ use super::separation::Separation;
 use super::tuning::{Settings, Tuned};
 use crate::debug;
 use crate::dispatch::keys::tracer::{Owner, Runner};
-use crate::error::{Reason, Result};
+use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::Graph;
 use crate::runtime::Array;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -56,8 +56,7 @@ impl Segments {
 
     /// Why running the function in segments is not worth it, if it turned out so.
     pub(super) fn hopeless(&self) -> Option<Reason> {
-        let what = "its segments differ at nearly every call, so compiling them costs more than it saves";
-        (self.lock().balance > PATIENCE).then(|| Reason::NotCaptured(what.into()))
+        (self.lock().balance > PATIENCE).then(|| NotCaptured::SegmentsDiffer.into())
     }
 
     /// How many are held, and how many were compiled so far.

@@ -152,8 +152,7 @@ fn slower_groups(built: &Built, settings: &Settings, inputs: &[&Array]) -> Resul
     for ((index, _), &together) in indices.zip(&together_times) {
         let Some(&(count, sum)) = parts.get(&index) else { continue };
         if count > 1 && sum + sum / MARGIN < together {
-            let times = format!("{} ns together, {} ns apart", together.as_nanos(), sum.as_nanos());
-            slower.insert(index, Reason::MeasuredSlower(times));
+            slower.insert(index, Reason::MeasuredSlower { together, apart: sum });
         }
     }
     Ok(slower)

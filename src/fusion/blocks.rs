@@ -178,11 +178,7 @@ impl Group {
             return Ok(self);
         }
         let Group { saved, extra, .. } = self;
-        let what = match gain {
-            0 => format!("in blocks of rows {saved} bytes would not be moved, and {extra} bytes once more"),
-            _ => "blocks of rows save as much without it".into(),
-        };
-        Err(Reason::NotWorthIt(what))
+        Err(if gain == 0 { Reason::NotWorthIt { saved, extra } } else { Reason::SavesNothingMore })
     }
 
     /// The members as one group.
@@ -207,7 +203,7 @@ impl Group {
         let first = *ordered.iter().find(is_product).expect("groups grow from products");
         let (batches, rows, columns) = matrix(&graph[units.unit(first).nodes[0]].ty)?;
         if batches * rows * columns == 0 {
-            return Err(Reason::NotWorthIt("the product is empty".into()));
+            return Err(Reason::NothingToCompute);
         }
         let mut checker = Checker { units, inside: &inside, batches, rows, scattered: Vec::new() };
         let members = ordered.iter().map(|&member| checker.member(member)).collect::<Result<Vec<Member>, Reason>>()?;
@@ -228,9 +224,8 @@ impl Group {
         let row_bytes = checker.held(&members, &inner);
         let height = (BLOCK_BYTES / row_bytes.max(1)).clamp(MIN_HEIGHT.min(rows), rows);
         if height * row_bytes > 2 * BLOCK_BYTES {
-            let (bytes, most) = (height * row_bytes, 2 * BLOCK_BYTES);
-            let what = format!("{height} rows, the fewest of a block, take {bytes} bytes; there is room for {most}");
-            return Err(Reason::TooMuchMemory(what));
+            let (bytes, limit) = (height * row_bytes, 2 * BLOCK_BYTES);
+            return Err(Reason::BlockTooLarge { rows: height, bytes, limit });
         }
         let (saved, extra) = checker.traffic(&ordered, &inner, rows.div_ceil(height));
         let mut nodes: Vec<NodeId> = all.iter().flat_map(|&unit| units.unit(unit).nodes.iter().copied()).collect();
@@ -366,10 +361,10 @@ impl Checker<'_> {
         // A result of f32 may be that of 16-bit floats.
         let dtype = graph[left].ty.dtype;
         if !matches!(dtype, DType::F32 | DType::F64) {
-            return Err(Reason::WholeProduct(format!("products of {dtype} are computed all at once")));
+            return Err(Reason::WholeProduct { dtype });
         }
         if !ty.is_contiguous() {
-            return Err(Reason::WholeProduct("its rows do not follow each other in memory".into()));
+            return Err(Reason::ProductRowsApart);
         }
         if self.makes(right) {
             return Err(Reason::PrologueOfAnchor);
@@ -379,12 +374,11 @@ impl Checker<'_> {
             return Err(Reason::DifferentRows);
         }
         if batches == 0 || graph[left].ty.numel() == 0 {
-            return Err(Reason::NotWorthIt("there is nothing to multiply".into()));
+            return Err(Reason::NothingToCompute);
         }
         let bytes = graph[right].ty.bytes() / batches;
         if bytes > RIGHT_BYTES {
-            let what = format!("the right operand has {bytes} bytes a matrix; there is room for {RIGHT_BYTES}");
-            return Err(Reason::TooMuchMemory(what));
+            return Err(Reason::RightOperandTooLarge { bytes, limit: RIGHT_BYTES });
         }
         Ok(())
     }

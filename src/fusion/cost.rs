@@ -15,6 +15,7 @@ use super::work::{NodeWork, Work};
 use crate::error::Reason;
 use crate::ir::{DType, Graph, Meaning, NodeId};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The model of one graph.
 #[derive(Debug)]
@@ -218,7 +219,8 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     if together <= apart {
         return Ok(());
     }
-    Err(Reason::ModelledSlower(format!("{together:.0} ns together, {apart:.0} ns apart")))
+    let [together, apart] = [together, apart].map(|time| Duration::from_nanos(time.round() as u64));
+    Err(Reason::ModelledSlower { together, apart })
 }
 
 /// The loop whose elements lie closest to each other.

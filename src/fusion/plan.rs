@@ -126,7 +126,7 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
         ) => {}
     }
     // What does not pay was split before anything else was tried.
-    if let Some(slower @ Reason::ModelledSlower(_)) = &units.splits[consumer] {
+    if let Some(slower @ Reason::ModelledSlower { .. }) = &units.splits[consumer] {
         return slower.clone();
     }
     let pair = units.unit_of[producer].zip(units.unit_of[consumer]);

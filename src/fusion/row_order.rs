@@ -33,7 +33,7 @@ pub(super) fn rows_first(
     is_inside: &dyn Fn(NodeId) -> bool,
 ) -> Result<RowKernel, Reason> {
     if region.rows.iter().chain(&region.inner).any(|&size| size == 0) {
-        return Err(Reason::NotWorthIt("a kernel beside the product is empty".into()));
+        return Err(Reason::NothingToCompute);
     }
     let mut region = region.clone();
     let root = |node: NodeId| if is_inside(node) { graph.behind_views(node) } else { node };

@@ -13,7 +13,7 @@ use crate::codegen::tier_up::Code;
 use crate::codegen::{Kernel, LoopOrder};
 use crate::debug;
 use crate::device::Device;
-use crate::error::{Error, Reason};
+use crate::error::{Error, Reason, TierLimit};
 use crate::fusion::hoist::{Hoisted, hoist, may_hoist};
 use crate::fusion::in_place::{InPlace, Places, places};
 use crate::fusion::region::Region;
@@ -211,7 +211,7 @@ impl<'g> Builder<'g> {
             StepKind::Blocks(blocks) => self.blocks(index, blocks, &step.outputs)?,
             StepKind::Alias => {
                 let node = &graph[step.nodes[0]];
-                let op = node.op().ok_or_else(|| Reason::TierCannot("a view step has no op".into()))?;
+                let op = node.op().expect("a view step is a call of an op");
                 let (from, to) = (self.slot(node.args[0]), self.slot(step.nodes[0]));
                 self.push(Action::Alias { op, attrs: node.attrs.clone(), from, to });
             }
@@ -222,7 +222,7 @@ impl<'g> Builder<'g> {
             }
             StepKind::Routine => {
                 let node = &graph[step.nodes[0]];
-                let op = node.op().ok_or_else(|| Reason::TierCannot("a routine has no op".into()))?;
+                let op = node.op().expect("a routine is a call of an op");
                 let mut args: SmallVec<[Slot; 3]> = node.args.iter().map(|&arg| self.slot(arg)).collect();
                 let to = self.slot(step.nodes[0]);
                 self.take(step, place.as_ref());
@@ -365,7 +365,8 @@ impl<'g> Builder<'g> {
         nodes: &[NodeId],
         order: LoopOrder,
     ) -> Result<Launch, Reason> {
-        let lowered = lower(self.graph, region, order).map_err(|error| Reason::TierCannot(error.to_string()))?;
+        let lowered =
+            lower(self.graph, region, order).map_err(|error| TierLimit::NotLowered { error: Arc::new(error) })?;
         (self.accepts)(&lowered.kernel)?;
         debug::dump(debug::Stage::Kernel, || lowered.kernel.to_string());
         let code = Code::new(self.tier, &lowered.kernel, &lowered.geometry)?;

@@ -103,7 +103,7 @@ fn reading_a_value_splits_the_function_with_a_reason() -> Result<()> {
     for x in [ramp(&[5]), ramp(&[5]).abs()?.neg()?, ramp(&[8])] {
         let eager = if x.sum_all()?.item::<f32>()? > 0.0 { x.mul(2.0)? } else { x.neg()? };
         assert_eq!(bits(&f.call(&x)?), bits(&eager));
-        assert_eq!(f.breaks()[0].reason, Reason::ReadsValue("item".into()));
+        assert_eq!(f.breaks()[0].reason, Reason::ReadsValue { op: "item".into() });
     }
     assert_eq!((f.counts().deferred, f.counts().eager), (2, 0));
     Ok(())

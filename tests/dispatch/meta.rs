@@ -72,5 +72,5 @@ fn n141_a_trace_lists_calls_with_their_arguments() {
     // Reading a bool from a traced tensor is said, and the function runs in segments.
     let f = compile(|x: &Tensor| if x.gt(0.0)?.all((), false)?.item::<bool>()? { x.neg() } else { x.exp() });
     f.call(&x).expect("a result");
-    assert_eq!(f.breaks()[0].reason, Reason::ReadsValue("item".into()));
+    assert_eq!(f.breaks()[0].reason, Reason::ReadsValue { op: "item".into() });
 }

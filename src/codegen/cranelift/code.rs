@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "owns the memory of machine code made at run time")]
 
 use crate::codegen::native::code::{Code, Memory};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use cranelift_codegen::ir::Signature;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_jit::{JITBuilder, JITModule};
@@ -41,7 +41,7 @@ pub(super) fn load(isa: &OwnedTargetIsa, signature: &Signature, bytes: &[u8], al
         Err(error) => {
             // SAFETY: no function of the module has been or will be called.
             unsafe { module.free_memory() };
-            Err(Reason::TierCannot(format!("no memory for code: {error}")))
+            Err(TierLimit::NoCodeMemory { error: error.to_string().into() }.into())
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::codegen::kernel::Kernel;
 use crate::codegen::native::code::Code;
 use crate::codegen::native::passes::Passes;
 use crate::codegen::native::{self, Manner, Shape};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{AbiParam, Signature, types};
@@ -25,11 +25,11 @@ pub(super) fn compile(kernel: &Kernel, classes: &[Class], _: Manner) -> Result<(
     with_function(kernel, classes, |isa, context, plan| {
         context
             .compile(&**isa, &mut ControlPlane::default())
-            .map_err(|error| Reason::TierCannot(format!("Cranelift: {}", error.inner)))?;
+            .map_err(|error| TierLimit::Cranelift { error: error.inner.to_string().into() })?;
         let compiled = context.compiled_code().expect("the context was compiled just now");
         // A relocation is a call into a library, one per lane, for an instruction this machine does not have.
         if !compiled.buffer.relocs().is_empty() {
-            return Err(Reason::TierCannot("this machine lacks an instruction that the kernel needs".into()));
+            return Err(TierLimit::MissingInstruction.into());
         }
         let (bytes, align) = (compiled.code_buffer(), compiled.buffer.alignment as u64);
         let code = code::load(isa, &context.func.signature, bytes, align)?;

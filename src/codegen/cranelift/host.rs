@@ -1,6 +1,6 @@
 //! The machine code is made for: this one, asked once.
 
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use cranelift_codegen::ir::Endianness;
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
@@ -17,12 +17,12 @@ pub(super) enum Registers {
 
 /// Cranelift's description of this machine, or why there is none.
 pub(super) fn isa(registers: Registers) -> Result<&'static OwnedTargetIsa, Reason> {
-    static ISAS: [OnceLock<Result<OwnedTargetIsa, String>>; 2] = [const { OnceLock::new() }; 2];
+    static ISAS: [OnceLock<Result<OwnedTargetIsa, TierLimit>>; 2] = [const { OnceLock::new() }; 2];
     let isa = ISAS[registers as usize].get_or_init(|| build(registers));
-    isa.as_ref().map_err(|why| Reason::TierCannot(why.clone()))
+    isa.as_ref().map_err(|limit| limit.clone().into())
 }
 
-fn build(registers: Registers) -> Result<OwnedTargetIsa, String> {
+fn build(registers: Registers) -> Result<OwnedTargetIsa, TierLimit> {
     let mut flags = settings::builder();
     let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
     let wanted = [
@@ -37,12 +37,16 @@ fn build(registers: Registers) -> Result<OwnedTargetIsa, String> {
         ("enable_probestack", "false"),
     ];
     for (name, value) in wanted {
-        flags.set(name, value).map_err(|error| format!("Cranelift does not know {name}={value}: {error}"))?;
+        flags.set(name, value).map_err(|error| cranelift(format!("{name}={value}: {error}")))?;
     }
-    let builder = cranelift_native::builder().map_err(|why| format!("Cranelift does not know this machine: {why}"))?;
-    let isa = builder.finish(settings::Flags::new(flags)).map_err(|error| format!("Cranelift: {error}"))?;
+    let builder = cranelift_native::builder().map_err(|error| cranelift(error.to_owned()))?;
+    let isa = builder.finish(settings::Flags::new(flags)).map_err(|error| cranelift(error.to_string()))?;
     if isa.pointer_bits() != 64 || isa.endianness() != Endianness::Little {
-        return Err("generated code takes 64-bit little-endian machines".into());
+        return Err(TierLimit::UnknownMachine);
     }
     Ok(isa)
+}
+
+fn cranelift(error: String) -> TierLimit {
+    TierLimit::Cranelift { error: error.into() }
 }

@@ -17,7 +17,7 @@ use crate::codegen::kernel::{Kind, Source as From};
 use crate::codegen::native::flat::{Flat, Id, Op};
 use crate::codegen::native::passes::{Keep, Pass, Passes};
 use crate::codegen::product::ProductShape;
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -60,18 +60,17 @@ impl EpiloguePlan {
         shape: &ProductShape,
         alignments: &[usize],
     ) -> Result<EpiloguePlan, Reason> {
-        let cannot = |what: &str| Err(Reason::TierCannot(format!("no epilogue: {what}")));
         if kernel.has_folds() {
-            return cannot("it folds");
+            return Err(TierLimit::EpilogueReduces.into());
         }
         let is_moved = |kind: &Kind| matches!(kind, Kind::Gather(_));
         let may_fault = |kind: &Kind, ty| matches!(kind, Kind::Prim(prim) if prim.needs_divisor(ty));
         if kernel.insts.iter().any(|inst| is_moved(&inst.kind) || may_fault(&inst.kind, inst.ty)) {
-            return cannot("its elements may be faults");
+            return Err(TierLimit::EpilogueMayFault.into());
         }
         let geometry = &in_order_of(geometry, slot);
         if !is_dense(kernel, geometry, slot, shape) {
-            return cannot("it does not walk the product from element to element");
+            return Err(TierLimit::EpilogueReorders.into());
         }
         let mut alignments = alignments.to_vec();
         // It comes in registers.

@@ -13,7 +13,7 @@ use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
 use crate::codegen::native::flat::Flat;
 use crate::codegen::native::passes::{Keep, Passes};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 use smallvec::SmallVec;
 
@@ -116,8 +116,7 @@ impl Plan {
             }
         };
         let step = |entry: usize, items: usize, per_block: u32, block: [u32; 2]| {
-            let grid = i32::try_from(items.div_ceil(per_block as usize))
-                .map_err(|_| Reason::TierCannot("a grid has fewer blocks than its elements need".into()))?;
+            let grid = i32::try_from(items.div_ceil(per_block as usize)).map_err(|_| TierLimit::GridTooLarge)?;
             Ok(Step { entry, items: items as u64, grid: grid as u32, block })
         };
         let mut scratch_bytes = 0;

@@ -8,7 +8,7 @@
 use super::product_grid::{N_WORDS, ProductGrid};
 use super::{Source, Step, Target};
 use crate::codegen::product::ProductShape;
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 
 /// Threads along a side of a block.
@@ -60,7 +60,7 @@ impl ProductPlan {
     /// As [`ProductPlan::new`].
     pub fn with_side(shape: &ProductShape, side: usize) -> Result<ProductPlan, Reason> {
         if shape.dtype == DType::Bool {
-            return Err(Reason::TierCannot("bools have no product".into()));
+            return Err(TierLimit::BoolProduct.into());
         }
         let grid = ProductGrid::new(shape, [side * TEAM; 2])?;
         let step = grid.step(shape, [TEAM as u32; 2]);

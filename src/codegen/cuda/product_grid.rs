@@ -13,7 +13,7 @@
 
 use super::Step;
 use crate::codegen::product::ProductShape;
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 
 /// Where the left operand's address is.
 pub const LEFT: usize = 5;
@@ -42,7 +42,7 @@ impl ProductGrid {
     /// If there are more of them than a grid has blocks.
     pub(super) fn new(shape: &ProductShape, tile: [usize; 2]) -> Result<ProductGrid, Reason> {
         let &ProductShape { dtype, batch, m, k, n, left, right, .. } = shape;
-        let too_large = || Reason::TierCannot("its grid has more blocks than a device takes".into());
+        let too_large = || TierLimit::GridTooLarge;
         let (down, across) = tiles(shape, tile).ok_or_else(too_large)?;
         let blocks = batch.checked_mul(down).and_then(|blocks| blocks.checked_mul(across)).ok_or_else(too_large)?;
         let blocks = u32::try_from(blocks).ok().filter(|&blocks| blocks < 1 << 31).ok_or_else(too_large)?;

@@ -14,7 +14,7 @@ use super::epilogue::{End, Epilogue, EpiloguePlan};
 use super::product_grid::{N_WORDS, ProductGrid};
 use super::{Source, Step, Target};
 use crate::codegen::product::ProductShape;
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 
 /// Bytes that are copied at once.
@@ -80,7 +80,7 @@ impl TensorPlan {
     pub fn with_tile(shape: &ProductShape, alignments: [usize; 3], tile: usize) -> Result<TensorPlan, Reason> {
         let &ProductShape { dtype, result, batch: n_batches, left, right, .. } = shape;
         if !takes(dtype) {
-            return Err(Reason::TierCannot(format!("tensor cores do not sum products of {dtype}")));
+            return Err(TierLimit::NoTensorCores { dtype }.into());
         }
         let grid = ProductGrid::new(shape, [tile; 2])?;
         let (size, along) = (dtype.size(), grid.along);

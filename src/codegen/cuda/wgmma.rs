@@ -18,7 +18,7 @@ use super::tensor_cores::{takes, width};
 use super::{Source, Step, Target};
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::tiles::{GRAIN, LINE_BYTES};
-use crate::error::Reason;
+use crate::error::{Reason, WgmmaLimit};
 use crate::ir::DType;
 use smallvec::SmallVec;
 
@@ -101,10 +101,9 @@ impl Operand {
     /// # Errors
     /// The reason why no map describes it.
     fn tiles(&self, dtype: DType, length: usize) -> Result<(bool, Tiles), Reason> {
-        let declined = |what: String| Reason::WgmmaCannot(what);
         let [batch, other, inner] = self.sizes;
         if self.sizes.iter().any(|&size| size >= MAX_SIZE) {
-            return Err(declined(format!("no map has {other} by {inner} elements")));
+            return Err(WgmmaLimit::MapTooSmall { rows: other, columns: inner }.into());
         }
         let [apart, of_other, of_inner] = self.strides;
         let fits = |size: usize, stride: usize, line: usize, line_stride: usize| {
@@ -114,11 +113,7 @@ impl Operand {
         let along = match (fits(inner, of_inner, other, of_other), fits(other, of_other, inner, of_inner)) {
             (true, _) => true,
             (false, true) => false,
-            (false, false) => {
-                let what =
-                    "neighbours of an operand are not next to each other, or its lines do not begin at multiples of";
-                return Err(declined(format!("{what} {GRAIN} bytes")));
-            }
+            (false, false) => return Err(WgmmaLimit::LinesApart { bytes: GRAIN }.into()),
         };
         let (size, lines, stride) = if along { (inner, other, of_other) } else { (other, inner, of_inner) };
         let (row, is_one) = (size * dtype.size(), batch <= 1 || apart == 0);
@@ -130,16 +125,13 @@ impl Operand {
         };
         let matrix = if is_one { line } else { apart * dtype.size() };
         if !matrix.is_multiple_of(line) || !is_whole(line) {
-            let what = format!(
-                "matrices are {matrix} bytes apart, which is no multiple of {GRAIN} and of the {line} of lines"
-            );
-            return Err(declined(what));
+            return Err(WgmmaLimit::MatricesApart { matrix, line, bytes: GRAIN }.into());
         }
         if (lines > 1 && line < row) || (!is_one && matrix < line * (lines - 1) + row) {
-            return Err(declined("lines or matrices of an operand overlap".into()));
+            return Err(WgmmaLimit::OperandOverlaps.into());
         }
         if [line, matrix].iter().any(|&stride| stride as u64 >= MAX_STRIDE) {
-            return Err(declined("an operand is larger than a map describes".into()));
+            return Err(WgmmaLimit::StrideTooLarge.into());
         }
         let in_line = LINE_BYTES / dtype.size();
         Ok((
@@ -184,10 +176,10 @@ impl WgmmaPlan {
     pub fn with_columns(shape: &ProductShape, alignments: [usize; 3], columns: usize) -> Result<WgmmaPlan, Reason> {
         let &ProductShape { dtype, result, .. } = shape;
         if !takes(dtype) {
-            return Err(Reason::WgmmaCannot(format!("it does not sum products of {dtype} in f32")));
+            return Err(WgmmaLimit::WgmmaDType { dtype }.into());
         }
         if alignments[..2].iter().any(|&alignment| !is_whole(alignment)) {
-            return Err(Reason::WgmmaCannot(format!("an operand does not begin at a multiple of {GRAIN} bytes")));
+            return Err(WgmmaLimit::Unaligned { bytes: GRAIN }.into());
         }
         let grid = ProductGrid::new(shape, [ROWS, columns])?;
         let step = grid.step(shape, [THREADS, 1]);

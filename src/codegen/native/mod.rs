@@ -41,7 +41,7 @@ pub use program::NativeProgram;
 
 use super::geometry::Class;
 use super::kernel::{Kernel, Kind, Source};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use code::Code;
 use flat::Flat;
 use passes::{Keep, Passes};
@@ -81,14 +81,13 @@ impl Manner {
 
 /// Why no machine code is made for a kernel, if none is.
 pub(super) fn declined(kernel: &Kernel) -> Option<Reason> {
-    let cannot = |why: &str| Some(Reason::TierCannot(why.into()));
     if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
-        return cannot("it has no bounds check for gathers");
+        return Some(TierLimit::Gathers.into());
     }
-    if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.is_by_element())) {
-        return cannot("it has no check for zero divisors, no exact remainder and no integer power");
-    }
-    None
+    kernel.insts.iter().find_map(|inst| match inst.kind {
+        Kind::Prim(prim) if prim.is_by_element() => Some(TierLimit::ByElement { prim: prim.name() }.into()),
+        _ => None,
+    })
 }
 
 /// The flat form of `kernel` and its loops.

@@ -14,7 +14,7 @@ use super::{Compile, Rows, Stores};
 use crate::codegen::geometry::{Class, Geometry, Lanes};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::launch::{Faults, Part, Pointers};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::OnceLock;
@@ -46,7 +46,7 @@ impl NativeProgram {
     ) -> Result<NativeProgram, Reason> {
         assert_eq!(classes.len(), kernel.operands.len() + kernel.outputs.len(), "a class per operand and output");
         if lanes == Lanes::Rows {
-            return Err(Reason::TierCannot("its vectors run along the inner loop only".into()));
+            return Err(TierLimit::VectorsAlongRows.into());
         }
         Ok(NativeProgram {
             codes: Codes::new(compile, kernel, classes, Rows::Whole)?,

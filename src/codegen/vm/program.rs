@@ -13,7 +13,7 @@ use super::routine::BLOCK;
 use crate::codegen::fold::FoldValue;
 use crate::codegen::kernel::{Kernel, Level};
 use crate::codegen::{Class, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Part, Pointers};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use std::ops::Range;
 
 /// Scratch bytes that the tiles of one list should stay within: they share the first-level cache with operands.
@@ -66,7 +66,7 @@ impl VmProgram {
     /// Compiles for a level of instructions, which this machine must have.
     pub fn compile_for(isa: Isa, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<VmProgram, Reason> {
         if !isa.is_available() {
-            return Err(Reason::TierCannot(format!("this machine does not have {isa:?}")));
+            return Err(TierLimit::MissingIsa { isa: format!("{isa:?}").into() }.into());
         }
         debug_assert!(kernel.verify().is_ok(), "kernels are verified before they are compiled");
         let nodes = Nodes::new(isa, kernel, lanes, classes);

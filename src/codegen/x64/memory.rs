@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "maps memory and makes it executable")]
 
 use crate::codegen::native::code::{Code, Memory};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes that become executable together.
@@ -112,7 +112,7 @@ fn unmap(address: usize, bytes: usize) {
 }
 
 fn refused() -> Reason {
-    Reason::TierCannot(format!("the system gives no memory for code: {}", std::io::Error::last_os_error()))
+    TierLimit::NoCodeMemory { error: std::io::Error::last_os_error().to_string().into() }.into()
 }
 
 #[cfg(not(unix))]

@@ -42,7 +42,7 @@ use super::native::code::Code;
 use super::native::deinterleaved::Deinterleave;
 use super::native::streamed::is_short;
 use super::native::{self, Compile, Manner, NativeProgram, Shape};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 
 /// Compiles a valid `kernel` for accesses of these `classes`, operands first, and the machines of a level.
@@ -80,8 +80,8 @@ pub fn emit_text(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<Str
 /// Why this tier makes no code of a level for a kernel whose accesses move as the classes say.
 pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Option<Reason> {
     let narrow = |(dtype, &class): (DType, &Class)| class == Class::Strided && dtype.size() < 4;
-    if kernel.dtypes().zip(classes).any(narrow) {
-        return Some(Reason::TierCannot("it gathers and scatters elements of four and eight bytes only".into()));
+    if let Some((dtype, _)) = kernel.dtypes().zip(classes).find(|&access| narrow(access)) {
+        return Some(TierLimit::NarrowStride { dtype }.into());
     }
     let scattered = |(output, &class): (&Output, &Class)| match class {
         Class::Contiguous => false,
@@ -91,19 +91,19 @@ pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Opti
     };
     let outputs = &classes[kernel.operands.len()..];
     if level == Level::Avx2 && kernel.outputs.iter().zip(outputs).any(scattered) {
-        return Some(Reason::TierCannot("AVX2 has no instruction that scatters elements".into()));
+        return Some(TierLimit::NoScatter.into());
     }
     native::declined(kernel)
 }
 
 /// The reason that this machine gives to make no code at all.
 pub(super) fn no_level() -> Reason {
-    Reason::TierCannot("this machine has neither AVX-512 nor AVX2".into())
+    TierLimit::MissingIsa { isa: "AVX-512 or AVX2".into() }.into()
 }
 
 fn compiled(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> Result<(Code, Shape), Reason> {
     if !level.is_available() {
-        return Err(Reason::TierCannot(format!("this machine has no {}", level.name())));
+        return Err(TierLimit::MissingIsa { isa: level.name().into() }.into());
     }
     if let Some(reason) = declined(level, kernel, classes) {
         return Err(reason);

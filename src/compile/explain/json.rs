@@ -9,7 +9,7 @@ use crate::codegen::tier::Tier;
 use crate::codegen::tier_up::TierUp;
 use crate::compile::calibration::Calibration;
 use crate::compile::pipeline::Timed;
-use crate::error::Reason;
+use crate::error::{Datum, Reason};
 use crate::fusion::Rates;
 use crate::fusion::role::Role;
 use crate::ir::text::NodeText;
@@ -23,6 +23,7 @@ pub const SCHEMA: &str = "opfuse.explain/1";
 /// As much of JSON as a report needs.
 enum Json {
     Null,
+    Flag(bool),
     Count(u64),
     Text(String),
     List(Vec<Json>),
@@ -155,10 +156,21 @@ fn edge(edge: &Edge) -> Json {
 fn reason(reason: &Reason) -> Json {
     Json::Object(vec![
         ("kind", text(reason.kind())),
+        ("area", option(reason.area(), text)),
+        ("data", Json::Object(reason.data().into_iter().map(|(name, datum)| (name, json(datum))).collect())),
         ("detail", option(reason.detail(), text)),
         ("text", text(reason)),
         ("hint", text(reason.hint())),
     ])
+}
+
+fn json(datum: Datum) -> Json {
+    match datum {
+        Datum::Text(value) => Json::Text(value),
+        Datum::Count(value) => Json::Count(value),
+        Datum::Time(time) => nanoseconds(time),
+        Datum::Flag(value) => Json::Flag(value),
+    }
 }
 
 fn name(id: &NodeId) -> Json {
@@ -189,6 +201,7 @@ impl Json {
     fn write(&self, out: &mut String, depth: usize) -> fmt::Result {
         match self {
             Json::Null => out.write_str("null"),
+            Json::Flag(value) => write!(out, "{value}"),
             Json::Count(value) => write!(out, "{value}"),
             Json::Text(value) => quoted(out, value),
             Json::List(items) => {

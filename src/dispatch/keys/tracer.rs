@@ -20,7 +20,7 @@ use crate::dispatch::mutation::copy_operator;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{DType, Scalar, TensorType};
 use std::cell::RefCell;
 
@@ -172,7 +172,7 @@ pub fn trace_with<R>(
         function(&handles)?
     };
     let tensors = outputs(&result);
-    let nested = || Err(Reason::NotCaptured("a nested trace ended this one".into()));
+    let nested = || Err(NotCaptured::NestedTrace.into());
     let captured = with_recording(|recording| recording.finish(&tensors)).unwrap_or_else(nested);
     drop(session);
     Ok((result, captured))
@@ -236,19 +236,20 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         return pass(operator, below, stack);
     };
     let (tensors, attrs) = unpack(op, stack)?;
+    let name = || operator.name().to_string().into();
     if is_deferred() {
-        let is_elsewhere = below.has(DispatchKey::CUDA).then_some("runs on a GPU");
-        if let Some(why) = is_elsewhere.map_or_else(|| deferred::prepare(&tensors, None), |why| Ok(Some(why)))? {
+        let is_elsewhere = below.has(DispatchKey::CUDA).then(|| NotCaptured::OtherDevice { op: name() });
+        let declined = is_elsewhere.map_or_else(|| deferred::prepare(operator, &tensors, None), |why| Ok(Some(why)))?;
+        if let Some(why) = declined {
             return deferred::run_for_real(operator, below, stack, why);
         }
     }
     if is_window(op) && with_recording(|recording| recording.is_written_apart(&tensors[0])) == Some(true) {
-        const WHY: &str = "shows gaps between elements of a tensor that was written to";
+        let why = NotCaptured::ShowsGaps { op: name() };
         if is_deferred() {
-            return deferred::run_for_real(operator, below, stack, WHY);
+            return deferred::run_for_real(operator, below, stack, why);
         }
-        let reason = Reason::NotCaptured(format!("{} {WHY}", operator.name()));
-        with_recording(|recording| recording.give_up(reason));
+        with_recording(|recording| recording.give_up(why));
     }
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
     let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
@@ -286,7 +287,7 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
         return operator.redispatch_boxed(below, stack);
     };
     if is_deferred()
-        && let Some(why) = deferred::prepare(&[target.clone(), source.clone()], Some(&target))?
+        && let Some(why) = deferred::prepare(operator, &[target.clone(), source.clone()], Some(&target))?
     {
         return deferred::run_for_real(operator, below, stack, why);
     }
@@ -312,25 +313,24 @@ pub(in crate::dispatch) fn on_function(name: &str) -> Result<()> {
     if !is_tracing() {
         return Ok(());
     }
-    let reason = Reason::NotCaptured(format!("{name} is a derivative of the user's own, which a graph cannot hold"));
+    let why = NotCaptured::CustomFunction { function: name.into() };
     if is_deferred() {
         deferred::meets_gradients();
-        return deferred::flush(Some(reason));
+        return deferred::flush(Some(why.into()));
     }
-    with_recording(|recording| recording.give_up(reason));
+    with_recording(|recording| recording.give_up(why));
     Ok(())
 }
-
-const NO_ROW: &str = "has no row in the op table and no decomposition";
 
 /// An operator that is no row: its decomposition is traced; a kernel of its own is not, which breaks the trace.
 fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     let composite = operator.slot(below.highest()).source == crate::dispatch::table::Source::Math;
+    let why = || NotCaptured::NoDecomposition { op: operator.name().to_string().into() };
     if !composite && is_deferred() {
-        return deferred::run_for_real(operator, below, stack, NO_ROW);
+        return deferred::run_for_real(operator, below, stack, why());
     }
     if !composite {
-        let reason = Reason::NotCaptured(format!("{} {NO_ROW}", operator.name()));
+        let reason = Reason::from(why());
         if with_recording(|recording| recording.give_up(reason.clone())).is_some() {
             return Err(Error::NotImplemented { op: operator.name().to_string(), what: reason.to_string() });
         }
@@ -347,7 +347,7 @@ pub fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
     if is_tracing() {
         let reads = with_recording(|recording| {
             if recording.may_be_trace() || recording.reads == Reads::Refused {
-                recording.give_up(Reason::ReadsValue(what.into()));
+                recording.give_up(Reason::ReadsValue { op: what.into() });
             }
             recording.reads
         });

@@ -19,8 +19,9 @@ use crate::codegen::product::ProductShape;
 use crate::debug;
 use crate::device::Device;
 use crate::device::cuda::{Architecture, Problem, architecture, has_maps};
-use crate::error::Reason;
+use crate::error::{LibraryLimit, Reason, WgmmaLimit};
 use crate::ir::{DType, Numerics};
+use std::time::Duration;
 
 /// How a product, or what follows it, is computed on a device, as far as [`Numerics`] have a say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,10 +111,8 @@ pub(super) fn choose(request: &ProductRequest<'_>) -> ProductDecision {
     }
     let on_tensor_cores = on_tensor_cores(request.device, dtype);
     if request.numerics == Numerics::Strict {
-        let who = if on_tensor_cores { "tensor cores sum" } else { "cublasLt sums" };
-        let whose = if on_tensor_cores { "their" } else { "its" };
-        let what = format!("{who} products of {dtype} in an order of {whose} own");
-        return ProductDecision::Own(Choice::Canonical(Some(Reason::WouldChangeBits(what))));
+        let unit = if on_tensor_cores { "tensor cores" } else { "kernels of cublasLt" };
+        return ProductDecision::Own(Choice::Canonical(Some(Reason::WouldChangeBits { unit, dtype })));
     }
     if on_tensor_cores && debug::cuda_products() == Some("wgmma") {
         return ProductDecision::Own(match by_groups(request) {
@@ -139,10 +138,10 @@ pub(super) fn on_tensor_cores(device: Device, dtype: DType) -> bool {
 /// The reason why not.
 fn by_groups(request: &ProductRequest<'_>) -> Result<(), Reason> {
     if !architecture(request.device).is_ok_and(Architecture::has_wgmma) {
-        return Err(Reason::WgmmaCannot(format!("{} is not of compute capability 9.0", request.device)));
+        return Err(WgmmaLimit::DeviceLacksWgmma { device: request.device.to_string().into() }.into());
     }
     if !has_maps() {
-        return Err(Reason::WgmmaCannot("the driver makes no maps of operands".into()));
+        return Err(WgmmaLimit::NoTensorMaps.into());
     }
     wgmma::check(request.shape)
 }
@@ -153,9 +152,7 @@ fn by_groups(request: &ProductRequest<'_>) -> Result<(), Reason> {
 /// The reason why our kernel is to do it.
 fn of_library(request: &ProductRequest<'_>) -> Result<ProductDecision, Reason> {
     let is_forced = match debug::cuda_products() {
-        Some(who @ ("own" | "wgmma")) => {
-            return Err(Reason::LibraryCannot(format!("OPFUSE_CUDA_PRODUCTS is {who}")));
-        }
+        Some(value @ ("own" | "wgmma")) => return Err(LibraryLimit::OtherChosen { value }.into()),
         Some("cublaslt") => true,
         Some(_) | None => false,
     };
@@ -188,18 +185,16 @@ fn is_faster(request: &ProductRequest<'_>, is_fused: bool) -> Result<(), Reason>
     if other < own {
         return Ok(());
     }
-    Err(Reason::LibraryCannot(format!("by the model it takes {}, and a kernel of opfuse {}", micro(other), micro(own))))
+    Err(LibraryLimit::LibrarySlower { library: time(other), own: time(own) }.into())
 }
 
 /// Why a kernel behind a product of cublasLt is a pass of its own; ours may have been weighed against that.
 fn apart(request: &ProductRequest<'_>, was_weighed: bool) -> Reason {
     if !was_weighed {
-        return Reason::LibraryCannot(
-            "what follows is no number per column that is added, relu, or gelu by tanh".into(),
-        );
+        return LibraryLimit::NoLibraryEpilogue.into();
     }
-    let [own, other] = modelled(request, false).map(micro);
-    Reason::ModelledSlower(format!("{own}, and {other} for cublasLt and a pass behind it"))
+    let [own, other] = modelled(request, false).map(time);
+    Reason::ModelledSlower { together: own, apart: other }
 }
 
 /// Seconds that we take, and cublasLt, of whose product the kernel behind is a part or not.
@@ -217,6 +212,6 @@ fn modelled(request: &ProductRequest<'_>, is_fused: bool) -> [f64; 2] {
     })
 }
 
-fn micro(seconds: f64) -> String {
-    format!("{:.1} µs", seconds * 1e6)
+fn time(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

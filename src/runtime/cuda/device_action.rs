@@ -10,7 +10,7 @@ use super::routine::DeviceRoutine;
 use crate::codegen::cuda::routines::Place;
 use crate::codegen::product::ProductShape;
 use crate::device::Device;
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use crate::ir::{DType, Layout, Numerics, TensorType};
 use crate::runtime::action::Action;
 use crate::runtime::product::shape;
@@ -66,14 +66,10 @@ impl DeviceAction {
                     match (operands, place(*to)) {
                         (Some(operands), Some(result)) => DeviceRoutine::new(device, *op, attrs, &operands, result)
                             .map_or_else(DeviceAction::Host, |routine| DeviceAction::Routine(Box::new(routine))),
-                        (None, _) | (_, None) => {
-                            DeviceAction::Host(Reason::TierCannot("its operands are not known".into()))
-                        }
+                        (None, _) | (_, None) => DeviceAction::Host(TierLimit::UnknownOperands.into()),
                     }
                 }
-                Action::Blocks(_) => DeviceAction::Host(Reason::TierCannot(
-                    "there is no CUDA kernel for it yet, so the cpu computes it".into(),
-                )),
+                Action::Blocks(_) => DeviceAction::Host(TierLimit::NoCudaKernel.into()),
                 Action::Allocate(slot, ty) | Action::Scratch(slot, ty) => {
                     slots[*slot] = Some(lying(ty));
                     DeviceAction::Nothing

@@ -20,7 +20,7 @@ use super::replay::{CALLS, MIN_NODES};
 use super::transfer::uploaded;
 use crate::device::cuda::{self, Queue};
 use crate::device::{Access, Device, DeviceKind, Storage, Stream};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, NoReplay, Reason, Result};
 use crate::ir::Numerics;
 use crate::runtime::Array;
 use crate::runtime::action::{Action, SlotValue};
@@ -88,14 +88,11 @@ impl DeviceExecutable {
     pub(crate) fn replay(&self) -> std::result::Result<u32, Reason> {
         match &self.outline {
             Err(reason) => Err(reason.clone()),
-            Ok(outline) if outline.starts.len() < MIN_NODES => {
-                Err(Reason::NotWorthIt(format!("fewer than {MIN_NODES} kernels start as fast one by one")))
-            }
+            Ok(outline) if outline.starts.len() < MIN_NODES => Err(NoReplay::FewKernels { limit: MIN_NODES }.into()),
             Ok(_) if self.device_actions.iter().any(DeviceAction::is_by_cublaslt) => {
-                let what = "cublasLt starts kernels of its own, and a graph is built of kernels that are known";
-                Err(Reason::TierCannot(what.into()))
+                Err(NoReplay::LibraryKernels.into())
             }
-            Ok(_) if !cuda::has_graphs() => Err(Reason::TierCannot("the driver has no graphs".into())),
+            Ok(_) if !cuda::has_graphs() => Err(NoReplay::DriverHasNone.into()),
             Ok(_) => Ok(CALLS),
         }
     }

@@ -12,7 +12,7 @@ use super::memo::Memo;
 use crate::codegen::product::ProductShape;
 use crate::device::cuda::{Addresses, Matmul, Matrix, Order, Problem, Queue, Tail, architecture, find_cublaslt};
 use crate::device::{Device, Storage, Stream};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, LibraryLimit, Reason, Result};
 use crate::ir::DType;
 use crate::runtime::Array;
 use smallvec::SmallVec;
@@ -50,13 +50,10 @@ pub(super) struct LibraryProduct {
 pub(super) fn problem(shape: &ProductShape) -> Result<Problem, Reason> {
     let &ProductShape { dtype, result, mut batch, mut m, k, n, left, right } = shape;
     if k == 0 {
-        return Err(Reason::LibraryCannot("it takes no sums of nothing".into()));
+        return Err(LibraryLimit::EmptySums.into());
     }
-    let lies = |side: &str, rows, columns, strides| {
-        matrix(rows, columns, strides).ok_or_else(|| {
-            let what = format!("neither rows nor columns of the {side} operand lie side by side");
-            Reason::LibraryCannot(what)
-        })
+    let lies = |side: &'static str, rows, columns, strides| {
+        matrix(rows, columns, strides).ok_or(LibraryLimit::OperandApart { side })
     };
     let (mut left, right) = (lies("left", m, k, left)?, lies("right", k, n, right)?);
     // Batches that share the right operand are more rows, if they follow each other as rows do.
@@ -83,12 +80,12 @@ impl LibraryProduct {
     /// # Errors
     /// The reason why it does not.
     pub(super) fn new(device: Device, problem: Problem) -> Result<LibraryProduct, Reason> {
-        find_cublaslt().map_err(Reason::LibraryCannot)?;
-        let failed = |error: Error| Reason::LibraryCannot(error.to_string());
+        find_cublaslt().map_err(|error| LibraryLimit::NotFound { error: error.into() })?;
+        let failed = |error: Error| LibraryLimit::CallFailed { error: Arc::new(error) };
         let most_workspace = architecture(device).map_err(failed)?.most_workspace();
         let least = [problem.dtype, problem.dtype, problem.result].map(DType::size);
         let anyhow = asked((device, problem, least, most_workspace)).map_err(failed)?;
-        let anyhow = anyhow.ok_or_else(|| Reason::LibraryCannot(format!("it names no algorithm for {problem}")))?;
+        let anyhow = anyhow.ok_or_else(|| LibraryLimit::NoAlgorithm { problem: problem.to_string().into() })?;
         Ok(LibraryProduct { device, problem, most_workspace, anyhow, ready: Mutex::default() })
     }
 

@@ -13,13 +13,14 @@ use super::library::LibraryEpilogue;
 use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
 use crate::codegen::lower::Lowered;
-use crate::error::Reason;
+use crate::error::{NoReplay, Reason};
 use crate::ir::{DType, Layout, Meaning, TensorType};
 use crate::runtime::action::Action;
 use crate::runtime::launch::Slot;
 use crate::runtime::schedule::Schedule;
 use crate::runtime::view::view_layout;
 use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// Whose memory a value is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,10 +173,10 @@ impl Walk {
             }
             (Action::Alias { op, attrs, from, to }, _) => {
                 if matches!(op.row().meaning, Meaning::Window(_)) {
-                    return Err(Reason::TierCannot(format!("{} looks at how much memory there is", op.name())));
+                    return Err(NoReplay::ViewOfMemory { op: op.name() }.into());
                 }
                 let from = known(&self.slots, *from);
-                let of = |error: crate::error::Error| Reason::TierCannot(error.to_string());
+                let of = |error| NoReplay::ViewFailed { error: Arc::new(error) };
                 let (layout, dtype) = view_layout(*op, attrs, &from.layout, from.dtype).map_err(of)?;
                 self.slots[*to] = Some(LocatedValue { location: from.location, dtype, layout });
             }
@@ -201,7 +202,7 @@ impl Walk {
                 let outputs = smallvec![known(&self.slots, *to).clone()];
                 self.start(Start { action: index, operands, outputs });
             }
-            (_, DeviceAction::Host(_)) => return Err(Reason::TierCannot("the cpu computes a step of it".into())),
+            (_, DeviceAction::Host(_)) => return Err(NoReplay::HostStep.into()),
             (
                 _,
                 DeviceAction::Launch(_)

@@ -20,7 +20,7 @@ use crate::codegen::cuda::wgmma::TileMap;
 use crate::codegen::cuda::{Step, words};
 use crate::device::cuda::{Addresses, Launch, Matmul, Queue};
 use crate::device::{Device, Shared, Storage, Stream};
-use crate::error::{Reason, Result};
+use crate::error::{NoReplay, Reason, Result};
 use crate::ir::{DType, Layout};
 use crate::runtime::product::shape;
 use crate::runtime::schedule::Schedule;
@@ -187,7 +187,7 @@ impl DeviceProgram {
                     let is_on_host = |value: &&LocatedValue| matches!(value.location, Location::Input(index) if inputs[index] == IN_WORDS);
                     let on_host = start.operands.iter().flatten().find(is_on_host);
                     if on_host.is_some_and(|key| key.layout != Layout::contiguous(&[2])) {
-                        return Ok(Err(Reason::TierCannot("a key of random words does not lie as it was made".into())));
+                        return Ok(Err(NoReplay::RandomKeyMoved.into()));
                     }
                     let (plan, functions) = routine.ready(on_host.is_some())?;
                     for launch in &plan.launches {

@@ -54,7 +54,7 @@ fn ever_new_types_wait_until_their_capture_is_paid_for() -> Result<()> {
     assert!((AT_ONCE..AT_ONCE + 8).contains(&counts.captures), "{counts:?}");
     assert_eq!(counts.captures + counts.eager, n_types, "{counts:?}");
     let report = f.explain();
-    assert!(matches!(report.eager, Some(Reason::NewTypes(_))), "{report}");
+    assert!(matches!(report.eager, Some(Reason::NewTypes { .. })), "{report}");
     // What is called again and again is captured in the end.
     let waited = (0..100_000).find(|_| call(n_types as usize).is_err() || f.counts().captures > counts.captures);
     assert!(waited.is_some(), "{:?}", f.counts());

@@ -86,7 +86,7 @@ fn before_and_after_a_read_is_one_kernel_each() -> Result<()> {
     assert_eq!((counts.deferred, counts.segments, counts.segment_captures), (3, 2, 2), "{counts:?}");
     assert!(segments.iter().all(|segment| segment.kernels_after == 1), "{segments:?}");
     let breaks = f.breaks();
-    assert_eq!((&breaks[0].reason, breaks[0].count, breaks.len()), (&Reason::ReadsValue("item".into()), 4, 1));
+    assert_eq!((&breaks[0].reason, breaks[0].count, breaks.len()), (&Reason::ReadsValue { op: "item".into() }, 4, 1));
     assert!(f.explain().eager.is_none());
     Ok(())
 }

@@ -38,7 +38,7 @@ fn a_break_may_make_the_whole_function_eager() -> Result<()> {
     for size in [3, 3, 4] {
         let x = ramp(&[size], 0)?;
         assert_eq!(look(&f.call(&x)?), look(&reads(&x)?));
-        assert_eq!(f.explain().eager, Some(Reason::ReadsValue("item".into())));
+        assert_eq!(f.explain().eager, Some(Reason::ReadsValue { op: "item".into() }));
     }
     assert_eq!(f.counts().breaks, 2);
     Ok(())

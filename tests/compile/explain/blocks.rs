@@ -34,14 +34,14 @@ const CASES: &[Case] = &[
     Case {
         name: "a large right operand",
         sizes: &[&[400, 600], &[600, 512]],
-        kind: "too_much_memory",
+        kind: "right_operand_too_large",
         text: "1228800 bytes a matrix",
         ..CASE
     },
     Case {
         name: "rows of a megabyte",
         sizes: &[&[17, 1], &[1, 200_000]],
-        kind: "too_much_memory",
+        kind: "block_too_large",
         text: "16 rows, the fewest of a block, take 12800064 bytes",
         ..CASE
     },
@@ -109,7 +109,7 @@ const CASES: &[Case] = &[
         },
         ends: ("mm", "add"),
         kind: "would_cycle",
-        text: "in a circle",
+        text: "in a cycle",
         ..CASE
     },
     Case {
@@ -135,7 +135,7 @@ const CASES: &[Case] = &[
     Case {
         name: "an empty product",
         sizes: &[&[300, 0], &[0, 64]],
-        kind: "not_worth_it",
+        kind: "nothing_to_compute",
         text: "nothing to multiply",
         ..CASE
     },

@@ -82,7 +82,7 @@ fn pages_say_everything_and_load_nothing() -> Result<()> {
 
 #[test]
 fn a_page_without_kernels_says_why() {
-    let explain = Explain::eager(Reason::TraceFailed("a < b && \"c\" > d</script>".into()));
+    let explain = Explain::eager(Reason::Panicked { message: "a < b && \"c\" > d</script>".into() });
     let page = explain.to_html();
     elements("eager", &page);
     assert!(page.contains("a &lt; b &amp;&amp; &quot;c&quot; &gt; d&lt;/script&gt;"), "{page}");

@@ -77,9 +77,10 @@ fn json_has_everything() -> Result<()> {
 #[test]
 fn odd_texts_are_quoted() {
     let odd = "a \"word\", a \\, a\nline, a\ttab, a \u{1}, ä and 🦀";
-    let explain = Explain::eager(Reason::TraceFailed(odd.into()));
+    let explain = Explain::eager(Reason::Panicked { message: odd.into() });
     let json = parsed(&explain);
-    assert_eq!(json["eager"]["kind"], "trace_failed");
+    assert_eq!(json["eager"]["kind"], "panicked");
+    assert_eq!(json["eager"]["data"]["message"], odd);
     assert_eq!(json["eager"]["detail"], odd);
     assert_eq!(json["groups"], Value::Array(Vec::new()));
 }

@@ -1,9 +1,9 @@
 //! Lines along a dim, and the arguments of launches over them.
 
-use super::{LINE, Of, Place, RoutineLaunch, RoutinePlan, STEPS, THREADS, cannot, grid};
+use super::{LINE, Of, Place, RoutineLaunch, RoutinePlan, STEPS, THREADS, grid};
 use crate::codegen::cuda::Step;
 use crate::codegen::cuda::words::ITEMS;
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use smallvec::SmallVec;
 
 /// Steps that a thread takes, one after the other, before the rest of the device is missed, where lines are few.
@@ -60,8 +60,7 @@ impl Lines {
         if steps <= MAX_ALONE || !self.are_few() {
             return Ok(());
         }
-        let what = format!("{} of {steps} elements", self.count);
-        Err(cannot(&format!("lines are few and long ({what}), and each is one chain: the cpu computes them")))
+        Err(TierLimit::FewLongLines { lines: self.count, steps }.into())
     }
 
     /// The argument for these arrays, the word of the kind, and what it needs behind.

@@ -27,12 +27,13 @@ mod writes;
 
 use super::words::ITEMS;
 use super::{Source, Step, Target};
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 use crate::ir::attrs::{Along, Argsort, Attributes, Recurrence};
 use crate::ir::routine::Routine;
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, DType, Layout, Op};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Where the word of a kind is.
 const LINE: usize = 6;
@@ -137,11 +138,13 @@ impl RoutinePlan {
             scratch_bytes: 0,
             can_fault: false,
         };
-        if operands.iter().chain([&result]).any(|(_, layout)| layout.rank() > MAX_DIMS) {
-            return Err(cannot("it has too many dims"));
+        let dims = operands.iter().chain([&result]).map(|(_, layout)| layout.rank()).max().unwrap_or(0);
+        if dims > MAX_DIMS {
+            return Err(TierLimit::TooManyDims { dims, limit: MAX_DIMS }.into());
         }
         let dim = |dim: i64, layout: &Layout| {
-            normalize_dim(op.name(), dim, layout.rank()).map_err(|error| Reason::TierCannot(error.to_string()))
+            normalize_dim(op.name(), dim, layout.rank())
+                .map_err(|error| TierLimit::NotLowered { error: Arc::new(error) })
         };
         match routine {
             Routine::Scan(kind) => {
@@ -188,10 +191,6 @@ impl RoutinePlan {
     }
 }
 
-fn cannot(what: &str) -> Reason {
-    Reason::TierCannot(what.into())
-}
-
 fn name(dtype: DType) -> String {
     format!("dt_{}", dtype.name())
 }
@@ -199,7 +198,7 @@ fn name(dtype: DType) -> String {
 /// A grid of so many blocks.
 fn blocks(count: usize) -> Result<u32, Reason> {
     let count = i32::try_from(count);
-    count.map(|count| count as u32).map_err(|_| cannot("a grid has fewer blocks than its elements need"))
+    count.map(|count| count as u32).map_err(|_| TierLimit::GridTooLarge.into())
 }
 
 /// Blocks for so many threads.

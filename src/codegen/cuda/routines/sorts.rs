@@ -1,9 +1,9 @@
 //! Sorts. A block sorts a line in its own memory, or a part of a longer one; then launches make one run of two until there is one.
 
 use super::lines::{Lines, More};
-use super::{LINE, Of, Place, RoutinePlan, blocks, cannot, grid, name};
+use super::{LINE, Of, Place, RoutinePlan, blocks, grid, name};
 use crate::codegen::cuda::words::ITEMS;
-use crate::error::Reason;
+use crate::error::{Reason, TierLimit};
 
 /// Elements that a block sorts.
 const RUN: usize = 2048;
@@ -41,7 +41,7 @@ impl RoutinePlan {
         result: Place<'_>,
     ) -> Result<(), Reason> {
         if i32::try_from(lines.length).is_err() {
-            return Err(cannot("lines of 2^31 elements or more are sorted by the cpu"));
+            return Err(TierLimit::LineTooLong { elements: lines.length }.into());
         }
         let (items, dims) = (lines.count * lines.length, lines.n_dims());
         // Ranks, then places, twice: a pass reads one pair of them and writes the other.

@@ -1,8 +1,8 @@
 //! Writes by index, and index tensors of several dims as one index.
 
 use super::lines::{Lines, More};
-use super::{MAX_DIMS, Of, Place, RoutinePlan, cannot, name};
-use crate::error::Reason;
+use super::{MAX_DIMS, Of, Place, RoutinePlan, name};
+use crate::error::{Reason, TierLimit};
 use crate::ir::attrs::{Attributes, FlatIndex, Reducer, ScatterReduce};
 use crate::ir::routine::Write;
 use crate::ir::{Attr, DType, Layout};
@@ -18,7 +18,7 @@ impl RoutinePlan {
         result: Place<'_>,
     ) -> Result<(), Reason> {
         let [(dtype, into), (index_dtype, index), (_, source)] = *operands else {
-            return Err(cannot("it has other operands than a write"));
+            return Err(TierLimit::WriteOperands { operands: operands.len() }.into());
         };
         let has_writes = index.numel() > 0;
         // 16-bit floats are collected in f32 and rounded once.
@@ -36,7 +36,7 @@ impl RoutinePlan {
             return Ok(());
         }
         if index.rank() == 0 || index.rank() != into.rank() || index.rank() != source.rank() {
-            return Err(cannot("a tensor without dims takes part"));
+            return Err(TierLimit::WriteWithoutDims.into());
         }
         let lines = Lines::new(&index.sizes, Some(along));
         let size = into.sizes[along];
@@ -80,7 +80,7 @@ impl RoutinePlan {
     ) -> Result<(), Reason> {
         let (n, dtype) = (operands.len(), operands[0].0);
         if n > MAX_DIMS || operands.iter().any(|&(other, _)| other != dtype) {
-            return Err(cannot("its index tensors are many, or of several dtypes"));
+            return Err(TierLimit::IndexTensors { tensors: n, limit: MAX_DIMS }.into());
         }
         let lines = Lines::new(&operands[0].1.sizes, None);
         let arrays: Vec<(Of, Place<'_>)> =

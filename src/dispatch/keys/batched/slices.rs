@@ -22,13 +22,15 @@ thread_local! {
 
 /// The mapped calls of this thread that ran once per slice, with how often that happened.
 pub fn slow_calls() -> Vec<(Reason, u64)> {
-    SLOW.with_borrow(|slow| slow.iter().map(|(name, &n)| (Reason::NoBatchingRule(name.to_string()), n)).collect())
+    SLOW.with_borrow(|slow| {
+        slow.iter().map(|(name, &n)| (Reason::NoBatchingRule { op: name.to_string().into() }, n)).collect()
+    })
 }
 
 fn count(operator: &Operator) {
     SLOW.with_borrow_mut(|slow| *slow.entry(operator.name().clone()).or_default() += 1);
     if debug::explains() {
-        debug::print(&Reason::NoBatchingRule(operator.name().to_string()).to_string());
+        debug::print(&Reason::NoBatchingRule { op: operator.name().to_string().into() }.to_string());
     }
 }
 

@@ -9,7 +9,7 @@ use super::with_recording;
 use crate::dispatch::autograd::{Meta, set_grad_enabled};
 use crate::dispatch::tensor::Tensor;
 use crate::dispatch::view_chain::{self, ViewStep};
-use crate::error::{Reason, Result};
+use crate::error::{NotCaptured, Reason, Result};
 use smallvec::SmallVec;
 
 /// The tensor that an output is made of.
@@ -124,8 +124,7 @@ impl Recording {
             if let Some(alias) = self.alias(outputs, output) {
                 aliases.push(alias);
             } else if self.written.iter().any(|&input| self.inputs[input].shares(tensor)) {
-                let what = "a result shares elements with an input that is written to, in a way that is not known";
-                return Err(Reason::NotCaptured(what.into()));
+                return Err(NotCaptured::ResultSharesInput { result: output }.into());
             }
         }
         Ok(aliases)

@@ -25,7 +25,7 @@ use crate::dispatch::tensor::{Tensor, WeakTensor};
 use crate::dispatch::value::Stack;
 use crate::dispatch::view_chain;
 use crate::eager::{self, Argument};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use crate::runtime::Array;
 use indexmap::IndexMap;
@@ -127,7 +127,7 @@ pub fn trace_first<R>(
     }
     let (traced, _) = record(recording, || {
         let result = function(&handles)?;
-        let nested = || Err(Apart::Break(Reason::NotCaptured("a nested trace ended this one".into())));
+        let nested = || Err(Apart::Break(NotCaptured::NestedTrace.into()));
         let outputs = outputs(&result);
         let whole = super::with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
         Ok((result, whole))
@@ -311,7 +311,7 @@ impl Recording {
         self.settle(tensor)?;
         if self.may_be_trace() {
             if self.is_input(tensor) {
-                self.give_up(Reason::NotCaptured("a tensor was written to by something that is not traced".into()));
+                self.give_up(NotCaptured::UntracedWrite { tensor: tensor.ty().to_string().into() });
             }
             return Ok(self.lift(tensor));
         }
@@ -345,15 +345,14 @@ impl Recording {
 
     /// Why a write to this tensor cannot be recorded, if that is so: something else has its elements but what is known to
     /// be a view, or they cannot be told from memory.
-    fn refuses_write(&self, target: &Tensor) -> Option<&'static str> {
-        const SHARES: &str = "writes to a tensor that shares elements with another one";
-        const TURNED: &str = "writes through a view that cannot be turned around";
+    fn refuses_write(&self, operator: &Operator, target: &Tensor) -> Option<NotCaptured> {
+        let op = || operator.name().to_string().into();
         let root = target.view_of().map_or(target, |view| &view.base);
         let is_shared = || self.inputs.iter().any(|input| input.id() != root.id() && input.shares(root));
         let turns = || target.view_of().is_none_or(|view| view.chain.iter().all(|step| step.turns_around()));
         match () {
-            () if self.hides_writes(root).is_some() || is_shared() => Some(SHARES),
-            () if !turns() => Some(TURNED),
+            () if self.hides_writes(root).is_some() || is_shared() => Some(NotCaptured::WriteToShared { op: op() }),
+            () if !turns() => Some(NotCaptured::WriteThroughView { op: op() }),
             () => None,
         }
     }
@@ -368,8 +367,8 @@ fn no_data() -> Error {
 }
 
 /// Runs a call for real, after all that came before.
-pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack, why: &str) -> Result<()> {
-    flush(Some(Reason::NotCaptured(format!("{} {why}", operator.name()))))?;
+pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack, why: NotCaptured) -> Result<()> {
+    flush(Some(why.into()))?;
     let paused = Paused::new();
     if let Some(recording) = &paused.0 {
         stack.iter().flat_map(crate::dispatch::Value::tensors).try_for_each(|tensor| recording.settle(tensor))?;
@@ -386,23 +385,24 @@ pub(super) fn meets_gradients() {
 }
 
 /// Why a call cannot be recorded, if that is so. What must be done before it is.
-pub(super) fn prepare(tensors: &[Tensor], target: Option<&Tensor>) -> Result<Option<&'static str>> {
+pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&Tensor>) -> Result<Option<NotCaptured>> {
+    let op = || operator.name().to_string().into();
     let elsewhere = |tensor: &Tensor| tensor.device().kind != DeviceKind::Cpu && tensor.as_number().is_none();
     if tensors.iter().any(elsewhere) {
-        return Ok(Some("is called with a tensor that is not on the cpu"));
+        return Ok(Some(NotCaptured::OtherDevice { op: op() }));
     }
     if is_grad_enabled() && tensors.iter().any(Tensor::requires_grad) {
         meets_gradients();
-        return Ok(Some("is recorded for gradients"));
+        return Ok(Some(NotCaptured::RecordedForGradients { op: op() }));
     }
     let asked = super::with_recording(|recording| {
-        let refused = target.and_then(|target| recording.refuses_write(target));
+        let refused = target.and_then(|target| recording.refuses_write(operator, target));
         (refused, tensors.iter().any(|tensor| recording.is_in_the_way(tensor)))
     });
     match asked {
         Some((Some(why), _)) => Ok(Some(why)),
         Some((None, true)) => {
-            flush(Some(Reason::NotCaptured("a tensor was written to through another one".into())))?;
+            flush(Some(NotCaptured::WrittenThroughAlias.into()))?;
             Ok(None)
         }
         Some((None, false)) | None => Ok(None),
@@ -412,7 +412,7 @@ pub(super) fn prepare(tensors: &[Tensor], target: Option<&Tensor>) -> Result<Opt
 /// Sees to it that a tensor can be read.
 pub(super) fn read(tensor: &Tensor, what: &str) -> Result<()> {
     if super::with_recording(|recording| recording.is_pending(tensor)) == Some(true) {
-        flush(Some(Reason::ReadsValue(what.into())))?;
+        flush(Some(Reason::ReadsValue { op: what.into() }))?;
     }
     if tensor.device().kind != DeviceKind::Cpu {
         return Ok(());

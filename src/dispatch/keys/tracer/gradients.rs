@@ -12,7 +12,7 @@ use super::recording::{LeafGradient, Recording};
 use super::trace::{GradientChange, Lifted, NewGradient};
 use super::{is_tracing, with_recording};
 use crate::dispatch::Tensor;
-use crate::error::{Reason, Result};
+use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::NodeId;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ pub(in crate::dispatch) enum Access {
 }
 
 /// What a leaf had before; of a gradient that cannot be an input, why.
-type Before = Option<std::result::Result<GradientType, &'static str>>;
+type Before = Option<std::result::Result<GradientType, NotCaptured>>;
 
 /// The gradients that leaves had before a call, by the numbers of the leaves.
 #[derive(Clone, Default)]
@@ -83,7 +83,7 @@ pub(in crate::dispatch) fn on_gradient(leaf: &Tensor, access: Access) -> Cow<'_,
             && with_recording(|recording| recording.given(leaf)).flatten().is_some()
             && has(Property::Leaf, leaf) == Some(false)
         {
-            give_up("gradients flow through an input on to what it was made from".into());
+            give_up(NotCaptured::BackwardThroughInput);
         }
         match with_recording(|recording| recording.on_gradient(leaf, access)) {
             Some(Touched::Traced) => return owner,
@@ -117,12 +117,9 @@ pub(in crate::dispatch) fn on_hooks(leaf: &Tensor) {
 pub(in crate::dispatch) fn refuses_hook(tensor: &Tensor) -> bool {
     is_tracing()
         && with_recording(|recording| {
-            let refuses = recording.outside(tensor).is_some();
-            if refuses {
-                let what = "a hook is registered on a tensor from outside the function";
-                recording.give_up(Reason::NotCaptured(what.into()));
-            }
-            refuses && !recording.is_deferred()
+            let Some(of) = recording.outside(tensor) else { return false };
+            recording.give_up(NotCaptured::HookRegistered { tensor: of.to_string().into() });
+            !recording.is_deferred()
         }) == Some(true)
 }
 
@@ -158,8 +155,8 @@ impl Recording {
             let original = self.original(&of).clone();
             match self.before.0.remove(&original.id()).unwrap_or_else(|| before(&original)) {
                 None => self.grant(Condition::NoGradient(of.clone())),
-                Some(Ok(ty)) => stand_in = self.lift_gradient(&of, ty, leaf),
-                Some(Err(what)) => self.give_up(Reason::NotCaptured(what.into())),
+                Some(Ok(ty)) => stand_in = self.lift_gradient(&of, ty),
+                Some(Err(why)) => self.give_up(why),
             }
         }
         leaf.put_gradient(stand_in.as_ref());
@@ -169,7 +166,7 @@ impl Recording {
     }
 
     /// What stands for the gradient that a leaf has before the call.
-    fn lift_gradient(&mut self, of: &Outside, ty: GradientType, leaf: &Tensor) -> Option<Tensor> {
+    fn lift_gradient(&mut self, of: &Outside, ty: GradientType) -> Option<Tensor> {
         match ty.stand_in() {
             Ok(stand_in) => {
                 self.lifted.push(Lifted::Gradient(of.clone(), ty));
@@ -177,7 +174,7 @@ impl Recording {
                 Some(stand_in)
             }
             Err(error) => {
-                self.give_up(Reason::TraceFailed(format!("the gradient of {}: {error}", leaf.ty())));
+                self.give_up(Reason::of_error(error));
                 None
             }
         }
@@ -204,8 +201,7 @@ impl Recording {
                 None => NewGradient::Nothing,
                 Some(value) => {
                     if value.may_require_grad() {
-                        let what = "a gradient that has a history of its own is left in a leaf";
-                        self.give_up(Reason::NotCaptured(what.into()));
+                        self.give_up(NotCaptured::GradientLeft { leaf: of.to_string().into() });
                     }
                     let node = self.node(value)?;
                     let is_value = |tensor: &Tensor| tensor.id() == value.id();

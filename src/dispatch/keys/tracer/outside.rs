@@ -12,7 +12,7 @@ use crate::dispatch::autograd::{HookId, gradient_edge};
 use crate::dispatch::key::DispatchKey;
 use crate::dispatch::keys::batched;
 use crate::dispatch::local::exclude;
-use crate::error::{Reason, Result};
+use crate::error::{NotCaptured, Result};
 use crate::ir::shape::Layout;
 use crate::ir::{DType, TensorType};
 use crate::runtime::SharedLayout;
@@ -65,11 +65,11 @@ pub struct GradientType {
 
 impl GradientType {
     /// That of a gradient; why there is none if it cannot be an input of a graph.
-    pub(super) fn of(gradient: &Tensor) -> std::result::Result<GradientType, &'static str> {
+    pub(super) fn of(gradient: &Tensor) -> std::result::Result<GradientType, NotCaptured> {
         match () {
-            () if gradient.may_require_grad() => Err("a gradient is read that has a history of its own"),
-            () if !gradient.has_data() => Err("a gradient without data is read"),
-            () if gradient.as_number().is_some() => Err("a gradient that is a plain number is read"),
+            () if gradient.may_require_grad() => Err(NotCaptured::GradientWithHistory),
+            () if !gradient.has_data() => Err(NotCaptured::GradientWithoutData),
+            () if gradient.as_number().is_some() => Err(NotCaptured::GradientIsNumber),
             () => {
                 let layout = gradient.shared_layout().clone();
                 Ok(GradientType { dtype: gradient.dtype(), layout, device: gradient.device() })
@@ -347,7 +347,7 @@ pub(in crate::dispatch) fn on_history(tensor: &Tensor, what: &str) {
         return;
     }
     if has(Property::Leaf, tensor) == Some(false) || has(Property::View, tensor) == Some(true) {
-        give_up(format!("{what} is asked of an input that has a history"));
+        give_up(NotCaptured::InputHistory { method: what.into() });
     }
 }
 
@@ -361,8 +361,7 @@ pub(in crate::dispatch) fn on_requires_grad(tensor: &Tensor, requires_grad: bool
     }
     let original = with_recording(|recording| {
         let index = recording.given(tensor)?;
-        let what = format!("requires_grad of input {index} is set to {requires_grad}");
-        recording.give_up(Reason::NotCaptured(what));
+        recording.give_up(NotCaptured::RequiresGradSet { input: index, value: requires_grad });
         recording.is_deferred().then(|| recording.given[index].original.clone())
     });
     // In a deferred recording it is done, and gradients flow through the handle to what the call was given.
@@ -375,6 +374,6 @@ pub(in crate::dispatch) fn on_requires_grad(tensor: &Tensor, requires_grad: bool
     Ok(())
 }
 
-pub(super) fn give_up(what: String) {
-    with_recording(|recording| recording.give_up(Reason::NotCaptured(what)));
+pub(super) fn give_up(why: NotCaptured) {
+    with_recording(|recording| recording.give_up(why));
 }

@@ -8,7 +8,7 @@ use super::trace::{Captured, GradientChange, Lifted, Trace, owners};
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::dispatch::tensor::{Tensor, ViewOf, WeakTensor};
 use crate::dispatch::view_chain;
-use crate::error::{Reason, Result};
+use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::shape::elementwise_strides;
 use crate::ir::{Attr, Attrs, Graph, Meaning, MemoryFormat, NodeId, Op, Strides, TensorType};
 use indexmap::IndexMap;
@@ -118,16 +118,18 @@ impl Recording {
             return Err(reason);
         }
         if self.n_settings != n_settings() {
-            return Err(Reason::NotCaptured("a random generator is seeded in the function".into()));
+            return Err(NotCaptured::GeneratorSet.into());
         }
-        let (nodes, gradients) = nodes.map_err(|error| Reason::TraceFailed(error.to_string()))?;
+        let (nodes, gradients) = nodes.map_err(Reason::of_error)?;
         let aliases = self.aliases(outputs)?;
         let originals: Vec<&Tensor> = self.given.iter().map(|given| &given.original).collect();
         let has_changed = |condition: &&Condition| !condition.holds(&originals);
-        let mut flags =
-            self.conditions.iter().filter(|known| matches!(known, Condition::Is(Property::RequiresGrad, ..)));
-        if let Some(condition) = flags.find(has_changed) {
-            return Err(Reason::NotCaptured(format!("the function changes that {condition}")));
+        let changed = self.conditions.iter().filter(has_changed).find_map(|condition| match condition {
+            Condition::Is(Property::RequiresGrad, of, _) => Some(of.to_string().into()),
+            _ => None,
+        });
+        if let Some(tensor) = changed {
+            return Err(NotCaptured::RequiresGradChanged { tensor }.into());
         }
         self.graph.set_outputs(nodes);
         Ok(Trace {
@@ -190,15 +192,15 @@ impl Recording {
         // A write to either would have to be seen by the other, whose node does not know.
         let is_alias = |index: &usize| self.inputs[*index].shares(tensor);
         if self.written.iter().any(is_alias) {
-            self.give_up(Reason::NotCaptured("an input that was written to has another input as alias".into()));
+            self.give_up(NotCaptured::WrittenInputShared);
         }
         self.inputs.push(tensor.clone());
         self.name(tensor, node);
         node
     }
 
-    pub(super) fn give_up(&mut self, reason: Reason) {
-        self.broken.get_or_insert(reason);
+    pub(super) fn give_up(&mut self, reason: impl Into<Reason>) {
+        self.broken.get_or_insert(reason.into());
     }
 
     /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for. A view whose base
@@ -228,12 +230,12 @@ impl Recording {
                 Ok(node)
             }
             (_, Some(known)) => {
-                self.give_up(Reason::NotCaptured("a tensor was written to by something that is not traced".into()));
+                self.give_up(NotCaptured::UntracedWrite { tensor: tensor.ty().to_string().into() });
                 Ok(known.node)
             }
             (_, None) => {
                 if !tensor.has_data() {
-                    self.give_up(Reason::NotCaptured("a tensor without data from outside the function".into()));
+                    self.give_up(NotCaptured::TensorWithoutData { tensor: tensor.ty().to_string().into() });
                 }
                 Ok(self.lift(tensor))
             }
@@ -291,13 +293,13 @@ impl Recording {
             written.push((base.clone(), self.as_laid_out(value, &base)?));
             view = base;
         }
-        if let Some(what) = self.hides_writes(&view) {
-            self.give_up(Reason::NotCaptured(format!("a tensor is written to {what}")));
+        if let Some(why) = self.hides_writes(&view) {
+            self.give_up(why);
         }
         if let Some(position) = self.inputs.iter().position(|input| input.id() == view.id()) {
             let aliased = |(other, input): (usize, &Tensor)| other != position && input.shares(&view);
             if self.inputs.iter().enumerate().any(aliased) {
-                self.give_up(Reason::NotCaptured("an input that is written to has another input as alias".into()));
+                self.give_up(NotCaptured::WrittenInputShared);
             }
             if !self.written.contains(&position) {
                 self.written.push(position);
@@ -341,17 +343,17 @@ impl Recording {
 
     /// Why a write to `root`, or through a view of it, would not be seen where it is to be seen, if that is so: values
     /// of a graph have elements, and know nothing of the memory that these lie in.
-    pub(super) fn hides_writes(&self, root: &Tensor) -> Option<&'static str> {
+    pub(super) fn hides_writes(&self, root: &Tensor) -> Option<NotCaptured> {
         if !self.knows_views_of(root) {
-            return Some("that has views made in inference mode");
+            return Some(NotCaptured::InferenceViews);
         }
         let layout = root.array().layout();
         if root.numel() > 0 && !layout.is_injective() {
-            return Some("several elements of which are one in memory");
+            return Some(NotCaptured::OverlappingElements);
         }
         let shows_memory = |view: &ViewOf| view.chain.iter().any(|step| is_window(step.op));
         let is_looked_into = || self.views_of(root).any(|tensor| tensor.view_of().is_some_and(shows_memory));
-        (has_gaps(root) && is_looked_into()).then_some("that has gaps in memory, which a view shows")
+        (has_gaps(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
     }
 
     /// Whether `tensor` was written to, or what it is a view of, and its value does not lie as it does.

@@ -1,0 +1,238 @@
+//! Why a function, or a part of it, is not captured as a graph.
+//!
+//! Each row is one thing that a function, its inputs or its caller did. Indices count the inputs of the function from 0;
+//! a tensor that the function was not given is named by its type.
+
+use super::data::{Datum, Field};
+use super::table::reasons;
+
+reasons! {
+/// What a function did that a graph does not hold.
+NotCaptured {
+    /// The function started another trace on the same thread.
+    NestedTrace
+        "nested_trace" => "a nested trace ended this one";
+        "trace the inner function before or after the outer one";
+    /// The call is part of a function that is traced.
+    NestedCall
+        "nested_call" => "the call is part of a function that is traced, and is compiled with it";
+        "nothing: see the report of the outer function";
+    /// An operator has neither a row in the op table nor a decomposition.
+    NoDecomposition {
+        /// The operator.
+        op: Box<str>,
+    }
+        "no_decomposition" => "{op} has no row in the op table and no decomposition";
+        "register the operator as a composite of others, or call it outside the compiled function";
+    /// A function with a derivative of its own is called where gradients are recorded.
+    CustomFunction {
+        /// The function.
+        function: Box<str>,
+    }
+        "custom_function" =>
+        "{function} is a derivative of the user's own, and a graph has the derivatives of its ops only";
+        "call the function with its own derivative outside the compiled function, or write it with ops alone";
+    /// An op runs on another device than the CPU while calls are deferred.
+    OtherDevice {
+        /// The operator.
+        op: Box<str>,
+    }
+        "other_device" => "{op} runs on another device than the cpu";
+        "give every input on the device that the function computes on";
+    /// The function works on tensors of several devices.
+    TwoDevices {
+        /// The device of the inputs.
+        device: Box<str>,
+        /// The other device.
+        other: Box<str>,
+    }
+        "two_devices" => "the function works on tensors of {device} and of {other}";
+        "move all tensors to one device before the compiled function, with `to_device`";
+    /// A call is recorded for gradients while calls are deferred.
+    RecordedForGradients {
+        /// The operator.
+        op: Box<str>,
+    }
+        "recorded_for_gradients" => "{op} is recorded for gradients";
+        "call it with `no_grad` if its gradients are not needed";
+    /// Gradients flow to an input of a function that runs in segments.
+    SegmentsNeedGradients
+        "segments_need_gradients" =>
+        "gradients flow to an input, and a function that runs in segments is not recorded for gradients";
+        "remove what breaks the capture (see `Compiled::breaks`), or call the function with `no_grad`";
+    /// The function writes to a tensor that shares elements with another one.
+    WriteToShared {
+        /// The operator that writes.
+        op: Box<str>,
+    }
+        "write_to_shared" => "{op} writes to a tensor that shares elements with another one";
+        "write to a clone, or pass tensors that do not share memory";
+    /// The function writes through a view whose inverse is not known.
+    WriteThroughView {
+        /// The operator that writes.
+        op: Box<str>,
+    }
+        "write_through_view" => "{op} writes through a view that has no inverse";
+        "write to the base of the view, or to a clone";
+    /// A tensor was written to through another one that has the same elements.
+    WrittenThroughAlias
+        "written_through_alias" => "a tensor was written to through another one";
+        "write to the tensor itself, or pass tensors that do not share memory";
+    /// An input that is written to shares memory with another one.
+    WrittenInputShared
+        "written_input_shared" => "an input that is written to shares elements with another one";
+        "give the input memory of its own, with `clone`";
+    /// A result shares elements with an input that is written to, and no view ops say how.
+    ResultSharesInput {
+        /// Which result.
+        result: usize,
+    }
+        "result_shares_input" =>
+        "result {result} shares elements with an input that is written to, in a way that is not known";
+        "return a clone, or make the view inside the function";
+    /// A tensor is written to that has views made in inference mode, which do not know their base.
+    InferenceViews
+        "inference_views" => "a tensor is written to that has views made in inference mode";
+        "make the views outside inference mode, or write to a clone";
+    /// A tensor is written to whose elements overlap in memory.
+    OverlappingElements
+        "overlapping_elements" => "a tensor is written to several elements of which are one in memory";
+        "write to a contiguous clone";
+    /// A tensor is written to that has gaps in memory, and an `as_strided` view shows them.
+    GapsShown
+        "gaps_shown" => "a tensor is written to that has gaps in memory, which a view shows";
+        "make the tensor contiguous before views of its memory are taken";
+    /// A view of memory is taken of a tensor with gaps that was written to.
+    ShowsGaps {
+        /// The operator that takes the view.
+        op: Box<str>,
+    }
+        "shows_gaps" => "{op} shows gaps between elements of a tensor that was written to";
+        "take the view before the write, or of a contiguous clone";
+    /// Something that is not traced wrote to a tensor that the function uses.
+    UntracedWrite {
+        /// The tensor's dtype and sizes.
+        tensor: Box<str>,
+    }
+        "untraced_write" => "a tensor ({tensor}) was written to by something that is not traced";
+        "write to tensors with ops of this library, on the thread that calls the function";
+    /// The function uses a tensor from outside that has no data.
+    TensorWithoutData {
+        /// The tensor's dtype and sizes.
+        tensor: Box<str>,
+    }
+        "tensor_without_data" => "a tensor ({tensor}) from outside the function has no data";
+        "meta tensors have shapes only; use a tensor on the cpu or a GPU";
+    /// An input has no data, or is on no device that code is compiled for.
+    InputWithoutData
+        "input_without_data" => "an input has no data on the cpu or a GPU";
+        "meta tensors have shapes only; pass a tensor on the cpu or a GPU";
+    /// The function asks how an input was made.
+    InputHistory {
+        /// The method that asks.
+        method: Box<str>,
+    }
+        "input_history" => "{method} is asked of an input that has a history";
+        "ask before the compiled function, and pass the answer in";
+    /// The function sets `requires_grad` of an input.
+    RequiresGradSet {
+        /// The position of the input.
+        input: usize,
+        /// What it is set to.
+        value: bool,
+    }
+        "requires_grad_set" => "requires_grad of input {input} is set to {value}";
+        "set `requires_grad` before the compiled function is called";
+    /// A call of the function changes whether a tensor from outside requires gradients.
+    RequiresGradChanged {
+        /// The tensor: which input, or its dtype and sizes.
+        tensor: Box<str>,
+    }
+        "requires_grad_changed" => "the function changes whether gradients flow to {tensor}";
+        "write values that require gradients to such tensors outside the compiled function only";
+    /// The function calls `backward`, and gradients flow on to what an input was made from.
+    BackwardThroughInput
+        "backward_through_input" => "gradients flow through an input on to what it was made from";
+        "call `backward` outside the compiled function, or pass a detached input";
+    /// The function registers a hook on a tensor from outside.
+    HookRegistered {
+        /// The tensor: which input, or its dtype and sizes.
+        tensor: Box<str>,
+    }
+        "hook_registered" => "a hook is registered on a tensor from outside the function: {tensor}";
+        "register the hook before the compiled function is called";
+    /// The function reads a gradient that requires gradients itself.
+    GradientWithHistory
+        "gradient_with_history" => "a gradient is read that has a history of its own";
+        "detach the gradient, or call `backward` without `create_graph`";
+    /// The function reads a gradient that has no data.
+    GradientWithoutData
+        "gradient_without_data" => "a gradient without data is read";
+        "set gradients to tensors with data, or clear them with `zero_grad`";
+    /// The function reads a gradient that is a plain number.
+    GradientIsNumber
+        "gradient_is_number" => "a gradient that is a plain number is read";
+        "set the gradient to a tensor of the leaf's shape";
+    /// The function leaves a gradient in a leaf that requires gradients itself.
+    GradientLeft {
+        /// The leaf: which input, or its dtype and sizes.
+        leaf: Box<str>,
+    }
+        "gradient_left" => "a gradient that has a history of its own is left in {leaf}";
+        "call `backward` without `create_graph`, or outside the compiled function";
+    /// The function sets the seed or the state of a random generator.
+    GeneratorSet
+        "generator_set" => "a random generator is seeded in the function, or its state is set";
+        "set seeds and states outside the compiled function";
+    /// The function kept a tensor that it computed; it is captured if the next call keeps none.
+    KeptTensor
+        "kept_tensor" => "the function kept a tensor that it computed; the next call shows whether it always does";
+        "call it again: what is made once and kept is an input of later calls";
+    /// The function keeps tensors from call to call, so each call may do something else.
+    KeepsTensors
+        "keeps_tensors" => "the function keeps tensors that it computed, so each call may do something else";
+        "return such a tensor, and pass it to the next call";
+    /// The function did something else when it was traced again.
+    ChangesByCall
+        "changes_by_call" => "the function did something else when it was traced again";
+        "let the function depend on its inputs alone, or on tensors that it captures";
+    /// What programs assumed about captured state was another thing in each of several captures.
+    TooManyVariants {
+        /// How many programs there are.
+        programs: usize,
+        /// The guard that failed last.
+        last: Box<str>,
+    }
+        "too_many_variants" => "guards failed in each of {programs} captures for inputs of these types, last that {last}";
+        "make what the function asks of its tensors the same in each call";
+    /// The segments of the function differ at nearly every call.
+    SegmentsDiffer
+        "segments_differ" =>
+        "its segments differ at nearly every call, so that compiling them costs more than it saves";
+        "remove what breaks the capture (see `Compiled::breaks`), or leave the function eager";
+    /// The function was called while it was being compiled.
+    IsCompiling
+        "is_compiling" => "it was called while this thread or another one was still compiling it";
+        "nothing: later calls run what is compiled";
+    /// A user's mode sees each call.
+    UserMode
+        "user_mode" => "a mode sees each call of the function";
+        "call the function outside the mode, or the mode sees fewer calls than eagerly";
+    /// The cache of the compiled function has no room.
+    NoCapacity
+        "no_capacity" => "the cache has a capacity of 0";
+        "set `CompileOptions::capacity` above 0";
+    /// No call has returned a value yet.
+    NoResultYet
+        "no_result_yet" => "no call so far returned a value";
+        "call the function once with inputs that it takes";
+    /// The function returned no tensors and wrote to none.
+    NoEffect
+        "no_effect" => "the function returned no tensors and wrote to none";
+        "return at least one tensor";
+    /// No segment of the function computes anything.
+    ComputesNothing
+        "computes_nothing" => "the function computes nothing";
+        "nothing: there is no kernel to report";
+}
+}

@@ -1,0 +1,224 @@
+//! What a call returns when it cannot do what was asked.
+//!
+//! Every variant names the operator and the shapes, dtypes or devices involved, and says what to do. After an error every
+//! live tensor is intact.
+
+use crate::ir::DType;
+
+/// The result of every fallible public function.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong in a call. After any error every live tensor is intact and the next call works.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two shapes cannot be broadcast together.
+    #[error(
+        "{op}: the size of tensor a ({left}) must match the size of tensor b ({right}) at non-singleton dimension \
+         {dim}; shapes are {a:?} and {b:?}; sizes must be equal or 1"
+    )]
+    Broadcast {
+        /// The operator that was called.
+        op: String,
+        /// Shape of the left operand.
+        a: Vec<usize>,
+        /// Shape of the right operand.
+        b: Vec<usize>,
+        /// The dimension of the result at which they disagree.
+        dim: usize,
+        /// The left size there.
+        left: usize,
+        /// The right size there.
+        right: usize,
+    },
+    /// Shapes or arguments that the operator cannot work with.
+    #[error("{op}: {what}; {hint}")]
+    Shape {
+        /// The operator that was called.
+        op: String,
+        /// What does not hold, with the shapes.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A dimension or an index lies outside its range.
+    #[error("{op}: {what} out of range (expected to be in range of [{low}, {high}], but got {got})")]
+    OutOfRange {
+        /// The operator that was called.
+        op: String,
+        /// What was indexed: `Dimension`, `index`, …
+        what: String,
+        /// Smallest legal value.
+        low: i64,
+        /// Largest legal value.
+        high: i64,
+        /// The value found.
+        got: i64,
+    },
+    /// Indices, or a dimension, that select nothing of a tensor.
+    #[error("{op}: {what}; {hint}")]
+    Index {
+        /// The operator that was called.
+        op: String,
+        /// What does not hold, with the shapes.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A dtype that does not fit the other operands.
+    #[error("{op}: found dtype {found} but expected {expected}; {hint}")]
+    DType {
+        /// The operator that was called.
+        op: String,
+        /// The dtype found.
+        found: DType,
+        /// What would be accepted, in words.
+        expected: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// Operands on devices that cannot be combined.
+    #[error("{op}: {what}; {hint}")]
+    Device {
+        /// The operator that was called.
+        op: String,
+        /// What does not hold, with the devices.
+        what: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// An operator has no kernel for the call's dispatch key, or none for its dtype.
+    #[error("{op}: {what}")]
+    NotImplemented {
+        /// The operator that was called.
+        op: String,
+        /// Which key was looked up and which are available, or which dtype was found and which are taken.
+        what: String,
+    },
+    /// A call's arguments do not fit the operator's schema.
+    #[error("{op}: {what}")]
+    Argument {
+        /// The operator that was called.
+        op: String,
+        /// Argument, expected and found type, and the declaration.
+        what: String,
+    },
+    /// A registration that the dispatcher refuses.
+    #[error("{what}")]
+    Registration {
+        /// What is wrong, with the sites involved.
+        what: String,
+    },
+    /// Text that does not parse: a schema, a graph, a device or key name.
+    #[error("could not parse {what}: {message} at byte {at} of {text:?}")]
+    Parse {
+        /// What kind of text it was.
+        what: String,
+        /// Why it does not parse.
+        message: String,
+        /// Byte offset of the problem.
+        at: usize,
+        /// The text, or its relevant line.
+        text: String,
+    },
+    /// A graph, plan or kernel that breaks an invariant of its form.
+    #[error("invalid {what}: {message}")]
+    Invalid {
+        /// `graph`, `plan`, `kernel`, …
+        what: String,
+        /// Which invariant fails, and where.
+        message: String,
+    },
+    /// A file that is missing, unreadable, truncated or of the wrong form.
+    #[error("{path}: {message}")]
+    File {
+        /// The file or folder.
+        path: String,
+        /// What is wrong with it and what to do.
+        message: String,
+    },
+    /// Memory could not be had.
+    #[error("out of memory on {device}: wanted {wanted} bytes; {held} bytes are held of a limit of {limit}")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes asked for.
+        wanted: usize,
+        /// Bytes in use by live tensors.
+        held: usize,
+        /// The limit in force, `usize::MAX` for none.
+        limit: usize,
+    },
+    /// A panic of a function that was given to [`compile`](crate::compile()), caught where it is called; all state is intact.
+    #[error(
+        "the compiled function panicked: {message}; look into the function itself (standard error names the line; only if \
+         that is one of opfuse is it a bug in opfuse)"
+    )]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
+    /// A bug in this library, caught at the public boundary; all state is intact.
+    #[error("internal error: {message}; this is a bug in opfuse, please report it")]
+    Internal {
+        /// The panic's message.
+        message: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Shape`] from its parts.
+    pub fn shape(op: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Shape { op: op.into(), what: what.into(), hint: hint.into() }
+    }
+
+    /// The same error of an operator that called the one it names.
+    pub(crate) fn of(mut self, caller: &str) -> Self {
+        match &mut self {
+            Error::Broadcast { op, .. }
+            | Error::Shape { op, .. }
+            | Error::OutOfRange { op, .. }
+            | Error::Index { op, .. }
+            | Error::DType { op, .. }
+            | Error::Device { op, .. }
+            | Error::NotImplemented { op, .. }
+            | Error::Argument { op, .. } => *op = caller.into(),
+            Error::Registration { .. }
+            | Error::Parse { .. }
+            | Error::Invalid { .. }
+            | Error::File { .. }
+            | Error::OutOfMemory { .. }
+            | Error::Panicked { .. }
+            | Error::Internal { .. } => {}
+        }
+        self
+    }
+
+    /// An [`Error::DType`] from its parts.
+    pub fn dtype(op: impl Into<String>, found: DType, expected: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::DType { op: op.into(), found, expected: expected.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::Index`] from its parts.
+    pub fn index(op: impl Into<String>, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Index { op: op.into(), what: what.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::NotImplemented`] for a dtype that the operator does not take, whatever the other operands are.
+    pub fn unsupported(op: impl Into<String>, found: DType, expected: &str, hint: &str) -> Self {
+        Error::NotImplemented {
+            op: op.into(),
+            what: format!("not implemented for {found}, only for {expected}; {hint}"),
+        }
+    }
+
+    /// An [`Error::Invalid`] from its parts.
+    pub fn invalid(what: impl Into<String>, message: impl Into<String>) -> Self {
+        Error::Invalid { what: what.into(), message: message.into() }
+    }
+
+    /// An [`Error::Argument`] from its parts.
+    pub fn argument(op: impl Into<String>, what: impl Into<String>) -> Self {
+        Error::Argument { op: op.into(), what: what.into() }
+    }
+}

@@ -1,0 +1,267 @@
+//! The table of reasons: why an optimization was declined.
+//!
+//! A fallback without a reason is a bug. Three areas have tables of their own: what is [not captured](super::NotCaptured),
+//! what a code tier or a library does not compute, and what is not replayed as a CUDA graph.
+
+use super::data::{Datum, Field};
+use super::table::reasons;
+use super::{Error, LibraryLimit, NoReplay, NotCaptured, TierLimit, WgmmaLimit};
+use crate::ir::DType;
+use std::sync::Arc;
+use std::time::Duration;
+
+reasons! {
+/// Why an optimization was declined. A fallback without a reason is a bug.
+Reason {
+    /// The value leaves the graph, so it must be written to memory.
+    IsOutput
+        "is_output" => "the value is an output of the graph";
+        "return the value only if the caller needs it; what is returned has to be written";
+    /// Not every use of the value passes the consumer, so it would have to be computed twice or written anyway.
+    UsedElsewhere
+        "used_elsewhere" => "the value is also used outside the consumer's kernel";
+        "compute the value again where it is used a second time, or move its uses next to each other";
+    /// One of the two is never fused: its result depends on data, or it is not a loop over elements.
+    OpaqueOp
+        "opaque_op" => "an opaque op is never fused";
+        "put the pointwise work before or after the op into one chain on one side of it; the op itself stays a kernel of \
+         its own";
+    /// Two matrix products or reductions that cannot share one loop.
+    TwoAnchors
+        "two_anchors" => "two reductions or matrix products cannot share this loop";
+        "keep the work between the two pointwise, so that it becomes part of one of them";
+    /// The consumer moves elements, and the producer's tile holds them only once it is finished.
+    MovesElements
+        "moves_elements" => "the consumer moves elements of a value that is not finished yet";
+        "move the view, gather or concatenation before the computation, so that it reads memory instead of a computed \
+         value";
+    /// The right operand of a matrix product, which every row reads whole, is not made inside the product's kernel.
+    PrologueOfAnchor
+        "prologue_of_anchor" =>
+        "a matrix product takes no other work into its operands than a block of its own rows";
+        "apply the work to the result of the product where the algebra allows, as in (s * a) @ b = s * (a @ b)";
+    /// The consumer of a matrix product is part of another kernel, such as one with the rows of another product.
+    EpilogueOfAnchor
+        "epilogue_of_anchor" => "the consumer of the matrix product is in a kernel with other work than its rows";
+        "apply the work to one of the products alone, so that it joins the rows of that one";
+    /// Matrix products of this dtype are never computed in blocks of rows.
+    WholeProduct {
+        /// The dtype of the operands.
+        dtype: DType,
+    }
+        "whole_product" => "products of {dtype} are computed all at once, not in blocks of rows";
+        "multiply matrices of f32 or f64 if blocks of rows matter more than the dtype";
+    /// The rows of a matrix product's result do not follow each other in memory.
+    ProductRowsApart
+        "product_rows_apart" => "the rows of the matrix product's result do not follow each other in memory";
+        "multiply contiguous matrices, so that their product is contiguous, too";
+    /// The smallest block of rows does not fit into the cache.
+    BlockTooLarge {
+        /// The fewest rows that a block has.
+        rows: usize,
+        /// How many bytes they take.
+        bytes: usize,
+        /// How many bytes there is room for.
+        limit: usize,
+    }
+        "block_too_large" =>
+        "a block would not stay in the cache: {rows} rows, the fewest of a block, take {bytes} bytes; there is room for \
+         {limit}";
+        "use shorter rows, such as parts of the columns that are joined at the end";
+    /// The right operand of a matrix product, which each block reads whole, does not fit into the cache.
+    RightOperandTooLarge {
+        /// How many bytes one matrix of it takes.
+        bytes: usize,
+        /// How many bytes there is room for.
+        limit: usize,
+    }
+        "right_operand_too_large" =>
+        "the right operand would not stay in the cache: it has {bytes} bytes a matrix; there is room for {limit}";
+        "use a smaller right operand, as in products of parts of its columns that are joined at the end";
+    /// Blocks of rows save too few bytes for what they read again.
+    NotWorthIt {
+        /// Bytes that would no longer be moved.
+        saved: usize,
+        /// Bytes that would be moved once more.
+        extra: usize,
+    }
+        "not_worth_it" =>
+        "fusing would save too little: in blocks of rows {saved} bytes would not be moved, and {extra} bytes once more";
+        "return what is between the two only if the caller needs it; a smaller right operand is read again at less cost";
+    /// Blocks of rows save as many bytes without this work.
+    SavesNothingMore
+        "saves_nothing_more" => "fusing would save nothing: blocks of rows save as many bytes without it";
+        "nothing: the kernel runs as fast on its own";
+    /// One of the two has no elements.
+    NothingToCompute
+        "nothing_to_compute" => "fusing would save nothing: there is nothing to multiply, or a kernel without elements";
+        "nothing: calls on empty tensors cost next to nothing";
+    /// The two do not run over the same rows.
+    DifferentRows
+        "different_rows" => "the two do not run over the same rows";
+        "reduce over the same dims, or give both values the same shape before the reduction";
+    /// A reshape of a computed value that merges or splits dimensions in the middle of a kernel.
+    ReshapeOfComputed
+        "reshape_of_computed" => "a reshape of a computed value regroups its dimensions";
+        "reshape the inputs instead, before anything is computed from them";
+    /// The group would have more nodes than the limit.
+    GroupTooLarge
+        "group_too_large" => "the group would exceed the node limit";
+        "raise `CompileOptions::fusion.max_fuse_depth`, or split the function where little data is passed on";
+    /// The kernel would have more operands than the limit.
+    TooManyArguments
+        "too_many_arguments" => "the kernel would exceed the operand limit";
+        "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it";
+    /// Sums in another order have other bits, which only [`Numerics::Fast`](crate::Numerics::Fast) allows.
+    WouldChangeBits {
+        /// What sums in its own order.
+        unit: &'static str,
+        /// The dtype of the operands.
+        dtype: DType,
+    }
+        "would_change_bits" => "it would change bits: {unit} sum products of {dtype} in an order of their own";
+        "choose `Numerics::Fast`, for the thread or in `CompileOptions::numerics`, if other bits will do";
+    /// The rows are so few and so long that one kernel would leave threads idle.
+    RowsTooLong
+        "rows_too_long" => "few long rows: one kernel would leave threads idle";
+        "use more and shorter rows, for example a larger batch: those share a kernel";
+    /// Together they would take longer than apart, by the cost model.
+    ModelledSlower {
+        /// How long one kernel would take.
+        together: Duration,
+        /// How long the parts take.
+        apart: Duration,
+    }
+        "modelled_slower" =>
+        "one kernel would take longer, by the cost model: {together:.1?} together, {apart:.1?} apart";
+        "if the model is wrong about this machine, measure it: `compile::calibrate` gives its rates";
+    /// Together they took longer than apart when both were measured.
+    MeasuredSlower {
+        /// How long one kernel took.
+        together: Duration,
+        /// How long the parts took.
+        apart: Duration,
+    }
+        "measured_slower" => "one kernel took longer when measured: {together:.1?} together, {apart:.1?} apart";
+        "nothing: on this machine the parts are faster, and their bits are the same";
+    /// Fusing would make the graph of kernels cyclic.
+    WouldCycle
+        "would_cycle" => "fusing would make the kernels depend on each other in a cycle";
+        "move the op between the two out of the way: compute it before the first or after the second";
+    /// The function reads a value while it is traced, so what it does next depends on data.
+    ReadsValue {
+        /// The op that reads it.
+        op: Box<str>,
+    }
+        "reads_value" => "{op} reads a value while the function is traced";
+        "keep the decision in tensors (`where_`, masks), or read the value before or after the compiled part";
+    /// The function returned an error while it was traced.
+    TraceFailed {
+        /// The error.
+        error: Arc<Error>,
+    }
+        "trace_failed" => "tracing failed: {error}";
+        "make the function return `Ok` for these inputs when it is called eagerly";
+    /// The function panicked while it was traced.
+    Panicked {
+        /// The panic's message.
+        message: Box<str>,
+    }
+        "panicked" => "the function panicked while it was traced: {message}";
+        "remove the cause of the panic; standard error names its line";
+    /// Compilation is switched off.
+    Disabled
+        "disabled" => "compilation is switched off";
+        "unset `OPFUSE_EAGER`, or set `CompileOptions::fusion.opt_level` above 0";
+    /// The function is called with ever new input types. It is captured for these types once it ran as long as a capture
+    /// takes.
+    NewTypes {
+        /// How long a capture takes.
+        capture: Duration,
+        /// How long a run takes.
+        run: Duration,
+        /// How long runs with inputs of these types took so far.
+        waited: Duration,
+    }
+        "new_types" =>
+        "inputs of new types: a capture takes {capture:.1?}, a run {run:.1?}; {waited:.1?} of runs with these so far";
+        "call it again with the same sizes (padded, say), or set `CompileOptions::new_types` to `NewTypes::Capture`";
+    /// A mapped call has no rule for its op: it ran once per slice.
+    NoBatchingRule {
+        /// The operator.
+        op: Box<str>,
+    }
+        "no_batching_rule" => "{op} has no batching rule and ran once per slice";
+        "register a batching rule for the op, or call it outside the mapped function";
+    /// The function has not been called yet.
+    NotCalled
+        "not_called" => "the function has not been called yet";
+        "call it once with inputs of the types you are interested in, then ask again";
+}
+{
+    /// The function did something that a graph does not hold.
+    NotCaptured(NotCaptured) "not_captured" => "not captured";
+    /// A code tier, or the CUDA code generator, cannot express the kernel; the next tier or the CPU runs it.
+    TierCannot(TierLimit) "tier_cannot" => "the code tier cannot express it";
+    /// cublasLt does not compute the product; a kernel of this library does.
+    LibraryCannot(LibraryLimit) "library_cannot" => "cublasLt does not compute it";
+    /// The kernel for groups of four warps does not compute the product; the other kernel for tensor cores does.
+    WgmmaCannot(WgmmaLimit) "wgmma_cannot" => "wgmma does not compute it";
+    /// The kernels of a call are not started as one CUDA graph.
+    NotReplayed(NoReplay) "not_replayed" => "the kernels do not start as one CUDA graph";
+}
+}
+
+impl Reason {
+    /// The reason that tracing ended with this error.
+    pub(crate) fn of_error(error: Error) -> Reason {
+        match error {
+            Error::Panicked { message } => Reason::Panicked { message: message.into() },
+            error => Reason::TraceFailed { error: Arc::new(error) },
+        }
+    }
+
+    /// What the reason is about, where the kind does not say it all: an op, an input, an error, sizes.
+    pub fn detail(&self) -> Option<String> {
+        match &self.data()[..] {
+            [] => None,
+            [(_, datum)] => Some(datum.to_string()),
+            data => Some(data.iter().map(|(name, datum)| format!("{name} {datum}")).collect::<Vec<_>>().join(", ")),
+        }
+    }
+
+    /// Whether it ends a segment: the function goes on after what is not captured.
+    pub(crate) const fn is_break(&self) -> bool {
+        matches!(self, Reason::ReadsValue { .. } | Reason::NotCaptured(_))
+    }
+}
+
+impl From<NotCaptured> for Reason {
+    fn from(reason: NotCaptured) -> Reason {
+        Reason::NotCaptured(reason)
+    }
+}
+
+impl From<TierLimit> for Reason {
+    fn from(reason: TierLimit) -> Reason {
+        Reason::TierCannot(reason)
+    }
+}
+
+impl From<LibraryLimit> for Reason {
+    fn from(reason: LibraryLimit) -> Reason {
+        Reason::LibraryCannot(reason)
+    }
+}
+
+impl From<WgmmaLimit> for Reason {
+    fn from(reason: WgmmaLimit) -> Reason {
+        Reason::WgmmaCannot(reason)
+    }
+}
+
+impl From<NoReplay> for Reason {
+    fn from(reason: NoReplay) -> Reason {
+        Reason::NotReplayed(reason)
+    }
+}
