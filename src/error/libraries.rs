@@ -81,7 +81,7 @@ WgmmaLimit {
     /// The driver has no tensor maps.
     NoTensorMaps
         "no_tensor_maps" => "the driver makes no tensor maps of operands";
-        "install a driver of CUDA 12 or later";
+        "install a driver of CUDA 12 or later, which has tensor maps";
     /// The instruction does not take the dtype.
     WgmmaDType {
         /// The dtype of the operands.
