@@ -68,7 +68,7 @@ fn new_types_do_not_wait_where_runs_are_long_or_options_say_so() -> Result<()> {
     let (at_once, long) = (compile_with(long_body, options), compile(body));
     for n in 1..AT_ONCE as usize + 8 {
         at_once.call(&ramp(&[n], n)?)?;
-        long.call(&Tensor::ones(&[(1 << 20) + n], DType::F32)?)?;
+        long.call(&Tensor::ones(&[(1 << 22) + n], DType::F32)?)?;
     }
     assert_eq!((at_once.counts().captures, at_once.counts().eager), (AT_ONCE + 7, 0));
     assert_eq!((long.counts().captures, long.counts().eager), (AT_ONCE + 7, 0));
