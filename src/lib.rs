@@ -19,10 +19,12 @@
 //! ```
 //!
 //! The floors, from the ground up: [`error`] and [`debug`], [`ir`], [`device`], [`fusion`], [`codegen`], [`runtime`],
-//! [`eager`], [`dispatch`], [`compile`](mod@compile). Each imports only from those before it.
+//! [`eager`], [`tensor`], [`dispatch`], [`ops`], [`autograd`], [`transforms`], [`compile`](mod@compile). Each imports
+//! only from those before it.
 //!
 //! With the feature `ndarray`, [`Tensor`]s can be looked at as arrays of that crate, and made from them.
 
+pub mod autograd;
 pub mod codegen;
 pub mod compile;
 pub mod debug;
@@ -32,18 +34,21 @@ pub mod eager;
 pub mod error;
 pub mod fusion;
 pub mod ir;
+pub mod ops;
 pub mod runtime;
+pub mod tensor;
+pub mod transforms;
 
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
 pub use device::{Device, Generator, manual_seed};
-pub use dispatch::vmap::{Randomness, Vmap, vmap};
-pub use dispatch::{
-    Element, Ellipsis, Index, NewAxis, Tensor, TensorStruct, autocast, autograd, cat, embedding, no_autocast, stack,
-};
 pub use eager::{NumericsGuard, numerics};
 pub use error::{Error, Reason, Result};
 pub use ir::{DType, Numerics, Scalar};
 pub use opfuse_derive::TensorStruct;
+pub use ops::{Element, Ellipsis, Index, NewAxis, cat, embedding, nn, stack};
+pub use tensor::{Tensor, TensorStruct};
+pub use transforms::vmap::{Randomness, Vmap, vmap};
+pub use transforms::{autocast, no_autocast};
 
 /// The examples of the README, so that they are tested.
 #[cfg(doctest)]

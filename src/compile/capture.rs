@@ -5,13 +5,20 @@
 
 use super::panics::applied;
 use super::program::Joint;
+use crate::autograd::{GradOptions, grad};
 use crate::device::Device;
-use crate::dispatch::autograd::{GradOptions, grad, is_grad_enabled};
-use crate::dispatch::keys::tracer::{self, Captured, First, GradientsBefore, Reads, Runner};
-use crate::dispatch::{Flat, Function, Tensor};
+use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::TensorType;
 use crate::runtime::cuda;
+use crate::tensor::handle::Tensor;
+use crate::tensor::structure::Flat;
+use crate::transforms::function::Function;
+use crate::transforms::tracer;
+use crate::transforms::tracer::Captured;
+use crate::transforms::tracer::GradientsBefore;
+use crate::transforms::tracer::Reads;
+use crate::transforms::tracer::{First, Runner};
 use std::sync::Arc;
 
 /// A trace, and where in it the gradients are.

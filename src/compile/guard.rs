@@ -5,11 +5,13 @@
 //! Another size is traced abstractly, planned in microseconds, and finds its kernels in the cache.
 
 use crate::device::Device;
-use crate::dispatch::autograd::is_grad_enabled;
-use crate::dispatch::{AutocastState, Flat, Tensor, Words};
+use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::eager::current_numerics;
 use crate::ir::{DType, Numerics};
 use crate::runtime::SharedLayout;
+use crate::tensor::handle::Tensor;
+use crate::tensor::structure::{Flat, Words};
+use crate::transforms::autocast::AutocastState;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 

@@ -20,7 +20,8 @@ mod segments;
 mod separation;
 mod tuning;
 
-pub use crate::dispatch::{Flat, Function, Input, Inputs, Parts, TensorStruct};
+pub use crate::tensor::structure::{Flat, Parts, TensorStruct};
+pub use crate::transforms::function::{Function, Input, Inputs};
 pub use backoff::AT_ONCE;
 pub use calibration::{Calibration, calibrate, calibration};
 pub use cells::{Break, Counts};

@@ -1,7 +1,8 @@
 //! Panics as errors: those of a compiled function, and our own.
 
-use crate::dispatch::{Flat, Function};
 use crate::error::{Error, Result};
+use crate::tensor::structure::Flat;
+use crate::transforms::function::Function;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The function's result; a panic of it is its own, so an error says so.

@@ -7,17 +7,19 @@
 use super::explain::Explain;
 use super::separation::{Separation, input_behind};
 use super::tuning::{Settings, Tuned};
+use crate::autograd::{GradientProgram, record_program};
 use crate::device::Shared;
-use crate::dispatch::autograd::{GradientProgram, no_grad, record_program};
-use crate::dispatch::keys::tracer::{
-    Condition, GradientChange, Lifted, NewGradient, Origin, OutputAlias, Outside, Owner, Property, Trace,
-};
-use crate::dispatch::{Flat, Tensor, Tensors, Words};
+use crate::dispatch::key::grad_mode::no_grad;
 use crate::error::{Error, Result};
 use crate::fusion::Rewritten;
 use crate::ir::Graph;
 use crate::ir::passes::{Kept, split};
 use crate::runtime::Array;
+use crate::tensor::handle::Tensor;
+use crate::tensor::structure::{Flat, Tensors, Words};
+use crate::transforms::tracer::{Condition, Outside, Property};
+use crate::transforms::tracer::{GradientChange, Lifted, NewGradient, Owner, Trace};
+use crate::transforms::tracer::{Origin, OutputAlias};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;

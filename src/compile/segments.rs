@@ -10,10 +10,11 @@ use super::options::CompileOptions;
 use super::separation::Separation;
 use super::tuning::{Settings, Tuned};
 use crate::debug;
-use crate::dispatch::keys::tracer::{Owner, Runner};
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::Graph;
 use crate::runtime::Array;
+use crate::transforms::tracer::Owner;
+use crate::transforms::tracer::Runner;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Segments that are kept per set of input types.

@@ -5,11 +5,11 @@
 //! graph would share memory is known when it is built; those are copied after each run, before anything is written.
 
 use crate::device::Shared;
-use crate::dispatch::keys::tracer::Owner;
 use crate::eager::{self, Argument};
 use crate::error::Result;
 use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use crate::runtime::Array;
+use crate::transforms::tracer::Owner;
 
 /// The outputs to be copied, in groups that share their elements.
 #[derive(Debug, Default)]

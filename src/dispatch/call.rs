@@ -5,12 +5,12 @@
 //! the given keys alone decide. None of this takes a lock or allocates, unless the kernel is of the other form
 //! (typed call of a boxed kernel) or there is none.
 
-use super::kernel::Kernel;
-use super::keyset::KeySet;
-use super::local::local_key_sets;
-use super::operator::Operator;
-use super::signature::{Args, Returns, Signature};
-use super::value::{Stack, Value};
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::local::local_key_sets;
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::signature::{Args, Returns, Signature};
+use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::marker::PhantomData;

@@ -5,15 +5,15 @@
 //! CPU too, so a write through one is seen by the others. Views cannot be made this way, since a copy is no view: a
 //! backend registers kernels for them, which need only lay out the same storage anew.
 
-use super::key::DispatchKey;
-use super::keyset::KeySet;
-use super::operator::Operator;
-use super::tensor::Tensor;
-use super::transfer::copy_storage;
-use super::value::{Stack, Value};
 use crate::device::{Device, DeviceKind, Shared, Storage};
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
+use crate::ops::transfer::copy_storage;
 use crate::runtime::Array;
+use crate::tensor::handle::Tensor;
 
 /// Runs an operator on the CPU and brings the results to the device of its first tensor that is elsewhere.
 ///

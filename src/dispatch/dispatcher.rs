@@ -3,11 +3,11 @@
 //! Every change happens under one lock and either succeeds or leaves everything as it was. Every change returns a
 //! [`Registration`] that undoes it when dropped. Calls never come here: they go through [`Operator`] handles.
 
-use super::kernel::Kernel;
-use super::key::DispatchKey;
-use super::keyset::N_SLOTS;
-use super::operator::{Operator, Registered, Site};
-use super::schema::{OperatorName, Schema};
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::set::N_SLOTS;
+use crate::dispatch::operator::{Operator, Registered, Site};
+use crate::dispatch::schema::{OperatorName, Schema};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::fmt;

@@ -5,15 +5,15 @@
 //! call of a boxed kernel, goes through values on a stack. Marker kernels (fallthrough, ambiguous, never set) hold
 //! no function.
 
-use super::keyset::KeySet;
-use super::operator::Operator;
-use super::register::unpack;
-use super::schema::{AliasAnalysis, OperatorName, Parameter, Schema, Type};
-use super::signature::{ArgKind, Returns, Signature, wrong_argument};
-use super::tensor::Tensor;
-use super::value::{Stack, Value};
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::register::unpack;
+use crate::dispatch::schema::{AliasAnalysis, OperatorName, Parameter, Schema, Type};
+use crate::dispatch::signature::{ArgKind, Returns, Signature, wrong_argument};
+use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op};
+use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
@@ -31,7 +31,7 @@ pub struct Kernel {
 }
 
 /// A kernel of a row of the op table: tensors and other arguments apart, as [`super::register::call`] takes them.
-pub(super) type RowFn = fn(Op, KeySet, &[&Tensor], &[Attr]) -> Result<Tensor>;
+pub(crate) type RowFn = fn(Op, KeySet, &[&Tensor], &[Attr]) -> Result<Tensor>;
 
 enum Body {
     /// Never set: an error to call.
@@ -65,7 +65,7 @@ impl Kernel {
     }
 
     /// A kernel of a row of the op table. A call from a method reaches it without values on a stack.
-    pub(super) fn of_row(op: Op, function: RowFn) -> Kernel {
+    pub(crate) fn of_row(op: Op, function: RowFn) -> Kernel {
         let boxed = move |_: &Operator, keys: KeySet, stack: &mut Stack| {
             let (tensors, attrs) = unpack(op, stack)?;
             let tensors: SmallVec<[&Tensor; 4]> = tensors.iter().collect();
@@ -79,7 +79,7 @@ impl Kernel {
 
     /// The row function, if it is a kernel of a row.
     #[inline]
-    pub(super) fn row(&self) -> Option<RowFn> {
+    pub(crate) fn row(&self) -> Option<RowFn> {
         self.row
     }
 
@@ -94,7 +94,7 @@ impl Kernel {
     }
 
     /// The kernel of an `AutogradOther` slot claimed twice.
-    pub(super) fn ambiguous() -> Kernel {
+    pub(crate) fn ambiguous() -> Kernel {
         Kernel { name: "ambiguous_autogradother_kernel".into(), body: Body::Ambiguous, typed: None, row: None }
     }
 
@@ -152,7 +152,7 @@ impl Kernel {
 
     /// The typed function, if it has exactly that type.
     #[inline]
-    pub(super) fn function<F: ?Sized + 'static>(&self) -> Option<&F> {
+    pub(crate) fn function<F: ?Sized + 'static>(&self) -> Option<&F> {
         let typed = self.typed.as_ref()?;
         typed.function.downcast_ref::<Box<F>>().map(|function| &**function)
     }

@@ -4,11 +4,11 @@
 //! adds to a namespace that somebody else may own, an *implementation* block registers kernels for one dispatch key.
 //! Dropping a block undoes all its registrations, newest first; an error leaves everything as it was.
 
-use super::dispatcher::{Dispatcher, Registration};
-use super::kernel::{IntoKernel, Kernel};
-use super::key::DispatchKey;
-use super::operator::Site;
-use super::schema::{AliasAnalysis, OperatorName, Schema};
+use crate::dispatch::dispatcher::{Dispatcher, Registration};
+use crate::dispatch::kernel::{IntoKernel, Kernel};
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::operator::Site;
+use crate::dispatch::schema::{AliasAnalysis, OperatorName, Schema};
 use crate::error::{Error, Result};
 use std::panic::Location;
 

@@ -3,22 +3,22 @@
 //! [`CallCounter`] counts, [`CallLog`] writes calls down, [`NanCheck`] finds the first call that makes a NaN. How
 //! modes nest is said where they are kept, in [`super::keys::mode`].
 
-use super::alias::AUTOGRAD_AND_INPLACE_KEYS;
-use super::key::DispatchKey;
-use super::keyset::KeySet;
-use super::local::exclude;
-use super::operator::Operator;
-use super::register::call;
-use super::schema::OperatorName;
-use super::tensor::Tensor;
-use super::value::{Stack, Value};
+use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::local::exclude;
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::register::call;
+use crate::dispatch::schema::OperatorName;
+use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op};
+use crate::tensor::handle::Tensor;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use super::keys::mode::{Mode, ModeGuard, Next, is_active, push_mode};
+pub use crate::dispatch::mode::{Mode, ModeGuard, Next, is_active, push_mode};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each change is one step.

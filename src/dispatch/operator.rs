@@ -7,12 +7,12 @@
 
 #![allow(unsafe_code, reason = "slots of the dispatch table are read without a lock")]
 
-use super::kernel::Kernel;
-use super::key::{Backend, DispatchKey};
-use super::keyset::{KeySet, N_SLOTS, RUNTIME_KEYS};
-use super::schema::{OperatorName, Schema};
-use super::signature::Signature;
-use super::table::{ActiveKernels, Source, affects, compute_slot};
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::dispatch_key::{Backend, DispatchKey};
+use crate::dispatch::key::set::{KeySet, N_SLOTS, RUNTIME_KEYS};
+use crate::dispatch::schema::{OperatorName, Schema};
+use crate::dispatch::signature::Signature;
+use crate::dispatch::table::{ActiveKernels, Source, affects, compute_slot};
 use crate::error::{Error, Result};
 use std::fmt::{self, Write};
 use std::panic::Location;
@@ -87,10 +87,10 @@ struct KernelLists(Vec<(DispatchKey, Vec<Registered>)>);
 
 /// One kernel registered for one key.
 #[derive(Clone)]
-pub(super) struct Registered {
-    pub(super) id: u64,
-    pub(super) kernel: Arc<Kernel>,
-    pub(super) site: Site,
+pub(crate) struct Registered {
+    pub(crate) id: u64,
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) site: Site,
 }
 
 impl ActiveKernels for KernelLists {
@@ -118,7 +118,7 @@ impl KernelLists {
 }
 
 /// The fallbacks of all operators, by slot.
-pub(super) type Fallbacks = [Option<Registered>];
+pub(crate) type Fallbacks = [Option<Registered>];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Updates leave the data consistent at every point where they can panic.
@@ -136,7 +136,7 @@ pub struct SlotInfo {
 
 impl Operator {
     /// An operator without any kernel of its own.
-    pub(super) fn new(name: OperatorName, fallbacks: &Fallbacks) -> Operator {
+    pub(crate) fn new(name: OperatorName, fallbacks: &Fallbacks) -> Operator {
         let registrations = Registrations {
             definition: None,
             kernels: KernelLists(Vec::new()),
@@ -171,20 +171,20 @@ impl Operator {
 
     /// The kernel that calls with these keys go to, found without a lock.
     #[inline]
-    pub(super) fn kernel(&self, keys: KeySet) -> Option<&Kernel> {
+    pub(crate) fn kernel(&self, keys: KeySet) -> Option<&Kernel> {
         self.0.slots.get(keys.slot())
     }
 
     /// The keys that calls do not skip, for the backend that they go to.
     #[inline]
-    pub(super) fn mask(&self, keys: KeySet) -> KeySet {
+    pub(crate) fn mask(&self, keys: KeySet) -> KeySet {
         self.load_mask(keys.highest_backend().map_or(0, |backend| backend as usize))
     }
 
     /// The kernel for these keys, seen while no registration is under way; updates of a slot and of the masks are
     /// not one step for calls without a lock, so these ask here before they give up.
     #[cold]
-    pub(super) fn settle(&self, keys: KeySet) -> Result<(&Kernel, KeySet)> {
+    pub(crate) fn settle(&self, keys: KeySet) -> Result<(&Kernel, KeySet)> {
         let registrations = lock(&self.0.registrations);
         let keys = keys & self.mask(keys);
         match self.kernel(keys) {
@@ -220,7 +220,7 @@ impl Operator {
     }
 
     /// The signature of the first typed kernel registered, and where it was registered.
-    pub(super) fn recorded_signature(&self) -> Option<(Signature, Site)> {
+    pub(crate) fn recorded_signature(&self) -> Option<(Signature, Site)> {
         lock(&self.0.registrations).signature
     }
 
@@ -277,7 +277,7 @@ impl Operator {
 /// Changes, made by the dispatcher under its own lock.
 impl Operator {
     /// Sets the definition, unless a kernel already there contradicts it.
-    pub(super) fn define(&self, schema: Schema, site: Site) -> Result<()> {
+    pub(crate) fn define(&self, schema: Schema, site: Site) -> Result<()> {
         let mut registrations = lock(&self.0.registrations);
         if let Some((_, original)) = &registrations.definition {
             return Err(Error::Registration {
@@ -298,14 +298,14 @@ impl Operator {
         Ok(())
     }
 
-    pub(super) fn undefine(&self) {
+    pub(crate) fn undefine(&self) {
         let mut registrations = lock(&self.0.registrations);
         registrations.definition = None;
         self.0.schema.set(0, None);
     }
 
     /// Makes a kernel the active one of a key, unless it contradicts the schema.
-    pub(super) fn add_kernel(&self, key: DispatchKey, new: Registered, fallbacks: &Fallbacks) -> Result<()> {
+    pub(crate) fn add_kernel(&self, key: DispatchKey, new: Registered, fallbacks: &Fallbacks) -> Result<()> {
         let mut registrations = lock(&self.0.registrations);
         if let Some((schema, _)) = &registrations.definition {
             check_against(schema, &new.kernel, new.site)?;
@@ -318,7 +318,7 @@ impl Operator {
         Ok(())
     }
 
-    pub(super) fn remove_kernel(&self, key: DispatchKey, id: u64, fallbacks: &Fallbacks) {
+    pub(crate) fn remove_kernel(&self, key: DispatchKey, id: u64, fallbacks: &Fallbacks) {
         let mut registrations = lock(&self.0.registrations);
         registrations.kernels.list(key).retain(|registered| registered.id != id);
         registrations.kernels.0.retain(|(_, list)| !list.is_empty());
@@ -329,12 +329,12 @@ impl Operator {
     }
 
     /// Recomputes the slot whose fallback has changed.
-    pub(super) fn update_fallback(&self, slot: usize, fallbacks: &Fallbacks) {
+    pub(crate) fn update_fallback(&self, slot: usize, fallbacks: &Fallbacks) {
         self.update(&mut lock(&self.0.registrations), fallbacks, |key| key.slot() == Some(slot));
     }
 
     /// Whether nothing at all is registered any more.
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         let registrations = lock(&self.0.registrations);
         registrations.definition.is_none() && registrations.kernels.0.is_empty()
     }
@@ -371,7 +371,7 @@ impl Operator {
     }
 
     /// Compares every slot and mask with what the registrations say, computed from scratch.
-    pub(super) fn check_invariants(&self, fallbacks: &Fallbacks) -> Result<()> {
+    pub(crate) fn check_invariants(&self, fallbacks: &Fallbacks) -> Result<()> {
         let registrations = lock(&self.0.registrations);
         let broken = |message: String| Err(Error::invalid("operator", format!("{}: {message}", self.name())));
         if registrations.definition.as_ref().map(|(schema, _)| &**schema) != self.schema() {

@@ -3,23 +3,23 @@
 //! Done once per process, at the first call. The keys that have no behaviour of their own yet let calls fall
 //! through; the Tracer and the user modes are one boxed fallback each for all operators.
 
-use super::alias::AUTOGRAD_KEYS;
-use super::composites;
-use super::cpu_fallback::cpu_fallback;
-use super::dispatcher::Dispatcher;
-use super::kernel::{Kernel, RowFn};
-use super::key::DispatchKey;
-use super::keys;
-use super::keyset::KeySet;
-use super::library::Library;
-use super::mutation;
-use super::operator::Operator;
-use super::schema::{OperatorName, Schema, Type};
-use super::tensor::Tensor;
-use super::value::{Stack, Value};
+use crate::dispatch::cpu_fallback::cpu_fallback;
+use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::kernel::{Kernel, RowFn};
+use crate::dispatch::key::alias::AUTOGRAD_KEYS;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::ops::composites;
+
 use crate::device::{Device, DeviceGuard};
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::library::Library;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::schema::{OperatorName, Schema, Type};
+use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Attrs, Op};
+use crate::ops::mutation;
+use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -81,13 +81,13 @@ fn register() -> Result<Operators> {
         fallbacks.push(library);
     }
     let mut tracer = Library::impl_block("_", DispatchKey::Tracer)?;
-    tracer.fallback(Kernel::boxed(keys::tracer::fallback).named("tracer"))?;
+    tracer.fallback(Kernel::boxed(crate::transforms::tracer::fallback).named("tracer"))?;
     let mut on_cpu = Library::impl_block("_", DispatchKey::CUDA)?;
     on_cpu.fallback(Kernel::boxed(cpu_fallback).named("cpu_fallback"))?;
     let mut modes = Library::impl_block("_", DispatchKey::PythonDispatcher)?;
-    modes.fallback(Kernel::boxed(keys::mode::fallback).named("modes"))?;
+    modes.fallback(Kernel::boxed(crate::dispatch::mode::fallback).named("modes"))?;
     let mut mapped = Library::impl_block("_", DispatchKey::FuncTorchBatched)?;
-    mapped.fallback(Kernel::boxed(keys::batched::fallback).named("batched"))?;
+    mapped.fallback(Kernel::boxed(crate::transforms::batched::fallback).named("batched"))?;
     let mut definitions = Library::def_block("aten")?;
     let mut cpu = Library::impl_block("aten", DispatchKey::CPU)?;
     let mut cuda = Library::impl_block("aten", DispatchKey::CUDA)?;
@@ -101,18 +101,18 @@ fn register() -> Result<Operators> {
         let schema: Schema = op.schema().parse()?;
         let name = format!("aten::{}", schema.name);
         definitions.def(&op.schema())?;
-        cpu.impl_(&name, Kernel::of_row(op, keys::cpu::kernel).named("cpu"))?;
-        cuda.impl_(&name, Kernel::of_row(op, keys::cuda::kernel).named("cuda"))?;
-        meta.impl_(&name, Kernel::of_row(op, keys::meta::kernel).named("meta"))?;
-        batched.impl_(&name, Kernel::of_row(op, keys::batched::kernel).named("batched"))?;
-        autograd.impl_(&name, Kernel::of_row(op, keys::autograd::kernel).named("autograd"))?;
+        cpu.impl_(&name, Kernel::of_row(op, crate::ops::backend::cpu::kernel).named("cpu"))?;
+        cuda.impl_(&name, Kernel::of_row(op, crate::ops::backend::cuda::kernel).named("cuda"))?;
+        meta.impl_(&name, Kernel::of_row(op, crate::ops::backend::meta::kernel).named("meta"))?;
+        batched.impl_(&name, Kernel::of_row(op, crate::transforms::batched::kernel).named("batched"))?;
+        autograd.impl_(&name, Kernel::of_row(op, crate::autograd::kernel::kernel).named("autograd"))?;
         if op.is_view() {
-            views.impl_(&name, Kernel::of_row(op, keys::inplace_or_view::view_kernel).named("view"))?;
+            views.impl_(&name, Kernel::of_row(op, crate::autograd::inplace_or_view::view_kernel).named("view"))?;
         }
         let needs_tensor = |ty: &Type| ty.holds_tensors() && !matches!(ty, Type::List(..));
         if !schema.arguments.iter().any(|argument| needs_tensor(&argument.ty)) {
             // A factory has no tensor to take a backend from, nor has an empty list.
-            let kernel = Kernel::of_row(op, keys::cpu::kernel).named("factory");
+            let kernel = Kernel::of_row(op, crate::ops::backend::cpu::kernel).named("factory");
             undefined.impl_for(&name, DispatchKey::CompositeExplicitAutograd, kernel)?;
         }
         by_op.push(Dispatcher::global().lookup(&name)?);
@@ -133,7 +133,7 @@ fn register() -> Result<Operators> {
     ]);
     composites::register(&mut fallbacks)?;
     mutation::register(&mut fallbacks, &by_op)?;
-    keys::autocast::register(&mut fallbacks)?;
+    crate::transforms::autocast::register(&mut fallbacks)?;
     let by_name = Op::ALL.iter().zip(&by_op).map(|(&op, operator)| (operator.name().clone(), op)).collect();
     Ok(Operators { by_op, by_name, _libraries: fallbacks })
 }
@@ -158,7 +158,7 @@ pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
 ///
 /// # Errors
 /// As [`call`], or if there is no such GPU.
-pub(super) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+pub(crate) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let _current = DeviceGuard::new(gpu)?;
     let operator = operator(op)?;
     let keys = operator.call_key_set(KeySet::of(DispatchKey::CUDA));
@@ -169,14 +169,14 @@ pub(super) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) 
 const ON_CPU: KeySet = KeySet::from_keys(&[DispatchKey::CPU, DispatchKey::AutogradCPU]);
 
 /// As [`call`], by the kernel that `keys` lead to; tensors and thread-local sets are not asked.
-pub(super) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+pub(crate) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     run(op, operator(op)?, keys, tensors, attrs)
 }
 
 #[inline(always)]
 fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let (mut keys, mut kernel) = (keys, operator.kernel(keys).and_then(Kernel::row));
-    if kernel.is_some_and(is_autograd) && !keys::autograd::is_wanted(tensors) {
+    if kernel.is_some_and(is_autograd) && !crate::autograd::kernel::is_wanted(tensors) {
         // What that kernel would do, without calling it.
         keys = keys - AUTOGRAD_KEYS;
         kernel = operator.kernel(keys).and_then(Kernel::row);
@@ -188,11 +188,11 @@ fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[
 }
 
 fn is_autograd(kernel: RowFn) -> bool {
-    std::ptr::fn_addr_eq(kernel, keys::autograd::kernel as RowFn)
+    std::ptr::fn_addr_eq(kernel, crate::autograd::kernel::kernel as RowFn)
 }
 
 /// As [`call`] of another operator with the same arguments, such as the in-place form.
-pub(super) fn call_as(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+pub(crate) fn call_as(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
     run_boxed(op, operator, keys, tensors, attrs)
 }

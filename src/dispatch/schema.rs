@@ -3,8 +3,8 @@
 //! A schema prints in the ATen notation and `schema_parser.rs` reads it back to an equal schema. Checking the
 //! arguments of a call against a schema lives here too, because every message of it prints the declaration.
 
-use super::value::{Stack, TensorLayout, Value};
 use crate::device::Device;
+use crate::dispatch::value::{Stack, TensorLayout, Value};
 use crate::error::{Error, Result};
 use crate::ir::{DType, MemoryFormat, Scalar};
 use std::fmt;

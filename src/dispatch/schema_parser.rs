@@ -13,7 +13,7 @@
 //! literal   = "None" | "True" | "False" | number | string | word | "[" literal,* "]"
 //! ```
 
-use super::schema::{AliasAnalysis, AliasInfo, Literal, OperatorName, Parameter, Schema, Type};
+use crate::dispatch::schema::{AliasAnalysis, AliasInfo, Literal, OperatorName, Parameter, Schema, Type};
 use crate::error::{Error, Result};
 use std::str::FromStr;
 

@@ -4,13 +4,13 @@
 //! boxed. An [`ArgKind`] is the name of an argument type with its lifetime taken away (`&'static Tensor` names
 //! `&Tensor`), which is what makes signatures comparable at run time. [`CallArg`] is the same type with a lifetime.
 
-use super::keyset::KeySet;
-use super::schema::Type;
-use super::tensor::Tensor;
-use super::value::{Stack, TensorLayout, Value, key_set_of};
 use crate::device::{Device, Generator};
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::schema::Type;
+use crate::dispatch::value::{Stack, TensorLayout, Value, key_set_of};
 use crate::error::{Error, Result};
 use crate::ir::{DType, MemoryFormat, Scalar};
+use crate::tensor::handle::Tensor;
 use smallvec::smallvec;
 use std::any::TypeId;
 
@@ -338,7 +338,7 @@ return_tuples! {
 }
 
 /// The error of a boxed call whose `position`-th value has another type than the kernel takes.
-pub(super) fn wrong_argument(op: &dyn std::fmt::Display, position: usize, expected: &Type, found: &Value) -> Error {
+pub(crate) fn wrong_argument(op: &dyn std::fmt::Display, position: usize, expected: &Type, found: &Value) -> Error {
     let found = found.type_name();
     Error::argument(
         op.to_string(),

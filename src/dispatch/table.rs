@@ -3,9 +3,9 @@
 //! A pure function from the registrations of one operator and the fallbacks of all operators to the kernel of one
 //! key. It looks at what is in force only, never at the order in which it came to be.
 
-use super::alias::{AUTOGRAD_OTHER_BACKENDS, backends_of_autograd, includes};
-use super::kernel::Kernel;
-use super::key::DispatchKey;
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::alias::{AUTOGRAD_OTHER_BACKENDS, backends_of_autograd, includes};
+use crate::dispatch::key::dispatch_key::DispatchKey;
 use std::sync::{Arc, OnceLock};
 
 /// Why a slot holds its kernel.
@@ -49,10 +49,10 @@ impl Source {
 }
 
 /// The kernel of a key and why; no kernel goes with [`Source::Missing`].
-pub(super) type Slot<'a> = (Option<&'a Arc<Kernel>>, Source);
+pub(crate) type Slot<'a> = (Option<&'a Arc<Kernel>>, Source);
 
 /// The active kernels of one operator: at most one per runtime or alias key.
-pub(super) trait ActiveKernels {
+pub(crate) trait ActiveKernels {
     /// The newest kernel registered to exactly this key.
     fn get(&self, key: DispatchKey) -> Option<&Arc<Kernel>>;
 
@@ -61,7 +61,7 @@ pub(super) trait ActiveKernels {
 }
 
 /// The kernel of the slot of `key`.
-pub(super) fn compute_slot<'a>(
+pub(crate) fn compute_slot<'a>(
     kernels: &'a impl ActiveKernels,
     fallback: Option<&'a Arc<Kernel>>,
     key: DispatchKey,
@@ -106,7 +106,7 @@ pub(super) fn compute_slot<'a>(
 }
 
 /// Whether a registration to `registered` can change the slot of `key`.
-pub(super) fn affects(registered: DispatchKey, key: DispatchKey) -> bool {
+pub(crate) fn affects(registered: DispatchKey, key: DispatchKey) -> bool {
     registered.is_alias() || registered == key || backends_of_autograd(key).has(registered)
 }
 

@@ -3,11 +3,11 @@
 //! A boxed call passes its arguments on a [`Stack`] of [`Value`]s, one per schema argument in order, and gets its
 //! results the same way. How Rust types turn into values and back lives in `signature.rs`.
 
-use super::keyset::KeySet;
-use super::schema::Type;
-use super::tensor::Tensor;
 use crate::device::{Device, Generator};
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::schema::Type;
 use crate::ir::{DType, MemoryFormat, Scalar};
+use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
@@ -322,7 +322,7 @@ impl Value {
 }
 
 /// The union of the key sets of some tensors.
-pub(super) fn key_set_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> KeySet {
+pub(crate) fn key_set_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> KeySet {
     tensors.into_iter().fold(KeySet::EMPTY, |set, tensor| set | tensor.key_set())
 }
 

@@ -1,7 +1,7 @@
 //! Compiled functions on a device: the bits of the CPU, kernels on the device, and reasons for what runs elsewhere.
 
 use crate::stand_ins;
-use opfuse::dispatch::autograd::no_grad;
+use opfuse::autograd::no_grad;
 use opfuse::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Explain, Result, Tensor, compile};
 

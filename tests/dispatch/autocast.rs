@@ -2,9 +2,10 @@
 
 use crate::assert_error;
 use opfuse::device::DeviceKind;
-use opfuse::dispatch::nn::Reduction;
-use opfuse::dispatch::{AutocastState, autocast, autocast_on, no_autocast, no_autocast_on};
+use opfuse::nn::Reduction;
+use opfuse::transforms::{AutocastState, autocast_on, no_autocast_on};
 use opfuse::{DType, Result, Tensor, cat, compile, stack};
+use opfuse::{autocast, no_autocast};
 
 fn ones(dtype: DType) -> Tensor {
     Tensor::ones(&[2, 2], dtype).expect("ones")

@@ -1,8 +1,8 @@
 //! Gradients and writes as the dispatcher sees them (lines 127 to 133). The rest of autograd has `tests/eager/autograd`.
 
 use crate::assert_error;
-use opfuse::dispatch::keys::tracer::{Trace, trace};
 use opfuse::dispatch::{Dispatcher, Value};
+use opfuse::transforms::tracer::{Trace, trace};
 use opfuse::{DType, Result, Tensor};
 
 fn vector(values: &[f64]) -> Tensor {

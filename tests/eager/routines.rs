@@ -2,7 +2,8 @@
 //!
 //! Elements are small whole numbers, which every dtype holds exactly, so that results are compared for equality.
 
-use opfuse::dispatch::{Dispatcher, Value, stack};
+use opfuse::dispatch::{Dispatcher, Value};
+use opfuse::stack;
 use opfuse::{DType, Error, Result, Tensor, compile};
 use std::ops::Range;
 
@@ -449,7 +450,7 @@ fn whole(data: &[i64]) -> Tensor {
 }
 
 #[track_caller]
-fn check_values<T: opfuse::dispatch::Element>(found: Result<Tensor>, sizes: &[usize], expected: &[T]) {
+fn check_values<T: opfuse::Element>(found: Result<Tensor>, sizes: &[usize], expected: &[T]) {
     let found = found.expect("the call is legal");
     assert_eq!((found.sizes(), found.to_vec::<T>()), (sizes, Ok(expected.to_vec())));
 }

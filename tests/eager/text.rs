@@ -1,7 +1,7 @@
 //! Tensors as text.
 
 use half::f16;
-use opfuse::dispatch::Element;
+use opfuse::Element;
 use opfuse::ir::TensorType;
 use opfuse::{DType, Tensor};
 

@@ -52,6 +52,37 @@ const UPWARD: [(&str, &str, &str); 5] = [
     ("error/reason.rs", "ir", "a reason names the dtype it is about"),
 ];
 
+/// TEMPORARY: upward imports that are not cut yet. Lines only go.
+const UPWARD_TO_CUT: &[(&str, &str)] = &[
+    ("autograd/accumulate.rs", "transforms"),
+    ("autograd/function.rs", "transforms"),
+    ("autograd/handle.rs", "transforms"),
+    ("autograd/mod.rs", "transforms"),
+    ("autograd/row.rs", "transforms"),
+    ("dispatch/cpu_fallback.rs", "ops"),
+    ("dispatch/register.rs", "ops"),
+    ("dispatch/register.rs", "autograd"),
+    ("dispatch/register.rs", "transforms"),
+    ("ops/backend/cpu.rs", "transforms"),
+    ("ops/backend/cuda.rs", "transforms"),
+    ("ops/composites/batch_norm.rs", "transforms"),
+    ("ops/composites/classification.rs", "transforms"),
+    ("ops/composites/losses.rs", "transforms"),
+    ("ops/composites/norms.rs", "autograd"),
+    ("ops/element.rs", "transforms"),
+    ("ops/factories.rs", "transforms"),
+    ("ops/indexing.rs", "transforms"),
+    ("ops/mutation.rs", "autograd"),
+    ("ops/mutation.rs", "transforms"),
+    ("ops/ndarray.rs", "transforms"),
+    ("ops/random.rs", "transforms"),
+    ("ops/transfer.rs", "autograd"),
+    ("ops/transfer.rs", "transforms"),
+    ("tensor/handle.rs", "autograd"),
+    ("tensor/handle.rs", "transforms"),
+    ("tensor/view_chain.rs", "dispatch"),
+];
+
 /// The most files of an import cycle.
 const MAX_CYCLE: usize = 5;
 
@@ -61,7 +92,7 @@ const CYCLES: &[(&str, usize, &str)] = &[];
 /// TEMPORARY: floors whose large cycles are not cut yet, with the size of the largest. Sizes only shrink, and lines go.
 const CYCLES_TO_CUT: &[(&str, usize)] = &[
     // A comment above each line lets two people lower neighbours at a time.
-    ("dispatch", 83),
+    ("transforms", 82),
 ];
 
 /// The files that may say `allow(unsafe_code)`: memory, code entry points, SIMD primitives, the CUDA driver.
@@ -144,19 +175,19 @@ fn imports_go_down() {
     let mut used = BTreeSet::new();
     let unknown = imports.unknown();
     let mut wrong: Vec<String> = unknown.map(|(file, name)| format!("{file}: `{name}` was not found")).collect();
+    let allowed = || UPWARD.iter().map(|&(from, to, _)| (from, to)).chain(UPWARD_TO_CUT.iter().copied());
     for (file, other, names) in imports.iter() {
         let (Some(own), Some(floor)) = (floor_of(file), floor_of(other)) else { continue };
-        if UPWARD.iter().any(|&(from, to, _)| from == file && to == FLOORS[floor]) {
+        if allowed().any(|(from, to)| from == file && to == FLOORS[floor]) {
             used.insert((file, FLOORS[floor]));
         } else if floor > own {
             wrong.push(format!("{file}: {names} is upstairs, in {other}"));
         }
     }
     wrong.extend(
-        UPWARD
-            .iter()
-            .filter(|&&(file, to, _)| !used.contains(&(file, to)))
-            .map(|(file, to, _)| format!("{file} no longer imports {to}: take it off the list")),
+        allowed()
+            .filter(|&(file, to)| !used.contains(&(file, to)))
+            .map(|(file, to)| format!("{file} no longer imports {to}: take it off the list")),
     );
     assert_none(&wrong);
 }

@@ -16,9 +16,10 @@ mod subscript;
 mod views;
 
 use half::{bf16, f16};
-use opfuse::dispatch::{Dispatcher, Element, Value, cat, embedding, stack};
+use opfuse::dispatch::{Dispatcher, Value};
 use opfuse::ir::{Op, TensorType};
 use opfuse::{DType, Error, Result, Scalar, Tensor};
+use opfuse::{Element, cat, embedding, stack};
 
 fn tensor<T: Element>(data: &[T], sizes: &[usize]) -> Tensor {
     Tensor::from_slice(data, sizes).expect("the data fits the sizes")

@@ -2,7 +2,8 @@
 
 use super::*;
 use ndarray::{ArrayD, arr0, arr2};
-use opfuse::dispatch::{Index, NdView};
+use opfuse::Index;
+use opfuse::ops::NdView;
 
 #[test]
 fn tensors_are_looked_at_in_place() -> Result<()> {

@@ -1,7 +1,8 @@
 //! Indexing by numbers, ranges, new dims and tensors.
 
 use super::*;
-use opfuse::dispatch::{Ellipsis, Index, Indices, NewAxis};
+use opfuse::ops::Indices;
+use opfuse::{Ellipsis, Index, NewAxis};
 
 fn cube() -> Tensor {
     Tensor::arange(0, 24, 1).and_then(|x| x.view([2, 3, 4])).expect("24 elements")

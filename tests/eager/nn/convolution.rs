@@ -1,8 +1,8 @@
 //! Convolutions against direct loops, and their gradients by what a gradient is.
 
 use super::{Numbers, check, check_error, elements};
-use opfuse::dispatch::nn::{ConvTranspose, Convolution, Padding};
 use opfuse::dispatch::{Dispatcher, Value};
+use opfuse::nn::{ConvTranspose, Convolution, Padding};
 use opfuse::{DType, Tensor};
 
 /// The numbers of a two-dimensional convolution.

@@ -1,7 +1,7 @@
 //! Losses against their formulas.
 
 use super::{Numbers, check, check_error, elements, tensor};
-use opfuse::dispatch::nn::{CrossEntropy, Reduction};
+use opfuse::nn::{CrossEntropy, Reduction};
 use opfuse::{DType, Result, Tensor};
 
 /// Checks a loss that is `formula(x, t)` element by element under every reduction.

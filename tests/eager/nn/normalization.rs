@@ -2,7 +2,7 @@
 
 use super::{Numbers, check, check_error, elements, tensor};
 use opfuse::Tensor;
-use opfuse::dispatch::nn::BatchNorm;
+use opfuse::nn::BatchNorm;
 
 /// Each group of elements, named by `group`, normalized.
 fn normalized(data: &[f64], group: impl Fn(usize) -> usize, eps: f64) -> Vec<f64> {

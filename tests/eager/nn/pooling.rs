@@ -1,7 +1,7 @@
 //! Pooling against loops over windows.
 
 use super::{Numbers, check, check_error, elements, tensor};
-use opfuse::dispatch::nn::{AvgPool, MaxPool};
+use opfuse::nn::{AvgPool, MaxPool};
 use opfuse::{DType, Tensor};
 
 /// The windows of one dim.

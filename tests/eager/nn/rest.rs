@@ -1,7 +1,7 @@
 //! Attention, contractions, norms, borders and pixels.
 
 use super::{Numbers, check, check_error, elements, tensor};
-use opfuse::dispatch::nn::{Attention, Border, Interpolation, einsum};
+use opfuse::nn::{Attention, Border, Interpolation, einsum};
 use opfuse::{DType, Result, Tensor};
 
 #[test]

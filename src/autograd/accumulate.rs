@@ -1,0 +1,57 @@
+//! The end of the way back: a leaf, which adds up its gradients.
+//!
+//! They are added in the place of the gradient that is there, unless the way back is recorded.
+
+use crate::autograd::hook;
+use crate::autograd::node::{Backward, BackwardCall};
+use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::register::call;
+use crate::error::Result;
+use crate::ir::{MemoryFormat, Op};
+use crate::tensor::handle::{Tensor, WeakTensor};
+use crate::transforms::tracer;
+use crate::transforms::tracer::Access;
+
+/// Adds gradients to a leaf, which owns it; edges keep the leaf.
+pub(super) struct Accumulate {
+    leaf: WeakTensor,
+}
+
+impl Accumulate {
+    pub(super) fn new(leaf: &Tensor) -> Accumulate {
+        Accumulate { leaf: leaf.downgrade() }
+    }
+}
+
+impl Backward for Accumulate {
+    fn name(&self) -> String {
+        "AccumulateGrad".into()
+    }
+
+    fn apply(&self, gradients: Vec<Option<Tensor>>, _: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        let (Some(Some(gradient)), Some(leaf)) = (gradients.into_iter().next(), self.leaf.upgrade()) else {
+            return Ok(Vec::new());
+        };
+        tracer::on_hooks(&leaf);
+        let hooks = leaf.autograd_or_new().state().hooks.clone();
+        let gradient = hook::run(hooks, gradient)?;
+        let leaf = tracer::on_gradient(&leaf, Access::Add);
+        let sum = match leaf.gradient() {
+            // A way back that is recorded may have to find again what was there before.
+            Some(before) if is_grad_enabled() => before.add(&gradient)?,
+            // Whoever holds the gradient sees the sum.
+            Some(before) => return before.add_(&gradient).map(|()| Vec::new()),
+            None if may_be_written(&gradient) => gradient,
+            None => call(Op::Clone, &[&gradient], &[MemoryFormat::Contiguous.into()])?,
+        };
+        leaf.put_gradient(Some(&sum));
+        Ok(Vec::new())
+    }
+}
+
+/// Whether nobody else knows a gradient, and it may be written to: later ones are added in its place.
+fn may_be_written(gradient: &Tensor) -> bool {
+    !gradient.has_other_handles()
+        && !gradient.array().storage().has_others()
+        && !gradient.array().layout().is_expanded()
+}

@@ -1,0 +1,239 @@
+//! The way back: gradients flow from roots through the tape.
+//!
+//! Nodes run in descending order of their sequence numbers once every node that feeds them has run, so the order, and
+//! with it every rounding, depends on the calls that were recorded alone. Gradients that meet are added in the order in
+//! which they arrive. Everything runs on the calling thread, through the dispatcher, so that a way back can itself be
+//! recorded, traced or seen by modes.
+
+use crate::autograd::hook;
+use crate::autograd::node::{BackwardCall, Edge, Node};
+use crate::dispatch::key::grad_mode::set_grad_enabled;
+use crate::error::{Error, Result};
+use crate::ir::Scalar;
+use crate::ops::factories::full_on;
+use crate::tensor::handle::Tensor;
+use smallvec::SmallVec;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// How a way back is run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Options {
+    /// Saved values stay for another way back.
+    pub(super) retain_graph: bool,
+    /// The way back is recorded itself.
+    pub(super) create_graph: bool,
+}
+
+type Gradients = SmallVec<[Option<Tensor>; 1]>;
+
+/// A node that waits for its turn.
+struct Ready(Arc<Node>);
+
+impl PartialEq for Ready {
+    fn eq(&self, other: &Ready) -> bool {
+        self.0.sequence == other.0.sequence
+    }
+}
+impl Eq for Ready {}
+impl PartialOrd for Ready {
+    fn partial_cmp(&self, other: &Ready) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Ready {
+    fn cmp(&self, other: &Ready) -> std::cmp::Ordering {
+        self.0.sequence.cmp(&other.0.sequence)
+    }
+}
+
+fn key(node: &Arc<Node>) -> usize {
+    Arc::as_ptr(node).addr()
+}
+
+struct Task<'a> {
+    options: Options,
+    /// Gradients that have arrived, by node and result.
+    arrived: HashMap<usize, Gradients>,
+    /// How many edges into a node have not been served.
+    missing: HashMap<usize, usize>,
+    /// The edges whose gradients are wanted, instead of being added up in leaves.
+    wanted: Option<&'a [Option<Edge>]>,
+    /// With `wanted`: the nodes behind which a wanted edge lies.
+    useful: HashSet<usize>,
+    found: Vec<Option<Tensor>>,
+}
+
+/// Runs the way back from `roots`, each with the gradient it starts with. With `wanted`, gradients at those edges are
+/// returned and leaves are left alone; without, gradients are added up in the leaves.
+///
+/// # Errors
+/// What a node's formula returns; the first error ends the way back, and leaves keep what was added until then.
+pub(super) fn run(
+    roots: Vec<(Edge, Tensor)>,
+    wanted: Option<&[Option<Edge>]>,
+    options: Options,
+) -> Result<Vec<Option<Tensor>>> {
+    let _mode = set_grad_enabled(options.create_graph);
+    let mut task = Task {
+        options,
+        arrived: HashMap::new(),
+        missing: HashMap::new(),
+        wanted,
+        useful: HashSet::new(),
+        found: vec![None; wanted.map_or(0, <[_]>::len)],
+    };
+    task.count(&roots);
+    let mut ready = BinaryHeap::new();
+    let mut started = HashSet::new();
+    for (edge, gradient) in roots {
+        task.deliver(&edge, gradient)?;
+        if task.missing.get(&key(&edge.node)).is_none_or(|&missing| missing == 0) && started.insert(key(&edge.node)) {
+            ready.push(Ready(edge.node));
+        }
+    }
+    // Nodes are kept to the end: their edges keep the leaves that are added to last.
+    let mut visited = Vec::new();
+    while let Some(Ready(node)) = ready.pop() {
+        task.visit(&node, &mut ready)?;
+        visited.push(node);
+    }
+    Ok(task.found)
+}
+
+impl Task<'_> {
+    /// Counts the edges into every node that can be reached, and marks those that lead to something wanted.
+    fn count(&mut self, roots: &[(Edge, Tensor)]) {
+        let mut seen = HashSet::new();
+        // Post-order: a node is done once everything behind it is.
+        let mut stack: Vec<(Arc<Node>, usize)> = Vec::new();
+        for (edge, _) in roots {
+            if seen.insert(key(&edge.node)) {
+                stack.push((edge.node.clone(), 0));
+            }
+            while let Some((node, position)) = stack.pop() {
+                let Some(next) = node.next.get(position) else {
+                    self.mark(&node);
+                    continue;
+                };
+                let next = next.as_ref().map(|edge| edge.node.clone());
+                stack.push((node, position + 1));
+                if let Some(next) = next {
+                    *self.missing.entry(key(&next)).or_default() += 1;
+                    if seen.insert(key(&next)) {
+                        stack.push((next, 0));
+                    }
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, node: &Arc<Node>) {
+        let Some(wanted) = self.wanted else { return };
+        let leads_on = |edge: &Edge| {
+            self.useful.contains(&key(&edge.node))
+                || wanted.iter().flatten().any(|wanted| Arc::ptr_eq(&wanted.node, &edge.node))
+        };
+        if node.next.iter().flatten().any(leads_on) {
+            self.useful.insert(key(node));
+        }
+    }
+
+    fn deliver(&mut self, edge: &Edge, gradient: Tensor) -> Result<()> {
+        let slots = self.arrived.entry(key(&edge.node)).or_default();
+        if slots.len() <= edge.output {
+            slots.resize(edge.output + 1, None);
+        }
+        let slot = &mut slots[edge.output];
+        *slot = Some(match slot.take() {
+            Some(before) => before.add(&gradient)?,
+            None => gradient,
+        });
+        Ok(())
+    }
+
+    fn visit(&mut self, node: &Arc<Node>, ready: &mut BinaryHeap<Ready>) -> Result<()> {
+        let mut gradients = self.arrived.remove(&key(node)).unwrap_or_default();
+        gradients.resize(node.results.len().max(gradients.len()), None);
+        let hooks = node.hooks().clone();
+        for (output, gradient) in gradients.iter_mut().enumerate() {
+            if let Some(value) = gradient.take() {
+                let own = hooks.iter().filter(|(of, _)| *of == output).map(|(_, hook)| hook.clone()).collect();
+                *gradient = Some(hook::run(own, value)?);
+            }
+        }
+        if let Some(wanted) = self.wanted {
+            for (edge, found) in wanted.iter().zip(&mut self.found) {
+                if let Some(edge) = edge
+                    && Arc::ptr_eq(&edge.node, node)
+                {
+                    *found = gradients.get(edge.output).cloned().flatten();
+                }
+            }
+        }
+        let works = self.wanted.is_none() || self.useful.contains(&key(node));
+        let results = match works && gradients.iter().any(Option::is_some) {
+            true => self.apply(node, gradients)?,
+            false => Vec::new(),
+        };
+        let mut results = results.into_iter();
+        for edge in &node.next {
+            let gradient = results.next().flatten();
+            let Some(edge) = edge else { continue };
+            if let Some(gradient) = gradient {
+                self.deliver(edge, fitted(&edge.node, edge.output, gradient)?)?;
+            }
+            let missing = self.missing.get_mut(&key(&edge.node)).expect("every edge was counted");
+            *missing -= 1;
+            if *missing == 0 {
+                ready.push(Ready(edge.node.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, node: &Arc<Node>, gradients: Gradients) -> Result<Vec<Option<Tensor>>> {
+        let needs: SmallVec<[bool; 4]> = node
+            .next
+            .iter()
+            .map(|edge| match (edge, self.wanted) {
+                (None, _) => false,
+                (Some(_), None) => true,
+                (Some(edge), Some(wanted)) => {
+                    self.useful.contains(&key(&edge.node))
+                        || wanted.iter().flatten().any(|wanted| Arc::ptr_eq(&wanted.node, &edge.node))
+                }
+            })
+            .collect();
+        let results = node.function.apply(gradients.into_vec(), &BackwardCall { node, needs: &needs });
+        if !self.options.retain_graph {
+            node.function.release();
+        }
+        results
+    }
+}
+
+/// A gradient as its receiver wants it: of the result's shape and dtype.
+fn fitted(node: &Node, output: usize, gradient: Tensor) -> Result<Tensor> {
+    let Some(result) = node.results.get(output) else { return Ok(gradient) };
+    let gradient = if gradient.dtype() == result.dtype { gradient } else { gradient.to_dtype(result.dtype)? };
+    if gradient.sizes() == result.sizes() {
+        return Ok(gradient);
+    }
+    let what = format!(
+        "{} returned a gradient of shape {:?} for a value of shape {:?}",
+        node.function.name(),
+        gradient.sizes(),
+        result.sizes()
+    );
+    Err(Error::shape("backward", what, "a gradient has the shape of its value"))
+}
+
+/// The gradients of all results of a node, zeros where none arrived.
+pub(crate) fn with_zeros(node: &Node, gradients: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
+    let zeros = |index: usize| {
+        let result = &node.results[index];
+        full_on(result.device, result.sizes(), Scalar::Int(0), Some(result.dtype))
+    };
+    gradients.into_iter().enumerate().map(|(index, gradient)| gradient.map_or_else(|| zeros(index), Ok)).collect()
+}

@@ -1,0 +1,159 @@
+//! Functions with a derivative of the user's own.
+
+use crate::autograd::meta::gradient_edge;
+use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use crate::autograd::row::freed;
+use crate::autograd::saved::Saved;
+use crate::dispatch::key::grad_mode::{is_grad_enabled, no_grad};
+use crate::error::{Error, Result};
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer;
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A function whose derivative is written down rather than found from its parts.
+///
+/// ```
+/// use opfuse::autograd::{Context, Function, apply};
+/// use opfuse::{Result, Tensor};
+///
+/// /// `e^x`, whose derivative is the result itself.
+/// struct Exp;
+///
+/// impl Function for Exp {
+///     fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         let result = inputs[0].exp()?;
+///         context.save_result(0);
+///         Ok(vec![result])
+///     }
+///
+///     fn backward(&self, saved: &[Tensor], gradients: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+///         Ok(vec![Some((&gradients[0] * &saved[0])?)])
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let x = Tensor::from_slice(&[0.0f64], &[1])?;
+/// x.set_requires_grad(true)?;
+/// apply(Exp, &[&x])?[0].backward()?;
+/// assert_eq!(x.grad().map(|grad| grad.to_vec::<f64>()).transpose()?, Some(vec![1.0]));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Function: Send + Sync + 'static {
+    /// The results. Nothing in here is recorded; what the way back needs is named to `context`.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; the call then returns it.
+    fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+
+    /// The gradient of every input, `None` where none flows, from what was saved, in the order in which it was, and the
+    /// gradients of the results, zeros where none arrived. What is called here is recorded if a higher derivative is
+    /// wanted.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; the way back then returns it.
+    fn backward(&self, saved: &[Tensor], gradients: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
+
+    /// The name in `grad_fn` and in errors.
+    fn name(&self) -> String {
+        let path = std::any::type_name::<Self>();
+        format!("{}Backward", path.rsplit("::").next().unwrap_or(path))
+    }
+}
+
+/// What a [`Function`] keeps for the way back.
+#[derive(Default)]
+pub struct Context {
+    inputs: Vec<Tensor>,
+    keeps: Vec<Keep>,
+}
+
+enum Keep {
+    Value(Tensor),
+    Result(usize),
+}
+
+impl Context {
+    /// Keeps an input or any other tensor.
+    pub fn save(&mut self, tensor: &Tensor) {
+        // The handle that the function was given stands for the caller's, which has the history.
+        self.keeps.push(Keep::Value(tensor.clone()));
+    }
+
+    /// Keeps result number `index`.
+    pub fn save_result(&mut self, index: usize) {
+        self.keeps.push(Keep::Result(index));
+    }
+}
+
+struct FunctionBackward {
+    function: Arc<dyn Function>,
+    saved: Mutex<Option<Vec<Saved>>>,
+    n_inputs: usize,
+}
+
+/// Calls a [`Function`] and records it with its own derivative.
+///
+/// # Errors
+/// What the function returns, or a result to save that is not there.
+pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let function: Arc<dyn Function> = Arc::new(function);
+    let mut context = Context { inputs: inputs.iter().map(|&input| input.clone()).collect(), keeps: Vec::new() };
+    let given = context.inputs.clone();
+    let results = {
+        let _quiet = no_grad();
+        function.forward(&mut context, &given)?
+    };
+    let edges = match is_grad_enabled() {
+        true => inputs.iter().map(|input| gradient_edge(input)).collect::<Result<SmallVec<[Option<Edge>; 2]>>>()?,
+        false => SmallVec::new(),
+    };
+    if edges.iter().all(Option::is_none) {
+        return Ok(results);
+    }
+    tracer::on_function(&function.name())?;
+    // A result may be an input handed on; its own history must not change.
+    let results: Vec<Tensor> = results.iter().map(Tensor::fresh_handle).collect();
+    let save = |keep: &Keep| match keep {
+        Keep::Value(tensor) => Saved::operand(tensor),
+        Keep::Result(index) => match results.get(*index) {
+            Some(result) => Saved::result(result, *index),
+            None => Err(Error::argument(function.name(), format!("there is no result {index} to save"))),
+        },
+    };
+    let saved = context.keeps.iter().map(save).collect::<Result<Vec<_>>>()?;
+    let backward =
+        FunctionBackward { function: function.clone(), saved: Mutex::new(Some(saved)), n_inputs: inputs.len() };
+    let node = Node::new(Box::new(backward), edges, results.iter().map(ResultType::of).collect());
+    for (output, result) in results.iter().enumerate().filter(|(_, result)| result.dtype().is_float()) {
+        result.set_edge(Edge::new(node.clone(), output));
+    }
+    Ok(results)
+}
+
+impl Backward for FunctionBackward {
+    fn name(&self) -> String {
+        self.function.name()
+    }
+
+    fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        let saved: Vec<Tensor> = {
+            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+            let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
+            saved.iter().map(|saved| saved.unpack(call.node)).collect::<Result<_>>()?
+        };
+        let gradients = crate::autograd::engine::with_zeros(call.node, gradients)?;
+        let results = self.function.backward(&saved, &gradients)?;
+        if results.len() == self.n_inputs {
+            return Ok(results);
+        }
+        let what = format!("backward returned {} gradients for {} inputs", results.len(), self.n_inputs);
+        Err(Error::argument(self.name(), what))
+    }
+
+    fn release(&self) {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.take_if(|saved| !saved.iter().all(Saved::is_number));
+    }
+}

@@ -1,0 +1,78 @@
+//! The Autograd keys: calls whose operands require gradients are recorded on a tape.
+//!
+//! The call itself goes on below; its result gets a node of the tape whose edges lead to the operands. Calls that
+//! nobody wants gradients of pass through after one look at the operands.
+
+use crate::autograd::meta::gradient_edge;
+use crate::autograd::node::Edge;
+use crate::autograd::row::record;
+use crate::autograd::views::{check_write, rebase};
+use crate::dispatch::key::alias::AUTOGRAD_KEYS;
+use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::key::local::below_autograd;
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::register::redispatch;
+use crate::error::Result;
+use crate::ir::{Attr, DType, Op};
+use crate::ops::mutation::copy_operator;
+use crate::tensor::handle::Tensor;
+use smallvec::SmallVec;
+
+/// The Autograd kernel of every op of the table.
+pub(crate) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    let below = keys - AUTOGRAD_KEYS;
+    if !is_wanted(tensors) {
+        return redispatch(op, below, tensors, attrs);
+    }
+    let result = {
+        let _below = below_autograd();
+        redispatch(op, below, tensors, attrs)?
+    };
+    record_call(op, tensors, attrs, &result)?;
+    Ok(result)
+}
+
+/// Whether somebody wants gradients of a call.
+#[inline]
+pub(crate) fn is_wanted(tensors: &[&Tensor]) -> bool {
+    is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad())
+}
+
+/// Records a call that gave `result`, if it has a gradient that somebody wants.
+pub(crate) fn record_call(op: Op, tensors: &[&Tensor], attrs: &[Attr], result: &Tensor) -> Result<()> {
+    if !is_wanted(tensors) || op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
+        return Ok(());
+    }
+    let mut edges: SmallVec<[Option<Edge>; 2]> = SmallVec::new();
+    for tensor in tensors {
+        edges.push(gradient_edge(tensor)?);
+    }
+    record(op, attrs, tensors, edges, result)
+}
+
+/// The kernel of `copy_`: the one op that writes.
+pub(crate) fn copy_kernel(keys: KeySet, target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
+    recorded_write(target, source, || {
+        let _below = below_autograd();
+        copy_operator()?.redispatch(keys - AUTOGRAD_KEYS, (target, source, async_))
+    })
+}
+
+/// Writes `source` into `target` by `write`, and gives the target the history that it has then.
+pub(crate) fn recorded_write(
+    target: &Tensor,
+    source: &Tensor,
+    write: impl FnOnce() -> Result<Tensor>,
+) -> Result<Tensor> {
+    let involved = is_grad_enabled() && (source.requires_grad() || target.requires_grad());
+    check_write("copy_", target, source.requires_grad())?;
+    let before = match (involved, target.view_of()) {
+        (true, Some(view)) if view.is_differentiable => gradient_edge(&view.base)?,
+        _ => None,
+    };
+    let result = write()?;
+    if involved {
+        rebase(target, source, before)?;
+    }
+    Ok(result)
+}

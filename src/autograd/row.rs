@@ -1,0 +1,196 @@
+//! Recorded calls of rows of the op table.
+//!
+//! What a call does on the way back is a graph of the derivative column ([`vjp`]), kept per thread by op, arguments
+//! and types. The node saves what the graph reads and nothing else. On the way back the graph runs fused, as one
+//! executable; or, when the way back is itself recorded, traced or watched, op by op through the dispatcher. Both have
+//! the same bits.
+
+use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
+use crate::autograd::saved::Saved;
+use crate::device::Device;
+use crate::dispatch::key::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS};
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::key::local::{exclude, local_key_sets};
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::register::call;
+use crate::eager;
+use crate::error::{Error, Result};
+use crate::ir::autodiff::{Vjp, VjpInput, counted_from, vjp};
+use crate::ir::{Attr, Attrs, CallKey, Graph, NodeKind, Op, SideTable, TensorType};
+use crate::ops::factories::made_on;
+use crate::runtime::Array;
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer;
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Needs = SmallVec<[bool; 4]>;
+
+/// Most derivatives a thread remembers.
+const CAPACITY: usize = 4096;
+
+/// The derivative of one kind of call.
+struct Formula {
+    op: Op,
+    vjp: Vjp,
+    /// Its name in the cache of executables.
+    id: u64,
+}
+
+thread_local! {
+    /// The derivatives of the calls that this thread has recorded; forgotten all at once when there are too many.
+    static FORMULAS: RefCell<FxHashMap<Box<[u64]>, Arc<Formula>>> = RefCell::new(FxHashMap::default());
+}
+
+/// The derivative of a call; `result` is asked for its type if the derivative is not known yet.
+fn formula(
+    op: Op,
+    attrs: &[Attr],
+    tensors: &[&Tensor],
+    needs: &Needs,
+    result: impl FnOnce(&[&TensorType], &Attrs) -> Result<TensorType>,
+) -> Result<Arc<Formula>> {
+    let placed = counted_from(op, attrs, || tracer::memory_start(tensors[0]));
+    let attrs = placed.as_deref().unwrap_or(attrs);
+    let mut key = CallKey::default();
+    key.call(op, attrs, tensors.len());
+    for (tensor, &needed) in tensors.iter().zip(needs) {
+        key.operand(tensor.dtype(), tensor.sizes(), tensor.strides(), tensor.as_number().is_some());
+        key.word(needed as u64);
+    }
+    if let Some(known) = FORMULAS.with_borrow(|formulas| formulas.get(&key[..]).cloned()) {
+        return Ok(known);
+    }
+    let types: SmallVec<[TensorType; 3]> = tensors.iter().map(|tensor| tensor.ty()).collect();
+    let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
+    let attrs = Attrs::from(attrs);
+    let vjp = vjp(op, &types, &attrs, &result(&types, &attrs)?, needs)?;
+    let known = Arc::new(Formula { op, vjp, id: eager::graph_id() });
+    FORMULAS.with_borrow_mut(|formulas| {
+        if formulas.len() >= CAPACITY {
+            formulas.clear();
+        }
+        formulas.insert(key[..].into(), known.clone());
+    });
+    Ok(known)
+}
+
+/// A recorded call of a row.
+struct RowBackward {
+    formula: Arc<Formula>,
+    /// What the formula reads, in the order of its inputs; `None` for the gradient. Gone once released, if it saved any.
+    saved: Mutex<Option<SmallVec<[Option<Saved>; 3]>>>,
+}
+
+/// Whether the way back of a call reads its first operand as it was.
+pub(crate) fn reads_first(op: Op, attrs: &[Attr], tensors: &[&Tensor]) -> Result<bool> {
+    let needs: Needs = tensors.iter().map(|tensor| tensor.requires_grad()).collect();
+    if !is_grad_enabled() || !needs.contains(&true) || !op.is_differentiable() {
+        return Ok(false);
+    }
+    let formula = formula(op, attrs, tensors, &needs, |types, attrs| op.infer(types, attrs))?;
+    Ok(formula.vjp.inputs.iter().any(|input| matches!(input, VjpInput::Arg(0))))
+}
+
+/// Records a call that gave `result`, whose operands have the edges `next`.
+pub(crate) fn record(
+    op: Op,
+    attrs: &[Attr],
+    tensors: &[&Tensor],
+    next: SmallVec<[Option<Edge>; 2]>,
+    result: &Tensor,
+) -> Result<()> {
+    let mut needs = Needs::new();
+    for edge in &next {
+        needs.push(edge.is_some());
+    }
+    let formula = formula(op, attrs, tensors, &needs, |_, _| Ok(result.ty()))?;
+    let mut saved = SmallVec::new();
+    for input in &formula.vjp.inputs {
+        saved.push(match *input {
+            VjpInput::Arg(index) => Some(Saved::operand_of(tensors[index], next[index].clone())?),
+            VjpInput::Result => Some(Saved::result(result, 0)?),
+            VjpInput::Grad => None,
+        });
+    }
+    let function = Box::new(RowBackward { formula, saved: Mutex::new(Some(saved)) });
+    let node = Node::new(function, next, smallvec![ResultType::of(result)]);
+    result.set_edge(Edge::new(node, 0));
+    Ok(())
+}
+
+impl Backward for RowBackward {
+    fn name(&self) -> String {
+        format!("{:?}Backward", self.formula.op)
+    }
+
+    fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>> {
+        let vjp = &self.formula.vjp;
+        let Some(Some(gradient)) = gradients.into_iter().next() else { return Ok(vec![None; vjp.outputs.len()]) };
+        let inputs: Vec<Tensor> = {
+            let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+            let saved = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
+            let unpack = |saved: &Option<Saved>| match saved {
+                Some(saved) => saved.unpack(call.node),
+                None => Ok(gradient.clone()),
+            };
+            saved.iter().map(unpack).collect::<Result<_>>()?
+        };
+        let results = run_graph(self.formula.id, &vjp.graph, &inputs, gradient.device())?;
+        let pick = |(place, &need): (&Option<usize>, &bool)| place.filter(|_| need).map(|at| results[at].clone());
+        Ok(vjp.outputs.iter().zip(call.needs).map(pick).collect())
+    }
+
+    fn release(&self) {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.take_if(|saved| saved.iter().flatten().any(|saved| !saved.is_number()));
+    }
+}
+
+/// The error of a second way back over values that the first has let go of.
+pub(super) fn freed(name: &str) -> Error {
+    let what = "Trying to backward through the graph a second time (or directly access saved tensors after they have \
+                already been freed); pass retain_graph to the first backward to keep saved values";
+    Error::argument(name, what)
+}
+
+/// The results of a graph on tensors: fused if nobody needs to see the single ops.
+fn run_graph(id: u64, graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
+    if !runs_fused(inputs) {
+        return replay(graph, inputs, device);
+    }
+    let arguments: SmallVec<[eager::Argument<'_>; 4]> = inputs.iter().map(Tensor::as_argument).collect();
+    let results: SmallVec<[Array; 2]> = eager::run_graph(id, graph, &arguments)?;
+    Ok(results.into_iter().map(Tensor::from_array).collect())
+}
+
+fn runs_fused(inputs: &[Tensor]) -> bool {
+    const UNSEEN: KeySet = AUTOGRAD_AND_INPLACE_KEYS.add(DispatchKey::BackendSelect);
+    let keys = inputs.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set());
+    let seen = local_key_sets().apply(keys) - UNSEEN;
+    let plain = [DispatchKey::CPU, DispatchKey::CUDA].into_iter().any(|key| seen == KeySet::of(key));
+    let recorded = is_grad_enabled() && inputs.iter().any(Tensor::requires_grad);
+    plain && !recorded && inputs.iter().all(Tensor::has_data)
+}
+
+/// The results of a graph on tensors, called op by op; what it makes of nothing is made on the device.
+pub(super) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
+    // The way back has the dtypes of the way there, whatever is set by now.
+    let _as_recorded = exclude(AUTOCAST_KEYS);
+    let mut values: SideTable<Tensor> = SideTable::new();
+    for (_, node) in graph.nodes() {
+        values.push(match node.kind {
+            NodeKind::Input(index) => inputs[index as usize].clone(),
+            NodeKind::Number(number) => Tensor::number(number)?,
+            NodeKind::Extent(count) => tracer::extent(count as usize)?,
+            NodeKind::Op(op) => {
+                let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
+                if args.is_empty() { made_on(device, op, &node.attrs)? } else { call(op, &args, &node.attrs)? }
+            }
+        });
+    }
+    Ok(graph.outputs().iter().map(|&output| values[output].clone()).collect())
+}

@@ -1,0 +1,84 @@
+//! Values that a recorded call keeps for the way back.
+//!
+//! A saved value shares its elements with the tensor, so it remembers how often that had been written to: if it has
+//! been since, the way back would compute with other numbers and is refused. A call's own result is saved without its
+//! history, which would be a circle.
+
+use crate::autograd::meta::gradient_edge;
+use crate::autograd::node::{Edge, Node};
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::error::{Error, Result};
+use crate::tensor::handle::Tensor;
+use std::sync::Arc;
+
+/// A saved operand or result.
+pub(super) struct Saved {
+    value: Tensor,
+    edge: Option<Edge>,
+    /// It is this result of the call that saved it.
+    own_result: Option<usize>,
+    version: u64,
+}
+
+impl Saved {
+    /// Saves an operand.
+    pub(super) fn operand(tensor: &Tensor) -> Result<Saved> {
+        Saved::new(tensor, gradient_edge(tensor)?, None)
+    }
+
+    /// Saves an operand whose gradient flows to `edge`.
+    pub(super) fn operand_of(tensor: &Tensor, edge: Option<Edge>) -> Result<Saved> {
+        Saved::new(tensor, edge, None)
+    }
+
+    /// Saves a result of the call itself, before it has its history.
+    pub(super) fn result(tensor: &Tensor, output: usize) -> Result<Saved> {
+        Saved::new(tensor, None, Some(output))
+    }
+
+    fn new(tensor: &Tensor, edge: Option<Edge>, own_result: Option<usize>) -> Result<Saved> {
+        let wrapped = !tensor.key_set().has(DispatchKey::ADInplaceOrView);
+        if wrapped && tensor.as_number().is_none() {
+            let what = "an inference tensor cannot be saved for backward; clone it outside inference mode first";
+            return Err(Error::argument("autograd", what));
+        }
+        Ok(Saved { value: tensor.snapshot(), edge, own_result, version: tensor.version() })
+    }
+
+    /// Whether it is a plain number, which nobody can free.
+    pub(super) fn is_number(&self) -> bool {
+        self.value.as_number().is_some()
+    }
+
+    /// The value, with its history if the way back is recorded.
+    pub(super) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
+        let found = self.value.version();
+        if found != self.version {
+            let ty = self.value.ty();
+            let made_by = match (&self.edge, self.own_result) {
+                (_, Some(output)) => format!("output {output} of {}", node.function.name()),
+                (Some(edge), None) => format!("output {} of {}", edge.output, edge.node.function.name()),
+                (None, None) => "a tensor without history".into(),
+            };
+            let what = format!(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: {ty}, \
+                 which is {made_by}, is at version {found}; expected version {} instead; clone it before writing",
+                self.version
+            );
+            return Err(Error::argument(node.function.name(), what));
+        }
+        let value = self.value.snapshot();
+        if !is_grad_enabled() {
+            return Ok(value);
+        }
+        let edge = match self.own_result {
+            Some(output) => Some(Edge::new(node.clone(), output)),
+            None => self.edge.clone(),
+        };
+        if let Some(edge) = edge {
+            value.set_edge(edge);
+        }
+        Ok(value)
+    }
+}

@@ -1,0 +1,18 @@
+//! Dispatch keys as data: keys, sets of keys, named groups of keys, and the sets that each thread includes and excludes.
+//!
+//! A tensor's handle holds a key set, so this folder lies below `tensor`, and imports nothing of the dispatcher. Gradient
+//! mode stands here because it is a pair of thread-local key sets.
+
+pub(crate) mod alias;
+pub(crate) mod dispatch_key;
+pub(crate) mod grad_mode;
+pub(crate) mod local;
+pub(crate) mod set;
+
+pub use alias::*;
+pub use dispatch_key::{Backend, DispatchKey};
+pub use local::{
+    ExcludeGuard, ForceGuard, IncludeGuard, LocalKeySets, below_ad_inplace_or_view, below_autograd, exclude, force,
+    include, local_key_sets,
+};
+pub use set::{KeySet, KeySetIter, N_SLOTS, RUNTIME_KEYS};

@@ -1,0 +1,53 @@
+//! The CPU key: every op of the table runs its eager kernel.
+
+use crate::device::{Device, DeviceKind};
+use crate::dispatch::key::set::KeySet;
+use crate::eager::{self, Argument};
+use crate::error::{Error, Result};
+use crate::ir::{Attr, Op};
+use crate::ops::backend::meta;
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer;
+use smallvec::SmallVec;
+
+/// The CPU kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
+pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    // Most calls are like one before.
+    let again = match *tensors {
+        [a] => eager::run_again(op, &[a.as_argument()], attrs, Tensor::from_array),
+        [a, b] => eager::run_again(op, &[a.as_argument(), b.as_argument()], attrs, Tensor::from_array),
+        _ => None,
+    };
+    match again {
+        Some(result) => result.map_err(|error| *error),
+        None => kernel_anew(op, tensors, attrs),
+    }
+}
+
+#[inline(never)]
+fn kernel_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+    let mut has_data = true;
+    for tensor in tensors {
+        if tensor.device().kind != DeviceKind::Cpu {
+            return Err(not_here(op, tensor));
+        }
+        has_data &= tensor.has_data();
+    }
+    if !has_data && tracer::is_abstract() {
+        return meta::shape_of(op, tensors, attrs, Device::CPU);
+    }
+    let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();
+    if op.is_view() {
+        return eager::run(op, &arguments, attrs).map(|result| tensors[0].view_with(result));
+    }
+    eager::run_as(op, &arguments, attrs, Tensor::from_array)
+}
+
+#[cold]
+fn not_here(op: Op, tensor: &Tensor) -> Error {
+    Error::Device {
+        op: op.name().into(),
+        what: format!("expected all tensors on cpu, but found one on {}", tensor.device()),
+        hint: "move the operands to one device".into(),
+    }
+}

@@ -1,0 +1,161 @@
+//! Adaptive pooling: windows as even as the wanted number of them allows.
+//!
+//! Window `i` of `n` over `size` elements is `i * size / n` rounded down to `(i + 1) * size / n` rounded up. If `n`
+//! divides the size, the windows lie side by side and are a view; otherwise each dim is gathered, with what does not
+//! belong to a shorter window masked out.
+
+use crate::device::Device;
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ir::shape::checked_numel;
+use crate::ir::{DType, Scalar};
+use crate::ops::composites::{need_float, widened};
+use crate::ops::factories::{full_on, range_on};
+use crate::tensor::handle::Tensor;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", |x: &Tensor, sizes: &[i64]| {
+            adaptive("adaptive_avg_pool1d", 1, x, sizes)
+        })?
+        .def_kernel(
+            "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+            |x: &Tensor, sizes: &[i64]| adaptive("adaptive_avg_pool2d", 2, x, sizes),
+        )?
+        .def_kernel(
+            "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+            |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool2d", 2, x, sizes),
+        )?
+        .def_kernel(
+            "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+            |x: &Tensor, sizes: &[i64]| adaptive("_adaptive_avg_pool3d", 3, x, sizes),
+        )?
+        .def_kernel("_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", backward)?;
+    Ok(())
+}
+
+fn adaptive(op: &str, n: usize, x: &Tensor, sizes: &[i64]) -> Result<Tensor> {
+    need_float(op, &[x])?;
+    if sizes.len() != n || sizes.iter().any(|&size| size < 0) {
+        return Err(Error::argument(op, format!("output_size is {sizes:?}; pass {n} sizes")));
+    }
+    let first = x.dim().wrapping_sub(n);
+    if (x.dim() != n + 1 && x.dim() != n + 2) || x.sizes()[first..].contains(&0) {
+        let what =
+            format!("expected {}-dim or {}-dim input without empty planes, but got {:?}", n + 1, n + 2, x.sizes());
+        return Err(Error::shape(op, what, "pass channels and the dims to pool over, with or without a batch"));
+    }
+    check_windows(op, x, first, sizes)?;
+    let mut y = widened(x)?;
+    for (d, &count) in sizes.iter().enumerate() {
+        y = along(&y, first + d, count as usize)?;
+    }
+    let y = y.to_dtype(x.dtype())?;
+    if y.has_storage_of(x) { x.copy() } else { Ok(y) }
+}
+
+/// Whether so many windows can be told apart and held: before anything is computed of them, and under the op's name.
+fn check_windows(op: &str, x: &Tensor, first: usize, counts: &[i64]) -> Result<()> {
+    /// Whole numbers up to here are exact in f64, which windows are computed in.
+    const EXACT: u128 = 1 << 53;
+    let mut sizes = x.sizes().to_vec();
+    for (d, &count) in counts.iter().enumerate() {
+        let size = sizes[first + d];
+        if (count as u128 + 1) * size as u128 > EXACT {
+            let what = format!("{count} windows over {size} elements are more than can be counted");
+            return Err(Error::shape(op, what, "ask for fewer; their product is at most 2^53"));
+        }
+        sizes[first + d] = count as usize;
+    }
+    checked_numel(op, &sizes, x.dtype().size()).map(|_| ())
+}
+
+/// The windows of a dim.
+struct Windows {
+    /// The element, of the whole dim, of each place of each window: `(count, longest)`.
+    index: Tensor,
+    /// Whether there is none.
+    is_missing: Tensor,
+    /// The elements of each window: `(count, 1)`.
+    lengths: Tensor,
+    longest: usize,
+}
+
+impl Windows {
+    fn new(device: Device, size: usize, count: usize) -> Result<Windows> {
+        // A window begins a fraction of an element behind one, and that is a multiple of `divisor / count`; the longest
+        // is one that begins as far behind as possible.
+        let divisor = greatest_common_divisor(size, count);
+        let longest = (size + count - divisor).div_ceil(count);
+        // In f64, whose quotients of whole numbers are rounded down and up exactly.
+        let numbers = range_on(device, 0, count as i64 + 1, Some(DType::F64))?.mul(size as f64)?.div(count as f64)?;
+        let whole = |x: Result<Tensor>| x?.to_dtype(DType::I64)?.unsqueeze(1);
+        let begins = whole(numbers.narrow(0, 0, count)?.floor())?;
+        let ends = whole(numbers.narrow(0, 1, count)?.ceil())?;
+        let places = begins.add(range_on(device, 0, longest as i64, None)?)?;
+        let is_missing = places.ge(&ends)?;
+        Ok(Windows { index: places.clamp_max(size as i64 - 1)?, is_missing, lengths: ends.sub(begins)?, longest })
+    }
+
+    /// A tensor of the windows, shaped to broadcast along `dim` and the one behind it of so many dims.
+    fn at(value: &Tensor, dim: usize, rank: usize) -> Result<Tensor> {
+        value.view(&[value.sizes(), &vec![1; rank - dim - 2][..]].concat()[..])
+    }
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+/// The means of the windows of one dim.
+fn along(x: &Tensor, dim: usize, count: usize) -> Result<Tensor> {
+    let size = x.sizes()[dim];
+    if count == size {
+        return Ok(x.clone());
+    }
+    if count > 0 && size.is_multiple_of(count) {
+        return x.unflatten(dim as i64, [count as i64, (size / count) as i64])?.mean(dim as i64 + 1, false);
+    }
+    if count == 0 {
+        return x.narrow(dim as i64, 0, 0);
+    }
+    let windows = Windows::new(x.device(), size, count)?;
+    let picked = x.index_select(dim as i64, &windows.index.view(-1)?)?;
+    let picked = picked.unflatten(dim as i64, [count as i64, windows.longest as i64])?;
+    let picked = picked.masked_fill(&Windows::at(&windows.is_missing, dim, picked.dim())?, 0.0)?;
+    let lengths = Windows::at(&windows.lengths, dim, picked.dim())?;
+    picked.sum(dim as i64 + 1, true)?.div(lengths)?.squeeze(dim as i64 + 1)
+}
+
+/// Every window spreads its share evenly.
+fn backward(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let op = "_adaptive_avg_pool2d_backward";
+    need_float(op, &[gradient, x])?;
+    let fits = matches!(x.dim(), 3 | 4) && gradient.dim() == x.dim();
+    if !fits || gradient.sizes()[..x.dim() - 2] != x.sizes()[..x.dim() - 2] {
+        let what = format!("the gradient has shape {:?} for input {:?}", gradient.sizes(), x.sizes());
+        return Err(Error::shape(op, what, "all but the last two sizes must be equal"));
+    }
+    let mut g = widened(gradient)?;
+    for dim in x.dim() - 2..x.dim() {
+        g = spread(&g, dim, x.sizes()[dim])?;
+    }
+    g.to_dtype(x.dtype())
+}
+
+fn spread(g: &Tensor, dim: usize, size: usize) -> Result<Tensor> {
+    let count = g.sizes()[dim];
+    let windows = Windows::new(g.device(), size, count)?;
+    let share = g.unsqueeze(dim as i64 + 1)?;
+    let share = share.div(Windows::at(&windows.lengths, dim, share.dim())?)?;
+    let mut sizes = share.sizes().to_vec();
+    sizes[dim + 1] = windows.longest;
+    let share = share.expand(&sizes[..])?;
+    let share = share.masked_fill(&Windows::at(&windows.is_missing, dim, share.dim())?, 0.0)?;
+    let mut joined = g.sizes().to_vec();
+    joined[dim] = count * windows.longest;
+    let mut sizes = g.sizes().to_vec();
+    sizes[dim] = size;
+    let zeros = full_on(g.device(), &sizes, Scalar::Int(0), Some(g.dtype()))?;
+    zeros.index_add(dim as i64, &windows.index.view(-1)?, &share.reshape(&joined[..])?)
+}

@@ -1,0 +1,116 @@
+//! Scaled dot-product attention.
+//!
+//! Computed as the two products and the softmax that it is, in f32 for 16-bit operands, and rounded once. A row that
+//! may attend to nothing gives zeros.
+
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ir::{DType, Scalar};
+use crate::ops::composites::{need_float, widened};
+use crate::ops::factories::full_on;
+use crate::tensor::handle::Tensor;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library.def_kernel(
+        "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float \
+         dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+        attention,
+    )?;
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    mask: Option<&Tensor>,
+    dropout: f64,
+    is_causal: bool,
+    scale: Option<f64>,
+    shares_heads: bool,
+) -> Result<Tensor> {
+    let op = "scaled_dot_product_attention";
+    check(op, query, key, value)?;
+    if dropout != 0.0 {
+        return Err(Error::argument(op, format!("dropout_p is {dropout}; drop out the inputs or the result instead")));
+    }
+    if is_causal && mask.is_some() {
+        return Err(Error::argument(op, "attn_mask must not be given when is_causal is set"));
+    }
+    let (key, value) = if shares_heads {
+        (with_heads_of(op, query, key)?, with_heads_of(op, query, value)?)
+    } else {
+        (key.clone(), value.clone())
+    };
+    let [rows, features] = [2, 1].map(|from_end| query.sizes()[query.dim() - from_end]);
+    let scale = scale.unwrap_or(1.0 / (features as f64).sqrt());
+    let scores = widened(query)?.mul(scale)?.matmul(&widened(&key)?.transpose(-2, -1)?)?;
+    let causal = match is_causal {
+        true => {
+            let sizes = [rows, key.sizes()[key.dim() - 2]];
+            Some(full_on(query.device(), &sizes, Scalar::Bool(true), Some(DType::Bool))?.tril(0)?)
+        }
+        false => None,
+    };
+    let weights = match causal.as_ref().or(mask) {
+        Some(mask) => masked_softmax(op, &scores, mask, query.dtype())?,
+        None => scores.softmax(-1)?,
+    };
+    weights.matmul(&widened(&value)?)?.to_dtype(query.dtype())
+}
+
+fn check(op: &str, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<()> {
+    let all = [query, key, value];
+    need_float(op, &all)?;
+    if let Some(other) = all.iter().find(|other| other.dtype() != query.dtype()) {
+        return Err(Error::dtype(op, other.dtype(), query.dtype().name(), "query, key and value must have one dtype"));
+    }
+    let shapes = || format!("shapes {:?}, {:?} and {:?}", query.sizes(), key.sizes(), value.sizes());
+    if all.iter().any(|operand| operand.dim() < 2) {
+        return Err(Error::shape(op, shapes(), "query, key and value must have at least 2 dims"));
+    }
+    let last = |x: &Tensor, from_end: usize| x.sizes()[x.dim() - from_end];
+    if last(query, 1) != last(key, 1) || last(key, 2) != last(value, 2) {
+        let hint = "query and key must have equally many features, key and value equally many positions";
+        return Err(Error::shape(op, shapes(), hint));
+    }
+    Ok(())
+}
+
+/// `x` with each head (dim −3) repeated in place, so that there are as many as the query has.
+fn with_heads_of(op: &str, query: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let heads = |x: &Tensor| x.dim().checked_sub(3).map(|dim| x.sizes()[dim]);
+    let (Some(wanted), Some(own)) = (heads(query), heads(x)) else {
+        let what = format!("shapes {:?} and {:?} have no heads", query.sizes(), x.sizes());
+        return Err(Error::shape(op, what, "with enable_gqa there must be at least 3 dims"));
+    };
+    if wanted == own {
+        return Ok(x.clone());
+    }
+    if own == 0 || wanted % own != 0 {
+        let what = format!("{wanted} heads of the query and {own} of key or value, shapes {:?}", x.sizes());
+        return Err(Error::shape(op, what, "the heads of the query must be a multiple of the others"));
+    }
+    let dim = x.dim() - 3;
+    let mut repeated = x.sizes().to_vec();
+    repeated.insert(dim + 1, wanted / own);
+    let mut joined = x.sizes().to_vec();
+    joined[dim] = wanted;
+    x.unsqueeze(dim as i64 + 1)?.expand(&repeated[..])?.reshape(&joined[..])
+}
+
+/// Softmax of the scores that a bool mask lets through, or that a floating mask is added to.
+fn masked_softmax(op: &str, scores: &Tensor, mask: &Tensor, dtype: DType) -> Result<Tensor> {
+    let scores = match mask.dtype() {
+        DType::Bool => mask.where_(scores, f64::NEG_INFINITY)?,
+        found if found == dtype || found == DType::F32 => scores.add(&widened(mask)?)?,
+        found => return Err(Error::dtype(op, found, "bool, f32 or the dtype of the query", "convert attn_mask")),
+    };
+    if scores.numel() == 0 {
+        return scores.softmax(-1);
+    }
+    // Without a look at the greatest, a row of nothing would be 0 / 0, in the gradient too.
+    let barred = scores.amax(-1, true)?.eq(f64::NEG_INFINITY)?;
+    scores.masked_fill(&barred, 0.0)?.softmax(-1)?.masked_fill(&barred, 0.0)
+}

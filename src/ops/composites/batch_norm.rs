@@ -1,0 +1,287 @@
+//! Batch norm and instance norm, and the gradients of batch norm.
+//!
+//! Statistics have the dtype of the parameters, so that 16-bit inputs can keep running averages in f32. The switches
+//! for cuDNN are taken and change nothing. A gradient that a mask leaves out is an empty tensor.
+
+use crate::dispatch::key::grad_mode::no_grad;
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ops::composites::normalization::{
+    affine, by_channel, check_channels, moments, no_channels, nothing, wanted,
+};
+use crate::ops::composites::{need_float, widened};
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer::extent;
+
+type Opt<'a> = Option<&'a Tensor>;
+type Three = (Tensor, Tensor, Tensor);
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool \
+             training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+            |x: &Tensor, w: Opt<'_>, b: Opt<'_>, mean: Opt<'_>, var: Opt<'_>, training, momentum, eps, _: bool| {
+                batch_norm(x, &Arguments::new("batch_norm", (w, b), (mean, var), training, momentum, eps)?)
+            },
+        )?
+        .def_kernel(
+            "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool \
+             use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+            |x: &Tensor, w: Opt<'_>, b: Opt<'_>, mean: Opt<'_>, var: Opt<'_>, training, momentum, eps, _: bool| {
+                instance_norm(x, &Arguments::new("instance_norm", (w, b), (mean, var), training, momentum, eps)?)
+            },
+        )?
+        .def_kernel(
+            "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, \
+             bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+            native_batch_norm,
+        )?
+        .def_kernel(
+            "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) \
+             running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+            |x: &Tensor, w: Opt<'_>, b: Opt<'_>, mean: &Tensor, var: &Tensor, training, momentum, eps| {
+                native_batch_norm(x, w, b, Some(mean), Some(var), training, momentum, eps)
+            },
+        )?
+        .def_kernel(
+            "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float \
+             momentum, float eps) -> (Tensor, Tensor, Tensor)",
+            |x: &Tensor, w: Opt<'_>, b: Opt<'_>, training, momentum, eps| {
+                native_batch_norm(x, w, b, None, None, training, momentum, eps)
+            },
+        )?
+        .def_kernel(
+            "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, \
+             Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+            |x: &Tensor, w: Opt<'_>, b: Opt<'_>, mean: &Tensor, var: &Tensor, momentum, eps| {
+                native_batch_norm(x, w, b, Some(mean), Some(var), false, momentum, eps)
+            },
+        )?
+        .def_kernel(
+            "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? \
+             running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> \
+             (Tensor, Tensor, Tensor)",
+            native_batch_norm_backward,
+        )?;
+    Ok(())
+}
+
+/// The arguments that all batch norms share.
+struct Arguments<'a> {
+    weight: Opt<'a>,
+    bias: Opt<'a>,
+    /// Running mean and variance: updated in place when training, else what is normalized by.
+    running: Option<(&'a Tensor, &'a Tensor)>,
+    training: bool,
+    /// The share that the statistics of the input get in the running ones.
+    momentum: f64,
+    eps: f64,
+}
+
+impl<'a> Arguments<'a> {
+    fn new(
+        op: &str,
+        (weight, bias): (Opt<'a>, Opt<'a>),
+        running: (Opt<'a>, Opt<'a>),
+        training: bool,
+        momentum: f64,
+        eps: f64,
+    ) -> Result<Arguments<'a>> {
+        let running = match running {
+            (Some(mean), Some(variance)) => Some((mean, variance)),
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => {
+                return Err(Error::argument(op, "running_mean and running_var must be given together"));
+            }
+        };
+        Ok(Arguments { weight, bias, running, training, momentum, eps })
+    }
+
+    fn check(&self, op: &str, channels: usize) -> Result<()> {
+        let (mean, variance) = self.running.unzip();
+        let parameters =
+            [("weight", self.weight), ("bias", self.bias), ("running_mean", mean), ("running_var", variance)];
+        check_channels(op, channels, &parameters)
+    }
+}
+
+fn batch_norm(x: &Tensor, arguments: &Arguments<'_>) -> Result<Tensor> {
+    need_float("batch_norm", &[x])?;
+    if x.numel() > 0 {
+        return normalized("batch_norm", x, arguments).map(|(y, _, _)| y);
+    }
+    // Nothing to learn from; the parameters still take part, so that they have gradients.
+    let y = x.copy()?;
+    let y = arguments.weight.map_or_else(|| Ok(y.clone()), |weight| y.mul(weight.select(0, 0)?))?;
+    arguments.bias.map_or_else(|| Ok(y.clone()), |bias| y.add(bias.select(0, 0)?))
+}
+
+/// Each channel of each sample alone.
+fn instance_norm(x: &Tensor, arguments: &Arguments<'_>) -> Result<Tensor> {
+    let op = "instance_norm";
+    need_float(op, &[x])?;
+    let &[samples, channels, ..] = x.sizes() else { return Err(no_channels(op, x)) };
+    if !arguments.training {
+        return normalized(op, x, arguments).map(|(y, _, _)| y);
+    }
+    arguments.check(op, channels)?;
+    let length = x.sizes()[2..].iter().product();
+    let rows = widened(x)?.reshape(&[samples, channels, length][..])?;
+    let (mean, variance) = moments(&rows, &[2], true)?;
+    let y = rows.sub(&mean)?.mul(variance.add(arguments.eps)?.rsqrt()?)?;
+    let y = affine(&y.view(x.sizes())?, arguments.weight, arguments.bias)?.to_dtype(x.dtype())?;
+    if let Some(running) = arguments.running {
+        let batch = |value: &Tensor| value.mean([0, 2], false);
+        follow(running, (&batch(&mean)?, &unbiased(&batch(&variance)?, length)?), arguments.momentum)?;
+    }
+    Ok(y)
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn native_batch_norm(
+    x: &Tensor,
+    weight: Opt<'_>,
+    bias: Opt<'_>,
+    mean: Opt<'_>,
+    variance: Opt<'_>,
+    training: bool,
+    momentum: f64,
+    eps: f64,
+) -> Result<Three> {
+    let op = "native_batch_norm";
+    normalized(op, x, &Arguments::new(op, (weight, bias), (mean, variance), training, momentum, eps)?)
+}
+
+/// Batch norm with the mean and reciprocal deviation that it found, which carry no gradient; they are empty if it took
+/// the running ones.
+fn normalized(op: &str, input: &Tensor, arguments: &Arguments<'_>) -> Result<Three> {
+    need_float(op, &[input])?;
+    let &[_, channels, ..] = input.sizes() else { return Err(no_channels(op, input)) };
+    arguments.check(op, channels)?;
+    let x = widened(input)?;
+    let statistics = arguments.weight.or(arguments.running.map(|(mean, _)| mean)).unwrap_or(input).dtype();
+    let (mean, variance) = match (arguments.training, arguments.running) {
+        (true, _) => moments(&x, &but_channels(&x), false)?,
+        (false, Some((mean, variance))) => (widened(mean)?, widened(variance)?),
+        (false, None) => {
+            let what = "there are no running statistics to normalize by; pass them, or turn training on";
+            return Err(Error::argument(op, what));
+        }
+    };
+    let rstd = variance.add(arguments.eps)?.rsqrt()?;
+    // What is saved is what is normalized by, so that a backward pass meets the same numbers.
+    let saved = match arguments.training {
+        true => (mean.to_dtype(statistics)?, rstd.to_dtype(statistics)?),
+        false => (mean.clone(), rstd),
+    };
+    let y = x.sub(by_channel(&widened(&saved.0)?, &x)?)?.mul(by_channel(&widened(&saved.1)?, &x)?)?;
+    let y = affine(&y, arguments.weight, arguments.bias)?.to_dtype(input.dtype())?;
+    if !arguments.training {
+        let nothing = nothing(&y, statistics)?;
+        return Ok((y, nothing.clone(), nothing));
+    }
+    if let Some(running) = arguments.running {
+        follow(running, (&mean, &unbiased(&variance, per_channel(&x))?), arguments.momentum)?;
+    }
+    Ok((y, saved.0.detach()?, saved.1.detach()?))
+}
+
+/// The variance of a sample of `n` from that of a population; none for `n` of 1.
+fn unbiased(variance: &Tensor, n: usize) -> Result<Tensor> {
+    variance.mul(&extent(n)?)?.div(&extent(n.saturating_sub(1))?)
+}
+
+/// Moves running mean and variance towards those of the batch, in place and out of sight of gradients. Both new values are there
+/// before one is written, so an error leaves both as they were.
+fn follow(running: (&Tensor, &Tensor), batch: (&Tensor, &Tensor), momentum: f64) -> Result<()> {
+    let _guard = no_grad();
+    let moved = |running: &Tensor, batch: &Tensor| widened(running)?.mul(1.0 - momentum)?.add(batch.mul(momentum)?);
+    let (mean, variance) = (moved(running.0, batch.0)?, moved(running.1, batch.1)?);
+    running.0.copy_(&mean)?;
+    running.1.copy_(&variance)
+}
+
+/// Every dim but that of the channels.
+fn but_channels(x: &Tensor) -> Vec<i64> {
+    (0..x.dim() as i64).filter(|&dim| dim != 1).collect()
+}
+
+/// The elements of each channel.
+fn per_channel(x: &Tensor) -> usize {
+    but_channels(x).iter().map(|&dim| x.sizes()[dim as usize]).product()
+}
+
+/// What a batch norm normalized by.
+enum Statistics<'a> {
+    /// Mean and reciprocal deviation of the batch.
+    Saved(&'a Tensor, &'a Tensor),
+    /// Running mean and variance, and what is added to the variance.
+    Running(&'a Tensor, &'a Tensor, f64),
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn native_batch_norm_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    weight: Opt<'_>,
+    running_mean: Opt<'_>,
+    running_variance: Opt<'_>,
+    saved_mean: Opt<'_>,
+    saved_rstd: Opt<'_>,
+    train: bool,
+    eps: f64,
+    mask: &[bool],
+) -> Result<Three> {
+    let statistics = match (train, saved_mean, saved_rstd, running_mean, running_variance) {
+        (true, Some(mean), Some(rstd), _, _) => Statistics::Saved(mean, rstd),
+        (false, _, _, Some(mean), Some(variance)) => Statistics::Running(mean, variance, eps),
+        (_, _, _, _, _) => {
+            let what = "save_mean and save_invstd are needed with train, running_mean and running_var without";
+            return Err(Error::argument("native_batch_norm_backward", what));
+        }
+    };
+    gradients(gradient, x, weight, &statistics, mask)
+}
+
+/// The gradients of batch norm by input, weight and bias, from the statistics that it used: the saved mean and
+/// reciprocal deviation of a training step, else the running mean and variance. One that is not asked for is empty.
+fn gradients(
+    gradient: &Tensor,
+    input: &Tensor,
+    weight: Option<&Tensor>,
+    statistics: &Statistics<'_>,
+    mask: &[bool],
+) -> Result<Three> {
+    let op = "native_batch_norm_backward";
+    let [by_input, by_weight, by_bias] = wanted(op, mask)?;
+    if input.dim() < 2 {
+        return Err(no_channels(op, input));
+    }
+    let (x, g) = (widened(input)?, widened(gradient)?);
+    let (mean, rstd) = match statistics {
+        Statistics::Saved(mean, rstd) => (widened(mean)?, widened(rstd)?),
+        Statistics::Running(mean, variance, eps) => (widened(mean)?, widened(variance)?.add(*eps)?.rsqrt()?),
+    };
+    let rstd = by_channel(&rstd, &x)?;
+    let y = x.sub(by_channel(&mean, &x)?)?.mul(&rstd)?;
+    let dims = but_channels(&x);
+    let (weight_gradient, bias_gradient) = (g.mul(&y)?.sum(&dims, false)?, g.sum(&dims, false)?);
+    let parameter_dtype = weight.unwrap_or(input).dtype();
+    let input_gradient = || {
+        let g = match statistics {
+            Statistics::Saved(..) => {
+                let n = extent(per_channel(&x))?;
+                let along = by_channel(&weight_gradient.div(&n)?, &x)?;
+                g.sub(by_channel(&bias_gradient.div(&n)?, &x)?)?.sub(y.mul(along)?)?
+            }
+            Statistics::Running(..) => g.clone(),
+        };
+        affine(&g.mul(&rstd)?, weight, None)?.to_dtype(input.dtype())
+    };
+    Ok((
+        if by_input { input_gradient()? } else { nothing(input, input.dtype())? },
+        if by_weight { weight_gradient.to_dtype(parameter_dtype)? } else { nothing(input, parameter_dtype)? },
+        if by_bias { bias_gradient.to_dtype(parameter_dtype)? } else { nothing(input, parameter_dtype)? },
+    ))
+}

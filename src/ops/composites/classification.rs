@@ -1,0 +1,249 @@
+//! Classification losses and their gradients: likelihood and cross entropy.
+//!
+//! Classes lie along dim 1, or dim 0 of a 1-dim input. Targets that are to be ignored are picked as class 0 and masked
+//! out afterwards, so what lies there never matters.
+
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ir::{DType, Scalar};
+use crate::ops::composites::losses::Reduction;
+use crate::ops::composites::{need_float, wide, widened};
+use crate::ops::factories::{full_on, range_on};
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer::extent;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+             ignore_index=-100) -> Tensor",
+            |x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore_index: i64| {
+                nll("nll_loss_nd", x, target, weight, reduction, ignore_index).map(|(loss, _)| loss)
+            },
+        )?
+        .def_kernel(
+            "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> \
+             (Tensor output, Tensor total_weight)",
+            |x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64, ignore_index: i64| {
+                nll("nll_loss_forward", x, target, weight, reduction, ignore_index)
+            },
+        )?
+        .def_kernel(
+            "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt \
+             ignore_index, Tensor total_weight) -> Tensor",
+            nll_loss_backward,
+        )?
+        .def_kernel(
+            "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt \
+             ignore_index=-100, float label_smoothing=0.0) -> Tensor",
+            cross_entropy_loss,
+        )?;
+    Ok(())
+}
+
+/// The negative log-likelihood, and the weight that its mean is divided by (0 where nothing is reduced).
+fn nll(
+    op: &str,
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: i64,
+) -> Result<(Tensor, Tensor)> {
+    need_float(op, &[x])?;
+    let Picked { class_dim, ignored, index, weights } = Picked::new(op, x, target, weight, ignore_index)?;
+    let likelihoods = widened(x)?.gather(class_dim, &index).map_err(|error| as_target(op, error))?;
+    let losses = likelihoods.squeeze(class_dim)?.neg()?.mul(&weights)?.masked_fill(&ignored, 0.0)?;
+    let (loss, total) = match Reduction::new(op, reduction)? {
+        Reduction::None => (losses, full_on(x.device(), &[], Scalar::Int(0), Some(x.dtype()))?),
+        Reduction::Mean => {
+            let total = weights.sum_all()?;
+            (losses.sum_all()?.div(&total)?, total)
+        }
+        Reduction::Sum => (losses.sum_all()?, weights.sum_all()?),
+    };
+    Ok((loss.to_dtype(x.dtype())?, total.to_dtype(x.dtype())?))
+}
+
+fn nll_loss_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: i64,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    let op = "nll_loss_backward";
+    let Picked { class_dim, ignored, index, weights } = Picked::new(op, x, target, weight, ignore_index)?;
+    let gradient = widened(gradient)?.mul(&weights)?.neg()?;
+    let gradient = match Reduction::new(op, reduction)? {
+        Reduction::None | Reduction::Sum => gradient,
+        Reduction::Mean => gradient.div(widened(total_weight)?)?,
+    };
+    let gradient = gradient.masked_fill(&ignored, 0.0)?.unsqueeze(class_dim)?;
+    let classes = range_on(x.device(), 0, n_classes(x, class_dim) as i64, None)?;
+    along_classes(&classes, x, class_dim)?.eq(&index)?.where_(gradient, 0.0)?.to_dtype(x.dtype())
+}
+
+fn cross_entropy_loss(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+    ignore_index: i64,
+    label_smoothing: f64,
+) -> Result<Tensor> {
+    let op = "cross_entropy_loss";
+    need_float(op, &[x])?;
+    if !(0.0..=1.0).contains(&label_smoothing) {
+        return Err(Error::argument(op, format!("label_smoothing is {label_smoothing}; it must be between 0 and 1")));
+    }
+    let class_dim = class_dim(op, x)?;
+    let log_probabilities = widened(x)?.log_softmax(class_dim)?;
+    let loss = if x.sizes() == target.sizes() {
+        if ignore_index >= 0 {
+            return Err(Error::argument(op, "ignore_index is not supported for targets that are probabilities"));
+        }
+        of_probabilities(&log_probabilities, target, weight, Reduction::new(op, reduction)?, label_smoothing)?
+    } else {
+        let (hard, total) = nll(op, &log_probabilities, target, weight, reduction, ignore_index)?;
+        if label_smoothing == 0.0 {
+            hard
+        } else {
+            let ignored = target.eq(ignore_index)?;
+            let even = even_loss(&log_probabilities, &ignored, weight, Reduction::new(op, reduction)?, &total)?;
+            let share = label_smoothing / n_classes(x, class_dim) as f64;
+            hard.mul(1.0 - label_smoothing)?.add(even.mul(share)?)?
+        }
+    };
+    loss.to_dtype(x.dtype())
+}
+
+/// Targets, ready to be picked.
+struct Picked {
+    class_dim: i64,
+    ignored: Tensor,
+    /// The class numbers as an index of the input, 0 where ignored.
+    index: Tensor,
+    /// The weight of each target, 0 where ignored.
+    weights: Tensor,
+}
+
+impl Picked {
+    fn new(op: &str, x: &Tensor, target: &Tensor, weight: Option<&Tensor>, ignore_index: i64) -> Result<Picked> {
+        if !matches!(target.dtype(), DType::I64 | DType::U8) {
+            return Err(Error::dtype(op, target.dtype(), "i64 or u8", "targets are class numbers"));
+        }
+        let class_dim = class_dim(op, x)?;
+        let (outer, inner) = x.sizes().split_at(class_dim as usize);
+        let expected = [outer, &inner[1..]].concat();
+        if target.sizes() != expected {
+            let what = format!("input shape {:?} and target shape {:?} do not fit", x.sizes(), target.sizes());
+            return Err(Error::shape(op, what, format!("the target must have shape {expected:?}")));
+        }
+        check_weight(op, x, class_dim, weight)?;
+        let target = target.to_dtype(DType::I64)?;
+        let ignored = target.eq(ignore_index)?;
+        let target = target.masked_fill(&ignored, 0)?;
+        let weights = match weight {
+            Some(weight) => {
+                let picked = widened(weight)?.index_select(0, &target.reshape(-1)?);
+                picked.map_err(|error| as_target(op, error))?.view(target.sizes())?
+            }
+            None => full_on(x.device(), target.sizes(), Scalar::Int(1), Some(wide(x.dtype())))?,
+        };
+        let weights = weights.masked_fill(&ignored, 0.0)?;
+        Ok(Picked { class_dim, ignored, index: target.unsqueeze(class_dim)?, weights })
+    }
+}
+
+/// A class number out of range is a target's fault, not an index's.
+fn as_target(op: &str, error: Error) -> Error {
+    match error {
+        Error::OutOfRange { low, high, got, .. } => {
+            Error::OutOfRange { op: op.into(), what: "target".into(), low, high, got }
+        }
+        Error::Argument { what, .. } if what.contains("out of bounds") => {
+            Error::index(op, format!("target out of range: {what}"), "targets name classes")
+        }
+        other => other,
+    }
+}
+
+fn class_dim(op: &str, x: &Tensor) -> Result<i64> {
+    match x.dim() {
+        0 => Err(Error::shape(op, "the input is 0-dim", "pass one value per class: (C) or (N, C, …)")),
+        1 => Ok(0),
+        _ => Ok(1),
+    }
+}
+
+fn n_classes(x: &Tensor, class_dim: i64) -> usize {
+    x.sizes()[class_dim as usize]
+}
+
+fn check_weight(op: &str, x: &Tensor, class_dim: i64, weight: Option<&Tensor>) -> Result<()> {
+    let n = n_classes(x, class_dim);
+    match weight {
+        Some(weight) if weight.sizes() != [n] => {
+            let what = format!("weight has shape {:?} for {n} classes", weight.sizes());
+            Err(Error::shape(op, what, "pass one weight per class"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// One value per class, shaped to broadcast to `x`.
+fn along_classes(value: &Tensor, x: &Tensor, class_dim: i64) -> Result<Tensor> {
+    let trailing = vec![1; x.dim() - 1 - class_dim as usize];
+    value.view(&[value.sizes(), &trailing[..]].concat()[..])
+}
+
+fn times_weight(x: Tensor, weight: Option<&Tensor>, class_dim: i64) -> Result<Tensor> {
+    weight.map_or_else(|| Ok(x.clone()), |weight| x.mul(along_classes(&widened(weight)?, &x, class_dim)?))
+}
+
+/// Cross entropy with a target that gives every class a probability.
+fn of_probabilities(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: Reduction,
+    label_smoothing: f64,
+) -> Result<Tensor> {
+    let op = "cross_entropy_loss";
+    need_float(op, &[target])?;
+    let class_dim = class_dim(op, x)?;
+    check_weight(op, x, class_dim, weight)?;
+    let n = n_classes(x, class_dim);
+    let mut target = widened(target)?;
+    if label_smoothing > 0.0 {
+        target = target.mul(1.0 - label_smoothing)?.add(label_smoothing / n as f64)?;
+    }
+    let losses = times_weight(x.mul(target)?, weight, class_dim)?;
+    match reduction {
+        Reduction::None => losses.sum(class_dim, false)?.neg(),
+        Reduction::Sum => losses.sum_all()?.neg(),
+        // Not by the weights: a target may name every class.
+        Reduction::Mean => losses.sum_all()?.neg()?.div(&extent(x.numel() / n.max(1))?),
+    }
+}
+
+/// The loss against a target that likes all classes equally: the smooth part of a smoothed class number.
+fn even_loss(
+    x: &Tensor,
+    ignored: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: Reduction,
+    total_weight: &Tensor,
+) -> Result<Tensor> {
+    let class_dim = class_dim("cross_entropy_loss", x)?;
+    let losses = times_weight(x.clone(), weight, class_dim)?.sum(class_dim, false)?.neg()?;
+    let losses = losses.masked_fill(ignored, 0.0)?;
+    match reduction {
+        Reduction::None => Ok(losses),
+        Reduction::Sum => losses.sum_all(),
+        Reduction::Mean => losses.sum_all()?.div(total_weight),
+    }
+}

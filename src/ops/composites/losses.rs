@@ -1,0 +1,251 @@
+//! Losses that compare element by element, and their gradients.
+//!
+//! Each is computed in f32 or wider from the first part to the last and rounded once. Gradients come through the
+//! parts, which are written so that the unchosen side of a condition never divides by zero: a class with probability 0
+//! contributes nothing to the Kullback-Leibler divergence and its gradient.
+
+use crate::dispatch::library::Library;
+use crate::dispatch::register::call;
+use crate::error::{Error, Result};
+use crate::ir::{DType, Op, promote_all};
+use crate::ops::composites::{need_float, widened};
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer::extent;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", mse_loss)?
+        .def_kernel("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", l1_loss)?
+        .def_kernel(
+            "smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor",
+            smooth_l1_loss,
+        )?
+        .def_kernel(
+            "huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor",
+            huber_loss,
+        )?
+        .def_kernel(
+            "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
+            binary_cross_entropy,
+        )?
+        .def_kernel(
+            "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? \
+             pos_weight=None, int reduction=Mean) -> Tensor",
+            binary_cross_entropy_with_logits,
+        )?
+        .def_kernel(
+            "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
+            kl_div,
+        )?;
+    gradients(library)
+}
+
+fn gradients(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
+            mse_loss_backward,
+        )?
+        .def_kernel(
+            "smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> \
+             Tensor",
+            smooth_l1_loss_backward,
+        )?
+        .def_kernel(
+            "huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> \
+             Tensor",
+            huber_loss_backward,
+        )?
+        .def_kernel(
+            "binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int \
+             reduction=Mean) -> Tensor",
+            binary_cross_entropy_backward,
+        )?;
+    Ok(())
+}
+
+/// What becomes of the elements of a loss.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    None,
+    Mean,
+    Sum,
+}
+
+impl Reduction {
+    /// The reduction that an operator's argument stands for.
+    pub(crate) fn new(op: &str, number: i64) -> Result<Reduction> {
+        match number {
+            0 => Ok(Reduction::None),
+            1 => Ok(Reduction::Mean),
+            2 => Ok(Reduction::Sum),
+            _ => Err(Error::argument(op, format!("reduction is {number}; use 0 for none, 1 for mean or 2 for sum"))),
+        }
+    }
+}
+
+/// An element-wise loss: operands are checked and widened, the result is reduced and rounded.
+fn elementwise(
+    op: &str,
+    x: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    loss: impl FnOnce(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    need_float(op, &[x, target])?;
+    let reduction = Reduction::new(op, reduction)?;
+    let loss = loss(&widened(x)?, &widened(target)?)?;
+    let loss = match reduction {
+        Reduction::None => loss,
+        Reduction::Mean => loss.mean_all()?,
+        Reduction::Sum => loss.sum_all()?,
+    };
+    loss.to_dtype(promoted(x, target))
+}
+
+fn promoted(x: &Tensor, target: &Tensor) -> DType {
+    promote_all([x.ty().promote_operand(), target.ty().promote_operand()]).unwrap_or(x.dtype())
+}
+
+fn mse_loss(x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    elementwise("mse_loss", x, target, reduction, |x, t| x.sub(t)?.square())
+}
+
+fn l1_loss(x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    elementwise("l1_loss", x, target, reduction, |x, t| x.sub(t)?.abs())
+}
+
+fn smooth_l1_loss(x: &Tensor, target: &Tensor, reduction: i64, beta: f64) -> Result<Tensor> {
+    let op = "smooth_l1_loss";
+    if beta < 0.0 {
+        return Err(Error::argument(op, format!("beta is {beta}; it must not be negative")));
+    }
+    elementwise(op, x, target, reduction, |x, t| {
+        let distance = x.sub(t)?;
+        let far = distance.abs()?;
+        if beta == 0.0 {
+            return Ok(far);
+        }
+        far.lt(beta)?.where_(distance.square()?.mul(0.5 / beta)?, far.sub(0.5 * beta)?)
+    })
+}
+
+fn huber_loss(x: &Tensor, target: &Tensor, reduction: i64, delta: f64) -> Result<Tensor> {
+    let op = "huber_loss";
+    if delta <= 0.0 {
+        return Err(Error::argument(op, format!("delta is {delta}; it must be positive")));
+    }
+    elementwise(op, x, target, reduction, |x, t| {
+        let distance = x.sub(t)?;
+        let far = distance.abs()?;
+        far.le(delta)?.where_(distance.square()?.mul(0.5)?, far.sub(0.5 * delta)?.mul(delta)?)
+    })
+}
+
+fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64) -> Result<Tensor> {
+    same_sizes("binary_cross_entropy", x, target)?;
+    elementwise("binary_cross_entropy", x, target, reduction, |x, t| {
+        weighted(call(Op::BinaryCrossEntropy, &[x, t], &[])?, weight)
+    })
+}
+
+fn binary_cross_entropy_with_logits(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    let op = "binary_cross_entropy_with_logits";
+    same_sizes(op, x, target)?;
+    elementwise(op, x, target, reduction, |x, t| {
+        // log(sigmoid(x)); the half that `minimum` gives to a tie is the slope at 0.
+        let log_yes = x.minimum(0.0)?.sub(x.abs()?.neg()?.exp()?.log1p())?;
+        let log_yes = match pos_weight {
+            Some(pos_weight) => log_yes.mul(widened(pos_weight)?.sub(1.0)?.mul(t)?.add(1.0))?,
+            None => log_yes,
+        };
+        weighted(one_minus(t)?.mul(x)?.sub(log_yes)?, weight)
+    })
+}
+
+fn kl_div(x: &Tensor, target: &Tensor, reduction: i64, log_target: bool) -> Result<Tensor> {
+    elementwise("kl_div", x, target, reduction, |x, t| {
+        if log_target {
+            return t.exp()?.mul(t.sub(x)?);
+        }
+        let entropy = t.mul(t.masked_fill(&t.eq(0.0)?, 1.0)?.log()?)?;
+        entropy.sub(t.mul(x)?)
+    })
+}
+
+/// `gradient * slope(x - target)`, divided by the number of elements for a mean.
+fn by_distance(
+    op: &str,
+    gradient: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    slope: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    need_float(op, &[gradient, x, target])?;
+    let distance = widened(x)?.sub(&widened(target)?)?;
+    let slope = slope(&distance)?.mul(widened(gradient)?)?;
+    let slope = match Reduction::new(op, reduction)? {
+        Reduction::None | Reduction::Sum => slope,
+        Reduction::Mean => slope.div(&extent(distance.numel())?)?,
+    };
+    slope.to_dtype(promoted(x, target))
+}
+
+fn mse_loss_backward(gradient: &Tensor, x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    by_distance("mse_loss_backward", gradient, x, target, reduction, |distance| distance.mul(2.0))
+}
+
+fn smooth_l1_loss_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    by_distance("smooth_l1_loss_backward", gradient, x, target, reduction, |distance| {
+        distance.abs()?.lt(beta)?.where_(distance.div(beta)?, distance.sign()?)
+    })
+}
+
+fn huber_loss_backward(gradient: &Tensor, x: &Tensor, target: &Tensor, reduction: i64, delta: f64) -> Result<Tensor> {
+    by_distance("huber_loss_backward", gradient, x, target, reduction, |distance| {
+        distance.clamp(Some((-delta).into()), Some(delta.into()))
+    })
+}
+
+/// `(x - t) / (x (1 - x))`, the divisor not below 1e-12.
+fn binary_cross_entropy_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    by_distance("binary_cross_entropy_backward", gradient, x, target, reduction, |distance| {
+        let x = widened(x)?;
+        weighted(distance.div(one_minus(&x)?.mul(&x)?.clamp_min(1e-12)?)?, weight)
+    })
+}
+
+fn one_minus(x: &Tensor) -> Result<Tensor> {
+    x.neg()?.add(1.0)
+}
+
+fn weighted(loss: Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
+    weight.map_or_else(|| Ok(loss.clone()), |weight| loss.mul(widened(weight)?))
+}
+
+fn same_sizes(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
+    if x.sizes() == target.sizes() {
+        return Ok(());
+    }
+    let what = format!("target size {:?} differs from input size {:?}", target.sizes(), x.sizes());
+    Err(Error::shape(op, what, "they must be the same"))
+}

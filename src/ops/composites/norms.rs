@@ -1,0 +1,122 @@
+//! Vector norms, and the cosine that they give.
+//!
+//! Gradients come through the parts. Where a norm has a corner at 0 the parts are masked, so that the gradient there
+//! is 0 and not the product of 0 and infinity.
+
+use crate::autograd::{Context, Function, apply};
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ir::{DType, Scalar, promote_all, shape::broadcast};
+use crate::ops::composites::{need_float, widened};
+use crate::tensor::handle::Tensor;
+use smallvec::SmallVec;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? \
+             dtype=None) -> Tensor",
+            |x: &Tensor, order: Scalar, dims: Option<&[i64]>, keepdim: bool, dtype: Option<DType>| {
+                vector_norm("linalg_vector_norm", x, order, dims.unwrap_or_default(), keepdim, dtype)
+            },
+        )?
+        .def_kernel("norm.Scalar(Tensor self, Scalar p=2) -> Tensor", |x: &Tensor, p: Scalar| {
+            vector_norm("norm", x, p, &[], false, None)
+        })?
+        .def_kernel(
+            "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+            |x: &Tensor, p: Option<Scalar>, dims: &[i64], keepdim: bool| {
+                vector_norm("norm", x, p.unwrap_or(Scalar::Int(2)), dims, keepdim, None)
+            },
+        )?
+        .def_kernel(
+            "norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor",
+            |x: &Tensor, p: Option<Scalar>, dtype: DType| {
+                vector_norm("norm", x, p.unwrap_or(Scalar::Int(2)), &[], false, Some(dtype))
+            },
+        )?
+        .def_kernel(
+            "norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) -> Tensor",
+            |x: &Tensor, p: Option<Scalar>, dims: &[i64], keepdim: bool, dtype: DType| {
+                vector_norm("norm", x, p.unwrap_or(Scalar::Int(2)), dims, keepdim, Some(dtype))
+            },
+        )?
+        .def_kernel(
+            "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
+            cosine_similarity,
+        )?;
+    Ok(())
+}
+
+/// `sum(|x|^p)^(1/p)` over dims; the limits of that for 0 (how many are not 0) and for both infinities.
+fn vector_norm(
+    op: &str,
+    x: &Tensor,
+    order: Scalar,
+    dims: &[i64],
+    keepdim: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
+    let out = dtype.unwrap_or(x.dtype());
+    let x = x.to_dtype(out)?;
+    need_float(op, &[&x])?;
+    let x = widened(&x)?;
+    let p = order.as_f64();
+    let norm = if p == 0.0 {
+        let mut counts = apply(Count { dims: dims.into(), keepdim }, &[&x])?;
+        counts.pop().ok_or_else(|| Error::Internal { message: "a count has one result".into() })?
+    } else if p == 1.0 {
+        x.abs()?.sum(dims, keepdim)?
+    } else if p == 2.0 {
+        but_at_zero(&x.square()?.sum(dims, keepdim)?, 0.0, Tensor::sqrt)?
+    } else if p == f64::INFINITY {
+        x.abs()?.amax(dims, keepdim)?
+    } else if p == f64::NEG_INFINITY {
+        x.abs()?.amin(dims, keepdim)?
+    } else {
+        let at_zero = |power: f64| if power < 0.0 { f64::INFINITY } else { 0.0 };
+        let powers = but_at_zero(&x.abs()?, at_zero(p), |x| x.pow(p))?;
+        but_at_zero(&powers.sum(dims, keepdim)?, at_zero(p), |x| x.pow(1.0 / p))?
+    };
+    norm.to_dtype(out)
+}
+
+/// How many elements are not 0. That is a step function of each: the result is recorded, but no gradient comes back.
+struct Count {
+    dims: SmallVec<[i64; 4]>,
+    keepdim: bool,
+}
+
+impl Function for Count {
+    fn forward(&self, _: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let x = &inputs[0];
+        x.ne(0.0)?.to_dtype(x.dtype())?.sum(&self.dims[..], self.keepdim).map(|count| vec![count])
+    }
+
+    fn backward(&self, _: &[Tensor], _: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        Ok(vec![None])
+    }
+}
+
+/// `function(x)`, but `value` without a gradient where `x` is 0.
+fn but_at_zero(x: &Tensor, value: f64, function: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let is_zero = x.eq(0.0)?;
+    function(&x.masked_fill(&is_zero, 1.0)?)?.masked_fill(&is_zero, value)
+}
+
+/// Each side is divided by its norm first, which must not fall below `eps`; that bound is no part of the gradient.
+fn cosine_similarity(x1: &Tensor, x2: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
+    let op = "cosine_similarity";
+    let dtype = promote_all([x1.ty().promote_operand(), x2.ty().promote_operand()]).unwrap_or(x1.dtype());
+    if !dtype.is_float() {
+        return Err(Error::dtype(op, dtype, "a floating dtype", "convert one side first"));
+    }
+    let sizes = broadcast(op, x1.sizes(), x2.sizes())?;
+    let unit = |x: &Tensor| {
+        let x = widened(&x.to_dtype(dtype)?)?.expand(&sizes[..])?;
+        let norm = vector_norm(op, &x, Scalar::Int(2), &[dim], true, None)?;
+        let lift = norm.clamp_min(eps)?.sub(&norm)?.detach()?;
+        x.div(norm.add(lift)?)
+    };
+    unit(x1)?.mul(unit(x2)?)?.sum(dim, false)?.to_dtype(dtype)
+}

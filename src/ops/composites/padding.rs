@@ -1,0 +1,114 @@
+//! Padding by what is there: reflected, repeated, or from the other end.
+//!
+//! Each dim is one `index_select` by an index that is computed from a range, so that a negative pad crops. Padding by
+//! a constant is a row of the op table.
+
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ops::factories::range_on;
+use crate::tensor::handle::Tensor;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", pad)?
+        .def_kernel("_pad_circular(Tensor self, SymInt[] pad) -> Tensor", |x: &Tensor, pads: &[i64]| {
+            padded("_pad_circular", x, pads, Source::Circular)
+        })?;
+    for n in 1..=3 {
+        for (name, source) in [("reflection", Source::Reflected), ("replication", Source::Repeated)] {
+            let op = format!("{name}_pad{n}d");
+            library.def_kernel(
+                &format!("{op}(Tensor self, SymInt[{}] padding) -> Tensor", 2 * n),
+                move |x: &Tensor, pads: &[i64]| {
+                    if pads.len() != 2 * n {
+                        let what = format!("padding {pads:?} has {} numbers, not {}", pads.len(), 2 * n);
+                        return Err(Error::argument(&op, what));
+                    }
+                    padded(&op, x, pads, source)
+                },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the elements of the border come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Back from the edge, which is not repeated itself.
+    Reflected,
+    /// The edge.
+    Repeated,
+    /// On from the other edge.
+    Circular,
+}
+
+fn pad(x: &Tensor, pads: &[i64], mode: &str, value: Option<f64>) -> Result<Tensor> {
+    let source = match mode {
+        "constant" => return x.constant_pad_nd(pads, value.unwrap_or(0.0)),
+        "reflect" => Source::Reflected,
+        "replicate" => Source::Repeated,
+        "circular" => Source::Circular,
+        _ => {
+            let what = format!("unrecognised padding mode {mode:?}; use constant, reflect, replicate or circular");
+            return Err(Error::NotImplemented { op: "pad".into(), what });
+        }
+    };
+    if value.is_some_and(|value| value != 0.0) {
+        return Err(Error::argument("pad", format!("padding mode {mode:?} does not take a value")));
+    }
+    padded("pad", x, pads, source)
+}
+
+/// Pads the last dims, two numbers for each, the last dim first.
+fn padded(op: &str, x: &Tensor, pads: &[i64], source: Source) -> Result<Tensor> {
+    let n_dims = pads.len() / 2;
+    let has_samples = x.dim() == n_dims + 2;
+    if !pads.len().is_multiple_of(2) || !(1..=3).contains(&n_dims) || !(has_samples || x.dim() == n_dims + 1) {
+        let what =
+            format!("padding {pads:?} of shape {:?}; 2, 4 or 6 numbers pad the last 1, 2 or 3 dims, ", x.sizes());
+        return Err(Error::NotImplemented { op: op.into(), what: what + "in front of which there are 1 or 2 more" });
+    }
+    let mut out = x.clone();
+    for (nth, pair) in pads.chunks_exact(2).enumerate() {
+        let dim = x.dim() - 1 - nth;
+        if pair != [0, 0] {
+            let size = out.sizes()[dim] as i64;
+            out = out.index_select(dim as i64, &index(op, x, dim, size, [pair[0], pair[1]], source)?)?;
+        }
+    }
+    if out.has_storage_of(x) { x.copy() } else { Ok(out) }
+}
+
+/// For each element of a padded dim, the one it is taken from.
+fn index(op: &str, x: &Tensor, dim: usize, size: i64, pads: [i64; 2], source: Source) -> Result<Tensor> {
+    let refuse = |hint: &str| {
+        let what = format!("padding {pads:?} at dim {dim} of input shape {:?}", x.sizes());
+        Err(Error::shape(op, what, hint))
+    };
+    let [before, after] = pads;
+    if size.saturating_add(before).saturating_add(after) < 0 || size.saturating_add(before.min(after)) < 0 {
+        return refuse("it crops more than there is");
+    }
+    let all = |start: i64| range_on(x.device(), start, size + after, None);
+    match source {
+        Source::Reflected if before >= size || after >= size => refuse("it must be less than the size of the dim"),
+        Source::Repeated if size == 0 => refuse("there is no edge to repeat"),
+        Source::Repeated => all(-before)?.clamp(Some(0.into()), Some((size - 1).into())),
+        Source::Reflected => {
+            let last = size - 1;
+            all(-before)?.abs()?.neg()?.add(last)?.abs()?.neg()?.add(last)
+        }
+        Source::Circular => {
+            // What is cropped is gone before anything is taken from the other edge.
+            let (start, end) = ((-before).max(0), size - (-after).max(0));
+            let left = end - start;
+            if before > left || after > left {
+                return refuse("it must be at most the size of the dim");
+            }
+            let wrapped = range_on(x.device(), start - before.max(0), end + after.max(0), None)?;
+            let behind = wrapped.ge(end)?.where_(wrapped.sub(left)?, &wrapped)?;
+            wrapped.lt(start)?.where_(wrapped.add(left)?, behind)
+        }
+    }
+}

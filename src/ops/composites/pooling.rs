@@ -1,0 +1,329 @@
+//! Pooling: the greatest or the mean element of each window.
+//!
+//! Windows are views, folded in one launch. The greatest element is found by its place and then gathered, so that its
+//! gradient goes there and nowhere else. Inputs have channels and perhaps a batch in front of the dims that windows
+//! run over. 16-bit floats are averaged in f32.
+
+use crate::device::Device;
+use crate::dispatch::library::Library;
+use crate::dispatch::register::call;
+use crate::error::{Error, Result};
+use crate::ir::{Attr, DType, Op, Scalar};
+use crate::ops::composites::{need_float, widened};
+use crate::ops::factories::{full_on, range_on};
+use crate::tensor::handle::Tensor;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    for n in 1..=3 {
+        greatest(library, n)?;
+        means(library, n)?;
+    }
+    library
+        .def_kernel(
+            "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, \
+             int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+            max_pool_backward,
+        )?
+        .def_kernel(
+            "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, \
+             bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
+            avg_pool_backward,
+        )?;
+    Ok(())
+}
+
+fn greatest(library: &mut Library, n: usize) -> Result<()> {
+    let arguments = format!(
+        "(Tensor self, int[{n}] kernel_size, int[{n}] stride=[], int[{n}] padding=0, int[{n}] dilation=1, bool \
+         ceil_mode=False)"
+    );
+    library
+        .def_kernel(
+            &format!("max_pool{n}d_with_indices{arguments} -> (Tensor, Tensor)"),
+            move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
+                max_pool(&format!("max_pool{n}d_with_indices"), n, x, [kernel, stride, padding, dilation], ceil)
+            },
+        )?
+        .def_kernel(
+            &format!("max_pool{n}d{arguments} -> Tensor"),
+            move |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], dilation: &[i64], ceil: bool| {
+                max_pool(&format!("max_pool{n}d"), n, x, [kernel, stride, padding, dilation], ceil).map(|(y, _)| y)
+            },
+        )?;
+    Ok(())
+}
+
+fn means(library: &mut Library, n: usize) -> Result<()> {
+    let arguments = format!(
+        "avg_pool{n}d(Tensor self, int[{n}] kernel_size, int[{n}] stride=[], int[{n}] padding=0, bool ceil_mode=False, \
+         bool count_include_pad=True"
+    );
+    if n == 1 {
+        library.def_kernel(
+            &format!("{arguments}) -> Tensor"),
+            |x: &Tensor, kernel: &[i64], stride: &[i64], padding: &[i64], ceil: bool, with_padding: bool| {
+                avg_pool("avg_pool1d", 1, x, [kernel, stride, padding], ceil, Divisor::new(with_padding, None))
+            },
+        )?;
+    } else {
+        library.def_kernel(
+            &format!("{arguments}, int? divisor_override=None) -> Tensor"),
+            move |x: &Tensor,
+                  kernel: &[i64],
+                  stride: &[i64],
+                  padding: &[i64],
+                  ceil: bool,
+                  with_padding: bool,
+                  divisor: Option<i64>| {
+                let divisor = Divisor::new(with_padding, divisor);
+                avg_pool(&format!("avg_pool{n}d"), n, x, [kernel, stride, padding], ceil, divisor)
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// The windows of one dim: window `i` begins at `i * stride - padding`.
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    size: i64,
+    kernel: i64,
+    stride: i64,
+    padding: i64,
+    dilation: i64,
+    count: i64,
+}
+
+/// The windows over the last `n` dims. No stride means that of windows side by side; with `ceil` a last window may
+/// reach beyond the padding, as long as it begins before.
+fn pools(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> Result<Vec<Pool>> {
+    if x.dim() != n + 1 && x.dim() != n + 2 {
+        let what = format!("expected {}-dim or {}-dim input, but got {:?}", n + 1, n + 2, x.sizes());
+        return Err(Error::shape(op, what, "pass channels and the dims to pool over, with or without a batch"));
+    }
+    let [kernel, stride, padding, dilation] = lists;
+    let number = |name: &str, list: &[i64], d: usize, least: i64| match (list.len(), list.get(d).or(list.first())) {
+        (len, Some(&number)) if (len == 1 || len == n) && number >= least => Ok(number),
+        _ => {
+            let what = format!("{name} is {list:?}; pass {n} numbers of at least {least}, or one for all dims");
+            Err(Error::argument(op, what))
+        }
+    };
+    let first = x.dim() - n;
+    let pool = |d: usize| {
+        let size = x.sizes()[first + d] as i64;
+        let kernel = number("kernel_size", kernel, d, 1)?;
+        let stride = if stride.is_empty() { kernel } else { number("stride", stride, d, 1)? };
+        let (padding, dilation) = (number("padding", padding, d, 0)?, number("dilation", dilation, d, 1)?);
+        let reach = (kernel - 1).saturating_mul(dilation).saturating_add(1);
+        if padding > reach / 2 {
+            let what = format!("pad={padding}, kernel_size={kernel} and dilation={dilation}");
+            return Err(Error::argument(
+                op,
+                format!("pad should be at most half of effective kernel size, but got {what}"),
+            ));
+        }
+        let room = size + 2 * padding - reach + if ceil { stride - 1 } else { 0 };
+        let mut count = room.div_euclid(stride) + 1;
+        if ceil && (count - 1) * stride >= size + padding {
+            count -= 1;
+        }
+        if count < 1 || size == 0 {
+            let what = format!("input shape {:?} and windows of {kernel} give {count} windows at dim {d}", x.sizes());
+            return Err(Error::shape(op, what, "the output size is too small; pad more or pass smaller windows"));
+        }
+        let pool = Pool { size, kernel, stride, padding, dilation, count };
+        if (0..count).any(|window| pool.misses(window)) {
+            let what = format!("a window of dim {d} lies between the elements of input shape {:?}", x.sizes());
+            return Err(Error::shape(op, what, "dilate less, or pass a larger input"));
+        }
+        Ok(pool)
+    };
+    (0..n).map(pool).collect()
+}
+
+impl Pool {
+    /// Whether no element of a window is inside: a dilated window may step over a small input.
+    fn misses(self, window: i64) -> bool {
+        let begin = window * self.stride - self.padding;
+        let first = if begin < 0 { begin.rem_euclid(self.dilation) } else { begin };
+        first >= self.size || first > begin + (self.kernel - 1) * self.dilation
+    }
+}
+
+fn list_of(pools: &[Pool], number: fn(&Pool) -> i64) -> Vec<i64> {
+    pools.iter().map(number).collect()
+}
+
+/// `x` with its last `n` dims as one.
+fn planes(x: &Tensor, n: usize) -> Result<Tensor> {
+    let (outer, plane) = x.sizes().split_at(x.dim() - n);
+    x.reshape(&[outer, &[plane.iter().product()]].concat()[..])
+}
+
+fn max_pool(op: &str, n: usize, x: &Tensor, lists: [&[i64]; 4], ceil: bool) -> Result<(Tensor, Tensor)> {
+    let pools = pools(op, n, x, lists, ceil)?;
+    let lists = [
+        list_of(&pools, |pool| pool.kernel),
+        list_of(&pools, |pool| pool.stride),
+        list_of(&pools, |pool| pool.padding),
+        list_of(&pools, |pool| pool.dilation),
+        list_of(&pools, |pool| pool.count),
+    ];
+    let places = call(Op::MaxPoolIndex, &[x], &lists.map(|list| Attr::ints(&list)))?;
+    let values = planes(x, n)?.gather(-1, &planes(&places, n)?)?.view(places.sizes())?;
+    Ok((values, places))
+}
+
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn max_pool_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    kernel: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    dilation: &[i64],
+    ceil: bool,
+    places: &Tensor,
+) -> Result<Tensor> {
+    let op = "max_pool2d_with_indices_backward";
+    need_float(op, &[gradient, x])?;
+    let pools = pools(op, 2, x, [kernel, stride, padding, dilation], ceil)?;
+    let outer = &x.sizes()[..x.dim() - 2];
+    let counts: Vec<usize> = outer.iter().copied().chain(pools.iter().map(|pool| pool.count as usize)).collect();
+    if gradient.sizes() != counts || places.sizes() != counts {
+        let what = format!("gradient {:?} and indices {:?} of input {:?}", gradient.sizes(), places.sizes(), x.sizes());
+        return Err(Error::shape(op, what, format!("both must have shape {counts:?}")));
+    }
+    let zeros = full_on(x.device(), planes(x, 2)?.sizes(), Scalar::Int(0), Some(widened(gradient)?.dtype()))?;
+    let sum = zeros.scatter_add(-1, &planes(places, 2)?, &planes(&widened(gradient)?, 2)?)?;
+    sum.view(x.sizes())?.to_dtype(x.dtype())
+}
+
+/// What the sum of a window is divided by.
+#[derive(Clone, Copy)]
+enum Divisor {
+    /// The elements of the window that are inside the padded input.
+    WithPadding,
+    /// The elements of the window that are inside the input.
+    Inside,
+    /// This.
+    Given(i64),
+}
+
+impl Divisor {
+    fn new(with_padding: bool, given: Option<i64>) -> Divisor {
+        match (given, with_padding) {
+            (Some(given), _) => Divisor::Given(given),
+            (None, true) => Divisor::WithPadding,
+            (None, false) => Divisor::Inside,
+        }
+    }
+
+    /// `sum` divided; the last dims are those of the windows.
+    fn divide(self, op: &str, sum: &Tensor, pools: &[Pool]) -> Result<Tensor> {
+        if let Divisor::Given(0) = self {
+            return Err(Error::argument(op, "divisor_override must not be zero"));
+        }
+        let is_whole = |pool: &Pool| {
+            let end = (pool.count - 1) * pool.stride + pool.kernel - pool.padding;
+            match self {
+                Divisor::Given(_) => true,
+                Divisor::WithPadding => end <= pool.size + pool.padding,
+                Divisor::Inside => pool.padding == 0 && end <= pool.size,
+            }
+        };
+        let divisor = if let Divisor::Given(divisor) = self {
+            Tensor::number(divisor)?
+        } else if pools.iter().all(is_whole) {
+            Tensor::number(pools.iter().map(|pool| pool.kernel).product::<i64>())?
+        } else {
+            self.counts(sum.device(), pools)?
+        };
+        if sum.dtype().is_float() {
+            return sum.div(divisor);
+        }
+        // Whole numbers are divided as such: what is left over is dropped.
+        sum.to_dtype(DType::F64)?.div(divisor)?.trunc()?.to_dtype(sum.dtype())
+    }
+
+    /// How many elements each window has.
+    fn counts(self, device: Device, pools: &[Pool]) -> Result<Tensor> {
+        let mut all: Option<Tensor> = None;
+        for (d, pool) in pools.iter().enumerate() {
+            let begin = range_on(device, 0, pool.count, None)?.mul(pool.stride)?.sub(pool.padding)?;
+            let end = begin.add(pool.kernel)?.clamp_max(pool.size + pool.padding)?;
+            let along = match self {
+                Divisor::WithPadding | Divisor::Given(_) => end.sub(begin)?,
+                Divisor::Inside => end.clamp_max(pool.size)?.sub(begin.clamp_min(0)?)?,
+            };
+            let mut sizes = vec![1; pools.len()];
+            sizes[d] = pool.count;
+            let along = along.view(sizes)?;
+            all = Some(all.map_or_else(|| Ok(along.clone()), |all| all.mul(&along))?);
+        }
+        all.ok_or_else(|| Error::invalid("pooling", "there are no windows"))
+    }
+}
+
+fn avg_pool(
+    op: &str,
+    n: usize,
+    x: &Tensor,
+    [kernel, stride, padding]: [&[i64]; 3],
+    ceil: bool,
+    divisor: Divisor,
+) -> Result<Tensor> {
+    if !x.dtype().is_float() && x.dtype() != DType::I64 {
+        return Err(Error::dtype(op, x.dtype(), "a floating dtype or i64", "convert first"));
+    }
+    let pools = pools(op, n, x, [kernel, stride, padding, &[1]], ceil)?;
+    let mut windows = widened(x)?;
+    let beyond = |pool: &Pool| (pool.count - 1) * pool.stride + pool.kernel - pool.padding - pool.size;
+    let pads: Vec<i64> = pools.iter().rev().flat_map(|pool| [pool.padding, beyond(pool).max(0)]).collect();
+    if pads.iter().any(|&pad| pad != 0) {
+        windows = windows.constant_pad_nd(&pads, 0)?;
+    }
+    for (d, pool) in pools.iter().enumerate() {
+        windows = windows.unfold((x.dim() - n + d) as i64, pool.kernel as usize, pool.stride as usize)?;
+    }
+    let elements: Vec<i64> = (x.dim() as i64..(x.dim() + n) as i64).collect();
+    divisor.divide(op, &windows.sum(elements, false)?, &pools)?.to_dtype(x.dtype())
+}
+
+/// Every window spreads its share evenly: a transposed convolution by ones, cut to the input.
+#[allow(clippy::too_many_arguments, reason = "the arguments are the operator's")]
+fn avg_pool_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    kernel: &[i64],
+    stride: &[i64],
+    padding: &[i64],
+    ceil: bool,
+    with_padding: bool,
+    divisor: Option<i64>,
+) -> Result<Tensor> {
+    let op = "avg_pool2d_backward";
+    need_float(op, &[gradient, x])?;
+    let pools = pools(op, 2, x, [kernel, stride, padding, &[1]], ceil)?;
+    let outer = &x.sizes()[..x.dim() - 2];
+    let counts: Vec<usize> = outer.iter().copied().chain(pools.iter().map(|pool| pool.count as usize)).collect();
+    if gradient.sizes() != counts {
+        let what = format!("the gradient has shape {:?} for input {:?}", gradient.sizes(), x.sizes());
+        return Err(Error::shape(op, what, format!("it must have shape {counts:?}")));
+    }
+    let share = Divisor::new(with_padding, divisor).divide(op, &widened(gradient)?, &pools)?;
+    let planes = [&[outer.iter().product(), 1], &counts[outer.len()..]].concat();
+    let window = [1, 1, pools[0].kernel as usize, pools[1].kernel as usize];
+    let ones = full_on(share.device(), &window, Scalar::Int(1), Some(share.dtype()))?;
+    let strides = Attr::ints(&list_of(&pools, |pool| pool.stride));
+    let zero = || Attr::ints(&[0]);
+    let attrs = [Attr::bool(false), strides, zero(), Attr::ints(&[1]), Attr::bool(true), zero(), Attr::int(1)];
+    let spread = call(Op::Convolution, &[&share.reshape(&planes[..])?, &ones], &attrs)?;
+    let cut = pools
+        .iter()
+        .zip(&spread.sizes()[2..])
+        .rev()
+        .flat_map(|(pool, &size)| [-pool.padding, pool.size + pool.padding - size as i64]);
+    spread.constant_pad_nd(cut.collect::<Vec<_>>(), 0)?.view(x.sizes())?.to_dtype(x.dtype())
+}

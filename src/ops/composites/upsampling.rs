@@ -1,0 +1,202 @@
+//! Planes of pixels in another size, by the nearest pixel or by lines between pixels.
+//!
+//! Height and width are resized one after the other. Where a pixel comes from is computed from ranges, in f32 (f64 for
+//! f64 images), with the roundings of the reference, because a pixel more or less decides which one is the nearest.
+
+use crate::dispatch::library::Library;
+use crate::error::{Error, Result};
+use crate::ir::{DType, Scalar};
+use crate::ops::composites::{need_float, widened};
+use crate::ops::factories::{full_on, range_on};
+use crate::tensor::handle::Tensor;
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> \
+             Tensor",
+            |x: &Tensor, sizes: &[i64], height: Option<f64>, width: Option<f64>| {
+                resized("upsample_nearest2d", x, sizes, [height, width], Way::Nearest)
+            },
+        )?
+        .def_kernel(
+            "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+            |x: &Tensor, sizes: Option<&[i64]>, scales: Option<&[f64]>| {
+                let (sizes, scales) = sizes_of("upsample_nearest2d", x, sizes, scales)?;
+                resized("upsample_nearest2d", x, &sizes, scales, Way::Nearest)
+            },
+        )?
+        .def_kernel(
+            "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? \
+             scales_w=None) -> Tensor",
+            |x: &Tensor, sizes: &[i64], corners: bool, height: Option<f64>, width: Option<f64>| {
+                resized("upsample_bilinear2d", x, sizes, [height, width], Way::linear(corners))
+            },
+        )?
+        .def_kernel(
+            "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) \
+             -> Tensor",
+            |x: &Tensor, sizes: Option<&[i64]>, corners: bool, scales: Option<&[f64]>| {
+                let (sizes, scales) = sizes_of("upsample_bilinear2d", x, sizes, scales)?;
+                resized("upsample_bilinear2d", x, &sizes, scales, Way::linear(corners))
+            },
+        )?
+        .def_kernel(
+            "upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? \
+             scales_h=None, float? scales_w=None) -> Tensor",
+            |g: &Tensor, sizes: &[i64], input: &[i64], height: Option<f64>, width: Option<f64>| {
+                backward("upsample_nearest2d_backward", g, sizes, input, [height, width], Way::Nearest)
+            },
+        )?
+        .def_kernel(
+            "upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool \
+             align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
+            |g: &Tensor, sizes: &[i64], input: &[i64], corners: bool, height: Option<f64>, width: Option<f64>| {
+                backward("upsample_bilinear2d_backward", g, sizes, input, [height, width], Way::linear(corners))
+            },
+        )?;
+    Ok(())
+}
+
+/// How a pixel follows from those around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It is the one at the same share of the way, rounded down.
+    Nearest,
+    /// It lies between two centres of pixels.
+    BetweenCentres,
+    /// It lies between two pixels, the outermost of which stay where they are.
+    BetweenCorners,
+}
+
+impl Way {
+    fn linear(corners: bool) -> Way {
+        if corners { Way::BetweenCorners } else { Way::BetweenCentres }
+    }
+}
+
+/// The sizes and factors of a call that gives one of them.
+fn sizes_of(
+    op: &str,
+    x: &Tensor,
+    sizes: Option<&[i64]>,
+    scales: Option<&[f64]>,
+) -> Result<([i64; 2], [Option<f64>; 2])> {
+    match (sizes, scales) {
+        (Some(&[height, width]), None) => Ok(([height, width], [None, None])),
+        (None, Some(&[height, width])) if x.dim() == 4 => {
+            let size = |dim: usize, scale: f64| (x.sizes()[dim] as f64 * scale).floor() as i64;
+            Ok(([size(2, height), size(3, width)], [Some(height), Some(width)]))
+        }
+        (_, _) => {
+            let what = format!("output_size is {sizes:?} and scale_factors {scales:?} for shape {:?}", x.sizes());
+            Err(Error::argument(op, what + "; pass two sizes or two factors, and a 4-dim input"))
+        }
+    }
+}
+
+fn check(op: &str, input: &[usize], sizes: &[i64]) -> Result<[usize; 2]> {
+    match (input, sizes) {
+        (&[_, channels, height, width], &[to_height, to_width])
+            if channels * height * width > 0 && to_height > 0 && to_width > 0 =>
+        {
+            Ok([to_height as usize, to_width as usize])
+        }
+        (_, _) => {
+            let what = format!("input shape {input:?} to planes of {sizes:?}");
+            Err(Error::shape(op, what, "there must be 4 dims, and all sizes but the first must be positive"))
+        }
+    }
+}
+
+fn resized(op: &str, x: &Tensor, sizes: &[i64], scales: [Option<f64>; 2], way: Way) -> Result<Tensor> {
+    let counts = check(op, x.sizes(), sizes)?;
+    if way == Way::Nearest {
+        let mut y = x.clone();
+        for (d, dim) in [2, 3].into_iter().enumerate() {
+            let index = Places::new(x, x.sizes()[dim], counts[d], scales[d], way)?.first;
+            y = y.index_select(dim as i64, &index)?;
+        }
+        return Ok(y);
+    }
+    need_float(op, &[x])?;
+    let mut y = widened(x)?;
+    for (d, dim) in [2, 3].into_iter().enumerate() {
+        let places = Places::new(x, x.sizes()[dim], counts[d], scales[d], way)?;
+        let [near, far] = [&places.first, &places.second].map(|index| y.index_select(dim as i64, index));
+        let share = shaped(&places.share, dim)?;
+        y = near?.mul(share.neg()?.add(1.0)?)?.add(far?.mul(share)?)?;
+    }
+    y.to_dtype(x.dtype())
+}
+
+/// Every pixel gives its gradient to those that it came from.
+fn backward(
+    op: &str,
+    gradient: &Tensor,
+    sizes: &[i64],
+    input: &[i64],
+    scales: [Option<f64>; 2],
+    way: Way,
+) -> Result<Tensor> {
+    need_float(op, &[gradient])?;
+    let input: Vec<usize> = input.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
+    let counts = check(op, &input, sizes)?;
+    if gradient.sizes() != [&input[..2], &counts].concat() {
+        let what = format!("the gradient has shape {:?} for input {input:?}", gradient.sizes());
+        return Err(Error::shape(op, what, format!("its planes must be {counts:?}")));
+    }
+    let mut g = widened(gradient)?;
+    for (d, dim) in [(1, 3), (0, 2)] {
+        let places = Places::new(gradient, input[dim], counts[d], scales[d], way)?;
+        let mut sizes = g.sizes().to_vec();
+        sizes[dim] = input[dim];
+        let zeros = full_on(g.device(), &sizes, Scalar::Int(0), Some(g.dtype()))?;
+        g = if way == Way::Nearest {
+            zeros.index_add(dim as i64, &places.first, &g)?
+        } else {
+            let share = shaped(&places.share, dim)?;
+            let near = zeros.index_add(dim as i64, &places.first, &g.mul(share.neg()?.add(1.0)?)?)?;
+            near.index_add(dim as i64, &places.second, &g.mul(share)?)?
+        };
+    }
+    g.to_dtype(gradient.dtype())
+}
+
+/// One number per place of height (dim 2) or width (dim 3), shaped to broadcast.
+fn shaped(value: &Tensor, dim: usize) -> Result<Tensor> {
+    if dim == 2 { value.unsqueeze(1) } else { Ok(value.clone()) }
+}
+
+/// The two pixels that each new one lies between, and its share of the second.
+struct Places {
+    first: Tensor,
+    second: Tensor,
+    share: Tensor,
+}
+
+impl Places {
+    fn new(like: &Tensor, size: usize, count: usize, scale: Option<f64>, way: Way) -> Result<Places> {
+        let dtype = if like.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        // A quotient of f32 is not a rounded quotient of f64.
+        let quotient = |a: usize, b: usize| {
+            if dtype == DType::F64 { a as f64 / b as f64 } else { f64::from(a as f32 / b as f32) }
+        };
+        let step = match (way, scale) {
+            (Way::BetweenCorners, _) if count > 1 => quotient(size - 1, count - 1),
+            (Way::BetweenCorners, _) => 0.0,
+            (Way::Nearest | Way::BetweenCentres, Some(scale)) if scale > 0.0 => 1.0 / scale,
+            (Way::Nearest | Way::BetweenCentres, _) => quotient(size, count),
+        };
+        let numbers = range_on(like.device(), 0, count as i64, Some(dtype))?;
+        let place = match way {
+            Way::Nearest | Way::BetweenCorners => numbers.mul(step)?,
+            Way::BetweenCentres => numbers.add(0.5)?.mul(step)?.sub(0.5)?.clamp_min(0.0)?,
+        };
+        let whole = place.floor()?.clamp_max((size - 1) as f64)?;
+        let first = whole.to_dtype(DType::I64)?;
+        let second = first.add(1)?.clamp_max(size as i64 - 1)?;
+        let share = place.sub(&whole)?.clamp(Some(0.0.into()), Some(1.0.into()))?;
+        Ok(Places { first, second, share })
+    }
+}

@@ -1,0 +1,250 @@
+//! Tensors from arrays, vectors and numbers, and back.
+//!
+//! Nothing is converted on the way: the Rust type names the dtype. What has a shape in Rust (nested arrays and vectors)
+//! gives it to the tensor; a flat vector of a tensor holds its elements in logical order. Everything copies.
+
+use crate::error::{Error, Result};
+use crate::ops::element::Element;
+use crate::tensor::handle::Tensor;
+use half::{bf16, f16};
+
+/// A 1-dim tensor.
+impl<T: Element> TryFrom<&[T]> for Tensor {
+    type Error = Error;
+
+    fn try_from(data: &[T]) -> Result<Tensor> {
+        Tensor::from_slice(data, &[data.len()])
+    }
+}
+
+/// A 1-dim tensor.
+impl<T: Element> TryFrom<Vec<T>> for Tensor {
+    type Error = Error;
+
+    fn try_from(data: Vec<T>) -> Result<Tensor> {
+        Tensor::from_slice(&data, &[data.len()])
+    }
+}
+
+/// A 1-dim tensor.
+impl<T: Element> TryFrom<&Vec<T>> for Tensor {
+    type Error = Error;
+
+    fn try_from(data: &Vec<T>) -> Result<Tensor> {
+        Tensor::from_slice(data, &[data.len()])
+    }
+}
+
+/// A 2-dim tensor, one row per inner vector.
+///
+/// # Errors
+/// If the rows have different lengths.
+impl<T: Element> TryFrom<Vec<Vec<T>>> for Tensor {
+    type Error = Error;
+
+    fn try_from(rows: Vec<Vec<T>>) -> Result<Tensor> {
+        let sizes = [rows.len(), even(&rows)?];
+        Tensor::from_slice(&rows.concat(), &sizes)
+    }
+}
+
+/// A 3-dim tensor.
+///
+/// # Errors
+/// If vectors of one depth have different lengths.
+impl<T: Element> TryFrom<Vec<Vec<Vec<T>>>> for Tensor {
+    type Error = Error;
+
+    fn try_from(matrices: Vec<Vec<Vec<T>>>) -> Result<Tensor> {
+        let (n, n_rows) = (matrices.len(), even(&matrices)?);
+        let rows = matrices.concat();
+        let sizes = [n, n_rows, even(&rows)?];
+        Tensor::from_slice(&rows.concat(), &sizes)
+    }
+}
+
+/// A 4-dim tensor.
+///
+/// # Errors
+/// If vectors of one depth have different lengths.
+impl<T: Element> TryFrom<Vec<Vec<Vec<Vec<T>>>>> for Tensor {
+    type Error = Error;
+
+    fn try_from(batches: Vec<Vec<Vec<Vec<T>>>>) -> Result<Tensor> {
+        let (n, n_matrices) = (batches.len(), even(&batches)?);
+        let matrices = batches.concat();
+        let n_rows = even(&matrices)?;
+        let rows = matrices.concat();
+        let sizes = [n, n_matrices, n_rows, even(&rows)?];
+        Tensor::from_slice(&rows.concat(), &sizes)
+    }
+}
+
+/// The length that all of them have; 0 of none.
+fn even<T>(rows: &[Vec<T>]) -> Result<usize> {
+    let len = rows.first().map_or(0, Vec::len);
+    match rows.iter().position(|row| row.len() != len) {
+        None => Ok(len),
+        Some(at) => {
+            let what = format!("vector 0 has {len} elements, but vector {at} has {}", rows[at].len());
+            Err(Error::shape("try_from", what, "nested vectors of one depth must have one length"))
+        }
+    }
+}
+
+/// A 1-dim tensor.
+impl<T: Element, const N: usize> TryFrom<[T; N]> for Tensor {
+    type Error = Error;
+
+    fn try_from(data: [T; N]) -> Result<Tensor> {
+        Tensor::from_slice(&data, &[N])
+    }
+}
+
+/// A 1-dim tensor.
+impl<T: Element, const N: usize> TryFrom<&[T; N]> for Tensor {
+    type Error = Error;
+
+    fn try_from(data: &[T; N]) -> Result<Tensor> {
+        Tensor::from_slice(data, &[N])
+    }
+}
+
+/// A 2-dim tensor, one row per inner array.
+impl<T: Element, const N: usize, const M: usize> TryFrom<[[T; M]; N]> for Tensor {
+    type Error = Error;
+
+    fn try_from(data: [[T; M]; N]) -> Result<Tensor> {
+        Tensor::from_slice(data.as_flattened(), &[N, M])
+    }
+}
+
+/// A 3-dim tensor.
+impl<T: Element, const N: usize, const M: usize, const K: usize> TryFrom<[[[T; K]; M]; N]> for Tensor {
+    type Error = Error;
+
+    fn try_from(data: [[[T; K]; M]; N]) -> Result<Tensor> {
+        Tensor::from_slice(data.as_flattened().as_flattened(), &[N, M, K])
+    }
+}
+
+/// A 4-dim tensor.
+impl<T: Element, const N: usize, const M: usize, const K: usize, const L: usize> TryFrom<[[[[T; L]; K]; M]; N]>
+    for Tensor
+{
+    type Error = Error;
+
+    fn try_from(data: [[[[T; L]; K]; M]; N]) -> Result<Tensor> {
+        Tensor::from_slice(data.as_flattened().as_flattened().as_flattened(), &[N, M, K, L])
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        /// A 0-dim tensor.
+        impl TryFrom<$number> for Tensor {
+            type Error = Error;
+
+            fn try_from(number: $number) -> Result<Tensor> {
+                Tensor::scalar(number)
+            }
+        }
+
+        /// The only element.
+        ///
+        /// # Errors
+        /// As [`Tensor::item`].
+        impl TryFrom<&Tensor> for $number {
+            type Error = Error;
+
+            fn try_from(tensor: &Tensor) -> Result<$number> {
+                tensor.item()
+            }
+        }
+
+        /// The only element.
+        ///
+        /// # Errors
+        /// As [`Tensor::item`].
+        impl TryFrom<Tensor> for $number {
+            type Error = Error;
+
+            fn try_from(tensor: Tensor) -> Result<$number> {
+                tensor.item()
+            }
+        }
+    )*};
+}
+
+numbers!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
+
+macro_rules! vectors {
+    ($($(#[$doc:meta])* $vector:ty, $read:ident;)*) => {$(
+        $(#[$doc])*
+        impl<T: Element> TryFrom<&Tensor> for $vector {
+            type Error = Error;
+
+            fn try_from(tensor: &Tensor) -> Result<$vector> {
+                tensor.$read()
+            }
+        }
+
+        $(#[$doc])*
+        impl<T: Element> TryFrom<Tensor> for $vector {
+            type Error = Error;
+
+            fn try_from(tensor: Tensor) -> Result<$vector> {
+                tensor.$read()
+            }
+        }
+    )*};
+}
+
+vectors! {
+    /// The elements in logical order.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_vec`].
+    Vec<T>, to_vec;
+    /// The rows of a matrix.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_vec2`].
+    Vec<Vec<T>>, to_vec2;
+    /// The matrices of a 3-dim tensor.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_vec3`].
+    Vec<Vec<Vec<T>>>, to_vec3;
+}
+
+impl Tensor {
+    /// The rows of a 2-dim tensor.
+    ///
+    /// # Errors
+    /// If there is another number of dims, and as [`Tensor::to_vec`].
+    pub fn to_vec2<T: Element>(&self) -> Result<Vec<Vec<T>>> {
+        let &[n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec2", 2)) };
+        Ok(cut(self.to_vec()?, n_rows, length))
+    }
+
+    /// The matrices of a 3-dim tensor, each as its rows.
+    ///
+    /// # Errors
+    /// If there is another number of dims, and as [`Tensor::to_vec`].
+    pub fn to_vec3<T: Element>(&self) -> Result<Vec<Vec<Vec<T>>>> {
+        let &[n, n_rows, length] = self.sizes() else { return Err(self.other_rank("to_vec3", 3)) };
+        Ok(cut(cut(self.to_vec()?, n * n_rows, length), n, n_rows))
+    }
+
+    fn other_rank(&self, op: &str, rank: usize) -> Error {
+        let what = format!("a tensor of shape {:?} has not {rank} dims", self.sizes());
+        Error::shape(op, what, "reshape it, or use to_vec for a flat vector")
+    }
+}
+
+/// `n` vectors of `length` elements.
+fn cut<T>(elements: Vec<T>, n: usize, length: usize) -> Vec<Vec<T>> {
+    let mut elements = elements.into_iter();
+    (0..n).map(|_| elements.by_ref().take(length).collect()).collect()
+}

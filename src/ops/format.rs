@@ -1,0 +1,287 @@
+//! Tensors as text, for people.
+//!
+//! `Display` prints the elements as NumPy does: in nested brackets, aligned, wrapped at [`LINE`] columns; of more than
+//! [`THRESHOLD`] elements only [`EDGE`] at each end of every dim; `[]` if there are none. Truth values are Rust's.
+//! `Debug` prints the type and a few elements on one line. A tensor without data (on the meta device or inside a trace)
+//! prints its type. Neither ever fails.
+
+use crate::ir::{DType, Layout, Scalar};
+use crate::tensor::handle::Tensor;
+use half::{bf16, f16};
+use std::fmt;
+
+/// More elements than this are summarised.
+const THRESHOLD: usize = 1000;
+/// Elements shown at each end of a dim.
+const EDGE: usize = 3;
+/// Columns of a line.
+const LINE: usize = 75;
+/// Elements shown by `Debug`.
+const SHORT: usize = 8;
+/// Digits behind the point, at most.
+const PRECISION: usize = 8;
+
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !is_readable(self) {
+            return write!(f, "{} on {}", self.ty(), self.device());
+        }
+        if self.numel() == 0 {
+            return f.write_str("[]");
+        }
+        let edge = if self.numel() > THRESHOLD { EDGE } else { usize::MAX };
+        let layout = &self.array().layout;
+        let mut shown = Vec::new();
+        for_each_shown(layout, 0, layout.offset, edge, &mut |offset| shown.push(element(self, offset)));
+        let text = match &shown[..] {
+            [number] if self.dim() == 0 => vec![lone(self.dtype(), *number)],
+            elements => aligned(self.dtype(), elements),
+        };
+        let mut out = String::new();
+        nest(&mut out, &layout.sizes, edge, 0, &mut text.into_iter());
+        f.write_str(&out)
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.ty(), self.device())?;
+        if !is_readable(self) {
+            return Ok(());
+        }
+        f.write_str(": [")?;
+        let layout = &self.array().layout;
+        for position in 0..self.numel().min(SHORT) {
+            let element = element(self, offset_of(layout, position));
+            write!(f, "{}{}", if position == 0 { "" } else { ", " }, plain(self.dtype(), element))?;
+        }
+        f.write_str(if self.numel() > SHORT { ", …]" } else { "]" })
+    }
+}
+
+/// Whether the elements are there to be printed.
+fn is_readable(tensor: &Tensor) -> bool {
+    let array = tensor.array();
+    tensor.has_data() && array.layout.extent() * array.dtype.size() <= array.storage.read(<[u8]>::len)
+}
+
+/// The element at a storage offset.
+fn element(tensor: &Tensor, offset: usize) -> Scalar {
+    let array = tensor.array();
+    let width = array.dtype.size();
+    array.storage.read(|bytes| scalar(array.dtype, &bytes[offset * width..(offset + 1) * width]))
+}
+
+fn scalar(dtype: DType, bytes: &[u8]) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(bytes[0] != 0),
+        DType::U8 => Scalar::Int(bytes[0].into()),
+        DType::I8 => Scalar::Int(read::<i8>(bytes).into()),
+        DType::I16 => Scalar::Int(read::<i16>(bytes).into()),
+        DType::I32 => Scalar::Int(read::<i32>(bytes).into()),
+        DType::I64 => Scalar::Int(read::<i64>(bytes)),
+        DType::F16 => Scalar::Float(read::<f16>(bytes).to_f64()),
+        DType::BF16 => Scalar::Float(read::<bf16>(bytes).to_f64()),
+        DType::F32 => Scalar::Float(read::<f32>(bytes).into()),
+        DType::F64 => Scalar::Float(read(bytes)),
+    }
+}
+
+fn read<T: bytemuck::Pod>(bytes: &[u8]) -> T {
+    bytemuck::pod_read_unaligned(bytes)
+}
+
+/// The shortest decimal that reads back as the element of a floating dtype, as f64.
+fn decimal(dtype: DType, value: f64) -> f64 {
+    let narrow = |x: f64| match dtype {
+        DType::F16 => f16::from_f64(x).to_f64(),
+        DType::BF16 => bf16::from_f64(x).to_f64(),
+        DType::F32 => (x as f32).into(),
+        DType::F64 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => x,
+    };
+    let reads_back = |digits: usize| {
+        let decimal = format!("{value:.digits$e}").parse::<f64>().ok()?;
+        (narrow(decimal) == value).then_some(decimal)
+    };
+    // Nine significant digits tell all f32 apart; of an f64 Rust prints the shortest itself. A NaN or an infinity is
+    // itself.
+    if dtype == DType::F64 { value } else { (0..9).find_map(reads_back).unwrap_or(value) }
+}
+
+/// The storage offset of the element that comes at `position` in row-major order.
+fn offset_of(layout: &Layout, mut position: usize) -> usize {
+    let mut offset = layout.offset;
+    for (size, stride) in layout.sizes.iter().zip(&layout.strides).rev() {
+        offset += position % size * stride;
+        position /= size;
+    }
+    offset
+}
+
+/// Indices of one dim that are shown.
+fn shown_indices(size: usize, edge: usize) -> impl Iterator<Item = usize> {
+    let (head, tail) = if is_cut(size, edge) { (edge, size - edge) } else { (size, size) };
+    (0..head).chain(tail..size)
+}
+
+fn is_cut(size: usize, edge: usize) -> bool {
+    size > edge.saturating_mul(2)
+}
+
+fn for_each_shown(layout: &Layout, dim: usize, offset: usize, edge: usize, visit: &mut impl FnMut(usize)) {
+    let Some(&size) = layout.sizes.get(dim) else { return visit(offset) };
+    for index in shown_indices(size, edge) {
+        for_each_shown(layout, dim + 1, offset + index * layout.strides[dim], edge, visit);
+    }
+}
+
+/// The elements as texts of one width.
+fn aligned(dtype: DType, elements: &[Scalar]) -> Vec<String> {
+    if !dtype.is_float() {
+        let width = if dtype == DType::Bool { "false".len() } else { 0 };
+        let texts: Vec<String> = elements.iter().map(|&element| format!("{:>width$}", plain(dtype, element))).collect();
+        return padded(texts.into_iter().map(|text| (text, String::new())).collect());
+    }
+    let exact = elements.iter().map(|element| element.as_f64());
+    let values = exact.clone().map(|value| decimal(dtype, value));
+    let magnitudes = || values.clone().filter(|value| value.is_finite() && *value != 0.0).map(f64::abs);
+    let (least, greatest) = (magnitudes().fold(f64::INFINITY, f64::min), magnitudes().fold(0.0, f64::max));
+    let is_scientific = greatest >= limit(dtype) || (greatest > 0.0 && (least < 1e-4 || greatest / least > 1000.0));
+    if !is_scientific {
+        return padded(values.zip(exact).map(|(value, exact)| fixed(value, exact)).collect());
+    }
+    let digits = values.clone().map(mantissa_digits).max().unwrap_or(0);
+    let power_digits = values.clone().map(power_digits).max().unwrap_or(0);
+    // One with fewer digits than its neighbours is continued by its own digits, not by zeros.
+    padded(exact.map(|value| scientific(value, digits, power_digits)).collect())
+}
+
+/// From here on all digits before the point are no longer meant: a decimal would claim to know them.
+fn limit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 | DType::BF16 => 1e3,
+        DType::F32 => 1e6,
+        DType::F64 | DType::Bool | DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => 1e8,
+    }
+}
+
+/// A number without neighbours: a decimal, unless it is very large or very small.
+fn lone(dtype: DType, element: Scalar) -> String {
+    let value = decimal(dtype, element.as_f64());
+    let is_decimal = !dtype.is_float() || value == 0.0 || !value.is_finite() || (1e-4..1e16).contains(&value.abs());
+    if is_decimal {
+        return plain(dtype, element);
+    }
+    let (whole, rest) = scientific(value, mantissa_digits(value), power_digits(value));
+    format!("{whole}{}", rest.strip_prefix(".e").map_or(rest.clone(), |power| format!("e{power}")))
+}
+
+/// A decimal, or the number it stands for if there is no room for all of it, as what stands before the point and what
+/// from there on.
+fn fixed(value: f64, number: f64) -> (String, String) {
+    if !value.is_finite() {
+        return (special(value), String::new());
+    }
+    let all = format!("{value}");
+    let rounded = format!("{number:.PRECISION$}");
+    let text = if all.len() <= rounded.len() { all } else { rounded.trim_end_matches('0').to_string() };
+    match text.split_once('.') {
+        Some((whole, fraction)) => (whole.into(), format!(".{fraction}")),
+        None => (text, ".".into()),
+    }
+}
+
+/// Digits behind the point that the mantissa of a decimal needs.
+fn mantissa_digits(value: f64) -> usize {
+    let digits = |text: &str| {
+        let mantissa = text.split('e').next().unwrap_or_default();
+        mantissa.split_once('.').map_or(0, |(_, fraction)| fraction.trim_end_matches('0').len())
+    };
+    let exact = digits(&format!("{value:e}"));
+    if exact <= PRECISION { exact } else { digits(&format!("{value:.PRECISION$e}")) }
+}
+
+/// Digits of the power of ten of a decimal, at least two.
+fn power_digits(value: f64) -> usize {
+    let text = format!("{value:.PRECISION$e}");
+    text.split_once('e').map_or(2, |(_, power)| power.trim_start_matches('-').len().max(2))
+}
+
+fn scientific(value: f64, digits: usize, power_digits: usize) -> (String, String) {
+    if !value.is_finite() {
+        return (special(value), String::new());
+    }
+    let text = format!("{value:.digits$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (sign, power) = exponent.strip_prefix('-').map_or(('+', exponent), |power| ('-', power));
+    (whole.into(), format!(".{fraction}e{sign}{power:0>power_digits$}"))
+}
+
+fn special(value: f64) -> String {
+    if value.is_nan() { "nan".into() } else { format!("{value}") }
+}
+
+/// Points under each other: blanks in front of the whole part and behind the fraction.
+fn padded(parts: Vec<(String, String)>) -> Vec<String> {
+    let before = parts.iter().filter(|(_, tail)| !tail.is_empty()).map(|(head, _)| head.len()).max().unwrap_or(0);
+    let behind = parts.iter().map(|(_, tail)| tail.len()).max().unwrap_or(0);
+    let bare = parts.iter().filter(|(_, tail)| tail.is_empty()).map(|(head, _)| head.len()).max().unwrap_or(0);
+    let width = (before + behind).max(bare);
+    let join = |(head, tail): (String, String)| match tail.is_empty() {
+        true => format!("{head:>width$}"),
+        false => format!("{:>width$}", format!("{head}{tail:<behind$}")),
+    };
+    parts.into_iter().map(join).collect()
+}
+
+/// One element alone.
+fn plain(dtype: DType, element: Scalar) -> String {
+    match (dtype.is_float(), element) {
+        (true, element) => {
+            let value = decimal(dtype, element.as_f64());
+            if value.is_nan() { "nan".into() } else { format!("{value:?}") }
+        }
+        (false, element) => format!("{element}"),
+    }
+}
+
+/// Writes the brackets of the dims from `depth` on around the texts, which come in order.
+fn nest(out: &mut String, sizes: &[usize], edge: usize, depth: usize, texts: &mut impl Iterator<Item = String>) {
+    let Some((&size, inner)) = sizes.split_first() else {
+        out.extend(texts.next());
+        return;
+    };
+    let indent = " ".repeat(depth + 1);
+    // Between matrices there are blank lines, one fewer than dims inside.
+    let separator = if inner.is_empty() { String::new() } else { format!("{}{indent}", "\n".repeat(inner.len())) };
+    let mut column = depth + 1;
+    let mut push = |out: &mut String, is_first: bool, item: &str| {
+        if inner.is_empty() {
+            // Room is left for the closing brackets.
+            let wraps = column + 1 + item.len() + depth + 1 > LINE && !is_first;
+            out.push_str(if is_first || wraps { "" } else { " " });
+            if wraps {
+                let end = out.trim_end().len();
+                out.truncate(end);
+                out.push('\n');
+                out.push_str(&indent);
+                column = depth + 1;
+            }
+            column += item.len() + usize::from(!is_first && !wraps);
+        } else if !is_first {
+            out.push_str(&separator);
+        }
+        out.push_str(item);
+    };
+    out.push('[');
+    for (position, index) in shown_indices(size, edge).enumerate() {
+        if position == edge && is_cut(size, edge) {
+            push(out, false, "...");
+        }
+        let mut item = String::new();
+        nest(&mut item, inner, edge, depth + 1, texts);
+        push(out, index == 0, &item);
+    }
+    out.push(']');
+}

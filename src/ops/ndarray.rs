@@ -1,0 +1,118 @@
+//! Tensors as arrays of the ndarray crate, and back (feature `ndarray`).
+//!
+//! A tensor on the CPU is looked at in place: [`NdView`] keeps its memory from being written while it lives. The other
+//! way round, and into arrays that own their elements, everything copies.
+
+use crate::device::{Borrowed, Storage};
+use crate::error::{Error, Result};
+use crate::ir::Layout;
+use crate::ops::element::{Element, elements_of};
+use crate::tensor::handle::Tensor;
+use crate::transforms::tracer;
+use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// The elements of a tensor, to be looked at as an array of the ndarray crate. While it lives, writing to the tensor,
+/// or to any other of the same storage, is an error.
+pub struct NdView<T> {
+    bytes: Borrowed,
+    layout: Layout,
+    elements: PhantomData<T>,
+}
+
+impl<T: Element> NdView<T> {
+    /// The array: sizes, strides and memory are those of the tensor.
+    pub fn view(&self) -> ArrayViewD<'_, T> {
+        let Layout { sizes, strides, offset } = &self.layout;
+        let elements = elements_of(&self.bytes).expect("it was tried when the view was made");
+        if self.layout.numel() == 0 {
+            // Offset and strides mean nothing then, and need not lie inside the storage.
+            return ArrayView::from_shape(IxDyn(sizes), &[]).expect("no elements are asked for");
+        }
+        let shape = IxDyn(sizes).strides(IxDyn(strides));
+        ArrayView::from_shape(shape, &elements[*offset..]).expect("a tensor lies inside its storage")
+    }
+}
+
+impl<T: Element> fmt::Debug for NdView<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().fmt(f)
+    }
+}
+
+impl Tensor {
+    /// The elements in place, as an array of the ndarray crate.
+    ///
+    /// ```
+    /// # use opfuse::{Result, Tensor};
+    /// # fn main() -> Result<()> {
+    /// let x = Tensor::try_from([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+    /// let elements = x.to_ndarray::<f32>()?;
+    /// assert_eq!(elements.view().sum(), 21.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If `T` is not the tensor's dtype, if there is no data on the host, or while a trace is recorded abstractly.
+    pub fn to_ndarray<T: Element>(&self) -> Result<NdView<T>> {
+        const NAME: &str = "to_ndarray";
+        tracer::on_read(self, NAME)?;
+        if self.dtype() != T::DTYPE {
+            let hint = format!("look at it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
+            return Err(Error::dtype(NAME, self.dtype(), T::DTYPE.name(), hint));
+        }
+        let array = self.array();
+        let view =
+            NdView { bytes: Storage::borrow(array.storage()), layout: array.layout().clone(), elements: PhantomData };
+        let is_readable = elements_of::<T>(&view.bytes).is_some_and(|all| view.layout.extent() <= all.len());
+        if !is_readable {
+            let what = format!("the bytes on {} cannot be looked at from here", self.device());
+            return Err(Error::Device { op: NAME.into(), what, hint: "copy the tensor to the cpu first".into() });
+        }
+        Ok(view)
+    }
+}
+
+/// A tensor of the array's shape with a copy of its elements.
+impl<T: Element, D: Dimension> TryFrom<ArrayView<'_, T, D>> for Tensor {
+    type Error = Error;
+
+    fn try_from(array: ArrayView<'_, T, D>) -> Result<Tensor> {
+        match array.as_slice() {
+            Some(elements) => Tensor::from_slice(elements, array.shape()),
+            None => Tensor::from_slice(&array.iter().copied().collect::<Vec<T>>(), array.shape()),
+        }
+    }
+}
+
+/// A tensor of the array's shape with a copy of its elements.
+impl<T: Element, D: Dimension> TryFrom<Array<T, D>> for Tensor {
+    type Error = Error;
+
+    fn try_from(array: Array<T, D>) -> Result<Tensor> {
+        Tensor::try_from(array.view())
+    }
+}
+
+/// A tensor of the array's shape with a copy of its elements.
+impl<T: Element, D: Dimension> TryFrom<&Array<T, D>> for Tensor {
+    type Error = Error;
+
+    fn try_from(array: &Array<T, D>) -> Result<Tensor> {
+        Tensor::try_from(array.view())
+    }
+}
+
+/// An array with a copy of the elements.
+///
+/// # Errors
+/// As [`Tensor::to_ndarray`].
+impl<T: Element> TryFrom<&Tensor> for ArrayD<T> {
+    type Error = Error;
+
+    fn try_from(tensor: &Tensor) -> Result<ArrayD<T>> {
+        Ok(tensor.to_ndarray::<T>()?.view().to_owned())
+    }
+}

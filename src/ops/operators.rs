@@ -1,0 +1,189 @@
+//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, numbers and results of calls.
+//!
+//! Every operator is the method of the same meaning and gives a `Result`, so a chain reads `((&a * &b)? + 1.0)?`. One
+//! side may itself be a `Result<Tensor>`, whose error comes out: `&a + &b * &c` and `&a * &b + &c`. Rust lets nobody
+//! define operators between a `Result` and a number or another `Result`: there the left one needs `?`, and so does one
+//! on the right of a number. Numbers of every type may stand on the right, literals, f64, i64, bool, f16 and bf16 on the
+//! left. Comparisons are methods (`x.lt(0.5)?`), because Rust's give a `bool`.
+
+use crate::error::{Error, Result};
+use crate::ir::Scalar;
+use crate::tensor::handle::Tensor;
+use half::{bf16, f16};
+use std::borrow::Cow;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
+
+/// The other operand of a binary method: a tensor or a plain number.
+///
+/// A number promotes weakly: it raises the category of the dtype (bool, integer, floating) but never the width.
+#[derive(Clone)]
+pub enum Operand<'a> {
+    /// A borrowed tensor.
+    Ref(&'a Tensor),
+    /// An owned tensor.
+    Owned(Tensor),
+    /// A plain number.
+    Number(Scalar),
+    /// The error of the call that should have given the operand; the method returns it.
+    Failed(Error),
+}
+
+impl<'a> Operand<'a> {
+    /// The operand as a tensor; a number as [`Tensor::number`].
+    ///
+    /// # Errors
+    /// The error that the operand is, or that memory cannot be had.
+    #[inline]
+    pub fn tensor(self) -> Result<Cow<'a, Tensor>> {
+        match self {
+            Operand::Ref(tensor) => Ok(Cow::Borrowed(tensor)),
+            Operand::Owned(tensor) => Ok(Cow::Owned(tensor)),
+            Operand::Number(number) => Tensor::number(number).map(Cow::Owned),
+            Operand::Failed(error) => Err(error),
+        }
+    }
+}
+
+impl<'a> From<&'a Tensor> for Operand<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Operand::Ref(tensor)
+    }
+}
+
+impl From<Tensor> for Operand<'_> {
+    fn from(tensor: Tensor) -> Self {
+        Operand::Owned(tensor)
+    }
+}
+
+impl From<Result<Tensor>> for Operand<'_> {
+    fn from(result: Result<Tensor>) -> Self {
+        result.map_or_else(Operand::Failed, Operand::Owned)
+    }
+}
+
+impl From<Scalar> for Operand<'_> {
+    fn from(number: Scalar) -> Self {
+        Operand::Number(number)
+    }
+}
+
+macro_rules! operator {
+    ($($Trait:ident $operator:ident $method:ident;)*) => {$(
+        impl<'a, R: Into<Operand<'a>>> $Trait<R> for &Tensor {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: R) -> Result<Tensor> {
+                Tensor::$method(self, other)
+            }
+        }
+
+        impl<'a, R: Into<Operand<'a>>> $Trait<R> for Tensor {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: R) -> Result<Tensor> {
+                Tensor::$method(&self, other)
+            }
+        }
+
+        impl $Trait<&Tensor> for Result<Tensor> {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: &Tensor) -> Result<Tensor> {
+                Tensor::$method(&self?, other)
+            }
+        }
+
+        impl $Trait<Tensor> for Result<Tensor> {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: Tensor) -> Result<Tensor> {
+                Tensor::$method(&self?, &other)
+            }
+        }
+    )*};
+}
+
+operator! {
+    Add add add;
+    Sub sub sub;
+    Mul mul mul;
+    Div div div;
+    Rem rem remainder;
+    BitAnd bitand bitwise_and;
+    BitOr bitor bitwise_or;
+    BitXor bitxor bitwise_xor;
+}
+
+/// Operators with a number on the left.
+macro_rules! number_first {
+    ($($number:ty: $($Trait:ident $operator:ident $method:ident),*;)*) => {$($(
+        impl $Trait<&Tensor> for $number {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: &Tensor) -> Result<Tensor> {
+                Tensor::$method(&Tensor::number(self)?, other)
+            }
+        }
+
+        impl $Trait<Tensor> for $number {
+            type Output = Result<Tensor>;
+
+            fn $operator(self, other: Tensor) -> Result<Tensor> {
+                Tensor::$method(&Tensor::number(self)?, &other)
+            }
+        }
+    )*)*};
+}
+
+macro_rules! number {
+    ($($number:ty),*) => {$(
+        impl From<$number> for Operand<'_> {
+            fn from(number: $number) -> Self {
+                Operand::Number(number.into())
+            }
+        }
+    )*};
+}
+
+macro_rules! arithmetic_first {
+    ($($number:ty),*) => {
+        number_first!($($number: Add add add, Sub sub sub, Mul mul mul, Div div div, Rem rem remainder;)*);
+    };
+}
+
+macro_rules! bits_first {
+    ($($number:ty),*) => {
+        number_first!($($number: BitAnd bitand bitwise_and, BitOr bitor bitwise_or, BitXor bitxor bitwise_xor;)*);
+    };
+}
+
+number!(bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64);
+// One type of floats and one of whole numbers: with two, `(2.0 * &x)?.exp()` would leave open which of them 2.0 is.
+arithmetic_first!(bool, i64, f16, bf16, f64);
+bits_first!(bool, i64);
+
+macro_rules! unary {
+    ($($Trait:ident $operator:ident $method:ident;)*) => {$(
+        impl $Trait for &Tensor {
+            type Output = Result<Tensor>;
+
+            fn $operator(self) -> Result<Tensor> {
+                Tensor::$method(self)
+            }
+        }
+
+        impl $Trait for Tensor {
+            type Output = Result<Tensor>;
+
+            fn $operator(self) -> Result<Tensor> {
+                Tensor::$method(&self)
+            }
+        }
+    )*};
+}
+
+unary! {
+    Neg neg neg;
+    Not not bitwise_not;
+}

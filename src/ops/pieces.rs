@@ -1,0 +1,168 @@
+//! Stretches of a dim: one of them, or all of them one behind the other.
+//!
+//! Everything here shares the storage of its input. Negative dims count from the end. Each piece is a handle of its own,
+//! also one without elements, so there are at most [`MAX_PIECES`].
+
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use crate::ir::shape::normalize_dim;
+use crate::ops::dims::Dims;
+use crate::tensor::handle::Tensor;
+
+/// The most pieces that one call gives: their handles alone take a gigabyte or so, whatever the tensor holds.
+const MAX_PIECES: usize = 1 << 22;
+
+impl Tensor {
+    /// `length` elements of `dim` from `start`; a negative start counts from the end.
+    ///
+    /// # Errors
+    /// If they do not lie inside the dim.
+    pub fn narrow(&self, dim: i64, start: i64, length: usize) -> Result<Tensor> {
+        let size = self.size_of("narrow", dim)?;
+        if start < -size || start > size {
+            let what = "start".into();
+            return Err(Error::OutOfRange { op: "narrow".into(), what, low: -size, high: size, got: start });
+        }
+        let from = if start < 0 { start + size } else { start };
+        match i64::try_from(length).ok().and_then(|length| from.checked_add(length)) {
+            Some(end) if end <= size => self.slice(dim, from, end, 1),
+            Some(_) | None => {
+                let what = format!("start ({start}) + length ({length}) exceeds dimension size ({size})");
+                Err(Error::shape("narrow", what, "stay inside the dim"))
+            }
+        }
+    }
+
+    /// Pieces of `size` elements along `dim`; the last one may be shorter.
+    ///
+    /// # Errors
+    /// If the dim is out of range, `size` is 0 although the dim has elements, or there would be more than 2²² pieces.
+    pub fn split(&self, size: usize, dim: i64) -> Result<Vec<Tensor>> {
+        let total = self.size_of("split", dim)? as usize;
+        if size == 0 && total != 0 {
+            let what = format!("split_size can only be 0 if dimension size is 0, but got dimension size of {total}");
+            return Err(Error::shape("split", what, "pass a positive size"));
+        }
+        let n_pieces = if size == 0 { 1 } else { total.div_ceil(size).max(1) };
+        (0..countable("split", n_pieces)?)
+            .map(|piece| self.piece(dim, piece * size, (piece * size).saturating_add(size)))
+            .collect()
+    }
+
+    /// Pieces of these sizes along `dim`, which add up to its size.
+    ///
+    /// # Errors
+    /// If the dim is out of range, or the sizes do not add up.
+    pub fn split_with_sizes(&self, sizes: impl Into<Dims>, dim: i64) -> Result<Vec<Tensor>> {
+        let (sizes, total) = (sizes.into(), self.size_of("split_with_sizes", dim)?);
+        let sum = sizes.as_slice().iter().try_fold(0i64, |sum, &size| sum.checked_add(size).filter(|_| size >= 0));
+        if sum != Some(total) {
+            let what = format!(
+                "split_with_sizes expects split_sizes to be non-negative and to sum exactly to {total} (input \
+                 tensor's size at dimension {dim}), but got split_sizes={:?}",
+                sizes.as_slice()
+            );
+            return Err(Error::shape("split_with_sizes", what, "cover the dim exactly"));
+        }
+        let mut start = 0;
+        let piece = |&size: &i64| {
+            start += size;
+            self.slice(dim, start - size, start, 1)
+        };
+        sizes.as_slice().iter().map(piece).collect()
+    }
+
+    /// At most `n` pieces along `dim`, all of the same size but the last; fewer if elements run out.
+    ///
+    /// # Errors
+    /// If the dim is out of range, `n` is 0, or there would be more than 2²² pieces.
+    pub fn chunk(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
+        let total = self.size_of("chunk", dim)? as usize;
+        match (n, total) {
+            (0, _) => Err(Error::argument("chunk", "cannot make 0 pieces; pass a positive number")),
+            // Nothing runs out where there is nothing.
+            (n, 0) => (0..countable("chunk", n)?).map(|_| self.piece(dim, 0, 0)).collect(),
+            (n, total) => self.split(total.div_ceil(n), dim),
+        }
+    }
+
+    /// `n` pieces along `dim`; where they cannot all have one size, the first ones have one element more.
+    ///
+    /// # Errors
+    /// If the dim is out of range, or `n` is 0 or more than 2²².
+    pub fn tensor_split(&self, n: usize, dim: i64) -> Result<Vec<Tensor>> {
+        let total = self.size_of("tensor_split", dim)? as usize;
+        if n == 0 {
+            return Err(Error::argument("tensor_split", "number of sections must be larger than 0"));
+        }
+        let start = |piece: usize| piece * (total / n) + piece.min(total % n);
+        (0..countable("tensor_split", n)?).map(|piece| self.piece(dim, start(piece), start(piece + 1))).collect()
+    }
+
+    /// Pieces along `dim` that end before each of `indices`, and the rest. Indices are taken as in [`Tensor::slice`].
+    ///
+    /// # Errors
+    /// If the dim is out of range.
+    pub fn tensor_split_at(&self, indices: impl Into<Dims>, dim: i64) -> Result<Vec<Tensor>> {
+        self.size_of("tensor_split", dim)?;
+        let indices = indices.into();
+        let starts = std::iter::once(0).chain(indices.as_slice().iter().copied());
+        let ends = indices.as_slice().iter().copied().map(Some).chain([None]);
+        starts.zip(ends).map(|(start, end)| self.slice(dim, start, end, 1)).collect()
+    }
+
+    /// As [`Tensor::tensor_split`] by a 0-dim i64 tensor, as [`Tensor::tensor_split_at`] by a 1-dim one. Its values are
+    /// read, which ends a trace.
+    ///
+    /// # Errors
+    /// If the tensor has more dims, another dtype or no data, and as the two methods.
+    pub fn tensor_split_by(&self, tensor: &Tensor, dim: i64) -> Result<Vec<Tensor>> {
+        if tensor.dtype() != DType::I64 || tensor.dim() > 1 {
+            let what = format!(
+                "tensor_split expected tensor_indices_or_sections to be an i64 tensor of at most one dim, but got {}",
+                tensor.ty()
+            );
+            return Err(Error::shape("tensor_split", what, "pass a count or a list of indices"));
+        }
+        let numbers: Vec<i64> = tensor.to_vec()?;
+        if tensor.dim() == 1 {
+            return self.tensor_split_at(numbers, dim);
+        }
+        let n = numbers.first().and_then(|&n| usize::try_from(n).ok());
+        self.tensor_split(n.unwrap_or(0), dim)
+    }
+
+    /// One tensor per index of `dim`, which goes away.
+    ///
+    /// # Errors
+    /// If the dim is out of range, or has more than 2²² indices.
+    pub fn unbind(&self, dim: i64) -> Result<Vec<Tensor>> {
+        let at = normalize_dim("unbind", dim, self.dim())?;
+        let Some(&size) = self.sizes().get(at) else {
+            return Err(Error::index("unbind", "a 0-dim tensor has no dims", "unsqueeze it first"));
+        };
+        (0..countable("unbind", size)?).map(|index| self.select(dim, index as i64)).collect()
+    }
+
+    fn piece(&self, dim: i64, start: usize, end: usize) -> Result<Tensor> {
+        self.slice(dim, start as i64, end.min(i64::MAX as usize) as i64, 1)
+    }
+
+    /// The size of a dim, which a 0-dim tensor does not have.
+    fn size_of(&self, op: &str, dim: i64) -> Result<i64> {
+        if self.dim() == 0 {
+            let what = format!("{op} expects at least a 1-dimensional tensor");
+            return Err(Error::shape(op, what, "unsqueeze it first"));
+        }
+        Ok(self.sizes()[normalize_dim(op, dim, self.dim())?] as i64)
+    }
+}
+
+/// That many pieces, if they can be had.
+fn countable(op: &str, n_pieces: usize) -> Result<usize> {
+    if n_pieces <= MAX_PIECES {
+        return Ok(n_pieces);
+    }
+    let what = format!("{n_pieces} pieces were asked for, and one call gives {MAX_PIECES} at most");
+    Err(Error::argument(op, format!("{what}; ask for fewer, or take those that are wanted with select or narrow")))
+}

@@ -1,0 +1,304 @@
+//! Matrix products.
+//!
+//! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of
+//! any rank to one of them, by views where strides allow: batches on one side alone are folded into the rows of a
+//! single `mm`. What is made of several rows is a composite operator, and its method calls that.
+
+use crate::dispatch::composite::Composite;
+use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::register::call;
+use crate::error::{Error, Result};
+use crate::ir::shape::broadcast;
+use crate::ir::{Attr, DType, Op, Scalar};
+use crate::tensor::handle::Tensor;
+
+/// Products that are one row of the op table.
+impl Tensor {
+    /// Matrix product of `(m, k)` and `(k, n)`: `(m, n)`, in the common dtype.
+    ///
+    /// # Errors
+    /// If an operand is not 2-dim, the inner sizes or the dtypes differ, or for bools.
+    pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
+        call(Op::Mm, &[self, other], &[])
+    }
+
+    /// Matrix products of `(b, m, k)` and `(b, k, n)`: `(b, m, n)`. Nothing is broadcast. Both have one dtype, which
+    /// the result gets.
+    ///
+    /// # Errors
+    /// If an operand is not 3-dim, the batch sizes, inner sizes or dtypes differ, or for bools.
+    pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
+        call(Op::Bmm, &[self, other], &[])
+    }
+
+    /// As [`Tensor::mm`], with a result of dtype `out_dtype`: that of the operands, or [`DType::F32`] if those are 16-bit floats.
+    /// Their products are summed in f32, which is then not rounded.
+    ///
+    /// # Errors
+    /// As [`Tensor::mm`], or for another `out_dtype`.
+    pub fn mm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
+        call(Op::MmDtype, &[self, other], &[Attr::DType(out_dtype)])
+    }
+
+    /// As [`Tensor::bmm`], with a result of dtype `out_dtype`; see [`Tensor::mm_dtype`].
+    ///
+    /// # Errors
+    /// As [`Tensor::bmm`], or for another `out_dtype`.
+    pub fn bmm_dtype(&self, other: &Tensor, out_dtype: DType) -> Result<Tensor> {
+        call(Op::BmmDtype, &[self, other], &[Attr::DType(out_dtype)])
+    }
+
+    /// `self + mat1 @ mat2` of matrices; `self` is broadcast to the product. All have one dtype, which the result gets.
+    ///
+    /// # Errors
+    /// As [`Tensor::mm`], and if `self` is larger than the product or of another dtype.
+    pub fn addmm(&self, mat1: &Tensor, mat2: &Tensor) -> Result<Tensor> {
+        self.addmm_scaled(mat1, mat2, 1, 1)
+    }
+
+    /// `beta * self + alpha * (mat1 @ mat2)`; see [`Tensor::addmm`].
+    ///
+    /// # Errors
+    /// As [`Tensor::addmm`].
+    pub fn addmm_scaled(
+        &self,
+        mat1: &Tensor,
+        mat2: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        call(Op::Addmm, &[self, mat1, mat2], &[Attr::Scalar(beta.into()), Attr::Scalar(alpha.into())])
+    }
+
+    /// `self + batch1 @ batch2` of 3-dim batches; `self` is broadcast to the product. All have one dtype, which the
+    /// result gets.
+    ///
+    /// # Errors
+    /// As [`Tensor::bmm`], and if `self` is larger than the product or of another dtype.
+    pub fn baddbmm(&self, batch1: &Tensor, batch2: &Tensor) -> Result<Tensor> {
+        self.baddbmm_scaled(batch1, batch2, 1, 1)
+    }
+
+    /// `beta * self + alpha * (batch1 @ batch2)`; see [`Tensor::baddbmm`].
+    ///
+    /// # Errors
+    /// As [`Tensor::baddbmm`].
+    pub fn baddbmm_scaled(
+        &self,
+        batch1: &Tensor,
+        batch2: &Tensor,
+        beta: impl Into<Scalar>,
+        alpha: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        call(Op::Baddbmm, &[self, batch1, batch2], &[Attr::Scalar(beta.into()), Attr::Scalar(alpha.into())])
+    }
+}
+
+/// Products made of those.
+impl Tensor {
+    /// Inner product of two 1-dim tensors of one size: 0-dim. Both have one dtype, which the result gets.
+    ///
+    /// # Errors
+    /// If an operand is not 1-dim, the sizes or dtypes differ, or for bools.
+    pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
+        static DOT: Composite = Composite::new("aten::dot");
+        DOT.call((self, other))
+    }
+
+    /// Product of a `(m, k)` matrix and a `(k)` vector: `(m)`. Both have one dtype, which the result gets.
+    ///
+    /// # Errors
+    /// If the ranks, inner sizes or dtypes do not fit, or for bools.
+    pub fn mv(&self, vector: &Tensor) -> Result<Tensor> {
+        static MV: Composite = Composite::new("aten::mv");
+        MV.call((self, vector))
+    }
+
+    /// Every element of a `(n)` vector times every element of a `(m)` vector: `(n, m)`. Dtypes are promoted.
+    ///
+    /// # Errors
+    /// If an operand is not 1-dim.
+    pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
+        static OUTER: Composite = Composite::new("aten::outer");
+        OUTER.call((self, other))
+    }
+
+    /// Matrix product over the last two dims, those in front broadcast.
+    ///
+    /// A 1-dim left operand is a row, a 1-dim right operand a column; the dim they lend does not appear in the result.
+    ///
+    /// # Errors
+    /// If an operand is 0-dim, the inner sizes or dtypes differ, the batches do not broadcast, or for bools.
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        static MATMUL: Composite = Composite::new("aten::matmul");
+        MATMUL.call((self, other))
+    }
+
+    /// `self @ weight' + bias`: `(…, in)` with a weight of `(out, in)` and a bias of `(out)` gives `(…, out)`; with a
+    /// weight of `(in)` and a bias of `(1)` or `()` it gives `(…)`. All have one dtype, which the result gets.
+    ///
+    /// # Errors
+    /// If the weight has neither 1 nor 2 dims, sizes or dtypes do not fit, or for bools.
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        static LINEAR: Composite = Composite::new("aten::linear");
+        LINEAR.call((self, weight, bias))
+    }
+}
+
+// What those are made of.
+
+pub(crate) fn dot(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    if left.dim() != 1 || right.dim() != 1 || left.numel() != right.numel() {
+        return Err(mismatch("dot", left, right, "both must be 1-dim and of one size"));
+    }
+    // An element of a product is one chain of additions, each of which waits for the one before; a sum has many.
+    if left.dtype() == right.dtype() && matches!(left.dtype(), DType::F32 | DType::F64) {
+        return left.mul(right)?.sum_all();
+    }
+    left.unsqueeze(0)?.mm(&right.unsqueeze(1)?)?.view(())
+}
+
+pub(crate) fn mv(matrix: &Tensor, vector: &Tensor) -> Result<Tensor> {
+    if matrix.dim() != 2 || vector.dim() != 1 || matrix.sizes()[1] != vector.numel() {
+        return Err(mismatch("mv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
+    }
+    matrix.mm(&vector.unsqueeze(1)?)?.squeeze(1)
+}
+
+pub(crate) fn outer(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    if left.dim() != 1 || right.dim() != 1 {
+        return Err(mismatch("outer", left, right, "both must be 1-dim"));
+    }
+    left.unsqueeze(1)?.mul(right)
+}
+
+/// `beta * term + alpha * (matrix @ vector)`.
+pub(crate) fn addmv(term: &Tensor, matrix: &Tensor, vector: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    if matrix.dim() != 2 || vector.dim() != 1 || matrix.sizes()[1] != vector.numel() || term.dim() > 1 {
+        return Err(mismatch("addmv", matrix, vector, "a (m, k) matrix and a vector of k elements are needed"));
+    }
+    let column = if term.dim() == 0 { term.clone() } else { term.unsqueeze(1)? };
+    column.addmm_scaled(matrix, &vector.unsqueeze(1)?, beta, alpha)?.squeeze(1)
+}
+
+pub(crate) fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let inner = match (left.sizes(), right.sizes()) {
+        (&[.., k], &[n] | &[.., n, _]) => (k, n),
+        _ => return Err(mismatch("matmul", left, right, "both must have at least one dim; use mul for numbers")),
+    };
+    if inner.0 != inner.1 {
+        let hint = format!("the inner sizes {} and {} must be equal", inner.0, inner.1);
+        return Err(mismatch("matmul", left, right, &hint));
+    }
+    match (left.dim(), right.dim()) {
+        (1, 1) => left.dot(right),
+        (2, 1) => left.mv(right),
+        (1, 2) => left.unsqueeze(0)?.mm(right)?.squeeze(0),
+        (2, 2) => left.mm(right),
+        (3.., 1 | 2) if folds(left) || is_recorded(left, right) => fold(left, right),
+        (3.., 3..)
+            if is_one_matrix(right) && right.dim() <= left.dim() && (folds(left) || is_recorded(left, right)) =>
+        {
+            let batch: Vec<i64> = (0..right.dim() as i64 - 2).collect();
+            fold(left, &right.squeeze(&batch[..])?)
+        }
+        (1 | 2, 3..) if folds(&right.transpose(-2, -1)?) => {
+            // (a b)' = b' a', and the batches are on the left of that.
+            let product = fold(&right.transpose(-2, -1)?, &left.t()?)?;
+            if left.dim() == 1 { Ok(product) } else { product.transpose(-2, -1) }
+        }
+        (_, _) => batched(left, right),
+    }
+}
+
+pub(crate) fn linear(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let (outer, inner) = match *weight.sizes() {
+        [inner] => (None, inner),
+        [outer, inner] => (Some(outer), inner),
+        _ => return Err(mismatch("linear", input, weight, "a (out, in) or (in) weight is needed")),
+    };
+    if input.sizes().last() != Some(&inner) {
+        return Err(mismatch("linear", input, weight, "a (…, in) input and a (out, in) or (in) weight are needed"));
+    }
+    let weight = weight.t()?;
+    let Some(bias) = bias else { return input.matmul(&weight) };
+    if bias.dim() > 0 && bias.sizes() != [outer.unwrap_or(1)] {
+        return Err(mismatch("linear", bias, &weight, "a (out) bias and a (out, in) weight are needed"));
+    }
+    if bias.dtype() != weight.dtype() {
+        let hint = "convert the bias to the weight's dtype";
+        return Err(Error::dtype("linear", bias.dtype(), weight.dtype().name(), hint));
+    }
+    match outer {
+        Some(outer) if input.dim() >= 2 && folds(input) => {
+            let (rows, inner) = rows_of(input);
+            let sum = bias.addmm(&input.view(&[rows, inner][..])?, &weight)?;
+            sum.view(&[&input.sizes()[..input.dim() - 1], &[outer]].concat()[..])
+        }
+        Some(_) | None => input.matmul(&weight)?.add(bias),
+    }
+}
+
+/// Whether all dims but the last join into one without a copy.
+fn folds(left: &Tensor) -> bool {
+    let (rows, inner) = rows_of(left);
+    left.numel() == 0 || left.array().layout.view(&[rows, inner]).is_some()
+}
+
+/// Whether gradients will be asked for. That of a matrix which all batches share is then one product too, summed in one
+/// go, rather than the sum of a rounded product per batch.
+fn is_recorded(left: &Tensor, right: &Tensor) -> bool {
+    is_grad_enabled() && (left.requires_grad() || right.requires_grad())
+}
+
+/// Whether all batches are one.
+fn is_one_matrix(right: &Tensor) -> bool {
+    right.sizes()[..right.dim() - 2].iter().all(|&size| size == 1)
+}
+
+/// The product of all sizes but the last, and the last.
+fn rows_of(left: &Tensor) -> (usize, usize) {
+    match left.sizes() {
+        [outer @ .., inner] => (outer.iter().product(), *inner),
+        [] => (1, 1),
+    }
+}
+
+/// `(…, k) @ (k, n)` or `(…, k) @ (k)` as one matrix product.
+fn fold(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let (rows, inner) = rows_of(left);
+    let outer = &left.sizes()[..left.dim() - 1];
+    let matrix = left.reshape(&[rows, inner][..])?;
+    if right.dim() == 1 {
+        return matrix.mv(right)?.view(outer);
+    }
+    matrix.mm(right)?.view(&[outer, &right.sizes()[1..]].concat()[..])
+}
+
+/// Both sides expanded to the common batch and folded to 3 dims.
+fn batched(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let (left_is_row, right_is_column) = (left.dim() == 1, right.dim() == 1);
+    let left = if left_is_row { left.unsqueeze(0)? } else { left.clone() };
+    let right = if right_is_column { right.unsqueeze(1)? } else { right.clone() };
+    let (left_batch, left_matrix) = left.sizes().split_at(left.dim() - 2);
+    let (right_batch, right_matrix) = right.sizes().split_at(right.dim() - 2);
+    let batch = broadcast("matmul", left_batch, right_batch)?;
+    let n_batches: usize = batch.iter().product();
+    let spread = |side: &Tensor, matrix: &[usize]| {
+        let expanded = side.expand(&[&batch, matrix].concat()[..])?;
+        expanded.reshape(&[&[n_batches], matrix].concat()[..])
+    };
+    let product = spread(&left, left_matrix)?.bmm(&spread(&right, right_matrix)?)?;
+    let mut sizes = batch.to_vec();
+    if !left_is_row {
+        sizes.push(left_matrix[0]);
+    }
+    if !right_is_column {
+        sizes.push(right_matrix[1]);
+    }
+    product.view(&sizes[..])
+}
+
+fn mismatch(op: &str, left: &Tensor, right: &Tensor, hint: &str) -> Error {
+    Error::shape(op, format!("shapes {:?} and {:?} do not fit", left.sizes(), right.sizes()), hint)
+}

@@ -1,0 +1,342 @@
+//! Random tensors, and dropout.
+//!
+//! Every function draws a key from a generator and calls one op of the table on it, so the numbers are those that
+//! [`crate::ir::random`] defines, on every device, and a compiled function draws anew at each call, in the order in
+//! which it would draw eagerly. The functions of [`Tensor`] draw from the default generator of the device, those of
+//! [`Generator`] from that one. Elements are numbered in the order of their memory: row-major, or as the model lies
+//! for the `_like` forms.
+
+use crate::device::{Device, DeviceKind, Generator};
+use crate::dispatch::register::{call, call_on};
+use crate::error::{Error, Result};
+use crate::ir::shape::{checked_numel, elementwise_strides};
+use crate::ir::{Attr, DType, Op, TensorType, random};
+use crate::ops::factories::laid_out;
+use crate::tensor::handle::Tensor;
+use crate::transforms::batched::drawing_levels;
+use crate::transforms::tracer;
+use smallvec::SmallVec;
+
+/// Where numbers come from and where they go.
+#[derive(Clone, Copy)]
+pub(crate) struct Draw<'a> {
+    /// `None` is the default generator of the device.
+    pub(crate) generator: Option<&'a Generator>,
+    pub(crate) device: Device,
+}
+
+impl Draw<'_> {
+    const CPU: Draw<'static> = Draw { generator: None, device: Device::CPU };
+
+    /// The key of a draw of `n` numbers of `words` words each. Nothing is drawn on the meta device.
+    fn key(self, op: &str, n: usize, words: usize, dtype: DType) -> Result<Tensor> {
+        if let Some(generator) = self.generator
+            && generator.device().kind != self.device.kind
+        {
+            let (expected, found) = (self.device.kind, generator.device().kind);
+            let what = format!("expected a '{expected}' device type for generator but found '{found}'");
+            return Err(Error::Device { op: op.into(), what, hint: "make a generator for that device".into() });
+        }
+        match self.device.kind {
+            DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
+                let n_counters = random::n_counters(n, words, dtype);
+                match self.generator {
+                    Some(generator) => tracer::draw(generator, n_counters),
+                    None => tracer::draw(&Generator::default_of(self.device)?, n_counters),
+                }
+            }
+            DeviceKind::Meta => Tensor::meta(&TensorType::contiguous(DType::I64, &[2])),
+        }
+    }
+
+    /// Calls a random op of the table for the public op `name`. Inside `vmap` every slice gets numbers of its own where
+    /// that is wanted: those of a dim more, which is mapped.
+    fn call(self, name: &str, op: Op, sizes: &[usize], words: DType, rest: &[Attr]) -> Result<Tensor> {
+        let levels = drawing_levels(name)?;
+        let sizes: SmallVec<[usize; 6]> =
+            levels.iter().map(|level| level.size()).chain(sizes.iter().copied()).collect();
+        // Also checked before the sizes become signed numbers; a normal number takes two words.
+        let n = checked_numel(name, &sizes, 16)?;
+        let per_number = if op == Op::RandomNormal { 2 } else { 1 };
+        let key = self.key(name, n, per_number, words)?;
+        let mut attrs: SmallVec<[Attr; 4]> = SmallVec::new();
+        attrs.push(Attr::Ints(sizes.iter().map(|&size| size as i64).collect()));
+        attrs.extend(rest.iter().cloned());
+        let numbers = match self.device.kind {
+            DeviceKind::Cuda => call_on(self.device, op, &[&key], &attrs)?,
+            DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => call(op, &[&key], &attrs)?,
+        };
+        let numbers = match self.device.kind {
+            DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::Cuda => numbers,
+            // The same numbers, made on the host.
+            DeviceKind::PrivateUse1 => numbers.to_device(self.device)?,
+        };
+        levels.iter().try_fold(numbers, |numbers, level| level.map(&numbers))
+    }
+
+    pub(crate) fn uniform(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        need_float("rand", dtype)?;
+        self.call("rand", Op::RandomUniform, sizes, dtype, &[Attr::DType(dtype)])
+    }
+
+    pub(crate) fn normal(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        need_float("randn", dtype)?;
+        self.call("randn", Op::RandomNormal, sizes, dtype, &[Attr::DType(dtype)])
+    }
+
+    pub(crate) fn integers(self, low: i64, high: i64, sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        if low >= high {
+            let what = format!("random_ expects 'from' to be less than 'to', but got from={low} >= to={high}");
+            return Err(Error::argument("randint", what));
+        }
+        let (least, greatest) = whole_numbers(dtype);
+        if low < least || high - 1 > greatest {
+            let what = format!("the range from {low} up to {high} does not fit {dtype}");
+            return Err(Error::argument("randint", format!("{what}, which holds {least} to {greatest}")));
+        }
+        let range = [Attr::int(low), Attr::int(high)];
+        self.call("randint", Op::RandomRange, sizes, DType::I64, &range)?.to_dtype(dtype)
+    }
+
+    pub(crate) fn permutation(self, n: usize, dtype: DType) -> Result<Tensor> {
+        if dtype == DType::Bool {
+            return Err(Error::dtype("randperm", dtype, "a number", "a permutation holds numbers; use i64"));
+        }
+        let (_, greatest) = whole_numbers(dtype);
+        if n as i64 - 1 > greatest {
+            let what = format!("a permutation of {n} numbers does not fit {dtype}, which counts to {greatest}");
+            return Err(Error::argument("randperm", what));
+        }
+        // Words of 64 bits are all different, or as good as: two of a million agree once in 30 million permutations.
+        let words = self.call("randperm", Op::RandomBits, &[n], DType::I64, &[Attr::DType(DType::I64)])?;
+        let order = call(Op::Argsort, &[&words], &[Attr::bool(true), Attr::int(0), Attr::bool(false)])?;
+        order.to_dtype(dtype)
+    }
+
+    pub(crate) fn bernoulli(self, sizes: &[usize], p: f64) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&p) {
+            let what = format!("bernoulli_ expects p to be in [0, 1], but got p={p}");
+            return Err(Error::argument("bernoulli", what));
+        }
+        self.call("bernoulli", Op::RandomBernoulli, sizes, DType::I32, &[Attr::float(p)])
+    }
+
+    /// Truth values of the sizes of `probabilities`, in their dtype, each one with its own probability.
+    pub(crate) fn bernoulli_of(self, probabilities: &Tensor) -> Result<Tensor> {
+        let dtype = probabilities.dtype();
+        need_float("bernoulli", dtype)?;
+        let fine = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let uniform = like(probabilities, |sizes| self.uniform(sizes, fine))?;
+        uniform.lt(probabilities)?.to_dtype(dtype)
+    }
+
+    /// The mask of a dropout of `x`, true where an element is kept.
+    fn mask(self, x: &Tensor, p: f64) -> Result<Tensor> {
+        like(x, |sizes| self.bernoulli(sizes, 1.0 - p))
+    }
+}
+
+/// A tensor with the sizes of `model` whose memory is ordered as an element-wise result of it would be.
+pub(crate) fn like(model: &Tensor, make: impl FnOnce(&[usize]) -> Result<Tensor>) -> Result<Tensor> {
+    let sizes = model.sizes();
+    laid_out(sizes, &elementwise_strides(sizes, &[(sizes, model.strides())]), make)
+}
+
+pub(crate) fn need_float(op: &str, dtype: DType) -> Result<()> {
+    if dtype.is_float() {
+        return Ok(());
+    }
+    Err(Error::dtype(op, dtype, "a floating dtype", "use randint for whole numbers"))
+}
+
+/// The least and greatest whole number up to which a dtype holds all of them.
+pub(crate) fn whole_numbers(dtype: DType) -> (i64, i64) {
+    let float = |digits: u32| (-(1 << digits), 1 << digits);
+    match dtype {
+        DType::Bool => (0, 1),
+        DType::U8 => (0, i64::from(u8::MAX)),
+        DType::I8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        DType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DType::I64 => (i64::MIN, i64::MAX),
+        DType::F16 => float(11),
+        DType::BF16 => float(8),
+        DType::F32 => float(24),
+        DType::F64 => float(53),
+    }
+}
+
+fn check_dropout(p: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(());
+    }
+    Err(Error::argument("dropout", format!("dropout probability has to be between 0 and 1, but got {p}")))
+}
+
+impl Tensor {
+    /// Uniform numbers in [0, 1) of a floating dtype. Row-major, on the CPU.
+    ///
+    /// ```
+    /// # fn main() -> opfuse::Result<()> {
+    /// use opfuse::{DType, Tensor};
+    /// opfuse::manual_seed(7);
+    /// let first = Tensor::rand(&[2, 3], DType::F32)?;
+    /// opfuse::manual_seed(7);
+    /// assert_eq!(first.to_vec::<f32>()?, Tensor::rand(&[2, 3], DType::F32)?.to_vec::<f32>()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the dtype is not floating, there are too many elements, or no memory.
+    pub fn rand(sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        Draw::CPU.uniform(sizes, dtype)
+    }
+
+    /// Numbers of the standard normal distribution, of a floating dtype. Row-major, on the CPU.
+    ///
+    /// # Errors
+    /// As [`Tensor::rand`].
+    pub fn randn(sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        Draw::CPU.normal(sizes, dtype)
+    }
+
+    /// Whole numbers from `low` up to but without `high`, each as likely as any other: i64. Row-major, on the CPU.
+    ///
+    /// # Errors
+    /// If the range is empty, there are too many elements, or no memory.
+    pub fn randint(low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
+        Draw::CPU.integers(low, high, sizes, DType::I64)
+    }
+
+    /// The numbers from 0 up to but without `n` in random order: 1-dim, i64.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn randperm(n: usize) -> Result<Tensor> {
+        Draw::CPU.permutation(n, DType::I64)
+    }
+
+    /// Uniform numbers in [0, 1) with sizes, dtype, device and order of memory of this tensor, which is floating.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or there is no memory.
+    pub fn rand_like(&self) -> Result<Tensor> {
+        like(self, |sizes| self.draw().uniform(sizes, self.dtype()))
+    }
+
+    /// Numbers of the standard normal distribution; otherwise as [`Tensor::rand_like`].
+    ///
+    /// # Errors
+    /// As [`Tensor::rand_like`].
+    pub fn randn_like(&self) -> Result<Tensor> {
+        like(self, |sizes| self.draw().normal(sizes, self.dtype()))
+    }
+
+    /// Zeros and ones in the floating dtype of this tensor, whose elements are the probabilities of a one. Sizes are
+    /// kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or there is no memory.
+    pub fn bernoulli(&self) -> Result<Tensor> {
+        self.draw().bernoulli_of(self)
+    }
+
+    /// While training, elements are zeroed with probability `p` and the others divided by `1 - p`, floats; otherwise
+    /// the tensor itself. Sizes and dtype are kept.
+    ///
+    /// # Errors
+    /// If `p` is no probability or the dtype not floating.
+    pub fn dropout(&self, p: f64, training: bool) -> Result<Tensor> {
+        check_dropout(p)?;
+        if p == 0.0 || !training || self.numel() == 0 {
+            return Ok(self.clone());
+        }
+        need_float("dropout", self.dtype())?;
+        if p == 1.0 {
+            // Nothing is drawn; a product rather than zeros, so that a NaN stays.
+            return self.mul(0.0);
+        }
+        let mask = self.draw().mask(self, p)?;
+        self.native_dropout_backward(&mask, 1.0 / (1.0 - p))
+    }
+
+    /// As [`Tensor::dropout`], with the mask of what is kept: bool. Both have the sizes of `self`.
+    ///
+    /// # Errors
+    /// As [`Tensor::dropout`].
+    pub fn native_dropout(&self, p: f64, training: bool) -> Result<(Tensor, Tensor)> {
+        check_dropout(p)?;
+        need_float("native_dropout", self.dtype())?;
+        if self.numel() == 0 {
+            return Ok((self.clone(), self.zeros_like()?));
+        }
+        if !training {
+            let kept = like(self, |sizes| crate::ops::factories::full_on(self.device(), sizes, true.into(), None))?;
+            return Ok((self.copy()?, kept));
+        }
+        let mask = self.draw().mask(self, p)?;
+        let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
+        Ok((self.native_dropout_backward(&mask, scale)?, mask))
+    }
+
+    /// Elements where the mask holds times `scale`, zero elsewhere: the gradient of [`Tensor::native_dropout`]. Sizes
+    /// are broadcast, the dtype is that of `self`.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or the shapes do not broadcast.
+    pub fn native_dropout_backward(&self, mask: &Tensor, scale: f64) -> Result<Tensor> {
+        call(Op::NativeDropoutBackward, &[self, mask], &[Attr::float(scale)])
+    }
+
+    /// Draws by the default generator of this tensor's device.
+    fn draw(&self) -> Draw<'static> {
+        Draw { generator: None, device: self.device() }
+    }
+}
+
+impl Generator {
+    /// As [`Tensor::rand`], drawn from this generator.
+    ///
+    /// # Errors
+    /// As [`Tensor::rand`].
+    pub fn rand(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        self.draws().uniform(sizes, dtype)
+    }
+
+    /// As [`Tensor::randn`], drawn from this generator.
+    ///
+    /// # Errors
+    /// As [`Tensor::randn`].
+    pub fn randn(&self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
+        self.draws().normal(sizes, dtype)
+    }
+
+    /// As [`Tensor::randint`], drawn from this generator.
+    ///
+    /// # Errors
+    /// As [`Tensor::randint`].
+    pub fn randint(&self, low: i64, high: i64, sizes: &[usize]) -> Result<Tensor> {
+        self.draws().integers(low, high, sizes, DType::I64)
+    }
+
+    /// As [`Tensor::randperm`], drawn from this generator.
+    ///
+    /// # Errors
+    /// As [`Tensor::randperm`].
+    pub fn randperm(&self, n: usize) -> Result<Tensor> {
+        self.draws().permutation(n, DType::I64)
+    }
+
+    /// As [`Tensor::bernoulli`], drawn from this generator.
+    ///
+    /// # Errors
+    /// As [`Tensor::bernoulli`], and if the probabilities are on another kind of device.
+    pub fn bernoulli(&self, probabilities: &Tensor) -> Result<Tensor> {
+        Draw { generator: Some(self), device: probabilities.device() }.bernoulli_of(probabilities)
+    }
+
+    fn draws(&self) -> Draw<'_> {
+        Draw { generator: Some(self), device: self.device() }
+    }
+}

@@ -1,0 +1,93 @@
+//! Random numbers written into a tensor.
+//!
+//! Each is a draw like those of `random.rs`, in the order in which the target lies in memory, and a `copy_`: versions,
+//! views, traces and errors are those of any other write.
+
+use crate::device::Generator;
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use crate::ops::random::{Draw, like, need_float, whole_numbers};
+use crate::tensor::handle::Tensor;
+
+impl Tensor {
+    /// Overwrites every element with a uniform number in [`from`, `to`). 16-bit floats are rounded, perhaps to `to`.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or `from` is above `to`; as [`Tensor::copy_`].
+    pub fn uniform_(&self, from: f64, to: f64) -> Result<()> {
+        uniform(self, from, to, None)
+    }
+
+    /// Overwrites every element with a number of the normal distribution.
+    ///
+    /// # Errors
+    /// If the dtype is not floating or `std` is negative; as [`Tensor::copy_`].
+    pub fn normal_(&self, mean: f64, std: f64) -> Result<()> {
+        normal(self, mean, std, None)
+    }
+
+    /// Overwrites every element with one with probability `p`, else with zero; any dtype.
+    ///
+    /// # Errors
+    /// If `p` is no probability; as [`Tensor::copy_`].
+    pub fn bernoulli_(&self, p: f64) -> Result<()> {
+        bernoulli(self, p, None)
+    }
+
+    /// Overwrites every element with a whole number from `low` up to but without `high`; any dtype.
+    ///
+    /// # Errors
+    /// If the range is empty or does not fit the dtype; as [`Tensor::copy_`].
+    pub fn random_(&self, low: i64, high: i64) -> Result<()> {
+        integers(self, low, high, None)
+    }
+}
+
+fn draw<'a>(target: &Tensor, generator: Option<&'a Generator>) -> Draw<'a> {
+    Draw { generator, device: target.device() }
+}
+
+/// The dtype that numbers for a target are computed in.
+fn computed(op: &str, target: &Tensor) -> Result<DType> {
+    need_float(op, target.dtype())?;
+    Ok(if target.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
+}
+
+pub(crate) fn uniform(target: &Tensor, from: f64, to: f64, generator: Option<&Generator>) -> Result<()> {
+    let dtype = computed("uniform_", target)?;
+    if !(from <= to && (to - from).is_finite()) {
+        let what = format!("uniform_ expects to return a [from, to) range, but found from={from} > to={to}");
+        return Err(Error::argument("uniform_", what));
+    }
+    let unit = like(target, |sizes| draw(target, generator).uniform(sizes, dtype))?;
+    target.copy_(&unit.mul(to - from)?.add(from)?)
+}
+
+pub(crate) fn normal(target: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
+    let dtype = computed("normal_", target)?;
+    if std.is_nan() || std < 0.0 {
+        return Err(Error::argument("normal_", format!("normal expects std >= 0.0, but found std {std}")));
+    }
+    let standard = like(target, |sizes| draw(target, generator).normal(sizes, dtype))?;
+    target.copy_(&standard.mul(std)?.add(mean)?)
+}
+
+pub(crate) fn bernoulli(target: &Tensor, p: f64, generator: Option<&Generator>) -> Result<()> {
+    target.copy_(&like(target, |sizes| draw(target, generator).bernoulli(sizes, p))?)
+}
+
+/// Each element with a probability of its own, broadcast to the target.
+pub(crate) fn bernoulli_of(target: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
+    let sizes: Vec<i64> = target.sizes().iter().map(|&size| size as i64).collect();
+    target.copy_(&draw(target, generator).bernoulli_of(&p.expand(sizes)?)?)
+}
+
+pub(crate) fn integers(target: &Tensor, low: i64, high: i64, generator: Option<&Generator>) -> Result<()> {
+    let dtype = target.dtype();
+    target.copy_(&like(target, |sizes| draw(target, generator).integers(low, high, sizes, dtype))?)
+}
+
+/// One past the greatest number that [`integers`] can draw for a dtype: all whole numbers up to there are held.
+pub(crate) fn end_of(dtype: DType) -> i64 {
+    whole_numbers(dtype).1.saturating_add(1)
+}

@@ -1,0 +1,201 @@
+//! Tensors under other sizes, dims in another order, tensors brought to a common shape: views made of views.
+//!
+//! Everything here shares the storage of its input, but for [`Tensor::reshape`] and [`Tensor::flatten`] where strides
+//! cannot express the shape. Negative dims count from the end.
+
+use crate::dispatch::register::call;
+use crate::error::{Error, Result};
+use crate::ir::shape::{Sizes, broadcast, infer_sizes, normalize_dim};
+use crate::ir::{Attr, MemoryFormat, Op};
+use crate::ops::dims::Dims;
+use crate::tensor::handle::Tensor;
+
+/// Other sizes.
+impl Tensor {
+    /// The same elements in the same order under other sizes: a view if strides can express it, else a copy.
+    ///
+    /// # Errors
+    /// If the number of elements differs.
+    pub fn reshape(&self, sizes: impl Into<Dims>) -> Result<Tensor> {
+        let sizes = infer_sizes("reshape", sizes.into().as_slice(), self.numel())?;
+        if self.array().layout.view(&sizes).is_some() {
+            return self.view(&sizes[..]);
+        }
+        // Nobody else holds the copy: the result is no view.
+        let copy = call(Op::Clone, &[self], &[MemoryFormat::Contiguous.into()])?;
+        call(Op::UnsafeView, &[&copy], &[Attr::ints(Dims::from(&sizes[..]).as_slice())])
+    }
+
+    /// The dims from `start` to `end`, both included, as one; a 0-dim tensor gets one dim. See [`Tensor::reshape`].
+    ///
+    /// # Errors
+    /// If a dim is out of range, or `start` comes after `end`.
+    pub fn flatten(&self, start: i64, end: i64) -> Result<Tensor> {
+        let first = normalize_dim("flatten", start, self.dim())?;
+        let last = normalize_dim("flatten", end, self.dim())?;
+        if first > last {
+            let what = format!("flatten() has invalid args: start_dim {start} cannot come after end_dim {end}");
+            return Err(Error::shape("flatten", what, "name the first and the last of the dims to join"));
+        }
+        if self.dim() == 0 {
+            return self.reshape(1);
+        }
+        if first == last {
+            return Ok(self.clone());
+        }
+        let sizes = self.sizes();
+        let joined = sizes[first..=last].iter().product();
+        self.reshape(&[&sizes[..first], &[joined], &sizes[last + 1..]].concat()[..])
+    }
+
+    /// Dim `dim` split into several, whose sizes multiply to its size; one may be −1 and is computed.
+    ///
+    /// # Errors
+    /// If the dim is out of range or the sizes do not fit.
+    pub fn unflatten(&self, dim: i64, sizes: impl Into<Dims>) -> Result<Tensor> {
+        let sizes = sizes.into();
+        let at = normalize_dim("unflatten", dim, self.dim())?;
+        if sizes.as_slice().is_empty() {
+            return Err(Error::shape("unflatten", "sizes must be non-empty", "name at least one"));
+        }
+        let own = self.sizes();
+        let Some(&size) = own.get(at) else {
+            return Err(Error::index("unflatten", "a 0-dim tensor has no dims", "unsqueeze it first"));
+        };
+        let inner = infer_sizes("unflatten", sizes.as_slice(), size).map_err(|_| {
+            let what = format!(
+                "provided sizes {:?} don't multiply up to the size of dim {at} ({size}) in the input tensor",
+                sizes.as_slice()
+            );
+            Error::shape("unflatten", what, "pass sizes that do, with one -1 at most")
+        })?;
+        self.view(&[&own[..at], &inner, &own[at + 1..]].concat()[..])
+    }
+
+    /// As [`Tensor::view`], under the sizes of `other`.
+    ///
+    /// # Errors
+    /// As [`Tensor::view`].
+    pub fn view_as(&self, other: &Tensor) -> Result<Tensor> {
+        self.view(other.sizes())
+    }
+
+    /// As [`Tensor::reshape`], under the sizes of `other`.
+    ///
+    /// # Errors
+    /// If the number of elements differs.
+    pub fn reshape_as(&self, other: &Tensor) -> Result<Tensor> {
+        self.reshape(other.sizes())
+    }
+
+    /// As [`Tensor::expand`], to the sizes of `other`.
+    ///
+    /// # Errors
+    /// If a dim of another size than 1 would change.
+    pub fn expand_as(&self, other: &Tensor) -> Result<Tensor> {
+        self.expand(other.sizes())
+    }
+
+    /// As [`Tensor::expand`].
+    ///
+    /// # Errors
+    /// If a dim of another size than 1 would change.
+    pub fn broadcast_to(&self, sizes: impl Into<Dims>) -> Result<Tensor> {
+        self.expand(sizes)
+    }
+}
+
+/// Dims in another order.
+impl Tensor {
+    /// Dims `from` at the places `to`, the others in order. Both lists have one length.
+    ///
+    /// # Errors
+    /// If a dim is out of range or named twice, or the lists have different lengths.
+    pub fn movedim(&self, from: impl Into<Dims>, to: impl Into<Dims>) -> Result<Tensor> {
+        let (from, to) = (from.into(), to.into());
+        let refuse = |what: String| Err(Error::shape("movedim", what, "pair each dim with its new place"));
+        if from.as_slice().len() != to.as_slice().len() {
+            let what = format!(
+                "invalid source or destination dims: source ({:?} dims) should contain the same number of dims as \
+                 destination ({:?} dims)",
+                from.as_slice(),
+                to.as_slice()
+            );
+            return refuse(what);
+        }
+        let rank = self.dim();
+        let mut order: Vec<Option<usize>> = vec![None; rank];
+        let mut is_moved = vec![false; rank];
+        for (&from, &to) in from.as_slice().iter().zip(to.as_slice()) {
+            let (from, to) = (normalize_dim("movedim", from, rank)?, normalize_dim("movedim", to, rank)?);
+            // A 0-dim tensor takes dim 0, and has nowhere to move it.
+            let Some((place, moved)) = order.get_mut(to).zip(is_moved.get_mut(from)) else { continue };
+            if place.is_some() || *moved {
+                return refuse(format!("repeated dim: {from} goes to {to}, but one of them is named already"));
+            }
+            (*place, *moved) = (Some(from), true);
+        }
+        let mut rest = (0..rank).filter(|&dim| !is_moved[dim]);
+        let order: Vec<i64> =
+            order.into_iter().filter_map(|dim| dim.or_else(|| rest.next())).map(|dim| dim as i64).collect();
+        self.permute(order)
+    }
+
+    /// Another name of [`Tensor::transpose`].
+    ///
+    /// # Errors
+    /// If a dim is out of range.
+    pub fn swapaxes(&self, axis0: i64, axis1: i64) -> Result<Tensor> {
+        self.transpose(axis0, axis1)
+    }
+}
+
+/// Tensors expanded to the shape that all of them broadcast to.
+///
+/// # Errors
+/// If the sizes do not broadcast.
+pub fn broadcast_tensors(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let mut sizes = Sizes::new();
+    for tensor in tensors {
+        sizes = broadcast("broadcast_tensors", &sizes, tensor.sizes())?;
+    }
+    tensors.iter().map(|tensor| tensor.expand(&sizes[..])).collect()
+}
+
+/// The order of the dims of a [`meshgrid`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Indexing {
+    /// As for matrices: the first tensor runs along the first dim.
+    Ij,
+    /// As for coordinates: the first tensor runs along the second dim, and the second one along the first.
+    Xy,
+}
+
+/// Coordinates of a grid: of n 1-dim tensors, n tensors with n dims; each repeats its tensor along all dims but one.
+/// 0-dim tensors count as one coordinate. Nothing is copied.
+///
+/// # Errors
+/// If there are no tensors, one has more than one dim, or dtypes or devices differ.
+pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> {
+    let Some(first) = tensors.first() else {
+        return Err(Error::shape("meshgrid", "expects a non-empty list of tensors", "pass one per dim"));
+    };
+    for tensor in tensors {
+        if tensor.dim() > 1 {
+            let what = format!("expected scalar or 1-dim tensors, but got shape {:?}", tensor.sizes());
+            return Err(Error::shape("meshgrid", what, "flatten it first"));
+        }
+        if tensor.dtype() != first.dtype() || tensor.device() != first.device() {
+            let what = format!("found {} beside {}", tensor.ty(), first.ty());
+            return Err(Error::shape("meshgrid", what, "all tensors must have the same dtype and device"));
+        }
+    }
+    let sizes: Vec<usize> = tensors.iter().map(|tensor| tensor.numel()).collect();
+    let along = |(dim, tensor): (usize, &&Tensor)| {
+        let mut lone = vec![1; sizes.len()];
+        lone[dim] = sizes[dim];
+        let grid = tensor.view(&lone[..])?.expand(&sizes[..])?;
+        if indexing == Indexing::Xy && sizes.len() > 1 { grid.transpose(0, 1) } else { Ok(grid) }
+    };
+    tensors.iter().enumerate().map(along).collect()
+}

@@ -1,0 +1,324 @@
+//! Indexing: `t.i((0, .., 1..3))`.
+//!
+//! One item per dim, from the first on; dims without an item stay as they are. Numbers, ranges, [`NewAxis`] and
+//! [`Ellipsis`] give a view; index tensors and masks pick elements and give a copy. Negative numbers count from the
+//! end, also as ends of ranges; ends beyond the dim are cut off.
+
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use crate::ops::operators::Operand;
+use crate::tensor::handle::Tensor;
+use std::convert::Infallible;
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+/// What is taken of one dim; made from numbers, ranges and tensors.
+#[derive(Debug, Clone)]
+pub enum Index {
+    /// One index of a dim, which goes away.
+    Select(i64),
+    /// Every `step`-th index from `start` up to but without `end`; a bound that is `None` does not limit.
+    Slice {
+        /// The first index.
+        start: Option<i64>,
+        /// The index behind the last.
+        end: Option<i64>,
+        /// How far apart they are, at least 1.
+        step: i64,
+    },
+    /// A new dim of size 1.
+    NewAxis,
+    /// As many whole dims as the other items leave over.
+    Ellipsis,
+    /// The indices that an integer tensor holds, or those where a bool tensor, which stands for as many dims as it
+    /// has, is true.
+    Tensor(Tensor),
+}
+
+/// An index that adds a dim of size 1; `None` is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NewAxis;
+
+/// An index for as many whole dims as the others leave over; may be there once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ellipsis;
+
+impl Index {
+    /// Every `step`-th index from `start` up to but without `end`; a bound that is `None` does not limit. The same as a
+    /// range, also where Clippy takes the range for a mistake: `1..-1` is all but the first and the last.
+    pub fn slice(start: impl Into<Option<i64>>, end: impl Into<Option<i64>>, step: i64) -> Index {
+        Index::Slice { start: start.into(), end: end.into(), step }
+    }
+
+    /// Every `step`-th index of a range: `Index::step(1..9, 2)`.
+    pub fn step(range: impl Into<Index>, step: i64) -> Index {
+        match range.into() {
+            Index::Slice { start, end, step: own } => Index::Slice { start, end, step: own.saturating_mul(step) },
+            whole @ (Index::Select(_) | Index::NewAxis | Index::Ellipsis | Index::Tensor(_)) => whole,
+        }
+    }
+}
+
+impl From<RangeFull> for Index {
+    fn from(_: RangeFull) -> Index {
+        Index::Slice { start: None, end: None, step: 1 }
+    }
+}
+
+impl From<NewAxis> for Index {
+    fn from(_: NewAxis) -> Index {
+        Index::NewAxis
+    }
+}
+
+impl From<Ellipsis> for Index {
+    fn from(_: Ellipsis) -> Index {
+        Index::Ellipsis
+    }
+}
+
+/// `None` is a new dim.
+impl From<Option<Infallible>> for Index {
+    fn from(_: Option<Infallible>) -> Index {
+        Index::NewAxis
+    }
+}
+
+impl From<&Tensor> for Index {
+    fn from(indices: &Tensor) -> Index {
+        Index::Tensor(indices.clone())
+    }
+}
+
+impl From<Tensor> for Index {
+    fn from(indices: Tensor) -> Index {
+        Index::Tensor(indices)
+    }
+}
+
+/// A whole number as an index; numbers beyond `i64` are beyond every dim.
+trait Number {
+    fn index(self) -> i64;
+}
+
+impl Number for i64 {
+    fn index(self) -> i64 {
+        self
+    }
+}
+
+impl Number for i32 {
+    fn index(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Number for usize {
+    fn index(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+
+/// The index behind `last`; behind −1, which is the last one, there is no limit.
+fn behind(last: i64) -> Option<i64> {
+    if last == -1 { None } else { Some(last.saturating_add(1)) }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl From<$number> for Index {
+            fn from(index: $number) -> Index {
+                Index::Select(index.index())
+            }
+        }
+
+        impl From<Range<$number>> for Index {
+            fn from(range: Range<$number>) -> Index {
+                Index::Slice { start: Some(range.start.index()), end: Some(range.end.index()), step: 1 }
+            }
+        }
+
+        impl From<RangeFrom<$number>> for Index {
+            fn from(range: RangeFrom<$number>) -> Index {
+                Index::Slice { start: Some(range.start.index()), end: None, step: 1 }
+            }
+        }
+
+        impl From<RangeTo<$number>> for Index {
+            fn from(range: RangeTo<$number>) -> Index {
+                Index::Slice { start: None, end: Some(range.end.index()), step: 1 }
+            }
+        }
+
+        impl From<RangeInclusive<$number>> for Index {
+            fn from(range: RangeInclusive<$number>) -> Index {
+                Index::Slice { start: Some(range.start().index()), end: behind(range.end().index()), step: 1 }
+            }
+        }
+
+        impl From<RangeToInclusive<$number>> for Index {
+            fn from(range: RangeToInclusive<$number>) -> Index {
+                Index::Slice { start: None, end: behind(range.end.index()), step: 1 }
+            }
+        }
+    )*};
+}
+
+numbers!(i32, i64, usize);
+
+/// What [`Tensor::i`] takes: one item, a tuple of up to eight, or a slice or vector of [`Index`].
+pub trait Indices {
+    /// The items in order.
+    fn into_items(self) -> Vec<Index>;
+}
+
+macro_rules! single {
+    ($($item:ty),*) => {$(
+        impl Indices for $item {
+            fn into_items(self) -> Vec<Index> {
+                vec![self.into()]
+            }
+        }
+    )*};
+}
+
+single!(Index, RangeFull, NewAxis, Ellipsis, Option<Infallible>, &Tensor, Tensor, i32, i64, usize);
+single!(Range<i32>, RangeFrom<i32>, RangeTo<i32>, RangeInclusive<i32>, RangeToInclusive<i32>);
+single!(Range<i64>, RangeFrom<i64>, RangeTo<i64>, RangeInclusive<i64>, RangeToInclusive<i64>);
+single!(Range<usize>, RangeFrom<usize>, RangeTo<usize>, RangeInclusive<usize>, RangeToInclusive<usize>);
+
+impl Indices for Vec<Index> {
+    fn into_items(self) -> Vec<Index> {
+        self
+    }
+}
+
+impl Indices for &[Index] {
+    fn into_items(self) -> Vec<Index> {
+        self.to_vec()
+    }
+}
+
+impl Indices for () {
+    fn into_items(self) -> Vec<Index> {
+        Vec::new()
+    }
+}
+
+macro_rules! tuples {
+    ($(($($item:ident)*))*) => {$(
+        #[allow(non_snake_case, reason = "the type parameters name the variables")]
+        impl<$($item: Into<Index>),*> Indices for ($($item,)*) {
+            fn into_items(self) -> Vec<Index> {
+                let ($($item,)*) = self;
+                vec![$($item.into()),*]
+            }
+        }
+    )*};
+}
+
+tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
+
+impl Tensor {
+    /// Part of the tensor, by one item per dim: a number takes one index of the dim, which goes away; a range takes a
+    /// stretch; `..` takes all; [`NewAxis`] or `None` adds a dim of size 1; [`Ellipsis`] stands for all dims that the
+    /// other items leave over; an integer tensor picks indices, a bool tensor those where it is true. Dims behind the
+    /// last item are taken whole. Negative numbers count from the end.
+    ///
+    /// The result shares the memory of the tensor, unless tensors are among the items.
+    ///
+    /// ```
+    /// # use opfuse::{Result, Tensor};
+    /// # use opfuse::dispatch::{Ellipsis, Index, NewAxis};
+    /// # fn main() -> Result<()> {
+    /// let x = Tensor::arange(0, 24, 1)?.reshape([2, 3, 4])?;
+    /// assert_eq!(x.i((0, 1, -1))?.item::<i64>()?, 7);
+    /// assert_eq!(x.i((.., 1..3))?.sizes(), [2, 2, 4]);
+    /// assert_eq!(x.i((Ellipsis, ..=-2))?.sizes(), [2, 3, 3]);
+    /// assert_eq!(x.i((1, NewAxis, Index::step(.., 2)))?.sizes(), [1, 2, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If there are more items than dims or more than one [`Ellipsis`], a number is out of range, a step is not
+    /// positive, or a tensor does not fit.
+    pub fn i(&self, indices: impl Indices) -> Result<Tensor> {
+        let (view, picks) = self.taken(indices.into_items())?;
+        if picks.iter().all(Option::is_none) {
+            return Ok(view);
+        }
+        view.index(&picks)
+    }
+
+    /// Writes `value`, a number or a tensor that broadcasts, over the part that [`Tensor::i`] gives. It is converted to the
+    /// dtype of `self`. Views of the same elements see it.
+    ///
+    /// ```
+    /// # use opfuse::{DType, Result, Tensor};
+    /// # fn main() -> Result<()> {
+    /// let x = Tensor::zeros(&[2, 3], DType::F32)?;
+    /// x.set((0, ..), 1.0)?;
+    /// x.set((.., 2), &Tensor::try_from([5, 6])?)?;
+    /// x.set(x.eq(0)?, -1)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 1.0, 5.0, -1.0, -1.0, 6.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::i`]; if `value` does not broadcast to the part; as every write.
+    pub fn set<'a>(&self, indices: impl Indices, value: impl Into<Operand<'a>>) -> Result<()> {
+        let (view, picks) = self.taken(indices.into_items())?;
+        let value = value.into().tensor()?;
+        if picks.iter().all(Option::is_none) {
+            return view.copy_(&value);
+        }
+        view.index_put_(&picks, &value.to_dtype(self.dtype())?, false)
+    }
+
+    /// The view that all but the tensors among the items give, and the tensors by dim of the view.
+    fn taken(&self, items: Vec<Index>) -> Result<(Tensor, Vec<Option<Tensor>>)> {
+        let dims_of = |item: &Index| match item {
+            Index::Select(_) | Index::Slice { .. } => 1,
+            Index::NewAxis | Index::Ellipsis => 0,
+            Index::Tensor(tensor) if tensor.dtype() == DType::Bool => tensor.dim(),
+            Index::Tensor(_) => 1,
+        };
+        let named: usize = items.iter().map(dims_of).sum();
+        let n_rests = items.iter().filter(|item| matches!(item, Index::Ellipsis)).count();
+        let refuse = |what: String, hint: &str| Err(Error::index("i", what, hint));
+        if named > self.dim() {
+            let what = format!("too many indices for tensor of dimension {}: {named}", self.dim());
+            return refuse(what, "give at most one per dim");
+        }
+        if n_rests > 1 {
+            return refuse(format!("an index can only have a single Ellipsis, not {n_rests}"), "leave the others out");
+        }
+        let (mut view, mut dim, mut picks) = (self.clone(), 0i64, Vec::new());
+        // A dim that stays has no tensor.
+        let pass = |picks: &mut Vec<Option<Tensor>>, dim: &mut i64, n_dims: usize| {
+            picks.resize(picks.len() + n_dims, None);
+            *dim += n_dims as i64;
+        };
+        for item in &items {
+            match item {
+                Index::Select(index) => view = view.select(dim, *index)?,
+                Index::Slice { start: None, end: None, step: 1 } => pass(&mut picks, &mut dim, 1),
+                Index::Slice { start, end, step } => {
+                    view = view.slice(dim, *start, *end, *step)?;
+                    pass(&mut picks, &mut dim, 1);
+                }
+                Index::NewAxis => {
+                    view = view.unsqueeze(dim)?;
+                    pass(&mut picks, &mut dim, 1);
+                }
+                Index::Ellipsis => pass(&mut picks, &mut dim, self.dim() - named),
+                Index::Tensor(tensor) => {
+                    picks.push(Some(tensor.clone()));
+                    dim += dims_of(item) as i64;
+                }
+            }
+        }
+        Ok((view, picks))
+    }
+}

@@ -1,0 +1,224 @@
+//! Structures of tensors: what functions that are compiled or mapped take and return.
+//!
+//! A structure is taken apart into its tensors and a few words for the rest: how many there are of what may be none, one
+//! or several, and plain values beside the tensors. The words belong to the type of an input: another number of layers,
+//! or another plain value, is captured anew.
+
+use crate::tensor::handle::Tensor;
+use smallvec::SmallVec;
+
+/// The tensors of a structure, of few without memory of their own.
+pub type Tensors = SmallVec<[Tensor; 4]>;
+
+/// What a structure is besides its tensors.
+pub type Words = SmallVec<[u64; 4]>;
+
+/// A structure of tensors: a tensor, an option, vector, array or tuple of structures, a plain value, or a struct or enum
+/// of these, by `#[derive(TensorStruct)]`.
+///
+/// ```
+/// use opfuse::{Result, Tensor, TensorStruct, compile};
+///
+/// #[derive(TensorStruct)]
+/// struct Layer {
+///     weight: Tensor,
+///     bias: Option<Tensor>,
+/// }
+///
+/// #[derive(TensorStruct)]
+/// struct Model {
+///     layers: Vec<Layer>,
+///     slope: f64,
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let forward = compile(|model: &Model, x: &Tensor| {
+///     model.layers.iter().try_fold(x.clone(), |x, layer| {
+///         let y = x.matmul(&layer.weight)?;
+///         layer.bias.as_ref().map_or(Ok(y.clone()), |bias| &y + bias)?.leaky_relu(model.slope)
+///     })
+/// });
+/// let layer = Layer { weight: Tensor::try_from([[1.0f32, 0.0], [0.0, -1.0]])?, bias: None };
+/// let model = Model { layers: vec![layer], slope: 0.5 };
+/// let x = Tensor::try_from([[2.0f32, 4.0]])?;
+/// assert_eq!(forward.call((&model, &x))?.to_vec::<f32>()?, [2.0, -2.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub trait TensorStruct: Sized {
+    /// Adds its parts, in order.
+    fn take_apart(&self, into: &mut Flat);
+
+    /// Puts one together of the next parts; `None` if they are those of another structure.
+    fn put_together(from: &mut Parts<'_>) -> Option<Self>;
+
+    /// The tensor that it is, if it is nothing else.
+    fn as_tensor(&self) -> Option<&Tensor> {
+        None
+    }
+}
+
+/// A structure that was taken apart.
+#[derive(Clone, Default)]
+pub struct Flat {
+    /// Its tensors, in order.
+    pub tensors: Tensors,
+    /// The rest.
+    pub words: Words,
+}
+
+impl Flat {
+    /// A structure, taken apart.
+    pub fn of<T: TensorStruct>(structure: &T) -> Flat {
+        let mut flat = Flat::default();
+        structure.take_apart(&mut flat);
+        flat
+    }
+
+    /// The same structure of other tensors.
+    pub(crate) fn with_tensors(&self, tensors: &[Tensor]) -> Flat {
+        Flat { tensors: tensors.into(), words: self.words.clone() }
+    }
+
+    /// The structure; `None` if the parts are those of another one.
+    pub fn put_together<T: TensorStruct>(self) -> Option<T> {
+        let mut parts = Parts { tensors: self.tensors.into_iter(), words: self.words.iter() };
+        T::put_together(&mut parts).filter(|_| parts.is_empty())
+    }
+}
+
+/// The parts of a structure that is put together, from the first one on.
+pub struct Parts<'a> {
+    tensors: smallvec::IntoIter<[Tensor; 4]>,
+    words: std::slice::Iter<'a, u64>,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(flat: &'a Flat) -> Parts<'a> {
+        Parts { tensors: flat.tensors.clone().into_iter(), words: flat.words.iter() }
+    }
+
+    /// The next tensor.
+    pub fn tensor(&mut self) -> Option<Tensor> {
+        self.tensors.next()
+    }
+
+    /// The next word.
+    pub fn word(&mut self) -> Option<u64> {
+        self.words.next().copied()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tensors.len() == 0 && self.words.len() == 0
+    }
+}
+
+impl TensorStruct for Tensor {
+    fn take_apart(&self, into: &mut Flat) {
+        into.tensors.push(self.clone());
+    }
+    fn put_together(from: &mut Parts<'_>) -> Option<Tensor> {
+        from.tensor()
+    }
+    #[inline]
+    fn as_tensor(&self) -> Option<&Tensor> {
+        Some(self)
+    }
+}
+
+impl<T: TensorStruct> TensorStruct for Option<T> {
+    fn take_apart(&self, into: &mut Flat) {
+        into.words.push(u64::from(self.is_some()));
+        self.iter().for_each(|some| some.take_apart(into));
+    }
+    fn put_together(from: &mut Parts<'_>) -> Option<Option<T>> {
+        match from.word()? {
+            0 => Some(None),
+            _ => T::put_together(from).map(Some),
+        }
+    }
+}
+
+impl<T: TensorStruct> TensorStruct for Vec<T> {
+    fn take_apart(&self, into: &mut Flat) {
+        into.words.push(self.len() as u64);
+        self.iter().for_each(|one| one.take_apart(into));
+    }
+    fn put_together(from: &mut Parts<'_>) -> Option<Vec<T>> {
+        let len = from.word()?;
+        let mut all = Vec::with_capacity(from.tensors.len().min(len as usize));
+        for _ in 0..len {
+            all.push(T::put_together(from)?);
+        }
+        Some(all)
+    }
+}
+
+impl<T: TensorStruct> TensorStruct for Box<T> {
+    fn take_apart(&self, into: &mut Flat) {
+        (**self).take_apart(into);
+    }
+    fn put_together(from: &mut Parts<'_>) -> Option<Box<T>> {
+        T::put_together(from).map(Box::new)
+    }
+}
+
+impl<T: TensorStruct, const N: usize> TensorStruct for [T; N] {
+    fn take_apart(&self, into: &mut Flat) {
+        self.iter().for_each(|one| one.take_apart(into));
+    }
+    fn put_together(from: &mut Parts<'_>) -> Option<[T; N]> {
+        let all: Option<Vec<T>> = (0..N).map(|_| T::put_together(from)).collect();
+        all?.try_into().ok()
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident $index:tt),*);)*) => {$(
+        impl<$($name: TensorStruct),*> TensorStruct for ($($name,)*) {
+            fn take_apart(&self, _into: &mut Flat) {
+                $(self.$index.take_apart(_into);)*
+            }
+            fn put_together(_from: &mut Parts<'_>) -> Option<Self> {
+                Some(($($name::put_together(_from)?,)*))
+            }
+        }
+    )*};
+}
+tuples! {
+    ();
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, G 5);
+    (A 0, B 1, C 2, D 3, E 4, G 5, H 6);
+    (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7);
+}
+
+/// Plain values: two words are the same exactly if the values are, NaN included.
+macro_rules! plain_values {
+    ($($ty:ty: |$value:ident| $to:expr, |$word:ident| $from:expr;)*) => {$(
+        impl TensorStruct for $ty {
+            fn take_apart(&self, into: &mut Flat) {
+                let $value = *self;
+                into.words.push($to);
+            }
+            fn put_together(from: &mut Parts<'_>) -> Option<$ty> {
+                let $word = from.word()?;
+                $from
+            }
+        }
+    )*};
+}
+plain_values! {
+    bool: |value| u64::from(value), |word| Some(word != 0);
+    u32: |value| u64::from(value), |word| u32::try_from(word).ok();
+    u64: |value| value, |word| Some(word);
+    usize: |value| value as u64, |word| usize::try_from(word).ok();
+    i32: |value| i64::from(value) as u64, |word| i32::try_from(word as i64).ok();
+    i64: |value| value as u64, |word| Some(word as i64);
+    f32: |value| u64::from(value.to_bits()), |word| u32::try_from(word).ok().map(f32::from_bits);
+    f64: |value| value.to_bits(), |word| Some(f64::from_bits(word));
+}

@@ -1,0 +1,251 @@
+//! The Autocast keys: mixed precision, per kind of device.
+//!
+//! While autocast is on, some operators first convert their operands; [`POLICIES`] says which and how. Only floating
+//! operands of the device kind are converted, f64 never. All other operators fall through. The keys are on every
+//! tensor and normally excluded; [`autocast`] takes them out of the excluded set. The conversions are calls like any
+//! other, above autograd and the tracer: the gradient of an f32 weight is f32, and a graph holds the conversions.
+//! Converted weights are deliberately not kept for later calls: inside a compiled function one conversion serves all.
+
+use crate::device::DeviceKind;
+use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::alias::AUTOCAST_KEYS;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::local::{exclude, set_excluded};
+use crate::dispatch::library::Library;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::schema::OperatorName;
+use crate::dispatch::value::{Stack, Value};
+use crate::error::{Error, Result};
+use crate::ir::DType;
+use crate::tensor::handle::Tensor;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+/// How the operands of an operator are converted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// To the dtype of the scope, f16 or bf16.
+    Lower,
+    /// To f32.
+    F32,
+    /// To the widest of their dtypes: f32 if one is, else that of the scope.
+    Promote,
+}
+
+use Policy::{F32, Lower, Promote};
+
+/// The operators that convert, all overloads of a name: what is done on the CPU, and what on an accelerator, whose
+/// 16-bit units make it worth to keep more of the rest in f32.
+pub(crate) const POLICIES: &[(Option<Policy>, Option<Policy>, &str)] = &[
+    (
+        Some(Lower),
+        Some(Lower),
+        "mm bmm addmm baddbmm addbmm matmul linear linalg_vecdot prelu _convolution conv1d conv2d conv3d conv_tbc \
+         conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention",
+    ),
+    (None, Some(Lower), "mv addmv addr einsum chain_matmul linalg_multi_dot convolution"),
+    (
+        Some(F32),
+        Some(F32),
+        "binary_cross_entropy_with_logits cdist cosine_embedding_loss hinge_embedding_loss huber_loss kl_div l1_loss \
+         margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss nll_loss2d poisson_nll_loss \
+         prod smooth_l1_loss soft_margin_loss triplet_margin_loss",
+    ),
+    (
+        Some(F32),
+        None,
+        "adaptive_avg_pool3d avg_pool3d binary_cross_entropy cross_entropy_loss ctc_loss max_pool3d nanquantile \
+         quantile reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d replication_pad3d trace",
+    ),
+    (
+        None,
+        Some(F32),
+        "acos asin cosh cosine_similarity cumprod cumsum dist erfinv exp expm1 frobenius_norm group_norm layer_norm \
+         linalg_matrix_norm linalg_vector_norm log log10 log1p log2 log_softmax logsumexp native_layer_norm norm \
+         nuclear_norm pdist pow reciprocal renorm rsqrt sinh softmax softplus sum tan",
+    ),
+    (Some(Promote), Some(Promote), "cat stack"),
+    (Some(Promote), None, "index_copy"),
+    (None, Some(Promote), "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot"),
+];
+
+/// The kinds of devices that have autocast, with their keys.
+const KINDS: [(DeviceKind, DispatchKey); 3] = [
+    (DeviceKind::Cpu, DispatchKey::AutocastCPU),
+    (DeviceKind::Cuda, DispatchKey::AutocastCUDA),
+    (DeviceKind::PrivateUse1, DispatchKey::AutocastPrivateUse1),
+];
+
+/// What autocast does on a thread: the dtype of the scope by kind of device, where it is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct AutocastState([Option<DType>; KINDS.len()]);
+
+thread_local! {
+    static STATE: Cell<AutocastState> = const { Cell::new(AutocastState([None; KINDS.len()])) };
+}
+
+impl AutocastState {
+    /// The state of this thread.
+    pub fn current() -> AutocastState {
+        STATE.get()
+    }
+
+    /// The dtype that products run in on devices of that kind, if autocast is on there.
+    pub fn dtype(self, kind: DeviceKind) -> Option<DType> {
+        KINDS.iter().zip(self.0).find(|((of, _), _)| *of == kind).and_then(|(_, dtype)| dtype)
+    }
+}
+
+/// Keeps autocast on or off; made by [`autocast`] and its kin. Guards are dropped in reverse order, as locals are.
+#[derive(Debug)]
+#[must_use = "autocast is changed only while the guard lives"]
+pub struct AutocastGuard {
+    before: AutocastState,
+    not_send: PhantomData<Rc<()>>,
+}
+
+/// Turns autocast on for this thread, on devices of every kind, with `dtype` (bf16 or f16) as the lower precision.
+///
+/// ```
+/// use opfuse::autocast;
+/// use opfuse::{DType, Tensor};
+///
+/// # fn main() -> opfuse::Result<()> {
+/// let x = Tensor::ones(&[2, 2], DType::F32)?;
+/// let _guard = autocast(DType::BF16)?;
+/// assert_eq!(x.mm(&x)?.dtype(), DType::BF16);
+/// assert_eq!(x.add(&x)?.dtype(), DType::F32);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// If the dtype is another one.
+pub fn autocast(dtype: DType) -> Result<AutocastGuard> {
+    check(dtype)?;
+    Ok(enter(AutocastState([Some(dtype); KINDS.len()])))
+}
+
+/// As [`autocast`], on devices of one kind only.
+///
+/// # Errors
+/// If the dtype is neither bf16 nor f16, or the kind has no autocast.
+pub fn autocast_on(kind: DeviceKind, dtype: DType) -> Result<AutocastGuard> {
+    check(dtype)?;
+    changed(kind, Some(dtype))
+}
+
+/// Turns autocast off for this thread, on devices of every kind.
+pub fn no_autocast() -> AutocastGuard {
+    enter(AutocastState::default())
+}
+
+/// As [`no_autocast`], on devices of one kind only.
+///
+/// # Errors
+/// If the kind has no autocast.
+pub fn no_autocast_on(kind: DeviceKind) -> Result<AutocastGuard> {
+    changed(kind, None)
+}
+
+fn check(dtype: DType) -> Result<()> {
+    if matches!(dtype, DType::F16 | DType::BF16) {
+        return Ok(());
+    }
+    Err(Error::dtype("autocast", dtype, "bf16 or f16", "autocast lowers the precision of products"))
+}
+
+fn changed(kind: DeviceKind, dtype: Option<DType>) -> Result<AutocastGuard> {
+    let Some(at) = KINDS.iter().position(|(of, _)| *of == kind) else {
+        return Err(Error::argument("autocast", format!("devices of kind {kind} have no autocast")));
+    };
+    let mut state = STATE.get();
+    state.0[at] = dtype;
+    Ok(enter(state))
+}
+
+fn enter(state: AutocastState) -> AutocastGuard {
+    AutocastGuard { before: replace(state), not_send: PhantomData }
+}
+
+fn replace(state: AutocastState) -> AutocastState {
+    for ((_, key), dtype) in KINDS.iter().zip(state.0) {
+        set_excluded(*key, dtype.is_none());
+    }
+    STATE.replace(state)
+}
+
+impl Drop for AutocastGuard {
+    fn drop(&mut self) {
+        replace(self.before);
+    }
+}
+
+/// Registers the kernels of [`POLICIES`] for all operators there are by now.
+pub(crate) fn register(libraries: &mut Vec<Library>) -> Result<()> {
+    let mut overloads: HashMap<String, Vec<OperatorName>> = HashMap::new();
+    for name in Dispatcher::global().operator_names() {
+        if let Some(base) = name.name.strip_prefix("aten::") {
+            overloads.entry(base.to_string()).or_default().push(name);
+        }
+    }
+    for (kind, key) in KINDS {
+        let mut library = Library::impl_block("aten", key)?;
+        for (cpu, accelerator, bases) in POLICIES {
+            let Some(policy) = (if kind == DeviceKind::Cpu { *cpu } else { *accelerator }) else { continue };
+            for name in bases.split(' ').filter_map(|base| overloads.get(base)).flatten() {
+                let operator = Dispatcher::global().find_schema(&name.name, &name.overload)?;
+                // A result that is given has a dtype of its own.
+                let writes = operator.schema().is_some_and(|schema| {
+                    schema.arguments.iter().any(|argument| argument.alias.as_ref().is_some_and(|alias| alias.is_write))
+                });
+                if !writes {
+                    library.impl_(&name.to_string(), kernel(kind, policy))?;
+                }
+            }
+        }
+        libraries.push(library);
+    }
+    Ok(())
+}
+
+fn kernel(kind: DeviceKind, policy: Policy) -> Kernel {
+    Kernel::boxed(move |operator: &Operator, _, stack: &mut Stack| {
+        let _below = exclude(AUTOCAST_KEYS);
+        if let Some(lower) = AutocastState::current().dtype(kind) {
+            convert(kind, policy, lower, stack)?;
+        }
+        operator.call_boxed(stack)
+    })
+    .named("autocast")
+}
+
+fn convert(kind: DeviceKind, policy: Policy, lower: DType, stack: &mut Stack) -> Result<()> {
+    let is_eligible = |tensor: &Tensor| {
+        tensor.dtype().is_float()
+            && tensor.dtype() != DType::F64
+            && tensor.as_number().is_none()
+            && tensor.device().kind == kind
+    };
+    let dtype = match policy {
+        Lower => lower,
+        F32 => DType::F32,
+        Promote => {
+            let mut eligible = stack.iter().flat_map(Value::tensors).filter(|tensor| is_eligible(tensor));
+            if eligible.all(|tensor| tensor.dtype() == lower) { lower } else { DType::F32 }
+        }
+    };
+    let converted = |tensor: &mut Tensor| -> Result<()> {
+        if is_eligible(tensor) && tensor.dtype() != dtype {
+            *tensor = tensor.to_dtype(dtype)?;
+        }
+        Ok(())
+    };
+    for value in stack.iter_mut() {
+        value.tensors_mut().try_for_each(converted)?;
+    }
+    Ok(())
+}

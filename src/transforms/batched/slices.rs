@@ -1,0 +1,106 @@
+//! Calls without a batching rule: once per slice, the results stacked.
+
+use crate::debug;
+use crate::device::Device;
+use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::register::{call, operator};
+use crate::dispatch::schema::OperatorName;
+use crate::dispatch::value::{Stack, Value};
+use crate::error::{Error, Reason, Result};
+use crate::ir::{Attrs, Op, Scalar, TensorType};
+use crate::ops::factories::full_on;
+use crate::ops::joins::stack;
+use crate::tensor::handle::Tensor;
+use crate::transforms::batched::{Level, Mapped, Operands, physical_sizes, wrap};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+thread_local! {
+    static SLOW: RefCell<BTreeMap<OperatorName, u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// The mapped calls of this thread that ran once per slice, with how often that happened.
+pub fn slow_calls() -> Vec<(Reason, u64)> {
+    SLOW.with_borrow(|slow| {
+        slow.iter().map(|(name, &n)| (Reason::NoBatchingRule { op: name.to_string().into() }, n)).collect()
+    })
+}
+
+fn count(operator: &Operator) {
+    SLOW.with_borrow_mut(|slow| *slow.entry(operator.name().clone()).or_default() += 1);
+    if debug::explains() {
+        debug::print(&Reason::NoBatchingRule { op: operator.name().to_string().into() }.to_string());
+    }
+}
+
+/// A row, slice by slice: the physical result.
+pub(super) fn row(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
+    count(operator(op)?);
+    let size = operands.level.size;
+    if size == 0 {
+        let device = operands.list.first().map_or(Device::CPU, |operand| operand.value.device());
+        return full_on(device, &physical_sizes(0, &result.sizes), Scalar::Int(0), Some(result.dtype));
+    }
+    let slice = |index: usize| {
+        let values = operands.list.iter().map(|operand| {
+            if operand.is_mapped { operand.value.select(0, index as i64) } else { Ok(operand.value.clone()) }
+        });
+        let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+        call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), attrs)
+    };
+    let slices = (0..size).map(slice).collect::<Result<Vec<_>>>()?;
+    stack(&slices.iter().collect::<Vec<_>>(), 0)
+}
+
+/// Any operator, slice by slice: the stack holds wrapped results.
+pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut Stack) -> Result<()> {
+    let refusal = |what: &str| Error::argument(operator.name().to_string(), format!("vmap: {what}"));
+    if let Some(schema) = operator.schema() {
+        let writes =
+            |argument: &crate::dispatch::schema::Parameter| argument.alias.as_ref().is_some_and(|alias| alias.is_write);
+        if schema.arguments.iter().any(writes) {
+            return Err(refusal("the operator writes to an argument and has no batching rule; use one that does not"));
+        }
+    }
+    let records = is_grad_enabled() && arguments.iter().flat_map(Value::tensors).any(is_recorded);
+    if records {
+        return Err(refusal("the operator has no batching rule, so its gradient inside vmap is not known; detach"));
+    }
+    count(operator);
+    if operands.level.size == 0 {
+        return Err(refusal("there are no slices, and the operator's results are known from running it only"));
+    }
+    let mut results: Vec<Stack> = Vec::new();
+    for index in 0..operands.level.size {
+        let mut slice = arguments.clone();
+        for tensor in slice.iter_mut().flat_map(Value::tensors_mut) {
+            if let Some(mapped) = tensor.payload::<Mapped>().filter(|mapped| mapped.level == operands.level.id) {
+                *tensor = mapped.physical.select(mapped.dim as i64, index as i64)?;
+            }
+        }
+        operator.call_boxed(&mut slice)?;
+        results.push(slice);
+    }
+    let stacked = results[0].iter().enumerate().map(|(at, first)| match first {
+        Value::Tensor(_) => joined(&results, at, operands.level).map(Value::Tensor),
+        Value::None => Ok(Value::None),
+        other => {
+            let what = format!("the operator gives a value of type {} per slice, not a tensor", other.type_name());
+            Err(refusal(&what))
+        }
+    });
+    *arguments = stacked.collect::<Result<_>>()?;
+    Ok(())
+}
+
+/// Whether gradients of a mapped tensor are taken inside the `vmap`.
+fn is_recorded(tensor: &Tensor) -> bool {
+    tensor.payload::<Mapped>().is_some() && tensor.requires_grad()
+}
+
+fn joined(results: &[Stack], at: usize, level: Level) -> Result<Tensor> {
+    let tensors: Vec<&Tensor> = results.iter().filter_map(|result| result.get(at)?.tensors().next()).collect();
+    wrap(&stack(&tensors, 0)?, 0, level)
+}

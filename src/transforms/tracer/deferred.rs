@@ -1,0 +1,431 @@
+//! Deferred recordings: calls are recorded and nothing is computed until a value is needed.
+//!
+//! A function cannot be stopped in the middle and gone on with later. So one that reads values is run anew at each call,
+//! with tensors that have no elements yet. What was recorded up to a read is a *segment*: it is handed to a [`Runner`],
+//! which finds it among those it has seen, the tensors that are still there get their elements, and the function goes
+//! on. Nothing is assumed between calls, so nothing goes stale: captured state, control flow, numbers and draws are those
+//! of the call.
+//!
+//! A call that is not recorded (it has no row, gradients are recorded, other devices take part, writes that views in
+//! inference mode would have to see) ends the segment and runs for real.
+//!
+//! The first call of a function is recorded in this way too ([`trace_first`]). If it ends without having computed anything,
+//! what was recorded is a trace; else it has run, once and with real values, and it is known why there is no trace.
+
+use crate::device::{DeviceKind, Shared, Storage, WeakShared};
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::key::local::{exclude, include};
+use crate::dispatch::key::set::KeySet;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::value::Stack;
+use crate::eager::{self, Argument};
+use crate::error::{Error, NotCaptured, Reason, Result};
+use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
+use crate::runtime::Array;
+use crate::tensor::handle::{Tensor, WeakTensor};
+use crate::tensor::view_chain;
+use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
+use crate::transforms::tracer::trace::{Lifted, Trace};
+use crate::transforms::tracer::{BREAK, RECORDING, Reads, Session};
+use indexmap::IndexMap;
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+/// Runs segments.
+pub trait Runner: Send + Sync {
+    /// The outputs of a graph. They lie in memory of their own: none shares any with another one or with an input.
+    ///
+    /// # Errors
+    /// What the calls in it would have returned.
+    fn run(&self, segment: Graph, inputs: &[&Array]) -> Result<Vec<Array>>;
+}
+
+/// What a deferred recording has besides its graph.
+pub(super) struct Deferral {
+    runner: Arc<dyn Runner>,
+    /// Why segments ended, but for the last.
+    breaks: Vec<Reason>,
+    /// Whether a value was read.
+    has_read: bool,
+    /// Elements of segments that were run, by the address of the storage that stood for theirs.
+    filled: HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
+    /// What a segment failed with; its values are lost.
+    failed: Option<Error>,
+    /// Whether all calls of a function so far are recorded, and none was run.
+    is_whole: bool,
+    /// Whether a call was recorded for gradients.
+    has_gradients: bool,
+}
+
+impl Deferral {
+    fn new(runner: Arc<dyn Runner>, is_whole: bool) -> Deferral {
+        let (breaks, filled) = (Vec::new(), HashMap::new());
+        Deferral { runner, breaks, has_read: false, filled, failed: None, is_whole, has_gradients: false }
+    }
+
+    /// Whether the recording may still become a trace.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether plain numbers are inputs: behind a read they may depend on what was read.
+    pub(super) fn lifts_numbers(&self) -> bool {
+        self.has_read
+    }
+}
+
+/// Runs `function`, and what it calls in segments; also why they ended, but for the last.
+///
+/// # Errors
+/// What the function returns, and what calls return that it deferred.
+pub fn defer<R>(
+    runner: Arc<dyn Runner>,
+    reads: Reads,
+    function: impl FnOnce() -> Result<R>,
+) -> (Result<R>, Vec<Reason>) {
+    record(Recording::new(reads, Some(Deferral::new(runner, false))), function)
+}
+
+/// What came of the first call of a function.
+pub enum First<R> {
+    /// A trace; nothing was computed. Tensors of the result that are no inputs have shapes alone. Keys of random draws
+    /// were drawn: these belong to the call.
+    Traced(R, Box<Trace>, Vec<Tensor>),
+    /// The result. The function ran, and this is why there is no trace.
+    Ran(R, Apart),
+}
+
+/// Why the first call of a function ran.
+#[derive(Debug)]
+pub enum Apart {
+    /// Something in it is not traced.
+    Break(Reason),
+    /// The function keeps a tensor that it computed, as a cache does: later calls may do something else.
+    Keeps,
+    /// Calls are recorded for gradients, or gradients were touched.
+    Gradients,
+}
+
+/// Calls `function` with handles of `inputs` for the first time; `outputs` says which tensors are in its result.
+///
+/// # Errors
+/// What the function returns, and what calls return that it deferred.
+pub fn trace_first<R>(
+    runner: Arc<dyn Runner>,
+    reads: Reads,
+    inputs: &[Tensor],
+    function: impl FnOnce(&[Tensor]) -> Result<R>,
+    outputs: impl FnOnce(&R) -> Vec<Tensor>,
+) -> Result<First<R>> {
+    let mut recording = Recording::new(reads, Some(Deferral::new(runner, true)));
+    // Fresh handles, so that a tensor given twice is two inputs.
+    let handles: Vec<Tensor> = inputs.iter().map(Tensor::fresh_handle).collect();
+    for (handle, original) in handles.iter().zip(inputs) {
+        recording.give(handle, original);
+    }
+    let (traced, _) = record(recording, || {
+        let result = function(&handles)?;
+        let nested = || Err(Apart::Break(NotCaptured::NestedTrace.into()));
+        let outputs = outputs(&result);
+        let whole =
+            crate::transforms::tracer::with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
+        Ok((result, whole))
+    });
+    traced.map(|(result, whole)| match whole {
+        Ok((trace, keys)) => First::Traced(result, Box::new(trace), keys),
+        Err(apart) => First::Ran(result, apart),
+    })
+}
+
+/// Runs `function` while it is recorded, and the last segment; also why segments ended, but for the last.
+fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Result<R>, Vec<Reason>) {
+    BREAK.take();
+    RECORDING.set(Some(recording));
+    let _session = Session;
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let _tracing = include(DispatchKey::Tracer);
+        function()
+    }));
+    // What came before an error or a panic has happened.
+    let last = flush(None);
+    let recording = RECORDING.take();
+    let (mut breaks, mut failed) = (Vec::new(), None);
+    if let Some(Recording { deferral: Some(deferral), gradients, .. }) = recording {
+        gradients.iter().for_each(put_back_lost);
+        (breaks, failed) = (deferral.breaks, deferral.failed);
+    }
+    let result = result.unwrap_or_else(|panic| resume_unwind(panic));
+    (last.and(failed.map_or(Ok(()), Err)).and(result), breaks)
+}
+
+/// A gradient whose value was lost becomes what it was before.
+pub(super) fn put_back_lost(LeafGradient { leaf, kept, .. }: &LeafGradient) {
+    if leaf.gradient().is_some_and(|gradient| !gradient.has_data()) {
+        leaf.put_gradient(kept.as_ref());
+    }
+}
+
+/// Takes the recording away while something runs for real.
+struct Paused(Option<Recording>);
+
+impl Paused {
+    fn new() -> Paused {
+        Paused(RECORDING.take())
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        RECORDING.set(self.0.take());
+    }
+}
+
+/// Ends the segment: runs it, gives the tensors that are still there their elements, and writes what was written.
+pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
+    let mut paused = Paused::new();
+    let Some(recording) = &mut paused.0 else { return Ok(()) };
+    if let Some(reason) = &reason {
+        recording.give_up(reason.clone());
+    }
+    let writes = recording.writes();
+    let Some(deferral) = &mut recording.deferral else { return Ok(()) };
+    deferral.is_whole = false;
+    let graph = std::mem::take(&mut recording.graph);
+    let nodes = std::mem::take(&mut recording.nodes);
+    let storages = std::mem::take(&mut recording.storages);
+    let inputs = std::mem::take(&mut recording.inputs);
+    recording.written.clear();
+    recording.laid_out.clear();
+    recording.lifted.clear();
+    deferral.filled.retain(|_, (first, _)| !first.is_gone());
+    let computes = |(_, node): (NodeId, &crate::ir::Node)| matches!(node.kind, NodeKind::Op(_));
+    if !graph.nodes().any(computes) {
+        return Ok(());
+    }
+    deferral.breaks.extend(reason);
+    let segment = Segment { graph, inputs, writes, storages };
+    let done = segment.run(&*deferral.runner, |id| nodes.get(&id).map(|known| known.node), &mut deferral.filled);
+    if let Err(error) = &done {
+        deferral.failed.get_or_insert_with(|| error.clone());
+    }
+    done
+}
+
+/// A segment that is to be run.
+struct Segment {
+    graph: Graph,
+    inputs: Vec<Tensor>,
+    writes: Vec<(usize, NodeId)>,
+    storages: IndexMap<usize, Named>,
+}
+
+impl Segment {
+    fn run(
+        mut self,
+        runner: &dyn Runner,
+        node_of: impl Fn(u64) -> Option<NodeId>,
+        filled: &mut HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
+    ) -> Result<()> {
+        let _below = exclude(DispatchKey::Tracer);
+        // Values that somebody still has a handle of, and that are not inputs.
+        let is_wanted = |named: &Named| {
+            let lives = named.storage.upgrade().is_some_and(|storage| storage.device().kind == DeviceKind::Meta);
+            if lives { node_of(named.id) } else { None }
+        };
+        let wanted: Vec<(&usize, &Named, NodeId)> =
+            self.storages.iter().filter_map(|(at, named)| Some((at, named, is_wanted(named)?))).collect();
+        let mut outputs: Vec<NodeId> = wanted.iter().map(|(_, _, node)| *node).collect();
+        outputs.extend(self.writes.iter().map(|(_, node)| *node));
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        self.graph.set_outputs(outputs);
+        let arrays: Vec<&Array> = self.inputs.iter().map(Tensor::array).collect();
+        let results = runner.run(self.graph, &arrays)?;
+        for ((at, named, _), result) in wanted.iter().zip(&results) {
+            let array = laid_out(result, named)?;
+            let Some(first) = named.storage.upgrade() else { continue };
+            array.storage().version().store(first.version().load(RELAXED), RELAXED);
+            for tensor in named.tensors.iter().filter_map(WeakTensor::upgrade) {
+                tensor.take_elements(array.storage())?;
+            }
+            filled.insert(**at, (named.storage.clone(), array.storage().clone()));
+        }
+        for ((input, _), value) in self.writes.iter().zip(&results[wanted.len()..]) {
+            let target = self.inputs[*input].array();
+            let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
+            eager::run_into(Op::ToCopy, &[Argument { array: value, number: false }], &attrs, target)?;
+        }
+        Ok(())
+    }
+}
+
+const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
+
+/// A result as the handles expect it to lie: from the beginning of its memory, with the strides they were made with.
+fn laid_out(result: &Array, named: &Named) -> Result<Array> {
+    if result.layout().offset == 0 && result.layout().strides == named.ty.strides {
+        return Ok(result.clone());
+    }
+    let target = Array::new(result.device(), &named.ty)?;
+    let attrs = Attrs::from_iter([Attr::DType(target.dtype())]);
+    eager::run_into(Op::ToCopy, &[Argument { array: result, number: false }], &attrs, &target)?;
+    Ok(target)
+}
+
+impl Recording {
+    /// The trace of a function with these results, if nothing was computed and it holds for other calls; and the keys
+    /// that were drawn.
+    fn whole(&mut self, outputs: &[Tensor]) -> Result<(Trace, Vec<Tensor>), Apart> {
+        let has_gradients = self.deferral.as_ref().is_some_and(|deferral| deferral.has_gradients);
+        if has_gradients || !self.gradients.is_empty() {
+            return Err(Apart::Gradients);
+        }
+        if self.broken.is_none() && self.is_kept_elsewhere(outputs) {
+            return Err(Apart::Keeps);
+        }
+        let trace = self.finish(outputs).map_err(Apart::Break)?;
+        let lifted = self.inputs[self.inputs.len() - trace.lifted.len()..].iter().zip(&trace.lifted);
+        let drawn = lifted.filter(|(_, from)| matches!(from, Lifted::Draw { .. }));
+        let keys = drawn.map(|(key, _)| key.clone()).collect();
+        Ok((trace, keys))
+    }
+
+    /// Whether somebody has a handle of a value that is neither an input, nor one of these, nor what one is a view of.
+    fn is_kept_elsewhere(&self, outputs: &[Tensor]) -> bool {
+        let bases = outputs.iter().filter_map(|output| output.view_of().map(|view| view.base.id()));
+        let known: HashSet<u64> = self.inputs.iter().chain(outputs).map(Tensor::id).chain(bases).collect();
+        let handles = self.storages.values().flat_map(|named| named.tensors.iter().filter_map(WeakTensor::upgrade));
+        handles.into_iter().any(|tensor| !tensor.has_data() && !known.contains(&tensor.id()))
+    }
+
+    /// The node of a tensor that is not known, or was written to since: a view of its base, else an input.
+    pub(super) fn deferred_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
+        if let Some(view) = tensor.view_of() {
+            let base = self.node(&view.base)?;
+            let node = view_chain::apply(&mut self.graph, &base, &view.chain)?;
+            self.name(tensor, node);
+            return Ok(node);
+        }
+        self.settle(tensor)?;
+        if self.may_be_trace() {
+            if self.is_input(tensor) {
+                self.give_up(NotCaptured::UntracedWrite { tensor: tensor.ty().to_string().into() });
+            }
+            return Ok(self.lift(tensor));
+        }
+        Ok(self.add_input(tensor))
+    }
+
+    /// Sees to it that a tensor which is not of this segment has its elements.
+    fn settle(&self, tensor: &Tensor) -> Result<()> {
+        if tensor.has_data() {
+            return Ok(());
+        }
+        let deferral = self.deferral.as_ref();
+        let at = tensor.array().storage().as_ptr().addr();
+        match deferral.and_then(|deferral| deferral.filled.get(&at)) {
+            Some((_, storage)) => tensor.take_elements(storage),
+            None => Err(deferral.and_then(|deferral| deferral.failed.clone()).unwrap_or_else(no_data)),
+        }
+    }
+
+    /// Whether the elements of a tensor are still to be computed, or to be written.
+    fn is_pending(&self, tensor: &Tensor) -> bool {
+        !tensor.has_data() || self.written.iter().any(|&input| self.inputs[input].shares(tensor))
+    }
+
+    /// Whether what is recorded must be done before a call reads this tensor: it is a stranger to the trace and lies
+    /// where something is to be written.
+    fn is_in_the_way(&self, tensor: &Tensor) -> bool {
+        let root = tensor.view_of().map_or(tensor, |view| &view.base);
+        !self.nodes.contains_key(&root.id()) && tensor.has_data() && self.is_pending(tensor)
+    }
+
+    /// Why a write to this tensor cannot be recorded, if that is so: something else has its elements but what is known to
+    /// be a view, or they cannot be told from memory.
+    fn refuses_write(&self, operator: &Operator, target: &Tensor) -> Option<NotCaptured> {
+        let op = || operator.name().to_string().into();
+        let root = target.view_of().map_or(target, |view| &view.base);
+        let is_shared = || self.inputs.iter().any(|input| input.id() != root.id() && input.shares(root));
+        let turns = || target.view_of().is_none_or(|view| view.chain.iter().all(|step| step.turns_around()));
+        match () {
+            () if self.hides_writes(root).is_some() || is_shared() => Some(NotCaptured::WriteToShared { op: op() }),
+            () if !turns() => Some(NotCaptured::WriteThroughView { op: op() }),
+            () => None,
+        }
+    }
+}
+
+fn no_data() -> Error {
+    Error::Device {
+        op: "compile".into(),
+        what: "a tensor without data from outside the function".into(),
+        hint: "meta tensors have shapes only; give it a cpu tensor".into(),
+    }
+}
+
+/// Runs a call for real, after all that came before.
+pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack, why: NotCaptured) -> Result<()> {
+    flush(Some(why.into()))?;
+    let paused = Paused::new();
+    if let Some(recording) = &paused.0 {
+        stack
+            .iter()
+            .flat_map(crate::dispatch::value::Value::tensors)
+            .try_for_each(|tensor| recording.settle(tensor))?;
+    }
+    let _below = exclude(DispatchKey::Tracer);
+    operator.redispatch_boxed(below, stack)
+}
+
+/// Notes that something is recorded for gradients.
+pub(super) fn meets_gradients() {
+    crate::transforms::tracer::with_recording(|recording| {
+        recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
+    });
+}
+
+/// Why a call cannot be recorded, if that is so. What must be done before it is.
+pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&Tensor>) -> Result<Option<NotCaptured>> {
+    let op = || operator.name().to_string().into();
+    let elsewhere = |tensor: &Tensor| tensor.device().kind != DeviceKind::Cpu && tensor.as_number().is_none();
+    if tensors.iter().any(elsewhere) {
+        return Ok(Some(NotCaptured::OtherDevice { op: op() }));
+    }
+    if is_grad_enabled() && tensors.iter().any(Tensor::requires_grad) {
+        meets_gradients();
+        return Ok(Some(NotCaptured::RecordedForGradients { op: op() }));
+    }
+    let asked = crate::transforms::tracer::with_recording(|recording| {
+        let refused = target.and_then(|target| recording.refuses_write(operator, target));
+        (refused, tensors.iter().any(|tensor| recording.is_in_the_way(tensor)))
+    });
+    match asked {
+        Some((Some(why), _)) => Ok(Some(why)),
+        Some((None, true)) => {
+            flush(Some(NotCaptured::WrittenThroughAlias.into()))?;
+            Ok(None)
+        }
+        Some((None, false)) | None => Ok(None),
+    }
+}
+
+/// Sees to it that a tensor can be read.
+pub(super) fn read(tensor: &Tensor, what: &str) -> Result<()> {
+    if crate::transforms::tracer::with_recording(|recording| recording.is_pending(tensor)) == Some(true) {
+        flush(Some(Reason::ReadsValue { op: what.into() }))?;
+    }
+    if tensor.device().kind != DeviceKind::Cpu {
+        return Ok(());
+    }
+    let settled = crate::transforms::tracer::with_recording(|recording| {
+        if let Some(deferral) = &mut recording.deferral {
+            (deferral.has_read, deferral.is_whole) = (true, false);
+        }
+        recording.settle(tensor)
+    });
+    settled.unwrap_or(Ok(()))
+}

@@ -1,0 +1,380 @@
+//! What a trace takes for granted of tensors from outside its function, beyond the types of inputs.
+//!
+//! A function may ask where in its memory an input begins, whether two tensors are one, whether a leaf has a gradient.
+//! The answer is that of the call which is traced, and it is noted: a program runs only where all answers are the same.
+//! Of what nobody asked nothing is noted, so nobody else pays.
+
+use crate::autograd::HookId;
+use crate::autograd::gradient_edge;
+use crate::device::Device;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::key::local::exclude;
+use crate::error::{NotCaptured, Result};
+use crate::ir::shape::Layout;
+use crate::ir::{DType, TensorType};
+use crate::runtime::SharedLayout;
+use crate::tensor::handle::Tensor;
+use crate::transforms::batched;
+use crate::transforms::tracer::recording::Recording;
+use crate::transforms::tracer::{is_tracing, with_recording};
+use std::fmt;
+
+/// A tensor that a function has from outside.
+#[derive(Clone)]
+pub enum Outside {
+    /// The input at that position.
+    Given(usize),
+    /// One that the function holds.
+    Captured(Tensor),
+}
+
+impl Outside {
+    /// The tensor, for a call with these inputs.
+    pub fn of<'a>(&'a self, inputs: &[&'a Tensor]) -> &'a Tensor {
+        match self {
+            Outside::Given(index) => inputs[*index],
+            Outside::Captured(tensor) => tensor,
+        }
+    }
+
+    /// Whether both are the same input or the same tensor.
+    pub fn is_same(&self, other: &Outside) -> bool {
+        match (self, other) {
+            (Outside::Given(one), Outside::Given(other)) => one == other,
+            (Outside::Captured(one), Outside::Captured(other)) => one.id() == other.id(),
+            (Outside::Given(_) | Outside::Captured(_), _) => false,
+        }
+    }
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outside::Given(index) => write!(f, "input {index}"),
+            Outside::Captured(tensor) => write!(f, "a captured tensor ({})", tensor.ty()),
+        }
+    }
+}
+
+/// What is taken for granted of a gradient that a function reads.
+#[derive(Clone)]
+pub struct GradientType {
+    dtype: DType,
+    layout: SharedLayout,
+    pub(super) device: Device,
+}
+
+impl GradientType {
+    /// That of a gradient; why there is none if it cannot be an input of a graph.
+    pub(super) fn of(gradient: &Tensor) -> std::result::Result<GradientType, NotCaptured> {
+        match () {
+            () if gradient.may_require_grad() => Err(NotCaptured::GradientWithHistory),
+            () if !gradient.has_data() => Err(NotCaptured::GradientWithoutData),
+            () if gradient.as_number().is_some() => Err(NotCaptured::GradientIsNumber),
+            () => {
+                let layout = gradient.shared_layout().clone();
+                Ok(GradientType { dtype: gradient.dtype(), layout, device: gradient.device() })
+            }
+        }
+    }
+
+    /// A tensor of this type that has no elements.
+    pub(super) fn stand_in(&self) -> Result<Tensor> {
+        let Layout { sizes, strides, .. } = &*self.layout;
+        let ty = TensorType { dtype: self.dtype, sizes: sizes.clone(), strides: strides.clone(), number: false };
+        Tensor::abstracted(&ty, self.device, None)
+    }
+
+    /// Whether a gradient is of this type.
+    pub(super) fn holds(&self, gradient: &Tensor) -> bool {
+        self.dtype == gradient.dtype()
+            && self.layout.has_extents_of(gradient.shared_layout())
+            && self.device == gradient.device()
+            && GradientType::of(gradient).is_ok()
+    }
+}
+
+impl fmt::Display for GradientType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Layout { sizes, strides, .. } = &*self.layout;
+        write!(f, "of {} {sizes:?}, strides {strides:?}, on {}", self.dtype, self.device)
+    }
+}
+
+/// What a function asked of one tensor, to be answered by yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Property {
+    /// Whether gradients flow to it.
+    RequiresGrad,
+    /// Whether no recorded call made it.
+    Leaf,
+    /// Whether it is a view that autograd knows of.
+    View,
+}
+
+/// What a function asked of two tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// Whether they are one handle.
+    Same,
+    /// Whether they lie in one storage.
+    Alias,
+}
+
+/// Something that a trace takes for granted.
+#[derive(Clone)]
+pub enum Condition {
+    /// The tensor has the property, or has it not.
+    Is(Property, Outside, bool),
+    /// The tensors are related, or are not.
+    Are(Relation, Outside, Outside, bool),
+    /// The input begins at that element of its memory.
+    Begins(usize, usize),
+    /// The leaf has no gradient.
+    NoGradient(Outside),
+    /// The leaf has these hooks.
+    Hooks(Outside, Vec<HookId>),
+}
+
+impl Condition {
+    /// Whether it is so for these inputs.
+    pub fn holds(&self, inputs: &[&Tensor]) -> bool {
+        match self {
+            Condition::Is(property, tensor, answer) => property.of(tensor.of(inputs)) == *answer,
+            Condition::Are(relation, one, other, answer) => relation.of(one.of(inputs), other.of(inputs)) == *answer,
+            Condition::Begins(index, start) => inputs[*index].array().layout().offset == *start,
+            Condition::NoGradient(leaf) => leaf.of(inputs).gradient().is_none(),
+            Condition::Hooks(leaf, hooks) => leaf.of(inputs).hooks() == *hooks,
+        }
+    }
+
+    /// Which captured tensors are to require gradients, and which not; and all else.
+    pub(crate) fn flows(conditions: Vec<Condition>) -> (Vec<(Tensor, bool)>, Vec<Condition>) {
+        let (mut flows, mut others) = (Vec::new(), Vec::new());
+        for condition in conditions {
+            match condition {
+                Condition::Is(Property::RequiresGrad, Outside::Captured(tensor), flag) => flows.push((tensor, flag)),
+                other => others.push(other),
+            }
+        }
+        (flows, others)
+    }
+
+    fn is_same(&self, other: &Condition) -> bool {
+        match (self, other) {
+            (Condition::Is(one, of, _), Condition::Is(other, of_other, _)) => one == other && of.is_same(of_other),
+            (Condition::Are(one, a, b, _), Condition::Are(other, c, d, _)) => {
+                one == other && a.is_same(c) && b.is_same(d)
+            }
+            (Condition::Begins(one, _), Condition::Begins(other, _)) => one == other,
+            (Condition::NoGradient(one), Condition::NoGradient(other)) => one.is_same(other),
+            (Condition::Hooks(one, _), Condition::Hooks(other, _)) => one.is_same(other),
+            (
+                Condition::Is(..)
+                | Condition::Are(..)
+                | Condition::Begins(..)
+                | Condition::NoGradient(_)
+                | Condition::Hooks(..),
+                _,
+            ) => false,
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not = |is: &bool| if *is { "" } else { " not" };
+        match self {
+            Condition::Is(Property::RequiresGrad, of, true) => write!(f, "{of} requires gradients"),
+            Condition::Is(Property::RequiresGrad, of, false) => write!(f, "{of} requires no gradients"),
+            Condition::Is(Property::Leaf, of, is) => write!(f, "{of} is{} a leaf", not(is)),
+            Condition::Is(Property::View, of, is) => write!(f, "{of} is{} a view", not(is)),
+            Condition::Are(Relation::Same, one, other, is) => {
+                write!(f, "{one} and {other} are{} the same tensor", not(is))
+            }
+            Condition::Are(Relation::Alias, one, other, true) => write!(f, "{one} and {other} share a storage"),
+            Condition::Are(Relation::Alias, one, other, false) => write!(f, "{one} and {other} share no storage"),
+            Condition::Begins(index, start) => write!(f, "input {index} begins at element {start} of its memory"),
+            Condition::NoGradient(of) => write!(f, "{of} has no gradient"),
+            Condition::Hooks(of, hooks) if hooks.is_empty() => write!(f, "{of} has no hooks"),
+            Condition::Hooks(of, _) => write!(f, "{of} has the hooks it had"),
+        }
+    }
+}
+
+impl Property {
+    fn of(self, tensor: &Tensor) -> bool {
+        match self {
+            Property::RequiresGrad => tensor.may_require_grad(),
+            Property::Leaf => tensor.is_tape_leaf(),
+            Property::View => tensor.is_tape_view(),
+        }
+    }
+}
+
+impl Relation {
+    fn of(self, one: &Tensor, other: &Tensor) -> bool {
+        match self {
+            Relation::Same => one.is_handle_of(other),
+            Relation::Alias => one.has_storage_of(other),
+        }
+    }
+}
+
+/// An input of a function that is traced.
+pub(super) struct Given {
+    /// What the function has of it.
+    pub(super) handle: Tensor,
+    /// What the call was given.
+    pub(super) original: Tensor,
+}
+
+impl Recording {
+    /// The position of an input of the function.
+    pub(super) fn given(&self, tensor: &Tensor) -> Option<usize> {
+        self.given.iter().position(|given| given.handle.id() == tensor.id())
+    }
+
+    /// A tensor as what the function has from outside, if it is no value of the function.
+    pub(super) fn outside(&self, tensor: &Tensor) -> Option<Outside> {
+        if let Some(index) = self.given(tensor) {
+            return Some(Outside::Given(index));
+        }
+        let is_outside = tensor.has_data() && tensor.as_number().is_none() && !tensor.is_made_since(self.first_id);
+        is_outside.then(|| Outside::Captured(tensor.clone()))
+    }
+
+    /// As [`Recording::outside`], where a value of the function stands for what has its storage.
+    fn outside_with_storage(&self, tensor: &Tensor) -> Option<Outside> {
+        let is_lifted = || self.inputs.iter().skip(self.given.len()).any(|input| input.id() == tensor.id());
+        // Values of the function are views of what they share a storage with; a captured tensor may be an alias of an
+        // input, which another call need not have.
+        if self.nodes.contains_key(&tensor.id()) && !is_lifted() {
+            let given = self.given.iter().position(|given| given.handle.has_storage_of(tensor)).map(Outside::Given);
+            let lifted = || self.inputs.iter().skip(self.given.len()).find(|input| input.has_storage_of(tensor));
+            return given.or_else(|| lifted().cloned().map(Outside::Captured));
+        }
+        self.outside(tensor)
+    }
+
+    /// What the call that is traced was given, or what its function holds.
+    pub(super) fn original<'a>(&'a self, of: &'a Outside) -> &'a Tensor {
+        match of {
+            Outside::Given(index) => &self.given[*index].original,
+            Outside::Captured(tensor) => tensor,
+        }
+    }
+
+    /// Notes what is taken for granted, once.
+    pub(super) fn grant(&mut self, condition: Condition) {
+        if !self.conditions.iter().any(|known| known.is_same(&condition)) {
+            self.conditions.push(condition);
+        }
+    }
+
+    /// Whether two tensors are related, if that is not the same in each call.
+    fn relates(&mut self, relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool> {
+        let outside = |tensor: &Tensor| match relation {
+            Relation::Same => self.outside(tensor),
+            Relation::Alias => self.outside_with_storage(tensor),
+        };
+        let (one, other) = (outside(one)?, outside(other)?);
+        if let (Outside::Captured(_), Outside::Captured(_)) = (&one, &other) {
+            return None;
+        }
+        if one.is_same(&other) {
+            return None;
+        }
+        let answer = relation.of(self.original(&one), self.original(&other));
+        self.grant(Condition::Are(relation, one, other, answer));
+        Some(answer)
+    }
+
+    /// Where a tensor begins that lies in an input, if it does: in the memory of what the call was given.
+    fn begins(&mut self, tensor: &Tensor) -> Option<usize> {
+        if !self.may_be_trace() {
+            return None;
+        }
+        let Some(Outside::Given(index)) = self.outside_with_storage(tensor) else { return None };
+        let start = |tensor: &Tensor| tensor.array().layout().offset;
+        let Given { handle, original } = &self.given[index];
+        let (in_handle, in_original) = (start(handle), start(original));
+        self.grant(Condition::Begins(index, in_original));
+        Some((start(tensor) + in_original).saturating_sub(in_handle))
+    }
+}
+
+/// Whether two tensors are related, if a function that is traced asks and the answer may differ between calls.
+pub(crate) fn relates(relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool> {
+    if !is_tracing() || one.is_handle_of(other) {
+        return None;
+    }
+    with_recording(|recording| recording.relates(relation, one, other)).flatten()
+}
+
+/// Which element of its memory a tensor begins at, as an input of the call does: its handle may begin elsewhere.
+pub(crate) fn memory_start(tensor: &Tensor) -> usize {
+    if let Some(physical) = batched::physical(tensor) {
+        return memory_start(physical);
+    }
+    // Also below the Tracer key: that is where calls are recorded for gradients.
+    let start = with_recording(|recording| recording.begins(tensor)).flatten();
+    start.unwrap_or_else(|| tensor.array().layout().offset)
+}
+
+/// Whether a tensor has a property, if a function that is traced asks and the answer may differ between calls.
+pub(crate) fn has(property: Property, tensor: &Tensor) -> Option<bool> {
+    if !is_tracing() {
+        return None;
+    }
+    let found = with_recording(|recording| {
+        let of = recording.outside(tensor)?;
+        Some((recording.original(&of).clone(), of))
+    });
+    let (original, of) = found.flatten()?;
+    let answer = {
+        // Views may have their history made anew, which is no part of the function.
+        let _outside = exclude(DispatchKey::Tracer);
+        property.of(&original)
+    };
+    with_recording(|recording| recording.grant(Condition::Is(property, of, answer)));
+    Some(answer)
+}
+
+/// Called where a function asks how a tensor came about. A handle of an input does not know, so if there is something to know
+/// the trace is not used.
+pub(crate) fn on_history(tensor: &Tensor, what: &str) {
+    if !is_tracing() || with_recording(|recording| recording.given(tensor)).flatten().is_none() {
+        return;
+    }
+    if has(Property::Leaf, tensor) == Some(false) || has(Property::View, tensor) == Some(true) {
+        give_up(NotCaptured::InputHistory { method: what.into() });
+    }
+}
+
+/// Called before `requires_grad` of a tensor is set. A program does not set it for its inputs.
+///
+/// # Errors
+/// If the history of an input cannot be made anew.
+pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<()> {
+    if !is_tracing() || tensor.may_require_grad() == requires_grad {
+        return Ok(());
+    }
+    let original = with_recording(|recording| {
+        let index = recording.given(tensor)?;
+        recording.give_up(NotCaptured::RequiresGradSet { input: index, value: requires_grad });
+        recording.is_deferred().then(|| recording.given[index].original.clone())
+    });
+    // In a deferred recording it is done, and gradients flow through the handle to what the call was given.
+    let Some(original) = original.flatten() else { return Ok(()) };
+    let _outside = exclude(DispatchKey::Tracer);
+    original.autograd_or_new().set_requires_grad(requires_grad);
+    if let Some(edge) = gradient_edge(&original)? {
+        tensor.set_edge(edge);
+    }
+    Ok(())
+}
+
+pub(super) fn give_up(why: NotCaptured) {
+    with_recording(|recording| recording.give_up(why));
+}
