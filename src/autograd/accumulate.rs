@@ -9,8 +9,8 @@ use crate::dispatch::register::call;
 use crate::error::Result;
 use crate::ir::{MemoryFormat, Op};
 use crate::tensor::handle::{Tensor, WeakTensor};
-use crate::transforms::tracer;
-use crate::transforms::tracer::Access;
+use crate::tensor::observer::{Access, observer};
+use std::borrow::Cow;
 
 /// Adds gradients to a leaf, which owns it; edges keep the leaf.
 pub(super) struct Accumulate {
@@ -32,10 +32,12 @@ impl Backward for Accumulate {
         let (Some(Some(gradient)), Some(leaf)) = (gradients.into_iter().next(), self.leaf.upgrade()) else {
             return Ok(Vec::new());
         };
-        tracer::on_hooks(&leaf);
+        if let Some(observer) = observer() {
+            observer.on_hooks(&leaf);
+        }
         let hooks = leaf.autograd_or_new().state().hooks.clone();
         let gradient = hook::run(hooks, gradient)?;
-        let leaf = tracer::on_gradient(&leaf, Access::Add);
+        let leaf = gradient_owner(&leaf, Access::Add);
         let sum = match leaf.gradient() {
             // A way back that is recorded may have to find again what was there before.
             Some(before) if is_grad_enabled() => before.add(&gradient)?,
@@ -54,4 +56,9 @@ fn may_be_written(gradient: &Tensor) -> bool {
     !gradient.has_other_handles()
         && !gradient.array().storage().has_others()
         && !gradient.array().layout().is_expanded()
+}
+
+/// The tensor that holds the gradient of a leaf, which is about to be touched: in a trace, that of the call.
+pub(super) fn gradient_owner(leaf: &Tensor, access: Access) -> Cow<'_, Tensor> {
+    observer().map_or(Cow::Borrowed(leaf), |observer| observer.on_gradient(leaf, access))
 }

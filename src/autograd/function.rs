@@ -7,7 +7,7 @@ use crate::autograd::saved::Saved;
 use crate::dispatch::key::grad_mode::{is_grad_enabled, no_grad};
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer::observer;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -112,7 +112,9 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     if edges.iter().all(Option::is_none) {
         return Ok(results);
     }
-    tracer::on_function(&function.name())?;
+    if let Some(observer) = observer() {
+        observer.on_function(&function.name())?;
+    }
     // A result may be an input handed on; its own history must not change.
     let results: Vec<Tensor> = results.iter().map(Tensor::fresh_handle).collect();
     let save = |keep: &Keep| match keep {

@@ -8,9 +8,8 @@ use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode as mode;
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
-use crate::transforms::tracer::Access;
-use crate::transforms::tracer::Property;
+use crate::tensor::observer::{Access, Property, observer};
+use crate::autograd::accumulate::gradient_owner;
 use std::sync::Arc;
 
 impl Tensor {
@@ -45,14 +44,16 @@ impl Tensor {
         if requires_grad && !self.is_tape_leaf() {
             return Ok(());
         }
-        tracer::on_requires_grad(self, requires_grad)?;
+        if let Some(observer) = observer() {
+            observer.on_requires_grad(self, requires_grad)?;
+        }
         self.autograd_or_new().set_requires_grad(requires_grad);
         Ok(())
     }
 
     /// Whether it was not made by a recorded call.
     pub fn is_leaf(&self) -> bool {
-        tracer::has(Property::Leaf, self).unwrap_or_else(|| self.is_tape_leaf())
+        observer().and_then(|observer| observer.has(Property::Leaf, self)).unwrap_or_else(|| self.is_tape_leaf())
     }
 
     /// As [`Tensor::is_leaf`], without a word to a trace.
@@ -78,7 +79,7 @@ impl Tensor {
 
     /// The recorded call that made it.
     pub fn grad_fn(&self) -> Option<GradFn> {
-        tracer::on_history(self, "grad_fn");
+        on_history(self, "grad_fn");
         if self.is_tape_leaf() {
             return None;
         }
@@ -87,7 +88,7 @@ impl Tensor {
 
     /// The gradient that was added up in it. It has the sizes, dtype and device of the tensor.
     pub fn grad(&self) -> Option<Tensor> {
-        tracer::on_gradient(self, Access::Read).gradient()
+        gradient_owner(self, Access::Read).gradient()
     }
 
     /// As [`Tensor::grad`], without a word to a trace.
@@ -106,7 +107,7 @@ impl Tensor {
             let what = format!("the gradient is {}, the tensor {}", gradient.ty(), self.ty());
             return Err(Error::shape("set_grad", what, "a gradient has the shape and dtype of its tensor"));
         }
-        tracer::on_gradient(self, Access::Replace).put_gradient(gradient);
+        gradient_owner(self, Access::Replace).put_gradient(gradient);
         Ok(())
     }
 
@@ -161,7 +162,7 @@ impl Tensor {
         let Some(edge) = gradient_edge(self)? else {
             return Err(Error::argument("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
         };
-        tracer::on_history(self, "retain_grad");
+        on_history(self, "retain_grad");
         if self.is_tape_leaf() || std::mem::replace(&mut self.autograd_or_new().state().retains, true) {
             return Ok(());
         }
@@ -192,7 +193,7 @@ impl Tensor {
         };
         let hook = Hook::new(Arc::new(hook), false);
         let id = hook.handle();
-        if tracer::refuses_hook(self) {
+        if observer().is_some_and(|observer| observer.refuses_hook(self)) {
             return Ok(id);
         }
         match self.is_tape_leaf() {
@@ -223,7 +224,7 @@ impl Tensor {
 
     /// Whether it is a view that shares the elements of a base which autograd knows of.
     pub fn is_view(&self) -> bool {
-        tracer::has(Property::View, self).unwrap_or_else(|| self.is_tape_view())
+        observer().and_then(|observer| observer.has(Property::View, self)).unwrap_or_else(|| self.is_tape_view())
     }
 
     /// As [`Tensor::is_view`], without a word to a trace.
@@ -233,12 +234,19 @@ impl Tensor {
 
     /// The tensor it is a view of.
     pub fn base(&self) -> Option<Tensor> {
-        tracer::on_history(self, "base");
+        on_history(self, "base");
         self.view_of().filter(|view| view.is_differentiable).map(|view| view.base.clone())
     }
 
     /// Whether it was made in inference mode and stays out of autograd.
     pub fn is_inference(&self) -> bool {
         !self.key_set().has(DispatchKey::ADInplaceOrView) && self.as_number().is_none()
+    }
+}
+
+/// Called where a function asks how a tensor came about.
+fn on_history(tensor: &Tensor, method: &str) {
+    if let Some(observer) = observer() {
+        observer.on_history(tensor, method);
     }
 }

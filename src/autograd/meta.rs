@@ -88,3 +88,28 @@ pub(crate) fn gradient_edge(tensor: &Tensor) -> Result<Option<Edge>> {
         state.accumulator.get_or_insert_with(|| Node::last(Box::new(Accumulate::new(tensor)), ResultType::of(tensor)));
     Ok(Some(Edge::to_leaf(accumulator.clone(), tensor)))
 }
+
+impl Tensor {
+    /// What autograd knows of it, if anything.
+    #[inline]
+    pub(crate) fn autograd(&self) -> Option<&Meta> {
+        self.autograd_slot().get().and_then(|slot| slot.downcast_ref())
+    }
+
+    /// What autograd knows of it, made if there is nothing yet.
+    pub(crate) fn autograd_or_new(&self) -> &Meta {
+        let slot = self.autograd_slot().get_or_init(|| Box::new(Meta::default()));
+        slot.downcast_ref().expect("autograd alone fills its slot")
+    }
+
+    /// Says which recorded call made it.
+    pub(crate) fn set_edge(&self, edge: Edge) {
+        let version = self.version();
+        let mut edge = Some(edge);
+        // Usually it was made just now, so there is nothing to lock yet.
+        self.autograd_slot().get_or_init(|| Box::new(Meta::recorded(edge.take(), version)));
+        if let Some(edge) = edge {
+            self.autograd_or_new().set_edge(edge, version);
+        }
+    }
+}

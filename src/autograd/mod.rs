@@ -39,7 +39,7 @@ pub(crate) use row::reads_first;
 
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer;
 use engine::Options;
 
 /// How gradients are asked for.
@@ -142,7 +142,7 @@ fn root_gradient(output: &Tensor, given: Option<&Tensor>, create_graph: bool) ->
             Err(Error::shape("backward", what, "a gradient has the shape of its output"))
         }
         // A trace may be called op by op later on, in a way back that is recorded.
-        Some(gradient) if create_graph || tracer::is_abstract() => Ok(gradient.clone()),
+        Some(gradient) if create_graph || observer::is_abstract() => Ok(gradient.clone()),
         Some(gradient) => gradient.detach(),
         None if output.numel() == 1 => output.detach()?.ones_like(),
         None => {

@@ -21,7 +21,7 @@ use crate::ir::{Attr, Attrs, CallKey, Graph, NodeKind, Op, SideTable, TensorType
 use crate::ops::factories::made_on;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
@@ -53,7 +53,7 @@ fn formula(
     needs: &Needs,
     result: impl FnOnce(&[&TensorType], &Attrs) -> Result<TensorType>,
 ) -> Result<Arc<Formula>> {
-    let placed = counted_from(op, attrs, || tracer::memory_start(tensors[0]));
+    let placed = counted_from(op, attrs, || observer::memory_start(tensors[0]));
     let attrs = placed.as_deref().unwrap_or(attrs);
     let mut key = CallKey::default();
     key.call(op, attrs, tensors.len());
@@ -185,7 +185,7 @@ pub(super) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result
         values.push(match node.kind {
             NodeKind::Input(index) => inputs[index as usize].clone(),
             NodeKind::Number(number) => Tensor::number(number)?,
-            NodeKind::Extent(count) => tracer::extent(count as usize)?,
+            NodeKind::Extent(count) => observer::extent(count as usize)?,
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
                 if args.is_empty() { made_on(device, op, &node.attrs)? } else { call(op, &args, &node.attrs)? }

@@ -7,7 +7,7 @@ use crate::device::{Device, DeviceKind, roomy};
 use crate::error::{Error, Result};
 use crate::ir::{DType, Layout, Scalar};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::fmt;
@@ -158,7 +158,7 @@ impl Tensor {
     }
 
     fn read<T: Element>(&self, what: &str) -> Result<Vec<T>> {
-        tracer::on_read(self, what)?;
+        observer::on_read(self, what)?;
         if self.dtype() != T::DTYPE {
             let hint = format!("read it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
             return Err(Error::dtype(what, self.dtype(), T::DTYPE.name(), hint));

@@ -10,7 +10,7 @@ use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
 use crate::ir::{Attr, DType, Op, Scalar, Sizes, Strides, TensorType};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer::is_tracing;
+use crate::dispatch::key::local::is_tracing;
 
 impl Tensor {
     /// All zeros, or false. Row-major, on the CPU.

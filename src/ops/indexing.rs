@@ -11,7 +11,7 @@ use crate::ir::shape::{broadcast, checked_numel, normalize_dim};
 use crate::ir::{Attr, DType, MemoryFormat, Op, Scalar};
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer;
 
 /// Whether a write by index gives a changed copy, or changes the tensor.
 #[derive(Clone, Copy)]
@@ -402,7 +402,7 @@ impl Tensor {
     /// # Errors
     /// If there is no data (meta device), or in an abstract trace; a trace is broken by it.
     pub fn nonzero(&self) -> Result<Tensor> {
-        tracer::on_read(self, "nonzero")?;
+        observer::on_read(self, "nonzero")?;
         let holds = self.to_dtype(DType::Bool)?.to_vec::<bool>()?;
         let count = holds.iter().filter(|holds| **holds).count();
         let mut places: Vec<i64> = roomy(count.saturating_mul(self.dim()))?;
@@ -467,7 +467,7 @@ impl Tensor {
                 return Err(Error::argument("one_hot", "an empty tensor does not tell the number of classes"));
             }
             None => {
-                tracer::on_read(self, "one_hot")?;
+                observer::on_read(self, "one_hot")?;
                 usize::try_from(self.max_all()?.item::<i64>()?.saturating_add(1)).unwrap_or(0)
             }
         };
@@ -542,7 +542,7 @@ pub(crate) fn repeated_places(repeats: &Tensor) -> Result<Tensor> {
         let what = format!("repeats have shape {:?}", repeats.sizes());
         return Err(Error::shape(OP, what, "they must be 1-dim"));
     }
-    tracer::on_read(repeats, OP)?;
+    observer::on_read(repeats, OP)?;
     let count = |count: i64| {
         let negative = |_| Error::argument(OP, format!("repeats can not be negative, but one is {count}"));
         usize::try_from(count).map_err(negative)

@@ -294,7 +294,7 @@ fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
     }
     check_target("copy_", target)?;
     let layout = source.array().layout.expand("copy_", target.sizes())?;
-    if crate::transforms::tracer::is_abstract() {
+    if crate::tensor::observer::is_abstract() {
         return Ok(target.clone());
     }
     if target.has_data() && !source.has_data() {
@@ -313,7 +313,7 @@ fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
 /// One of the two is on a GPU.
 fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     if target.device().kind != DeviceKind::Cuda {
-        let here = if crate::transforms::tracer::is_abstract() {
+        let here = if crate::tensor::observer::is_abstract() {
             source.clone()
         } else {
             source.to_device(target.device())?
@@ -325,7 +325,7 @@ fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     }
     check_target("copy_", target)?;
     let layout = source.array().layout.expand("copy_", target.sizes())?;
-    if crate::transforms::tracer::is_abstract() {
+    if crate::tensor::observer::is_abstract() {
         return Ok(target.clone());
     }
     // A single element travels with the launch.

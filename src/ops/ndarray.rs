@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::ir::Layout;
 use crate::ops::element::{Element, elements_of};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer;
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
 use std::fmt;
 use std::marker::PhantomData;
@@ -58,7 +58,7 @@ impl Tensor {
     /// If `T` is not the tensor's dtype, if there is no data on the host, or while a trace is recorded abstractly.
     pub fn to_ndarray<T: Element>(&self) -> Result<NdView<T>> {
         const NAME: &str = "to_ndarray";
-        tracer::on_read(self, NAME)?;
+        observer::on_read(self, NAME)?;
         if self.dtype() != T::DTYPE {
             let hint = format!("look at it as {}, or convert it with to_dtype(DType::{:?})", self.dtype(), T::DTYPE);
             return Err(Error::dtype(NAME, self.dtype(), T::DTYPE.name(), hint));

@@ -6,15 +6,14 @@
 //! [`Generator`] from that one. Elements are numbered in the order of their memory: row-major, or as the model lies
 //! for the `_like` forms.
 
-use crate::device::{Device, DeviceKind, Generator};
+use crate::device::{GeneratorState, Device, DeviceKind, Generator};
 use crate::dispatch::register::{call, call_on};
 use crate::error::{Error, Result};
 use crate::ir::shape::{checked_numel, elementwise_strides};
 use crate::ir::{Attr, DType, Op, TensorType, random};
 use crate::ops::factories::laid_out;
 use crate::tensor::handle::Tensor;
-use crate::transforms::batched::drawing_levels;
-use crate::transforms::tracer;
+use crate::tensor::observer::observer;
 use smallvec::SmallVec;
 
 /// Where numbers come from and where they go.
@@ -41,8 +40,8 @@ impl Draw<'_> {
             DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::PrivateUse1 => {
                 let n_counters = random::n_counters(n, words, dtype);
                 match self.generator {
-                    Some(generator) => tracer::draw(generator, n_counters),
-                    None => tracer::draw(&Generator::default_of(self.device)?, n_counters),
+                    Some(generator) => draw_key(generator, n_counters),
+                    None => draw_key(&Generator::default_of(self.device)?, n_counters),
                 }
             }
             DeviceKind::Meta => Tensor::meta(&TensorType::contiguous(DType::I64, &[2])),
@@ -52,11 +51,17 @@ impl Draw<'_> {
     /// Calls a random op of the table for the public op `name`. Inside `vmap` every slice gets numbers of its own where
     /// that is wanted: those of a dim more, which is mapped.
     fn call(self, name: &str, op: Op, sizes: &[usize], words: DType, rest: &[Attr]) -> Result<Tensor> {
-        let levels = drawing_levels(name)?;
-        let sizes: SmallVec<[usize; 6]> =
-            levels.iter().map(|level| level.size()).chain(sizes.iter().copied()).collect();
+        let mut draw = |sizes: &[usize]| self.call_unmapped(name, op, sizes, words, rest);
+        match observer() {
+            Some(observer) => observer.draw_mapped(name, sizes, &mut draw),
+            None => draw(sizes),
+        }
+    }
+
+    /// As [`Draw::call`], outside `vmap`.
+    fn call_unmapped(self, name: &str, op: Op, sizes: &[usize], words: DType, rest: &[Attr]) -> Result<Tensor> {
         // Also checked before the sizes become signed numbers; a normal number takes two words.
-        let n = checked_numel(name, &sizes, 16)?;
+        let n = checked_numel(name, sizes, 16)?;
         let per_number = if op == Op::RandomNormal { 2 } else { 1 };
         let key = self.key(name, n, per_number, words)?;
         let mut attrs: SmallVec<[Attr; 4]> = SmallVec::new();
@@ -66,12 +71,11 @@ impl Draw<'_> {
             DeviceKind::Cuda => call_on(self.device, op, &[&key], &attrs)?,
             DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::PrivateUse1 => call(op, &[&key], &attrs)?,
         };
-        let numbers = match self.device.kind {
-            DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::Cuda => numbers,
+        match self.device.kind {
+            DeviceKind::Cpu | DeviceKind::Meta | DeviceKind::Cuda => Ok(numbers),
             // The same numbers, made on the host.
-            DeviceKind::PrivateUse1 => numbers.to_device(self.device)?,
-        };
-        levels.iter().try_fold(numbers, |numbers, level| level.map(&numbers))
+            DeviceKind::PrivateUse1 => numbers.to_device(self.device),
+        }
     }
 
     pub(crate) fn uniform(self, sizes: &[usize], dtype: DType) -> Result<Tensor> {
@@ -339,4 +343,17 @@ impl Generator {
     fn draws(&self) -> Draw<'_> {
         Draw { generator: Some(self), device: self.device() }
     }
+}
+
+/// The key of random ops, an i64 tensor of seed and first counter, for a draw that takes `n_counters` counters.
+fn draw_key(generator: &Generator, n_counters: u64) -> Result<Tensor> {
+    match observer() {
+        Some(observer) => observer.draw(generator, n_counters),
+        None => key_of(generator.draw(n_counters)),
+    }
+}
+
+/// A state of a generator as the key of random ops.
+pub(crate) fn key_of(start: GeneratorState) -> Result<Tensor> {
+    Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
 }

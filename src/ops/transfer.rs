@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Layout, TensorType};
 use crate::runtime::{Array, cuda};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer::on_read;
+use crate::tensor::observer::on_read;
 
 impl Tensor {
     /// This tensor on a device: itself if it is there, else a copy that lies as densely as it can.

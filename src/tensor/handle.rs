@@ -4,8 +4,6 @@
 //! the storage, whose lock makes readers and writers take turns, so handles may be used from any thread. What autograd
 //! knows of a tensor hangs on the handle too, and is made when it is first needed.
 
-use crate::autograd::Edge;
-use crate::autograd::Meta;
 use crate::device::{Device, DeviceKind, Pooled, Shared, Spare, Storage, WeakShared};
 use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -17,9 +15,7 @@ use crate::ir::shape::{Layout, checked_numel};
 use crate::ir::{DType, Scalar, TensorType};
 use crate::runtime::{Array, SharedLayout};
 use crate::tensor::view_chain::ViewStep;
-use crate::transforms::batched::physical;
-use crate::transforms::tracer;
-use crate::transforms::tracer::Relation;
+use crate::tensor::observer::{self, Relation, observer};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::Cell;
@@ -79,7 +75,7 @@ struct Inner {
     /// Counts writes, unless the storage does.
     version: Option<Arc<AtomicU64>>,
     /// What autograd knows of it.
-    autograd: OnceLock<Box<Meta>>,
+    autograd: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The elements, if they came after the handle: see [`Tensor::take_elements`]. They lie as those of `array` would.
     filled: OnceLock<Box<Array>>,
 }
@@ -271,27 +267,10 @@ impl Tensor {
         WeakTensor(self.0.downgrade())
     }
 
-    /// What autograd knows of it, if anything.
+    /// The slot where autograd keeps what it knows of the tensor.
     #[inline]
-    pub(crate) fn autograd(&self) -> Option<&Meta> {
-        self.0.autograd.get().map(|meta| &**meta)
-    }
-
-    /// What autograd knows of it, made if there is nothing yet.
-    pub(crate) fn autograd_or_new(&self) -> &Meta {
-        self.0.autograd.get_or_init(Box::default)
-    }
-
-    /// Says which recorded call made it.
-    pub(crate) fn set_edge(&self, edge: Edge) {
-        let version = self.version();
-        let mut edge = Some(edge);
-        // Usually it was made just now, so there is nothing to lock yet.
-        let recorded = || Box::new(Meta::recorded(edge.take(), version));
-        let meta = self.0.autograd.get_or_init(recorded);
-        if let Some(edge) = edge {
-            meta.set_edge(edge, version);
-        }
+    pub(crate) fn autograd_slot(&self) -> &OnceLock<Box<dyn Any + Send + Sync>> {
+        &self.0.autograd
     }
 
     /// Where it comes from, if it is a view that autograd tracks.
@@ -305,7 +284,8 @@ impl Tensor {
     }
 
     pub(crate) fn version_counter(&self) -> &AtomicU64 {
-        match (&self.0.version, physical(self)) {
+        let wrapped = || observer().filter(|_| !self.payload_is_none())?.physical(self);
+        match (&self.0.version, wrapped()) {
             (Some(own), _) => own,
             (None, Some(physical)) => physical.version_counter(),
             (None, None) => self.array().storage().version(),
@@ -358,7 +338,7 @@ impl Tensor {
 
     /// Storage element of the first element.
     pub fn storage_offset(&self) -> usize {
-        tracer::memory_start(self)
+        observer::memory_start(self)
     }
 
     /// The number of dimensions.
@@ -399,7 +379,9 @@ impl Tensor {
 
     /// Whether both handles share one storage.
     pub fn is_alias_of(&self, other: &Tensor) -> bool {
-        tracer::relates(Relation::Alias, self, other).unwrap_or_else(|| self.has_storage_of(other))
+        observer()
+            .and_then(|observer| observer.relates(Relation::Alias, self, other))
+            .unwrap_or_else(|| self.has_storage_of(other))
     }
 
     /// As [`Tensor::is_alias_of`], without a word to a trace.
@@ -414,7 +396,9 @@ impl Tensor {
 
     /// Whether both are the very same handle; a trace names tensors by this.
     pub fn is_same(&self, other: &Tensor) -> bool {
-        tracer::relates(Relation::Same, self, other).unwrap_or_else(|| self.is_handle_of(other))
+        observer()
+            .and_then(|observer| observer.relates(Relation::Same, self, other))
+            .unwrap_or_else(|| self.is_handle_of(other))
     }
 
     /// As [`Tensor::is_same`], without a word to a trace.

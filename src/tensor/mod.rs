@@ -4,6 +4,7 @@
 //! structures of tensors are split into tensors and put together. No operator is called here.
 
 pub(crate) mod handle;
+pub(crate) mod observer;
 pub(crate) mod structure;
 pub(crate) mod view_chain;
 

@@ -3,6 +3,7 @@
 pub(crate) mod autocast;
 pub(crate) mod batched;
 pub(crate) mod function;
+pub(crate) mod observer;
 pub mod tracer;
 pub mod vmap;
 

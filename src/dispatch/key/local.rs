@@ -135,3 +135,9 @@ impl Drop for ForceGuard {
         LOCAL.set(self.saved);
     }
 }
+
+/// Whether this thread is tracing.
+pub fn is_tracing() -> bool {
+    let sets = local_key_sets();
+    sets.included.has(DispatchKey::Tracer) && !sets.excluded.has(DispatchKey::Tracer)
+}

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Attr, Op};
 use crate::ops::backend::meta;
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer;
 use smallvec::SmallVec;
 
 /// The CPU kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
@@ -33,7 +33,7 @@ fn kernel_anew(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
         }
         has_data &= tensor.has_data();
     }
-    if !has_data && tracer::is_abstract() {
+    if !has_data && observer::is_abstract() {
         return meta::shape_of(op, tensors, attrs, Device::CPU);
     }
     let arguments: SmallVec<[Argument<'_>; 4]> = tensors.iter().map(|tensor| tensor.as_argument()).collect();

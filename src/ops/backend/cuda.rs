@@ -11,14 +11,14 @@ use crate::ops::backend::meta;
 use crate::runtime::cuda;
 use crate::runtime::view;
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer;
+use crate::tensor::observer;
 use smallvec::SmallVec;
 
 /// The CUDA kernel of every op of the table. In an abstract trace operands have only shapes, and so has the result.
 pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let device = device_of(op, tensors)?;
     let has_data = tensors.iter().all(|tensor| tensor.has_data());
-    if !has_data && tracer::is_abstract() {
+    if !has_data && observer::is_abstract() {
         return meta::shape_of(op, tensors, attrs, device);
     }
     if let Some(tensor) = tensors.iter().find(|tensor| !tensor.has_data()) {

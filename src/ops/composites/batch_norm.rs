@@ -11,7 +11,7 @@ use crate::ops::composites::normalization::{
 };
 use crate::ops::composites::{need_float, widened};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer::extent;
+use crate::tensor::observer::extent;
 
 type Opt<'a> = Option<&'a Tensor>;
 type Three = (Tensor, Tensor, Tensor);

@@ -10,7 +10,7 @@ use crate::ops::composites::losses::Reduction;
 use crate::ops::composites::{need_float, wide, widened};
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer::extent;
+use crate::tensor::observer::extent;
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library

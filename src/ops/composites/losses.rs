@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ir::{DType, Op, promote_all};
 use crate::ops::composites::{need_float, widened};
 use crate::tensor::handle::Tensor;
-use crate::transforms::tracer::extent;
+use crate::tensor::observer::extent;
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library

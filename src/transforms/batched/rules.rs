@@ -11,7 +11,7 @@ use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeKind, Op, Rule, SideTable, TensorType};
 use crate::tensor::handle::Tensor;
 use crate::transforms::batched::{Operand, Operands, gathers, physical_sizes, views};
-use crate::transforms::tracer;
+use crate::tensor::observer;
 use smallvec::SmallVec;
 
 /// What a rule gave.
@@ -183,7 +183,7 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
         values.push(match node.kind {
             NodeKind::Input(index) => tensors[index as usize].clone(),
             NodeKind::Number(number) => Tensor::number(number)?,
-            NodeKind::Extent(count) => tracer::extent(count as usize)?,
+            NodeKind::Extent(count) => observer::extent(count as usize)?,
             NodeKind::Op(op) => {
                 let args: SmallVec<[&Tensor; 4]> = node.args.iter().map(|&arg| &values[arg]).collect();
                 call(op, &args, &node.attrs)?

@@ -142,6 +142,7 @@ pub fn trace_first<R>(
 /// Runs `function` while it is recorded, and the last segment; also why segments ended, but for the last.
 fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Result<R>, Vec<Reason>) {
     BREAK.take();
+    crate::transforms::observer::install();
     RECORDING.set(Some(recording));
     let _session = Session;
     let result = catch_unwind(AssertUnwindSafe(|| {

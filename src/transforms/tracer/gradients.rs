@@ -10,6 +10,7 @@
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::NodeId;
 use crate::tensor::handle::Tensor;
+use crate::tensor::observer::Access;
 use crate::transforms::tracer::outside::{Condition, GradientType, Outside, Property, give_up, has};
 use crate::transforms::tracer::recording::{LeafGradient, Recording};
 use crate::transforms::tracer::trace::{GradientChange, Lifted, NewGradient};
@@ -17,17 +18,6 @@ use crate::transforms::tracer::{is_tracing, with_recording};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
-
-/// What is done with the gradient of a tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// It is read.
-    Read,
-    /// Something is added to it.
-    Add,
-    /// Another one takes its place, or none.
-    Replace,
-}
 
 /// What a leaf had before; of a gradient that cannot be an input, why.
 type Before = Option<std::result::Result<GradientType, NotCaptured>>;
@@ -48,6 +38,7 @@ pub struct GradientWatch {
 
 /// Notes what gradients were before something on this thread touched them.
 pub fn watch_gradients() -> GradientWatch {
+    crate::transforms::observer::install();
     GradientWatch { around: WATCHED.replace(Some(GradientsBefore::default())) }
 }
 

@@ -12,16 +12,18 @@
 
 use crate::device::{Device, DeviceKind, Generator};
 use crate::dispatch::key::dispatch_key::DispatchKey;
-use crate::dispatch::key::local::{exclude, include, local_key_sets};
+pub use crate::dispatch::key::local::is_tracing;
+use crate::dispatch::key::local::{exclude, include};
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::register::{op_of, unpack};
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
-use crate::ir::{DType, Scalar, TensorType};
+use crate::ir::{DType, TensorType};
 use crate::ops::mutation::copy_operator;
+use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
-use crate::transforms::batched;
+use crate::transforms::observer;
 use std::cell::RefCell;
 
 mod aliases;
@@ -34,7 +36,7 @@ mod trace;
 pub use aliases::{Origin, OutputAlias};
 pub(crate) use aliases::{are_aliases, shared_bases};
 pub use deferred::{Apart, First, Runner, defer, trace_first};
-pub(crate) use gradients::{Access, on_gradient, on_hooks, refuses_hook};
+pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
 pub use gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub use outside::{Condition, GradientType, Outside, Property, Relation};
 pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, relates};
@@ -107,11 +109,6 @@ fn is_deferred() -> bool {
     with_recording(|recording| recording.is_deferred()).unwrap_or(false)
 }
 
-/// Whether this thread is tracing.
-pub fn is_tracing() -> bool {
-    local_key_sets().included.has(DispatchKey::Tracer) && !local_key_sets().excluded.has(DispatchKey::Tracer)
-}
-
 /// Ends the recording when it goes out of scope, also by a panic.
 struct Session;
 
@@ -165,6 +162,7 @@ pub fn trace_with<R>(
         recording.give(handle, original);
     }
     BREAK.take();
+    observer::install();
     RECORDING.set(Some(recording));
     let session = Session;
     let result = {
@@ -193,7 +191,7 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     let key = match deferred {
         Some(false) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
         // What is deferred draws at once, in the order of the calls.
-        Some(true) | None => trace::key(generator.draw(n_counters))?,
+        Some(true) | None => key_of(generator.draw(n_counters))?,
     };
     if deferred.is_some() {
         with_recording(|recording| {
@@ -206,21 +204,14 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     Ok(key)
 }
 
-/// A count that follows from sizes, as a plain number.
-///
-/// A trace records that it is one, so that kernels take it as an argument and other sizes find the same kernels.
-///
-/// # Errors
-/// If there is no memory.
-pub(crate) fn extent(count: usize) -> Result<Tensor> {
-    let number = Tensor::number(Scalar::Int(count as i64))?;
+/// Records that a number is a count that follows from sizes.
+pub(crate) fn on_extent(number: &Tensor, count: usize) {
     if is_tracing() {
         with_recording(|recording| {
             let node = recording.graph.extent(count);
-            recording.name(&number, node);
+            recording.name(number, node);
         });
     }
-    Ok(number)
 }
 
 /// The Tracer kernel of every operator.
@@ -341,30 +332,23 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
 /// Called before a value is read: a trace cannot follow what the function does with it.
 ///
 /// # Errors
-/// For a mapped tensor; in an abstract trace, where there is no value.
-pub fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
-    batched::on_read(tensor, what)?;
-    if is_tracing() {
-        let reads = with_recording(|recording| {
-            if recording.may_be_trace() || recording.reads == Reads::Refused {
-                recording.give_up(Reason::ReadsValue { op: what.into() });
-            }
-            recording.reads
-        });
-        if is_deferred() && reads == Some(Reads::Noted) {
-            deferred::read(tensor, what)?;
-        }
-        if reads == Some(Reads::Refused) {
-            let refused = "it reads a value while the function is traced, and the break policy is BreakPolicy::Error";
-            return Err(Error::argument(what, format!("{refused}; allow breaks, or read it outside the function")));
-        }
-    }
-    if tensor.has_data() {
+/// If reads are refused, and what calls return that were deferred.
+pub(crate) fn on_read(tensor: &Tensor, op: &str) -> Result<()> {
+    if !is_tracing() {
         return Ok(());
     }
-    Err(Error::Device {
-        op: what.into(),
-        what: "Cannot copy out of meta tensor; no data!".into(),
-        hint: "meta tensors have shapes only; run the op on a cpu tensor".into(),
-    })
+    let reads = with_recording(|recording| {
+        if recording.may_be_trace() || recording.reads == Reads::Refused {
+            recording.give_up(Reason::ReadsValue { op: op.into() });
+        }
+        recording.reads
+    });
+    if is_deferred() && reads == Some(Reads::Noted) {
+        deferred::read(tensor, op)?;
+    }
+    if reads == Some(Reads::Refused) {
+        let refused = "it reads a value while the function is traced, and the break policy is BreakPolicy::Error";
+        return Err(Error::argument(op, format!("{refused}; allow breaks, or read it outside the function")));
+    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ use crate::ir::shape::Layout;
 use crate::ir::{DType, TensorType};
 use crate::runtime::SharedLayout;
 use crate::tensor::handle::Tensor;
-use crate::transforms::batched;
+pub use crate::tensor::observer::{Property, Relation};
 use crate::transforms::tracer::recording::Recording;
 use crate::transforms::tracer::{is_tracing, with_recording};
 use std::fmt;
@@ -99,26 +99,6 @@ impl fmt::Display for GradientType {
         let Layout { sizes, strides, .. } = &*self.layout;
         write!(f, "of {} {sizes:?}, strides {strides:?}, on {}", self.dtype, self.device)
     }
-}
-
-/// What a function asked of one tensor, to be answered by yes or no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Property {
-    /// Whether gradients flow to it.
-    RequiresGrad,
-    /// Whether no recorded call made it.
-    Leaf,
-    /// Whether it is a view that autograd knows of.
-    View,
-}
-
-/// What a function asked of two tensors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    /// Whether they are one handle.
-    Same,
-    /// Whether they lie in one storage.
-    Alias,
 }
 
 /// Something that a trace takes for granted.
@@ -314,9 +294,6 @@ pub(crate) fn relates(relation: Relation, one: &Tensor, other: &Tensor) -> Optio
 
 /// Which element of its memory a tensor begins at, as an input of the call does: its handle may begin elsewhere.
 pub(crate) fn memory_start(tensor: &Tensor) -> usize {
-    if let Some(physical) = batched::physical(tensor) {
-        return memory_start(physical);
-    }
     // Also below the Tracer key: that is where calls are recorded for gradients.
     let start = with_recording(|recording| recording.begins(tensor)).flatten();
     start.unwrap_or_else(|| tensor.array().layout().offset)

@@ -1,8 +1,9 @@
 //! Traces: what a recording gives when it is done.
 
-use crate::device::{Device, Generator, GeneratorState};
+use crate::device::{Device, Generator};
 use crate::error::{Error, Reason, Result};
 use crate::ir::Graph;
+use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 use crate::transforms::tracer::aliases::OutputAlias;
 use crate::transforms::tracer::outside::{Condition, GradientType, Outside};
@@ -75,7 +76,7 @@ impl Lifted {
                 })
             }
             Lifted::Tensor(tensor) => Ok(Cow::Borrowed(tensor)),
-            Lifted::Draw { generator, n_counters } => key(generator.draw(*n_counters)).map(Cow::Owned),
+            Lifted::Draw { generator, n_counters } => key_of(generator.draw(*n_counters)).map(Cow::Owned),
             Lifted::Declared => Err(Error::Internal { message: "a declared input was not handed in".into() }),
         }
     }
@@ -150,7 +151,3 @@ impl Trace {
 
 /// The calls a function made, or why they are not all there.
 pub type Captured = Result<Trace, Reason>;
-
-pub(super) fn key(start: GeneratorState) -> Result<Tensor> {
-    Tensor::from_slice(&[start.seed as i64, start.counter as i64], &[2])
-}

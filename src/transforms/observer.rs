@@ -1,0 +1,91 @@
+//! The transforms as tensors, operators and autograd see them: traces and `vmap` behind one [`Observer`].
+
+use crate::device::Generator;
+use crate::error::Result;
+use crate::tensor::handle::Tensor;
+use crate::tensor::observer::{self, Access, Observer, Property, Relation};
+use crate::transforms::{batched, tracer};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+struct Transforms;
+
+/// Has tensors, operators and autograd tell the transforms what they do.
+pub(crate) fn install() {
+    observer::install(&Transforms);
+}
+
+impl Observer for Transforms {
+    fn physical<'a>(&self, wrapper: &'a Tensor) -> Option<&'a Tensor> {
+        batched::physical(wrapper)
+    }
+
+    fn is_abstract(&self) -> bool {
+        tracer::is_abstract()
+    }
+
+    fn relates(&self, relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool> {
+        tracer::relates(relation, one, other)
+    }
+
+    fn has(&self, property: Property, tensor: &Tensor) -> Option<bool> {
+        tracer::has(property, tensor)
+    }
+
+    fn memory_start(&self, tensor: &Tensor) -> usize {
+        match batched::physical(tensor) {
+            Some(physical) => self.memory_start(physical),
+            None => tracer::memory_start(tensor),
+        }
+    }
+
+    fn on_read(&self, tensor: &Tensor, op: &str) -> Result<()> {
+        batched::on_read(tensor, op)?;
+        tracer::on_read(tensor, op)
+    }
+
+    fn on_extent(&self, number: &Tensor, count: usize) {
+        tracer::on_extent(number, count);
+    }
+
+    fn draw(&self, generator: &Generator, n_counters: u64) -> Result<Tensor> {
+        tracer::draw(generator, n_counters)
+    }
+
+    /// Every slice gets numbers of its own where that is wanted: those of a dim more, which is mapped.
+    fn draw_mapped(
+        &self,
+        op: &str,
+        sizes: &[usize],
+        draw: &mut dyn FnMut(&[usize]) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let levels = batched::drawing_levels(op)?;
+        let sizes: SmallVec<[usize; 6]> =
+            levels.iter().map(|level| level.size()).chain(sizes.iter().copied()).collect();
+        levels.iter().try_fold(draw(&sizes)?, |numbers, level| level.map(&numbers))
+    }
+
+    fn on_function(&self, name: &str) -> Result<()> {
+        tracer::on_function(name)
+    }
+
+    fn on_history(&self, tensor: &Tensor, method: &str) {
+        tracer::on_history(tensor, method);
+    }
+
+    fn on_requires_grad(&self, tensor: &Tensor, requires_grad: bool) -> Result<()> {
+        tracer::on_requires_grad(tensor, requires_grad)
+    }
+
+    fn on_gradient<'a>(&self, leaf: &'a Tensor, access: Access) -> Cow<'a, Tensor> {
+        tracer::on_gradient(leaf, access)
+    }
+
+    fn on_hooks(&self, leaf: &Tensor) {
+        tracer::on_hooks(leaf);
+    }
+
+    fn refuses_hook(&self, tensor: &Tensor) -> bool {
+        tracer::refuses_hook(tensor)
+    }
+}
