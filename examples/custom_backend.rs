@@ -15,7 +15,9 @@
 
 use opfuse::device::runtime::{self, Registration};
 use opfuse::device::{Allocator, DeviceKind, Runtime, Shared, Storage, StreamPool, allocator};
-use opfuse::dispatch::{DispatchKey, Kernel, KeySet, Library, Operator, Stack, Value, cpu_fallback, load, register};
+use opfuse::dispatch::{
+    DispatchKey, Kernel, KeySet, Library, Operator, Stack, Value, cpu_fallback, load, operator, rows,
+};
 use opfuse::ir::{Layout, Meaning, Op};
 use opfuse::runtime::Array;
 use opfuse::{DType, Device, Error, Result, Scalar, Tensor};
@@ -108,7 +110,7 @@ fn views(library: &mut Library, calls: &Arc<Calls>) -> Result<()> {
         let Meaning::View(rule) = op.row().meaning else { continue };
         let counted = calls.clone();
         let kernel = move |operator: &Operator, _: KeySet, stack: &mut Stack| {
-            let (tensors, attrs) = register::unpack(op, stack)?;
+            let (tensors, attrs) = rows::unpack(op, stack)?;
             let array = tensors[0].array();
             let layout = rule(array.layout(), &attrs)?;
             let view = Array::from_storage(array.storage().clone(), array.dtype(), layout)?;
@@ -117,7 +119,7 @@ fn views(library: &mut Library, calls: &Arc<Calls>) -> Result<()> {
             stack.push(Value::Tensor(Tensor::from_array(view)));
             Ok(())
         };
-        library.impl_(&register::operator(op)?.name().to_string(), Kernel::boxed(kernel))?;
+        library.impl_(&operator(op)?.name().to_string(), Kernel::boxed(kernel))?;
     }
     Ok(())
 }

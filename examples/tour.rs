@@ -10,7 +10,7 @@ use opfuse::codegen::cache;
 use opfuse::codegen::lower::{Lowered, lower};
 use opfuse::codegen::tier::Tier;
 use opfuse::codegen::{cranelift, x64};
-use opfuse::dispatch::register;
+use opfuse::dispatch::operator;
 use opfuse::fusion::{Decision, Options, Plan, StepKind, plan};
 use opfuse::ir::passes::{Target, passes_for};
 use opfuse::ir::{Graph, Op, verify};
@@ -77,7 +77,7 @@ fn dispatch(inputs: &[Tensor; 4]) -> Result<()> {
                 included keys are\nadded, and its excluded ones removed. Fallthrough keys are skipped. The \
                 highest key left names the slot of the\noperator's table.";
     chapter("2. Dispatch", text);
-    let operator = register::operator(Op::Add)?;
+    let operator = operator(Op::Add)?;
     let keys = inputs[0].key_set() | inputs[1].key_set();
     println!("{}", operator.name());
     println!("keys of the operands:  {keys}");

@@ -5,7 +5,7 @@
 use crate::autograd::hook;
 use crate::autograd::node::{Backward, BackwardCall};
 use crate::dispatch::key::grad_mode::is_grad_enabled;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::Result;
 use crate::ir::{MemoryFormat, Op};
 use crate::tensor::handle::{Tensor, WeakTensor};

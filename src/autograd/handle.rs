@@ -1,5 +1,6 @@
 //! What autograd adds to the methods of a tensor.
 
+use crate::autograd::accumulate::gradient_owner;
 use crate::autograd::hook::{Hook, HookId};
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::GradFn;
@@ -9,7 +10,6 @@ use crate::dispatch::key::grad_mode as mode;
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::{Access, Property, observer};
-use crate::autograd::accumulate::gradient_owner;
 use std::sync::Arc;
 
 impl Tensor {

@@ -6,7 +6,7 @@
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::key::set::KeySet;
-use crate::dispatch::register::redispatch;
+use crate::dispatch::rows::redispatch;
 use crate::error::Result;
 use crate::ir::{Attr, Op};
 use crate::ops::mutation::copy_operator;

@@ -11,7 +11,7 @@ use crate::dispatch::key::alias::AUTOGRAD_KEYS;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::key::local::below_autograd;
 use crate::dispatch::key::set::KeySet;
-use crate::dispatch::register::redispatch;
+use crate::dispatch::rows::redispatch;
 use crate::error::Result;
 use crate::ir::{Attr, DType, Op};
 use crate::ops::mutation::copy_operator;

@@ -22,6 +22,7 @@ mod node;
 mod program;
 mod row;
 mod saved;
+mod transfer;
 mod views;
 
 pub use crate::dispatch::key::grad_mode::{
@@ -35,8 +36,12 @@ pub(crate) use meta::{Meta, gradient_edge};
 pub(crate) use node::Edge;
 pub use node::GradFn;
 pub(crate) use program::{GradientProgram, record_program};
-pub(crate) use row::reads_first;
+pub(crate) use views::Tensors;
 
+use crate::dispatch::builtins::Builtins;
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::DispatchKey;
+use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
@@ -151,4 +156,24 @@ fn root_gradient(output: &Tensor, given: Option<&Tensor>, create_graph: bool) ->
             Err(Error::shape("backward", what, "pass the gradient of the output, or sum it first"))
         }
     }
+}
+
+/// Registers what the Autograd and ADInplaceOrView keys do with every row of the op table and with `copy_`.
+///
+/// # Errors
+/// If the registry refuses a kernel.
+pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
+    let mut recorded = Library::impl_block("aten", DispatchKey::Autograd)?;
+    let mut views = Library::impl_block("aten", DispatchKey::ADInplaceOrView)?;
+    for (op, operator) in builtins.rows() {
+        let name = operator.name().to_string();
+        recorded.impl_(&name, Kernel::of_row(op, kernel::kernel).when(kernel::is_wanted).named("autograd"))?;
+        if op.is_view() {
+            views.impl_(&name, Kernel::of_row(op, inplace_or_view::view_kernel).named("view"))?;
+        }
+    }
+    recorded.impl_("aten::copy_", Kernel::typed(kernel::copy_kernel))?;
+    views.impl_("aten::copy_", Kernel::typed(inplace_or_view::copy_kernel))?;
+    builtins.libraries.extend([recorded, views]);
+    Ok(())
 }

@@ -13,86 +13,24 @@ use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::key::local::{exclude, local_key_sets};
 use crate::dispatch::key::set::KeySet;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::eager;
 use crate::error::{Error, Result};
-use crate::ir::autodiff::{Vjp, VjpInput, counted_from, vjp};
-use crate::ir::{Attr, Attrs, CallKey, Graph, NodeKind, Op, SideTable, TensorType};
+use crate::ir::autodiff::VjpInput;
+use crate::ir::{Attr, Graph, NodeKind, Op, SideTable};
+use crate::ops::derivative::{Formula, Needs, formula};
 use crate::ops::factories::made_on;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
-use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
-use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
-
-type Needs = SmallVec<[bool; 4]>;
-
-/// Most derivatives a thread remembers.
-const CAPACITY: usize = 4096;
-
-/// The derivative of one kind of call.
-struct Formula {
-    op: Op,
-    vjp: Vjp,
-    /// Its name in the cache of executables.
-    id: u64,
-}
-
-thread_local! {
-    /// The derivatives of the calls that this thread has recorded; forgotten all at once when there are too many.
-    static FORMULAS: RefCell<FxHashMap<Box<[u64]>, Arc<Formula>>> = RefCell::new(FxHashMap::default());
-}
-
-/// The derivative of a call; `result` is asked for its type if the derivative is not known yet.
-fn formula(
-    op: Op,
-    attrs: &[Attr],
-    tensors: &[&Tensor],
-    needs: &Needs,
-    result: impl FnOnce(&[&TensorType], &Attrs) -> Result<TensorType>,
-) -> Result<Arc<Formula>> {
-    let placed = counted_from(op, attrs, || observer::memory_start(tensors[0]));
-    let attrs = placed.as_deref().unwrap_or(attrs);
-    let mut key = CallKey::default();
-    key.call(op, attrs, tensors.len());
-    for (tensor, &needed) in tensors.iter().zip(needs) {
-        key.operand(tensor.dtype(), tensor.sizes(), tensor.strides(), tensor.as_number().is_some());
-        key.word(needed as u64);
-    }
-    if let Some(known) = FORMULAS.with_borrow(|formulas| formulas.get(&key[..]).cloned()) {
-        return Ok(known);
-    }
-    let types: SmallVec<[TensorType; 3]> = tensors.iter().map(|tensor| tensor.ty()).collect();
-    let types: SmallVec<[&TensorType; 4]> = types.iter().collect();
-    let attrs = Attrs::from(attrs);
-    let vjp = vjp(op, &types, &attrs, &result(&types, &attrs)?, needs)?;
-    let known = Arc::new(Formula { op, vjp, id: eager::graph_id() });
-    FORMULAS.with_borrow_mut(|formulas| {
-        if formulas.len() >= CAPACITY {
-            formulas.clear();
-        }
-        formulas.insert(key[..].into(), known.clone());
-    });
-    Ok(known)
-}
 
 /// A recorded call of a row.
 struct RowBackward {
     formula: Arc<Formula>,
     /// What the formula reads, in the order of its inputs; `None` for the gradient. Gone once released, if it saved any.
     saved: Mutex<Option<SmallVec<[Option<Saved>; 3]>>>,
-}
-
-/// Whether the way back of a call reads its first operand as it was.
-pub(crate) fn reads_first(op: Op, attrs: &[Attr], tensors: &[&Tensor]) -> Result<bool> {
-    let needs: Needs = tensors.iter().map(|tensor| tensor.requires_grad()).collect();
-    if !is_grad_enabled() || !needs.contains(&true) || !op.is_differentiable() {
-        return Ok(false);
-    }
-    let formula = formula(op, attrs, tensors, &needs, |types, attrs| op.infer(types, attrs))?;
-    Ok(formula.vjp.inputs.iter().any(|input| matches!(input, VjpInput::Arg(0))))
 }
 
 /// Records a call that gave `result`, whose operands have the edges `next`.

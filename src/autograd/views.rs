@@ -7,12 +7,14 @@
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use crate::dispatch::key::grad_mode::{enable_grad, is_grad_enabled};
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
+use crate::ir::{Attr, Op, Sizes};
 use crate::ir::{DType, Scalar};
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
 use crate::tensor::view_chain;
-use crate::tensor::view_chain::{Tensors, ViewStep};
+use crate::tensor::view_chain::{Values, ViewStep};
 use smallvec::SmallVec;
 
 /// Makes the edge of a view anew if its base was written to since.
@@ -145,4 +147,19 @@ pub(crate) fn rebase(target: &Tensor, source: &Tensor, before: Option<Edge>) -> 
     let node = Node::new(Box::new(function), SmallVec::from_iter([before, edge]), results);
     view.base.set_edge(Edge::new(node, 0));
     refresh(target)
+}
+
+/// Values are tensors; ops are called.
+pub(crate) struct Tensors;
+
+impl Values for Tensors {
+    type Value = Tensor;
+
+    fn call(&mut self, op: Op, args: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
+        call(op, args, attrs)
+    }
+
+    fn sizes(&self, value: &Tensor) -> Sizes {
+        value.sizes().into()
+    }
 }

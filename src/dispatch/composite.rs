@@ -3,9 +3,9 @@
 //! A method that is a composite operator calls it through the dispatcher, not its decomposition directly: a mode logs
 //! the call itself, autocast casts its operands once, and a kernel that somebody registered for it is found.
 
+use crate::dispatch::builtins::load;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::register::load;
 use crate::dispatch::signature::{Args, Returns};
 use crate::error::{Error, Result};
 use std::sync::OnceLock;

@@ -11,7 +11,6 @@ use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
-use crate::ops::transfer::copy_storage;
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 
@@ -115,4 +114,13 @@ fn map(value: &mut Value, mut work: impl FnMut(&Tensor) -> Result<Tensor>) -> Re
         *tensor = work(tensor)?;
     }
     Ok(())
+}
+
+/// The bytes of a storage in a new one on a device.
+pub(crate) fn copy_storage(storage: &Storage, device: Device) -> Result<Storage> {
+    if storage.device().kind == DeviceKind::Meta && !storage.is_empty() {
+        let what = format!("{} has no data to copy to {device}", storage.device());
+        return Err(Error::Device { op: "to".into(), what, hint: "meta tensors have shapes only".into() });
+    }
+    storage.copy_to(device)
 }

@@ -7,7 +7,7 @@
 
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::register::unpack;
+use crate::dispatch::row_values::unpack;
 use crate::dispatch::schema::{AliasAnalysis, OperatorName, Parameter, Schema, Type};
 use crate::dispatch::signature::{ArgKind, Returns, Signature, wrong_argument};
 use crate::dispatch::value::{Stack, Value};
@@ -28,10 +28,14 @@ pub struct Kernel {
     body: Body,
     typed: Option<Typed>,
     row: Option<RowFn>,
+    condition: Option<Condition>,
 }
 
-/// A kernel of a row of the op table: tensors and other arguments apart, as [`super::register::call`] takes them.
+/// A kernel of a row of the op table: tensors and other arguments apart, as [`super::rows::call`] takes them.
 pub(crate) type RowFn = fn(Op, KeySet, &[&Tensor], &[Attr]) -> Result<Tensor>;
+
+/// Whether a call with these tensors concerns a kernel. One that it does not concern may pass it by.
+pub(crate) type Condition = fn(&[&Tensor]) -> bool;
 
 enum Body {
     /// Never set: an error to call.
@@ -56,7 +60,7 @@ impl Kernel {
     /// A kernel from a boxed function.
     pub fn boxed(function: impl Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync + 'static) -> Kernel {
         let name = std::any::type_name_of_val(&function).to_string();
-        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None }
+        Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None, condition: None }
     }
 
     /// A kernel from a Rust function over argument types; a leading [`KeySet`] receives the keys of the call.
@@ -66,8 +70,9 @@ impl Kernel {
 
     /// A kernel of a row of the op table. A call from a method reaches it without values on a stack.
     pub(crate) fn of_row(op: Op, function: RowFn) -> Kernel {
-        let boxed = move |_: &Operator, keys: KeySet, stack: &mut Stack| {
-            let (tensors, attrs) = unpack(op, stack)?;
+        let boxed = move |operator: &Operator, keys: KeySet, stack: &mut Stack| {
+            let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
+            let (tensors, attrs) = unpack(op, schema, stack)?;
             let tensors: SmallVec<[&Tensor; 4]> = tensors.iter().collect();
             let result = function(op, keys, &tensors, &attrs)?;
             stack.clear();
@@ -83,19 +88,37 @@ impl Kernel {
         self.row
     }
 
+    /// The same kernel for calls alone whose tensors it concerns. It has to do nothing else for the others.
+    pub(crate) fn when(mut self, condition: Condition) -> Kernel {
+        self.condition = Some(condition);
+        self
+    }
+
+    /// Which calls it concerns, if not all.
+    #[inline]
+    pub(crate) fn condition(&self) -> Option<Condition> {
+        self.condition
+    }
+
     /// The kernel that makes calls skip its key.
     pub fn fallthrough() -> Kernel {
-        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None, row: None }
+        Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None, row: None, condition: None }
     }
 
     /// The kernel that was never set.
     pub fn invalid() -> Kernel {
-        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None }
+        Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None, condition: None }
     }
 
     /// The kernel of an `AutogradOther` slot claimed twice.
     pub(crate) fn ambiguous() -> Kernel {
-        Kernel { name: "ambiguous_autogradother_kernel".into(), body: Body::Ambiguous, typed: None, row: None }
+        Kernel {
+            name: "ambiguous_autogradother_kernel".into(),
+            body: Body::Ambiguous,
+            typed: None,
+            row: None,
+            condition: None,
+        }
     }
 
     /// The same kernel under the name that dumps show.
@@ -268,6 +291,7 @@ macro_rules! function_kernels {
                         returns: Ret::types(),
                     }),
                     row: None,
+                    condition: None,
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! Keys and key sets, operators and their tables, registration blocks, boxed and typed kernels, thread-local sets and
 //! user modes: the mechanism alone. No operator is defined here, and nothing here knows how a kernel computes.
 
+pub(crate) mod builtins;
 mod call;
 pub(crate) mod composite;
 mod cpu_fallback;
@@ -13,7 +14,8 @@ pub(crate) mod library;
 pub(crate) mod mode;
 pub mod modes;
 pub(crate) mod operator;
-pub mod register;
+pub(crate) mod row_values;
+pub mod rows;
 pub(crate) mod schema;
 mod schema_parser;
 mod signature;
@@ -21,14 +23,16 @@ pub(crate) mod table;
 pub(crate) mod value;
 
 pub use crate::ir::MemoryFormat;
+pub use builtins::{load, op_of, operator};
 pub use call::TypedOperator;
+pub(crate) use cpu_fallback::copy_storage;
 pub use cpu_fallback::cpu_fallback;
 pub use dispatcher::{Dispatcher, Listener, OperatorEvent, Registration};
 pub use kernel::{BoxedFn, IntoKernel, Kernel};
 pub use key::*;
 pub use library::Library;
 pub use operator::{Operator, Site, SlotInfo};
-pub use register::load;
+
 pub use schema::{AliasAnalysis, AliasInfo, Literal, OperatorName, Parameter, Schema, Type};
 pub use signature::{ArgKind, Args, CallArg, ReturnValue, Returns, Signature};
 pub use table::Source;

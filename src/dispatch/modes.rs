@@ -8,7 +8,7 @@ use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::local::exclude;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::dispatch::schema::OperatorName;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};

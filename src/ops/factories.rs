@@ -4,13 +4,13 @@
 //! `random.rs`.
 
 use crate::device::{Device, DeviceKind};
-use crate::dispatch::register::{call, call_on};
+use crate::dispatch::key::local::is_tracing;
+use crate::dispatch::rows::{call, call_on};
 use crate::error::Result;
 use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
 use crate::ir::{Attr, DType, Op, Scalar, Sizes, Strides, TensorType};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
-use crate::dispatch::key::local::is_tracing;
 
 impl Tensor {
     /// All zeros, or false. Row-major, on the CPU.

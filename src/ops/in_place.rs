@@ -26,7 +26,7 @@ macro_rules! row_methods {
     )*) => {$(
         $(#[$doc])*
         pub fn $name $(<$($life),+>)? (&self, $($argument: $ty),*) -> $crate::error::Result<Tensor> {
-            let ($x, $call) = (self, $crate::dispatch::register::call);
+            let ($x, $call) = (self, $crate::dispatch::rows::call);
             $body
         }
 

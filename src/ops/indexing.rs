@@ -5,7 +5,7 @@
 //! from the end. A mask is a bool tensor; what it names, and how much, depends on data, so it breaks a trace.
 
 use crate::device::roomy;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::{broadcast, checked_numel, normalize_dim};
 use crate::ir::{Attr, DType, MemoryFormat, Op, Scalar};

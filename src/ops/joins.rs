@@ -1,6 +1,6 @@
 //! Tensors joined, padded, written over, reversed and repeated. Everything here copies.
 
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, MemoryFormat, Op, Scalar};

@@ -6,7 +6,7 @@
 //! Element-wise methods come in two forms, `x.relu()` and in place `x.relu_()`; see `in_place.rs`.
 
 use crate::dispatch::composite::Composite;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::Result;
 use crate::ir::{Attr, DType, MemoryFormat, Op, Scalar};
 use crate::ops::dims::Dims;

@@ -5,18 +5,19 @@
 //! kernel of the functional form writes straight to the target; of a write by index it touches what the index names. A
 //! target keeps its shape, strides and dtype.
 
-use crate::autograd::reads_first;
 use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::{is_grad_enabled, is_inference_mode};
+use crate::ops::derivative::reads_first;
 
 use crate::device::DeviceKind;
+use crate::dispatch::builtins::op_of;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::register::{op_of, unpack};
+use crate::dispatch::rows::unpack;
 use crate::dispatch::schema::{AliasInfo, OperatorName, Parameter, Schema, Type};
 use crate::dispatch::value::{Stack, Value};
 use crate::eager;
@@ -34,7 +35,7 @@ static COPY_OPERATOR: OnceLock<Operator> = OnceLock::new();
 
 /// The operator `copy_`.
 pub(crate) fn copy_operator() -> Result<&'static Operator> {
-    crate::dispatch::register::load()?;
+    crate::dispatch::builtins::load()?;
     COPY_OPERATOR.get().ok_or_else(|| Error::Internal { message: "copy_ is not registered".into() })
 }
 
@@ -58,9 +59,6 @@ pub(crate) fn register(libraries: &mut Vec<Library>, by_op: &[Operator]) -> Resu
         (DispatchKey::CPU, Kernel::typed(copy_cpu)),
         (DispatchKey::CUDA, Kernel::typed(copy_cuda)),
         (DispatchKey::Meta, Kernel::typed(copy_meta)),
-        (DispatchKey::ADInplaceOrView, Kernel::typed(crate::autograd::inplace_or_view::copy_kernel)),
-        (DispatchKey::Autograd, Kernel::typed(crate::autograd::kernel::copy_kernel)),
-        (DispatchKey::FuncTorchBatched, Kernel::typed(crate::transforms::batched::copy_kernel)),
     ] {
         definitions.impl_for("aten::copy_", key, kernel)?;
     }
@@ -221,7 +219,7 @@ fn run_in_place(functional: &Operator, stack: &mut Stack) -> Result<()> {
 
 /// The target before it is written to, for a way back that reads it: a copy with its history.
 fn as_it_was(target: &Tensor) -> Result<Tensor> {
-    crate::dispatch::register::call(Op::Clone, &[target], &[Attr::None])
+    crate::dispatch::rows::call(Op::Clone, &[target], &[Attr::None])
 }
 
 fn run_out(functional: &Operator, stack: &mut Stack) -> Result<()> {
@@ -313,11 +311,8 @@ fn copy_cpu(target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
 /// One of the two is on a GPU.
 fn copy_cuda(target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     if target.device().kind != DeviceKind::Cuda {
-        let here = if crate::tensor::observer::is_abstract() {
-            source.clone()
-        } else {
-            source.to_device(target.device())?
-        };
+        let here =
+            if crate::tensor::observer::is_abstract() { source.clone() } else { source.to_device(target.device())? };
         return copy_cpu(target, &here, async_);
     }
     if target.is_handle_of(source) {
@@ -373,19 +368,19 @@ fn concerns_base(target: &Tensor) -> bool {
 
 /// Calls an op with an in-place form and stores the result in its first operand.
 pub(crate) fn call_in_place(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<()> {
-    let (operator, target) = (crate::dispatch::register::operator(op)?, tensors[0]);
+    let (operator, target) = (crate::dispatch::builtins::operator(op)?, tensors[0]);
     check_target(op.name(), target)?;
     if crate::dispatch::mode::is_active() {
         // A mode sees the call itself, not only what it is made of.
         let name = in_place_name(operator.name());
         let in_place = Dispatcher::global().find_schema(&name.name, &name.overload)?;
-        return crate::dispatch::register::call_as(op, &in_place, tensors, attrs).map(|_| ());
+        return crate::dispatch::rows::call_as(op, &in_place, tensors, attrs).map(|_| ());
     }
     if !is_plain(operator, tensors) {
         let before = if reads_first(op, &Attrs::from(attrs), tensors)? { Some(as_it_was(target)?) } else { None };
         let mut tensors: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(tensors);
         tensors[0] = before.as_ref().unwrap_or(target);
-        let result = crate::dispatch::register::call(op, &tensors, attrs)?;
+        let result = crate::dispatch::rows::call(op, &tensors, attrs)?;
         return write(op.name(), target, &result);
     }
     // Most calls are like one before, whose target was found fit for such a result.

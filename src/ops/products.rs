@@ -6,7 +6,7 @@
 
 use crate::dispatch::composite::Composite;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::broadcast;
 use crate::ir::{Attr, DType, Op, Scalar};

@@ -6,8 +6,8 @@
 //! [`Generator`] from that one. Elements are numbered in the order of their memory: row-major, or as the model lies
 //! for the `_like` forms.
 
-use crate::device::{GeneratorState, Device, DeviceKind, Generator};
-use crate::dispatch::register::{call, call_on};
+use crate::device::{Device, DeviceKind, Generator, GeneratorState};
+use crate::dispatch::rows::{call, call_on};
 use crate::error::{Error, Result};
 use crate::ir::shape::{checked_numel, elementwise_strides};
 use crate::ir::{Attr, DType, Op, TensorType, random};

@@ -3,7 +3,7 @@
 //! `dims` names the dims that go away, in any order; an empty list means all of them. With `keepdim` they stay with
 //! size 1. Results are row-major.
 
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::Result;
 use crate::ir::{Attr, DType, Op, Scalar};
 use crate::ops::dims::Dims;

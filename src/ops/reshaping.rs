@@ -3,7 +3,7 @@
 //! Everything here shares the storage of its input, but for [`Tensor::reshape`] and [`Tensor::flatten`] where strides
 //! cannot express the shape. Negative dims count from the end.
 
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::{Sizes, broadcast, infer_sizes, normalize_dim};
 use crate::ir::{Attr, MemoryFormat, Op};

@@ -3,7 +3,7 @@
 //! Places are i64. A NaN counts as greater than any number. Equal elements stay in their order, so every sort is
 //! stable, asked for or not.
 
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Op};

@@ -3,7 +3,7 @@
 //! Everything here shares the storage of its input; views made of these are in `reshaping.rs` and `pieces.rs`.
 //! Negative dims count from the end, except in [`Tensor::as_strided`], which counts memory.
 
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::Result;
 use crate::ir::{Attr, DType, Op};
 use crate::ops::dims::Dims;

@@ -4,12 +4,10 @@
 //! changed, and it can be turned around: [`write_back`] gives the base as it is after a value was written through the
 //! view. Both are made of ordinary ops, on tensors (so they are recorded for gradients) or on nodes of a graph.
 
-use crate::dispatch::register::call;
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, Dims};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Attrs, Graph, Layout, Meaning, MemoryFormat, NodeId, Op, Sizes};
-use crate::tensor::handle::Tensor;
 use smallvec::smallvec;
 
 /// One view op of a chain.
@@ -69,21 +67,6 @@ pub(crate) trait Values {
 
     /// The sizes of a value.
     fn sizes(&self, value: &Self::Value) -> Sizes;
-}
-
-/// Values are tensors; ops are called.
-pub(crate) struct Tensors;
-
-impl Values for Tensors {
-    type Value = Tensor;
-
-    fn call(&mut self, op: Op, args: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
-        call(op, args, attrs)
-    }
-
-    fn sizes(&self, value: &Tensor) -> Sizes {
-        value.sizes().into()
-    }
 }
 
 impl Values for Graph {

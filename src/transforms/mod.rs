@@ -7,5 +7,34 @@ pub(crate) mod observer;
 pub mod tracer;
 pub mod vmap;
 
+use crate::dispatch::builtins::Builtins;
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::DispatchKey;
+use crate::dispatch::library::Library;
+use crate::error::Result;
+
 pub use autocast::{AutocastGuard, AutocastState, autocast, autocast_on, no_autocast, no_autocast_on};
 pub use function::{Function, Input, Inputs, TensorRefs};
+
+/// Registers what the keys of transforms do.
+///
+/// # Errors
+/// If the registry refuses a kernel.
+pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
+    let fallbacks = [
+        (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
+        (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),
+    ];
+    for (key, kernel) in fallbacks {
+        let mut library = Library::impl_block("_", key)?;
+        library.fallback(kernel)?;
+        builtins.libraries.push(library);
+    }
+    let mut mapped = Library::impl_block("aten", DispatchKey::FuncTorchBatched)?;
+    for (op, operator) in builtins.rows() {
+        mapped.impl_(&operator.name().to_string(), Kernel::of_row(op, batched::kernel).named("batched"))?;
+    }
+    mapped.impl_("aten::copy_", Kernel::typed(batched::copy_kernel))?;
+    builtins.libraries.push(mapped);
+    autocast::register(&mut builtins.libraries)
+}

@@ -68,6 +68,13 @@ impl Imports {
         shown.join(", ") + more
     }
 
+    /// Forgets the imports for which `keep` of file and other file is false.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&str, &str) -> bool) {
+        for (file, others) in &mut self.files {
+            others.retain(|other, _| keep(file, other));
+        }
+    }
+
     /// Each file, another that it imports from, and what it imports.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, String)> {
         self.files().flat_map(move |file| self.from(file).map(move |other| (file, other, self.names(file, other))))

@@ -3,10 +3,10 @@
 //! Each is computed in f32 or wider from the first part to the last and rounded once.
 
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op, Scalar};
-use crate::ops::composites::{need_float, widened};
+use crate::ops::composites::arguments::{need_float, widened};
 use crate::ops::joins::cat;
 use crate::tensor::handle::Tensor;
 

@@ -6,8 +6,8 @@
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
+use crate::ops::composites::arguments::{need_float, wide, widened};
 use crate::ops::composites::losses::Reduction;
-use crate::ops::composites::{need_float, wide, widened};
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::extent;

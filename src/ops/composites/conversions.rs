@@ -4,11 +4,11 @@
 
 use crate::device::Device;
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::dispatch::value::TensorLayout;
 use crate::error::Result;
 use crate::ir::{Attr, DType, MemoryFormat, Op};
-use crate::ops::composites::check_storage;
+use crate::ops::composites::arguments::check_storage;
 use crate::tensor::handle::Tensor;
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {

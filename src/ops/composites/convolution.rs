@@ -3,7 +3,7 @@
 //! All are [`Op::Convolution`], which needs a batch: an input without one is given one of size 1.
 
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op};
 use crate::ops::composites::normalization::nothing;

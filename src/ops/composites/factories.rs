@@ -9,7 +9,7 @@ use crate::dispatch::value::TensorLayout;
 use crate::error::{Error, Result};
 use crate::ir::shape::contiguous_strides;
 use crate::ir::{DType, MemoryFormat, Op, Scalar, Strides, TensorType};
-use crate::ops::composites::{check_storage, count, counts};
+use crate::ops::composites::arguments::{check_storage, count, counts};
 use crate::ops::factories::{arange_on, blank, full_on, full_strided};
 use crate::tensor::handle::Tensor;
 

@@ -5,10 +5,10 @@
 //! contributes nothing to the Kullback-Leibler divergence and its gradient.
 
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Op, promote_all};
-use crate::ops::composites::{need_float, widened};
+use crate::ops::composites::arguments::{need_float, widened};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::extent;
 

@@ -7,6 +7,7 @@
 
 mod activations;
 mod adaptive;
+pub(crate) mod arguments;
 mod attention;
 mod batch_norm;
 mod choices;
@@ -35,10 +36,7 @@ mod upsampling;
 mod views;
 
 use crate::dispatch::library::Library;
-use crate::dispatch::value::TensorLayout;
-use crate::error::{Error, Result};
-use crate::ir::DType;
-use crate::tensor::handle::Tensor;
+use crate::error::Result;
 
 /// Registers the operators of one file of this folder.
 type Area = fn(&mut Library) -> Result<()>;
@@ -86,58 +84,4 @@ pub(crate) fn register(libraries: &mut Vec<Library>) -> Result<()> {
     }
     libraries.push(library);
     Ok(())
-}
-
-/// `x` in the dtype asked for, if one is.
-fn converted(x: &Tensor, dtype: Option<DType>) -> Result<Tensor> {
-    dtype.map_or_else(|| Ok(x.clone()), |dtype| x.to_dtype(dtype))
-}
-
-fn count(op: &str, number: i64) -> Result<usize> {
-    usize::try_from(number).map_err(|_| Error::OutOfRange {
-        op: op.into(),
-        what: "a count".into(),
-        low: 0,
-        high: i64::MAX,
-        got: number,
-    })
-}
-
-/// Sizes and strides as counts.
-fn counts(op: &str, numbers: &[i64]) -> Result<Vec<usize>> {
-    numbers.iter().map(|&number| count(op, number)).collect()
-}
-
-/// Refuses what results are not stored like: sparse, pinned.
-fn check_storage(op: &str, layout: Option<TensorLayout>, pin_memory: Option<bool>) -> Result<()> {
-    let refuse = |what: &str| Err(Error::argument(op, format!("{what} is not supported; leave the argument out")));
-    match (layout, pin_memory) {
-        (Some(TensorLayout::Sparse | TensorLayout::SparseCsr), _) => refuse("a sparse layout"),
-        (_, Some(true)) => refuse("pinned memory"),
-        (_, _) => Ok(()),
-    }
-}
-
-/// `x` in the dtype that sums over it are computed in.
-fn widened(x: &Tensor) -> Result<Tensor> {
-    x.to_dtype(wide(x.dtype()))
-}
-
-/// The dtype that values of `dtype` are computed in.
-fn wide(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        DType::F32 | DType::F64 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::Bool => dtype,
-    }
-}
-
-/// Refuses operands that are not floating.
-fn need_float(op: &str, tensors: &[&Tensor]) -> Result<()> {
-    match tensors.iter().find(|tensor| !tensor.dtype().is_float()) {
-        Some(tensor) => {
-            let hint = "convert with to_dtype(DType::F32) first";
-            Err(Error::dtype(op, tensor.dtype(), "a floating dtype", hint))
-        }
-        None => Ok(()),
-    }
 }

@@ -7,7 +7,7 @@ use crate::autograd::{Context, Function, apply};
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar, promote_all, shape::broadcast};
-use crate::ops::composites::{need_float, widened};
+use crate::ops::composites::arguments::{need_float, widened};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 

@@ -1,7 +1,7 @@
 //! The overloads of binary rows that take a plain number.
 
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::Result;
 use crate::ir::row::Schema;
 use crate::ir::{Op, Scalar};

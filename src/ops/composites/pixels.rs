@@ -1,10 +1,10 @@
 //! Channels turned into pixels and back.
 
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{MemoryFormat, Op};
-use crate::ops::composites::count;
+use crate::ops::composites::arguments::count;
 use crate::tensor::handle::Tensor;
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {

@@ -4,7 +4,7 @@
 //! parts do.
 
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Op, Scalar};
 use crate::tensor::handle::Tensor;

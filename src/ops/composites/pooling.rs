@@ -6,10 +6,10 @@
 
 use crate::device::Device;
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, DType, Op, Scalar};
-use crate::ops::composites::{need_float, widened};
+use crate::ops::composites::arguments::{need_float, widened};
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
 

@@ -1,10 +1,10 @@
 //! Reductions of whole tensors, reductions with several results, and softmax, under their ATen schemas.
 
 use crate::dispatch::library::Library;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, DType, Op, Scalar};
-use crate::ops::composites::converted;
+use crate::ops::composites::arguments::converted;
 use crate::ops::dims::Dims;
 use crate::tensor::handle::Tensor;
 

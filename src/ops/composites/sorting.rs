@@ -2,7 +2,7 @@
 
 use crate::dispatch::library::Library;
 use crate::error::Result;
-use crate::ops::composites::count;
+use crate::ops::composites::arguments::count;
 use crate::tensor::handle::Tensor;
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {

@@ -6,11 +6,11 @@ use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::library::Library;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Category, DType, MemoryFormat, Op};
-use crate::ops::composites::count;
+use crate::ops::composites::arguments::count;
 use crate::ops::reshaping::{Indexing, broadcast_tensors, meshgrid};
 use crate::tensor::handle::Tensor;
 

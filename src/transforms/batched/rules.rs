@@ -3,15 +3,16 @@
 //! All rules take operands with the mapped dim in front and give results with it in front. Arguments of one slice are
 //! made arguments of the physical call by counting dims from 1.
 
-use crate::dispatch::register::{call, operator};
+use crate::dispatch::builtins::operator;
+use crate::dispatch::rows::call;
 use crate::dispatch::schema::Type;
 use crate::error::Result;
 use crate::ir::attrs::{Along, Attributes, Overlay};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeKind, Op, Rule, SideTable, TensorType};
 use crate::tensor::handle::Tensor;
-use crate::transforms::batched::{Operand, Operands, gathers, physical_sizes, views};
 use crate::tensor::observer;
+use crate::transforms::batched::{Operand, Operands, gathers, physical_sizes, views};
 use smallvec::SmallVec;
 
 /// What a rule gave.

@@ -2,9 +2,10 @@
 
 use crate::debug;
 use crate::device::Device;
+use crate::dispatch::builtins::operator;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::register::{call, operator};
+use crate::dispatch::rows::call;
 use crate::dispatch::schema::OperatorName;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Reason, Result};

@@ -1,6 +1,6 @@
 //! Views of mapped tensors: the arguments of the view of one slice as those of the physical view.
 
-use crate::dispatch::register::call;
+use crate::dispatch::rows::call;
 use crate::error::Result;
 use crate::ir::attrs::{Along, AsStrided, Attributes, Dims, Part, Shape, ints};
 use crate::ir::{Attr, Attrs, Op, TensorType};

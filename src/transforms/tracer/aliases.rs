@@ -5,6 +5,7 @@
 //! again in each call, by the view ops that the function called, of the tensor that it was a view of there.
 
 use crate::autograd::Meta;
+use crate::autograd::Tensors;
 use crate::dispatch::key::grad_mode::set_grad_enabled;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::tensor::handle::Tensor;
@@ -45,7 +46,7 @@ impl OutputAlias {
             return Ok(origin.clone());
         }
         let _mode = set_grad_enabled(self.is_recorded);
-        view_chain::apply(&mut view_chain::Tensors, origin, &self.chain)
+        view_chain::apply(&mut Tensors, origin, &self.chain)
     }
 }
 

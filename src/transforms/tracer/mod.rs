@@ -11,12 +11,13 @@
 //! tensor from outside (`gradients`). What else the function is told of such tensors is noted (`outside`).
 
 use crate::device::{Device, DeviceKind, Generator};
+use crate::dispatch::builtins::op_of;
 use crate::dispatch::key::dispatch_key::DispatchKey;
 pub use crate::dispatch::key::local::is_tracing;
 use crate::dispatch::key::local::{exclude, include};
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
-use crate::dispatch::register::{op_of, unpack};
+use crate::dispatch::rows::unpack;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, NotCaptured, Reason, Result};
 use crate::ir::{DType, TensorType};
@@ -36,8 +37,8 @@ mod trace;
 pub use aliases::{Origin, OutputAlias};
 pub(crate) use aliases::{are_aliases, shared_bases};
 pub use deferred::{Apart, First, Runner, defer, trace_first};
-pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
 pub use gradients::{GradientWatch, GradientsBefore, watch_gradients};
+pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
 pub use outside::{Condition, GradientType, Outside, Property, Relation};
 pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, relates};
 use recording::{Recording, is_window};

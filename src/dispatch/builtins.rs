@@ -1,0 +1,105 @@
+//! The built-in operators of this process, registered at the first call.
+//!
+//! The floors above the dispatcher define them: `ops` the operators and the kernels of backends, `autograd` and
+//! `transforms` the kernels of their keys. Rust runs nothing before `main`, so the first call has to start this, and
+//! the list of who registers stands here: the only place of the dispatcher that looks up.
+
+use crate::dispatch::cpu_fallback::cpu_fallback;
+use crate::dispatch::kernel::Kernel;
+use crate::dispatch::key::dispatch_key::DispatchKey;
+use crate::dispatch::library::Library;
+use crate::dispatch::operator::Operator;
+use crate::dispatch::schema::OperatorName;
+use crate::error::{Error, Result};
+use crate::ir::Op;
+use crate::{autograd, ops, transforms};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Who registers, in order.
+const REGISTER: [fn(&mut Builtins) -> Result<()>; 4] =
+    [fallbacks, ops::register, autograd::register, transforms::register];
+
+/// Keys that every call falls through for want of behaviour.
+const PASSED: &[DispatchKey] = &[
+    DispatchKey::BackendSelect,
+    DispatchKey::Functionalize,
+    DispatchKey::ADInplaceOrView,
+    DispatchKey::AutogradOther,
+    DispatchKey::AutogradCPU,
+    DispatchKey::AutogradCUDA,
+    DispatchKey::AutogradMeta,
+    DispatchKey::AutogradPrivateUse1,
+    DispatchKey::AutocastCPU,
+    DispatchKey::AutocastCUDA,
+    DispatchKey::AutocastPrivateUse1,
+];
+
+/// What is registered so far.
+#[derive(Default)]
+pub(crate) struct Builtins {
+    /// The operators of the op table, in its order.
+    pub(crate) by_op: Vec<Operator>,
+    /// Keeps the registrations.
+    pub(crate) libraries: Vec<Library>,
+    by_name: HashMap<OperatorName, Op>,
+}
+
+impl Builtins {
+    /// The ops of the table with their operators.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (Op, &Operator)> {
+        Op::ALL.iter().copied().zip(&self.by_op)
+    }
+}
+
+#[inline]
+fn builtins() -> Result<&'static Builtins> {
+    static BUILTINS: OnceLock<Result<Builtins>> = OnceLock::new();
+    BUILTINS.get_or_init(register).as_ref().map_err(Error::clone)
+}
+
+/// Registers the op table now rather than at the first call, so that its operators can be looked up by name.
+///
+/// # Errors
+/// If somebody else has registered operators of the same names.
+pub fn load() -> Result<()> {
+    builtins().map(|_| ())
+}
+
+/// The operator of an op.
+///
+/// # Errors
+/// As [`load`].
+#[inline]
+pub fn operator(op: Op) -> Result<&'static Operator> {
+    builtins().map(|builtins| &builtins.by_op[op as usize])
+}
+
+/// The op that an operator was made from.
+pub fn op_of(operator: &Operator) -> Option<Op> {
+    builtins().ok()?.by_name.get(operator.name()).copied()
+}
+
+fn register() -> Result<Builtins> {
+    let mut builtins = Builtins::default();
+    for register in REGISTER {
+        register(&mut builtins)?;
+    }
+    builtins.by_name = builtins.rows().map(|(op, operator)| (operator.name().clone(), op)).collect();
+    Ok(builtins)
+}
+
+/// The dispatcher's own kernels, one for all operators.
+fn fallbacks(builtins: &mut Builtins) -> Result<()> {
+    let passed = PASSED.iter().map(|&key| (key, Kernel::fallthrough()));
+    let boxed = [
+        (DispatchKey::CUDA, Kernel::boxed(cpu_fallback).named("cpu_fallback")),
+        (DispatchKey::PythonDispatcher, Kernel::boxed(crate::dispatch::mode::fallback).named("modes")),
+    ];
+    for (key, kernel) in passed.chain(boxed) {
+        let mut library = Library::impl_block("_", key)?;
+        library.fallback(kernel)?;
+        builtins.libraries.push(library);
+    }
+    Ok(())
+}
