@@ -228,7 +228,7 @@ impl Tensor {
     ///
     /// ```
     /// # use opfuse::{Result, Tensor};
-    /// # use opfuse::dispatch::{Ellipsis, Index, NewAxis};
+    /// # use opfuse::{Ellipsis, Index, NewAxis};
     /// # fn main() -> Result<()> {
     /// let x = Tensor::arange(0, 24, 1)?.reshape([2, 3, 4])?;
     /// assert_eq!(x.i((0, 1, -1))?.item::<i64>()?, 7);
