@@ -2,8 +2,8 @@
 //!
 //! A trace has to know that a function read a value or asked whether two tensors share memory. A mapped tensor answers
 //! for the tensor that it wraps. Tensors, operators and autograd lie below both, so they call the functions of this
-//! file. The transforms install one [`Observer`] before the first trace or `vmap` of the process begins. Without one,
-//! every answer is that of a plain tensor.
+//! file. The transforms install one [`Observer`] when the built-in operators are registered, which every trace and
+//! `vmap` begins with. Before that, every answer is that of a plain tensor.
 
 use crate::device::Generator;
 use crate::error::{Error, Result};

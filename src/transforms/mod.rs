@@ -21,6 +21,7 @@ pub use function::{Function, Input, Inputs, TensorRefs};
 /// # Errors
 /// If the registry refuses a kernel.
 pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
+    observer::install();
     let fallbacks = [
         (DispatchKey::Tracer, Kernel::boxed(tracer::fallback).named("tracer")),
         (DispatchKey::FuncTorchBatched, Kernel::boxed(batched::fallback).named("batched")),

@@ -134,6 +134,7 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
     type Output = F::Output;
 
     fn apply(&self, parts: &Flat) -> Result<F::Output> {
+        crate::dispatch::load()?;
         let inputs = &parts.tensors;
         let in_dims = self.in_dims.for_each("in_dims", inputs.len())?;
         let dims = inputs.iter().zip(&in_dims).enumerate().map(|(index, (input, &dim))| mapped_dim(index, input, dim));

@@ -62,12 +62,6 @@ const MAX_CYCLE: usize = 5;
 /// Larger import cycles that stay, at most three: a file of the cycle, its number of files, why they are one thing.
 const CYCLES: &[(&str, usize, &str)] = &[];
 
-/// TEMPORARY: floors whose large cycles are not cut yet, with the size of the largest. Sizes only shrink, and lines go.
-const CYCLES_TO_CUT: &[(&str, usize)] = &[
-    // A comment above each line lets two people lower neighbours at a time.
-    ("transforms", 13),
-];
-
 /// The files that may say `allow(unsafe_code)`: memory, code entry points, SIMD primitives, the CUDA driver.
 const UNSAFE_FILES: &[&str] = &[
     "codegen/cranelift/code.rs",
@@ -178,9 +172,8 @@ fn import_cycles_are_small() {
     let mut imports = Imports::of(&library());
     // Imports that go up have a test and a list of their own.
     imports.retain(|file, other| floor_of(file) >= floor_of(other));
-    let mut cycles = cycles::cycles(&imports);
-    cycles.retain(|cycle| cycle.files.len() > MAX_CYCLE);
-    let wrong = wrong_cycles(&cycles, CYCLES, CYCLES_TO_CUT, |cycle| cycle.show(&imports));
+    let cycles = cycles::cycles(&imports);
+    let wrong = wrong_cycles(&cycles, CYCLES, |cycle| cycle.show(&imports));
     assert_none(&wrong);
     assert!(CYCLES.len() <= 3, "more than three cycles are excused");
 }
@@ -257,13 +250,8 @@ fn floor_of(path: &str) -> Option<usize> {
     (0..FLOORS.len()).filter(|&at| holds(FLOORS[at])).max_by_key(|&at| FLOORS[at].len())
 }
 
-/// Complaints about large cycles that neither list allows, and about lines of the lists that allow more than there is.
-fn wrong_cycles(
-    cycles: &[Cycle],
-    excused: &[(&str, usize, &str)],
-    to_cut: &[(&str, usize)],
-    show: impl Fn(&Cycle) -> String,
-) -> Vec<String> {
+/// Complaints about cycles that are too large and not excused, and about excuses for more than there is.
+fn wrong_cycles(cycles: &[Cycle], excused: &[(&str, usize, &str)], show: impl Fn(&Cycle) -> String) -> Vec<String> {
     let mut wrong = Vec::new();
     for &(file, n_files, _) in excused {
         let found = cycles.iter().find(|cycle| cycle.files.contains(file)).map_or(0, |cycle| cycle.files.len());
@@ -273,28 +261,10 @@ fn wrong_cycles(
     }
     let is_excused =
         |cycle: &Cycle| excused.iter().any(|&(file, n, _)| cycle.files.contains(file) && cycle.files.len() <= n);
-    let mut largest: BTreeMap<&str, usize> = BTreeMap::new();
-    for cycle in cycles.iter().filter(|&cycle| !is_excused(cycle)) {
+    for cycle in cycles.iter().filter(|&cycle| cycle.files.len() > MAX_CYCLE && !is_excused(cycle)) {
         let n_files = cycle.files.len();
-        // A cycle through several floors counts where its uppermost file is.
-        let floor = cycle.files.iter().filter_map(|file| floor_of(file)).max().map_or("lib", |at| FLOORS[at]);
-        let most = largest.entry(floor).or_default();
-        *most = n_files.max(*most);
-        let limit = to_cut.iter().find(|&&(to_cut, _)| to_cut == floor).map_or(MAX_CYCLE, |&(_, n_files)| n_files);
-        if n_files > limit {
-            wrong.push(format!("a cycle of {n_files} files in {floor}, where {limit} are allowed:\n{}", show(cycle)));
-        }
-    }
-    for &(floor, n_files) in to_cut {
-        match largest.get(floor) {
-            None => wrong.push(format!("CYCLES_TO_CUT: {floor} has no large cycle any more; take it off the list")),
-            Some(&found) if found < n_files => {
-                wrong.push(format!(
-                    "CYCLES_TO_CUT: the largest cycle of {floor} has {found} files; write {found} there"
-                ));
-            }
-            Some(_) => {}
-        }
+        let floor = cycle.files.first().and_then(|file| floor_of(file)).map_or("lib", |at| FLOORS[at]);
+        wrong.push(format!("a cycle of {n_files} files in {floor}, where {MAX_CYCLE} are allowed:\n{}", show(cycle)));
     }
     wrong
 }
@@ -476,17 +446,15 @@ mod checks {
     #[test]
     fn large_cycles_are_wrong() {
         let cycle = |n_files: usize| Cycle { files: (0..n_files).map(|at| format!("ir/f{at}.rs")).collect() };
-        let check = |cycles: &[Cycle], excused: &[(&str, usize, &str)], to_cut: &[(&str, usize)], expected: &str| {
-            let wrong = wrong_cycles(cycles, excused, to_cut, |_| String::new());
+        let check = |cycles: &[Cycle], excused: &[(&str, usize, &str)], expected: &str| {
+            let wrong = wrong_cycles(cycles, excused, |_| String::new());
             assert_eq!(wrong.join(""), expected);
         };
-        check(&[cycle(6)], &[], &[], "a cycle of 6 files in ir, where 5 are allowed:\n");
-        check(&[cycle(6)], &[], &[("ir", 6)], "");
-        check(&[cycle(6)], &[], &[("ir", 7)], "CYCLES_TO_CUT: the largest cycle of ir has 6 files; write 6 there");
-        check(&[], &[], &[("ir", 7)], "CYCLES_TO_CUT: ir has no large cycle any more; take it off the list");
-        check(&[cycle(6)], &[("ir/f2.rs", 6, "")], &[], "");
-        check(&[cycle(7)], &[("ir/f2.rs", 6, "")], &[], "a cycle of 7 files in ir, where 5 are allowed:\n");
-        check(&[cycle(6)], &[("ir/f2.rs", 7, "")], &[], "CYCLES: ir/f2.rs is in a cycle of 6 files, not 7");
+        check(&[cycle(5)], &[], "");
+        check(&[cycle(6)], &[], "a cycle of 6 files in ir, where 5 are allowed:\n");
+        check(&[cycle(6)], &[("ir/f2.rs", 6, "")], "");
+        check(&[cycle(7)], &[("ir/f2.rs", 6, "")], "a cycle of 7 files in ir, where 5 are allowed:\n");
+        check(&[cycle(6)], &[("ir/f2.rs", 7, "")], "CYCLES: ir/f2.rs is in a cycle of 6 files, not 7");
     }
 
     #[test]

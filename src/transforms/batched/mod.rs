@@ -30,7 +30,6 @@ use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Attrs, DType, Op, TensorType};
 use crate::tensor::handle::Tensor;
-use crate::transforms::observer;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -78,7 +77,6 @@ pub(crate) fn enter(size: usize, randomness: Randomness) -> Session {
     // Never given twice, so that a tensor that outlives its level, or its thread, is found out.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let level = Level { id: NEXT.fetch_add(1, Ordering::Relaxed), size, randomness };
-    observer::install();
     LEVELS.with_borrow_mut(|levels| levels.push(level));
     Session(level)
 }

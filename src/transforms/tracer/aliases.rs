@@ -12,7 +12,7 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::view_chain;
 use crate::tensor::view_chain::ViewStep;
 use crate::transforms::tracer::recording::Recording;
-use crate::transforms::tracer::with_recording;
+use crate::transforms::tracer::session::with_recording;
 use smallvec::SmallVec;
 
 /// The tensor that an output is made of.

@@ -25,56 +25,15 @@ use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use crate::runtime::Array;
 use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::view_chain;
+use crate::transforms::tracer::deferral::{Deferral, Runner};
+use crate::transforms::tracer::recording::Reads;
 use crate::transforms::tracer::recording::{LeafGradient, Named, Recording};
+use crate::transforms::tracer::session::{BREAK, RECORDING, Session, with_recording};
 use crate::transforms::tracer::trace::{Lifted, Trace};
-use crate::transforms::tracer::{BREAK, RECORDING, Reads, Session};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-
-/// Runs segments.
-pub trait Runner: Send + Sync {
-    /// The outputs of a graph. They lie in memory of their own: none shares any with another one or with an input.
-    ///
-    /// # Errors
-    /// What the calls in it would have returned.
-    fn run(&self, segment: Graph, inputs: &[&Array]) -> Result<Vec<Array>>;
-}
-
-/// What a deferred recording has besides its graph.
-pub(super) struct Deferral {
-    runner: Arc<dyn Runner>,
-    /// Why segments ended, but for the last.
-    breaks: Vec<Reason>,
-    /// Whether a value was read.
-    has_read: bool,
-    /// Elements of segments that were run, by the address of the storage that stood for theirs.
-    filled: HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
-    /// What a segment failed with; its values are lost.
-    failed: Option<Error>,
-    /// Whether all calls of a function so far are recorded, and none was run.
-    is_whole: bool,
-    /// Whether a call was recorded for gradients.
-    has_gradients: bool,
-}
-
-impl Deferral {
-    fn new(runner: Arc<dyn Runner>, is_whole: bool) -> Deferral {
-        let (breaks, filled) = (Vec::new(), HashMap::new());
-        Deferral { runner, breaks, has_read: false, filled, failed: None, is_whole, has_gradients: false }
-    }
-
-    /// Whether the recording may still become a trace.
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
-    /// Whether plain numbers are inputs: behind a read they may depend on what was read.
-    pub(super) fn lifts_numbers(&self) -> bool {
-        self.has_read
-    }
-}
 
 /// Runs `function`, and what it calls in segments; also why they ended, but for the last.
 ///
@@ -85,7 +44,10 @@ pub fn defer<R>(
     reads: Reads,
     function: impl FnOnce() -> Result<R>,
 ) -> (Result<R>, Vec<Reason>) {
-    record(Recording::new(reads, Some(Deferral::new(runner, false))), function)
+    match crate::dispatch::load() {
+        Ok(()) => record(Recording::new(reads, Some(Deferral::new(runner, false))), function),
+        Err(error) => (Err(error), Vec::new()),
+    }
 }
 
 /// What came of the first call of a function.
@@ -119,6 +81,7 @@ pub fn trace_first<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<First<R>> {
+    crate::dispatch::load()?;
     let mut recording = Recording::new(reads, Some(Deferral::new(runner, true)));
     // Fresh handles, so that a tensor given twice is two inputs.
     let handles: Vec<Tensor> = inputs.iter().map(Tensor::fresh_handle).collect();
@@ -129,8 +92,7 @@ pub fn trace_first<R>(
         let result = function(&handles)?;
         let nested = || Err(Apart::Break(NotCaptured::NestedTrace.into()));
         let outputs = outputs(&result);
-        let whole =
-            crate::transforms::tracer::with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
+        let whole = with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
         Ok((result, whole))
     });
     traced.map(|(result, whole)| match whole {
@@ -142,7 +104,6 @@ pub fn trace_first<R>(
 /// Runs `function` while it is recorded, and the last segment; also why segments ended, but for the last.
 fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Result<R>, Vec<Reason>) {
     BREAK.take();
-    crate::transforms::observer::install();
     RECORDING.set(Some(recording));
     let _session = Session;
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -154,18 +115,11 @@ fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Res
     let recording = RECORDING.take();
     let (mut breaks, mut failed) = (Vec::new(), None);
     if let Some(Recording { deferral: Some(deferral), gradients, .. }) = recording {
-        gradients.iter().for_each(put_back_lost);
+        gradients.iter().for_each(LeafGradient::put_back_lost);
         (breaks, failed) = (deferral.breaks, deferral.failed);
     }
     let result = result.unwrap_or_else(|panic| resume_unwind(panic));
     (last.and(failed.map_or(Ok(()), Err)).and(result), breaks)
-}
-
-/// A gradient whose value was lost becomes what it was before.
-pub(super) fn put_back_lost(LeafGradient { leaf, kept, .. }: &LeafGradient) {
-    if leaf.gradient().is_some_and(|gradient| !gradient.has_data()) {
-        leaf.put_gradient(kept.as_ref());
-    }
 }
 
 /// Takes the recording away while something runs for real.
@@ -384,7 +338,7 @@ pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack
 
 /// Notes that something is recorded for gradients.
 pub(super) fn meets_gradients() {
-    crate::transforms::tracer::with_recording(|recording| {
+    with_recording(|recording| {
         recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
     });
 }
@@ -400,7 +354,7 @@ pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&T
         meets_gradients();
         return Ok(Some(NotCaptured::RecordedForGradients { op: op() }));
     }
-    let asked = crate::transforms::tracer::with_recording(|recording| {
+    let asked = with_recording(|recording| {
         let refused = target.and_then(|target| recording.refuses_write(operator, target));
         (refused, tensors.iter().any(|tensor| recording.is_in_the_way(tensor)))
     });
@@ -416,13 +370,13 @@ pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&T
 
 /// Sees to it that a tensor can be read.
 pub(super) fn read(tensor: &Tensor, what: &str) -> Result<()> {
-    if crate::transforms::tracer::with_recording(|recording| recording.is_pending(tensor)) == Some(true) {
+    if with_recording(|recording| recording.is_pending(tensor)) == Some(true) {
         flush(Some(Reason::ReadsValue { op: what.into() }))?;
     }
     if tensor.device().kind != DeviceKind::Cpu {
         return Ok(());
     }
-    let settled = crate::transforms::tracer::with_recording(|recording| {
+    let settled = with_recording(|recording| {
         if let Some(deferral) = &mut recording.deferral {
             (deferral.has_read, deferral.is_whole) = (true, false);
         }

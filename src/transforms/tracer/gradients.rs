@@ -7,64 +7,18 @@
 //! A function that was called first and is traced afterwards has changed gradients by then, so the call is watched: the
 //! trace begins with what each leaf had before.
 
+use crate::dispatch::key::local::is_tracing;
 use crate::error::{NotCaptured, Reason, Result};
 use crate::ir::NodeId;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::Access;
-use crate::transforms::tracer::outside::{Condition, GradientType, Outside, Property, give_up, has};
+use crate::transforms::tracer::condition::{Condition, GradientType, Outside, Property};
+use crate::transforms::tracer::known_gradients::{GradientsBefore, WATCHED, before};
+use crate::transforms::tracer::outside::{give_up, has};
 use crate::transforms::tracer::recording::{LeafGradient, Recording};
+use crate::transforms::tracer::session::with_recording;
 use crate::transforms::tracer::trace::{GradientChange, Lifted, NewGradient};
-use crate::transforms::tracer::{is_tracing, with_recording};
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::HashMap;
-
-/// What a leaf had before; of a gradient that cannot be an input, why.
-type Before = Option<std::result::Result<GradientType, NotCaptured>>;
-
-/// The gradients that leaves had before a call, by the numbers of the leaves.
-#[derive(Clone, Default)]
-pub struct GradientsBefore(HashMap<u64, Before>);
-
-thread_local! {
-    static WATCHED: RefCell<Option<GradientsBefore>> = const { RefCell::new(None) };
-}
-
-/// Notes what gradients are before they are touched, as long as it lives; made by [`watch_gradients`].
-#[must_use = "gradients are watched only while it lives"]
-pub struct GradientWatch {
-    around: Option<GradientsBefore>,
-}
-
-/// Notes what gradients were before something on this thread touched them.
-pub fn watch_gradients() -> GradientWatch {
-    crate::transforms::observer::install();
-    GradientWatch { around: WATCHED.replace(Some(GradientsBefore::default())) }
-}
-
-impl GradientWatch {
-    /// What was noted.
-    pub fn end(self) -> GradientsBefore {
-        WATCHED.with_borrow(Clone::clone).unwrap_or_default()
-    }
-}
-
-impl Drop for GradientWatch {
-    fn drop(&mut self) {
-        let seen = WATCHED.replace(self.around.take());
-        WATCHED.with_borrow_mut(|around| {
-            if let (Some(GradientsBefore(around)), Some(GradientsBefore(seen))) = (around, seen) {
-                seen.into_iter().for_each(|(leaf, before)| {
-                    around.entry(leaf).or_insert(before);
-                });
-            }
-        });
-    }
-}
-
-fn before(leaf: &Tensor) -> Before {
-    leaf.gradient().map(|gradient| GradientType::of(&gradient))
-}
 
 /// Called before the gradient of a tensor is touched; which tensor has it.
 pub(crate) fn on_gradient(leaf: &Tensor, access: Access) -> Cow<'_, Tensor> {

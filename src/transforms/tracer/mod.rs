@@ -24,45 +24,31 @@ use crate::ir::{DType, TensorType};
 use crate::ops::mutation::copy_operator;
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
-use crate::transforms::observer;
-use std::cell::RefCell;
 
 mod aliases;
+mod condition;
+mod deferral;
 mod deferred;
 mod gradients;
+mod known_gradients;
 mod outside;
 mod recording;
+mod session;
 mod trace;
 
 pub use aliases::{Origin, OutputAlias};
 pub(crate) use aliases::{are_aliases, shared_bases};
-pub use deferred::{Apart, First, Runner, defer, trace_first};
-pub use gradients::{GradientWatch, GradientsBefore, watch_gradients};
+pub use condition::{Condition, GradientType, Outside, Property, Relation};
+pub use deferral::Runner;
+pub use deferred::{Apart, First, defer, trace_first};
 pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
-pub use outside::{Condition, GradientType, Outside, Property, Relation};
+pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, relates};
+pub use recording::Reads;
 use recording::{Recording, is_window};
+pub use session::take_break;
+use session::{BREAK, RECORDING, Session, is_deferred, with_recording};
 pub use trace::{Captured, GradientChange, Lifted, NewGradient, Owner, Trace};
-
-/// What comes of reading a value while it is traced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reads {
-    /// The trace is not used, and says so.
-    Noted,
-    /// An error.
-    Refused,
-}
-
-thread_local! {
-    static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
-    /// Why the last recording was broken, if it ended by an error or a panic.
-    static BREAK: RefCell<Option<Reason>> = const { RefCell::new(None) };
-}
-
-/// Why the last trace of this thread was broken, if it ended by an error or a panic of the function.
-pub fn take_break() -> Option<Reason> {
-    BREAK.take()
-}
 
 /// A new input of the trace in progress, on shapes alone: something that is handed in with each call.
 ///
@@ -106,27 +92,6 @@ pub(crate) fn is_abstract() -> bool {
     with_recording(|_| true).unwrap_or(false)
 }
 
-fn is_deferred() -> bool {
-    with_recording(|recording| recording.is_deferred()).unwrap_or(false)
-}
-
-/// Ends the recording when it goes out of scope, also by a panic.
-struct Session;
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let Some(recording) = RECORDING.take() else { return };
-        for change in &recording.gradients {
-            if recording.is_deferred() {
-                deferred::put_back_lost(change);
-                continue;
-            }
-            change.leaf.put_gradient(change.kept.as_ref());
-        }
-        BREAK.set(recording.broken);
-    }
-}
-
 /// Runs `function` on the shapes of `inputs` and records its calls; `outputs` says which tensors of the result leave the
 /// graph.
 ///
@@ -151,6 +116,7 @@ pub fn trace_with<R>(
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
+    crate::dispatch::load()?;
     let mut recording = Recording::new(reads, None);
     recording.before = before;
     let abstracted = |input: &Tensor| {
@@ -163,7 +129,6 @@ pub fn trace_with<R>(
         recording.give(handle, original);
     }
     BREAK.take();
-    observer::install();
     RECORDING.set(Some(recording));
     let session = Session;
     let result = {
@@ -175,10 +140,6 @@ pub fn trace_with<R>(
     let captured = with_recording(|recording| recording.finish(&tensors)).unwrap_or_else(nested);
     drop(session);
     Ok((result, captured))
-}
-
-fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
-    RECORDING.with_borrow_mut(|recording| recording.as_mut().map(work))
 }
 
 /// Draws from a generator: the key of random ops, an i64 tensor of seed and first counter.

@@ -6,15 +6,23 @@ use crate::ir::shape::elementwise_strides;
 use crate::ir::{Attr, Attrs, Graph, Meaning, MemoryFormat, NodeId, Op, Strides, TensorType};
 use crate::tensor::handle::{Tensor, ViewOf, WeakTensor};
 use crate::tensor::view_chain;
-use crate::transforms::tracer::Reads;
-use crate::transforms::tracer::deferred::Deferral;
-use crate::transforms::tracer::gradients::GradientsBefore;
-use crate::transforms::tracer::outside::{Condition, Given, Outside, Property};
+use crate::transforms::tracer::condition::{Condition, Given, Outside, Property};
+use crate::transforms::tracer::deferral::Deferral;
+use crate::transforms::tracer::known_gradients::GradientsBefore;
 use crate::transforms::tracer::trace::{Captured, GradientChange, Lifted, Trace, owners};
 use indexmap::IndexMap;
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
+
+/// What comes of reading a value while it is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// The trace is not used, and says so.
+    Noted,
+    /// An error.
+    Refused,
+}
 
 /// A recording in progress.
 pub(super) struct Recording {
@@ -77,6 +85,15 @@ pub(super) struct LeafGradient {
     pub(super) stand_in: Option<u64>,
     /// Whether another gradient, or none, took the place of that.
     pub(super) is_replaced: bool,
+}
+
+impl LeafGradient {
+    /// A gradient whose value was lost becomes what it was before.
+    pub(super) fn put_back_lost(&self) {
+        if self.leaf.gradient().is_some_and(|gradient| !gradient.has_data()) {
+            self.leaf.put_gradient(self.kept.as_ref());
+        }
+    }
 }
 
 impl Recording {

@@ -6,7 +6,7 @@ use crate::ir::Graph;
 use crate::ops::random::key_of;
 use crate::tensor::handle::Tensor;
 use crate::transforms::tracer::aliases::OutputAlias;
-use crate::transforms::tracer::outside::{Condition, GradientType, Outside};
+use crate::transforms::tracer::condition::{Condition, GradientType, Outside};
 use std::borrow::Cow;
 
 /// An input of a graph that the function was not given.

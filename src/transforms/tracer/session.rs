@@ -1,0 +1,43 @@
+//! The recording in progress of a thread.
+
+use crate::error::Reason;
+use crate::transforms::tracer::recording::Recording;
+use std::cell::RefCell;
+
+thread_local! {
+    pub(super) static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
+    /// Why the last recording was broken, if it ended by an error or a panic.
+    pub(super) static BREAK: RefCell<Option<Reason>> = const { RefCell::new(None) };
+}
+
+/// Why the last trace of this thread was broken, if it ended by an error or a panic of the function.
+pub fn take_break() -> Option<Reason> {
+    BREAK.take()
+}
+
+/// Whether calls are recorded until a value is needed.
+pub(super) fn is_deferred() -> bool {
+    with_recording(|recording| recording.is_deferred()).unwrap_or(false)
+}
+
+/// Works on the recording in progress, if there is one.
+pub(super) fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
+    RECORDING.with_borrow_mut(|recording| recording.as_mut().map(work))
+}
+
+/// Ends the recording when it goes out of scope, also by a panic.
+pub(super) struct Session;
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(recording) = RECORDING.take() else { return };
+        for change in &recording.gradients {
+            if recording.is_deferred() {
+                change.put_back_lost();
+                continue;
+            }
+            change.leaf.put_gradient(change.kept.as_ref());
+        }
+        BREAK.set(recording.broken);
+    }
+}
