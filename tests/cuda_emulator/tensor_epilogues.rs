@@ -209,7 +209,7 @@ fn what_is_no_epilogue_says_why() {
     });
     assert!(reason(&divided, &geometry(&divided, &[480], &[&[1][..]; 3])).contains("faults"));
     let sum = crate::kernels::listed::folded(opfuse::ir::Combine::Sum, DType::F32);
-    assert!(reason(&sum, &geometry(&sum, &[480], &[&[1][..]; 2])).contains("folds"));
+    assert!(reason(&sum, &geometry(&sum, &[480], &[&[1][..]; 2])).contains("it reduces"));
 }
 
 #[test]

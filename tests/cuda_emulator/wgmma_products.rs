@@ -160,7 +160,7 @@ fn what_groups_do_not_take_says_why() {
         shape.left = [64, 64, 1];
     };
     assert!(of(&windows).contains("overlap"));
-    assert!(of(&|shape| shape.k = 1 << 31).contains("no map"));
+    assert!(of(&|shape| shape.k = 1 << 31).contains("tensor map"));
     let large = ProductShape { batch: 1 << 40, ..shape };
     assert!(WgmmaPlan::new(&large, [16; 3]).expect_err("no grid is so large").to_string().contains("blocks"));
 }
