@@ -12,16 +12,17 @@ mod timing;
 #[allow(dead_code, reason = "this bench uses a part of the module")]
 mod workloads;
 
-use opfuse::codegen::LoopOrder;
-use opfuse::codegen::cache;
-use opfuse::codegen::disk;
-use opfuse::codegen::lower::{Lowered, lower};
-use opfuse::codegen::tier::{Compiled, Tier};
-use opfuse::compile::pipeline::{self, Built};
-use opfuse::fusion::{Options, StepKind, plan};
+use opfuse::compile::disk;
+use opfuse::internals::codegen::LoopOrder;
+use opfuse::internals::codegen::cache;
+use opfuse::internals::codegen::lower::{Lowered, lower};
+use opfuse::internals::codegen::tier::{Compiled, Tier};
+use opfuse::internals::compile::pipeline;
+use opfuse::internals::compile::pipeline::Built;
+use opfuse::internals::fusion::{Options, StepKind, plan};
+use opfuse::internals::ir::passes::decompose;
+use opfuse::internals::transforms::tracer::trace;
 use opfuse::ir::Graph;
-use opfuse::ir::passes::decompose;
-use opfuse::transforms::tracer::trace;
 use opfuse::{Error, Result, Tensor};
 use std::time::Instant;
 use timing::{summary, time};

@@ -8,7 +8,8 @@ mod timing;
 mod workloads;
 
 use opfuse::dispatch::{DispatchKey, Dispatcher, Library, Stack, Value};
-use opfuse::eager::{self, Argument};
+use opfuse::internals::eager;
+use opfuse::internals::eager::Argument;
 use opfuse::ir::{Attr, Attrs, Op, Scalar};
 use opfuse::{Result, Tensor, compile};
 use std::hint::black_box;

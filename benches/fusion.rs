@@ -19,8 +19,8 @@ mod timing;
 mod workloads;
 
 use chart::Bar;
-use opfuse::codegen::tier::Tier;
 use opfuse::device::pool;
+use opfuse::internals::codegen::tier::Tier;
 use opfuse::{Explain, Result, Tensor, compile};
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -6,8 +6,8 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 
-use opfuse::fusion::{Options, Pattern, PatternGraph, Vertex, VertexFacts, partition, plan};
-use opfuse::ir::passes::decompose;
+use opfuse::internals::fusion::{Options, Pattern, PatternGraph, Vertex, VertexFacts, partition, plan};
+use opfuse::internals::ir::passes::decompose;
 use opfuse::ir::{Attr, Attrs, DType, Graph, NodeId, Op, TensorType};
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -15,11 +15,11 @@
 
 use opfuse::device::runtime::{self, Registration};
 use opfuse::device::{Allocator, DeviceKind, Runtime, Shared, Storage, StreamPool, allocator};
+use opfuse::dispatch::Array;
 use opfuse::dispatch::{
     DispatchKey, Kernel, KeySet, Library, Operator, Stack, Value, cpu_fallback, load, operator, rows,
 };
 use opfuse::ir::{Layout, Meaning, Op};
-use opfuse::runtime::Array;
 use opfuse::{DType, Device, Error, Result, Scalar, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

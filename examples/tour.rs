@@ -5,16 +5,16 @@
 
 #![allow(clippy::print_stdout, reason = "a tour talks")]
 
-use opfuse::codegen::LoopOrder;
-use opfuse::codegen::cache;
-use opfuse::codegen::lower::{Lowered, lower};
-use opfuse::codegen::tier::Tier;
-use opfuse::codegen::{cranelift, x64};
 use opfuse::dispatch::operator;
-use opfuse::fusion::{Decision, Options, Plan, StepKind, plan};
-use opfuse::ir::passes::{Target, passes_for};
+use opfuse::internals::codegen::LoopOrder;
+use opfuse::internals::codegen::cache;
+use opfuse::internals::codegen::lower::{Lowered, lower};
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::internals::codegen::{cranelift, x64};
+use opfuse::internals::fusion::{Decision, Options, Plan, StepKind, plan};
+use opfuse::internals::ir::passes::{Target, passes_for};
+use opfuse::internals::transforms::tracer::{Trace, trace};
 use opfuse::ir::{Graph, Op, verify};
-use opfuse::transforms::tracer::{Trace, trace};
 use opfuse::{Error, Result, Tensor, compile};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -208,7 +208,7 @@ fn timed(work: impl FnOnce() -> Result<Tensor>) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opfuse::compile::pipeline;
+    use opfuse::internals::compile::pipeline;
 
     #[test]
     fn the_tour_takes_the_way_of_the_pipeline() -> Result<()> {

@@ -18,37 +18,51 @@
 //! # }
 //! ```
 //!
-//! The floors, from the ground up: [`error`] and [`debug`], [`ir`], [`device`], [`fusion`], [`codegen`], [`runtime`],
-//! [`eager`], [`tensor`], [`dispatch`], [`ops`], [`autograd`], [`transforms`], [`compile`](mod@compile). Each imports
-//! only from those before it.
+//! Most programs need the crate's root alone. Beside it:
+//!
+//! - [`nn`]: the arguments of layers and losses, which are methods of [`Tensor`].
+//! - [`autograd`]: gradients, hooks, functions with derivatives of their own.
+//! - [`compile`](mod@compile): options, policies, and reports of compiled functions.
+//! - [`device`]: devices, streams, allocators, threads.
+//! - [`dispatch`]: operators, kernels and backends from outside this crate; modes that see every call.
+//! - [`ir`]: graphs, ops and dtypes, as reports and kernels of rows show them.
+//! - [`error`](mod@error): what can go wrong, and why something was not fused, compiled or captured.
 //!
 //! With the feature `ndarray`, [`Tensor`]s can be looked at as arrays of that crate, and made from them.
 
 pub mod autograd;
-pub mod codegen;
+mod codegen;
 pub mod compile;
-pub mod debug;
+mod debug;
 pub mod device;
 pub mod dispatch;
-pub mod eager;
+mod eager;
 pub mod error;
-pub mod fusion;
+mod fusion;
+#[doc(hidden)]
+pub mod internals;
 pub mod ir;
-pub mod ops;
-pub mod runtime;
-pub mod tensor;
-pub mod transforms;
+mod ops;
+mod runtime;
+mod tensor;
+mod transforms;
 
 pub use compile::{CompileOptions, Compiled, Explain, compile, compile_with};
 pub use device::{Device, Generator, manual_seed};
 pub use eager::{NumericsGuard, numerics};
 pub use error::{Error, Reason, Result};
-pub use ir::{DType, Numerics, Scalar};
+pub use half::{bf16, f16};
+pub use ir::{DType, MemoryFormat, Numerics, Scalar};
 pub use opfuse_derive::TensorStruct;
-pub use ops::{Element, Ellipsis, Index, NewAxis, cat, embedding, nn, stack};
+#[cfg(feature = "ndarray")]
+pub use ops::NdView;
+pub use ops::{
+    Dims, Element, Ellipsis, Index, Indexing, Indices, NewAxis, Operand, broadcast_tensors, cat, embedding, meshgrid,
+    nn, stack,
+};
 pub use tensor::{Tensor, TensorStruct};
-pub use transforms::vmap::{Randomness, Vmap, vmap};
-pub use transforms::{autocast, no_autocast};
+pub use transforms::vmap::{MapDims, Randomness, Vmap, vmap};
+pub use transforms::{AutocastGuard, AutocastState, autocast, autocast_on, no_autocast, no_autocast_on};
 
 /// The examples of the README, so that they are tested.
 #[cfg(doctest)]

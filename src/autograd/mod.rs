@@ -12,7 +12,7 @@
 mod accumulate;
 mod engine;
 mod function;
-pub mod gradcheck;
+pub(crate) mod gradcheck;
 mod handle;
 mod hook;
 pub(crate) mod inplace_or_view;

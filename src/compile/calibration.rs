@@ -77,8 +77,8 @@ pub fn calibration() -> &'static Calibration {
 /// The rates of a file, which is made if it is not there; the built-in ones if that fails.
 ///
 /// ```
-/// use opfuse::compile::calibration::{Source, from_file};
-/// use opfuse::fusion::Rates;
+/// use opfuse::internals::compile::calibration::{Source, from_file};
+/// use opfuse::internals::fusion::Rates;
 /// // A folder is no file with rates.
 /// let calibration = from_file(std::env::temp_dir());
 /// assert_eq!(calibration.rates, Rates::BUILT_IN);

@@ -3,18 +3,19 @@
 //! [`compile`] wraps a function; [`pipeline`] runs the passes and plans; [`guard`] says what an
 //! executable takes for granted; [`explain`] says what was done and why.
 
-mod backoff;
-pub mod calibration;
+pub(crate) mod backoff;
+pub(crate) mod calibration;
 mod capture;
 mod cells;
-pub mod compiled;
+pub(crate) mod compiled;
+pub mod disk;
 mod entry;
 pub mod explain;
-pub mod guard;
+pub(crate) mod guard;
 mod lru;
-mod options;
+pub(crate) mod options;
 mod panics;
-pub mod pipeline;
+pub(crate) mod pipeline;
 mod program;
 mod segments;
 mod separation;
@@ -22,9 +23,8 @@ mod tuning;
 
 pub use crate::tensor::structure::{Flat, Parts, TensorStruct};
 pub use crate::transforms::function::{Function, Input, Inputs};
-pub use backoff::AT_ONCE;
 pub use calibration::{Calibration, calibrate, calibration};
 pub use cells::{Break, Counts};
 pub use compiled::{Compiled, compile, compile_with};
 pub use explain::Explain;
-pub use options::{BreakPolicy, CAPACITY, CompileOptions, Determinism, NewTypes, Stance, StanceGuard, Tuning, stance};
+pub use options::{BreakPolicy, CompileOptions, Determinism, NewTypes, Stance, StanceGuard, Tuning, stance};

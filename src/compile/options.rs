@@ -78,7 +78,7 @@ impl CompileOptions {
 /// Which input types that were not seen before a function is captured for at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum NewTypes {
-    /// The first [`AT_ONCE`](super::AT_ONCE) of a function, and others if a run takes as long as a capture. Else the
+    /// The first `AT_ONCE` of a function, and others if a run takes as long as a capture. Else the
     /// function itself runs until that has taken as long, for these types, as their capture will.
     #[default]
     Wait,

@@ -106,7 +106,7 @@ impl<'a> Access<'a> {
 
 /// Permission to read some storages for a short while.
 #[must_use = "writers are kept out only while it lives"]
-pub enum ShortAccess<'a> {
+pub(crate) enum ShortAccess<'a> {
     /// No lock is held: writers see that this thread reads, and wait without sleeping long.
     Announced(#[allow(dead_code, reason = "held, not used")] Announced),
     /// Somebody writes to one of them or waits to, or they are too many.
@@ -116,7 +116,7 @@ pub enum ShortAccess<'a> {
 impl<'a> ShortAccess<'a> {
     /// Waits until nobody writes to the storages.
     #[inline(always)]
-    pub fn to_read(storages: impl Iterator<Item = &'a Storage> + Clone) -> ShortAccess<'a> {
+    pub(crate) fn to_read(storages: impl Iterator<Item = &'a Storage> + Clone) -> ShortAccess<'a> {
         match announce(storages.clone()) {
             Some(announced) => ShortAccess::Announced(announced),
             None => ShortAccess::Locked(Access::to_read(storages)),

@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// How often this thread has seeded a generator or set its state. A trace that sees it change cannot be repeated.
-pub fn n_settings() -> u64 {
+pub(crate) fn n_settings() -> u64 {
     N_SETTINGS.get()
 }
 

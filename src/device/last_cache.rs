@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// Bytes of the largest cache that the first core reaches, as the system tells; Linux alone tells it in a file.
-pub fn last_cache_bytes() -> Option<usize> {
+pub(crate) fn last_cache_bytes() -> Option<usize> {
     static BYTES: OnceLock<Option<usize>> = OnceLock::new();
     *BYTES.get_or_init(|| largest(Path::new("/sys/devices/system/cpu/cpu0/cache")))
 }

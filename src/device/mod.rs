@@ -11,43 +11,46 @@
 //!
 //! Nothing here knows dtypes, shapes or tensors, and nothing here decides whether a loop is worth splitting.
 
-mod access;
+pub(crate) mod access;
 pub mod allocator;
-mod block;
+pub(crate) mod block;
 pub(crate) mod cuda;
 mod current;
 #[expect(clippy::module_inception, reason = "the file is named after its one type, as everywhere in the crate")]
 mod device;
 mod event;
-mod generator;
+pub(crate) mod generator;
 mod guard;
 mod last_cache;
 pub mod pool;
 mod readers;
-mod region;
+pub(crate) mod region;
 pub mod runtime;
-mod shared;
+pub(crate) mod shared;
 mod shared_cache;
 mod size_class;
-mod storage;
+pub(crate) mod storage;
 mod stream;
 mod stream_pool;
 mod thread_cache;
 
-pub use access::{Access, ShortAccess};
+pub(crate) use access::Access;
+pub(crate) use access::ShortAccess;
 pub use allocator::Allocator;
 pub(crate) use allocator::roomy;
-pub use block::{Block, Owner};
+pub(crate) use block::Block;
 pub use current::current_device;
 pub use device::{Device, DeviceKind};
 pub use event::Event;
-pub use generator::{DEFAULT_SEED, Generator, GeneratorState, manual_seed, n_settings};
+pub(crate) use generator::n_settings;
+pub use generator::{Generator, GeneratorState, manual_seed};
 pub use guard::{DeviceGuard, StreamGuard};
-pub use last_cache::last_cache_bytes;
-pub use readers::Announced;
-pub use region::ALIGNMENT;
+pub(crate) use last_cache::last_cache_bytes;
 pub use runtime::Runtime;
-pub use shared::{Pooled, Shared, Spare, WeakShared};
-pub use storage::{Borrowed, Exclusive, Storage};
+pub use shared::Shared;
+pub(crate) use shared::WeakShared;
+pub(crate) use shared::{Pooled, Spare};
+pub(crate) use storage::Exclusive;
+pub use storage::Storage;
 pub use stream::Stream;
 pub use stream_pool::StreamPool;

@@ -66,7 +66,7 @@ impl Drop for Own {
 }
 
 /// Keeps writers out of the storages that were announced, while it lives. It belongs to its thread.
-pub struct Announced {
+pub(crate) struct Announced {
     place: &'static Place,
     not_send: std::marker::PhantomData<*const ()>,
 }

@@ -40,7 +40,8 @@ struct Node<T> {
 /// What can be shared: a type whose threads keep memory for it.
 ///
 /// ```
-/// use opfuse::device::{Pooled, Shared, Spare};
+/// use opfuse::device::Shared;
+/// use opfuse::internals::device::{Pooled, Spare};
 ///
 /// struct Point(i32, i32);
 /// thread_local! { static SPARE: Spare<Point> = const { Spare::new() }; }

@@ -18,22 +18,23 @@ pub(crate) mod row_values;
 pub mod rows;
 pub(crate) mod schema;
 mod schema_parser;
-mod signature;
+pub(crate) mod signature;
 pub(crate) mod table;
 pub(crate) mod value;
 
-pub use crate::ir::MemoryFormat;
-pub use builtins::{load, op_of, operator};
+pub use crate::runtime::Array;
+pub use builtins::{load, operator};
 pub use call::TypedOperator;
 pub(crate) use cpu_fallback::copy_storage;
 pub use cpu_fallback::cpu_fallback;
-pub use dispatcher::{Dispatcher, Listener, OperatorEvent, Registration};
+pub use dispatcher::{Dispatcher, Registration};
 pub use kernel::{BoxedFn, IntoKernel, Kernel};
-pub use key::*;
+pub use key::{
+    Backend, DispatchKey, ExcludeGuard, IncludeGuard, KeySet, below_ad_inplace_or_view, below_autograd, exclude,
+    expand, include, includes,
+};
 pub use library::Library;
-pub use operator::{Operator, Site, SlotInfo};
+pub use operator::Operator;
 
-pub use schema::{AliasAnalysis, AliasInfo, Literal, OperatorName, Parameter, Schema, Type};
-pub use signature::{ArgKind, Args, CallArg, ReturnValue, Returns, Signature};
-pub use table::Source;
+pub use schema::{AliasAnalysis, OperatorName, Parameter, Schema, Type};
 pub use value::{Stack, TensorLayout, Value};

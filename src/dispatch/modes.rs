@@ -1,7 +1,7 @@
 //! User modes: functions that see every call of a thread, and ready-made ones.
 //!
 //! [`CallCounter`] counts, [`CallLog`] writes calls down, [`NanCheck`] finds the first call that makes a NaN. How
-//! modes nest is said where they are kept, in [`super::keys::mode`].
+//! modes nest is said where they are kept, in [`super::mode`].
 
 use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;

@@ -3,7 +3,8 @@
 //! A tensor on the CPU is looked at in place: [`NdView`] keeps its memory from being written while it lives. The other
 //! way round, and into arrays that own their elements, everything copies.
 
-use crate::device::{Borrowed, Storage};
+use crate::device::Storage;
+use crate::device::storage::Borrowed;
 use crate::error::{Error, Result};
 use crate::ir::Layout;
 use crate::ops::element::{Element, elements_of};

@@ -2,7 +2,7 @@
 //!
 //! [`vmap`] makes from a function of, say, a vector one of a batch of vectors: the function is called once, with
 //! tensors whose mapped dim is hidden, and every op it calls works on all slices. How an op does is said in
-//! [`super::keys::batched`].
+//! [`super::batched`].
 
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;

@@ -4,9 +4,10 @@
 //! of every form, masks and broadcasts; what comes back must be the row's mnemonic and the operands that were asked for.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
-use opfuse::codegen::x64::Level;
-use opfuse::codegen::x64::encoder::*;
-use opfuse::codegen::x64::opcode::{self, Encoding, Opcode, Space, Tuple};
+use opfuse::internals::codegen::x64::Level;
+use opfuse::internals::codegen::x64::encoder::*;
+use opfuse::internals::codegen::x64::opcode;
+use opfuse::internals::codegen::x64::opcode::{Encoding, Opcode, Space, Tuple};
 
 fn decoded(bytes: &[u8]) -> Instruction {
     let mut decoder = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE);

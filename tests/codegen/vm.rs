@@ -4,12 +4,12 @@
 #![allow(unsafe_code, reason = "launches take raw pointers")]
 
 use opfuse::DType;
-use opfuse::codegen::fold::FoldValue;
-use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
-use opfuse::codegen::vm::{Isa, VmProgram};
-use opfuse::codegen::{Access, Faults, Geometry, Lanes, Part, Pointers, interp};
-use opfuse::ir::Combine;
-use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+use opfuse::internals::codegen::fold::FoldValue;
+use opfuse::internals::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
+use opfuse::internals::codegen::vm::{Isa, VmProgram};
+use opfuse::internals::codegen::{Access, Faults, Geometry, Lanes, Part, Pointers, interp};
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 
 /// A small generator of random numbers.
 struct Random(u64);

@@ -6,8 +6,8 @@
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
-use opfuse::fusion::{Options, Order, Pattern, PatternGraph, Plan, Step, StepKind, Vertex};
-use opfuse::ir::infer::reduced_dims;
+use opfuse::internals::fusion::{Options, Order, Pattern, PatternGraph, Plan, Step, StepKind, Vertex};
+use opfuse::internals::ir::infer::reduced_dims;
 use opfuse::ir::{Graph, Meaning, NodeId, NodeKind};
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! Rates of the machine: measured, kept in a file, and replaced by the built-in ones where the file is of no use.
 
-use opfuse::compile::calibration::{Source, calibrate, from_file};
 use opfuse::error::Result;
-use opfuse::fusion::Rates;
-use opfuse::fusion::rates::LEVELS;
+use opfuse::internals::compile::calibration::{Source, calibrate, from_file};
+use opfuse::internals::fusion::Rates;
+use opfuse::internals::fusion::rates::LEVELS;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

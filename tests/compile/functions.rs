@@ -1,12 +1,12 @@
 //! Compiled functions: capture, guards, caches, reasons, bad input, threads.
 
 use crate::values::{bits, ramp, softmax_by_parts};
-use opfuse::codegen::kernel::FOLD_BLOCK;
-use opfuse::codegen::tier::Tier;
 use opfuse::compile::{CompileOptions, Stance};
 use opfuse::device::{Device, pool};
+use opfuse::internals::codegen::kernel::FOLD_BLOCK;
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::internals::transforms::tracer::trace;
 use opfuse::ir::TensorType;
-use opfuse::transforms::tracer::trace;
 use opfuse::{DType, Error, Reason, Result, Tensor, cat, compile, compile_with, embedding};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};

@@ -4,7 +4,8 @@
 //! the registrations in both orders, under one dispatcher that keeps its fallbacks, so that undoing a row is tested
 //! by the next one.
 
-use opfuse::dispatch::{DispatchKey, Dispatcher, Kernel, Library, Operator, Source};
+use opfuse::dispatch::{DispatchKey, Dispatcher, Kernel, Library, Operator};
+use opfuse::internals::dispatch::table::Source;
 use serde_json::Value;
 use std::path::Path;
 

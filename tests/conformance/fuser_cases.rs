@@ -3,7 +3,7 @@
 //! The format is described in `SCHEMA.md` beside the cases. Groups are compared in full, with dead nodes and
 //! structural ones, in the strict visiting order; so a case with a `quirk` must give its literal result.
 
-use opfuse::fusion::{Options, Order, PatternGraph, Vertex, VertexFacts, VertexKind, partition};
+use opfuse::internals::fusion::{Options, Order, PatternGraph, Vertex, VertexFacts, VertexKind, partition};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -113,7 +113,7 @@ fn read_options(options: &Value) -> Result<Options, String> {
     })
 }
 
-fn read_pattern(value: &Value) -> Result<opfuse::fusion::Pattern, String> {
+fn read_pattern(value: &Value) -> Result<opfuse::internals::fusion::Pattern, String> {
     value.as_str().unwrap_or_default().parse().map_err(|error: opfuse::error::Error| error.to_string())
 }
 

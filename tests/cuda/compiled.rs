@@ -2,7 +2,7 @@
 
 use crate::stand_ins;
 use opfuse::autograd::no_grad;
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Explain, Result, Tensor, compile};
 
 const GPU: Device = Device::cuda(0);

@@ -5,7 +5,7 @@
 
 use crate::driver::{calls_during, cublaslt_calls};
 use crate::stand_ins::{self, on_device, report};
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Numerics, Result, Tensor, compile, numerics};
 
 pub(crate) const GPU: Device = Device::cuda(0);

@@ -5,7 +5,7 @@ use crate::cublaslt::{FLOATS, GPU, LIBRARY, close, fast, table, there, values};
 use crate::driver::{cublaslt_calls, cublaslt_descriptions};
 use crate::stand_ins::{self, OLD};
 use opfuse::device::{Stream, StreamGuard};
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Explain, Numerics, Result, Tensor, compile, numerics};
 use std::path::PathBuf;
 

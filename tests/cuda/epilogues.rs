@@ -1,7 +1,7 @@
 //! Kernels behind products on tensor cores: one launch, with the bits of the calls one by one.
 
 use crate::stand_ins;
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Numerics, Result, Tensor, compile, numerics};
 
 const GPU: Device = Device::cuda(0);

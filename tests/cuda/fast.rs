@@ -2,7 +2,7 @@
 //! into calls of the other.
 
 use crate::stand_ins;
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{CompileOptions, DType, Device, Numerics, Result, Tensor, cat, compile, compile_with, numerics};
 
 const GPU: Device = Device::cuda(0);

@@ -3,7 +3,7 @@
 use crate::driver::{self, calls_during};
 use crate::stand_ins;
 use opfuse::device::{Event, Stream, StreamGuard};
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{Device, Error, Result, Tensor, compile, embedding};
 
 const GPU: Device = Device::cuda(0);

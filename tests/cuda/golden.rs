@@ -25,7 +25,7 @@ use case::{Case, Expected, Grads, Output};
 use opfuse::autograd::{GradOptions, grad};
 use opfuse::device::{Generator, Stream};
 use opfuse::dispatch::{Operator, Stack, Value};
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{Device, Tensor};
 use serde_json::Value as Json;
 use tensors::{Store, whole_storage};

@@ -6,12 +6,12 @@ use crate::build::Case;
 use crate::generate::small;
 use crate::reference::{reference, same};
 use crate::stand_ins;
-use opfuse::compile::pipeline;
 use opfuse::device::{Device, Shared, Storage};
-use opfuse::fusion::Options;
+use opfuse::dispatch::Array;
+use opfuse::internals::compile::pipeline;
+use opfuse::internals::fusion::Options;
+use opfuse::internals::runtime::cuda::counts;
 use opfuse::ir::Numerics;
-use opfuse::runtime::Array;
-use opfuse::runtime::cuda::counts;
 
 pub(crate) const GPU: Device = Device::cuda(0);
 

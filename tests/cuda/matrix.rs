@@ -12,8 +12,8 @@ use crate::reference::{reference, same};
 use crate::stand_ins::{self, PARTS, expect_none, in_parts};
 use crate::values::{Fill, array};
 use opfuse::Device;
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::ir::{DType, Graph, Meaning, NodeId, NodeKind, Op, TensorType};
-use opfuse::runtime::cuda::{counts, reset_counts};
 
 /// Proposals of a call before it is believed that an op does not take a dtype.
 const ATTEMPTS: usize = 60;
@@ -55,11 +55,11 @@ impl Place {
         if self == Place::Empty {
             sizes[0] = 0;
         }
-        let mut strides = opfuse::ir::shape::contiguous_strides(&sizes);
+        let mut strides = opfuse::internals::ir::shape::contiguous_strides(&sizes);
         match self {
             Place::Transposed => {
                 let order: Vec<usize> = (0..rank).rev().collect();
-                strides = opfuse::ir::shape::strides_in_order(&sizes, &order);
+                strides = opfuse::internals::ir::shape::strides_in_order(&sizes, &order);
             }
             Place::Stepped => strides.iter_mut().for_each(|stride| *stride *= 2),
             Place::Expanded => strides[0] = 0,

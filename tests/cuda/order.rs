@@ -2,7 +2,7 @@
 
 use crate::stand_ins;
 use opfuse::device::{Event, Stream, StreamGuard};
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Result, Tensor};
 use std::fs;
 

@@ -2,7 +2,7 @@
 
 use crate::driver::calls_during;
 use crate::stand_ins;
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Error, Result, Tensor, compile};
 
 const GPU: Device = Device::cuda(0);

@@ -1,7 +1,7 @@
 //! Matrix products on a device: every dtype, shapes around a tile, transposed and broadcast operands, and odd values.
 
 use crate::stand_ins;
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Result, Tensor};
 
 const GPU: Device = Device::cuda(0);

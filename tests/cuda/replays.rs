@@ -3,7 +3,7 @@
 use crate::driver;
 use crate::stand_ins;
 use opfuse::device::{Stream, StreamGuard};
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{Device, Explain, Result, Tensor, compile};
 
 const GPU: Device = Device::cuda(0);

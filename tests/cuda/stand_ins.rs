@@ -6,7 +6,7 @@
 //! With `OPFUSE_CUDA_TESTS=device` they run on the machine's first GPU instead, and those that only stand-ins can show, like
 //! an order of work or a driver that fails, say that they were skipped.
 
-use opfuse::codegen::cuda::PRELUDE;
+use opfuse::internals::codegen::cuda::PRELUDE;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

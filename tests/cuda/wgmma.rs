@@ -4,7 +4,7 @@
 use crate::driver;
 use crate::fast::{bits, check_close, table, there};
 use crate::stand_ins::{self, on_device};
-use opfuse::runtime::cuda::{counts, reset_counts};
+use opfuse::internals::runtime::cuda::{counts, reset_counts};
 use opfuse::{DType, Device, Explain, Numerics, Result, Tensor, compile, numerics};
 
 /// Products by groups of four warps, where they take them.

@@ -2,7 +2,7 @@
 
 use crate::emulator::{self, Batch, Buffer, Program, SCHEDULES, SITE};
 use crate::kernels::Case;
-use opfuse::codegen::cuda::{Form, Index, Plan, Source};
+use opfuse::internals::codegen::cuda::{Form, Index, Plan, Source};
 use std::collections::HashMap;
 
 /// Cases that are compiled together.

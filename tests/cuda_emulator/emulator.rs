@@ -4,9 +4,9 @@
 //! no test needs unsafe code. Many kernels are compiled at once, because most of a compilation is its beginning.
 //! `OPFUSE_CUDA_TEXTS=folder` leaves the texts there, for `scripts/nvrtc.py`.
 
-use opfuse::codegen::cuda::wgmma::TileMap;
-use opfuse::codegen::cuda::{PRELUDE, Plan, Source, Step, Target, words};
-use opfuse::codegen::kernel::{Kernel, Source as From};
+use opfuse::internals::codegen::cuda::wgmma::TileMap;
+use opfuse::internals::codegen::cuda::{PRELUDE, Plan, Source, Step, Target, words};
+use opfuse::internals::codegen::kernel::{Kernel, Source as From};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

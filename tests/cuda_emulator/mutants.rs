@@ -5,9 +5,10 @@ use crate::emulator;
 use crate::kernels::{Builder, Random, listed, place};
 use crate::pointwise::{broadcast, by_lane, chain, contiguous, gathered, several_rows};
 use crate::rows::{finite, sums_of_gathered};
-use opfuse::codegen::cuda::Form;
-use opfuse::ir::scalar::{Prim, Ty};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::cuda::Form;
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Prim, Ty};
+use opfuse::ir::DType;
 use std::ops::Range;
 
 /// What is changed, from, to, and a word of what is said about it (nothing where bits differ).
@@ -87,7 +88,7 @@ fn of_pointwise_kernels() {
     );
     let mut cases = Cases::default();
     let nan = |&(_, prim, ref kernel): &(String, Prim, _)| {
-        let kernel: &opfuse::codegen::kernel::Kernel = kernel;
+        let kernel: &opfuse::internals::codegen::kernel::Kernel = kernel;
         prim == Prim::Convert(Ty::I64) && kernel.operands[0].dtype == DType::F64
     };
     let (name, _, kernel) = listed::of_prims().into_iter().find(nan).expect("the conversion is a prim");

@@ -4,11 +4,11 @@ use crate::check::Cases;
 use crate::emulator;
 use crate::kernels::{Builder, Case, Random, buffer, listed, place};
 use crate::rows;
-use opfuse::codegen::cuda::Form;
-use opfuse::codegen::geometry::{Access, Geometry, Lanes};
-use opfuse::codegen::kernel::{Kernel, Kind, Level, Operand, Source};
+use opfuse::internals::codegen::cuda::Form;
+use opfuse::internals::codegen::geometry::{Access, Geometry, Lanes};
+use opfuse::internals::codegen::kernel::{Kernel, Kind, Level, Operand, Source};
+use opfuse::internals::ir::scalar::{Lit, Prim, Ty};
 use opfuse::ir::DType;
-use opfuse::ir::scalar::{Lit, Prim, Ty};
 use std::ops::Range;
 
 /// A kernel on contiguous elements.

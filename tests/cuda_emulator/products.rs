@@ -3,10 +3,10 @@
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use crate::tensor_products::shape_of;
 use half::{bf16, f16};
-use opfuse::codegen::cuda::Source;
-use opfuse::codegen::cuda::product::ProductPlan;
-use opfuse::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
-use opfuse::codegen::product::ProductShape;
+use opfuse::internals::codegen::cuda::Source;
+use opfuse::internals::codegen::cuda::product::ProductPlan;
+use opfuse::internals::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
+use opfuse::internals::codegen::product::ProductShape;
 use opfuse::ir::DType;
 
 /// A product, its operands and what comes out.

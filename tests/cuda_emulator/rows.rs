@@ -3,11 +3,12 @@
 use crate::check::Cases;
 use crate::kernels::{Builder, Case, Random, buffer, listed, place};
 use crate::pointwise::{by_lane, contiguous, gathered};
-use opfuse::codegen::FOLD_BLOCK;
-use opfuse::codegen::cuda::Form;
-use opfuse::codegen::kernel::{Level, Source};
-use opfuse::ir::scalar::{Lit, Prim};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::FOLD_BLOCK;
+use opfuse::internals::codegen::cuda::Form;
+use opfuse::internals::codegen::kernel::{Level, Source};
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Lit, Prim};
+use opfuse::ir::DType;
 use std::ops::Range;
 
 /// Every form of a kernel with folds that takes rows of any length.
@@ -222,7 +223,7 @@ fn columns_lie_side_by_side() {
         case.geometry.outputs[0].inner = [0].into_iter().collect();
         case.inputs[0] = buffer(&mut Random::new(length as u64), DType::BF16, length * columns);
         case.outputs[0] = vec![0xa5; 4 * columns];
-        case.geometry.lanes = opfuse::codegen::geometry::Lanes::Rows;
+        case.geometry.lanes = opfuse::internals::codegen::geometry::Lanes::Rows;
         cases.add(format!("{columns} columns of {length}"), case);
     }
     cases.check();

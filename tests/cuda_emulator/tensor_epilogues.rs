@@ -3,14 +3,14 @@
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use crate::kernels::{self, Builder, Random, buffer};
 use crate::tensor_products::{Lies, Numbers, Sizes, bytes, case_into, shape_of};
-use opfuse::codegen::cuda::Source;
-use opfuse::codegen::cuda::epilogue::EpiloguePlan;
-use opfuse::codegen::cuda::product_grid::{LEFT, RIGHT};
-use opfuse::codegen::cuda::tensor_cores::TensorPlan;
-use opfuse::codegen::geometry::{Access, Geometry, Lanes};
-use opfuse::codegen::kernel::{Kernel, Level, Source as From};
+use opfuse::internals::codegen::cuda::Source;
+use opfuse::internals::codegen::cuda::epilogue::EpiloguePlan;
+use opfuse::internals::codegen::cuda::product_grid::{LEFT, RIGHT};
+use opfuse::internals::codegen::cuda::tensor_cores::TensorPlan;
+use opfuse::internals::codegen::geometry::{Access, Geometry, Lanes};
+use opfuse::internals::codegen::kernel::{Kernel, Level, Source as From};
+use opfuse::internals::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 use opfuse::ir::DType;
-use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
 
 /// A product, the kernel behind it, and what the kernel makes of the stored product.
 pub(crate) struct Pair {
@@ -208,7 +208,7 @@ fn what_is_no_epilogue_says_why() {
         vec![b.prim(Prim::Rem, &[whole, x[1]])]
     });
     assert!(reason(&divided, &geometry(&divided, &[480], &[&[1][..]; 3])).contains("faults"));
-    let sum = crate::kernels::listed::folded(opfuse::ir::Combine::Sum, DType::F32);
+    let sum = crate::kernels::listed::folded(opfuse::internals::ir::row::Combine::Sum, DType::F32);
     assert!(reason(&sum, &geometry(&sum, &[480], &[&[1][..]; 2])).contains("it reduces"));
 }
 

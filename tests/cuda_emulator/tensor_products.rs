@@ -3,10 +3,10 @@
 
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use half::{bf16, f16};
-use opfuse::codegen::cuda::Source;
-use opfuse::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
-use opfuse::codegen::cuda::tensor_cores::TensorPlan;
-use opfuse::codegen::product::ProductShape;
+use opfuse::internals::codegen::cuda::Source;
+use opfuse::internals::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
+use opfuse::internals::codegen::cuda::tensor_cores::TensorPlan;
+use opfuse::internals::codegen::product::ProductShape;
 use opfuse::ir::DType;
 
 /// How an operand lies: dense, rows of another length, inner and other dimension swapped, one matrix for all, or every other

@@ -3,11 +3,12 @@
 use crate::kernels::{Builder, Case, Random, listed, place};
 use crate::pointwise::{broadcast, chain, contiguous, several_rows};
 use expect_test::expect_file;
-use opfuse::codegen::cuda::{Form, Plan, Source};
-use opfuse::codegen::geometry::{Geometry, Lanes};
 use opfuse::error::Reason;
-use opfuse::ir::scalar::{Prim, Ty};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::cuda::{Form, Plan, Source};
+use opfuse::internals::codegen::geometry::{Geometry, Lanes};
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Prim, Ty};
+use opfuse::ir::DType;
 
 fn check(name: &str, case: &Case, form: Option<Form>) {
     let aligned = vec![16; case.inputs.len() + case.outputs.len()];

@@ -3,10 +3,10 @@
 use crate::emulator::{self, Batch, Buffer, SCHEDULES};
 use crate::tensor_epilogues::{Pair, geometry, layer, pair, scaled};
 use crate::tensor_products::{Lies, Sizes};
-use opfuse::codegen::cuda::Source;
-use opfuse::codegen::cuda::epilogue::EpiloguePlan;
-use opfuse::codegen::cuda::product_grid::{LEFT, RIGHT};
-use opfuse::codegen::cuda::wgmma::{MAP_WORDS, WgmmaPlan};
+use opfuse::internals::codegen::cuda::Source;
+use opfuse::internals::codegen::cuda::epilogue::EpiloguePlan;
+use opfuse::internals::codegen::cuda::product_grid::{LEFT, RIGHT};
+use opfuse::internals::codegen::cuda::wgmma::{MAP_WORDS, WgmmaPlan};
 use opfuse::ir::DType;
 
 fn plan(pair: &Pair, columns: usize) -> WgmmaPlan {

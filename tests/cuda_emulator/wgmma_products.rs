@@ -3,11 +3,11 @@
 
 use crate::emulator::{self, Batch, SCHEDULES};
 use crate::tensor_products::{Case, Lies, Numbers, Sizes, alignments, case_into, shape_of, unrounded};
-use opfuse::codegen::cuda::Source;
-use opfuse::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
-use opfuse::codegen::cuda::wgmma::WgmmaPlan;
-use opfuse::codegen::product::ProductShape;
 use opfuse::error::Reason;
+use opfuse::internals::codegen::cuda::Source;
+use opfuse::internals::codegen::cuda::product_grid::{LEFT, RESULT, RIGHT};
+use opfuse::internals::codegen::cuda::wgmma::WgmmaPlan;
+use opfuse::internals::codegen::product::ProductShape;
 use opfuse::ir::DType;
 
 /// A product, and how it is launched.

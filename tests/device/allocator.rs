@@ -2,8 +2,9 @@
 //!
 //! The allocator is one per process and the account covers all of it, so the tests here take turns.
 
-use opfuse::device::{Block, Device, Shared, Storage, allocator, pool};
+use opfuse::device::{Device, Shared, Storage, allocator, pool};
 use opfuse::error::Error;
+use opfuse::internals::device::block::Block;
 use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard};
 use std::thread;

@@ -1,6 +1,7 @@
 //! Generators: seeds, counters, state.
 
-use opfuse::device::{DEFAULT_SEED, Device, Generator, GeneratorState};
+use opfuse::device::{Device, Generator, GeneratorState};
+use opfuse::internals::device::generator::DEFAULT_SEED;
 use std::collections::BTreeSet;
 use std::thread;
 

@@ -2,8 +2,9 @@
 
 use opfuse::device::allocator::Allocator;
 use opfuse::device::runtime::{self, Registration};
-use opfuse::device::{Block, Device, DeviceKind, Runtime, Stream, StreamPool};
+use opfuse::device::{Device, DeviceKind, Runtime, Stream, StreamPool};
 use opfuse::error::{Error, Result};
+use opfuse::internals::device::block::Block;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};

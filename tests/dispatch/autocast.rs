@@ -3,7 +3,7 @@
 use crate::assert_error;
 use opfuse::device::DeviceKind;
 use opfuse::nn::Reduction;
-use opfuse::transforms::{AutocastState, autocast_on, no_autocast_on};
+use opfuse::{AutocastState, autocast_on, no_autocast_on};
 use opfuse::{DType, Result, Tensor, cat, compile, stack};
 use opfuse::{autocast, no_autocast};
 

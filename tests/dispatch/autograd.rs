@@ -2,7 +2,7 @@
 
 use crate::assert_error;
 use opfuse::dispatch::{Dispatcher, Value};
-use opfuse::transforms::tracer::{Trace, trace};
+use opfuse::internals::transforms::tracer::{Trace, trace};
 use opfuse::{DType, Result, Tensor};
 
 fn vector(values: &[f64]) -> Tensor {

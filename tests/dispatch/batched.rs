@@ -3,7 +3,7 @@
 use crate::assert_error;
 use opfuse::autograd::{self, GradOptions};
 use opfuse::dispatch::{DispatchKey as K, Dispatcher, Library, Value};
-use opfuse::transforms::vmap::slow_calls;
+use opfuse::internals::transforms::vmap::slow_calls;
 use opfuse::{DType, Error, Result, Tensor, cat, compile, embedding, stack, vmap};
 
 /// 0, 1, 2, … scaled so that no two elements share much.

@@ -1,10 +1,9 @@
 //! Calls: missing kernels, fallthrough, thread-local sets, redispatch, boxing, threads (lines 084 to 111).
 
 use crate::{assert_error, call, fallback, fragment, operator, plain, returning, set, tensor};
-use opfuse::dispatch::{
-    self, DispatchKey as K, Dispatcher, Kernel, KeySet, LocalKeySets, Operator, RUNTIME_KEYS, Stack, Value,
-    local_key_sets,
-};
+use opfuse::dispatch;
+use opfuse::dispatch::{DispatchKey as K, Dispatcher, Kernel, KeySet, Operator, Stack, Value};
+use opfuse::internals::dispatch::key::{LocalKeySets, RUNTIME_KEYS, local_key_sets};
 use opfuse::{Error, Result, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,7 +84,7 @@ fn n091_direct_kernel_beats_a_fallthrough_fallback() {
 fn n093_sets_of_a_fresh_thread() {
     let sets = std::thread::spawn(local_key_sets).join().expect("no panic");
     assert_eq!(sets.included, set(&[K::BackendSelect, K::ADInplaceOrView]));
-    assert_eq!(sets.excluded, dispatch::AUTOCAST_KEYS);
+    assert_eq!(sets.excluded, opfuse::internals::dispatch::key::AUTOCAST_KEYS);
     let autocast = RUNTIME_KEYS.iter().filter(|key| key.name().starts_with("Autocast"));
     assert!(autocast.clone().all(|&key| sets.excluded.has(key)) && autocast.count() == sets.excluded.iter().count());
 }
@@ -109,7 +108,7 @@ fn n096_keys_of_a_call() {
     let dispatcher = Dispatcher::new();
     let (_library, op) = operator(&dispatcher, &[]);
     let _skipped = fallback(&dispatcher, K::Python, Kernel::fallthrough());
-    let _guard = dispatch::force(LocalKeySets {
+    let _guard = opfuse::internals::dispatch::key::force(LocalKeySets {
         included: set(&[K::Tracer, K::Python, K::Functionalize]),
         excluded: set(&[K::Functionalize, K::AutogradCPU]),
     });
@@ -146,7 +145,7 @@ fn n099_force_guards() {
     let _outer = dispatch::include(K::Tracer);
     let before = local_key_sets();
     let forced = LocalKeySets { included: KeySet::of(K::Python), excluded: KeySet::EMPTY };
-    let guard = dispatch::force(forced);
+    let guard = opfuse::internals::dispatch::key::force(forced);
     assert_eq!(local_key_sets(), forced);
     drop(guard);
     assert_eq!(local_key_sets(), before);
@@ -188,7 +187,7 @@ fn n103_calls_below_a_redispatch_start_at_the_top() {
         let autograd = Kernel::boxed(move |op: &Operator, keys: KeySet, stack: &mut Stack| {
             seen.fetch_add(1, Ordering::Relaxed);
             let _guard = below.then(dispatch::below_autograd);
-            op.redispatch_boxed(keys - dispatch::AUTOGRAD_KEYS, stack)
+            op.redispatch_boxed(keys - opfuse::internals::dispatch::key::AUTOGRAD_KEYS, stack)
         });
         inner.impl_for("op", K::AutogradCPU, autograd).expect("a kernel");
         let seen = Arc::clone(&recorded);
@@ -197,7 +196,7 @@ fn n103_calls_below_a_redispatch_start_at_the_top() {
         let autograd = Kernel::boxed(move |op: &Operator, keys: KeySet, stack: &mut Stack| {
             seen.fetch_add(10, Ordering::Relaxed);
             let _guard = below.then(dispatch::below_autograd);
-            op.redispatch_boxed(keys - dispatch::AUTOGRAD_KEYS, stack)
+            op.redispatch_boxed(keys - opfuse::internals::dispatch::key::AUTOGRAD_KEYS, stack)
         });
         library.impl_for("outer", K::AutogradCPU, autograd).expect("a kernel");
         let calls_leaf = Kernel::boxed(move |_, _, stack: &mut Stack| {

@@ -2,11 +2,11 @@
 
 use crate::assert_error;
 use half::{bf16, f16};
-use opfuse::codegen::geometry::{Access, Geometry, LoopOrder};
-use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use opfuse::dispatch::{Dispatcher, Value};
-use opfuse::ir::Combine;
-use opfuse::ir::scalar::{Reg, Ty};
+use opfuse::internals::codegen::geometry::{Access, Geometry, LoopOrder};
+use opfuse::internals::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Reg, Ty};
 use opfuse::{DType, Device, Result, Tensor};
 
 fn numbers(sizes: &[usize]) -> Tensor {

@@ -1,9 +1,9 @@
 //! Key sets, priorities, names, aliases (lines 001 to 031).
 
 use crate::{assert_error, assert_slots, operator, set};
-use opfuse::dispatch::{
-    Backend, DispatchKey as K, Dispatcher, KeySet, N_SLOTS, RUNTIME_KEYS, Source, expand, includes,
-};
+use opfuse::dispatch::{Backend, DispatchKey as K, Dispatcher, KeySet, expand, includes};
+use opfuse::internals::dispatch::key::{N_SLOTS, RUNTIME_KEYS};
+use opfuse::internals::dispatch::table::Source;
 
 #[test]
 fn n001_empty_set() {

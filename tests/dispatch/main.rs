@@ -19,9 +19,8 @@ mod schemas;
 mod table;
 mod views;
 
-use opfuse::dispatch::{
-    self, DispatchKey as K, Dispatcher, Kernel, KeySet, Library, Operator, Source, Stack, Value, expand,
-};
+use opfuse::dispatch::{DispatchKey as K, Dispatcher, Kernel, KeySet, Library, Operator, Stack, Value, expand};
+use opfuse::internals::dispatch::table::Source;
 use opfuse::{Result, Tensor};
 
 pub(crate) fn set(keys: &[K]) -> KeySet {
@@ -35,7 +34,8 @@ pub(crate) fn tensor() -> Tensor {
 /// A dispatcher whose calls reach backends: every other key of a plain tensor falls through.
 pub(crate) fn plain() -> (Dispatcher, Vec<Library>) {
     let dispatcher = Dispatcher::new();
-    let skipped = expand(K::Autograd).add(K::BackendSelect).add(K::ADInplaceOrView) | dispatch::AUTOCAST_KEYS;
+    let skipped = expand(K::Autograd).add(K::BackendSelect).add(K::ADInplaceOrView)
+        | opfuse::internals::dispatch::key::AUTOCAST_KEYS;
     let libraries = skipped.iter().map(|key| fallback(&dispatcher, key, Kernel::fallthrough())).collect();
     (dispatcher, libraries)
 }

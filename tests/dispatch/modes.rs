@@ -2,7 +2,8 @@
 
 use crate::{assert_error, tensor};
 use opfuse::dispatch::modes::{CallCounter, CallLog, Mode, NanCheck, Next, is_active, push_mode};
-use opfuse::dispatch::{DispatchKey as K, Operator, Stack, Value, local_key_sets};
+use opfuse::dispatch::{DispatchKey as K, Operator, Stack, Value};
+use opfuse::internals::dispatch::key::local_key_sets;
 use opfuse::{Error, Result, Tensor, compile};
 use std::sync::{Arc, Mutex};
 

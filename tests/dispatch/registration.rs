@@ -2,7 +2,8 @@
 
 use crate::{assert_error, assert_slots, call, fallback, fragment, operator, plain, returning};
 use opfuse::Tensor;
-use opfuse::dispatch::{DispatchKey as K, Dispatcher, Kernel, Library, OperatorEvent, OperatorName};
+use opfuse::dispatch::{DispatchKey as K, Dispatcher, Kernel, Library, OperatorName};
+use opfuse::internals::dispatch::dispatcher::OperatorEvent;
 use std::sync::{Arc, Mutex};
 
 #[test]

@@ -2,7 +2,9 @@
 
 use crate::{assert_error, assert_slots, fallback, fragment, operator, plain, returning, set, tensor};
 use opfuse::Tensor;
-use opfuse::dispatch::{DispatchKey as K, Dispatcher, KeySet, Library, RUNTIME_KEYS, Source, Stack, Value, expand};
+use opfuse::dispatch::{DispatchKey as K, Dispatcher, KeySet, Library, Stack, Value, expand};
+use opfuse::internals::dispatch::key::RUNTIME_KEYS;
+use opfuse::internals::dispatch::table::Source;
 
 const MATH: K = K::CompositeImplicitAutograd;
 const EXPL: K = K::CompositeExplicitAutograd;

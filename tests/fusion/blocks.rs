@@ -3,7 +3,7 @@
 use crate::on_threads;
 use crate::values::{Numbers, bits, softmax_by_parts};
 use opfuse::compile::explain::{Decision, Edge, Group, GroupKind};
-use opfuse::runtime::Traffic;
+use opfuse::internals::runtime::Traffic;
 use opfuse::{DType, Explain, Result, Tensor, compile};
 
 type Function = fn(&[Tensor]) -> Result<Vec<Tensor>>;

@@ -7,10 +7,10 @@
 #![allow(clippy::print_stdout, reason = "with --nocapture the table is printed")]
 
 use crate::values::{self, bits};
-use opfuse::codegen::tier::Tier;
 use opfuse::compile::explain::Group;
 use opfuse::compile::{CompileOptions, compile_with};
-use opfuse::runtime::Traffic;
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::internals::runtime::Traffic;
 use opfuse::{DType, Result, Tensor, cat};
 
 /// Rows and columns of the tensors.

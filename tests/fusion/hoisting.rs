@@ -1,9 +1,9 @@
 //! Values that depend on few loops of a kernel are computed once for these, and every bit stays.
 
 use crate::values::{bits, uniform};
-use opfuse::codegen::tier::Tier;
 use opfuse::compile::{CompileOptions, compile_with};
 use opfuse::error::Result;
+use opfuse::internals::codegen::tier::Tier;
 use opfuse::{DType, Tensor};
 
 struct Case {

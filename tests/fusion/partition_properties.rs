@@ -4,8 +4,8 @@
 
 use crate::legality::{broken_by_groups, broken_by_plan};
 use opfuse::error::Reason;
-use opfuse::fusion::dominators::{PostDominators, Way};
-use opfuse::fusion::{
+use opfuse::internals::fusion::dominators::{PostDominators, Way};
+use opfuse::internals::fusion::{
     Decision, Options, Order, Pattern, PatternGraph, Plan, Users, Vertex, VertexFacts, VertexKind, partition, plan,
 };
 use opfuse::ir::{Graph, NodeId};

@@ -2,8 +2,8 @@
 
 use crate::on_threads;
 use crate::values::{bits, uniform};
-use opfuse::codegen::tier::Tier;
 use opfuse::compile::{CompileOptions, compile_with};
+use opfuse::internals::codegen::tier::Tier;
 use opfuse::{DType, Result, Tensor};
 
 type Function = fn(&[Tensor]) -> Result<Vec<Tensor>>;

@@ -1,11 +1,11 @@
 //! Graphs, plans and kernels as text; what the parser refuses; and a case for every algebraic rule.
 
 use expect_test::{Expect, expect};
-use opfuse::codegen::tier::Tier;
-use opfuse::compile::pipeline::{Built, build};
-use opfuse::fusion::Options;
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::internals::compile::pipeline::{Built, build};
+use opfuse::internals::fusion::Options;
+use opfuse::internals::ir::passes::{RULES, decompose, narrow_products};
 use opfuse::ir::Graph;
-use opfuse::ir::passes::{RULES, decompose, narrow_products};
 
 fn built(text: &str) -> Built {
     let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}"));

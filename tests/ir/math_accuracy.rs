@@ -7,8 +7,8 @@
 //! here; `UPDATE_EXPECT=1` writes it anew.
 
 use expect_test::expect_file;
-use opfuse::ir::scalar::func::Func;
-use opfuse::ir::scalar::math;
+use opfuse::internals::ir::scalar::func::Func;
+use opfuse::internals::ir::scalar::math;
 use opfuse::{Result, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_PI_2, PI};
 

@@ -3,9 +3,9 @@
 //! The account covers the process, so each test runs in one of its own.
 
 use crate::alone::has_run_alone;
-use opfuse::codegen::cache;
 use opfuse::compile::{CompileOptions, NewTypes, compile_with};
 use opfuse::device::allocator;
+use opfuse::internals::codegen::cache;
 use opfuse::{DType, Result, Tensor, compile};
 
 /// Bytes of this process that are in memory, if the system says so.

@@ -4,7 +4,7 @@
 
 use crate::alone::has_run_alone;
 use crate::values::{bits, ramp, softmax_by_parts};
-use opfuse::codegen::cache;
+use opfuse::internals::codegen::cache;
 use opfuse::{DType, Result, Tensor, compile};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,7 +31,7 @@ fn a_thousand_batch_sizes_share_their_kernels() -> Result<()> {
     let compiled_meanwhile = cache::stats().compilations - before;
     // The eager calls above compile their own one-op kernels, a handful at most.
     assert!(compiled_meanwhile <= 24, "{compiled_meanwhile} kernels were compiled for sizes alone");
-    assert!(f.counts().entries <= opfuse::compile::CAPACITY);
+    assert!(f.counts().entries <= opfuse::internals::compile::options::CAPACITY);
     Ok(())
 }
 

@@ -6,8 +6,8 @@
 #![allow(unsafe_code, reason = "a filter of system calls is installed")]
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
-use opfuse::codegen::tier::Tier;
 use opfuse::device::{allocator, pool};
+use opfuse::internals::codegen::tier::Tier;
 use opfuse::{CompileOptions, Reason, Result, Tensor, compile_with};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,11 +4,12 @@
 
 use crate::alone::has_run_alone;
 use crate::values::{bits, ramp};
-use opfuse::codegen::lower::{Lowered, lower};
-use opfuse::codegen::tier::{Compiled, Tier};
-use opfuse::codegen::tier_up::{Code, TierUp};
-use opfuse::codegen::{LoopOrder, x64::Level};
-use opfuse::fusion::{Options, StepKind, plan};
+use opfuse::internals::codegen::LoopOrder;
+use opfuse::internals::codegen::lower::{Lowered, lower};
+use opfuse::internals::codegen::tier::{Compiled, Tier};
+use opfuse::internals::codegen::tier_up::{Code, TierUp};
+use opfuse::internals::codegen::x64::Level;
+use opfuse::internals::fusion::{Options, StepKind, plan};
 use opfuse::ir::{Attrs, Graph, Op, TensorType};
 use opfuse::{DType, Explain, Result, Tensor, compile};
 

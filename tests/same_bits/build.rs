@@ -4,11 +4,10 @@
 
 use super::random::Random;
 use super::values::{Fill, array};
-use opfuse::ir::shape::{Strides, broadcast, contiguous_strides, strides_in_order};
-use opfuse::ir::{
-    Attr, Attrs, DType, GatherKind, Graph, Meaning, MemoryFormat, NodeId, NodeKind, Op, Rule, Scalar, TensorType,
-};
-use opfuse::runtime::Array;
+use opfuse::dispatch::Array;
+use opfuse::internals::ir::row::{GatherKind, Rule};
+use opfuse::internals::ir::shape::{Strides, broadcast, contiguous_strides, strides_in_order};
+use opfuse::ir::{Attr, Attrs, DType, Graph, Meaning, MemoryFormat, NodeId, NodeKind, Op, Scalar, TensorType};
 use smallvec::smallvec;
 
 /// A graph with arrays to run it on.

@@ -11,10 +11,11 @@ use crate::reference::{elements, reference};
 use crate::values::Fill;
 use opfuse::Error;
 use opfuse::device::{Device, Shared, Storage};
-use opfuse::eager::{self, Argument};
-use opfuse::ir::autodiff::{Vjp, VjpInput, vjp};
+use opfuse::dispatch::Array;
+use opfuse::internals::eager;
+use opfuse::internals::eager::Argument;
+use opfuse::internals::ir::autodiff::{Vjp, VjpInput, vjp};
 use opfuse::ir::{Attr, Attrs, DType, Graph, Layout, Meaning, NodeId, NodeKind, Op, TensorType, verify};
-use opfuse::runtime::Array;
 use smallvec::smallvec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -7,10 +7,12 @@ use crate::random::Random;
 use crate::reference::elements;
 use crate::values::{self, Fill};
 use opfuse::device::{Device, Shared, Storage};
-use opfuse::eager::{self, Argument};
-use opfuse::ir::scalar::math;
-use opfuse::ir::{Attr, Attrs, DType, Layout, Meaning, Op, Rule, TensorType};
-use opfuse::runtime::Array;
+use opfuse::dispatch::Array;
+use opfuse::internals::eager;
+use opfuse::internals::eager::Argument;
+use opfuse::internals::ir::row::Rule;
+use opfuse::internals::ir::scalar::math;
+use opfuse::ir::{Attr, Attrs, DType, Layout, Meaning, Op, TensorType};
 use smallvec::smallvec;
 use std::f64::consts::{FRAC_2_SQRT_PI, LOG2_E, PI, SQRT_2};
 

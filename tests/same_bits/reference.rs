@@ -1,10 +1,11 @@
 //! Eager as the reference: every node of a graph as it was written, run alone, and how its values are compared.
 
-use opfuse::codegen::interp;
 use opfuse::device::{Device, Shared, Storage};
-use opfuse::eager::{self, Argument};
+use opfuse::dispatch::Array;
+use opfuse::internals::codegen::interp;
+use opfuse::internals::eager;
+use opfuse::internals::eager::Argument;
 use opfuse::ir::{Graph, Layout, NodeKind, Scalar, TensorType};
-use opfuse::runtime::Array;
 
 /// The value of every node, each run alone.
 pub(crate) fn reference(graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {

@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::values::Fill;
-use opfuse::ir::routine::{Routine, Scan};
+use opfuse::internals::ir::routine::{Routine, Scan};
 use opfuse::ir::{Attr, Attrs, DType, NodeId, Op};
 use smallvec::smallvec;
 

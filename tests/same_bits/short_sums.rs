@@ -1,7 +1,7 @@
 //! Sums of few elements in front of other folds: additions in one kernel, with the bits of the fold that they were.
 
-use opfuse::compile::pipeline::build;
-use opfuse::fusion::Options;
+use opfuse::internals::compile::pipeline::build;
+use opfuse::internals::fusion::Options;
 use opfuse::ir::{DType, Graph, Op};
 
 /// Points, perhaps as zeros of both signs, summed over a dim of `few` elements and then over all the points.

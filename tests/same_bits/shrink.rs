@@ -2,8 +2,8 @@
 
 use super::build::Case;
 use super::reference::reference;
+use opfuse::dispatch::Array;
 use opfuse::ir::{Graph, NodeId, NodeKind, SideTable, TensorType};
-use opfuse::runtime::Array;
 
 /// A case that `fails` still holds of, with as few nodes as were found.
 pub(crate) fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {

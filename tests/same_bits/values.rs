@@ -4,9 +4,9 @@
 
 use super::random::Random;
 use opfuse::device::{Device, Shared, Storage};
-use opfuse::ir::scalar::half_bits::{round_bf16, round_f16};
+use opfuse::dispatch::Array;
+use opfuse::internals::ir::scalar::half_bits::{round_bf16, round_f16};
 use opfuse::ir::{DType, Layout, TensorType};
-use opfuse::runtime::Array;
 
 /// What an input holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

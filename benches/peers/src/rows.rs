@@ -8,8 +8,8 @@ use crate::large;
 use crate::scale::Scale;
 use crate::session::{Peer, Row};
 use crate::workloads::{self, Function, TOLERANCE, Workload};
-use opfuse::codegen::cache;
 use opfuse::device::{Device, DeviceKind, Stream, allocator};
+use opfuse::internals::codegen::cache;
 use opfuse::{CompileOptions, Numerics, Result, Tensor, compile_with};
 use std::rc::Rc;
 

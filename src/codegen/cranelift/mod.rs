@@ -1,7 +1,7 @@
 //! The portable JIT tier: kernels as CLIF, 128-bit vectors, compiled by Cranelift.
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write a function, [`value`], [`prims`], [`elements`]
-//! and [`partials`] what is in it. [`compile`] runs Cranelift, [`code`] owns the memory of the result.
+//! and [`partials`] what is in it. [`compile()`] runs Cranelift, [`code`] owns the memory of the result.
 
 mod body;
 mod code;
@@ -27,7 +27,7 @@ pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<Nativ
     NativeProgram::new(compile::compile, false, kernel, lanes, classes, Deinterleave::Never)
 }
 
-/// The CLIF that [`compile`] hands to Cranelift.
+/// The CLIF that [`compile()`] hands to Cranelift.
 ///
 /// # Errors
 /// The reason why this tier does not take the kernel.

@@ -2,7 +2,7 @@
 //!
 //! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
 //! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`quotient`] some that spare
-//! the divider, [`elements`] those of loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`ahead`]
+//! the divider, [`elements`] those of loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`prefetch`]
 //! asks for cache lines. A body is written once, and [`copies`] makes a block of several of it. A [`Level`] says which
 //! instructions there are; what AVX2 lacks has [`emulated`]. A [`Manner`] says how code goes through memory.
 //! [`registers`] gives every value a machine register, [`fma`] chooses among forms that overwrite one, and the [`encoder`] writes

@@ -9,7 +9,7 @@ use crate::dispatch::key::set::KeySet;
 use DispatchKey as K;
 
 /// Backends whose gradients are the business of `AutogradOther`.
-pub const AUTOGRAD_OTHER_BACKENDS: KeySet = KeySet::from_keys(&[
+pub(crate) const AUTOGRAD_OTHER_BACKENDS: KeySet = KeySet::from_keys(&[
     K::FPGA,
     K::Vulkan,
     K::Metal,
@@ -22,7 +22,7 @@ pub const AUTOGRAD_OTHER_BACKENDS: KeySet = KeySet::from_keys(&[
 .union(KeySet::ALL_BACKENDS);
 
 /// Everything that computes on data, ragged tensors apart: these take implicit decompositions but no explicit ones.
-pub const BACKEND_KEYS: KeySet = AUTOGRAD_OTHER_BACKENDS.add(K::Dense);
+pub(crate) const BACKEND_KEYS: KeySet = AUTOGRAD_OTHER_BACKENDS.add(K::Dense);
 
 /// All autograd keys.
 pub const AUTOGRAD_KEYS: KeySet =
@@ -30,7 +30,7 @@ pub const AUTOGRAD_KEYS: KeySet =
         .union(KeySet::ALL_BACKENDS);
 
 /// All autograd keys and the one that tracks versions and views.
-pub const AUTOGRAD_AND_INPLACE_KEYS: KeySet = AUTOGRAD_KEYS.add(K::ADInplaceOrView);
+pub(crate) const AUTOGRAD_AND_INPLACE_KEYS: KeySet = AUTOGRAD_KEYS.add(K::ADInplaceOrView);
 
 /// All mixed-precision keys.
 pub const AUTOCAST_KEYS: KeySet = KeySet::from_keys(&[
@@ -71,7 +71,7 @@ pub const fn includes(alias: DispatchKey, key: DispatchKey) -> bool {
 }
 
 /// The backend keys whose gradients an autograd key handles; empty for any other key.
-pub const fn backends_of_autograd(key: DispatchKey) -> KeySet {
+pub(crate) const fn backends_of_autograd(key: DispatchKey) -> KeySet {
     match key.functionality() {
         K::AutogradOther => AUTOGRAD_OTHER_BACKENDS,
         K::AutogradNestedTensor => KeySet::of(K::NestedTensor).union(KeySet::ALL_BACKENDS),

@@ -9,7 +9,7 @@ pub(crate) mod grad_mode;
 pub(crate) mod local;
 pub(crate) mod set;
 
-pub use alias::*;
+pub use alias::{AUTOCAST_KEYS, AUTOGRAD_KEYS, expand, includes};
 pub use dispatch_key::{Backend, DispatchKey};
 pub use local::{
     ExcludeGuard, ForceGuard, IncludeGuard, LocalKeySets, below_ad_inplace_or_view, below_autograd, exclude, force,

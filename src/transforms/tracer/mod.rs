@@ -105,10 +105,10 @@ pub fn trace<R>(
     trace_with(Reads::Noted, GradientsBefore::default(), inputs, function, outputs)
 }
 
-/// As [`trace`]; `reads` says what comes of reading a value, `before` what gradients leaves had before the call.
+/// As [`trace()`]; `reads` says what comes of reading a value, `before` what gradients leaves had before the call.
 ///
 /// # Errors
-/// As [`trace`].
+/// As [`trace()`].
 pub fn trace_with<R>(
     reads: Reads,
     before: GradientsBefore,

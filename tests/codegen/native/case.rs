@@ -1,10 +1,10 @@
 //! Kernels on buffers: compiled, run, and held against the interpreter.
 
 use crate::kernels::Case;
-use opfuse::codegen::geometry::{Class, Lanes};
-use opfuse::codegen::launch::{Faults, Part, Pointers};
-use opfuse::codegen::native::NativeProgram;
-use opfuse::codegen::{cranelift, x64};
+use opfuse::internals::codegen::geometry::{Class, Lanes};
+use opfuse::internals::codegen::launch::{Faults, Part, Pointers};
+use opfuse::internals::codegen::native::NativeProgram;
+use opfuse::internals::codegen::{cranelift, x64};
 
 /// What the tests do with a case.
 pub(crate) trait Checked {

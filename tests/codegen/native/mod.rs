@@ -11,14 +11,15 @@ use crate::kernels::listed::{fold_cases, folded, loads, normalized, worst_and_ot
 use crate::kernels::random::{random_case, seeds};
 use crate::kernels::{Builder, Case, Random, listed, place};
 use case::Checked;
-use opfuse::codegen::FOLD_BLOCK;
-use opfuse::codegen::geometry::{Access, Class, Geometry, Lanes};
-use opfuse::codegen::kernel::{Kind, Level, Operand, Source};
-use opfuse::codegen::launch::{Faults, Part, Pointers};
-use opfuse::codegen::native::NativeProgram;
-use opfuse::codegen::{cranelift, x64};
-use opfuse::ir::scalar::{Func, Lit, Prim, Ty};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::FOLD_BLOCK;
+use opfuse::internals::codegen::geometry::{Access, Class, Geometry, Lanes};
+use opfuse::internals::codegen::kernel::{Kind, Level, Operand, Source};
+use opfuse::internals::codegen::launch::{Faults, Part, Pointers};
+use opfuse::internals::codegen::native::NativeProgram;
+use opfuse::internals::codegen::{cranelift, x64};
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Func, Lit, Prim, Ty};
+use opfuse::ir::DType;
 
 #[test]
 fn random_kernels_have_the_bits_of_the_interpreter() {

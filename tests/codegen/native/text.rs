@@ -3,11 +3,13 @@
 use crate::kernels::Builder;
 use crate::kernels::listed::loads;
 use expect_test::{Expect, expect};
-use opfuse::codegen::geometry::Class;
-use opfuse::codegen::kernel::{Kernel, Level as Loop, Source};
-use opfuse::codegen::x64::{self, Level};
-use opfuse::ir::scalar::{Prim, Ty};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::geometry::Class;
+use opfuse::internals::codegen::kernel::{Kernel, Level as Loop, Source};
+use opfuse::internals::codegen::x64;
+use opfuse::internals::codegen::x64::Level;
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Prim, Ty};
+use opfuse::ir::DType;
 
 fn check(level: Level, kernel: &Kernel, expected: &Expect) {
     let classes = vec![Class::Contiguous; kernel.operands.len() + kernel.outputs.len()];
@@ -20,8 +22,13 @@ fn chosen() -> Kernel {
     let mut b = Builder::default();
     let args = loads(&mut b, &[Ty::F32, Ty::F32]);
     let less = b.prim(Prim::Lt, &args);
-    let one = b.lit(opfuse::ir::scalar::Lit::f32(1.0));
-    let value = b.push(opfuse::codegen::kernel::Kind::Prim(Prim::Fma), &[args[0], args[1], one], Ty::F32, Loop::Full);
+    let one = b.lit(opfuse::internals::ir::scalar::Lit::f32(1.0));
+    let value = b.push(
+        opfuse::internals::codegen::kernel::Kind::Prim(Prim::Fma),
+        &[args[0], args[1], one],
+        Ty::F32,
+        Loop::Full,
+    );
     let chosen = b.prim(Prim::Select, &[less, value, args[1]]);
     b.output(DType::F32, chosen);
     b.kernel

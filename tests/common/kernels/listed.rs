@@ -1,9 +1,10 @@
 //! Kernels by name: one per prim, func, pair of dtypes and fold, and one of several passes.
 
 use super::{Builder, Case, Random, buffer, place};
-use opfuse::codegen::kernel::{Kernel, Kind, Level, Source};
-use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::kernel::{Kernel, Kind, Level, Source};
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+use opfuse::ir::DType;
 
 /// One full load per type, in the order given, contiguous.
 pub(crate) fn loads(b: &mut Builder, tys: &[Ty]) -> Vec<Reg> {

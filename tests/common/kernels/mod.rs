@@ -9,12 +9,13 @@ pub(crate) mod random;
 
 pub(crate) use numbers::Random;
 
-use opfuse::codegen::geometry::{Access, Geometry, Lanes};
-use opfuse::codegen::interp;
-use opfuse::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
-use opfuse::codegen::launch::Faults;
-use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::geometry::{Access, Geometry, Lanes};
+use opfuse::internals::codegen::interp;
+use opfuse::internals::codegen::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
+use opfuse::internals::codegen::launch::Faults;
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+use opfuse::ir::DType;
 
 /// Builds kernels; floats that arithmetic made are canonical, because hardware does not define their NaN bits.
 #[derive(Default)]

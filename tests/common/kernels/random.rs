@@ -1,9 +1,10 @@
 //! Random kernels: every prim, func, dtype and fold, a few passes deep.
 
 use super::{Builder, Case, Random, element, place};
-use opfuse::codegen::kernel::{Kernel, Level, Source};
-use opfuse::ir::scalar::{Func, Lit, Prim, Reg, Ty};
-use opfuse::ir::{Combine, DType};
+use opfuse::internals::codegen::kernel::{Kernel, Level, Source};
+use opfuse::internals::ir::row::Combine;
+use opfuse::internals::ir::scalar::{Func, Lit, Prim, Reg, Ty};
+use opfuse::ir::DType;
 
 fn random_lit(random: &mut Random, ty: Ty) -> Lit {
     let mut bytes = Vec::new();

@@ -1,8 +1,9 @@
 //! The cache of a compiled function: its limit, its counters, its memory.
 
 use super::check::{look, ramp};
-use opfuse::compile::{AT_ONCE, CompileOptions, NewTypes, compile, compile_with};
+use opfuse::compile::{CompileOptions, NewTypes, compile, compile_with};
 use opfuse::error::Reason;
+use opfuse::internals::compile::backoff::AT_ONCE;
 use opfuse::{DType, Result, Tensor};
 
 fn body(x: &Tensor) -> Result<Tensor> {

@@ -3,9 +3,9 @@
 
 use super::check::{look, ramp};
 use opfuse::autograd::no_grad;
-use opfuse::codegen::tier::Tier;
 use opfuse::compile::explain::Explain;
 use opfuse::compile::{CompileOptions, Tuning, compile, compile_with};
+use opfuse::internals::codegen::tier::Tier;
 use opfuse::{DType, Result, Tensor};
 
 const ROWS: usize = 64;

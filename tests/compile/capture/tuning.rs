@@ -5,7 +5,7 @@ use opfuse::Tensor;
 use opfuse::compile::explain::Decision;
 use opfuse::compile::{CompileOptions, Tuning, compile_with};
 use opfuse::error::Result;
-use opfuse::fusion::Rates;
+use opfuse::internals::fusion::Rates;
 
 /// In one kernel every element of `y` is computed at two places, which takes longer than reading it again.
 fn repeated(x: &Tensor) -> Result<Tensor> {

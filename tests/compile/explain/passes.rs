@@ -2,8 +2,8 @@
 
 use super::functions::softmax;
 use crate::values::ramp;
-use opfuse::fusion::{MERGES, When};
-use opfuse::ir::passes::{PASSES, Target, passes_for};
+use opfuse::internals::fusion::{MERGES, When};
+use opfuse::internals::ir::passes::{PASSES, Target, passes_for};
 use opfuse::ir::{Attr, DType, Graph, Op, TensorType, verify};
 use opfuse::{Result, compile};
 use std::process::Command;

@@ -4,8 +4,8 @@ use super::functions::{block, reports};
 use crate::values::ramp;
 use opfuse::compile::explain::{Decision, GroupKind};
 use opfuse::compile::{BreakPolicy, CompileOptions, compile_with};
-use opfuse::fusion::{MERGES, PARTITION, When};
-use opfuse::ir::passes::{Target, passes_for};
+use opfuse::internals::fusion::{MERGES, PARTITION, When};
+use opfuse::internals::ir::passes::{Target, passes_for};
 use opfuse::ir::{DType, Op, TensorType};
 use opfuse::{Error, Explain, Reason, Result, Tensor, compile};
 

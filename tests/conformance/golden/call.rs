@@ -2,8 +2,9 @@
 
 use super::case::{Arg, ArgKind, Case, ErrorClass};
 use super::tensors::Store;
+use opfuse::MemoryFormat;
 use opfuse::device::Generator;
-use opfuse::dispatch::{Dispatcher, MemoryFormat, Operator, Stack, Type, Value};
+use opfuse::dispatch::{Dispatcher, Operator, Stack, Type, Value};
 use opfuse::{DType, Device, Error, Scalar, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

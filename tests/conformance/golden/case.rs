@@ -3,7 +3,8 @@
 //! A case is read whole before anything runs, so a file that does not follow the format is reported as such. Only
 //! names and numbers are here: the elements of tensors are fetched by key, see `tensors.rs`.
 
-use opfuse::dispatch::{MemoryFormat, TensorLayout};
+use opfuse::MemoryFormat;
+use opfuse::dispatch::TensorLayout;
 use opfuse::{DType, Device, Scalar};
 use serde_json::Value as Json;
 

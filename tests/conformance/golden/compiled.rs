@@ -9,10 +9,11 @@ use super::call::{Outcome, as_tensor, class, flattened, tensors, with_tensors};
 use super::case::{Case, Expected, Output};
 use super::report::Tally;
 use super::tensors::{Store, whole_storage};
-use opfuse::codegen::tier::Tier;
 use opfuse::compile::{CompileOptions, Stance, compile_with};
-use opfuse::device::{DEFAULT_SEED, Generator};
+use opfuse::device::Generator;
 use opfuse::dispatch::{Operator, Stack, Value};
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::internals::device::generator::DEFAULT_SEED;
 use opfuse::{DType, Tensor};
 
 /// Runs the case compiled on a tier, in a stance; returns what differs from the eager call, whose arguments are as it left them.

@@ -10,7 +10,7 @@ use super::case::{Case, Expected, Output};
 use super::report::Tally;
 use super::tensors::Store;
 use opfuse::dispatch::{Operator, Stack, Value};
-use opfuse::transforms::vmap::slow_calls;
+use opfuse::internals::transforms::vmap::slow_calls;
 use opfuse::{DType, Error, Randomness, Tensor, stack, vmap};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! What is counted and printed.
 
-use opfuse::codegen::tier::Tier;
 use opfuse::compile::Stance;
+use opfuse::internals::codegen::tier::Tier;
 use std::fmt;
 
 /// What came of a case.

@@ -5,8 +5,8 @@
 
 use super::case::Window;
 use opfuse::device::{Shared, Storage};
+use opfuse::dispatch::Array;
 use opfuse::ir::Layout;
-use opfuse::runtime::Array;
 use opfuse::{DType, Device, Tensor};
 use safetensors::{Dtype, SafeTensors};
 

@@ -3,7 +3,7 @@
 use super::*;
 use ndarray::{ArrayD, arr0, arr2};
 use opfuse::Index;
-use opfuse::ops::NdView;
+use opfuse::NdView;
 
 #[test]
 fn tensors_are_looked_at_in_place() -> Result<()> {

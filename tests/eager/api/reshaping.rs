@@ -1,7 +1,7 @@
 //! Reordered dims, common shapes, pieces, grids, copies of views.
 
 use super::*;
-use opfuse::ops::{Indexing, broadcast_tensors, meshgrid};
+use opfuse::{Indexing, broadcast_tensors, meshgrid};
 
 fn sizes(tensors: &[Tensor]) -> Vec<Vec<usize>> {
     tensors.iter().map(|tensor| tensor.sizes().to_vec()).collect()

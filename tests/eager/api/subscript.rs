@@ -1,7 +1,7 @@
 //! Indexing by numbers, ranges, new dims and tensors.
 
 use super::*;
-use opfuse::ops::Indices;
+use opfuse::Indices;
 use opfuse::{Ellipsis, Index, NewAxis};
 
 fn cube() -> Tensor {

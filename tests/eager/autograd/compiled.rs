@@ -2,7 +2,7 @@
 
 use super::{gradient, leaf, values};
 use opfuse::autograd::{GradOptions, grad, no_grad};
-use opfuse::transforms::tracer::trace;
+use opfuse::internals::transforms::tracer::trace;
 use opfuse::{DType, Result, Tensor, compile};
 
 fn model(x: &Tensor, w: &Tensor) -> Result<Tensor> {

@@ -1,9 +1,9 @@
 //! Which number is where: the definition, and that threads, tiers, layouts and `compile` do not change it.
 
 use super::{generator, numbers, turn};
-use opfuse::codegen::tier::Tier;
 use opfuse::device::pool;
-use opfuse::ir::philox::{block, n_counters};
+use opfuse::internals::codegen::tier::Tier;
+use opfuse::internals::ir::philox::{block, n_counters};
 use opfuse::{CompileOptions, DType, Device, Error, Generator, Result, Tensor, compile, compile_with};
 
 const SEED: u64 = 0x1234_5678_9abc_def0;
