@@ -1,14 +1,18 @@
-//! Tensors from nothing but sizes and numbers.
+//! Tensors from nothing but sizes and numbers, with all options of their ATen schemas.
 //!
-//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Random ones are in
-//! `random.rs`.
+//! All are row-major; the `_like` forms live on the device of their model, the others on the CPU. Every factory comes down
+//! to a filled tensor or to a range. Where contents are undefined nothing is written, except in a trace: a graph has no
+//! undefined values, so there they are zeros. Random ones are in `random.rs`.
 
 use crate::device::{Device, DeviceKind};
 use crate::dispatch::key::local::is_tracing;
+use crate::dispatch::library::Library;
 use crate::dispatch::rows::{call, call_on};
-use crate::error::Result;
+use crate::dispatch::value::TensorLayout;
+use crate::error::{Error, Result};
 use crate::ir::shape::{checked_numel, contiguous_strides, is_contiguous};
-use crate::ir::{Attr, DType, Op, Scalar, Sizes, Strides, TensorType};
+use crate::ir::{Attr, DType, MemoryFormat, Op, Scalar, Sizes, Strides, TensorType};
+use crate::ops::arguments::{check_storage, count, counts};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 
@@ -205,4 +209,319 @@ fn is_dense(sizes: &[usize], strides: &[usize]) -> bool {
 
 fn dtype_attr(dtype: Option<DType>) -> Attr {
     dtype.map_or(Attr::None, Attr::DType)
+}
+
+const OPTIONS: &str = "*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    let plain = |name_and_arguments: &str| format!("{name_and_arguments}, {OPTIONS}) -> Tensor");
+    let formatted = |name_and_arguments: &str| {
+        format!("{name_and_arguments}, {OPTIONS}, MemoryFormat? memory_format=None) -> Tensor")
+    };
+    library
+        .def_kernel(&formatted("empty.memory_format(SymInt[] size"), empty)?
+        .def_kernel(&formatted("empty_like(Tensor self"), empty_like)?
+        .def_kernel(&plain("empty_strided(SymInt[] size, SymInt[] stride"), empty_strided)?
+        .def_kernel(&plain("new_empty(Tensor self, SymInt[] size"), new_empty)?
+        .def_kernel(&plain("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride"), new_empty_strided)?
+        .def_kernel(&plain("zeros(SymInt[] size"), filled::<0>)?
+        .def_kernel(&plain("ones(SymInt[] size"), filled::<1>)?
+        .def_kernel(&plain("full(SymInt[] size, Scalar fill_value"), full)?
+        .def_kernel(&plain("scalar_tensor(Scalar s"), scalar_tensor)?
+        .def_kernel(&plain("new_zeros(Tensor self, SymInt[] size"), new_filled::<0>)?
+        .def_kernel(&plain("new_ones(Tensor self, SymInt[] size"), new_filled::<1>)?
+        .def_kernel(&plain("new_full(Tensor self, SymInt[] size, Scalar fill_value"), new_full)?
+        .def_kernel(&formatted("zeros_like(Tensor self"), filled_like::<0>)?
+        .def_kernel(&formatted("ones_like(Tensor self"), filled_like::<1>)?
+        .def_kernel(&formatted("full_like(Tensor self, Scalar fill_value"), full_like)?
+        .def_kernel(&plain("arange(Scalar end"), arange_to)?
+        .def_kernel(&plain("arange.start(Scalar start, Scalar end"), arange_from)?
+        .def_kernel(&plain("arange.start_step(Scalar start, Scalar end, Scalar step=1"), arange_in_steps)?
+        .def_kernel(&plain("eye(SymInt n"), square_eye)?
+        .def_kernel(&plain("eye.m(SymInt n, SymInt m"), eye)?
+        .def_kernel(&plain("linspace(Scalar start, Scalar end, int steps"), linspace)?
+        .def_kernel(
+            &plain("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps"),
+            |start: &Tensor, end: &Tensor, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
+                linspace(bound(start)?, bound(end)?, steps, dtype, layout, device, pin_memory)
+            },
+        )?
+        .def_kernel(
+            &plain("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps"),
+            |start: &Tensor, end: Scalar, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
+                linspace(bound(start)?, end, steps, dtype, layout, device, pin_memory)
+            },
+        )?
+        .def_kernel(
+            &plain("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps"),
+            |start: Scalar, end: &Tensor, steps: i64, dtype: Option<DType>, layout, device, pin_memory| {
+                linspace(start, bound(end)?, steps, dtype, layout, device, pin_memory)
+            },
+        )?;
+    Ok(())
+}
+
+fn empty(
+    sizes: &[i64],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    check_storage("empty", layout, pin_memory)?;
+    let sizes = counts("empty", sizes)?;
+    let strides = match format {
+        None | Some(MemoryFormat::Contiguous | MemoryFormat::Preserve) => contiguous_strides(&sizes),
+        Some(format) => {
+            let model = TensorType::contiguous(DType::DEFAULT_FLOAT, &sizes);
+            Op::Clone.infer(&[&model], &[format.into()])?.strides
+        }
+    };
+    blank(device.unwrap_or(Device::CPU), "empty", &sizes, strides, dtype.unwrap_or(DType::DEFAULT_FLOAT))
+}
+
+fn empty_like(
+    x: &Tensor,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    check_storage("empty_like", layout, pin_memory)?;
+    let device = device.unwrap_or(x.device());
+    blank(device, "empty_like", x.sizes(), strides_like(x, format)?, dtype.unwrap_or(x.dtype()))
+}
+
+fn empty_strided(
+    sizes: &[i64],
+    strides: &[i64],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    const NAME: &str = "empty_strided";
+    check_storage(NAME, layout, pin_memory)?;
+    if sizes.len() != strides.len() {
+        let what = format!("there are {} sizes but {} strides", sizes.len(), strides.len());
+        return Err(Error::shape(NAME, what, "give one stride per size"));
+    }
+    let strides = counts(NAME, strides)?.into();
+    blank(device.unwrap_or(Device::CPU), NAME, &counts(NAME, sizes)?, strides, dtype.unwrap_or(DType::DEFAULT_FLOAT))
+}
+
+fn new_empty(
+    x: &Tensor,
+    sizes: &[i64],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    empty(sizes, dtype.or(Some(x.dtype())), layout, device.or(Some(x.device())), pin_memory, None)
+}
+
+fn new_empty_strided(
+    x: &Tensor,
+    sizes: &[i64],
+    strides: &[i64],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    empty_strided(sizes, strides, dtype.or(Some(x.dtype())), layout, device.or(Some(x.device())), pin_memory)
+}
+
+fn filled<const VALUE: i64>(
+    sizes: &[i64],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    full(sizes, Scalar::Int(VALUE), dtype.or(Some(DType::DEFAULT_FLOAT)), layout, device, pin_memory)
+}
+
+fn full(
+    sizes: &[i64],
+    value: Scalar,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    check_storage("full", layout, pin_memory)?;
+    full_on(device.unwrap_or(Device::CPU), &counts("full", sizes)?, value, dtype)
+}
+
+fn scalar_tensor(
+    value: Scalar,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    full(&[], value, dtype.or(Some(DType::DEFAULT_FLOAT)), layout, device, pin_memory)
+}
+
+fn new_filled<const VALUE: i64>(
+    x: &Tensor,
+    sizes: &[i64],
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    new_full(x, sizes, Scalar::Int(VALUE), dtype, layout, device, pin_memory)
+}
+
+fn new_full(
+    x: &Tensor,
+    sizes: &[i64],
+    value: Scalar,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    full(sizes, value, dtype.or(Some(x.dtype())), layout, device.or(Some(x.device())), pin_memory)
+}
+
+fn filled_like<const VALUE: i64>(
+    x: &Tensor,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    full_like(x, Scalar::Int(VALUE), dtype, layout, device, pin_memory, format)
+}
+
+fn full_like(
+    x: &Tensor,
+    value: Scalar,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    check_storage("full_like", layout, pin_memory)?;
+    let device = device.unwrap_or(x.device());
+    full_strided(device, x.sizes(), &strides_like(x, format)?, value, dtype.unwrap_or(x.dtype()))
+}
+
+/// The strides of a dense tensor like `x` in an order of memory; that of `x` unless one is given.
+pub(crate) fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Strides> {
+    Ok(Op::Clone.infer(&[&x.ty()], &[format.unwrap_or(MemoryFormat::Preserve).into()])?.strides)
+}
+
+fn arange_to(
+    end: Scalar,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    arange_from(Scalar::Int(0), end, dtype, layout, device, pin_memory)
+}
+
+fn arange_from(
+    start: Scalar,
+    end: Scalar,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    arange_in_steps(start, end, Scalar::Int(1), dtype, layout, device, pin_memory)
+}
+
+fn arange_in_steps(
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    check_storage("arange", layout, pin_memory)?;
+    arange_on(device.unwrap_or(Device::CPU), start, end, step, dtype)
+}
+
+fn square_eye(
+    n: i64,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    eye(n, n, dtype, layout, device, pin_memory)
+}
+
+fn eye(
+    n: i64,
+    m: i64,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    check_storage("eye", layout, pin_memory)?;
+    let line = |length: i64| Tensor::arange(0, count("eye", length)? as i64, 1);
+    let diagonal = line(n)?.unsqueeze(1)?.eq(&line(m)?)?;
+    diagonal.to_dtype(dtype.unwrap_or(DType::DEFAULT_FLOAT))?.to_device(device.unwrap_or(Device::CPU))
+}
+
+/// `steps` numbers from `start` to `end`, both included. The first half is counted from `start`, the second back from
+/// `end`, so that both ends are met exactly.
+fn linspace(
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    dtype: Option<DType>,
+    layout: Option<TensorLayout>,
+    device: Option<Device>,
+    pin_memory: Option<bool>,
+) -> Result<Tensor> {
+    check_storage("linspace", layout, pin_memory)?;
+    let device = device.unwrap_or(Device::CPU);
+    let dtype = dtype.unwrap_or(DType::DEFAULT_FLOAT);
+    let sizes = [usize::try_from(steps).map_err(|_| {
+        Error::argument("linspace", format!("the number of steps is {steps}, but must be non-negative"))
+    })?];
+    if steps <= 1 {
+        return full_on(device, &sizes, start, Some(dtype));
+    }
+    // Whole numbers are cut off from floating ones with room for all of them.
+    let wide = match dtype {
+        DType::F16 | DType::BF16 | DType::F32 => DType::F32,
+        DType::F64 | DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::U8 | DType::Bool => DType::F64,
+    };
+    let whole = |x: Scalar| if dtype.is_float() { x.as_f64() } else { x.as_i64() as f64 };
+    let (start, end) = (whole(start), whole(end));
+    let step = match wide {
+        DType::F32 => f64::from((end as f32 - start as f32) / (steps - 1) as f32),
+        _other => (end - start) / (steps - 1) as f64,
+    };
+    let index = Tensor::arange(0, steps, 1)?;
+    let near_start = index.to_dtype(wide)?.mul(step)?.add(start)?;
+    let left = Tensor::arange(steps - 1, -1, -1)?;
+    let near_end = left.to_dtype(wide)?.mul(-step)?.add(end)?;
+    let halves = index.lt(steps / 2)?.where_(&near_start, &near_end)?;
+    halves.to_dtype(dtype)?.to_device(device)
+}
+
+/// An end of a range that is given as a tensor.
+fn bound(x: &Tensor) -> Result<Scalar> {
+    if x.dim() != 0 {
+        let what = format!("start and end must be 0-dim tensors, but one has {} dims", x.dim());
+        return Err(Error::shape("linspace", what, "select one element first"));
+    }
+    x.to_scalar()
 }

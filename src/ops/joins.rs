@@ -1,5 +1,6 @@
-//! Tensors joined, padded, written over, reversed and repeated. Everything here copies.
+//! Tensors joined, padded, written over, reversed, rolled and repeated. Everything here copies.
 
+use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
@@ -219,4 +220,28 @@ impl Tensor {
         let zeros = full_on(self.device(), &sizes, Scalar::Int(0), Some(self.dtype()))?;
         zeros.diagonal_scatter(self, offset, dim1 as i64, dim2 as i64)
     }
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("stack(Tensor[] tensors, int dim=0) -> Tensor", |tensors: &[Tensor], dim: i64| {
+            stack(&tensors.iter().collect::<Vec<_>>(), dim)
+        })?
+        .def_kernel("concat(Tensor[] tensors, int dim=0) -> Tensor", joined)?
+        .def_kernel("concatenate(Tensor[] tensors, int dim=0) -> Tensor", joined)?
+        .def_kernel("tile(Tensor self, SymInt[] dims) -> Tensor", |x: &Tensor, counts: &[i64]| x.tile(counts))?
+        .def_kernel(
+            "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
+            |x: &Tensor, shifts: &[i64], dims: &[i64]| x.roll(shifts, dims),
+        )?
+        .def_kernel("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", |x: &Tensor, n: i64, dims: &[i64]| {
+            x.rot90(n, dims)
+        })?
+        .def_kernel("diag(Tensor self, int diagonal=0) -> Tensor", Tensor::diag)?
+        .def_kernel("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Tensor::diag_embed)?;
+    Ok(())
+}
+
+fn joined(tensors: &[Tensor], dim: i64) -> Result<Tensor> {
+    cat(&tensors.iter().collect::<Vec<_>>(), dim)
 }

@@ -1,15 +1,16 @@
 //! Matrix products.
 //!
-//! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of
-//! any rank to one of them, by views where strides allow: batches on one side alone are folded into the rows of a
-//! single `mm`. What is made of several rows is a composite operator, and its method calls that.
+//! `mm` and `bmm` are rows of the op table and neither broadcast nor promote. [`Tensor::matmul`] brings operands of any rank
+//! to one of them, by views where strides allow: batches on one side alone are folded into the rows of a single `mm`.
 
 use crate::dispatch::composite::Composite;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
+use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::broadcast;
 use crate::ir::{Attr, DType, Op, Scalar};
+use crate::ops::products;
 use crate::tensor::handle::Tensor;
 
 /// Products that are one row of the op table.
@@ -301,4 +302,18 @@ fn batched(left: &Tensor, right: &Tensor) -> Result<Tensor> {
 
 fn mismatch(op: &str, left: &Tensor, right: &Tensor, hint: &str) -> Error {
     Error::shape(op, format!("shapes {:?} and {:?} do not fit", left.sizes(), right.sizes()), hint)
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("matmul(Tensor self, Tensor other) -> Tensor", products::matmul)?
+        .def_kernel("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", products::linear)?
+        .def_kernel("dot(Tensor self, Tensor tensor) -> Tensor", products::dot)?
+        .def_kernel("mv(Tensor self, Tensor vec) -> Tensor", products::mv)?
+        .def_kernel(
+            "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+            products::addmv,
+        )?
+        .def_kernel("outer(Tensor self, Tensor vec2) -> Tensor", products::outer)?;
+    Ok(())
 }

@@ -1,8 +1,9 @@
 //! Writes to elements by index: methods that give a changed copy, and their in-place forms.
 //!
-//! `index` says for every element of a source where along `dim` it goes; it has the rank of both and is in no other
-//! dim larger. Indices are not negative here. Results are row-major.
+//! `index` says for every element of a source where along `dim` it goes; it has the rank of both and is in no other dim
+//! larger. Indices are not negative here. Results are row-major.
 
+use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{Attr, Op, Scalar};
 use crate::ops::factories::full_on;
@@ -63,4 +64,29 @@ pub(crate) fn scatter_reduced(x: &Tensor, dim: i64, index: &Tensor, source: &Ten
         "multiply" => x.scatter_reduce(dim, index, source, "prod", true),
         other => Err(Error::argument("scatter", format!("reduce is {other:?}; use \"add\" or \"multiply\""))),
     }
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| x.scatter_value(dim, index, value),
+        )?
+        .def_kernel(
+            "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar| {
+                x.scatter_(dim, index, &x.repeated(value, index)?).map(|()| x.clone())
+            },
+        )?
+        .def_kernel(
+            "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+            scatter_reduced,
+        )?
+        .def_kernel(
+            "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+            |x: &Tensor, dim: i64, index: &Tensor, value: Scalar, reduce: &str| {
+                scatter_reduced(x, dim, index, &x.repeated(value, index)?, reduce)
+            },
+        )?;
+    Ok(())
 }

@@ -1,12 +1,14 @@
-//! Scans and sorts: methods that need all elements of a dim in order.
+//! Scans and sorts: operators that need all elements of a dim in order.
 //!
-//! Places are i64. A NaN counts as greater than any number. Equal elements stay in their order, so every sort is
-//! stable, asked for or not.
+//! Places are i64. A NaN counts as greater than any number. Equal elements stay in their order, so every sort is stable,
+//! asked for or not.
 
+use crate::dispatch::library::Library;
 use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
 use crate::ir::shape::normalize_dim;
 use crate::ir::{Attr, Op};
+use crate::ops::arguments::count;
 use crate::ops::in_place::row_methods;
 use crate::tensor::handle::Tensor;
 
@@ -82,4 +84,26 @@ impl Tensor {
         let indices = if self.dim() == 0 { order } else { order.narrow(dim, 0, k)?.contiguous()? };
         Ok((self.gather(dim, &indices)?, indices))
     }
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tensor::cummax)?
+        .def_kernel("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tensor::cummin)?
+        .def_kernel("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Tensor::argsort)?
+        .def_kernel(
+            "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+            Tensor::sort,
+        )?
+        .def_kernel(
+            "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor \
+             indices)",
+            |x: &Tensor, _: Option<bool>, dim: i64, descending: bool| x.sort(dim, descending),
+        )?
+        .def_kernel(
+            "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor \
+             indices)",
+            |x: &Tensor, k: i64, dim: i64, largest: bool, _: bool| x.topk(count("topk", k)?, dim, largest),
+        )?;
+    Ok(())
 }

@@ -54,7 +54,7 @@ const UPWARD: [(&str, &str, &str); 9] = [
     ("dispatch/builtins.rs", "ops", "the first call registers the built-in operators: nothing runs before main"),
     ("dispatch/builtins.rs", "autograd", "as above, its kernels"),
     ("dispatch/builtins.rs", "transforms", "as above, their kernels"),
-    ("ops/composites/norms.rs", "autograd", "the count of a 0-norm has a derivative of its own, which is none"),
+    ("ops/norms.rs", "autograd", "the count of a 0-norm has a derivative of its own, which is none"),
 ];
 
 /// The most files of an import cycle.

@@ -21,7 +21,7 @@ fn public_names_are_on_the_list() {
     let mut names = BTreeSet::new();
     let mut wrong = Vec::new();
     for name in root {
-        let faces = [format!("src/{name}/mod.rs"), format!("src/{name}.rs"), format!("src/ops/{name}/mod.rs")];
+        let faces = [format!("src/{name}/mod.rs"), format!("src/{name}.rs"), format!("src/ops/{name}.rs")];
         if let Some(face) = faces.iter().find_map(|path| read(path)) {
             names.extend(public_names(&face).into_iter().map(|inner| format!("{name}::{inner}")));
         }

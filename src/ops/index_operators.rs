@@ -3,7 +3,7 @@
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::Scalar;
-use crate::ops::composites::arguments::count;
+use crate::ops::arguments::count;
 use crate::ops::factories::full_on;
 use crate::ops::indexing::{Form, repeated_places};
 use crate::ops::mutation::check_target;

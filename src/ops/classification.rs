@@ -6,9 +6,9 @@
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
-use crate::ops::composites::arguments::{need_float, wide, widened};
-use crate::ops::composites::losses::Reduction;
+use crate::ops::arguments::{need_float, wide, widened};
 use crate::ops::factories::{full_on, range_on};
+use crate::ops::losses::Reduction;
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::extent;
 
@@ -54,7 +54,7 @@ fn nll(
     let Picked { class_dim, ignored, index, weights } = Picked::new(op, x, target, weight, ignore_index)?;
     let likelihoods = widened(x)?.gather(class_dim, &index).map_err(|error| as_target(op, error))?;
     let losses = likelihoods.squeeze(class_dim)?.neg()?.mul(&weights)?.masked_fill(&ignored, 0.0)?;
-    let (loss, total) = match Reduction::new(op, reduction)? {
+    let (loss, total) = match Reduction::of_number(op, reduction)? {
         Reduction::None => (losses, full_on(x.device(), &[], Scalar::Int(0), Some(x.dtype()))?),
         Reduction::Mean => {
             let total = weights.sum_all()?;
@@ -77,7 +77,7 @@ fn nll_loss_backward(
     let op = "nll_loss_backward";
     let Picked { class_dim, ignored, index, weights } = Picked::new(op, x, target, weight, ignore_index)?;
     let gradient = widened(gradient)?.mul(&weights)?.neg()?;
-    let gradient = match Reduction::new(op, reduction)? {
+    let gradient = match Reduction::of_number(op, reduction)? {
         Reduction::None | Reduction::Sum => gradient,
         Reduction::Mean => gradient.div(widened(total_weight)?)?,
     };
@@ -105,14 +105,14 @@ fn cross_entropy_loss(
         if ignore_index >= 0 {
             return Err(Error::argument(op, "ignore_index is not supported for targets that are probabilities"));
         }
-        of_probabilities(&log_probabilities, target, weight, Reduction::new(op, reduction)?, label_smoothing)?
+        of_probabilities(&log_probabilities, target, weight, Reduction::of_number(op, reduction)?, label_smoothing)?
     } else {
         let (hard, total) = nll(op, &log_probabilities, target, weight, reduction, ignore_index)?;
         if label_smoothing == 0.0 {
             hard
         } else {
             let ignored = target.eq(ignore_index)?;
-            let even = even_loss(&log_probabilities, &ignored, weight, Reduction::new(op, reduction)?, &total)?;
+            let even = even_loss(&log_probabilities, &ignored, weight, Reduction::of_number(op, reduction)?, &total)?;
             let share = label_smoothing / n_classes(x, class_dim) as f64;
             hard.mul(1.0 - label_smoothing)?.add(even.mul(share)?)?
         }

@@ -6,10 +6,8 @@
 use crate::dispatch::key::grad_mode::no_grad;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
-use crate::ops::composites::arguments::{need_float, widened};
-use crate::ops::composites::normalization::{
-    affine, by_channel, check_channels, moments, no_channels, nothing, wanted,
-};
+use crate::ops::arguments::{need_float, widened};
+use crate::ops::normalization::{affine, by_channel, check_channels, moments, no_channels, nothing, wanted};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer::extent;
 

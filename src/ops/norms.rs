@@ -4,12 +4,39 @@
 //! is 0 and not the product of 0 and infinity.
 
 use crate::autograd::{Context, Function, apply};
+use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
-use crate::ir::{DType, Scalar, promote_all, shape::broadcast};
-use crate::ops::composites::arguments::{need_float, widened};
+use crate::ir::shape::broadcast;
+use crate::ir::{DType, Scalar, promote_all};
+use crate::ops::arguments::{need_float, widened};
+use crate::ops::dims::Dims;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
+
+/// Norms. 16-bit floats are computed in f32 and rounded once.
+impl Tensor {
+    /// `sum(|x|^p)^(1/p)` over dims, all if empty; for 0 the number of elements that are not 0, for infinity the
+    /// greatest magnitude, for minus infinity the least. The gradient where the norm is 0 is 0. The dims go away, or
+    /// keep size 1 if `keepdim`. The dtype is kept.
+    ///
+    /// # Errors
+    /// If the dtype is not floating, or a dim is out of range or named twice.
+    pub fn norm(&self, p: impl Into<Scalar>, dims: impl Into<Dims>, keepdim: bool) -> Result<Tensor> {
+        static VECTOR_NORM: Composite = Composite::new("aten::linalg_vector_norm");
+        VECTOR_NORM.call((self, p.into(), Some(dims.into().as_slice()), keepdim, None::<DType>))
+    }
+
+    /// The cosine of the angle between two tensors along a dim; sizes are broadcast. Norms count as at least `eps`. The
+    /// dim goes away.
+    ///
+    /// # Errors
+    /// If the common dtype is not floating, the sizes do not broadcast, or the dim is out of range.
+    pub fn cosine_similarity(&self, other: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
+        static COSINE_SIMILARITY: Composite = Composite::new("aten::cosine_similarity");
+        COSINE_SIMILARITY.call((self, other, dim, eps))
+    }
+}
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library

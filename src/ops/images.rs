@@ -1,16 +1,164 @@
-//! Planes of pixels in another size, by the nearest pixel or by lines between pixels.
+//! Planes of pixels: other sizes, and channels turned into pixels and back.
 //!
-//! Height and width are resized one after the other. Where a pixel comes from is computed from ranges, in f32 (f64 for
-//! f64 images), with the roundings of the reference, because a pixel more or less decides which one is the nearest.
+//! Height and width are resized one after the other, by the nearest pixel or by lines between pixels. Where a pixel comes
+//! from is computed from ranges, in f32 (f64 for f64 images), with the roundings of PyTorch, because a pixel more or less
+//! decides which one is the nearest. Padding is in `padding.rs`.
 
+use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
+use crate::dispatch::rows::call;
 use crate::error::{Error, Result};
-use crate::ir::{DType, Scalar};
-use crate::ops::composites::arguments::{need_float, widened};
+use crate::ir::{DType, MemoryFormat, Op, Scalar};
+use crate::ops::arguments::{count, need_float, widened};
+use crate::ops::dims::Dims;
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
 
+/// Where the elements of a border come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Border {
+    /// Back from the edge, which is not repeated itself.
+    Reflect,
+    /// The edge.
+    Replicate,
+    /// On from the other edge.
+    Circular,
+}
+
+/// How a pixel of a resized plane follows from those around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interpolation {
+    /// It is the nearest one, rounded down.
+    Nearest,
+    /// It lies between four pixels, whose centres are where they were.
+    Bilinear,
+    /// It lies between four pixels; those in the corners stay in the corners.
+    BilinearCorners,
+}
+
+/// Padding and pixels.
+impl Tensor {
+    /// `(N, C, H, W)` with planes of other sizes. The dtype is kept.
+    ///
+    /// # Errors
+    /// If there are not 4 dims, a size is 0, or the dtype is not floating and something lies between.
+    pub fn resize2d(&self, sizes: [i64; 2], interpolation: Interpolation) -> Result<Tensor> {
+        static NEAREST: Composite = Composite::new("aten::upsample_nearest2d");
+        static BILINEAR: Composite = Composite::new("aten::upsample_bilinear2d");
+        let (sizes, none) = (&sizes[..], None::<f64>);
+        match interpolation {
+            Interpolation::Nearest => NEAREST.call((self, sizes, none, none)),
+            Interpolation::Bilinear => BILINEAR.call((self, sizes, false, none, none)),
+            Interpolation::BilinearCorners => BILINEAR.call((self, sizes, true, none, none)),
+        }
+    }
+
+    /// With a border around the last one, two or three dims of `(N, C, …)` or `(C, …)`: two counts for each, the last
+    /// dim first. A negative count crops. The dtype is kept.
+    ///
+    /// # Errors
+    /// If the counts do not fit the rank, or the border is wider than the source allows.
+    pub fn border_pad(&self, pads: impl Into<Dims>, border: Border) -> Result<Tensor> {
+        static PAD: Composite = Composite::new("aten::pad");
+        let mode = match border {
+            Border::Reflect => "reflect",
+            Border::Replicate => "replicate",
+            Border::Circular => "circular",
+        };
+        PAD.call((self, pads.into().as_slice(), mode, None::<f64>))
+    }
+
+    /// `(…, C r², H, W)` as `(…, C, H r, W r)`. The dtype is kept.
+    ///
+    /// # Errors
+    /// If there are fewer than 3 dims or the channels are not divisible by `factor²`.
+    pub fn pixel_shuffle(&self, factor: i64) -> Result<Tensor> {
+        static PIXEL_SHUFFLE: Composite = Composite::new("aten::pixel_shuffle");
+        PIXEL_SHUFFLE.call((self, factor))
+    }
+
+    /// `(…, C, H r, W r)` as `(…, C r², H, W)`. The dtype is kept.
+    ///
+    /// # Errors
+    /// If there are fewer than 3 dims or the planes are not divisible by `factor`.
+    pub fn pixel_unshuffle(&self, factor: i64) -> Result<Tensor> {
+        static PIXEL_UNSHUFFLE: Composite = Composite::new("aten::pixel_unshuffle");
+        PIXEL_UNSHUFFLE.call((self, factor))
+    }
+}
+
 pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", pixel_shuffle)?
+        .def_kernel("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", pixel_unshuffle)?
+        .def_kernel("channel_shuffle(Tensor self, SymInt groups) -> Tensor", channel_shuffle)?;
+    Ok(())
+}
+
+/// `(…, C r², H, W)` becomes `(…, C, H r, W r)`.
+fn pixel_shuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
+    let op = "pixel_shuffle";
+    let (r, outer, [channels, height, width]) = planes(op, x, factor)?;
+    if channels % (r * r) != 0 {
+        let what = format!("input shape {:?} has {channels} channels", x.sizes());
+        return Err(Error::shape(op, what, format!("they must be divisible by {factor} * {factor}")));
+    }
+    let channels = channels / (r * r);
+    let split = [outer, &[channels, r, r, height, width]].concat();
+    let order = [0, 3, 1, 4, 2];
+    rearranged(x, &split, outer.len(), &order, &[outer, &[channels, height * r, width * r]].concat())
+}
+
+/// `(…, C, H r, W r)` becomes `(…, C r², H, W)`.
+fn pixel_unshuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
+    let op = "pixel_unshuffle";
+    let (r, outer, [channels, height, width]) = planes(op, x, factor)?;
+    if height % r != 0 || width % r != 0 {
+        let what = format!("input shape {:?} has planes of {height} by {width}", x.sizes());
+        return Err(Error::shape(op, what, format!("both must be divisible by {factor}")));
+    }
+    let (height, width) = (height / r, width / r);
+    let split = [outer, &[channels, height, r, width, r]].concat();
+    let order = [0, 2, 4, 1, 3];
+    rearranged(x, &split, outer.len(), &order, &[outer, &[channels * r * r, height, width]].concat())
+}
+
+/// Channels dealt out: the first of every group, then the second of every group, ….
+fn channel_shuffle(x: &Tensor, groups: i64) -> Result<Tensor> {
+    let op = "channel_shuffle";
+    let groups = count(op, groups)?;
+    match x.sizes() {
+        &[samples, channels, ref rest @ ..] if groups > 0 && !rest.is_empty() && channels % groups == 0 => {
+            let split = [&[samples, groups, channels / groups, rest.iter().product()][..]].concat();
+            rearranged(x, &split, 1, &[1, 0, 2], x.sizes())
+        }
+        sizes => {
+            let what = format!("input shape {sizes:?} for {groups} groups");
+            Err(Error::shape(op, what, "there must be at least 3 dims, and dim 1 must divide evenly into the groups"))
+        }
+    }
+}
+
+/// The factor, the leading sizes, and channels, height and width.
+fn planes<'a>(op: &str, x: &'a Tensor, factor: i64) -> Result<(usize, &'a [usize], [usize; 3])> {
+    let r = count(op, factor)?;
+    match x.sizes() {
+        [outer @ .., channels, height, width] if r > 0 => Ok((r, outer, [*channels, *height, *width])),
+        sizes => {
+            let what = format!("input shape {sizes:?} and factor {factor}");
+            Err(Error::shape(op, what, "there must be at least 3 dims, and the factor must be positive"))
+        }
+    }
+}
+
+/// A row-major copy: dims split into `split`, those behind the first `n_outer` put in `order`, and joined to `sizes`.
+fn rearranged(x: &Tensor, split: &[usize], n_outer: usize, order: &[usize], sizes: &[usize]) -> Result<Tensor> {
+    let dims: Vec<i64> = (0..n_outer).chain(order.iter().map(|dim| dim + n_outer)).map(|dim| dim as i64).collect();
+    let moved = x.reshape(split)?.permute(dims)?;
+    call(Op::Clone, &[&moved], &[MemoryFormat::Contiguous.into()])?.view(sizes)
+}
+
+pub(crate) fn register_upsampling(library: &mut Library) -> Result<()> {
     library
         .def_kernel(
             "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> \

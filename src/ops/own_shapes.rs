@@ -14,7 +14,7 @@ use crate::dispatch::operator::Operator;
 use crate::dispatch::value::{Stack, Value};
 use crate::error::{Error, Result};
 use crate::ir::MemoryFormat;
-use crate::ops::composites::arguments::counts;
+use crate::ops::arguments::counts;
 use crate::tensor::handle::Tensor;
 
 /// In-place views: the arguments behind the tensor, and the view that takes the same.

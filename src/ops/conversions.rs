@@ -8,7 +8,7 @@ use crate::dispatch::rows::call;
 use crate::dispatch::value::TensorLayout;
 use crate::error::Result;
 use crate::ir::{Attr, DType, MemoryFormat, Op};
-use crate::ops::composites::arguments::check_storage;
+use crate::ops::arguments::check_storage;
 use crate::tensor::handle::Tensor;
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {

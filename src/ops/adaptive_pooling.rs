@@ -9,7 +9,7 @@ use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::shape::checked_numel;
 use crate::ir::{DType, Scalar};
-use crate::ops::composites::arguments::{need_float, widened};
+use crate::ops::arguments::{need_float, widened};
 use crate::ops::factories::{full_on, range_on};
 use crate::tensor::handle::Tensor;
 

@@ -3,12 +3,42 @@
 //! Computed as the two products and the softmax that it is, in f32 for 16-bit operands, and rounded once. A row that
 //! may attend to nothing gives zeros.
 
+use crate::dispatch::composite::Composite;
 use crate::dispatch::library::Library;
 use crate::error::{Error, Result};
 use crate::ir::{DType, Scalar};
-use crate::ops::composites::arguments::{need_float, widened};
+use crate::ops::arguments::{need_float, widened};
 use crate::ops::factories::full_on;
 use crate::tensor::handle::Tensor;
+
+/// The arguments of [`Tensor::attention`] that are rarely given.
+#[derive(Debug, Clone, Default)]
+pub struct Attention<'a> {
+    /// Where a bool mask is false nothing is attended to; a floating one is added to the scores. It broadcasts to
+    /// `(…, L, S)`.
+    pub mask: Option<&'a Tensor>,
+    /// Whether position `i` attends to positions up to `i` only.
+    pub is_causal: bool,
+    /// What scores are multiplied by; one over the root of the number of features if not given.
+    pub scale: Option<f64>,
+    /// Whether key and value may have fewer heads (dim −3) than the query, each for several of its.
+    pub shares_heads: bool,
+}
+
+/// Attention. 16-bit floats are computed in f32 and rounded once.
+impl Tensor {
+    /// `softmax(self @ key' * scale) @ value`: of a query `(…, L, E)`, keys `(…, S, E)` and values `(…, S, V)`, for
+    /// each position of the query a mean of the values, `(…, L, V)`. What may attend to nothing gets zeros. All have
+    /// one dtype, which the result gets.
+    ///
+    /// # Errors
+    /// If dtypes differ or are not floating, shapes do not fit, or both a mask and `is_causal` are given.
+    pub fn attention(&self, key: &Tensor, value: &Tensor, options: &Attention<'_>) -> Result<Tensor> {
+        static ATTENTION: Composite = Composite::new("aten::scaled_dot_product_attention");
+        let Attention { mask, is_causal, scale, shares_heads } = *options;
+        ATTENTION.call((self, key, value, mask, 0.0, is_causal, scale, shares_heads))
+    }
+}
 
 pub(crate) fn register(library: &mut Library) -> Result<()> {
     library.def_kernel(

@@ -1,0 +1,399 @@
+//! Losses that compare element by element, and their gradients.
+//!
+//! Each is computed in f32 or wider from the first part to the last and rounded once. Gradients come through the parts,
+//! which are written so that the unchosen side of a condition never divides by zero: a class with probability 0
+//! contributes nothing to the Kullback-Leibler divergence and its gradient. Losses of classes are in `classification.rs`.
+
+use crate::dispatch::composite::Composite;
+use crate::dispatch::library::Library;
+use crate::dispatch::rows::call;
+use crate::error::{Error, Result};
+use crate::ir::{DType, Op, promote_all};
+use crate::ops::arguments::{need_float, widened};
+use crate::tensor::handle::Tensor;
+use crate::tensor::observer::extent;
+
+/// What becomes of the elements of a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reduction {
+    /// They stay as they are.
+    None,
+    /// Their mean, weighted where the loss has weights.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+}
+
+impl Reduction {
+    /// The number that stands for it in an operator's arguments.
+    fn number(self) -> i64 {
+        match self {
+            Reduction::None => 0,
+            Reduction::Mean => 1,
+            Reduction::Sum => 2,
+        }
+    }
+
+    /// The reduction that an operator's argument stands for.
+    pub(crate) fn of_number(op: &str, number: i64) -> Result<Reduction> {
+        match number {
+            0 => Ok(Reduction::None),
+            1 => Ok(Reduction::Mean),
+            2 => Ok(Reduction::Sum),
+            _ => Err(Error::argument(op, format!("reduction is {number}; use 0 for none, 1 for mean or 2 for sum"))),
+        }
+    }
+}
+
+/// The arguments of [`Tensor::cross_entropy`] and [`Tensor::nll_loss`] that are rarely given.
+#[derive(Debug, Clone)]
+pub struct CrossEntropy<'a> {
+    /// A factor for each class.
+    pub weight: Option<&'a Tensor>,
+    /// What becomes of the losses; the mean is over the weights of the targets.
+    pub reduction: Reduction,
+    /// Targets of this class number count for nothing.
+    pub ignore_index: i64,
+    /// How much of each target is spread evenly over all classes, from 0 to 1.
+    pub label_smoothing: f64,
+}
+
+impl Default for CrossEntropy<'_> {
+    fn default() -> Self {
+        CrossEntropy { weight: None, reduction: Reduction::Mean, ignore_index: -100, label_smoothing: 0.0 }
+    }
+}
+
+/// Element-wise losses. Sizes are broadcast and dtypes promoted; 16-bit floats are computed in f32.
+impl Tensor {
+    /// Squared distance. Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean,
+    /// 0-dim.
+    ///
+    /// # Errors
+    /// If a dtype is not floating or the sizes do not broadcast.
+    pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        static MSE_LOSS: Composite = Composite::new("aten::mse_loss");
+        MSE_LOSS.call((self, target, reduction.number()))
+    }
+
+    /// Absolute distance. Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean,
+    /// 0-dim.
+    ///
+    /// # Errors
+    /// If a dtype is not floating or the sizes do not broadcast.
+    pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        static L1_LOSS: Composite = Composite::new("aten::l1_loss");
+        L1_LOSS.call((self, target, reduction.number()))
+    }
+
+    /// `d² / (2 beta)` for distances below `beta`, else `d - beta / 2`. Sizes are broadcast, dtypes promoted;
+    /// `reduction` gives all losses, or their sum or mean, 0-dim.
+    ///
+    /// # Errors
+    /// If `beta` is negative, a dtype is not floating or the sizes do not broadcast.
+    pub fn smooth_l1_loss(&self, target: &Tensor, reduction: Reduction, beta: f64) -> Result<Tensor> {
+        static SMOOTH_L1_LOSS: Composite = Composite::new("aten::smooth_l1_loss");
+        SMOOTH_L1_LOSS.call((self, target, reduction.number(), beta))
+    }
+
+    /// `d² / 2` for distances up to `delta`, else `delta (d - delta / 2)`. Sizes are broadcast, dtypes promoted;
+    /// `reduction` gives all losses, or their sum or mean, 0-dim.
+    ///
+    /// # Errors
+    /// If `delta` is not positive, a dtype is not floating or the sizes do not broadcast.
+    pub fn huber_loss(&self, target: &Tensor, reduction: Reduction, delta: f64) -> Result<Tensor> {
+        static HUBER_LOSS: Composite = Composite::new("aten::huber_loss");
+        HUBER_LOSS.call((self, target, reduction.number(), delta))
+    }
+
+    /// `-(t log x + (1 - t) log(1 - x))` of probabilities, logarithms not below −100, times `weight` if given. The
+    /// losses have the sizes of `self`; `reduction` gives all of them, or their sum or mean, 0-dim.
+    ///
+    /// # Errors
+    /// If a dtype is not floating or the sizes of input and target differ.
+    pub fn binary_cross_entropy(
+        &self,
+        target: &Tensor,
+        weight: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        static BINARY_CROSS_ENTROPY: Composite = Composite::new("aten::binary_cross_entropy");
+        BINARY_CROSS_ENTROPY.call((self, target, weight, reduction.number()))
+    }
+
+    /// [`Tensor::binary_cross_entropy`] of `sigmoid(self)`, without overflow; `pos_weight` multiplies the part of the
+    /// positive targets. The losses have the sizes of `self`; `reduction` gives all of them, or their sum or mean,
+    /// 0-dim.
+    ///
+    /// # Errors
+    /// If a dtype is not floating, or the sizes of input and target differ or the weights' do not broadcast.
+    pub fn binary_cross_entropy_with_logits(
+        &self,
+        target: &Tensor,
+        weight: Option<&Tensor>,
+        pos_weight: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        static WITH_LOGITS: Composite = Composite::new("aten::binary_cross_entropy_with_logits");
+        WITH_LOGITS.call((self, target, weight, pos_weight, reduction.number()))
+    }
+
+    /// Kullback-Leibler divergence of log-probabilities from a target distribution, element by element:
+    /// `t (log t - x)`, 0 where the target is 0. With `log_target` the target holds logarithms too. The mean is over
+    /// all elements.
+    /// Sizes are broadcast, dtypes promoted; `reduction` gives all losses, or their sum or mean, 0-dim.
+    ///
+    /// # Errors
+    /// If a dtype is not floating or the sizes do not broadcast.
+    pub fn kl_div(&self, target: &Tensor, reduction: Reduction, log_target: bool) -> Result<Tensor> {
+        static KL_DIV: Composite = Composite::new("aten::kl_div");
+        KL_DIV.call((self, target, reduction.number(), log_target))
+    }
+}
+
+/// Classification losses: class numbers, or one probability per class, along dim 1 (dim 0 of a 1-dim input).
+impl Tensor {
+    /// Negative log-likelihood: `-weight[t] * self[t]` of log-probabilities `(N, C, …)` or `(C)` at the class numbers
+    /// `target`, `(N, …)` or 0-dim. `label_smoothing` is not used. The losses have the sizes of the batch, `(N, …)` or
+    /// `()`; `reduction` gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
+    ///
+    /// # Errors
+    /// If the input is not floating, the target is not i64 or u8 or does not fit it, a class number is out of range,
+    /// or there is not one weight per class.
+    pub fn nll_loss(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
+        static NLL_LOSS: Composite = Composite::new("aten::nll_loss_nd");
+        let CrossEntropy { weight, reduction, ignore_index, .. } = *options;
+        NLL_LOSS.call((self, target, weight, reduction.number(), ignore_index))
+    }
+
+    /// Cross entropy of `softmax(self)`, for logits `(N, C, …)` or `(C)`. The target holds class numbers, or, if it has
+    /// the sizes of the input, probabilities. The losses have the sizes of the batch, `(N, …)` or `()`; `reduction`
+    /// gives all of them, or their sum or mean, 0-dim. The dtype is that of `self`.
+    ///
+    /// # Errors
+    /// As [`Tensor::nll_loss`]; probabilities must be floating, and take no `ignore_index` from 0 up.
+    pub fn cross_entropy(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Result<Tensor> {
+        static CROSS_ENTROPY: Composite = Composite::new("aten::cross_entropy_loss");
+        let CrossEntropy { weight, reduction, ignore_index, label_smoothing } = *options;
+        CROSS_ENTROPY.call((self, target, weight, reduction.number(), ignore_index, label_smoothing))
+    }
+}
+
+pub(crate) fn register(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", mse_loss)?
+        .def_kernel("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", l1_loss)?
+        .def_kernel(
+            "smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor",
+            smooth_l1_loss,
+        )?
+        .def_kernel(
+            "huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor",
+            huber_loss,
+        )?
+        .def_kernel(
+            "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
+            binary_cross_entropy,
+        )?
+        .def_kernel(
+            "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? \
+             pos_weight=None, int reduction=Mean) -> Tensor",
+            binary_cross_entropy_with_logits,
+        )?
+        .def_kernel(
+            "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
+            kl_div,
+        )?;
+    gradients(library)
+}
+
+fn gradients(library: &mut Library) -> Result<()> {
+    library
+        .def_kernel(
+            "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
+            mse_loss_backward,
+        )?
+        .def_kernel(
+            "smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> \
+             Tensor",
+            smooth_l1_loss_backward,
+        )?
+        .def_kernel(
+            "huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> \
+             Tensor",
+            huber_loss_backward,
+        )?
+        .def_kernel(
+            "binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int \
+             reduction=Mean) -> Tensor",
+            binary_cross_entropy_backward,
+        )?;
+    Ok(())
+}
+
+/// An element-wise loss: operands are checked and widened, the result is reduced and rounded.
+fn elementwise(
+    op: &str,
+    x: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    loss: impl FnOnce(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    need_float(op, &[x, target])?;
+    let reduction = Reduction::of_number(op, reduction)?;
+    let loss = loss(&widened(x)?, &widened(target)?)?;
+    let loss = match reduction {
+        Reduction::None => loss,
+        Reduction::Mean => loss.mean_all()?,
+        Reduction::Sum => loss.sum_all()?,
+    };
+    loss.to_dtype(promoted(x, target))
+}
+
+fn promoted(x: &Tensor, target: &Tensor) -> DType {
+    promote_all([x.ty().promote_operand(), target.ty().promote_operand()]).unwrap_or(x.dtype())
+}
+
+fn mse_loss(x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    elementwise("mse_loss", x, target, reduction, |x, t| x.sub(t)?.square())
+}
+
+fn l1_loss(x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    elementwise("l1_loss", x, target, reduction, |x, t| x.sub(t)?.abs())
+}
+
+fn smooth_l1_loss(x: &Tensor, target: &Tensor, reduction: i64, beta: f64) -> Result<Tensor> {
+    let op = "smooth_l1_loss";
+    if beta < 0.0 {
+        return Err(Error::argument(op, format!("beta is {beta}; it must not be negative")));
+    }
+    elementwise(op, x, target, reduction, |x, t| {
+        let distance = x.sub(t)?;
+        let far = distance.abs()?;
+        if beta == 0.0 {
+            return Ok(far);
+        }
+        far.lt(beta)?.where_(distance.square()?.mul(0.5 / beta)?, far.sub(0.5 * beta)?)
+    })
+}
+
+fn huber_loss(x: &Tensor, target: &Tensor, reduction: i64, delta: f64) -> Result<Tensor> {
+    let op = "huber_loss";
+    if delta <= 0.0 {
+        return Err(Error::argument(op, format!("delta is {delta}; it must be positive")));
+    }
+    elementwise(op, x, target, reduction, |x, t| {
+        let distance = x.sub(t)?;
+        let far = distance.abs()?;
+        far.le(delta)?.where_(distance.square()?.mul(0.5)?, far.sub(0.5 * delta)?.mul(delta)?)
+    })
+}
+
+fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: i64) -> Result<Tensor> {
+    same_sizes("binary_cross_entropy", x, target)?;
+    elementwise("binary_cross_entropy", x, target, reduction, |x, t| {
+        weighted(call(Op::BinaryCrossEntropy, &[x, t], &[])?, weight)
+    })
+}
+
+fn binary_cross_entropy_with_logits(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    let op = "binary_cross_entropy_with_logits";
+    same_sizes(op, x, target)?;
+    elementwise(op, x, target, reduction, |x, t| {
+        // log(sigmoid(x)); the half that `minimum` gives to a tie is the slope at 0.
+        let log_yes = x.minimum(0.0)?.sub(x.abs()?.neg()?.exp()?.log1p())?;
+        let log_yes = match pos_weight {
+            Some(pos_weight) => log_yes.mul(widened(pos_weight)?.sub(1.0)?.mul(t)?.add(1.0))?,
+            None => log_yes,
+        };
+        weighted(one_minus(t)?.mul(x)?.sub(log_yes)?, weight)
+    })
+}
+
+fn kl_div(x: &Tensor, target: &Tensor, reduction: i64, log_target: bool) -> Result<Tensor> {
+    elementwise("kl_div", x, target, reduction, |x, t| {
+        if log_target {
+            return t.exp()?.mul(t.sub(x)?);
+        }
+        let entropy = t.mul(t.masked_fill(&t.eq(0.0)?, 1.0)?.log()?)?;
+        entropy.sub(t.mul(x)?)
+    })
+}
+
+/// `gradient * slope(x - target)`, divided by the number of elements for a mean.
+fn by_distance(
+    op: &str,
+    gradient: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    slope: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    need_float(op, &[gradient, x, target])?;
+    let distance = widened(x)?.sub(&widened(target)?)?;
+    let slope = slope(&distance)?.mul(widened(gradient)?)?;
+    let slope = match Reduction::of_number(op, reduction)? {
+        Reduction::None | Reduction::Sum => slope,
+        Reduction::Mean => slope.div(&extent(distance.numel())?)?,
+    };
+    slope.to_dtype(promoted(x, target))
+}
+
+fn mse_loss_backward(gradient: &Tensor, x: &Tensor, target: &Tensor, reduction: i64) -> Result<Tensor> {
+    by_distance("mse_loss_backward", gradient, x, target, reduction, |distance| distance.mul(2.0))
+}
+
+fn smooth_l1_loss_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    reduction: i64,
+    beta: f64,
+) -> Result<Tensor> {
+    by_distance("smooth_l1_loss_backward", gradient, x, target, reduction, |distance| {
+        distance.abs()?.lt(beta)?.where_(distance.div(beta)?, distance.sign()?)
+    })
+}
+
+fn huber_loss_backward(gradient: &Tensor, x: &Tensor, target: &Tensor, reduction: i64, delta: f64) -> Result<Tensor> {
+    by_distance("huber_loss_backward", gradient, x, target, reduction, |distance| {
+        distance.clamp(Some((-delta).into()), Some(delta.into()))
+    })
+}
+
+/// `(x - t) / (x (1 - x))`, the divisor not below 1e-12.
+fn binary_cross_entropy_backward(
+    gradient: &Tensor,
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: i64,
+) -> Result<Tensor> {
+    by_distance("binary_cross_entropy_backward", gradient, x, target, reduction, |distance| {
+        let x = widened(x)?;
+        weighted(distance.div(one_minus(&x)?.mul(&x)?.clamp_min(1e-12)?)?, weight)
+    })
+}
+
+fn one_minus(x: &Tensor) -> Result<Tensor> {
+    x.neg()?.add(1.0)
+}
+
+fn weighted(loss: Tensor, weight: Option<&Tensor>) -> Result<Tensor> {
+    weight.map_or_else(|| Ok(loss.clone()), |weight| loss.mul(widened(weight)?))
+}
+
+fn same_sizes(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
+    if x.sizes() == target.sizes() {
+        return Ok(());
+    }
+    let what = format!("target size {:?} differs from input size {:?}", target.sizes(), x.sizes());
+    Err(Error::shape(op, what, "they must be the same"))
+}
