@@ -41,7 +41,7 @@ struct Node<T> {
 ///
 /// ```
 /// use opfuse::device::Shared;
-/// use opfuse::internals::device::{Pooled, Spare};
+/// use opfuse::internals::device::shared::{Pooled, Spare};
 ///
 /// struct Point(i32, i32);
 /// thread_local! { static SPARE: Spare<Point> = const { Spare::new() }; }
