@@ -1,8 +1,8 @@
 //! The built-in operators of this process, registered at the first call.
 //!
 //! The floors above the dispatcher define them: `ops` the operators and the kernels of backends, `autograd` and
-//! `transforms` the kernels of their keys. Rust runs nothing before `main`, so the first call has to start this, and
-//! the list of who registers stands here: the only place of the dispatcher that looks up.
+//! `transforms` the kernels of their keys. Rust runs no code before `main`, so the first call triggers registration.
+//! The list of registering floors is therefore here: the only place where the dispatcher imports from floors above it.
 
 use crate::dispatch::cpu_fallback::cpu_fallback;
 use crate::dispatch::kernel::Kernel;
@@ -16,11 +16,11 @@ use crate::{autograd, ops, transforms};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Who registers, in order.
+/// The functions that register, in order.
 const REGISTER: [fn(&mut Builtins) -> Result<()>; 4] =
     [fallbacks, ops::register, autograd::register, transforms::register];
 
-/// Keys that every call falls through for want of behaviour.
+/// Keys without behaviour: calls fall through them.
 const PASSED: &[DispatchKey] = &[
     DispatchKey::BackendSelect,
     DispatchKey::Functionalize,
@@ -40,7 +40,7 @@ const PASSED: &[DispatchKey] = &[
 pub(crate) struct Builtins {
     /// The operators of the op table, in its order.
     pub(crate) by_op: Vec<Operator>,
-    /// Keeps the registrations.
+    /// Owns the registrations.
     pub(crate) libraries: Vec<Library>,
     by_name: HashMap<OperatorName, Op>,
 }
@@ -58,15 +58,15 @@ fn builtins() -> Result<&'static Builtins> {
     BUILTINS.get_or_init(register).as_ref().map_err(Error::clone)
 }
 
-/// Registers the op table now rather than at the first call, so that its operators can be looked up by name.
+/// Registers the built-in operators now rather than at the first call, so that they can be looked up by name.
 ///
 /// # Errors
-/// If somebody else has registered operators of the same names.
+/// If operators of the same names are registered already.
 pub fn load() -> Result<()> {
     builtins().map(|_| ())
 }
 
-/// The operator of an op.
+/// The operator of a row of the op table.
 ///
 /// # Errors
 /// As [`load`].
@@ -75,7 +75,7 @@ pub fn operator(op: Op) -> Result<&'static Operator> {
     builtins().map(|builtins| &builtins.by_op[op as usize])
 }
 
-/// The op that an operator was made from.
+/// The row of the op table that an operator was made from, if any.
 pub fn op_of(operator: &Operator) -> Option<Op> {
     builtins().ok()?.by_name.get(operator.name()).copied()
 }
@@ -89,7 +89,7 @@ fn register() -> Result<Builtins> {
     Ok(builtins)
 }
 
-/// The dispatcher's own kernels, one for all operators.
+/// Registers the dispatcher's own kernels: each is the fallback of one key for all operators.
 fn fallbacks(builtins: &mut Builtins) -> Result<()> {
     let passed = PASSED.iter().map(|&key| (key, Kernel::fallthrough()));
     let boxed = [

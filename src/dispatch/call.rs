@@ -1,9 +1,9 @@
 //! Calling operators.
 //!
-//! The keys of a call are those of its tensors, plus the thread's included keys, minus its excluded ones, minus the
-//! keys the operator skips. The highest one decides the slot, the slot the kernel. Redispatching starts at the slot:
-//! the given keys alone decide. None of this takes a lock or allocates, unless the kernel is of the other form
-//! (typed call of a boxed kernel) or there is none.
+//! The keys of a call are those of its tensors, plus the thread's included keys, minus its excluded keys, minus the
+//! keys that the operator falls through. The highest key gives the slot, and the slot gives the kernel. A redispatch
+//! starts at the slot: only the given keys count. None of this takes a lock. It allocates only if a typed call meets a
+//! boxed kernel, or if there is no kernel.
 
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::local::local_key_sets;
@@ -22,32 +22,31 @@ pub struct TypedOperator<A, R> {
 }
 
 impl Operator {
-    /// The keys of a call whose tensors have the keys `arguments`, on this thread.
+    /// The keys that decide a call on this thread whose tensors have the keys `arguments`.
     #[inline]
     pub fn call_key_set(&self, arguments: KeySet) -> KeySet {
         let keys = local_key_sets().apply(arguments);
-        // The backend is chosen after the thread's sets were applied: an included key may bring one.
+        // After the thread's sets were applied: an included key may bring a backend.
         keys & self.mask(keys)
     }
 
     /// Calls the operator with typed arguments: `op.call::<(&Tensor, &Tensor, Scalar), Tensor>((a, b, alpha))`.
     ///
-    /// The types need not be those of the kernel; then the call goes through boxed values and fails if they do not
-    /// convert.
+    /// If the types differ from those of the kernel, the call goes through boxed values.
     ///
     /// # Errors
-    /// If the types do not convert to those of the schema, no kernel is there for the keys, and what the kernel
-    /// returns.
+    /// If the types do not convert to those of the schema, if there is no kernel for the keys, or if the kernel fails.
     #[inline]
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, arguments: A) -> Result<R> {
         let keys = self.call_key_set(arguments.key_set());
         self.redispatch(keys, arguments)
     }
 
-    /// Calls the kernel that `keys` lead to; arguments, thread-local sets and skipped keys are not looked at.
+    /// Calls the kernel that `keys` select. Keys of arguments, thread-local sets and fallthrough keys are not
+    /// consulted.
     ///
     /// # Errors
-    /// As [`Operator::call`].
+    /// Same as [`Operator::call`].
     #[inline]
     pub fn redispatch<'a, A: Args<'a>, R: Returns>(&self, keys: KeySet, arguments: A) -> Result<R> {
         if let Some(kernel) = self.kernel(keys)
@@ -58,22 +57,22 @@ impl Operator {
         self.redispatch_values(keys, arguments.into_stack())
     }
 
-    /// Calls the operator with the arguments on the stack, which then holds the results and nothing else.
+    /// Calls the operator with the arguments on the stack. On return the stack holds the results and nothing else.
     ///
-    /// The values must be of the schema's types; [`Operator::invoke`] checks and converts.
+    /// The values must have the schema's types. [`Operator::invoke`] checks and converts them.
     ///
     /// # Errors
-    /// If no kernel is there for the keys, and what the kernel returns; the stack then holds nothing to rely on.
+    /// If there is no kernel for the keys, or if the kernel fails. The contents of the stack are then unspecified.
     #[inline]
     pub fn call_boxed(&self, stack: &mut Stack) -> Result<()> {
         let arguments = stack.iter().fold(KeySet::EMPTY, |keys, value| keys | value.key_set());
         self.redispatch_boxed(self.call_key_set(arguments), stack)
     }
 
-    /// As [`Operator::redispatch`], with the arguments on a stack.
+    /// Like [`Operator::redispatch`], with the arguments on a stack.
     ///
     /// # Errors
-    /// As [`Operator::call_boxed`].
+    /// Same as [`Operator::call_boxed`].
     #[inline]
     pub fn redispatch_boxed(&self, keys: KeySet, stack: &mut Stack) -> Result<()> {
         match self.kernel(keys) {
@@ -85,14 +84,15 @@ impl Operator {
         }
     }
 
-    /// Checks positional and named arguments against the schema, fills in defaults, calls, and returns the results.
+    /// Checks positional and named arguments against the schema, fills in defaults, calls the operator, and returns its
+    /// results.
     ///
     /// # Errors
-    /// If there is no schema, an argument is missing, unknown, named twice or of another type, and as
-    /// [`Operator::call_boxed`].
+    /// If there is no schema. If an argument is missing, unknown, given twice or of another type. If
+    /// [`Operator::call_boxed`] fails.
     pub fn invoke(&self, positional: Vec<Value>, named: Vec<(&str, Value)>) -> Result<Stack> {
         let Some(schema) = self.schema() else {
-            let what = format!("{} has no schema; was def() forgotten?", self.name());
+            let what = format!("{} has no schema; call def() first", self.name());
             return Err(Error::Registration { what });
         };
         let mut stack = schema.bind(positional, named)?;
@@ -100,7 +100,7 @@ impl Operator {
         Ok(stack)
     }
 
-    /// The operator with exactly the signature that its first typed kernel has; an error if that is another one.
+    /// The operator with the signature of its first typed kernel.
     ///
     /// # Errors
     /// If the first typed kernel has another signature.
@@ -130,7 +130,7 @@ impl Operator {
             let expected = expected.join(", ");
             Error::argument(
                 self.name().to_string(),
-                format!("expected results ({expected}) but the kernel left ({found})"),
+                format!("expected results ({expected}) but the kernel returned ({found})"),
             )
         })
     }
@@ -142,19 +142,19 @@ impl<'a, A: Args<'a>, R: Returns> TypedOperator<A, R> {
         &self.op
     }
 
-    /// Calls the operator.
+    /// Calls the operator. See [`Operator::call`].
     ///
     /// # Errors
-    /// As [`Operator::call`].
+    /// Same as [`Operator::call`].
     #[inline]
     pub fn call(&self, arguments: A) -> Result<R> {
         self.op.call(arguments)
     }
 
-    /// Calls the kernel that `keys` lead to.
+    /// Calls the kernel that `keys` select. See [`Operator::redispatch`].
     ///
     /// # Errors
-    /// As [`Operator::call`].
+    /// Same as [`Operator::call`].
     #[inline]
     pub fn redispatch(&self, keys: KeySet, arguments: A) -> Result<R> {
         self.op.redispatch(keys, arguments)
@@ -168,17 +168,18 @@ impl<A, R> fmt::Debug for TypedOperator<A, R> {
 }
 
 impl Kernel {
-    /// Calls the kernel as if an operator had chosen it, with typed arguments.
+    /// Calls the kernel with typed arguments, without dispatch.
     ///
     /// # Errors
-    /// If the types do not convert to those of the kernel, and what it returns.
+    /// If the types do not convert to those of the kernel, or if the kernel fails.
     pub fn call<'a, A: Args<'a>, R: Returns>(&self, op: &Operator, keys: KeySet, arguments: A) -> Result<R> {
         if let Some(function) = self.function::<A::Function<R>>() {
             return arguments.apply(function, keys);
         }
         let mut stack = arguments.into_stack();
         self.call_boxed(op, keys, &mut stack)?;
-        R::pop(&mut stack)
-            .ok_or_else(|| Error::argument(op.name().to_string(), "the kernel left other results than expected"))
+        R::pop(&mut stack).ok_or_else(|| {
+            Error::argument(op.name().to_string(), "the kernel returned results of other types than expected")
+        })
     }
 }

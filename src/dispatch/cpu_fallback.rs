@@ -1,9 +1,9 @@
-//! Running on the CPU what a backend has no kernel for.
+//! Runs operators on the CPU for a backend that has no kernel for them.
 //!
-//! A backend registers [`cpu_fallback`] as the boxed fallback of its key. The call's tensors are copied to the CPU, the
-//! operator's CPU kernel runs, and what it gives or writes is copied back. Tensors that share memory share it on the
-//! CPU too, so a write through one is seen by the others. Views cannot be made this way, since a copy is no view: a
-//! backend registers kernels for them, which need only lay out the same storage anew.
+//! A backend registers [`cpu_fallback`] as the boxed fallback of its key. The tensors of a call are copied to the CPU,
+//! the operator's CPU kernel runs, and its results and writes are copied back. Tensors that share memory share it on
+//! the CPU too, so a write through one is seen by the others. Views are an error, because a copy is not a view: a
+//! backend registers kernels for them, which only make a new layout of the same storage.
 
 use crate::device::{Device, DeviceKind, Shared, Storage};
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -14,11 +14,11 @@ use crate::error::{Error, Result};
 use crate::runtime::Array;
 use crate::tensor::handle::Tensor;
 
-/// Runs an operator on the CPU and brings the results to the device of its first tensor that is elsewhere.
+/// Runs an operator on the CPU, and copies its results to the device of its first tensor that is not on the CPU.
 ///
 /// # Errors
-/// If the operator gives a view or has no CPU kernel, if the host cannot reach the memory of the device, and what the
-/// CPU kernel refuses.
+/// If the operator returns a view or has no CPU kernel, if the host cannot access the memory of the device, or if the
+/// CPU kernel fails.
 pub fn cpu_fallback(operator: &Operator, _: KeySet, stack: &mut Stack) -> Result<()> {
     let name = || operator.name().to_string();
     let schema = operator.schema().ok_or_else(|| Error::argument(name(), "has no schema"))?;
@@ -43,7 +43,7 @@ pub fn cpu_fallback(operator: &Operator, _: KeySet, stack: &mut Stack) -> Result
     for tensor in &written {
         host.write_back(tensor)?;
     }
-    // Results that are arguments written to come in the order of those.
+    // A result that is a written argument has the same position among the results as among the written arguments.
     let mut written = written.into_iter();
     for (value, result) in schema.returns.iter().zip(stack.iter_mut()) {
         let is_written = value.alias.as_ref().is_some_and(|alias| alias.is_write);
@@ -55,14 +55,14 @@ pub fn cpu_fallback(operator: &Operator, _: KeySet, stack: &mut Stack) -> Result
     Ok(())
 }
 
-/// The CPU's copies of storages of a device during one call.
+/// The CPU copies of the device's storages during one call.
 struct Host {
     device: Device,
     copies: Vec<(Shared<Storage>, Shared<Storage>)>,
 }
 
 impl Host {
-    /// The value with all tensors on the CPU.
+    /// Replaces all tensors of the value by CPU copies.
     fn bring_in(&mut self, value: &mut Value) -> Result<()> {
         match value {
             Value::Device(device) if device.kind == self.device.kind => *device = Device::CPU,
@@ -89,7 +89,7 @@ impl Host {
         Array::from_storage(copy, array.dtype(), array.layout().clone()).map(Tensor::from_array)
     }
 
-    /// The value with all tensors on the device.
+    /// Replaces all tensors of the value by tensors on the device.
     fn bring_out(&self, value: &mut Value) -> Result<()> {
         map(value, |tensor| {
             let array = tensor.array();
@@ -98,7 +98,7 @@ impl Host {
         })
     }
 
-    /// Copies what the CPU wrote to the memory of a tensor on the device.
+    /// Copies the CPU's writes into the memory of a tensor on the device.
     fn write_back(&self, tensor: &Tensor) -> Result<()> {
         let storage = tensor.array().storage();
         let Some((_, copy)) = self.copies.iter().find(|(original, _)| Shared::ptr_eq(original, storage)) else {
@@ -108,7 +108,7 @@ impl Host {
     }
 }
 
-/// Replaces every tensor of a value but plain numbers.
+/// Replaces every tensor of a value except plain numbers.
 fn map(value: &mut Value, mut work: impl FnMut(&Tensor) -> Result<Tensor>) -> Result<()> {
     for tensor in value.tensors_mut().filter(|tensor| tensor.as_number().is_none()) {
         *tensor = work(tensor)?;
@@ -116,7 +116,7 @@ fn map(value: &mut Value, mut work: impl FnMut(&Tensor) -> Result<Tensor>) -> Re
     Ok(())
 }
 
-/// The bytes of a storage in a new one on a device.
+/// A copy of a storage on a device.
 pub(crate) fn copy_storage(storage: &Storage, device: Device) -> Result<Storage> {
     if storage.device().kind == DeviceKind::Meta && !storage.is_empty() {
         let what = format!("{} has no data to copy to {device}", storage.device());

@@ -1,7 +1,7 @@
-//! The registry: which operators, fallbacks, namespaces and listeners there are.
+//! The registry of operators, fallbacks, namespaces and listeners.
 //!
-//! Every change happens under one lock and either succeeds or leaves everything as it was. Every change returns a
-//! [`Registration`] that undoes it when dropped. Calls never come here: they go through [`Operator`] handles.
+//! Every change happens under one lock. It either succeeds, or leaves everything as it was. It returns a
+//! [`Registration`] that undoes it when dropped. Calls do not use the registry: they go through [`Operator`] handles.
 
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A registry of operators; copies share it.
+/// A registry of operators. Clones share it.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Mutex<State>>);
 
@@ -22,25 +22,25 @@ struct State {
     operators: HashMap<OperatorName, Operator>,
     /// By slot.
     fallbacks: Vec<Option<Registered>>,
-    /// The sites of the blocks that own a namespace.
+    /// Where each namespace was claimed.
     namespaces: HashMap<String, Site>,
     listeners: Vec<(u64, Arc<Listener>)>,
     next_id: u64,
 }
 
-/// What a listener is told about an operator.
+/// A change that a listener is notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperatorEvent {
-    /// It is defined, now or already when the listener was added.
+    /// The operator is defined. Also sent for the operators that are defined when the listener is added.
     Defined,
-    /// Its definition is about to go; the handle is still fully valid.
+    /// The definition is about to be removed. The handle is still fully valid.
     Removed,
 }
 
-/// A function that is told of definitions and removals.
+/// A function that is notified of definitions and removals.
 pub type Listener = dyn Fn(OperatorEvent, &Operator) + Send + Sync;
 
-/// One change of a dispatcher, undone when dropped.
+/// One change of a dispatcher. Dropping it undoes the change.
 #[must_use = "dropping a registration undoes it"]
 pub struct Registration {
     dispatcher: Dispatcher,
@@ -62,7 +62,7 @@ impl Default for Dispatcher {
 }
 
 impl Dispatcher {
-    /// An empty registry of its own.
+    /// An empty registry, separate from the global one.
     pub fn new() -> Dispatcher {
         Dispatcher(Arc::new(Mutex::new(State {
             operators: HashMap::new(),
@@ -79,7 +79,7 @@ impl Dispatcher {
         GLOBAL.get_or_init(Dispatcher::new)
     }
 
-    /// The operator of that name, defined or not.
+    /// The operator of that name, whether it is defined or not.
     pub fn find(&self, name: &OperatorName) -> Option<Operator> {
         self.state().operators.get(name).cloned()
     }
@@ -87,7 +87,7 @@ impl Dispatcher {
     /// The defined operator `namespace::name` with that overload name.
     ///
     /// # Errors
-    /// If there is no such operator, or it has kernels only and no schema.
+    /// If there is no such operator, or if it has kernels but no schema.
     pub fn find_schema(&self, name: &str, overload: &str) -> Result<Operator> {
         let found = self.find(&OperatorName::new(name, overload));
         match found {
@@ -105,7 +105,7 @@ impl Dispatcher {
     /// The defined operator by its full name, such as `aten::add.Tensor`.
     ///
     /// # Errors
-    /// If the name is no `namespace::name` with an optional `.overload`, and as [`Dispatcher::find_schema`].
+    /// If the name is not `namespace::name` with an optional `.overload`, or if [`Dispatcher::find_schema`] fails.
     pub fn lookup(&self, name: &str) -> Result<Operator> {
         let name: OperatorName = name.parse()?;
         self.find_schema(&name.name, &name.overload)
@@ -121,7 +121,7 @@ impl Dispatcher {
     /// Defines an operator.
     ///
     /// # Errors
-    /// If the operator is defined already, or a kernel that was registered before has another signature.
+    /// If the operator is defined already, or if a registered kernel has another signature.
     #[track_caller]
     pub fn register_def(&self, schema: Schema) -> Result<Registration> {
         let site = Location::caller();
@@ -143,11 +143,11 @@ impl Dispatcher {
         Ok(self.registration(Undo::Definition(name)))
     }
 
-    /// Registers a kernel for a runtime or alias key of an operator, which need not be defined yet.
+    /// Registers a kernel of an operator for a runtime or alias key. The operator need not be defined yet.
     ///
     /// # Errors
-    /// If the key is `Undefined` or a functionality without its backend, or the kernel's signature is not that of the
-    /// schema or of the other kernels.
+    /// If the key is `Undefined` or a functionality without its backend. If the signature of the kernel differs from
+    /// that of the schema or of the other kernels.
     #[track_caller]
     pub fn register_kernel(&self, name: &OperatorName, key: DispatchKey, kernel: Kernel) -> Result<Registration> {
         let site = Location::caller();
@@ -169,10 +169,10 @@ impl Dispatcher {
         Ok(self.registration(Undo::Kernel { name: name.clone(), key, id }))
     }
 
-    /// Registers the kernel of a runtime key for all operators that have none there.
+    /// Registers the fallback of a runtime key: the kernel of all operators that have none for this key.
     ///
     /// # Errors
-    /// If the key is no runtime key, or has a fallback already.
+    /// If the key is not a runtime key, or if it has a fallback already.
     #[track_caller]
     pub fn register_fallback(&self, key: DispatchKey, kernel: Kernel) -> Result<Registration> {
         let site = Location::caller();
@@ -197,10 +197,10 @@ impl Dispatcher {
         Ok(self.registration(Undo::Fallback { slot }))
     }
 
-    /// Claims a namespace for one block of definitions.
+    /// Claims a namespace for one definition block.
     ///
     /// # Errors
-    /// If another block owns it.
+    /// If another block owns the namespace.
     #[track_caller]
     pub fn register_namespace(&self, namespace: &str) -> Result<Registration> {
         let site = Location::caller();
@@ -218,9 +218,9 @@ impl Dispatcher {
         Ok(self.registration(Undo::Namespace(namespace.to_string())))
     }
 
-    /// Adds a listener, which is told of all defined operators at once and of later changes as they happen.
+    /// Adds a listener. It is notified of all defined operators at once, and of later changes as they happen.
     ///
-    /// It runs outside the dispatcher's lock and may look operators up.
+    /// It runs outside the dispatcher's lock, so it may look up operators.
     pub fn add_listener(&self, listener: impl Fn(OperatorEvent, &Operator) + Send + Sync + 'static) -> Registration {
         let listener: Arc<Listener> = Arc::new(listener);
         let (id, mut defined) = {
@@ -236,10 +236,10 @@ impl Dispatcher {
         self.registration(Undo::Listener(id))
     }
 
-    /// Recomputes every table from scratch and compares.
+    /// Recomputes every dispatch table from scratch and compares it with the one in use.
     ///
     /// # Errors
-    /// The first difference, by operator and key.
+    /// The first difference, with its operator and key.
     pub fn check_invariants(&self) -> Result<()> {
         let state = self.state();
         state.operators.values().try_for_each(|op| op.check_invariants(&state.fallbacks))
@@ -250,7 +250,7 @@ impl Dispatcher {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics between the first and the last step of a change.
+        // A panic cannot leave a change half made.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -266,7 +266,7 @@ impl Dispatcher {
 
     fn forget_if_unused(&self, name: &OperatorName) {
         let unused = self.state().forget_if_unused(name);
-        // Dropped behind the lock: kernels may own registrations themselves.
+        // Dropped without the lock: kernels may own registrations themselves.
         drop(unused);
     }
 }
@@ -286,7 +286,7 @@ impl State {
         op
     }
 
-    /// Takes an operator out when nothing is registered for it; the caller drops it without the lock.
+    /// Removes an operator for which nothing is registered. The caller must drop it without the lock.
     fn forget_if_unused(&mut self, name: &OperatorName) -> Option<Operator> {
         if self.operators.get(name)?.is_unused() { self.operators.remove(name) } else { None }
     }

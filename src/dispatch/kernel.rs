@@ -1,9 +1,8 @@
-//! Kernels: what a slot of a dispatch table points at.
+//! Kernels: what the slots of dispatch tables hold.
 //!
-//! Every kernel can be called boxed. A kernel made from a Rust function also keeps that function under its own type,
-//! so that a typed call with the same signature jumps to it directly; a call with any other signature, and every
-//! call of a boxed kernel, goes through values on a stack. Marker kernels (fallthrough, ambiguous, never set) hold
-//! no function.
+//! Every kernel can be called boxed. A kernel made from a Rust function also keeps that function with its own type, so
+//! a typed call with the same signature jumps to it directly. A call with another signature, and every call of a boxed
+//! kernel, goes through values on a stack. Marker kernels (fallthrough, ambiguous, invalid) hold no function.
 
 use crate::dispatch::key::set::KeySet;
 use crate::dispatch::operator::Operator;
@@ -22,7 +21,7 @@ use std::sync::Arc;
 /// A boxed kernel: takes its arguments from the stack and leaves its results there.
 pub type BoxedFn = dyn Fn(&Operator, KeySet, &mut Stack) -> Result<()> + Send + Sync;
 
-/// A kernel, immutable once made.
+/// A kernel. It is immutable.
 pub struct Kernel {
     name: String,
     body: Body,
@@ -31,18 +30,18 @@ pub struct Kernel {
     condition: Option<Condition>,
 }
 
-/// A kernel of a row of the op table: tensors and other arguments apart, as [`super::rows::call`] takes them.
+/// The kernel of a row of the op table. It takes tensors and other arguments separately, like [`super::rows::call`].
 pub(crate) type RowFn = fn(Op, KeySet, &[&Tensor], &[Attr]) -> Result<Tensor>;
 
-/// Whether a call with these tensors concerns a kernel. One that it does not concern may pass it by.
+/// Whether a kernel has anything to do for these tensors. If not, the call may skip it.
 pub(crate) type Condition = fn(&[&Tensor]) -> bool;
 
 enum Body {
-    /// Never set: an error to call.
+    /// Nothing was registered. Calling it is an error.
     Invalid,
-    /// The key is skipped.
+    /// Calls skip the key.
     Fallthrough,
-    /// Both a decomposition and a backend kernel claim `AutogradOther`: an error to call.
+    /// A decomposition and a backend kernel both claim `AutogradOther`. Calling it is an error.
     Ambiguous,
     Boxed(Box<BoxedFn>),
 }
@@ -63,12 +62,12 @@ impl Kernel {
         Kernel { name, body: Body::Boxed(Box::new(function)), typed: None, row: None, condition: None }
     }
 
-    /// A kernel from a Rust function over argument types; a leading [`KeySet`] receives the keys of the call.
+    /// A kernel from a Rust function. A leading [`KeySet`] argument receives the keys of the call.
     pub fn typed<M>(function: impl IntoKernel<M>) -> Kernel {
         function.into_kernel()
     }
 
-    /// A kernel of a row of the op table. A call from a method reaches it without values on a stack.
+    /// A kernel of a row of the op table. A method calls it without values on a stack.
     pub(crate) fn of_row(op: Op, function: RowFn) -> Kernel {
         let boxed = move |operator: &Operator, keys: KeySet, stack: &mut Stack| {
             let schema = operator.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
@@ -82,35 +81,35 @@ impl Kernel {
         Kernel { row: Some(function), ..Kernel::boxed(boxed) }
     }
 
-    /// The row function, if it is a kernel of a row.
+    /// The row function, if this is the kernel of a row.
     #[inline]
     pub(crate) fn row(&self) -> Option<RowFn> {
         self.row
     }
 
-    /// The same kernel for calls alone whose tensors it concerns. It has to do nothing else for the others.
+    /// The same kernel, which calls skip where `condition` is false. It must do nothing for those.
     pub(crate) fn when(mut self, condition: Condition) -> Kernel {
         self.condition = Some(condition);
         self
     }
 
-    /// Which calls it concerns, if not all.
+    /// The condition given to [`Kernel::when`].
     #[inline]
     pub(crate) fn condition(&self) -> Option<Condition> {
         self.condition
     }
 
-    /// The kernel that makes calls skip its key.
+    /// The fallthrough kernel: calls skip its key.
     pub fn fallthrough() -> Kernel {
         Kernel { name: "fallthrough".into(), body: Body::Fallthrough, typed: None, row: None, condition: None }
     }
 
-    /// The kernel that was never set.
+    /// The invalid kernel, which stands for a missing registration.
     pub fn invalid() -> Kernel {
         Kernel { name: "invalid".into(), body: Body::Invalid, typed: None, row: None, condition: None }
     }
 
-    /// The kernel of an `AutogradOther` slot claimed twice.
+    /// The kernel of an `AutogradOther` slot that two kernels claim.
     pub(crate) fn ambiguous() -> Kernel {
         Kernel {
             name: "ambiguous_autogradother_kernel".into(),
@@ -121,13 +120,13 @@ impl Kernel {
         }
     }
 
-    /// The same kernel under the name that dumps show.
+    /// The same kernel under another name, which dumps show.
     pub fn named(mut self, name: impl Into<String>) -> Kernel {
         self.name = name.into();
         self
     }
 
-    /// The name in dumps: that of the Rust function unless another was given.
+    /// The name in dumps. By default it is that of the Rust function.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -137,7 +136,7 @@ impl Kernel {
         matches!(self.body, Body::Fallthrough)
     }
 
-    /// Whether there is nothing to call.
+    /// Whether this is the invalid kernel.
     pub const fn is_invalid(&self) -> bool {
         matches!(self.body, Body::Invalid)
     }
@@ -163,7 +162,7 @@ impl Kernel {
         Some(Schema { name: name.clone(), arguments, returns, alias_analysis: AliasAnalysis::Conservative })
     }
 
-    /// How it can be called, as dumps show it.
+    /// How the kernel can be called, as dumps show it.
     pub const fn forms(&self) -> &'static str {
         match (&self.body, &self.typed) {
             (Body::Boxed(_), Some(_)) => "[ boxed unboxed ]",
@@ -173,7 +172,7 @@ impl Kernel {
         }
     }
 
-    /// The typed function, if it has exactly that type.
+    /// The typed function, if it has exactly the type `F`.
     #[inline]
     pub(crate) fn function<F: ?Sized + 'static>(&self) -> Option<&F> {
         let typed = self.typed.as_ref()?;
@@ -183,7 +182,7 @@ impl Kernel {
     /// Calls the kernel with the arguments on the stack.
     ///
     /// # Errors
-    /// If the kernel stands for none (invalid, fallthrough, ambiguous), and what it returns.
+    /// If the kernel is a marker (invalid, fallthrough, ambiguous), or if it fails.
     #[inline]
     pub fn call_boxed(&self, op: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
         match &self.body {
@@ -217,18 +216,18 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// What can be registered as a kernel: Rust functions over argument types, with or without a leading [`KeySet`], and
-/// kernels themselves. `M` only tells the implementations apart.
+/// What can be registered as a kernel: kernels, and Rust functions with or without a leading [`KeySet`]. `M` only
+/// distinguishes the implementations.
 pub trait IntoKernel<M> {
-    /// The kernel.
+    /// Converts into a kernel.
     fn into_kernel(self) -> Kernel;
 }
 
-/// Tells kernels apart from functions.
+/// Marks the implementation for kernels.
 #[derive(Debug)]
 pub struct Itself;
 
-/// Tells functions with a leading [`KeySet`] apart from those without.
+/// Marks the implementations for functions with a leading [`KeySet`].
 #[derive(Debug)]
 pub struct WithKeySet;
 
@@ -249,7 +248,7 @@ macro_rules! function_kernels {
                 + Send + Sync + 'static,
         {
             fn into_kernel(self) -> Kernel {
-                // Settles which of the two bounds a call means.
+                // Decides which of the two bounds a call uses.
                 #[allow(clippy::too_many_arguments, reason = "the number of arguments is the operator's")]
                 #[inline]
                 fn call<Ret, $($A),*>(

@@ -1,8 +1,8 @@
 //! Registration blocks.
 //!
-//! A [`Library`] registers the operators of one namespace. A *definition* block owns its namespace, a *fragment*
-//! adds to a namespace that somebody else may own, an *implementation* block registers kernels for one dispatch key.
-//! Dropping a block undoes all its registrations, newest first; an error leaves everything as it was.
+//! A [`Library`] registers the operators of one namespace. A *definition* block owns its namespace. A *fragment* adds
+//! definitions to a namespace that another block may own. An *implementation* block registers kernels for one dispatch
+//! key. Dropping a block undoes its registrations, newest first. A registration that fails changes nothing.
 
 use crate::dispatch::dispatcher::{Dispatcher, Registration};
 use crate::dispatch::kernel::{IntoKernel, Kernel};
@@ -12,7 +12,7 @@ use crate::dispatch::schema::{AliasAnalysis, OperatorName, Schema};
 use crate::error::{Error, Result};
 use std::panic::Location;
 
-/// A block of registrations.
+/// A block of registrations, like PyTorch's `torch.library.Library`. Dropping it undoes them.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {
@@ -33,7 +33,7 @@ use std::panic::Location;
 pub struct Library {
     dispatcher: Dispatcher,
     kind: Kind,
-    /// `_` for all namespaces: only such a block can register fallbacks.
+    /// `_` stands for all namespaces. Only such a block can register fallbacks.
     namespace: String,
     site: Site,
     registrations: Vec<Registration>,
@@ -47,19 +47,19 @@ enum Kind {
 }
 
 impl Library {
-    /// The definition block of a namespace, in the registry of this process; a namespace has one at most.
+    /// The definition block of a namespace, in the global registry. A namespace has at most one.
     ///
     /// # Errors
-    /// As [`Library::def_block_in`].
+    /// Same as [`Library::def_block_in`].
     #[track_caller]
     pub fn def_block(namespace: &str) -> Result<Library> {
         Library::def_block_in(Dispatcher::global(), namespace)
     }
 
-    /// The definition block of a namespace; a namespace has one at most.
+    /// The definition block of a namespace. A namespace has at most one.
     ///
     /// # Errors
-    /// If another block owns the namespace, or it is no name.
+    /// If another block owns the namespace, or if it is not a valid name.
     #[track_caller]
     pub fn def_block_in(dispatcher: &Dispatcher, namespace: &str) -> Result<Library> {
         let mut library = Library::new(dispatcher, Kind::Definitions, namespace)?;
@@ -67,10 +67,10 @@ impl Library {
         Ok(library)
     }
 
-    /// A block that adds definitions to a namespace, in the registry of this process.
+    /// A block that adds definitions to a namespace, in the global registry.
     ///
     /// # Errors
-    /// As [`Library::fragment_in`].
+    /// Same as [`Library::fragment_in`].
     #[track_caller]
     pub fn fragment(namespace: &str) -> Result<Library> {
         Library::fragment_in(Dispatcher::global(), namespace)
@@ -79,25 +79,25 @@ impl Library {
     /// A block that adds definitions to a namespace.
     ///
     /// # Errors
-    /// If the namespace is no name.
+    /// If the namespace is not a valid name.
     #[track_caller]
     pub fn fragment_in(dispatcher: &Dispatcher, namespace: &str) -> Result<Library> {
         Library::new(dispatcher, Kind::Fragment, namespace)
     }
 
-    /// A block of kernels for one key, in the registry of this process; namespace `_` stands for all.
+    /// A block of kernels for one key, in the global registry. The namespace `_` stands for all.
     ///
     /// # Errors
-    /// As [`Library::impl_block_in`].
+    /// Same as [`Library::impl_block_in`].
     #[track_caller]
     pub fn impl_block(namespace: &str, key: DispatchKey) -> Result<Library> {
         Library::impl_block_in(Dispatcher::global(), namespace, key)
     }
 
-    /// A block of kernels for one key; namespace `_` stands for all.
+    /// A block of kernels for one key. The namespace `_` stands for all.
     ///
     /// # Errors
-    /// If the namespace is no name.
+    /// If the namespace is not a valid name.
     #[track_caller]
     pub fn impl_block_in(dispatcher: &Dispatcher, namespace: &str, key: DispatchKey) -> Result<Library> {
         Library::new(dispatcher, Kind::Implementations(key), namespace)
@@ -124,18 +124,18 @@ impl Library {
     /// Defines an operator from its schema.
     ///
     /// # Errors
-    /// If the text is no schema (the message says where), names another namespace, or the operator is defined already;
-    /// in a block of kernels.
+    /// If the text is not a schema (the message says where), if it names another namespace, if the operator is defined
+    /// already, or if this is an implementation block.
     #[track_caller]
     pub fn def(&mut self, schema: &str) -> Result<&mut Self> {
         let schema = self.parse_schema(schema)?;
         self.define(schema)
     }
 
-    /// Defines an operator whose alias analysis is given.
+    /// Defines an operator with the given alias analysis.
     ///
     /// # Errors
-    /// As [`Library::def`].
+    /// Same as [`Library::def`].
     #[track_caller]
     pub fn def_with(&mut self, schema: &str, alias_analysis: AliasAnalysis) -> Result<&mut Self> {
         let schema = Schema { alias_analysis, ..self.parse_schema(schema)? };
@@ -145,7 +145,7 @@ impl Library {
     /// Defines an operator and registers its decomposition.
     ///
     /// # Errors
-    /// As [`Library::def`], and if the kernel's signature is not that of the schema.
+    /// Same as [`Library::def`], and if the signature of the kernel differs from that of the schema.
     #[track_caller]
     pub fn def_kernel<M>(&mut self, schema: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         let schema = self.parse_schema(schema)?;
@@ -157,10 +157,10 @@ impl Library {
         Ok(self)
     }
 
-    /// Defines an operator with the schema that a typed kernel implies, and registers the kernel as decomposition.
+    /// Defines an operator with the schema that a typed kernel implies, and registers the kernel as its decomposition.
     ///
     /// # Errors
-    /// As [`Library::def`], and if the kernel is boxed.
+    /// Same as [`Library::def`], and if the kernel is boxed.
     #[track_caller]
     pub fn def_inferred<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         self.check_defines(name)?;
@@ -176,12 +176,12 @@ impl Library {
         Ok(self)
     }
 
-    /// Registers a kernel for the key of the block; in a definition block or fragment, which has none, as
-    /// decomposition (`CompositeImplicitAutograd`).
+    /// Registers a kernel for the key of the block. A definition block or fragment has no key: there the kernel is
+    /// registered as decomposition (`CompositeImplicitAutograd`).
     ///
     /// # Errors
-    /// If the name belongs to another namespace, or the kernel's signature is not that of the schema or of the other
-    /// kernels.
+    /// If the name belongs to another namespace. If the signature of the kernel differs from that of the schema or of
+    /// the other kernels.
     #[track_caller]
     pub fn impl_<M>(&mut self, name: &str, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         let key = match self.kind {
@@ -191,21 +191,22 @@ impl Library {
         self.implement(name, key, kernel.into_kernel())
     }
 
-    /// Registers a kernel for a key, which must be the block's if that has one.
+    /// Registers a kernel for a key. If the block has a key, it must be the same.
     ///
     /// # Errors
-    /// As [`Library::impl_`], and if the block has another key.
+    /// Same as [`Library::impl_`], and if the block has another key.
     #[track_caller]
     pub fn impl_for<M>(&mut self, name: &str, key: DispatchKey, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         self.check_key(key)?;
         self.implement(name, key, kernel.into_kernel())
     }
 
-    /// Registers the kernel that all operators without one get for the key of the block, whose namespace must be
-    /// `_`.
+    /// Registers a fallback for the key of the block: the kernel of all operators that have none for this key. The
+    /// namespace of the block must be `_`.
     ///
     /// # Errors
-    /// If the block has no key or a namespace of its own, the kernel is typed, or the key has a fallback already.
+    /// If the block has no key or a namespace other than `_`, if the kernel is typed, or if the key has a fallback
+    /// already.
     #[track_caller]
     pub fn fallback<M>(&mut self, kernel: impl IntoKernel<M>) -> Result<&mut Self> {
         let Kind::Implementations(key) = self.kind else {
@@ -272,7 +273,7 @@ impl Library {
         }
     }
 
-    /// The name with the block's namespace, unless it names another one.
+    /// Adds the block's namespace to a name, unless the name has another one.
     fn qualify(&self, name: OperatorName, what: &str) -> Result<OperatorName> {
         let namespace = &self.namespace;
         match name.namespace() {
@@ -296,7 +297,7 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // Newest first, so that what came back in between is never seen half undone.
+        // Newest first, so that an older registration that becomes active again is complete.
         while let Some(registration) = self.registrations.pop() {
             drop(registration);
         }

@@ -1,7 +1,7 @@
 //! What does this call mean right now?
 //!
-//! Keys and key sets, operators and their tables, registration blocks, boxed and typed kernels, thread-local sets and
-//! user modes: the mechanism alone. No operator is defined here, and nothing here knows how a kernel computes.
+//! The mechanism alone: keys and key sets, operators and their tables, registration blocks, boxed and typed kernels,
+//! thread-local sets and user modes. No operator is defined here, and nothing here knows how a kernel computes.
 
 pub(crate) mod builtins;
 mod call;

@@ -1,10 +1,10 @@
-//! The PythonDispatcher key: user modes, a stack per thread that sees every call before anything else does.
+//! User modes: a stack of handlers per thread that see every call first (the `PythonDispatcher` key).
 //!
-//! The key is included while a mode is pushed, so a thread without modes pays nothing. The innermost mode is asked
-//! first. While a mode's handler runs, that mode and those inside it are off, so what the handler calls itself reaches
-//! only the modes around it. Passing the call on ([`Next::call`]) asks the next mode, and behind the last one the
-//! operator, for which all modes are on again: they see the calls that a composite operator makes, too.
-//! Modes do not follow a call to another thread.
+//! The key is included only while a mode is pushed, so a thread without modes pays nothing. The innermost mode handles
+//! a call first. While its handler runs, that mode and the modes inside it are off, so calls made by the handler reach
+//! only the outer modes. [`Next::call`] passes the call to the next outer mode, and after the outermost one to the
+//! operator. The operator runs with all modes on, so they also see the calls that a composite operator makes. Modes do
+//! not follow a call to another thread.
 
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::local::{IncludeGuard, include};
@@ -17,17 +17,17 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What is done with every call while it is pushed.
+/// A handler of every call of a thread, while it is pushed.
 pub trait Mode {
-    /// Handles a call: `stack` holds the arguments, and has to hold the results, and nothing else, on return.
-    /// [`Next::call`] does what would have been done without this mode.
+    /// Handles a call. `stack` holds the arguments, and on return must hold the results and nothing else.
+    /// [`Next::call`] does what would happen without this mode.
     ///
     /// # Errors
-    /// The call's, or its own: the caller gets them in place of a result.
+    /// An error of the call, or of the mode itself. The caller gets it in place of a result.
     fn call(&self, op: &Operator, stack: &mut Stack, next: Next<'_>) -> Result<()>;
 }
 
-/// A list that shares its tails, so that each handler has the modes around it as its own.
+/// A linked list with shared tails: each node also is the list of the modes around it.
 type Modes = Option<Rc<Node>>;
 
 struct Node {
@@ -37,9 +37,9 @@ struct Node {
 
 /// The modes of a thread.
 struct Pushed {
-    /// Those that see the next call, innermost first.
+    /// The modes that see the next call, innermost first.
     modes: Modes,
-    /// How many guards are alive, and the key that they keep included.
+    /// The number of live guards. The first one includes the key, the last one drops it.
     n_guards: usize,
     key: Option<IncludeGuard>,
 }
@@ -48,13 +48,13 @@ thread_local! {
     static PUSHED: RefCell<Pushed> = const { RefCell::new(Pushed { modes: None, n_guards: 0, key: None }) };
 }
 
-/// The rest of a call: the modes around the one that was asked, and the operator.
+/// The rest of a call: the outer modes, and the operator.
 pub struct Next<'a> {
     op: &'a Operator,
-    /// The keys below those of modes.
+    /// The keys below the `PythonDispatcher` key.
     keys: KeySet,
     outer: Modes,
-    /// The modes that are on for the operator.
+    /// The modes that are on while the operator runs.
     all: Modes,
 }
 
@@ -67,7 +67,7 @@ impl Next<'_> {
     /// Passes the call on.
     ///
     /// # Errors
-    /// The call's.
+    /// An error of the call.
     pub fn call(self, stack: &mut Stack) -> Result<()> {
         match self.outer {
             Some(node) => handle(self.op, self.keys, node, self.all, stack),
@@ -79,14 +79,14 @@ impl Next<'_> {
     }
 }
 
-/// Keeps a mode on its thread's stack; made by [`push_mode`]. Guards are dropped in reverse order, as locals are.
+/// Keeps a mode on its thread's stack. Made by [`push_mode`]. Guards must be dropped in reverse order, as locals are.
 #[must_use = "the mode is on only while the guard lives"]
 pub struct ModeGuard {
     before: Modes,
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Pushes a mode: every call of this thread goes to it until the guard is dropped.
+/// Pushes a mode: it handles every call of this thread until the guard is dropped.
 ///
 /// ```
 /// use opfuse::dispatch::modes::{CallLog, push_mode};
@@ -124,17 +124,17 @@ impl Drop for ModeGuard {
             }
             std::mem::replace(&mut pushed.modes, self.before.take())
         });
-        // A mode may own guards itself.
+        // Dropped outside the borrow: a mode may own guards itself.
         drop(removed);
     }
 }
 
-/// Whether a mode of this thread sees its next call.
+/// Whether a mode will handle the next call of this thread.
 pub fn is_active() -> bool {
     PUSHED.with_borrow(|pushed| pushed.modes.is_some())
 }
 
-/// Puts other modes in force until it goes out of scope, also by a panic.
+/// Replaces the modes of the thread until it is dropped, even by a panic.
 struct Switch {
     before: Modes,
 }
@@ -158,10 +158,10 @@ fn handle(op: &Operator, keys: KeySet, node: Rc<Node>, all: Modes, stack: &mut S
     node.mode.call(op, stack, Next { op, keys, outer, all })
 }
 
-/// The kernel of every operator at this key.
+/// The kernel of the `PythonDispatcher` key, for all operators.
 ///
 /// # Errors
-/// What the mode returns, or the call below it.
+/// An error of the mode or of the call.
 pub(crate) fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::PythonDispatcher);
     let modes = PUSHED.with_borrow(|pushed| pushed.modes.clone());

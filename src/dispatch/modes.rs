@@ -1,7 +1,7 @@
-//! User modes: functions that see every call of a thread, and ready-made ones.
+//! User modes: handlers that see every call of a thread. Three are provided.
 //!
-//! [`CallCounter`] counts, [`CallLog`] writes calls down, [`NanCheck`] finds the first call that makes a NaN. How
-//! modes nest is said where they are kept, in [`super::mode`].
+//! [`CallCounter`] counts calls, [`CallLog`] records them, and [`NanCheck`] finds the first call that produces a NaN.
+//! [`super::mode`] says how modes nest.
 
 use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use crate::dispatch::mode::{Mode, ModeGuard, Next, is_active, push_mode};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one step.
+    // No change has a half-made state, so a panic does no harm.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -41,7 +41,7 @@ impl CallCounter {
         lock(&self.0).get(&name).copied().unwrap_or(0)
     }
 
-    /// Calls so far by operator, those of the same number by name.
+    /// The calls so far by operator, most frequent first, then by name.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let mut counts: Vec<_> = lock(&self.0).iter().map(|(name, &count)| (name.to_string(), count)).collect();
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -56,7 +56,7 @@ impl Mode for CallCounter {
     }
 }
 
-/// Writes calls down with all their arguments; those that an operator makes stand indented behind its own.
+/// Records calls with all their arguments. Calls that an operator makes follow its own, indented.
 #[derive(Debug, Default)]
 pub struct CallLog(Mutex<Log>);
 
@@ -66,14 +66,15 @@ struct Log {
     depth: usize,
 }
 
-/// One call, as [`CallLog`] wrote it down. It prints as `aten::add.Tensor(self=f32[2], other=1, alpha=1)`.
+/// One call recorded by [`CallLog`]. It prints as `aten::add.Tensor(self=f32[2], other=1, alpha=1)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedCall {
     /// The operator's full name.
     pub op: String,
-    /// Names and values of all arguments, defaults included; of a tensor its type, or the number it stands for.
+    /// Names and values of all arguments, including defaults. A tensor is shown as its type, or as the number it stands
+    /// for.
     pub arguments: Vec<(String, String)>,
-    /// How many logged calls it is part of.
+    /// The number of logged calls that it is nested in.
     pub depth: usize,
 }
 
@@ -83,12 +84,12 @@ impl CallLog {
         lock(&self.0).calls.clone()
     }
 
-    /// The names, without namespace and overload, of the calls that are not part of another.
+    /// The names, without namespace and overload, of the calls that are not nested in another.
     pub fn names(&self) -> Vec<String> {
         self.names_at(0)
     }
 
-    /// The names, without namespace and overload, of the calls that are part of `depth` others.
+    /// The names, without namespace and overload, of the calls at nesting depth `depth`.
     pub fn names_at(&self, depth: usize) -> Vec<String> {
         let short = |call: &LoggedCall| {
             let name = call.op.split_once("::").map_or(call.op.as_str(), |(_, name)| name);
@@ -97,7 +98,7 @@ impl CallLog {
         lock(&self.0).calls.iter().filter(|call| call.depth == depth).map(short).collect()
     }
 
-    /// Forgets the calls so far.
+    /// Removes all recorded calls.
     pub fn clear(&self) {
         lock(&self.0).calls.clear();
     }
@@ -121,7 +122,7 @@ impl Mode for CallLog {
     }
 }
 
-/// A value on one line: of a tensor its type.
+/// A value on one line. A tensor is shown as its type.
 fn text(value: &Value) -> String {
     let tensor = |tensor: &Tensor| match tensor.as_number() {
         Some(number) => number.to_string(),
@@ -169,9 +170,9 @@ impl fmt::Display for CallLog {
     }
 }
 
-/// Refuses the first call that makes a NaN: the error names the operator and its arguments. A call whose operands hold
-/// NaN already is let through. Tensors without data, and results that share their storage with an operand, are not
-/// looked at.
+/// Makes the first call that produces a NaN an error, which names the operator and its arguments. A call whose operands
+/// contain a NaN is allowed to return NaN. Tensors without data are not checked. Neither are results that share their
+/// storage with an operand.
 #[derive(Debug, Default)]
 pub struct NanCheck;
 
@@ -186,7 +187,7 @@ impl Mode for NanCheck {
             if is_view || !holds_nan(result)? {
                 continue;
             }
-            // Asked only now: most calls make none.
+            // Only now: most calls produce no NaN.
             let mut had = false;
             for operand in operands.iter().filter(|operand| !operand.is_handle_of(result)) {
                 had |= holds_nan(operand)?;
@@ -205,7 +206,7 @@ fn holds_nan(tensor: &Tensor) -> Result<bool> {
     if !tensor.dtype().is_float() || !tensor.has_data() {
         return Ok(false);
     }
-    // What a check asks is no part of a trace and has no gradient.
+    // The check itself must not be traced or recorded for gradients.
     let _below = exclude(AUTOGRAD_AND_INPLACE_KEYS | KeySet::of(DispatchKey::Tracer));
     let any = call(Op::Any, &[&call(Op::Isnan, &[tensor], &[])?], &[Attr::None, Attr::bool(false)])?;
     any.item()

@@ -1,9 +1,9 @@
-//! Operators: a name, a schema, the kernels registered for it, and the dispatch table computed from them.
+//! Operators: a name, a schema, the registered kernels, and the dispatch table computed from them.
 //!
-//! What always holds: every slot equals what `table.rs` computes from the registrations in force (updates happen
-//! under the lock of the registrations); the masks lack exactly the keys whose slot is a fallthrough kernel; no list
-//! of kernels is empty. Reading a slot takes no lock: kernels once published live as long as the operator, so memory
-//! grows with the number of different kernels an operator has ever had, not with the number of registrations.
+//! What always holds: every slot equals what `table.rs` computes from the current registrations, because updates happen
+//! under their lock. A mask lacks exactly the keys whose slot is a fallthrough kernel. No list of kernels is empty.
+//! Reading a slot takes no lock: a published kernel lives as long as the operator. So memory grows with the number of
+//! different kernels that an operator ever had, and not with the number of registrations.
 
 #![allow(unsafe_code, reason = "slots of the dispatch table are read without a lock")]
 
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Where a registration was made.
 pub type Site = &'static Location<'static>;
 
-/// A handle to an operator; copies share it. It stays valid after the operator was removed from its dispatcher.
+/// A handle to an operator. Clones share it. It stays valid after the operator was removed from its dispatcher.
 #[derive(Clone)]
 pub struct Operator(Arc<Entry>);
 
@@ -39,7 +39,7 @@ struct Entry {
 /// Cells that are read without a lock and written under one.
 struct Published<T, const N: usize> {
     cells: [AtomicPtr<T>; N],
-    /// Owns everything a cell has ever pointed at; nothing is taken out before the cells themselves go.
+    /// Owns every target that a cell ever had. Nothing is removed before the cells are dropped.
     kept: Mutex<Vec<Arc<T>>>,
 }
 
@@ -64,7 +64,7 @@ impl<T, const N: usize> Published<T, N> {
         }
         if let Some(value) = value {
             let mut kept = lock(&self.kept);
-            // Newest last: a kernel for many slots is found at once.
+            // From the newest: a kernel for many slots is found at once.
             if !kept.iter().rev().any(|other| Arc::ptr_eq(other, value)) {
                 kept.push(Arc::clone(value));
             }
@@ -73,12 +73,12 @@ impl<T, const N: usize> Published<T, N> {
     }
 }
 
-/// What is registered for an operator at the moment.
+/// The current registrations of an operator.
 struct Registrations {
     definition: Option<(Arc<Schema>, Site)>,
     kernels: KernelLists,
     sources: [Source; N_SLOTS],
-    /// The signature of the first typed kernel, and where it came from.
+    /// The signature of the first typed kernel, and where it was registered.
     signature: Option<(Signature, Site)>,
 }
 
@@ -121,14 +121,14 @@ impl KernelLists {
 pub(crate) type Fallbacks = [Option<Registered>];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Updates leave the data consistent at every point where they can panic.
+    // Updates leave the data consistent wherever they can panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a slot holds, for dumps and tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotInfo {
-    /// Why.
+    /// The rule that selected the kernel.
     pub source: Source,
     /// The name of the kernel; empty if there is none.
     pub kernel: String,
@@ -164,25 +164,25 @@ impl Operator {
         self.0.schema.get(0)
     }
 
-    /// Whether a definition is in force.
+    /// Whether the operator has a definition.
     pub fn is_defined(&self) -> bool {
         self.schema().is_some()
     }
 
-    /// The kernel that calls with these keys go to, found without a lock.
+    /// The kernel for these keys, read without a lock.
     #[inline]
     pub(crate) fn kernel(&self, keys: KeySet) -> Option<&Kernel> {
         self.0.slots.get(keys.slot())
     }
 
-    /// The keys that calls do not skip, for the backend that they go to.
+    /// The keys that calls do not fall through, for the backend of `keys`.
     #[inline]
     pub(crate) fn mask(&self, keys: KeySet) -> KeySet {
         self.load_mask(keys.highest_backend().map_or(0, |backend| backend as usize))
     }
 
-    /// The kernel for these keys, seen while no registration is under way; updates of a slot and of the masks are
-    /// not one step for calls without a lock, so these ask here before they give up.
+    /// Like [`Operator::kernel`], but under the lock of the registrations. A registration updates a slot and the masks
+    /// in several steps, so a call that found no kernel looks again here before it fails.
     #[cold]
     pub(crate) fn settle(&self, keys: KeySet) -> Result<(&Kernel, KeySet)> {
         let registrations = lock(&self.0.registrations);
@@ -210,7 +210,7 @@ impl Operator {
                  functions are [{available}]"
             )
         } else {
-            let hint = if self.is_defined() { "" } else { "; the operator is not defined, was def() forgotten?" };
+            let hint = if self.is_defined() { "" } else { "; the operator is not defined: call def() first" };
             format!(
                 "could not run '{name}' with arguments from the '{key}' backend; '{name}' is only available for these \
                  backends: [{available}]{hint}"
@@ -224,7 +224,7 @@ impl Operator {
         lock(&self.0.registrations).signature
     }
 
-    /// What the slot of a runtime key holds; other keys have no slot and show as missing.
+    /// The contents of a runtime key's slot. Other keys have no slot and show as missing.
     pub fn slot(&self, key: DispatchKey) -> SlotInfo {
         let registrations = lock(&self.0.registrations);
         let Some(slot) = key.slot() else { return SlotInfo { source: Source::Missing, kernel: String::new() } };
@@ -237,7 +237,7 @@ impl Operator {
         lock(&self.0.registrations).kernels.get(key).is_some()
     }
 
-    /// The registrations in force as text: definition, then kernels by key, the active one first.
+    /// The current registrations as text: the definition, then kernels by key, the active one first.
     pub fn dump_registrations(&self) -> String {
         let registrations = lock(&self.0.registrations);
         let mut text = format!("name: {}\n", self.name());
@@ -274,9 +274,9 @@ impl Operator {
     }
 }
 
-/// Changes, made by the dispatcher under its own lock.
+/// Changes. The dispatcher makes them under its own lock.
 impl Operator {
-    /// Sets the definition, unless a kernel already there contradicts it.
+    /// Sets the definition, unless it contradicts a registered kernel.
     pub(crate) fn define(&self, schema: Schema, site: Site) -> Result<()> {
         let mut registrations = lock(&self.0.registrations);
         if let Some((_, original)) = &registrations.definition {
@@ -333,7 +333,7 @@ impl Operator {
         self.update(&mut lock(&self.0.registrations), fallbacks, |key| key.slot() == Some(slot));
     }
 
-    /// Whether nothing at all is registered any more.
+    /// Whether nothing is registered.
     pub(crate) fn is_unused(&self) -> bool {
         let registrations = lock(&self.0.registrations);
         registrations.definition.is_none() && registrations.kernels.0.is_empty()
@@ -352,7 +352,7 @@ impl Operator {
     fn set_fallthrough(&self, key: DispatchKey, is_fallthrough: bool) {
         let own = key.backend();
         let functionality = KeySet::of(key.functionality());
-        // Masks of other backends agree with the first one for keys that do not belong to a backend.
+        // For keys that do not exist per backend, all masks agree.
         let first = own.map_or(0, |backend| backend as usize);
         let is_stale = self.load_mask(first).has_all(functionality) == is_fallthrough;
         if key == DispatchKey::Undefined || !is_stale {
@@ -370,7 +370,7 @@ impl Operator {
         KeySet::from_bits(self.0.masks[backend].load(Ordering::Relaxed))
     }
 
-    /// Compares every slot and mask with what the registrations say, computed from scratch.
+    /// Compares every slot and mask with a computation from scratch.
     pub(crate) fn check_invariants(&self, fallbacks: &Fallbacks) -> Result<()> {
         let registrations = lock(&self.0.registrations);
         let broken = |message: String| Err(Error::invalid("operator", format!("{}: {message}", self.name())));
@@ -402,7 +402,7 @@ impl Operator {
     }
 }
 
-/// Refuses a kernel whose signature contradicts the schema; boxed kernels fit every schema.
+/// Rejects a kernel whose signature contradicts the schema. Boxed kernels fit every schema.
 fn check_against(schema: &Schema, kernel: &Kernel, site: Site) -> Result<()> {
     let Some(inferred) = kernel.inferred_schema(&schema.name) else { return Ok(()) };
     match schema.difference(&inferred) {

@@ -1,4 +1,4 @@
-//! Arguments of a row of the op table as values of a stack, and back.
+//! Converts arguments of a row of the op table to values on a stack, and back.
 
 use crate::dispatch::schema::{Schema, Type};
 use crate::dispatch::value::{Stack, Value};
@@ -7,7 +7,7 @@ use crate::ir::{Attr, Attrs, Op};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
-/// Tensors and other arguments of a row, in the order of its schema, as a stack of a boxed call.
+/// Arguments of a row, in the order of its schema, as the stack of a boxed call.
 pub(crate) fn pack(schema: &Schema, tensors: &[&Tensor], attrs: &[Attr]) -> Stack {
     let mut stack = Stack::new();
     let (mut tensors, mut attrs) = (tensors.iter(), attrs.iter());
@@ -54,10 +54,10 @@ fn value_of(attr: &Attr, ty: &Type) -> Value {
     }
 }
 
-/// A boxed call's arguments in the form of the op table.
+/// The arguments of a boxed call, in the form that rows take.
 ///
 /// # Errors
-/// If a value is of a type that no row takes.
+/// If a value has a type that no row takes.
 pub(crate) fn unpack(op: Op, schema: &Schema, stack: &Stack) -> Result<(SmallVec<[Tensor; 4]>, Attrs)> {
     let mut tensors = SmallVec::new();
     let mut attrs = Attrs::new();

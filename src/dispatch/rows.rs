@@ -1,4 +1,4 @@
-//! Calls of rows of the op table, without values on a stack where the kernel is one of a row.
+//! Calls of rows of the op table. Kernels of rows are called without values on a stack.
 
 use crate::device::{Device, DeviceGuard};
 use crate::dispatch::builtins::operator;
@@ -14,26 +14,27 @@ use crate::ir::{Attr, Attrs, Op};
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
-/// Calls an op: tensors in schema order, absent optional ones left out, and the other arguments in schema order.
+/// Calls the op `op`. `tensors` are in schema order, without the absent optional ones. `attrs` are the other arguments
+/// in schema order.
 ///
-/// A kernel of a row is reached directly; any other (a trace, a user's kernel) through values on a stack.
+/// A kernel of a row is called directly. Any other kernel (a trace, a user's kernel) gets values on a stack.
 ///
 /// # Errors
-/// If inference refuses the operands, no kernel is there for their keys, and what the kernel returns.
+/// If shape or dtype inference fails, if there is no kernel for the keys of the operands, or if the kernel fails.
 pub fn call(op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let operator = operator(op)?;
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
     if keys == ON_CPU {
-        // Nearly all calls: the slots of these keys are known here.
+        // The common case: with constant keys, the compiler computes their slots.
         return run(op, operator, ON_CPU, tensors, attrs);
     }
     run(op, operator, keys, tensors, attrs)
 }
 
-/// As [`call`] of an op whose tensors, if it has any, do not say that it is to run on a GPU.
+/// Like [`call`], for an op that runs on a GPU although its tensors, if any, do not have a CUDA key.
 ///
 /// # Errors
-/// As [`call`], or if there is no such GPU.
+/// Same as [`call`], or if there is no such GPU.
 pub(crate) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let _current = DeviceGuard::new(gpu)?;
     let operator = operator(op)?;
@@ -41,10 +42,10 @@ pub(crate) fn call_on(gpu: Device, op: Op, tensors: &[&Tensor], attrs: &[Attr]) 
     run(op, operator, keys, tensors, attrs)
 }
 
-/// What is left of the keys of a call on ordinary tensors, if no mode or guard is in force.
+/// The keys of a call on ordinary CPU tensors without modes or guards.
 const ON_CPU: KeySet = KeySet::from_keys(&[DispatchKey::CPU, DispatchKey::AutogradCPU]);
 
-/// As [`call`], by the kernel that `keys` lead to; tensors and thread-local sets are not asked.
+/// Like [`call`], by the kernel that `keys` select. The keys of tensors and thread-local sets are not consulted.
 pub(crate) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     run(op, operator(op)?, keys, tensors, attrs)
 }
@@ -53,7 +54,7 @@ pub(crate) fn redispatch(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Att
 fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let (mut keys, mut kernel) = (keys, operator.kernel(keys));
     if kernel.and_then(Kernel::condition).is_some_and(|wants| !wants(tensors)) {
-        // What the autograd kernel would do, without calling it.
+        // The conditional kernel is Autograd's, which would only redispatch.
         keys = keys - AUTOGRAD_KEYS;
         kernel = operator.kernel(keys);
     }
@@ -63,7 +64,7 @@ fn run(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], attrs: &[
     }
 }
 
-/// As [`call`] of another operator with the same arguments, such as the in-place form.
+/// Like [`call`], by another operator with the same arguments, such as the in-place form.
 pub(crate) fn call_as(op: Op, operator: &Operator, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let keys = operator.call_key_set(tensors.iter().fold(KeySet::EMPTY, |keys, tensor| keys | tensor.key_set()));
     run_boxed(op, operator, keys, tensors, attrs)
@@ -75,14 +76,14 @@ fn run_boxed(op: Op, operator: &Operator, keys: KeySet, tensors: &[&Tensor], att
     operator.redispatch_boxed(keys, &mut stack)?;
     match stack.pop() {
         Some(Value::Tensor(tensor)) => Ok(tensor),
-        Some(_) | None => Err(Error::argument(op.name(), "the kernel left no tensor")),
+        Some(_) | None => Err(Error::argument(op.name(), "the kernel returned no tensor")),
     }
 }
 
-/// A boxed call's arguments in the form of the op table; see [`call`].
+/// The arguments of a boxed call in the form that [`call`] takes.
 ///
 /// # Errors
-/// If a value is of a type that no row takes.
+/// If a value has a type that no row takes.
 pub fn unpack(op: Op, stack: &Stack) -> Result<(SmallVec<[Tensor; 4]>, Attrs)> {
     let schema = operator(op)?.schema().ok_or_else(|| Error::argument(op.name(), "has no schema"))?;
     row_values::unpack(op, schema, stack)

@@ -1,7 +1,7 @@
 //! Operator schemas: names, argument and return types, defaults, alias marks.
 //!
-//! A schema prints in the ATen notation and `schema_parser.rs` reads it back to an equal schema. Checking the
-//! arguments of a call against a schema lives here too, because every message of it prints the declaration.
+//! A schema prints in ATen notation, and `schema_parser.rs` reads it back. Checking the arguments of a call is here
+//! too, because its messages print the declaration.
 
 use crate::device::Device;
 use crate::dispatch::value::{Stack, TensorLayout, Value};
@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 use crate::ir::{DType, MemoryFormat, Scalar};
 use std::fmt;
 
-/// `namespace::name.overload`; the overload may be empty.
+/// The full name of an operator, `namespace::name.overload`. The overload may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperatorName {
     /// `namespace::name`.
     pub name: String,
-    /// The overload name, empty for the unnamed one.
+    /// The overload name. It may be empty.
     pub overload: String,
 }
 
@@ -24,7 +24,7 @@ pub struct OperatorName {
 pub enum Type {
     Tensor,
     Int,
-    /// An integer that tracing may keep symbolic; a plain integer here.
+    /// An integer that PyTorch may keep symbolic. Here it is a plain integer.
     SymInt,
     Float,
     Bool,
@@ -82,14 +82,14 @@ pub struct Parameter {
     pub alias: Option<AliasInfo>,
     /// Its default.
     pub default: Option<Literal>,
-    /// Whether it stands behind the `*`.
+    /// Whether it follows the `*`, so it can only be given by name.
     pub kwarg_only: bool,
 }
 
 /// What may be assumed about aliasing between arguments and returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AliasAnalysis {
-    /// What the alias marks say.
+    /// As the alias marks say.
     FromSchema,
     /// Anything may alias anything.
     Conservative,
@@ -113,7 +113,7 @@ impl AliasAnalysis {
 pub struct Schema {
     /// The operator's name.
     pub name: OperatorName,
-    /// Arguments in order; those behind the `*` come last.
+    /// Arguments in order. Keyword-only ones come last.
     pub arguments: Vec<Parameter>,
     /// Returns in order.
     pub returns: Vec<Parameter>,
@@ -163,7 +163,7 @@ impl Type {
         }
     }
 
-    /// Whether kernels see the two alike: lengths of lists and symbolic integers make no difference.
+    /// Whether kernels see the two types alike. Lengths of lists and symbolic integers make no difference.
     pub fn same_for_kernels(&self, other: &Type) -> bool {
         match (self, other) {
             (Type::Int | Type::SymInt, Type::Int | Type::SymInt) => true,
@@ -190,12 +190,12 @@ impl Type {
             (Type::Device, Literal::Str(name)) => Value::Device(name.parse::<Device>().ok()?),
             (Type::Layout, Literal::Symbol(name)) => Value::Layout(TensorLayout::from_name(name)?),
             (Type::MemoryFormat, Literal::Symbol(name)) => Value::MemoryFormat(MemoryFormat::from_name(name)?),
-            // A list of fixed length may be written as one element, which is repeated.
+            // One element may stand for a list of fixed length: it is repeated.
             (Type::List(element, Some(n)), literal) if !matches!(literal, Literal::List(_)) => {
                 list_value(element, &vec![literal.clone(); *n])?
             }
             (Type::List(element, n), Literal::List(items)) => {
-                // An empty list stands for "all" where dims are listed, whatever the length.
+                // An empty list of dims stands for all dims, whatever the declared length.
                 if n.is_some_and(|n| n != items.len() && !items.is_empty()) {
                     return None;
                 }
@@ -206,7 +206,7 @@ impl Type {
     }
 }
 
-/// The number behind the name of a reduction.
+/// The number that schemas use for the reduction of a loss.
 fn reduction(name: &str) -> Option<i64> {
     ["None", "Mean", "Sum"].iter().position(|known| *known == name).map(|index| index as i64)
 }
@@ -230,7 +230,7 @@ fn list_value(element: &Type, items: &[Literal]) -> Option<Value> {
 }
 
 impl Schema {
-    /// Why a kernel with the `inferred` schema cannot implement this one; names play no role.
+    /// Why a kernel with the `inferred` schema cannot implement this one. Names are not compared.
     pub fn difference(&self, inferred: &Schema) -> Option<String> {
         if self.arguments.len() != inferred.arguments.len() {
             let (ours, theirs) = (self.arguments.len(), inferred.arguments.len());
@@ -293,10 +293,10 @@ impl Schema {
         })
     }
 
-    /// Checks a stack in schema order: number and types of its values.
+    /// Checks the number and types of the values of a stack in schema order.
     ///
     /// # Errors
-    /// If the number of values or the type of one is another.
+    /// If the number of values or a type differs.
     pub fn check_stack(&self, stack: &Stack) -> Result<()> {
         if stack.len() != self.arguments.len() {
             let (expected, found) = (self.arguments.len(), stack.len());
@@ -314,7 +314,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether any argument is written through.
+    /// Whether the operator writes to an argument.
     pub fn is_mutable(&self) -> bool {
         self.arguments.iter().any(|argument| argument.alias.as_ref().is_some_and(|alias| alias.is_write))
     }
@@ -340,7 +340,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// Writes a type with its alias marks, which stand right behind the innermost type.
+/// Writes a type with its alias marks, which follow the innermost type.
 fn write_type(f: &mut fmt::Formatter<'_>, ty: &Type, alias: Option<&AliasInfo>) -> fmt::Result {
     let word = match ty {
         Type::List(element, n) => {
@@ -388,7 +388,7 @@ impl fmt::Display for Literal {
             Literal::Bool(true) => f.write_str("True"),
             Literal::Bool(false) => f.write_str("False"),
             Literal::Int(number) => write!(f, "{number}"),
-            // The debug form always has a point or an exponent, so it reads back as a float.
+            // The debug form always has a point or an exponent, so it is read back as a float.
             Literal::Float(number) => write!(f, "{number:?}"),
             Literal::Str(text) => write!(f, "\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
             Literal::Symbol(name) => f.write_str(name),

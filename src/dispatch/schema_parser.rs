@@ -1,6 +1,6 @@
-//! Reads schemas and operator names.
+//! Parser of schemas and operator names.
 //!
-//! A recursive-descent parser over the bytes of the text; every error says what was expected and at which byte.
+//! A recursive-descent parser over the bytes of the text. Every error says what was expected and at which byte.
 //! Grammar, with `x,*` for a comma-separated list:
 //!
 //! ```text
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         let mut name = self.word("an operator name")?.to_string();
         if self.take("::") {
             name.push_str("::");
-            name.push_str(self.word("an operator name behind the namespace")?);
+            name.push_str(self.word("an operator name after the namespace")?);
         }
         if !self.take(".") {
             return Ok(OperatorName::new(name, ""));
@@ -71,7 +71,7 @@ impl<'a> Parser<'a> {
         Ok(OperatorName::new(name, overload))
     }
 
-    /// Everything up to and with the closing parenthesis.
+    /// Reads up to and including the closing parenthesis.
     fn arguments(&mut self) -> Result<Vec<Parameter>> {
         let mut arguments: Vec<Parameter> = Vec::new();
         let mut kwarg_only = false;
@@ -82,7 +82,7 @@ impl<'a> Parser<'a> {
             let at = self.skip_blanks();
             if self.take("*") {
                 if kwarg_only {
-                    return Err(self.error(at, "a second '*'".into()));
+                    return Err(self.error(at, "there is a second '*'".into()));
                 }
                 kwarg_only = true;
             } else {
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
             } else {
                 break;
             }
-            // Marks may also stand behind the brackets; they mean the same there.
+            // Alias marks may also follow the brackets, with the same meaning.
             if alias.is_none() {
                 alias = self.alias()?;
             }
@@ -178,7 +178,7 @@ impl<'a> Parser<'a> {
         Ok((ty, alias))
     }
 
-    /// The rest of `[n]` or `[]`.
+    /// Reads the rest of `[n]` or `[]`.
     fn length(&mut self) -> Result<Option<usize>> {
         if self.take("]") {
             return Ok(None);
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A word, which may be empty and does not start with a digit.
+    /// Reads a word, which may be empty and does not start with a digit.
     fn scan_word(&mut self) -> &'a str {
         if self.text[self.at..].starts_with(|char: char| char.is_ascii_digit()) {
             return "";
@@ -322,7 +322,7 @@ impl<'a> Parser<'a> {
         self.scan(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     }
 
-    /// The longest run of accepted bytes, all of which are ASCII.
+    /// Reads the longest run of accepted bytes. `accept` must only accept ASCII.
     fn scan(&mut self, mut accept: impl FnMut(u8) -> bool) -> &'a str {
         let start = self.at;
         let bytes = self.text.as_bytes();

@@ -1,8 +1,8 @@
 //! Rust types as arguments and returns of operators.
 //!
-//! A typed call and a typed kernel meet when their types agree: then arguments pass in registers and nothing is
-//! boxed. An [`ArgKind`] is the name of an argument type with its lifetime taken away (`&'static Tensor` names
-//! `&Tensor`), which is what makes signatures comparable at run time. [`CallArg`] is the same type with a lifetime.
+//! If the types of a typed call and a typed kernel agree, arguments pass in registers and nothing is boxed. An
+//! [`ArgKind`] names an argument type without its lifetime (`&'static Tensor` names `&Tensor`), which makes signatures
+//! comparable at run time. A [`CallArg`] is the same type with a lifetime.
 
 use crate::device::{Device, Generator};
 use crate::dispatch::key::set::KeySet;
@@ -14,7 +14,7 @@ use crate::tensor::handle::Tensor;
 use smallvec::smallvec;
 use std::any::TypeId;
 
-/// The identity of a kernel's argument and return types.
+/// Identifies the argument and return types of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
     id: TypeId,
@@ -22,7 +22,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The signature named by a function type over argument kinds.
+    /// The signature that a function type over argument kinds names.
     pub fn of<F: 'static>() -> Signature {
         Signature { id: TypeId::of::<F>(), name: std::any::type_name::<F>() }
     }
@@ -38,22 +38,22 @@ pub trait ArgKind: 'static {
     /// The type with its lifetime.
     type Ref<'a>;
 
-    /// The schema type it stands for.
+    /// The schema type that corresponds to it.
     fn ty() -> Type;
 
-    /// Reads it from a value of a boxed call.
+    /// Reads the argument from a value of a boxed call.
     fn from_value(value: &Value) -> Option<Self::Ref<'_>>;
 
-    /// Turns it into a value of a boxed call.
+    /// Turns the argument into a value of a boxed call.
     fn into_value(argument: Self::Ref<'_>) -> Value;
 }
 
 /// An argument of a typed call.
 pub trait CallArg<'a>: Sized {
-    /// Its type without the lifetime.
+    /// The type without its lifetime.
     type Kind: ArgKind;
 
-    /// Itself, under the name that kernels know it by.
+    /// The argument under the type that kernels take.
     fn into_ref(self) -> <Self::Kind as ArgKind>::Ref<'a>;
 
     /// The keys of the tensors inside.
@@ -165,7 +165,7 @@ plain_arguments! {
 
 /// One value that a kernel returns.
 pub trait ReturnValue: Sized + 'static {
-    /// The schema type it stands for.
+    /// The schema type that corresponds to it.
     fn ty() -> Type;
 
     /// Turns it into a value of a boxed call.

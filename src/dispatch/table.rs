@@ -1,14 +1,14 @@
-//! Which kernel a slot gets.
+//! The rules that select the kernel of a slot.
 //!
-//! A pure function from the registrations of one operator and the fallbacks of all operators to the kernel of one
-//! key. It looks at what is in force only, never at the order in which it came to be.
+//! A pure function from the registrations of one operator, and the fallback of a key, to the kernel of that key. The
+//! order of registrations makes no difference.
 
 use crate::dispatch::kernel::Kernel;
 use crate::dispatch::key::alias::{AUTOGRAD_OTHER_BACKENDS, backends_of_autograd, includes};
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use std::sync::{Arc, OnceLock};
 
-/// Why a slot holds its kernel.
+/// The rule that selected the kernel of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Nothing is registered that applies.
@@ -48,7 +48,7 @@ impl Source {
     }
 }
 
-/// The kernel of a key and why; no kernel goes with [`Source::Missing`].
+/// The kernel of a slot and its source. With [`Source::Missing`] there is no kernel.
 pub(crate) type Slot<'a> = (Option<&'a Arc<Kernel>>, Source);
 
 /// The active kernels of one operator: at most one per runtime or alias key.
@@ -83,8 +83,8 @@ pub(crate) fn compute_slot<'a>(
         return (Some(kernel), Source::Nested);
     }
     if let Some(kernel) = found_or_undefined(K::CompositeImplicitAutograd) {
-        // A decomposition would hide the backend kernel from autograd, so it yields to one on its own backend; with
-        // several backends behind one autograd key nobody can say which is meant.
+        // A decomposition would hide the backend kernel from autograd, so it yields to a kernel of its own backend.
+        // `AutogradOther` serves several backends, so there the choice is ambiguous.
         let has_other = || kernels.keys().any(|registered| AUTOGRAD_OTHER_BACKENDS.has(registered));
         if key == K::AutogradOther && has_other() {
             return (Some(ambiguous()), Source::AmbiguousAutogradOther);

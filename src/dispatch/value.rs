@@ -1,7 +1,7 @@
 //! Values of boxed calls.
 //!
-//! A boxed call passes its arguments on a [`Stack`] of [`Value`]s, one per schema argument in order, and gets its
-//! results the same way. How Rust types turn into values and back lives in `signature.rs`.
+//! A boxed call passes its arguments on a [`Stack`] of [`Value`]s, one per schema argument in order. It gets its
+//! results the same way. `signature.rs` converts Rust types to values and back.
 
 use crate::device::{Device, Generator};
 use crate::dispatch::key::set::KeySet;
@@ -13,7 +13,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// Arguments on the way in, results on the way out.
+/// The arguments of a boxed call, and then its results.
 pub type Stack = SmallVec<[Value; 8]>;
 
 /// One argument or result.
@@ -47,13 +47,13 @@ pub enum Value {
     ScalarList(Vec<Scalar>),
     /// An element type.
     DType(DType),
-    /// A place.
+    /// A device.
     Device(Device),
     /// How elements are stored.
     Layout(TensorLayout),
     /// The order of dimensions in memory.
     MemoryFormat(MemoryFormat),
-    /// A random generator, or what an out-of-tree kernel passes to another.
+    /// A random generator, or an object that out-of-tree kernels pass to each other.
     Object(Arc<dyn Any + Send + Sync>),
 }
 
@@ -136,7 +136,7 @@ impl Value {
         one.into_iter().chain(list).chain(optional.iter().flatten())
     }
 
-    /// The tensors inside, in order, to be replaced.
+    /// The tensors inside, in order, for replacement.
     pub fn tensors_mut(&mut self) -> impl Iterator<Item = &mut Tensor> {
         let (one, list, optional): (Option<&mut Tensor>, &mut [Tensor], &mut [Option<Tensor>]) = match self {
             Value::Tensor(tensor) => (Some(tensor), &mut [], &mut []),
@@ -185,7 +185,7 @@ impl Value {
         }
     }
 
-    /// Whether the value is one of type `ty` as kernels expect it, without any conversion.
+    /// Whether the value has type `ty` as kernels expect it, without conversion.
     pub fn fits(&self, ty: &Type) -> bool {
         match (ty, self) {
             (Type::Optional(_), Value::None) => true,
@@ -203,7 +203,7 @@ impl Value {
             | (Type::Generator, Value::Object(_)) => true,
             (Type::List(element, n), value) => {
                 let Some((found, len)) = value.list_parts() else { return false };
-                // The length of an integer list is a hint (`int[2]` takes one number too); `bool[3]` is exact.
+                // The length of an integer list is a hint (`int[2]` takes one number too). That of `bool[3]` is exact.
                 let exact = matches!(**element, Type::Bool);
                 element.same_for_kernels(&found) && n.is_none_or(|n| n == len || !exact)
             }
@@ -235,8 +235,8 @@ impl Value {
         }
     }
 
-    /// The value as one of type `ty`, with the conversions that a call may rely on: whole numbers where floating
-    /// ones or scalars are wanted, one number for a list of fixed length, lists of tensors as lists of optional ones.
+    /// Converts the value to type `ty`. An integer becomes a float or a scalar, one number a list of fixed length, and
+    /// a list of tensors a list of optional tensors.
     pub fn coerce(self, ty: &Type) -> Option<Value> {
         if self.fits(ty) {
             return Some(self);
@@ -264,7 +264,7 @@ impl Value {
             (Type::Float, Value::IntList(items)) => {
                 Some(Value::FloatList(items.into_iter().map(|number| number as f64).collect()))
             }
-            // An empty list has no element type of its own.
+            // An empty list has no element type.
             (element, _) if is_empty => Value::list_of(element, Vec::new()),
             (element, value) => {
                 let Type::List(_, Some(n)) = ty else { return None };
@@ -314,7 +314,7 @@ impl Value {
             | Type::Generator
             | Type::List(_, _)
             | Type::Optional(_) => {
-                // No operator takes a list of these; an empty one is still a list.
+                // No operator takes a list of these, except an empty one.
                 return items.next().is_none().then(|| Value::TensorList(Vec::new()));
             }
         })

@@ -1,14 +1,14 @@
-//! What alias keys stand for.
+//! The key sets that alias keys stand for.
 //!
-//! An alias is a key set in which every key gets the kernel registered to the alias, unless something stronger is
-//! registered there. Who wins over whom is decided in `table.rs`, not here.
+//! A kernel registered to an alias serves every key of its set that has no kernel of higher precedence. `table.rs`
+//! decides the precedence.
 
 use crate::dispatch::key::dispatch_key::{Backend, DispatchKey};
 use crate::dispatch::key::set::KeySet;
 
 use DispatchKey as K;
 
-/// Backends whose gradients are the business of `AutogradOther`.
+/// Backends whose gradients `AutogradOther` handles.
 pub(crate) const AUTOGRAD_OTHER_BACKENDS: KeySet = KeySet::from_keys(&[
     K::FPGA,
     K::Vulkan,
@@ -21,7 +21,7 @@ pub(crate) const AUTOGRAD_OTHER_BACKENDS: KeySet = KeySet::from_keys(&[
 ])
 .union(KeySet::ALL_BACKENDS);
 
-/// Everything that computes on data, ragged tensors apart: these take implicit decompositions but no explicit ones.
+/// All keys that compute on data, except ragged tensors. Those take implicit decompositions, but no explicit ones.
 pub(crate) const BACKEND_KEYS: KeySet = AUTOGRAD_OTHER_BACKENDS.add(K::Dense);
 
 /// All autograd keys.
@@ -29,7 +29,7 @@ pub const AUTOGRAD_KEYS: KeySet =
     KeySet::from_keys(&[K::AutogradFunctionality, K::AutogradOther, K::AutogradNestedTensor])
         .union(KeySet::ALL_BACKENDS);
 
-/// All autograd keys and the one that tracks versions and views.
+/// All autograd keys, and the key that tracks versions and views.
 pub(crate) const AUTOGRAD_AND_INPLACE_KEYS: KeySet = AUTOGRAD_KEYS.add(K::ADInplaceOrView);
 
 /// All mixed-precision keys.
@@ -60,7 +60,7 @@ pub const fn expand(key: DispatchKey) -> KeySet {
         K::CompositeExplicitAutograd => BACKEND_KEYS,
         K::CompositeExplicitAutogradNonFunctional => NON_FUNCTIONAL_KEYS,
         K::FuncTorchBatchedDecomposition => KeySet::of(K::FuncTorchBatched),
-        // Every runtime key; a new alias stands for nothing until it is named above.
+        // Every runtime key. A new alias stands for nothing until it has an arm above.
         runtime => KeySet::of(runtime),
     }
 }

@@ -1,8 +1,8 @@
-//! Dispatch keys: what a call can be about.
+//! Dispatch keys: the reasons to handle a call.
 //!
-//! A *functionality* is a reason to handle a call (dense compute, autograd, tracing, …). Some functionalities
-//! exist once per *backend*; each such pair is a *runtime key* of its own (`SparseCUDA`, `AutogradCPU`). An
-//! *alias key* is a name for many runtime keys and is only used to register kernels.
+//! A *functionality* is one such reason (dense compute, autograd, tracing, …). Some functionalities exist once per
+//! *backend*. Each such pair is a *runtime key* (`SparseCUDA`, `AutogradCPU`). An *alias key* is a name for many
+//! runtime keys, and is only used to register kernels.
 //!
 //! The order of [`DispatchKey`] is: `Undefined`, functionalities from lowest to highest priority, runtime keys per
 //! functionality in backend order, alias keys. Everything else (bits, slots, names) follows from that order.
@@ -39,7 +39,7 @@ macro_rules! declare_keys {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DispatchKey {
-            /// No key: the slot of calls without tensor arguments.
+            /// No key: the slot of calls without tensors.
             Undefined,
             $($(#[$fdoc])* $f,)*
             $($(#[doc = concat!("One backend of `", stringify!($block), "`.")] $k,)*)*
@@ -113,11 +113,11 @@ declare_keys! {
         BackendSelect,
         /// User modes and subclasses, below autograd.
         Python,
-        /// Tensors with shapes and a pretended device.
+        /// Tensors with a shape and a device, but without data.
         Fake,
         /// Bottom of the stack of function transforms.
         FuncTorchDynamicLayerBackMode,
-        /// Turns in-place writes and views into functional calls.
+        /// Replaces in-place writes and views by functional calls.
         Functionalize,
         /// Tensors with named dimensions.
         Named,
@@ -169,9 +169,9 @@ declare_keys! {
         VmapMode,
         /// Tensors wrapped for nested differentiation.
         FuncTorchGradWrapper,
-        /// Tensors whose initialization is recorded and put off.
+        /// Tensors whose initialization is recorded and deferred.
         DeferredInit,
-        /// Restores thread-local state that was captured earlier.
+        /// Restores captured thread-local state.
         PythonTLSSnapshot,
         /// Top of the stack of function transforms.
         FuncTorchDynamicLayerFrontMode,
@@ -179,9 +179,9 @@ declare_keys! {
         TestingOnlyGenericWrapper = "TESTING_ONLY_GenericWrapper",
         /// A mode key for tests.
         TestingOnlyGenericMode = "TESTING_ONLY_GenericMode",
-        /// Sees calls before anything else has handled them.
+        /// Sees calls before all other keys except `PythonDispatcher`.
         PreDispatch,
-        /// A dispatcher written outside this one, asked first of all.
+        /// User modes ([`crate::dispatch::modes`]), which see calls first.
         PythonDispatcher,
     }
     per_backend {
@@ -204,15 +204,15 @@ declare_keys! {
     aliases {
         /// All autograd keys.
         Autograd,
-        /// A decomposition that autograd sees through: all backends and all autograd keys.
+        /// A decomposition that autograd sees through. It serves all backends and all autograd keys.
         CompositeImplicitAutograd,
-        /// A decomposition used by mapped tensors only.
+        /// A decomposition for mapped tensors only.
         FuncTorchBatchedDecomposition,
-        /// As `CompositeImplicitAutograd`, for ragged tensors only.
+        /// Like `CompositeImplicitAutograd`, for ragged tensors only.
         CompositeImplicitAutogradNestedTensor,
-        /// A kernel for all backends that brings no derivative.
+        /// A kernel for all backends, without a derivative.
         CompositeExplicitAutograd,
-        /// As `CompositeExplicitAutograd`, without the backends that need functional kernels.
+        /// Like `CompositeExplicitAutograd`, except for backends that need functional kernels.
         CompositeExplicitAutogradNonFunctional,
     }
 }
@@ -233,14 +233,14 @@ const BLOCK_OF: [Option<u8>; FIRST_RUNTIME] = {
 };
 
 impl Backend {
-    /// The name, as in runtime keys.
+    /// The name that runtime keys contain.
     pub const fn name(self) -> &'static str {
         DispatchKey::Dense.on_backend(self).name()
     }
 }
 
 impl DispatchKey {
-    /// Whether the key only stands for others and is expanded when a kernel is registered.
+    /// Whether the key stands for other keys, and is expanded when a kernel is registered.
     pub const fn is_alias(self) -> bool {
         self as usize >= FIRST_ALIAS
     }
@@ -255,7 +255,7 @@ impl DispatchKey {
         !self.is_alias() && !self.is_per_backend()
     }
 
-    /// The functionality of a key; aliases have none and give `Undefined`.
+    /// The functionality of a key. Alias keys have none and give `Undefined`.
     pub const fn functionality(self) -> DispatchKey {
         if self.is_alias() {
             return DispatchKey::Undefined;
@@ -274,7 +274,7 @@ impl DispatchKey {
         Some(Backend::ALL[(self as usize - FIRST_RUNTIME) % N_BACKENDS])
     }
 
-    /// The runtime key of a per-backend functionality on one backend; any other key stays itself.
+    /// The runtime key of a per-backend functionality on one backend. Any other key is returned unchanged.
     pub const fn on_backend(self, backend: Backend) -> DispatchKey {
         if !self.is_per_backend() {
             return self;

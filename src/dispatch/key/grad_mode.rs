@@ -1,8 +1,8 @@
-//! Whether calls of this thread are recorded for gradients.
+//! Grad mode and inference mode of a thread.
 //!
-//! Grad mode is on in a fresh thread. Guards switch it and put it back when dropped, so they nest; they belong to the
-//! thread that made them. Inference mode also keeps new tensors out of autograd for good: they have neither its keys
-//! nor the one that counts writes.
+//! Grad mode is on in a new thread. A guard changes a mode, and restores it when dropped, so guards nest. A guard
+//! belongs to the thread that made it. In inference mode new tensors have neither the autograd keys nor the key that
+//! counts writes, so they stay outside autograd for good.
 
 use crate::dispatch::key::local::{ExcludeGuard, below_ad_inplace_or_view};
 use std::cell::Cell;
@@ -14,19 +14,19 @@ thread_local! {
     static INFERENCE_MODE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether calls are recorded.
+/// Whether this thread records calls for gradients (grad mode).
 #[inline]
 pub fn is_grad_enabled() -> bool {
     GRAD_MODE.get()
 }
 
-/// Whether new tensors are inference tensors.
+/// Whether this thread is in inference mode, so that new tensors are inference tensors.
 #[inline]
 pub fn is_inference_mode() -> bool {
     INFERENCE_MODE.get()
 }
 
-/// Keeps grad mode on or off; made by [`no_grad`] and [`enable_grad`].
+/// Keeps grad mode on or off. Made by [`no_grad`], [`enable_grad`] and [`set_grad_enabled`].
 #[derive(Debug)]
 #[must_use = "grad mode is switched only while the guard lives"]
 pub struct GradGuard {
@@ -34,7 +34,7 @@ pub struct GradGuard {
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Switches recording off: results do not require gradients.
+/// Disables grad mode on this thread until the guard is dropped: results do not require gradients.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {
@@ -52,12 +52,12 @@ pub fn no_grad() -> GradGuard {
     set_grad_enabled(false)
 }
 
-/// Switches recording on again inside [`no_grad`].
+/// Enables grad mode on this thread until the guard is dropped, for instance inside [`no_grad`].
 pub fn enable_grad() -> GradGuard {
     set_grad_enabled(true)
 }
 
-/// Switches recording on or off, as a program computed it.
+/// Sets grad mode on this thread until the guard is dropped.
 pub fn set_grad_enabled(enabled: bool) -> GradGuard {
     GradGuard { before: GRAD_MODE.replace(enabled), not_send: PhantomData }
 }
@@ -68,7 +68,7 @@ impl Drop for GradGuard {
     }
 }
 
-/// Keeps inference mode on; made by [`inference_mode`].
+/// Keeps inference mode on. Made by [`inference_mode`].
 #[derive(Debug)]
 #[must_use = "inference mode is on only while the guard lives"]
 pub struct InferenceGuard {
@@ -77,8 +77,8 @@ pub struct InferenceGuard {
     _below: ExcludeGuard,
 }
 
-/// Switches autograd off altogether: nothing is recorded, writes are not counted, and tensors made meanwhile stay out
-/// of autograd. Cheaper than [`no_grad`].
+/// Enables inference mode on this thread until the guard is dropped. Calls are not recorded, writes are not counted,
+/// and new tensors can never take part in autograd. It costs less than [`no_grad`].
 pub fn inference_mode() -> InferenceGuard {
     let before = INFERENCE_MODE.replace(true);
     InferenceGuard { before, _grad: no_grad(), _below: below_ad_inplace_or_view() }

@@ -1,8 +1,8 @@
-//! Thread-local key sets that are added to, and taken from, the keys of every call.
+//! Thread-local key sets, which are added to the keys of every call or removed from them.
 //!
-//! Guards change them and put them back when dropped. An include or exclude guard undoes exactly the bits it added,
-//! so guards for the same key nest; a force guard replaces both sets and restores both. Guards belong to the thread
-//! that made them and cannot leave it.
+//! Guards change the sets, and restore them when dropped. An include or exclude guard undoes exactly the bits that it
+//! added, so guards of the same key nest. A force guard replaces and restores both sets. A guard belongs to the thread
+//! that made it.
 
 use crate::dispatch::key::alias::{AUTOCAST_KEYS, AUTOGRAD_AND_INPLACE_KEYS, AUTOGRAD_KEYS};
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -11,17 +11,17 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-/// The two sets of a thread.
+/// The two key sets of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalKeySets {
     /// Added to the keys of every call.
     pub included: KeySet,
-    /// Taken from the keys of every call, after the included ones were added.
+    /// Removed from the keys of every call, after the included keys were added.
     pub excluded: KeySet,
 }
 
 impl LocalKeySets {
-    /// The sets of a fresh thread.
+    /// The sets of a new thread.
     pub const DEFAULT: LocalKeySets = LocalKeySets {
         included: KeySet::from_keys(&[DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView]),
         excluded: AUTOCAST_KEYS,
@@ -44,7 +44,7 @@ pub fn local_key_sets() -> LocalKeySets {
     LOCAL.get()
 }
 
-/// Keeps keys in the included set; made by [`include()`].
+/// Keeps keys in the included set. Made by [`include()`].
 #[derive(Debug)]
 #[must_use = "the keys are included only while the guard lives"]
 pub struct IncludeGuard {
@@ -52,7 +52,7 @@ pub struct IncludeGuard {
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Keeps keys in the excluded set; made by [`exclude()`].
+/// Keeps keys in the excluded set. Made by [`exclude()`].
 #[derive(Debug)]
 #[must_use = "the keys are excluded only while the guard lives"]
 pub struct ExcludeGuard {
@@ -60,7 +60,7 @@ pub struct ExcludeGuard {
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Replaces both sets; made by [`force()`].
+/// Replaces both sets. Made by [`force()`].
 #[derive(Debug)]
 #[must_use = "the sets are replaced only while the guard lives"]
 pub struct ForceGuard {
@@ -68,7 +68,7 @@ pub struct ForceGuard {
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Includes keys in every call of this thread.
+/// Includes keys in every call of this thread until the guard is dropped.
 pub fn include(keys: impl Into<KeySet>) -> IncludeGuard {
     let mut local = LOCAL.get();
     let added = without(keys.into(), local.included);
@@ -77,8 +77,8 @@ pub fn include(keys: impl Into<KeySet>) -> IncludeGuard {
     IncludeGuard { added, not_send: PhantomData }
 }
 
-/// Excludes keys from every call of this thread. Naming one backend of a functionality excludes it on all backends,
-/// as a difference of key sets does.
+/// Excludes keys from every call of this thread until the guard is dropped. A per-backend key excludes its
+/// functionality on all backends, as in a difference of key sets.
 pub fn exclude(keys: impl Into<KeySet>) -> ExcludeGuard {
     let mut local = LOCAL.get();
     let added = without(keys.into(), local.excluded);
@@ -87,12 +87,12 @@ pub fn exclude(keys: impl Into<KeySet>) -> ExcludeGuard {
     ExcludeGuard { added, not_send: PhantomData }
 }
 
-/// Replaces both sets, for instance by those of the thread that a call was made on.
+/// Replaces both sets until the guard is dropped, for instance by those of another thread.
 pub fn force(sets: LocalKeySets) -> ForceGuard {
     ForceGuard { saved: LOCAL.replace(sets), not_send: PhantomData }
 }
 
-/// Excludes the autograd keys: calls are not recorded for gradients.
+/// Excludes the autograd keys, so that calls are not recorded for gradients.
 pub fn below_autograd() -> ExcludeGuard {
     exclude(AUTOGRAD_KEYS)
 }
@@ -102,14 +102,14 @@ pub fn below_ad_inplace_or_view() -> ExcludeGuard {
     exclude(AUTOGRAD_AND_INPLACE_KEYS)
 }
 
-/// Puts a key that does not exist per backend into the excluded set, or takes it out; whoever does so puts it back.
+/// Adds a key to the excluded set, or removes it. The caller restores it. The key must not exist per backend.
 pub(crate) fn set_excluded(key: DispatchKey, is_excluded: bool) {
     let (mut local, key) = (LOCAL.get(), KeySet::of(key));
     local.excluded = if is_excluded { local.excluded | key } else { without(local.excluded, key) };
     LOCAL.set(local);
 }
 
-/// The bits of `keys` that `present` lacks, backends included, unlike the difference of key sets.
+/// The bits of `keys` that are not in `present`. Unlike the difference of key sets, this removes backend bits too.
 fn without(keys: KeySet, present: KeySet) -> KeySet {
     KeySet::from_bits(keys.bits() & !present.bits())
 }

@@ -1,7 +1,7 @@
-//! Dispatch keys as data: keys, sets of keys, named groups of keys, and the sets that each thread includes and excludes.
+//! Dispatch keys as data: keys, key sets, alias keys, and the key sets of each thread.
 //!
-//! A tensor's handle holds a key set, so this folder lies below `tensor`, and imports nothing of the dispatcher. Gradient
-//! mode stands here because it is a pair of thread-local key sets.
+//! A tensor holds a key set, so this folder lies below `tensor`, and imports nothing of the dispatcher. Grad mode is
+//! here because it is thread-local state that calls consult like the key sets.
 
 pub(crate) mod alias;
 pub(crate) mod dispatch_key;

@@ -1,8 +1,8 @@
 //! Sets of dispatch keys in 64 bits.
 //!
-//! The low bits are backends, the bits above them functionalities. A set therefore always holds the full cross
-//! product of its per-backend functionalities and its backends: `{AutogradCUDA, CPU}` and
-//! `{AutogradCPU, CUDA}` are the same set. Sets are values; no operation changes its operands.
+//! The low bits are backends, the bits above them functionalities. A set therefore holds every combination of its
+//! per-backend functionalities and its backends: `{AutogradCUDA, CPU}` and `{AutogradCPU, CUDA}` are the same set. Sets
+//! are values: no operation changes its operands.
 
 use crate::dispatch::key::dispatch_key::{Backend, DispatchKey};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ const BLOCKS: [Block; N_FUNCTIONALITIES as usize + 1] = {
     blocks
 };
 
-/// The runtime key of every slot, in slot order; this is also the order of iteration and of priority.
+/// The runtime key of every slot, in slot order. Iteration and priority use the same order.
 pub const RUNTIME_KEYS: [DispatchKey; N_SLOTS] = {
     let mut keys = [DispatchKey::Undefined; N_SLOTS];
     let mut i = 0;
@@ -61,7 +61,7 @@ pub const RUNTIME_KEYS: [DispatchKey; N_SLOTS] = {
 };
 
 impl DispatchKey {
-    /// The slot of a runtime key in dispatch tables; aliases and per-backend functionalities have none.
+    /// The slot of a runtime key in dispatch tables. Aliases and per-backend functionalities have none.
     #[inline]
     pub const fn slot(self) -> Option<usize> {
         if !self.is_runtime() {
@@ -76,15 +76,15 @@ impl DispatchKey {
 }
 
 impl KeySet {
-    /// The set without keys.
+    /// The empty set.
     pub const EMPTY: KeySet = KeySet(0);
     /// Every functionality on every backend.
     pub const FULL: KeySet = KeySet(u64::MAX >> (64 - N_BACKENDS - N_FUNCTIONALITIES));
-    /// Every backend bit and no functionality: combined with functionalities, these exist on all backends.
+    /// All backend bits and no functionality. A union with functionalities puts them on all backends.
     pub const ALL_BACKENDS: KeySet = KeySet(BACKEND_BITS);
 
-    /// The set of one key. `Undefined` and alias keys give the empty set; a per-backend functionality gives its bit
-    /// without any backend.
+    /// The set of one key. `Undefined` and alias keys give the empty set. A per-backend functionality gives its bit
+    /// without a backend.
     #[inline]
     pub const fn of(key: DispatchKey) -> KeySet {
         let functionality = key.functionality();
@@ -116,13 +116,13 @@ impl KeySet {
         set
     }
 
-    /// The bits: backends from bit 0, functionalities above.
+    /// The bits: backends from bit 0, functionalities above them.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The set of these bits; bits without a meaning are dropped.
+    /// The set with these bits. Bits without a meaning are dropped.
     #[inline]
     pub const fn from_bits(bits: u64) -> KeySet {
         KeySet(bits & KeySet::FULL.0)
@@ -134,7 +134,7 @@ impl KeySet {
         self.0 == 0
     }
 
-    /// Whether the functionality of `key`, and its backend if it has one, are in the set.
+    /// Whether the functionality of `key` is in the set, and its backend if it has one.
     #[inline]
     pub const fn has(self, key: DispatchKey) -> bool {
         let set = KeySet::of(key);
@@ -147,7 +147,7 @@ impl KeySet {
         self.0 & KeySet::of_backend(backend).0 != 0
     }
 
-    /// Whether every bit of `other` is set here too.
+    /// Whether every bit of `other` is in this set.
     #[inline]
     pub const fn has_all(self, other: KeySet) -> bool {
         self.0 & other.0 == other.0
@@ -159,37 +159,37 @@ impl KeySet {
         self.intersection(other).iter().next().is_some()
     }
 
-    /// The set with `key` in it.
+    /// The set with `key` added.
     #[inline]
     pub const fn add(self, key: DispatchKey) -> KeySet {
         self.union(KeySet::of(key))
     }
 
-    /// The set without the functionality of `key`; backend bits stay, other functionalities may need them.
+    /// The set without the functionality of `key`. Backend bits stay, because other functionalities may need them.
     #[inline]
     pub const fn remove(self, key: DispatchKey) -> KeySet {
         self.difference(KeySet::of(key))
     }
 
-    /// The set without that backend; functionalities stay.
+    /// The set without that backend. Functionalities stay.
     #[inline]
     pub const fn remove_backend(self, backend: Backend) -> KeySet {
         KeySet(self.0 & !KeySet::of_backend(backend).0)
     }
 
-    /// All bits of both.
+    /// The union of both sets.
     #[inline]
     pub const fn union(self, other: KeySet) -> KeySet {
         KeySet(self.0 | other.0)
     }
 
-    /// The bits in both.
+    /// The intersection of both sets.
     #[inline]
     pub const fn intersection(self, other: KeySet) -> KeySet {
         KeySet(self.0 & other.0)
     }
 
-    /// The set without the functionalities of `other`; backend bits stay.
+    /// The set without the functionalities of `other`. Backend bits stay.
     #[inline]
     pub const fn difference(self, other: KeySet) -> KeySet {
         KeySet(self.0 & (BACKEND_BITS | !other.0))
@@ -210,14 +210,14 @@ impl KeySet {
         }
     }
 
-    /// The key that a call with this set goes to: the highest functionality, on the highest backend if it exists per
-    /// backend. A per-backend functionality without any backend bit gives `Undefined`.
+    /// The key that decides a call: the highest functionality, on the highest backend if it exists per backend. A
+    /// per-backend functionality without a backend bit gives `Undefined`.
     #[inline]
     pub const fn highest(self) -> DispatchKey {
         RUNTIME_KEYS[self.slot()]
     }
 
-    /// The key of highest priority among those of backends: dense, quantized and sparse.
+    /// The key of highest priority among the backend keys: dense, quantized and sparse.
     #[inline]
     pub const fn highest_backend_key(self) -> DispatchKey {
         const BACKEND_FUNCTIONALITIES: KeySet = KeySet::from_keys(&[
@@ -230,13 +230,13 @@ impl KeySet {
         self.intersection(BACKEND_FUNCTIONALITIES).highest()
     }
 
-    /// The slot of [`KeySet::highest`], from one table look-up.
+    /// The slot of [`KeySet::highest`], by table look-up.
     #[inline]
     pub const fn slot(self) -> usize {
         let block = BLOCKS[self.functionality_index() as usize];
         let backends = self.0 as u32 & block.mask;
         if backends == 0 {
-            // Either a functionality without backends, or one whose backends are missing, which has no slot.
+            // Either the functionality exists once, or its backend is missing. The latter has no slot.
             return if block.mask == 0 { block.offset as usize } else { 0 };
         }
         (block.offset + 31 - backends.leading_zeros()) as usize
@@ -248,16 +248,16 @@ impl KeySet {
         KeySetIter { set: self, functionality: 1, backend: 0 }
     }
 
-    /// The iterator that goes on at the `functionality`-th functionality (from 0) and the `backend`-th backend.
+    /// An iterator that starts at the `functionality`-th functionality (from 0) and the `backend`-th backend.
     ///
-    /// The position one past the last functionality is the end; anything beyond it is an error.
+    /// The position one past the last functionality is the end.
     ///
     /// # Errors
-    /// If the position lies beyond the end.
+    /// If the position is beyond the end.
     pub fn iter_from(self, functionality: usize, backend: usize) -> Result<KeySetIter> {
         if functionality > N_FUNCTIONALITIES as usize || backend >= N_BACKENDS as usize {
             let message = format!(
-                "functionality {functionality} and backend {backend} lie outside {N_FUNCTIONALITIES} and {N_BACKENDS}"
+                "functionality {functionality} and backend {backend} are out of range: there are {N_FUNCTIONALITIES} and {N_BACKENDS}"
             );
             return Err(Error::invalid("position in a key set", message));
         }
@@ -336,11 +336,11 @@ impl fmt::Display for KeySet {
     }
 }
 
-/// The runtime keys of a set, lowest priority first; made by [`KeySet::iter`].
+/// Iterates over the runtime keys of a set, lowest priority first. Made by [`KeySet::iter`].
 #[derive(Debug, Clone)]
 pub struct KeySetIter {
     set: KeySet,
-    /// Index of the functionality to look at next; 0 is `Undefined`.
+    /// Index of the next functionality; 0 is `Undefined`.
     functionality: usize,
     backend: usize,
 }
