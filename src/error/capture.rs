@@ -1,13 +1,13 @@
 //! Why a function, or a part of it, is not captured as a graph.
 //!
-//! Each row is one thing that a function, its inputs or its caller did. Indices count the inputs of the function from 0;
-//! a tensor that the function was not given is named by its type.
+//! Each row is one thing that a function, its inputs or its caller did. An index counts the inputs of the function from
+//! 0. A tensor that is no input is named by its dtype and sizes.
 
 use super::data::{Datum, Field};
 use super::table::reasons;
 
 reasons! {
-/// What a function did that a graph does not hold.
+/// What a function did that a graph cannot represent.
 NotCaptured {
     /// The function started another trace on the same thread.
     NestedTrace
@@ -24,21 +24,21 @@ NotCaptured {
     }
         "no_decomposition" => "{op} has no row in the op table and no decomposition";
         "register the operator as a composite of others, or call it outside the compiled function";
-    /// A function with a derivative of its own is called where gradients are recorded.
+    /// A function with a user-defined derivative is called where gradients are recorded.
     CustomFunction {
         /// The function.
         function: Box<str>,
     }
         "custom_function" =>
-        "{function} is a derivative of the user's own, and a graph has the derivatives of its ops only";
-        "call the function with its own derivative outside the compiled function, or write it with ops alone";
+        "{function} has a user-defined derivative, and a graph knows the derivatives of its ops only";
+        "call it outside the compiled function, or write the function with ops alone";
     /// An op runs on another device than the CPU while calls are deferred.
     OtherDevice {
         /// The operator.
         op: Box<str>,
     }
         "other_device" => "{op} runs on another device than the cpu";
-        "give every input on the device that the function computes on";
+        "move every input to the device that the function computes on";
     /// The function works on tensors of several devices.
     TwoDevices {
         /// The device of the inputs.
@@ -88,7 +88,7 @@ NotCaptured {
         result: usize,
     }
         "result_shares_input" =>
-        "result {result} shares elements with an input that is written to, in a way that is not known";
+        "result {result} shares elements with an input that is written to, and no view ops relate the two";
         "return a clone, or make the view inside the function";
     /// A tensor is written to that has views made in inference mode, which do not know their base.
     InferenceViews
@@ -96,18 +96,18 @@ NotCaptured {
         "make the views outside inference mode, or write to a clone";
     /// A tensor is written to whose elements overlap in memory.
     OverlappingElements
-        "overlapping_elements" => "a tensor is written to several elements of which are one in memory";
+        "overlapping_elements" => "a tensor is written to whose elements share memory with each other";
         "write to a contiguous clone";
-    /// A tensor is written to that has gaps in memory, and an `as_strided` view shows them.
+    /// A tensor is written to that has gaps in memory, and an `as_strided` view covers them.
     GapsShown
-        "gaps_shown" => "a tensor is written to that has gaps in memory, which a view shows";
+        "gaps_shown" => "a tensor with gaps in memory is written to, and a view of memory covers the gaps";
         "make the tensor contiguous before views of its memory are taken";
     /// A view of memory is taken of a tensor with gaps that was written to.
     ShowsGaps {
         /// The operator that takes the view.
         op: Box<str>,
     }
-        "shows_gaps" => "{op} shows gaps between elements of a tensor that was written to";
+        "shows_gaps" => "{op} covers memory between the elements of a tensor that was written to";
         "take the view before the write, or of a contiguous clone";
     /// Something that is not traced wrote to a tensor that the function uses.
     UntracedWrite {
@@ -132,8 +132,8 @@ NotCaptured {
         /// The method that asks.
         method: Box<str>,
     }
-        "input_history" => "{method} is asked of an input that has a history";
-        "ask before the compiled function, and pass the answer in";
+        "input_history" => "{method} is called on an input that autograd recorded the making of";
+        "call it before the compiled function, and pass the answer in";
     /// The function sets `requires_grad` of an input.
     RequiresGradSet {
         /// The position of the input.
@@ -143,16 +143,16 @@ NotCaptured {
     }
         "requires_grad_set" => "requires_grad of input {input} is set to {value}";
         "set `requires_grad` before the compiled function is called";
-    /// A call of the function changes whether a tensor from outside requires gradients.
+    /// A call of the function changes whether a tensor from outside the function requires gradients.
     RequiresGradChanged {
         /// The tensor: which input, or its dtype and sizes.
         tensor: Box<str>,
     }
         "requires_grad_changed" => "the function changes whether gradients flow to {tensor}";
-        "write values that require gradients to such tensors outside the compiled function only";
-    /// The function calls `backward`, and gradients flow on to what an input was made from.
+        "write a value that requires gradients to such a tensor outside the compiled function";
+    /// The function calls `backward`, and gradients flow to the tensors that an input was computed from.
     BackwardThroughInput
-        "backward_through_input" => "gradients flow through an input on to what it was made from";
+        "backward_through_input" => "gradients flow through an input to the tensors that it was computed from";
         "call `backward` outside the compiled function, or pass a detached input";
     /// The function registers a hook on a tensor from outside.
     HookRegistered {
@@ -163,31 +163,31 @@ NotCaptured {
         "register the hook before the compiled function is called";
     /// The function reads a gradient that requires gradients itself.
     GradientWithHistory
-        "gradient_with_history" => "a gradient is read that has a history of its own";
+        "gradient_with_history" => "a gradient is read that requires gradients itself";
         "detach the gradient, or call `backward` without `create_graph`";
     /// The function reads a gradient that has no data.
     GradientWithoutData
-        "gradient_without_data" => "a gradient without data is read";
+        "gradient_without_data" => "a gradient is read that has no data";
         "set gradients to tensors with data, or clear them with `zero_grad`";
     /// The function reads a gradient that is a plain number.
     GradientIsNumber
-        "gradient_is_number" => "a gradient that is a plain number is read";
+        "gradient_is_number" => "a gradient is read that is a plain number";
         "set the gradient to a tensor of the leaf's shape";
     /// The function leaves a gradient in a leaf that requires gradients itself.
     GradientLeft {
         /// The leaf: which input, or its dtype and sizes.
         leaf: Box<str>,
     }
-        "gradient_left" => "a gradient that has a history of its own is left in {leaf}";
+        "gradient_left" => "a gradient that requires gradients itself is left in {leaf}";
         "call `backward` without `create_graph`, or outside the compiled function";
     /// The function sets the seed or the state of a random generator.
     GeneratorSet
         "generator_set" => "a random generator is seeded in the function, or its state is set";
         "set seeds and states outside the compiled function";
-    /// The function kept a tensor that it computed; it is captured if the next call keeps none.
+    /// The function kept a tensor that it computed. It is captured if the next call keeps none.
     KeptTensor
         "kept_tensor" => "the function kept a tensor that it computed; the next call shows whether it always does";
-        "call it again: what is made once and kept is an input of later calls";
+        "call it again: a tensor that is made once and kept is an input of later calls";
     /// The function keeps tensors from call to call, so each call may do something else.
     KeepsTensors
         "keeps_tensors" => "the function keeps tensors that it computed, so each call may do something else";
@@ -196,28 +196,29 @@ NotCaptured {
     ChangesByCall
         "changes_by_call" => "the function did something else when it was traced again";
         "let the function depend on its inputs alone, or on tensors that it captures";
-    /// What programs assumed about captured state was another thing in each of several captures.
+    /// The guards of every program for these input types failed.
     TooManyVariants {
         /// How many programs there are.
         programs: usize,
         /// The guard that failed last.
         last: Box<str>,
     }
-        "too_many_variants" => "guards failed in each of {programs} captures for inputs of these types, last that {last}";
-        "make what the function asks of its tensors the same in each call";
+        "too_many_variants" =>
+        "guards failed in each of {programs} captures for inputs of these types; the last one was: {last}";
+        "make sure that what the function asks of its tensors is the same in each call";
     /// The segments of the function differ at nearly every call.
     SegmentsDiffer
         "segments_differ" =>
-        "its segments differ at nearly every call, so that compiling them costs more than it saves";
+        "the segments of the function differ at nearly every call, so compiling them costs more than it saves";
         "remove what breaks the capture (see `Compiled::breaks`), or leave the function eager";
     /// The function was called while it was being compiled.
     IsCompiling
-        "is_compiling" => "it was called while this thread or another one was still compiling it";
-        "nothing: later calls run what is compiled";
-    /// A user's mode sees each call.
+        "is_compiling" => "the function was called while this thread or another one was still compiling it";
+        "nothing: later calls run the compiled code";
+    /// A user's dispatch mode is active, and sees every call of an operator.
     UserMode
-        "user_mode" => "a mode sees each call of the function";
-        "call the function outside the mode, or the mode sees fewer calls than eagerly";
+        "user_mode" => "a dispatch mode is active, which has to see every call of an operator";
+        "call the function outside the mode";
     /// The cache of the compiled function has no room.
     NoCapacity
         "no_capacity" => "the cache has a capacity of 0";
@@ -225,7 +226,7 @@ NotCaptured {
     /// No call has returned a value yet.
     NoResultYet
         "no_result_yet" => "no call so far returned a value";
-        "call the function once with inputs that it takes";
+        "call the function once with inputs that it accepts";
     /// The function returned no tensors and wrote to none.
     NoEffect
         "no_effect" => "the function returned no tensors and wrote to none";

@@ -30,7 +30,7 @@ impl fmt::Display for Datum {
     }
 }
 
-/// A type that fields of reasons have.
+/// A type that a field of a reason may have.
 pub(super) trait Field {
     /// The field's value for a report.
     fn datum(&self) -> Datum;

@@ -1,7 +1,6 @@
-//! What a call returns when it cannot do what was asked.
+//! The errors that calls return.
 //!
-//! Every variant names the operator and the shapes, dtypes or devices involved, and says what to do. After an error every
-//! live tensor is intact.
+//! A variant names the operator and the shapes, dtypes or devices involved, and says what to do.
 
 use crate::ir::DType;
 
@@ -137,7 +136,7 @@ pub enum Error {
         /// What is wrong with it and what to do.
         message: String,
     },
-    /// Memory could not be had.
+    /// An allocation failed, or would exceed the limit of its device.
     #[error("out of memory on {device}: wanted {wanted} bytes; {held} bytes are held of a limit of {limit}")]
     OutOfMemory {
         /// The device.
@@ -149,16 +148,17 @@ pub enum Error {
         /// The limit in force, `usize::MAX` for none.
         limit: usize,
     },
-    /// A panic of a function that was given to [`compile`](crate::compile()), caught where it is called; all state is intact.
+    /// A panic of a function that was given to [`compile`](crate::compile()), caught where it is called. All state is
+    /// intact.
     #[error(
-        "the compiled function panicked: {message}; look into the function itself (standard error names the line; only if \
-         that is one of opfuse is it a bug in opfuse)"
+        "the compiled function panicked: {message}; standard error names the line; it is a bug in opfuse only if that \
+         line is one of opfuse"
     )]
     Panicked {
         /// The panic's message.
         message: String,
     },
-    /// A bug in this library, caught at the public boundary; all state is intact.
+    /// A bug in this library, caught at the public boundary. All state is intact.
     #[error("internal error: {message}; this is a bug in opfuse, please report it")]
     Internal {
         /// The panic's message.
@@ -172,7 +172,7 @@ impl Error {
         Error::Shape { op: op.into(), what: what.into(), hint: hint.into() }
     }
 
-    /// The same error of an operator that called the one it names.
+    /// Names `caller` as the operator of the error. For operators that call others.
     pub(crate) fn of(mut self, caller: &str) -> Self {
         match &mut self {
             Error::Broadcast { op, .. }
@@ -204,7 +204,7 @@ impl Error {
         Error::Index { op: op.into(), what: what.into(), hint: hint.into() }
     }
 
-    /// An [`Error::NotImplemented`] for a dtype that the operator does not take, whatever the other operands are.
+    /// An [`Error::NotImplemented`] for a dtype that the operator never takes, whatever the other operands are.
     pub fn unsupported(op: impl Into<String>, found: DType, expected: &str, hint: &str) -> Self {
         Error::NotImplemented {
             op: op.into(),

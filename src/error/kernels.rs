@@ -1,7 +1,7 @@
-//! What a code tier, or the CUDA code generator, does not compute.
+//! Why a code tier, or the CUDA code generator, declines a kernel.
 //!
-//! The next tier runs such a kernel, and the interpreter takes every kernel. On a GPU the CPU computes it, or another
-//! kernel does.
+//! The next tier runs such a kernel, and the interpreter takes every kernel. On a GPU another kernel or the CPU
+//! computes it.
 
 use super::Error;
 use super::data::{Datum, Field};
@@ -23,9 +23,9 @@ TierLimit {
     MissingInstruction
         "missing_instruction" => "this machine lacks an instruction that the kernel needs";
         "set `CompileOptions::tier` to the tier that ran it; the bits are the same";
-    /// Generated code takes 64-bit little-endian machines.
+    /// The machine is not a 64-bit little-endian one, which generated code requires.
     UnknownMachine
-        "unknown_machine" => "generated code takes 64-bit little-endian machines";
+        "unknown_machine" => "generated code runs on 64-bit little-endian machines only";
         "set `CompileOptions::tier` to `Tier::Vm`, which runs on every machine";
     /// Cranelift returned an error.
     Cranelift {
@@ -41,12 +41,12 @@ TierLimit {
     }
         "no_code_memory" => "the system gives no memory for code: {error}";
         "allow the process to map executable memory; until then kernels are interpreted";
-    /// Elements of less than four bytes lie apart, and are neither gathered nor scattered.
+    /// Elements of less than four bytes are strided, and there are no gathers and scatters of them.
     NarrowStride {
         /// The dtype of the operand or result.
         dtype: DType,
     }
-        "narrow_stride" => "it gathers and scatters elements of four and eight bytes only, and {dtype} has fewer";
+        "narrow_stride" => "it gathers and scatters elements of four and eight bytes only, and {dtype} is narrower";
         "make the operand or result contiguous";
     /// AVX2 has no instruction that scatters.
     NoScatter
@@ -74,18 +74,18 @@ TierLimit {
     }
         "not_lowered" => "it cannot be lowered: {error}";
         "please report it: kernels that were planned can be lowered";
-    /// A CUDA grid has fewer blocks than the elements need.
+    /// The elements need more blocks than a CUDA grid may have.
     GridTooLarge
-        "grid_too_large" => "a CUDA grid has fewer blocks than its elements need";
+        "grid_too_large" => "its elements need more blocks than a CUDA grid may have";
         "compute the tensor in parts";
     /// A tensor has more dimensions than CUDA kernels take.
     TooManyDims {
         /// How many it has.
         dims: usize,
-        /// How many are taken.
+        /// The limit.
         limit: usize,
     }
-        "too_many_dims" => "a tensor of it has {dims} dims, more than {limit}";
+        "too_many_dims" => "one of its tensors has {dims} dims, more than {limit}";
         "flatten dims that are next to each other";
     /// Bools have no product.
     BoolProduct
@@ -98,17 +98,17 @@ TierLimit {
     }
         "no_tensor_cores" => "tensor cores do not sum products of {dtype}";
         "multiply f16 or bf16 if their precision will do";
-    /// The kernel reduces, so it is no epilogue of a matrix product.
+    /// The kernel reduces, so it cannot be an epilogue of a matrix product.
     EpilogueReduces
         "epilogue_reduces" => "no epilogue: it reduces";
         "keep what follows the product pointwise";
-    /// The kernel may find a zero divisor or an index out of range, so it is no epilogue of a matrix product.
+    /// The kernel may find a zero divisor or an index out of range, so it cannot be an epilogue of a matrix product.
     EpilogueMayFault
-        "epilogue_may_fault" => "no epilogue: its elements may be faults";
+        "epilogue_may_fault" => "no epilogue: it may fault on a zero divisor or an index out of range";
         "gather or divide integers in a kernel of its own";
-    /// The kernel does not read the product in the order of its elements, so it is no epilogue of it.
+    /// The kernel does not read the product in the order of its elements, so it cannot be an epilogue of it.
     EpilogueReorders
-        "epilogue_reorders" => "no epilogue: it does not read the product from element to element";
+        "epilogue_reorders" => "no epilogue: it does not read the product in the order of its elements";
         "transpose or expand after the pointwise work";
     /// A line is too long for the index type of the sort kernel.
     LineTooLong {
@@ -117,7 +117,7 @@ TierLimit {
     }
         "line_too_long" => "a line has {elements} elements, and CUDA sorts fewer than 2^31";
         "sort the tensor in parts";
-    /// A scan or a write by index has few long lines, each of which is sequential.
+    /// A scan or a write by index runs along few long lines, each of which is sequential.
     FewLongLines {
         /// How many lines there are.
         lines: usize,
@@ -125,7 +125,7 @@ TierLimit {
         steps: usize,
     }
         "few_long_lines" =>
-        "lines are few and long ({lines} of {steps} elements), and each is one chain: the cpu computes them";
+        "lines are few and long ({lines} of {steps} elements), and each is sequential: the cpu computes them";
         "use more and shorter lines, for example a larger batch";
     /// A write by index has other operands than target, index and source.
     WriteOperands {
@@ -142,7 +142,7 @@ TierLimit {
     IndexTensors {
         /// How many there are.
         tensors: usize,
-        /// How many are taken.
+        /// The limit.
         limit: usize,
     }
         "index_tensors" => "its {tensors} index tensors are more than {limit}, or of several dtypes";

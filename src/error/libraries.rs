@@ -1,6 +1,6 @@
-//! Which matrix products cublasLt, and the kernel for groups of four warps, do not compute.
+//! Which matrix products cublasLt and the `wgmma` kernel do not compute.
 //!
-//! Another kernel of this library computes such a product. Only [`Numerics::Fast`](crate::Numerics::Fast) asks for these.
+//! Another kernel of this library computes such a product. Only [`Numerics::Fast`](crate::Numerics::Fast) uses the two.
 
 use super::Error;
 use super::data::{Datum, Field};
@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 reasons! {
-/// Why cublasLt does not compute a matrix product, or what follows it.
+/// Why cublasLt does not compute a matrix product, or its epilogue.
 LibraryLimit {
-    /// The sums have no terms.
+    /// The inner dimension is 0, so the sums have no terms.
     EmptySums
-        "empty_sums" => "it takes no sums of nothing";
+        "empty_sums" => "it does not compute products over a dim of size 0";
         "nothing: a product over an empty dim is a fill with zeros";
     /// Neither rows nor columns of an operand are contiguous.
     OperandApart {
         /// `left` or `right`.
         side: &'static str,
     }
-        "operand_apart" => "neither rows nor columns of the {side} operand lie side by side";
+        "operand_apart" => "neither rows nor columns of the {side} operand are contiguous";
         "make the operand contiguous";
     /// The library was not found, or is too old.
     NotFound {
@@ -29,7 +29,7 @@ LibraryLimit {
         error: Box<str>,
     }
         "not_found" => "{error}";
-        "have cublasLt of CUDA 12 or later where the loader looks, or in the folder that `OPFUSE_CUDA_LIB_DIR` names";
+        "install cublasLt of CUDA 12 or later where the loader looks, or in the folder of `OPFUSE_CUDA_LIB_DIR`";
     /// A call of the library failed.
     CallFailed {
         /// The error.
@@ -37,12 +37,12 @@ LibraryLimit {
     }
         "call_failed" => "{error}";
         "set `OPFUSE_CUDA_PRODUCTS=own`, which never calls cublasLt";
-    /// The library names no algorithm.
+    /// The library has no algorithm for the product.
     NoAlgorithm {
         /// The product.
         problem: Box<str>,
     }
-        "no_algorithm" => "it names no algorithm for {problem}";
+        "no_algorithm" => "it has no algorithm for {problem}";
         "use sizes and strides that are multiples of 16 bytes";
     /// `OPFUSE_CUDA_PRODUCTS` names another kernel.
     OtherChosen {
@@ -51,25 +51,25 @@ LibraryLimit {
     }
         "other_chosen" => "OPFUSE_CUDA_PRODUCTS is {value}";
         "unset `OPFUSE_CUDA_PRODUCTS`, or set it to `cublaslt`";
-    /// The library would take longer, by the model.
+    /// The library would take longer, by the cost model.
     LibrarySlower {
         /// How long it would take.
         library: Duration,
         /// How long a kernel of this library takes.
         own: Duration,
     }
-        "library_slower" => "by the model it takes {library:.1?}, and a kernel of opfuse {own:.1?}";
+        "library_slower" => "by the cost model it takes {library:.1?}, and a kernel of opfuse {own:.1?}";
         "set `OPFUSE_CUDA_PRODUCTS=cublaslt` to use it all the same";
-    /// The library has no epilogue for what follows the product.
+    /// The library has no epilogue that computes what follows the product.
     NoLibraryEpilogue
         "no_library_epilogue" =>
-        "what follows is no bias per column that is added, relu, or gelu by tanh";
+        "its epilogues are a bias per column, relu, and gelu by tanh, and the work after the product is another";
         "end the kernel after the product with one of these, or set `OPFUSE_CUDA_PRODUCTS=own`";
 }
 }
 
 reasons! {
-/// Why the kernel for groups of four warps does not compute a matrix product.
+/// Why the `wgmma` kernel, which works in groups of four warps, does not compute a matrix product.
 WgmmaLimit {
     /// The device has no such instruction.
     DeviceLacksWgmma {
@@ -80,7 +80,7 @@ WgmmaLimit {
         "unset `OPFUSE_CUDA_PRODUCTS`: the other kernel for tensor cores runs on this device";
     /// The driver has no tensor maps.
     NoTensorMaps
-        "no_tensor_maps" => "the driver makes no tensor maps of operands";
+        "no_tensor_maps" => "the driver does not support tensor maps";
         "install a driver of CUDA 12 or later, which has tensor maps";
     /// The instruction does not take the dtype.
     WgmmaDType {
@@ -96,14 +96,14 @@ WgmmaLimit {
     }
         "unaligned" => "an operand does not begin at a multiple of {bytes} bytes";
         "clone the operand, which aligns it";
-    /// A tensor map does not have so many elements.
+    /// The operand has more rows or columns than a tensor map can describe.
     MapTooSmall {
         /// The rows of the operand.
         rows: usize,
         /// The columns of the operand.
         columns: usize,
     }
-        "map_too_small" => "no tensor map has {rows} by {columns} elements";
+        "map_too_small" => "a tensor map cannot describe {rows} by {columns} elements";
         "multiply the matrix in parts";
     /// Neither rows nor columns of an operand are contiguous and aligned.
     LinesApart {
@@ -111,9 +111,9 @@ WgmmaLimit {
         bytes: usize,
     }
         "lines_apart" =>
-        "neighbours of an operand are not next to each other, or its lines do not begin at multiples of {bytes} bytes";
+        "neither rows nor columns of an operand are contiguous and begin at multiples of {bytes} bytes";
         "make the operand contiguous, with rows of a multiple of 16 bytes";
-    /// The matrices of a batch are not aligned to each other.
+    /// The batch stride of an operand is not aligned.
     MatricesApart {
         /// The bytes from one matrix to the next.
         matrix: usize,
@@ -123,15 +123,15 @@ WgmmaLimit {
         bytes: usize,
     }
         "matrices_apart" =>
-        "matrices are {matrix} bytes apart, which is no multiple of {bytes} and of the {line} of lines";
+        "the batch stride of {matrix} bytes is no multiple of {bytes} bytes and of the line stride of {line} bytes";
         "make the batch contiguous";
     /// Lines or matrices of an operand share memory.
     OperandOverlaps
         "operand_overlaps" => "lines or matrices of an operand overlap";
         "clone the operand, so that each element has memory of its own";
-    /// The strides of an operand are larger than a tensor map describes.
+    /// The strides of an operand are larger than a tensor map can describe.
     StrideTooLarge
-        "stride_too_large" => "an operand is larger than a tensor map describes";
+        "stride_too_large" => "an operand is larger than a tensor map can describe";
         "multiply a smaller batch, or parts of the matrix";
 }
 }

@@ -1,10 +1,10 @@
-//! What can go wrong, and what can be declined.
+//! Errors, and reasons why an optimization was declined.
 //!
 //! An [`Error`] is what a caller did wrong, or a panic that was caught at a public function. A [`Reason`] says why an
 //! optimization was declined: it is data for reports, never an error. A broken invariant of this library is a panic.
 //!
 //! A reason carries the names, sizes and times that it is about. Its sentence is made from these when it is printed.
-//! Nothing here knows what the other floors do, except for [`DType`](crate::ir::DType).
+//! Of the other floors, only [`DType`](crate::ir::DType) is used here.
 
 mod capture;
 #[cfg(test)]

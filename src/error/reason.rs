@@ -1,7 +1,8 @@
 //! The table of reasons: why an optimization was declined.
 //!
-//! A fallback without a reason is a bug. Three areas have tables of their own: what is [not captured](super::NotCaptured),
-//! what a code tier or a library does not compute, and what is not replayed as a CUDA graph.
+//! A fallback without a reason is a bug. Some areas have tables of their own: what is
+//! [not captured](super::NotCaptured), what a code tier or a library does not compute, and what is not replayed as a
+//! CUDA graph.
 
 use super::data::{Datum, Field};
 use super::table::reasons;
@@ -17,32 +18,31 @@ Reason {
     IsOutput
         "is_output" => "the value is an output of the graph";
         "return the value only if the caller needs it; what is returned has to be written";
-    /// Not every use of the value passes the consumer, so it would have to be computed twice or written anyway.
+    /// Some uses of the value do not pass the consumer, so it would have to be computed twice or written anyway.
     UsedElsewhere
         "used_elsewhere" => "the value is also used outside the consumer's kernel";
         "compute the value again where it is used a second time, or move its uses next to each other";
-    /// One of the two is never fused: its result depends on data, or it is not a loop over elements.
+    /// One of the two is opaque: its result depends on data, or it is not a loop over elements.
     OpaqueOp
         "opaque_op" => "an opaque op is never fused";
-        "put the pointwise work before or after the op into one chain on one side of it; the op itself stays a kernel of \
-         its own";
+        "put the pointwise work all before the op or all after it; the op itself stays a kernel of its own";
     /// Two matrix products or reductions that cannot share one loop.
     TwoAnchors
         "two_anchors" => "two reductions or matrix products cannot share this loop";
         "keep the work between the two pointwise, so that it becomes part of one of them";
-    /// The consumer moves elements, and the producer's tile holds them only once it is finished.
+    /// The consumer moves elements, and reads some before the producer has computed them.
     MovesElements
         "moves_elements" => "the consumer moves elements of a value that is not finished yet";
         "move the view, gather or concatenation before the computation, so that it reads memory instead of a computed \
          value";
-    /// The right operand of a matrix product, which every row reads whole, is not made inside the product's kernel.
+    /// The right operand of a matrix product is computed. Every row reads it whole, so the product's kernel cannot.
     PrologueOfAnchor
         "prologue_of_anchor" =>
-        "a matrix product takes no other work into its operands than a block of its own rows";
+        "work on an operand of a matrix product is fused only if it is on the product's own rows";
         "apply the work to the result of the product where the algebra allows, as in (s * a) @ b = s * (a @ b)";
     /// The consumer of a matrix product is part of another kernel, such as one with the rows of another product.
     EpilogueOfAnchor
-        "epilogue_of_anchor" => "the consumer of the matrix product is in a kernel with other work than its rows";
+        "epilogue_of_anchor" => "the consumer of the matrix product is in a kernel with work on other rows";
         "apply the work to one of the products alone, so that it joins the rows of that one";
     /// Matrix products of this dtype are never computed in blocks of rows.
     WholeProduct {
@@ -51,34 +51,34 @@ Reason {
     }
         "whole_product" => "products of {dtype} are computed all at once, not in blocks of rows";
         "multiply matrices of f32 or f64 if blocks of rows matter more than the dtype";
-    /// The rows of a matrix product's result do not follow each other in memory.
+    /// The rows of a matrix product's result are not contiguous.
     ProductRowsApart
-        "product_rows_apart" => "the rows of the matrix product's result do not follow each other in memory";
+        "product_rows_apart" => "the rows of the matrix product's result are not contiguous";
         "multiply contiguous matrices, so that their product is contiguous, too";
     /// The smallest block of rows does not fit into the cache.
     BlockTooLarge {
-        /// The fewest rows that a block has.
+        /// The least number of rows of a block.
         rows: usize,
         /// How many bytes they take.
         bytes: usize,
-        /// How many bytes there is room for.
+        /// How many bytes fit into the cache.
         limit: usize,
     }
         "block_too_large" =>
-        "a block would not stay in the cache: {rows} rows, the fewest of a block, take {bytes} bytes; there is room for \
+        "a block would not stay in the cache: the smallest one has {rows} rows and {bytes} bytes; there is room for \
          {limit}";
         "use shorter rows, such as parts of the columns that are joined at the end";
     /// The right operand of a matrix product, which each block reads whole, does not fit into the cache.
     RightOperandTooLarge {
         /// How many bytes one matrix of it takes.
         bytes: usize,
-        /// How many bytes there is room for.
+        /// How many bytes fit into the cache.
         limit: usize,
     }
         "right_operand_too_large" =>
         "the right operand would not stay in the cache: it has {bytes} bytes a matrix; there is room for {limit}";
         "use a smaller right operand, as in products of parts of its columns that are joined at the end";
-    /// Blocks of rows save too few bytes for what they read again.
+    /// Blocks of rows read more bytes again than they save.
     NotWorthIt {
         /// Bytes that would no longer be moved.
         saved: usize,
@@ -86,21 +86,21 @@ Reason {
         extra: usize,
     }
         "not_worth_it" =>
-        "fusing would save too little: in blocks of rows {saved} bytes would not be moved, and {extra} bytes once more";
-        "return what is between the two only if the caller needs it; a smaller right operand is read again at less cost";
+        "fusing would save too little: blocks of rows would save {saved} bytes, and move {extra} bytes again";
+        "return what is between the two only if the caller needs it; a smaller right operand costs less to read again";
     /// Blocks of rows save as many bytes without this work.
     SavesNothingMore
         "saves_nothing_more" => "fusing would save nothing: blocks of rows save as many bytes without it";
         "nothing: the kernel runs as fast on its own";
     /// One of the two has no elements.
     NothingToCompute
-        "nothing_to_compute" => "fusing would save nothing: there is nothing to multiply, or a kernel without elements";
+        "nothing_to_compute" => "fusing would save nothing: one of the two has no elements";
         "nothing: calls on empty tensors cost next to nothing";
     /// The two do not run over the same rows.
     DifferentRows
         "different_rows" => "the two do not run over the same rows";
         "reduce over the same dims, or give both values the same shape before the reduction";
-    /// A reshape of a computed value that merges or splits dimensions in the middle of a kernel.
+    /// A reshape inside a kernel merges or splits dimensions of a computed value.
     ReshapeOfComputed
         "reshape_of_computed" => "a reshape of a computed value regroups its dimensions";
         "reshape the inputs instead, before anything is computed from them";
@@ -112,9 +112,9 @@ Reason {
     TooManyArguments
         "too_many_arguments" => "the kernel would exceed the operand limit";
         "concatenate small inputs, or raise `CompileOptions::fusion.max_function_args` if you have set it";
-    /// Sums in another order have other bits, which only [`Numerics::Fast`](crate::Numerics::Fast) allows.
+    /// A sum in another order has other bits, which only [`Numerics::Fast`](crate::Numerics::Fast) allows.
     WouldChangeBits {
-        /// What sums in its own order.
+        /// The hardware unit or library that has its own order.
         unit: &'static str,
         /// The dtype of the operands.
         dtype: DType,
@@ -125,7 +125,7 @@ Reason {
     RowsTooLong
         "rows_too_long" => "few long rows: one kernel would leave threads idle";
         "use more and shorter rows, for example a larger batch: those share a kernel";
-    /// Together they would take longer than apart, by the cost model.
+    /// One kernel would take longer than its parts, by the cost model.
     ModelledSlower {
         /// How long one kernel would take.
         together: Duration,
@@ -135,7 +135,7 @@ Reason {
         "modelled_slower" =>
         "one kernel would take longer, by the cost model: {together:.1?} together, {apart:.1?} apart";
         "if the model is wrong about this machine, measure it: `compile::calibrate` gives its rates";
-    /// Together they took longer than apart when both were measured.
+    /// One kernel took longer than its parts when both were measured.
     MeasuredSlower {
         /// How long one kernel took.
         together: Duration,
@@ -147,7 +147,7 @@ Reason {
     /// Fusing would make the graph of kernels cyclic.
     WouldCycle
         "would_cycle" => "fusing would make the kernels depend on each other in a cycle";
-        "move the op between the two out of the way: compute it before the first or after the second";
+        "compute the op between the two before the first or after the second";
     /// The function reads a value while it is traced, so what it does next depends on data.
     ReadsValue {
         /// The op that reads it.
@@ -173,8 +173,8 @@ Reason {
     Disabled
         "disabled" => "compilation is switched off";
         "unset `OPFUSE_EAGER`, or set `CompileOptions::fusion.opt_level` above 0";
-    /// The function is called with ever new input types. It is captured for these types once it ran as long as a capture
-    /// takes.
+    /// The function is often called with new input types, and recompile back-off delays the capture for these types. It
+    /// ends once runs with these types took as long as a capture takes.
     NewTypes {
         /// How long a capture takes.
         capture: Duration,
@@ -199,21 +199,21 @@ Reason {
         "call it once with inputs of the types you are interested in, then ask again";
 }
 {
-    /// The function did something that a graph does not hold.
+    /// The function did something that a graph cannot represent.
     NotCaptured(NotCaptured) "not_captured" => "not captured";
     /// A code tier, or the CUDA code generator, cannot express the kernel; the next tier or the CPU runs it.
     TierCannot(TierLimit) "tier_cannot" => "the code tier cannot express it";
     /// cublasLt does not compute the product; a kernel of this library does.
     LibraryCannot(LibraryLimit) "library_cannot" => "cublasLt does not compute it";
-    /// The kernel for groups of four warps does not compute the product; the other kernel for tensor cores does.
+    /// The `wgmma` kernel does not compute the product; the other kernel for tensor cores does.
     WgmmaCannot(WgmmaLimit) "wgmma_cannot" => "wgmma does not compute it";
-    /// The kernels of a call are not started as one CUDA graph.
+    /// The kernels of a call are not replayed as one CUDA graph.
     NotReplayed(NoReplay) "not_replayed" => "the kernels do not start as one CUDA graph";
 }
 }
 
 impl Reason {
-    /// The reason that tracing ended with this error.
+    /// The reason for a trace that ended with this error.
     pub(crate) fn of_error(error: Error) -> Reason {
         match error {
             Error::Panicked { message } => Reason::Panicked { message: message.into() },
@@ -221,7 +221,7 @@ impl Reason {
         }
     }
 
-    /// What the reason is about, where the kind does not say it all: an op, an input, an error, sizes.
+    /// The data of the reason as text, such as an op, an error or sizes. `None` if the kind says everything.
     pub fn detail(&self) -> Option<String> {
         match &self.data()[..] {
             [] => None,
@@ -230,7 +230,7 @@ impl Reason {
         }
     }
 
-    /// Whether it ends a segment: the function goes on after what is not captured.
+    /// Whether this is a graph break: the function can run in segments around what is not captured.
     pub(crate) const fn is_break(&self) -> bool {
         matches!(self, Reason::ReadsValue { .. } | Reason::NotCaptured(_))
     }

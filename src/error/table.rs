@@ -16,7 +16,7 @@
 //! The kind is the variant's name in snake case, which `catalog` tests. Rows of another table keep their kind, data and
 //! hint. A sentence names every field: the compiler warns of one that it leaves out.
 
-/// An enum with a row per variant, and what its rows say.
+/// Expands a table to an enum with a variant per row, its kinds, sentences, hints and data.
 macro_rules! reasons {
     (
         $(#[$of_enum:meta])* $name:ident {
@@ -34,7 +34,7 @@ macro_rules! reasons {
         }
 
         impl $name {
-            /// A name for programs, as in JSON reports.
+            /// The name of the row in snake case, as in JSON reports.
             pub const fn kind(&self) -> &'static str {
                 match self {
                     $($name::$variant $({ $($field: _),+ })? => $kind,)*
@@ -50,7 +50,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The table that the reason is a row of, if it is not this one.
+            /// The name of the nested table that the reason is a row of, or `None` for a row of this table.
             pub const fn area(&self) -> Option<&'static str> {
                 match self {
                     $($($name::$inner(_) => Some($area),)*)?

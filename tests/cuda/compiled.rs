@@ -58,7 +58,7 @@ fn functions_have_the_bits_of_the_cpu() {
             &x,
             &y,
         );
-        assert!(sums.to_string().contains("each is one chain"), "{sums}");
+        assert!(sums.to_string().contains("each is sequential"), "{sums}");
         assert_eq!(counts().fallbacks.len(), 1);
         let gathered = check(
             "gather",

@@ -1,5 +1,5 @@
-//! Who computes a product with `Numerics::Fast`, and why: the model, a cublasLt that is not there, is too old, names no algorithm or
-//! fails; memory to work in, streams and threads; gradients; reports.
+//! Who computes a product with `Numerics::Fast`, and why: the model, a cublasLt that is not there, is too old, names no
+//! algorithm or fails; memory to work in, streams and threads; gradients; reports.
 
 use crate::cublaslt::{FLOATS, GPU, LIBRARY, close, fast, table, there, values};
 use crate::driver::{cublaslt_calls, cublaslt_descriptions};
@@ -83,7 +83,8 @@ fn strict_never_calls_it() {
     });
 }
 
-/// Small products are not worth a call, large ones are; what it would not fuse goes with our kernel where memory is waited for.
+/// Small products are not worth a call, large ones are; what it would not fuse goes with our kernel where memory is
+/// waited for.
 #[test]
 fn the_model_says_who() {
     stand_ins::only(&[], || {
@@ -91,7 +92,7 @@ fn the_model_says_who() {
             let _fast = numerics(Numerics::Fast);
             reset_counts();
             for dtype in FLOATS {
-                says(&layer_is_right(dtype)?, "cublasLt does not compute it: by the model it takes");
+                says(&layer_is_right(dtype)?, "cublasLt does not compute it: by the cost model it takes");
             }
             assert_eq!(counts().cublaslt, 0);
             let large = there(&table(&[640, 640], DType::F32)?)?;
@@ -171,7 +172,7 @@ fn a_library_of_an_old_version() {
 #[test]
 fn no_algorithm() {
     let folder = || stand_ins::folder().map(PathBuf::from);
-    check_own(folder(), &[("OPFUSE_STAND_IN_LT_NOTHING", "all")], "it names no algorithm for");
+    check_own(folder(), &[("OPFUSE_STAND_IN_LT_NOTHING", "all")], "it has no algorithm for");
 }
 
 /// With an epilogue it names none: the product is a call, what follows a pass.
@@ -182,7 +183,7 @@ fn no_algorithm_with_an_epilogue() {
             reset_counts();
             let explain = layer_is_right(dtype)?;
             says(&explain, "cublasLt sums products of");
-            says(&explain, "it names no algorithm for");
+            says(&explain, "it has no algorithm for");
             assert!(counts().cublaslt == 3 && counts().launches >= 3, "{:?}", counts());
         }
         Ok(())
@@ -289,7 +290,8 @@ fn streams_and_threads_share_no_memory_to_work_in() {
     }
 }
 
-/// Whether products on two streams are right that share no operands; what two streams read is read by one after the other.
+/// Whether products on two streams are right that share no operands; what two streams read is read by one after the
+/// other.
 fn are_apart() -> Result<bool> {
     let _fast = numerics(Numerics::Fast);
     let [x, w, _] = operands(DType::F32)?;
@@ -349,7 +351,7 @@ fn programs_with_calls_are_no_graphs() {
                     assert_eq!((counts().cublaslt, counts().launches, counts().replays), (3, 3, 0), "call {call}");
                 }
             }
-            says(&compiled.explain(), "cublasLt starts kernels of its own");
+            says(&compiled.explain(), "cublasLt launches kernels of its own");
             assert!(compiled.explain().replay.is_some_and(|replay| replay.is_err()));
             Ok(())
         });

@@ -1,5 +1,5 @@
-//! Products by groups of four warps, through the runtime: what they give, what is reported, where they decline, and graphs whose maps are
-//! made anew.
+//! Products by groups of four warps, through the runtime: what they give, what is reported, where they decline, and
+//! graphs whose maps are made anew.
 
 use crate::driver;
 use crate::fast::{bits, check_close, table, there};
@@ -201,7 +201,7 @@ fn what_is_declined_says_why() {
             let _fast = numerics(Numerics::Fast);
             let (a, b) = (table(20, 37, DType::BF16)?, table(37, 24, DType::BF16)?);
             let explain = with_maps(0, || report(&a, &b, &there(&a)?, &there(&b)?))?.to_string();
-            assert!(explain.contains("wgmma does not compute it: neighbours of an operand"), "{explain}");
+            assert!(explain.contains("wgmma does not compute it: neither rows nor columns of an operand"), "{explain}");
             assert!(explain.contains("fast: tensor cores sum products of bf16"), "{explain}");
             // Memory that begins elsewhere is told once it was met, and other memory is taken.
             let (a, b) = (table(20, 48, DType::F16)?, table(48, 24, DType::F16)?);

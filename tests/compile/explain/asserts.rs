@@ -33,7 +33,7 @@ fn it_fails_with_the_plan_and_the_reasons() -> Result<()> {
         message(|| assert_fused!(f, kernels = n, bytes <= 10)),
     ] {
         assert!(text.starts_with("assertion failed: "), "{text}");
-        for part in ["layer_norm", "not fused: ", "a block of its own rows", "hint (", &f.explain().plan_text()] {
+        for part in ["layer_norm", "not fused: ", "the product's own rows", "hint (", &f.explain().plan_text()] {
             assert!(text.contains(part), "{part:?} is missing in\n{text}");
         }
     }

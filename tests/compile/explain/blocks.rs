@@ -42,7 +42,7 @@ const CASES: &[Case] = &[
         name: "rows of a megabyte",
         sizes: &[&[17, 1], &[1, 200_000]],
         kind: "block_too_large",
-        text: "16 rows, the fewest of a block, take 12800064 bytes",
+        text: "16 rows and 12800064 bytes",
         ..CASE
     },
     Case { name: "16-bit floats", dtype: DType::BF16, kind: "whole_product", text: "products of bf16", ..CASE },
@@ -53,7 +53,7 @@ const CASES: &[Case] = &[
             Ok(vec![product.relu()?, product])
         },
         kind: "not_worth_it",
-        text: "0 bytes would not be moved",
+        text: "would save 0 bytes",
         ..CASE
     },
     Case {
@@ -98,7 +98,7 @@ const CASES: &[Case] = &[
         function: |x| Ok(vec![x[0].mm(&x[1].relu()?)?]),
         ends: ("relu", "mm"),
         kind: "prologue_of_anchor",
-        text: "a block of its own rows",
+        text: "the product's own rows",
         ..CASE
     },
     Case {
@@ -128,7 +128,7 @@ const CASES: &[Case] = &[
         function: |x| Ok(vec![x[0].mm(&x[1])?.add(&x[2].mm(&x[3])?)?]),
         ends: ("n4", "add"),
         kind: "epilogue_of_anchor",
-        text: "with other work",
+        text: "with work on other rows",
         ..CASE
     },
     Case { name: "a limit of one node", max_nodes: 1, kind: "group_too_large", text: "node limit", ..CASE },
@@ -136,7 +136,7 @@ const CASES: &[Case] = &[
         name: "an empty product",
         sizes: &[&[300, 0], &[0, 64]],
         kind: "nothing_to_compute",
-        text: "nothing to multiply",
+        text: "no elements",
         ..CASE
     },
 ];
