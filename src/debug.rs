@@ -1,23 +1,27 @@
-//! What may be printed, and the switches that ask for it.
+//! Environment switches, and all printing to standard error.
 //!
 //! Switches are environment variables, read once:
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `OPFUSE_DUMP=trace,simplify,plan` | prints those stages to standard error; the words stand below |
+//! | `OPFUSE_DUMP=trace,simplify,plan` | prints those stages to standard error; the stages are listed below |
 //! | `OPFUSE_EXPLAIN=1` | prints every reason when a function is compiled |
 //! | `OPFUSE_EAGER=1` | `compile` is the identity |
-//! | `OPFUSE_TIER=vm`, `cranelift` or `x64` | forces a code tier; what it declines runs in the vm |
-//! | `OPFUSE_ISA=avx2` or `baseline` | code for stronger vectors is left aside |
+//! | `OPFUSE_TIER=vm`, `cranelift` or `x64` | forces a code tier; kernels that it declines run in the vm |
+//! | `OPFUSE_ISA=avx2` or `baseline` | the strongest vector instructions that are used |
 //! | `OPFUSE_VERIFY=1` | verifies graphs after every pass in release builds too |
-//! | `OPFUSE_CALIBRATION=file` | plans are made for the rates in that file, which is measured if it is not there |
-//! | `OPFUSE_CACHE_DIR=folder` | machine code of the tier `x64`, and cubins, are kept in that folder between processes |
-//! | `OPFUSE_STREAM_FROM=bytes` | outputs of so many bytes are written by streaming stores; the default is those larger than the last cache, and those of launches that move 128 MiB |
+//! | `OPFUSE_CALIBRATION=file` | plans use the rates in that file; they are measured and written if it is missing |
+//! | `OPFUSE_CACHE_DIR=folder` | keeps machine code of the tier `x64`, and cubins, in that folder between processes |
+//! | `OPFUSE_STREAM_FROM=bytes` | outputs of so many bytes are written by non-temporal stores; see below |
 //! | `OPFUSE_CUDA_LIB_DIR=folder` | the CUDA driver, NVRTC and cublasLt are looked for there first |
-//! | `OPFUSE_CUDA_PRODUCTS=own`, `cublaslt` or `wgmma` | who computes products of floats with `Numerics::Fast`, whatever the model says; `wgmma` is a kernel for compute capability 9.0 that was never run on a GPU |
+//! | `OPFUSE_CUDA_PRODUCTS=own`, `cublaslt` or `wgmma` | what computes products of floats with `Numerics::Fast` |
 //! | `OPFUSE_NUM_THREADS=n` | threads of the worker pool (read by `device::pool`) |
 //!
-//! Words of `OPFUSE_DUMP`, in the order of the stages:
+//! Without `OPFUSE_STREAM_FROM`, non-temporal stores are used for outputs larger than the last-level cache, and in
+//! launches that move 128 MiB. `OPFUSE_CUDA_PRODUCTS` overrides the cost model. Its `wgmma` is a kernel for compute
+//! capability 9.0 that was never run on a GPU.
+//!
+//! Stages of `OPFUSE_DUMP`, in order:
 //!
 //! | word | prints |
 //! |---|---|
@@ -27,10 +31,10 @@
 //! | `graph` | the graph that is planned, which is that after the last pass |
 //! | `plan` | steps, and edges that were not fused |
 //! | `kernel` | loop-level kernels |
-//! | `code` | what a tier makes of them |
+//! | `code` | the code that a tier generates for them |
 //!
-//! A word that names nothing is reported once, with the known ones. The names of passes are those of
-//! `ir::passes::PASSES`, which lies above this floor, so the pipeline hands them in ([`check_dump`]).
+//! An unknown word is reported once, with a list of the known ones. The names of passes come from `ir::passes::PASSES`.
+//! This floor must not import it, so the pipeline passes the names to [`check_dump`].
 
 use std::sync::{Once, OnceLock};
 
@@ -45,7 +49,7 @@ pub enum Stage {
     Plan,
     /// Loop-level kernels.
     Kernel,
-    /// What a tier makes of them.
+    /// The code that a tier generates for them.
     Code,
 }
 
@@ -122,7 +126,7 @@ pub fn dump_pass(name: &str, text: impl FnOnce() -> String) {
     }
 }
 
-/// Reports the words of `OPFUSE_DUMP` that name nothing, once per process; `passes` are the names of all passes.
+/// Reports unknown words of `OPFUSE_DUMP`, once per process. `passes` are the names of all passes.
 pub fn check_dump(passes: impl Iterator<Item = &'static str>) {
     static CHECKED: Once = Once::new();
     if switches().dump.is_empty() {
@@ -144,7 +148,7 @@ fn print_stage(name: &str, text: &str) {
     print(&format!("== {name} ==\n{text}"));
 }
 
-/// Prints a line to standard error; the one place that does.
+/// Prints a line to standard error. Nothing else in the crate prints.
 #[allow(clippy::print_stderr, reason = "the user asked for this output by an environment variable")]
 pub fn print(text: &str) {
     eprintln!("{text}");
@@ -165,37 +169,37 @@ pub fn verifies() -> bool {
     cfg!(debug_assertions) || switches().verify
 }
 
-/// The code tier that is forced, by name.
+/// The code tier that is forced, by name, if one is.
 pub fn forced_tier() -> Option<&'static str> {
     switches().tier.as_deref()
 }
 
-/// The strongest vector instructions that may be used, by name.
+/// The strongest vector instructions that may be used, by name, if it is set.
 pub fn most_isa() -> Option<&'static str> {
     switches().isa.as_deref()
 }
 
-/// Bytes of outputs from which on they are written past the caches, if a number is named.
+/// The size in bytes from which outputs are written by non-temporal stores, if it is set.
 pub fn stream_from() -> Option<usize> {
     switches().stream_from
 }
 
-/// The folder where the libraries of CUDA are looked for first, if one is named.
+/// The folder where the libraries of CUDA are looked for first, if it is set.
 pub fn cuda_folder() -> Option<&'static str> {
     switches().cuda_folder.as_deref()
 }
 
-/// Who is to compute products on CUDA devices, by name.
+/// What computes products on CUDA devices, by name, if it is set.
 pub fn cuda_products() -> Option<&'static str> {
     switches().cuda_products.as_deref()
 }
 
-/// The file with the rates of this machine, if one is named.
+/// The file with the rates of this machine, if it is set.
 pub fn calibration_file() -> Option<&'static str> {
     switches().calibration.as_deref()
 }
 
-/// The folder that machine code is kept in, if one is named.
+/// The folder that machine code is kept in, if it is set.
 pub fn cache_folder() -> Option<&'static str> {
     switches().cache.as_deref()
 }

@@ -1,5 +1,7 @@
-//! Tensors whose eager calls feel like PyTorch's, and a [`compile()`] that traces a function, fuses its graph and
-//! compiles it in milliseconds, with the same bits as eager and a reason for every decision. Nothing to install.
+//! Tensors with eager calls like PyTorch's, and a JIT compiler that fuses them.
+//!
+//! [`compile()`] traces a function, fuses its graph, and compiles it in milliseconds. Compiled calls return the same
+//! bits as eager ones, and reports give a reason for every decision. The crate needs no other software.
 //!
 //! ```
 //! use opfuse::{Result, Tensor, compile};
@@ -25,10 +27,10 @@
 //! - [`compile`](mod@compile): options, policies, and reports of compiled functions.
 //! - [`device`]: devices, streams, allocators, threads.
 //! - [`dispatch`]: operators, kernels and backends from outside this crate; modes that see every call.
-//! - [`ir`]: graphs, ops and dtypes, as reports and kernels of rows show them.
+//! - [`ir`]: graphs, ops and dtypes, which reports and registered kernels use.
 //! - [`error`](mod@error): what can go wrong, and why something was not fused, compiled or captured.
 //!
-//! With the feature `ndarray`, [`Tensor`]s can be looked at as arrays of that crate, and made from them.
+//! With the feature `ndarray`, a [`Tensor`] can be viewed as an array of that crate, or made from one.
 
 pub mod autograd;
 mod codegen;

@@ -1,13 +1,13 @@
-//! `#[derive(TensorStruct)]`: structs and enums whose fields are structures of tensors are structures of tensors, too.
+//! `#[derive(TensorStruct)]`, for structs and enums whose fields all implement `opfuse::TensorStruct`.
 //!
-//! The parts are those of the fields in the order of their declaration. An enum puts the number of its variant in
-//! front. A derive macro must be a crate of its own; nothing else is in here.
+//! The parts of a value are those of its fields, in the order of declaration. An enum puts the number of its variant
+//! first. A derive macro has to be in a crate of its own; nothing else is in here.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, Error, Fields, parse_macro_input, parse_quote};
 
-/// Implements `opfuse::TensorStruct` by the fields, each of which must implement it.
+/// Implements `opfuse::TensorStruct` field by field. Every field must implement it; a union is a compile error.
 #[proc_macro_derive(TensorStruct)]
 pub fn tensor_struct(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -42,10 +42,10 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
         parameter.bounds.push(parse_quote!(::opfuse::TensorStruct));
     }
     let name = &input.ident;
-    let (generics, arguments, conditions) = input.generics.split_for_impl();
+    let (generics, arguments, where_clause) = input.generics.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
-        impl #generics ::opfuse::TensorStruct for #name #arguments #conditions {
+        impl #generics ::opfuse::TensorStruct for #name #arguments #where_clause {
             fn take_apart(&self, into: &mut ::opfuse::compile::Flat) {
                 #take_apart
             }
@@ -56,7 +56,7 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
     })
 }
 
-/// What is done with one list of fields.
+/// The code for the fields of a struct or of one variant.
 struct Arm {
     /// Binds every field to a name of its own.
     pattern: TokenStream,

@@ -1,11 +1,11 @@
-//! Arguments of an op that are not tensors.
+//! Non-tensor arguments of an op.
 
 use super::dtype::DType;
 use super::scalar::Scalar;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// One non-tensor argument. For an optional tensor it says whether the tensor is there.
+/// One non-tensor argument. For an optional tensor it says whether the tensor is given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Attr {
     /// An optional argument that was not given.
@@ -16,27 +16,27 @@ pub enum Attr {
     Ints(SmallVec<[i64; 4]>),
     /// A dtype.
     DType(DType),
-    /// An order of memory.
+    /// A memory format.
     MemoryFormat(MemoryFormat),
-    /// A word.
+    /// A string.
     Str(Box<str>),
 }
 
 /// The order of elements in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemoryFormat {
-    /// As the tensor lies.
+    /// The order that the tensor has.
     Preserve,
     /// Row-major.
     Contiguous,
-    /// Batches of images with channels last.
+    /// Batches of images, `(N, C, H, W)`, with channels innermost.
     ChannelsLast,
-    /// Batches of volumes with channels last.
+    /// Batches of volumes, `(N, C, D, H, W)`, with channels innermost.
     ChannelsLast3d,
 }
 
 impl MemoryFormat {
-    /// The format of that name, which schemas write with `_format` behind it.
+    /// The format of that name. Schemas add the suffix `_format`.
     pub fn from_name(name: &str) -> Option<MemoryFormat> {
         Some(match name.strip_suffix("_format").unwrap_or(name) {
             "preserve" => MemoryFormat::Preserve,
@@ -67,7 +67,7 @@ impl MemoryFormat {
     }
 }
 
-/// As the tensor lies is what no argument says, too, so equal calls have equal arguments.
+/// `Preserve` is the default, so it becomes an absent argument: equal calls have equal arguments.
 impl From<MemoryFormat> for Attr {
     fn from(format: MemoryFormat) -> Attr {
         match format {
@@ -121,7 +121,7 @@ impl Attr {
         self.scalar().is_some_and(Scalar::as_bool)
     }
 
-    /// The whole numbers; one number counts as a list of one, anything else as an empty list.
+    /// The whole numbers. One number counts as a list of one, anything else as an empty list.
     pub fn list(&self) -> SmallVec<[i64; 4]> {
         match self {
             Attr::Ints(values) => values.clone(),
@@ -138,7 +138,7 @@ impl Attr {
         }
     }
 
-    /// The order of memory, if it is one.
+    /// The memory format, if it is one.
     pub const fn memory_format(&self) -> Option<MemoryFormat> {
         match self {
             Attr::MemoryFormat(format) => Some(*format),
@@ -146,7 +146,7 @@ impl Attr {
         }
     }
 
-    /// The word, or an empty one.
+    /// The string, or an empty one.
     pub fn word(&self) -> &str {
         match self {
             Attr::Str(word) => word,

@@ -1,8 +1,8 @@
 //! Non-tensor arguments by name.
 //!
-//! A graph and a call hold arguments as a list in schema order, [`Attrs`]. Code that wants one of them reads the list as
-//! a struct with a field per argument: `let Slice { dim, step, .. } = Slice::read(&node.attrs)`. It makes a list the same
-//! way: `Unsqueeze { dim: 1 }.into()`. No code counts positions.
+//! A graph and a call hold arguments as a list in schema order, [`Attrs`]. Code that wants one of them reads the list
+//! as a struct with a field per argument: `let Slice { dim, step, .. } = Slice::read(&node.attrs)`. It makes a list the
+//! same way: `Unsqueeze { dim: 1 }.into()`. No code counts positions.
 //!
 //! The op table declares the fields of each op, beside its schema; [`Op::attr_names`] lists them. Ops with equal
 //! arguments share a struct. Structs that no single op is named after are declared here. A struct whose fields are the
@@ -27,10 +27,10 @@ pub trait Attributes: Sized + Into<Attrs> {
     /// The names in schema order.
     const NAMES: &'static [&'static str];
 
-    /// The arguments in a list. What is missing, or of another kind, has its default.
+    /// Reads a list. An argument that is missing, or of another kind, has its default.
     fn read(attrs: &[Attr]) -> Self;
 
-    /// The first argument that its field cannot hold, with its name: a word that is none of those it may be.
+    /// The first argument that its field cannot hold, with its name: a string that names no variant.
     fn misfit(attrs: &[Attr]) -> Option<(&'static str, &Attr)>;
 }
 
@@ -42,10 +42,10 @@ pub trait Attribute: Sized {
     /// The value, if the argument is given and of this kind.
     fn read(attr: &Attr) -> Option<Self>;
 
-    /// The argument of this value.
+    /// The value as an argument.
     fn attr(self) -> Attr;
 
-    /// Whether the argument is one of the values that this type has.
+    /// Whether this type has a value for the argument.
     fn holds(_: &Attr) -> bool {
         true
     }
@@ -150,7 +150,7 @@ impl<T: Attribute> Attribute for Option<T> {
     }
 }
 
-/// Declares choices that a schema calls `str`, each with its word.
+/// Declares an enum for an argument that the schema calls `str`, with the string of each variant.
 macro_rules! words {
     ($($(#[$doc:meta])* $Name:ident { $($(#[$variant_doc:meta])* $Variant:ident = $word:literal,)* } absent $Absent:ident)*) => {$(
         $(#[$doc])*
@@ -192,7 +192,7 @@ words! {
         /// By a hyperbolic tangent.
         Tanh = "tanh",
     } absent Exact
-    /// How elements that are written to one place are combined.
+    /// How elements that are written to the same place are combined.
     Reducer {
         /// Their sum.
         Sum = "sum",
@@ -261,11 +261,11 @@ macro_rules! attributes {
 attributes! {
     /// One number that every element is compared or combined with, or replaced by.
     Value { value: Scalar }
-    /// An order of memory.
+    /// A memory format.
     Ordered { memory_format: MemoryFormat }
-    /// The dims that a reduction runs over, none meaning all, and whether they stay with size 1.
+    /// The dims that a reduction runs over (an empty list means all), and whether they stay with size 1.
     Fold { dim: Ints, keepdim: bool }
-    /// A dtype, as [`ToCopy`] has it first: a copy that keeps the order of memory.
+    /// The dtype of a [`ToCopy`] that keeps the order of memory.
     Cast { dtype: Option<DType> }
     /// As [`Fold`], with the dtype of the result.
     FoldTo { dim: Ints, keepdim: bool, dtype: Option<DType> }
@@ -291,7 +291,7 @@ macro_rules! structs_of_rows {
     ) => {
         $($(
             attributes! {
-                #[doc = concat!("Arguments of [`Op::", stringify!($Other), "`] that are no tensors.")]
+                #[doc = concat!("Non-tensor arguments of [`Op::", stringify!($Other), "`].")]
                 $Other { $($field)* }
             }
         )?)*
@@ -331,7 +331,7 @@ impl Op {
 mod tests {
     use super::*;
 
-    /// The names of the arguments that a list holds for: all but tensors, of which optional ones count.
+    /// The names of the arguments that a list holds: all but tensors, and optional tensors too.
     fn names_in_schema(schema: &str) -> Vec<&str> {
         let (_, inside) = schema.split_once('(').expect("a schema has arguments");
         let (inside, _) = inside.rsplit_once(") ->").expect("a schema has a result");

@@ -1,7 +1,7 @@
 //! Element types, their categories, and type promotion.
 //!
-//! Promotion follows the array-library convention: the highest category present decides (bool < integer <
-//! floating); inside it tensors with dimensions decide first, then 0-dim tensors, then plain numbers.
+//! Promotion follows PyTorch. The highest category among the operands decides (bool < integer < floating). Inside that
+//! category tensors with dimensions come first, then 0-dim tensors, then plain numbers.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub enum DType {
     F64,
 }
 
-/// The kind of number a dtype holds, ordered as promotion orders it.
+/// The kind of number that a dtype holds, in the order of promotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// Truth values.
@@ -56,7 +56,7 @@ impl DType {
         DType::F64,
     ];
 
-    /// The dtype of a floating factory without a dtype, and of integers raised to floating point.
+    /// The dtype of factories that are given none, and of integers that are converted to floating point.
     pub const DEFAULT_FLOAT: DType = DType::F32;
 
     /// Bytes per element.
@@ -104,7 +104,7 @@ impl DType {
         matches!(self.category(), Category::Float)
     }
 
-    /// The dtype that long computations are done in: f32 for 16-bit floats, else itself.
+    /// The dtype that computations are done in: f32 for 16-bit floats, else itself.
     pub const fn widened(self) -> DType {
         match self {
             DType::F16 | DType::BF16 => DType::F32,
@@ -114,7 +114,7 @@ impl DType {
         }
     }
 
-    /// The smallest dtype that both convert to, as two tensors with dimensions promote.
+    /// The common dtype of two tensors with dimensions.
     ///
     /// `u8` with `i8` gives `i16`; `f16` with `bf16` gives `f32`; a floating dtype absorbs integers unchanged.
     pub fn promote(self, other: DType) -> DType {
@@ -152,11 +152,11 @@ impl fmt::Display for DType {
 pub struct PromoteOperand {
     /// Its dtype.
     pub dtype: DType,
-    /// Which of the three tiers it belongs to.
+    /// Its priority.
     pub rank: PromoteRank,
 }
 
-/// How much say an operand has inside its category, weakest first.
+/// The priority of an operand among those of its category, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PromoteRank {
     /// A plain number.
@@ -167,7 +167,7 @@ pub enum PromoteRank {
     Tensor,
 }
 
-/// The common dtype of several operands; `None` of no operands.
+/// The common dtype of several operands, or `None` if there are none.
 pub fn promote_all(operands: impl IntoIterator<Item = PromoteOperand>) -> Option<DType> {
     let mut by_rank: [Option<DType>; 3] = [None; 3];
     for operand in operands {
@@ -177,7 +177,7 @@ pub fn promote_all(operands: impl IntoIterator<Item = PromoteOperand>) -> Option
     let mut result: Option<DType> = None;
     for (rank, dtype) in by_rank.into_iter().enumerate().rev() {
         let Some(dtype) = dtype else { continue };
-        // A plain floating number brings the default width, not its own.
+        // A plain floating number counts as the default float, whatever its own width.
         let dtype = if rank == PromoteRank::Number as usize && dtype.is_float() { DType::DEFAULT_FLOAT } else { dtype };
         result = Some(match result {
             Some(stronger) if stronger.category() >= dtype.category() => stronger,

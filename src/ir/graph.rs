@@ -1,7 +1,7 @@
 //! Graphs: what a traced function computes.
 //!
-//! A graph owns its nodes in an arena; operands come before users, so every pass is one forward loop. Graphs are
-//! concrete in sizes and have no in-place ops. Facts about nodes live in [`SideTable`]s, not in the nodes.
+//! A graph owns its nodes in an arena. Operands come before users, so every pass is one forward loop. Graphs have
+//! concrete sizes and no in-place ops. Facts about nodes live in [`SideTable`]s, not in the nodes.
 
 use super::attr::Attrs;
 use super::attrs::Cast;
@@ -35,12 +35,12 @@ impl fmt::Display for NodeId {
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// Input number so-and-so of the graph.
+    /// An input of the graph, by its position.
     Input(u32),
     /// A plain number.
     Number(Scalar),
-    /// A count that follows from sizes, as a plain number. A kernel takes it at launch instead of as a literal, so that
-    /// one kernel serves every size.
+    /// A count that follows from sizes, as a plain number. It is an argument of a kernel and not a literal, so one
+    /// kernel serves every size.
     Extent(i64),
     /// A call of an op.
     Op(Op),
@@ -120,11 +120,10 @@ pub struct Graph {
     origins: Origins,
 }
 
-/// Which node of an earlier graph each node was made for. A remark and no part of what is computed: graphs that differ
-/// in nothing else are equal.
+/// Which node of an earlier graph each node was made for. This is debug information: it takes no part in equality.
 #[derive(Debug, Clone, Default)]
 struct Origins {
-    /// Shorter than the arena where nobody asked.
+    /// By node. Nodes past the end have no origin.
     of: Vec<Option<NodeId>>,
     /// The origin of what is added next.
     next: Option<NodeId>,
@@ -168,7 +167,7 @@ impl Graph {
         &self.inputs
     }
 
-    /// The outputs in order; a node may be there twice, and may be an input.
+    /// The outputs in order. A node may be listed twice, and may be an input.
     pub fn outputs(&self) -> &[NodeId] {
         &self.outputs
     }
@@ -193,7 +192,7 @@ impl Graph {
         self.push(Node { kind, args: SmallVec::new(), attrs: Attrs::new(), ty: TensorType::number(DType::I64) })
     }
 
-    /// A value in a dtype: itself if it has that one.
+    /// The value converted to a dtype, or itself if it has that dtype.
     ///
     /// # Errors
     /// None for a tensor.
@@ -201,10 +200,10 @@ impl Graph {
         if self[x].ty.dtype == dtype { Ok(x) } else { self.add(Op::ToCopy, &[x], Cast { dtype: Some(dtype) }.into()) }
     }
 
-    /// Adds a call, its type inferred.
+    /// Adds a call, and infers its type.
     ///
     /// # Errors
-    /// What the op's inference says is wrong with the operands.
+    /// If the op's inference rejects the operands or arguments.
     pub fn add(&mut self, op: Op, args: &[NodeId], attrs: Attrs) -> Result<NodeId> {
         let ty = {
             let tys: SmallVec<[&TensorType; 4]> = args.iter().map(|&arg| &self[arg].ty).collect();
@@ -213,7 +212,7 @@ impl Graph {
         Ok(self.push(Node { kind: NodeKind::Op(op), args: SmallVec::from_slice(args), attrs, ty }))
     }
 
-    /// Adds a copy of a node of another graph, its operands replaced.
+    /// Adds a copy of a node of another graph, with other operands.
     pub fn copy(&mut self, node: &Node, args: &[NodeId]) -> NodeId {
         let id = self.push(Node { args: SmallVec::from_slice(args), ..node.clone() });
         if let NodeKind::Input(_) = node.kind {
@@ -223,28 +222,28 @@ impl Graph {
         id
     }
 
-    /// Says where a value's elements are to lie: strides that an eager result would not have by itself.
+    /// Sets the strides of a value to others than an eager result would have.
     pub fn set_strides(&mut self, id: NodeId, strides: &[usize]) {
         self.nodes[id.index()].ty.strides = strides.into();
     }
 
-    /// Says which values leave the graph.
+    /// Sets the outputs.
     pub fn set_outputs(&mut self, outputs: Vec<NodeId>) {
         self.outputs = outputs;
     }
 
-    /// Says which node of an earlier graph the nodes added from now on are made for.
+    /// Sets the origin of nodes that are added from now on: the node of an earlier graph that they are made for.
     pub fn set_origin(&mut self, origin: Option<NodeId>) {
         self.origins.next = origin;
     }
 
-    /// The node of the traced graph that this one was made for, if a pass took note of it. Of calls that were merged it
-    /// is the first.
+    /// The node of the traced graph that this one was made for, if it was recorded. If calls were merged, it is the
+    /// first of them.
     pub fn origin(&self, id: NodeId) -> Option<NodeId> {
         self.origins.of.get(id.index()).copied().flatten()
     }
 
-    /// The value whose memory `id` lies in: itself, or what it is a view of.
+    /// The value that `id` is a view of, through any number of views, or `id` itself.
     pub fn behind_views(&self, mut id: NodeId) -> NodeId {
         while self[id].op().is_some_and(Op::is_view) {
             id = self[id].args[0];

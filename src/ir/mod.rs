@@ -1,7 +1,7 @@
 //! What is a program? Dtypes, shapes, scalar bodies, the op table, graphs, passes.
 //!
-//! Everything here is pure: no device, no memory, no thread, no user tensor. Start with [`ops`] for what exists,
-//! [`graph`] for how calls become a program, and [`scalar`] for what a number means.
+//! Everything here is pure: no device, no memory, no thread, no user tensor. Start with [`ops`], the table of all ops.
+//! [`graph`] says how calls become a program, and [`scalar`] what an op computes per element.
 
 pub(crate) mod attr;
 pub(crate) mod attrs;

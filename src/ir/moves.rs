@@ -1,7 +1,7 @@
 //! Rows that copy elements to other places: padding, writing over a part, reversing, repeating.
 //!
-//! Results are row-major. What lies where is said by the layout rules of the views: a part of a tensor is the view of
-//! that part, asked for on a row-major layout, and [`Op::Overlay`] writes there.
+//! Results are row-major. A part of a tensor is described by a layout: that of the view op, applied to a row-major
+//! layout. [`Op::Overlay`] writes to it.
 
 use super::attr::{Attr, MemoryFormat};
 use super::attrs::{ints, *};
@@ -31,21 +31,21 @@ fn padding(ty: &TensorType, pad: &[i64]) -> Result<Padding> {
     let refuse = |what: String, hint: &str| Err(Error::shape("constant_pad_nd", what, hint));
     if !pad.len().is_multiple_of(2) || pad.len() > 2 * rank {
         let what = format!("a pad list of {} numbers is given for {rank} dims", pad.len());
-        return refuse(what, "pass one pair (before, behind) per dim, the last dim first");
+        return refuse(what, "pass one pair (before, after) per dim, the last dim first");
     }
     let mut out = Padding { sizes: ty.sizes.clone(), kept: SmallVec::new(), starts: Sizes::new() };
     for (dim, &size) in ty.sizes.iter().enumerate() {
         let pair = 2 * (rank - 1 - dim);
-        let (before, behind) = pad.get(pair..pair + 2).map_or((0, 0), |pair| (pair[0], pair[1]));
+        let (before, after) = pad.get(pair..pair + 2).map_or((0, 0), |pair| (pair[0], pair[1]));
         let cut = |count: i64| usize::try_from(count.min(0).unsigned_abs()).unwrap_or(usize::MAX);
         let room = |count: i64| count.max(0) as usize;
-        let Some(left) = size.checked_sub(cut(before)).and_then(|left| left.checked_sub(cut(behind))) else {
-            let what = format!("the input size {size}, plus negative padding {before} and {behind}, is negative");
-            return refuse(what, "cut off no more than there is");
+        let Some(left) = size.checked_sub(cut(before)).and_then(|left| left.checked_sub(cut(after))) else {
+            let what = format!("the input size {size}, plus negative padding {before} and {after}, is negative");
+            return refuse(what, "cut off at most the size of the dim");
         };
-        let Some(padded) = left.checked_add(room(before)).and_then(|size| size.checked_add(room(behind))) else {
+        let Some(padded) = left.checked_add(room(before)).and_then(|size| size.checked_add(room(after))) else {
             return refuse(
-                format!("padding {before} and {behind} is too large"),
+                format!("padding {before} and {after} is too large"),
                 "its bytes must fit the address space",
             );
         };
@@ -57,7 +57,8 @@ fn padding(ty: &TensorType, pad: &[i64]) -> Result<Padding> {
     Ok(out)
 }
 
-/// Padding: type kept, every padded dim grows or shrinks. The value has to fit the dtype.
+/// The type of a padded tensor: the dtype is kept, and every padded dim grows or shrinks. The value has to fit the
+/// dtype.
 pub fn padded(call: &Call<'_>) -> Result<TensorType> {
     let ConstantPadNd { pad, value } = ConstantPadNd::read(call.attrs);
     let padding = padding(call.args[0], &pad)?;
@@ -67,7 +68,7 @@ pub fn padded(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(call.args[0].dtype, &padding.sizes))
 }
 
-/// The kept elements over a fill.
+/// Writes the kept elements over a fill.
 pub fn constant_pad_nd(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let ty = graph[args[0]].ty.clone();
     let ConstantPadNd { pad, value } = ConstantPadNd::read(attrs);
@@ -92,17 +93,17 @@ fn full(graph: &mut Graph, sizes: &[usize], value: Scalar, dtype: DType) -> Resu
     graph.add(Op::Full, &[], Full { size: ints(sizes), fill_value: value, dtype: Some(dtype) }.into())
 }
 
-/// `over`, converted, written over the part of `under`, taken row-major, that `layout` names.
+/// Converts `over`, and writes it over the part `layout` of `under`, which counts as row-major.
 fn overlay(graph: &mut Graph, under: NodeId, over: NodeId, layout: &Layout) -> Result<NodeId> {
     let dtype = graph[under].ty.dtype;
     let over = graph.cast(over, dtype)?;
-    // A part without elements begins nowhere.
+    // An empty part may have an offset outside of `under`.
     let offset = if layout.numel() == 0 { 0 } else { layout.offset };
     let attrs = Overlay { stride: ints(&layout.strides), offset: offset as i64 };
     graph.add(Op::Overlay, &[under, over], attrs.into())
 }
 
-/// A copy with a part replaced: type kept, the part and its replacement of equal sizes.
+/// The type of a copy with a part replaced: that of the operand. The part and its replacement must have equal sizes.
 fn replaced(call: &Call<'_>, rule: ViewRule) -> Result<TensorType> {
     let (under, over) = (call.args[0], call.args[1]);
     let part = rule(&Layout::contiguous(&under.sizes), call.attrs)?;
@@ -137,18 +138,18 @@ macro_rules! replacing {
 }
 
 replacing! {
-    /// One index of a dim replaced.
-    select_replaced, /// Written over that index.
+    /// The type of `select_scatter`.
+    select_replaced, /// Writes over one index of a dim.
     select_scatter, view::select;
-    /// A stretch of a dim replaced.
-    slice_replaced, /// Written over that stretch.
+    /// The type of `slice_scatter`.
+    slice_replaced, /// Writes over a slice of a dim.
     slice_scatter, view::slice;
-    /// A diagonal replaced.
-    diagonal_replaced, /// Written over that diagonal.
+    /// The type of `diagonal_scatter`.
+    diagonal_replaced, /// Writes over a diagonal.
     diagonal_scatter, view::diagonal;
 }
 
-/// The dims that `flip` names, each once.
+/// The dims of a `flip`. A repeated one is an error.
 fn flipped_dims(ty: &TensorType, attrs: &[Attr]) -> Result<SmallVec<[usize; 6]>> {
     let mut dims: SmallVec<[usize; 6]> = SmallVec::new();
     for dim in Dims::read(attrs).dims {
@@ -162,13 +163,13 @@ fn flipped_dims(ty: &TensorType, attrs: &[Attr]) -> Result<SmallVec<[usize; 6]>>
     Ok(dims)
 }
 
-/// Reversing: type kept.
+/// The type of `flip`: that of the operand, row-major.
 pub fn flipped(call: &Call<'_>) -> Result<TensorType> {
     flipped_dims(call.args[0], call.attrs)?;
     Ok(TensorType::contiguous(call.args[0].dtype, &call.args[0].sizes))
 }
 
-/// Each dim picked from its end to its start.
+/// Selects each dim by a descending index.
 pub fn flip(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let ty = graph[args[0]].ty.clone();
     let dims = flipped_dims(&ty, attrs)?;
@@ -182,7 +183,7 @@ pub fn flip(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId
     if x == args[0] { copied(graph, x) } else { Ok(x) }
 }
 
-/// The sizes of the operand, with ones in front, and how often each is repeated.
+/// The sizes of the operand, with leading ones, and how often each is repeated.
 fn repeats(ty: &TensorType, attrs: &[Attr]) -> Result<(Sizes, Sizes)> {
     let Repeat { repeats: list } = Repeat::read(attrs);
     let refuse = |what: &str, hint: &str| Err(Error::shape("repeat", format!("{what}: {:?}", &list[..]), hint));
@@ -201,14 +202,14 @@ fn repeats(ty: &TensorType, attrs: &[Attr]) -> Result<(Sizes, Sizes)> {
     Ok((sizes, counts))
 }
 
-/// Repeating: type kept, sizes multiplied.
+/// The type of `repeat`: the sizes are multiplied.
 pub fn repeated(call: &Call<'_>) -> Result<TensorType> {
     let (sizes, counts) = repeats(call.args[0], call.attrs)?;
     let sizes: Sizes = sizes.iter().zip(&counts).map(|(size, count)| size * count).collect();
     Ok(TensorType::contiguous(call.args[0].dtype, &sizes))
 }
 
-/// A new dim before each, expanded and merged.
+/// Adds a dim before each, expands it, and merges the two.
 pub fn repeat(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let (sizes, counts) = repeats(&graph[args[0]].ty, attrs)?;
     let ints = |sizes: &mut dyn Iterator<Item = usize>| -> Ints { sizes.map(|size| size as i64).collect() };

@@ -1,35 +1,38 @@
-//! What the numbers of a program may depend on.
+//! How strictly the bits of results are determined.
 
 use std::fmt;
 
-/// Whether results are the same bits everywhere, or may be sums in an order that a device prefers.
+/// Whether results have the same bits everywhere, or a device may sum in the order that it prefers.
 ///
-/// With [`Strict`](Numerics::Strict), the default, a result has the same bits on every device, eagerly and compiled. What
-/// [`Fast`](Numerics::Fast) gives up, and where:
+/// With [`Strict`](Numerics::Strict), the default, a result has the same bits on every device, eagerly and compiled.
+/// [`Fast`](Numerics::Fast) changes the bits of these, and of nothing else:
 ///
-/// | what | `Fast` |
-/// |---|---|
-/// | matrix products of f16 and bf16 on GPUs | products are exact and summed in f32, in an order of the device's or cublasLt's own; tensor cores may cut off bits of a sum where IEEE arithmetic rounds. The sum is rounded once, to the result's dtype |
-/// | matrix products of f32 and f64 on GPUs, where cublasLt is found and expected to be faster | sums have an order of its own, no fewer bits: f32 is multiplied and summed in f32 (no TF32), f64 in f64 |
-/// | a bias, `relu`, or `gelu(approximate="tanh")` behind a product of cublasLt in a compiled function | computed of the sum before it is rounded, so there is one rounding, at the end, and not one after each op. A `relu` that cublasLt computes may make 0 of a NaN |
-/// | any other pointwise ops behind a product on tensor cores | nothing: the sum is rounded first, and they have their bits |
-/// | matrix products of integers | nothing: they wrap |
-/// | everything else: pointwise ops, functions, reductions, random numbers, moves of elements | nothing: the bits of `Strict` |
-/// | anything on the CPU | nothing: the bits of `Strict` |
+/// - Matrix products of f16 and bf16 on GPUs. Products of elements are exact, and are summed in f32 in the order of the
+///   device or of cublasLt. Tensor cores may truncate a sum where IEEE arithmetic rounds. The sum is rounded once, to
+///   the dtype of the result.
+/// - Matrix products of f32 and f64 on GPUs, if cublasLt is found and expected to be faster. The order of the sums is
+///   that of cublasLt. The precision is not reduced: f32 is summed in f32 (no TF32), and f64 in f64.
+/// - A bias, `relu`, or `gelu(approximate="tanh")` that a compiled function applies to a product of cublasLt. It is
+///   applied before the sum is rounded, so there is one rounding at the end instead of one after each op. The `relu` of
+///   cublasLt may turn a NaN into 0.
 ///
-/// Infinities and NaN come out where `Strict` has them, unless a sum overflows in one order only, or cublasLt's `relu` takes a
-/// NaN; a NaN has its canonical form but where cublasLt has made it. On the same device, the same call has the same bits each
-/// time; where cublasLt computes a product, that holds for memory that is aligned alike, as it has several algorithms, and while
-/// there is memory for the one it prefers. `OPFUSE_CUDA_PRODUCTS=own` keeps it from all products.
+/// Everything else has the bits of `Strict`: products of integers, which wrap; other pointwise epilogues of products on
+/// tensor cores, which take the rounded sum; everything that is no matrix product; and everything on the CPU.
 ///
-/// What `Fast` changes may grow with versions; a report of a compiled function
-/// ([`Group::remarks`](crate::compile::explain::Group::remarks)) says what it changed in it.
+/// Infinities and NaN come out where `Strict` has them, with two exceptions: a sum may overflow in one order only, and
+/// the `relu` of cublasLt may drop a NaN. A NaN is canonical unless cublasLt has made it.
+///
+/// On one device, the same call returns the same bits each time. For products of cublasLt this takes operands of equal
+/// alignment, and enough memory for the algorithm that it prefers. `OPFUSE_CUDA_PRODUCTS=own` disables cublasLt.
+///
+/// Later versions may change more. The report of a compiled function says what was changed in it
+/// ([`Group::remarks`](crate::compile::explain::Group::remarks)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Numerics {
     /// The bits of the CPU.
     #[default]
     Strict,
-    /// What the device does fastest within the table above.
+    /// The fastest order of the device, for the products above.
     Fast,
 }
 

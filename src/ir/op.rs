@@ -1,6 +1,6 @@
 //! The names of the ops of the table.
 //!
-//! A name is plain data: a graph holds it, a pass compares it. What an op means is its row, in [`super::table`].
+//! A name is plain data: a graph holds it, a pass compares it. Its row in [`super::table`] gives the meaning.
 
 macro_rules! names {
     (

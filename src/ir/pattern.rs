@@ -1,8 +1,8 @@
 //! How an operator's result relates to its operands, as far as fusion cares.
 //!
-//! The variants are ordered from harmless to hopeless and the order is part of the meaning: "at most injective" and
-//! "the worst edge of a path" are comparisons and maxima. Which operator has which pattern is a column of the op
-//! table, not decided here.
+//! The variants are ordered from the easiest to fuse to the hardest, and the order is part of the meaning: "at most
+//! injective" is a comparison, and "the worst edge of a path" a maximum. The pattern of an operator follows from its
+//! row of the op table.
 
 use crate::error::Error;
 use std::fmt;
@@ -16,13 +16,13 @@ pub enum Pattern {
     Elemwise = 0,
     /// Output axes map to input axes in order; some input axes are repeated.
     Broadcast = 1,
-    /// Each output element needs one input element, wherever that lies.
+    /// Each output element needs one input element, at any position.
     Injective = 2,
     /// Many input elements are combined into one output element.
     Reduce = 3,
-    /// A heavy loop nest, such as a matrix product, whose finished elements can be post-processed in place.
+    /// A heavy loop nest, such as a matrix product, whose results an epilogue can process.
     OutEwise = 4,
-    /// Several values side by side; no computation.
+    /// A tuple of values; no computation.
     Tuple = 7,
     /// Nothing is known, or nothing may be assumed.
     Opaque = 8,
@@ -53,9 +53,9 @@ impl Pattern {
         }
     }
 
-    /// True of the patterns that no grouping ever hides: a node of this pattern strictly inside a path blocks it.
+    /// Whether a node of this pattern strictly inside a path always blocks fusion along the path.
     ///
-    /// Injective and tuple nodes are not among them, because a milder node downstream may take them in.
+    /// Injective and tuple nodes do not, because a node downstream of an easier pattern may absorb them.
     pub const fn always_blocks(self) -> bool {
         match self {
             Pattern::Reduce | Pattern::OutEwise | Pattern::Opaque => true,

@@ -1,50 +1,50 @@
-//! Routines: procedures on whole arrays that are no loop over elements.
+//! Routines: procedures on whole arrays that are not a loop over independent elements.
 //!
-//! Scans, sorts, writes to places that an index names, and random words. A routine is never fused: it is a step of its own, and eager
-//! calls and compiled graphs run the same code, so their bits agree. Its operands are those of the row, except that a
-//! graph converts the one that [`Routine::converted`] names before the routine sees it. Results are dense and
-//! row-major. How a routine computes is not said here, nor the type of
-//! its result, which is inferred as that of any op.
+//! They are scans, sorts, writes by index, and random words. A routine is never fused: it is a step of its own. Eager
+//! calls and compiled graphs run the same code, so their bits agree. Its operands are those of the row, but a graph
+//! first converts the one that [`Routine::converted`] names. Results are dense and row-major.
+//!
+//! This file only names the routines. `src/runtime/routine` computes them, and `infer/routines.rs` types them.
 
 /// What a routine does.
 #[derive(Debug, Clone, Copy)]
 pub enum Routine {
-    /// What came so far along a dim, each element included.
+    /// An inclusive scan along a dim.
     Scan(Scan),
     /// `y[i] = factor[i] * y[i - 1] + term[i]` along a dim, or from the end if `reverse` holds.
     Recurrence,
-    /// The places of the elements along a dim in the order of their values; equal ones stay in their order.
+    /// The indices that sort the elements along a dim. The sort is stable.
     Argsort,
-    /// A copy of operand 0 with the elements of operand 2 written where operand 1, the index, says along a dim.
+    /// A copy of operand 0 with the elements of operand 2 written along a dim to the indices in operand 1.
     Scatter(Write),
-    /// Index tensors, one per dim, as one index into the dims joined, checked; negative ones count from the end if
-    /// `wrap` holds.
+    /// Index tensors, one per dim, as one index into the flattened dims. Indices are checked. Negative ones count from
+    /// the end if `wrap` holds.
     FlatIndex,
-    /// Random words of operand 0, the key; see [`super::philox`].
+    /// Random words for the key in operand 0; see [`super::philox`].
     Bits,
 }
 
-/// What a scan keeps.
+/// What a scan accumulates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scan {
     /// The sum so far.
     Sum,
     /// The product so far.
     Prod,
-    /// The place of the greatest so far, the last of equal ones; a NaN is greater than any number.
+    /// The index of the greatest so far, the last of equal ones. A NaN is greater than any number.
     ArgMax,
-    /// The place of the least so far, the last of equal ones; a NaN is less than any number.
+    /// The index of the least so far, the last of equal ones. A NaN is less than any number.
     ArgMin,
 }
 
-/// What a write does with what is there.
+/// How a write combines a new value with the one that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Write {
-    /// Replaces it; of several writes to one place the last in row-major order stays.
+    /// Replaces it. Of several writes to one place, the last in row-major order stays.
     Overwrite,
     /// Adds to it.
     Add,
-    /// What the argument `reduce` names; `include_self` says whether what was there takes part.
+    /// As the argument `reduce` says. The value that was there takes part if `include_self` holds.
     Reduce,
 }
 

@@ -1,6 +1,6 @@
 //! Shapes, strides and the layouts of views.
 //!
-//! A [`Layout`] names elements of a storage: element `(i, j, …)` is at `offset + i*strides[0] + j*strides[1] + …`.
+//! A [`Layout`] places elements in a storage: element `(i, j, …)` is at `offset + i*strides[0] + j*strides[1] + …`.
 //! Sizes, strides and offsets count elements, never bytes. Strides may be zero (expanded) but are never negative.
 //! Nothing here knows about devices or memory.
 
@@ -17,7 +17,10 @@ pub fn numel(sizes: &[usize]) -> usize {
     sizes.iter().product()
 }
 
-/// The number of elements of a shape, refused when it or its byte size does not fit the address space.
+/// The number of elements of a shape.
+///
+/// # Errors
+/// If the count, or the size in bytes, exceeds the address space.
 pub fn checked_numel(op: &str, sizes: &[usize], element_bytes: usize) -> Result<usize> {
     let product = |acc: usize, &size: &usize| acc.checked_mul(size.max(1));
     let count = sizes.iter().try_fold(1usize, product).and_then(|n| n.checked_mul(element_bytes));
@@ -31,7 +34,7 @@ pub fn checked_numel(op: &str, sizes: &[usize], element_bytes: usize) -> Result<
     }
 }
 
-/// Row-major strides of a shape; a size of 0 counts as 1.
+/// Row-major strides of a shape. A size of 0 counts as 1.
 pub fn contiguous_strides(sizes: &[usize]) -> Strides {
     let mut strides: Strides = SmallVec::from_elem(1, sizes.len());
     for dim in (0..sizes.len().saturating_sub(1)).rev() {
@@ -40,7 +43,7 @@ pub fn contiguous_strides(sizes: &[usize]) -> Strides {
     strides
 }
 
-/// Strides that keep elements dense with the dimensions ordered as in `order`, outermost first.
+/// Dense strides with the dimensions in memory as in `order`, outermost first.
 pub fn strides_in_order(sizes: &[usize], order: &[usize]) -> Strides {
     let mut strides: Strides = SmallVec::from_elem(1, sizes.len());
     let mut step = 1;
@@ -51,7 +54,7 @@ pub fn strides_in_order(sizes: &[usize], order: &[usize]) -> Strides {
     strides
 }
 
-/// Whether the strides are row-major without gaps; dimensions of size 1 do not count.
+/// Whether the strides are row-major without gaps. Dimensions of size 1 do not count.
 pub fn is_contiguous(sizes: &[usize], strides: &[usize]) -> bool {
     if numel(sizes) == 0 {
         return true;
@@ -68,7 +71,10 @@ pub fn is_contiguous(sizes: &[usize], strides: &[usize]) -> bool {
     true
 }
 
-/// The common shape of two operands, aligned at the last dimension; sizes must be equal or 1.
+/// The common shape of two operands, aligned at the last dimension.
+///
+/// # Errors
+/// If two sizes differ and neither is 1.
 pub fn broadcast(op: &str, a: &[usize], b: &[usize]) -> Result<Sizes> {
     let rank = a.len().max(b.len());
     let size_of = |sizes: &[usize], dim: usize| (dim + sizes.len()).checked_sub(rank).map_or(1, |d| sizes[d]);
@@ -86,7 +92,10 @@ pub fn broadcast(op: &str, a: &[usize], b: &[usize]) -> Result<Sizes> {
     Ok(out)
 }
 
-/// A dimension number in `-rank..rank` as an index; a 0-dim tensor accepts 0 and -1.
+/// A dimension number in `-rank..rank` as an index. A 0-dim tensor accepts 0 and -1.
+///
+/// # Errors
+/// If the number is outside that range.
 pub fn normalize_dim(op: &str, dim: i64, rank: usize) -> Result<usize> {
     let bound = rank.max(1) as i64;
     if dim < -bound || dim >= bound {
@@ -101,7 +110,10 @@ pub fn normalize_dim(op: &str, dim: i64, rank: usize) -> Result<usize> {
     Ok(if dim < 0 { (dim + bound) as usize } else { dim as usize })
 }
 
-/// Dimension numbers as sorted indices; an empty list means all; a repeated one is an error.
+/// Dimension numbers as sorted indices. An empty list means all dimensions.
+///
+/// # Errors
+/// If a number is out of range or repeated.
 pub fn normalize_dims(op: &str, dims: &[i64], rank: usize) -> Result<SmallVec<[usize; 6]>> {
     if dims.is_empty() {
         return Ok((0..rank).collect());
@@ -153,7 +165,7 @@ impl Layout {
         is_contiguous(&self.sizes, &self.strides)
     }
 
-    /// One past the last storage element that the layout reaches; 0 if it has no elements.
+    /// One past the last storage element that the layout reaches, or 0 if it has no elements.
     pub fn extent(&self) -> usize {
         if self.numel() == 0 {
             return 0;
@@ -163,13 +175,13 @@ impl Layout {
             + self.sizes.iter().zip(&self.strides).map(|(&size, &stride)| (size - 1) * stride).sum::<usize>()
     }
 
-    /// Whether a dim shows the same elements again and again, as one that was expanded does.
+    /// Whether a dim repeats elements, as an expanded one does.
     pub fn is_expanded(&self) -> bool {
         self.sizes.iter().zip(&self.strides).any(|(&size, &stride)| size > 1 && stride == 0)
     }
 
-    /// Whether no two elements lie at one place, as far as strides alone can tell: each stride reaches past all that
-    /// smaller ones cover.
+    /// Whether the strides prove that no two elements overlap: each stride exceeds the span of all smaller ones. Some
+    /// layouts without overlap give `false`.
     pub fn is_injective(&self) -> bool {
         let mut dims: SmallVec<[(usize, usize); 6]> =
             self.strides.iter().copied().zip(self.sizes.iter().copied()).filter(|&(_, size)| size != 1).collect();
@@ -177,9 +189,9 @@ impl Layout {
         let mut covered = 0usize;
         self.numel() == 0
             || dims.iter().all(|&(stride, size)| {
-                let apart = stride > covered;
+                let is_apart = stride > covered;
                 covered = covered.saturating_add(stride.saturating_mul(size - 1));
-                apart
+                is_apart
             })
     }
 
@@ -192,7 +204,10 @@ impl Layout {
         }
     }
 
-    /// The layout repeated along dimensions of size 1 and new leading ones, or why that is not possible.
+    /// The layout repeated along dimensions of size 1 and new leading ones.
+    ///
+    /// # Errors
+    /// If another dimension would change its size.
     pub fn expand(&self, op: &str, sizes: &[usize]) -> Result<Layout> {
         let fits = sizes.len() >= self.rank()
             && self.sizes.iter().rev().zip(sizes.iter().rev()).all(|(&have, &want)| have == want || have == 1);
@@ -209,7 +224,7 @@ impl Layout {
         Ok(Layout { sizes: sizes.into(), strides, offset: self.offset })
     }
 
-    /// Elements `start, start+step, …` below `end` of one dimension; the bounds must already be clamped.
+    /// Elements `start, start+step, …` below `end` of one dimension. The bounds must already be clamped.
     pub fn slice(&self, dim: usize, start: usize, end: usize, step: usize) -> Layout {
         let mut out = self.clone();
         out.offset += start * self.strides[dim];
@@ -218,7 +233,7 @@ impl Layout {
         out
     }
 
-    /// Without dimension `dim`, fixed at `index`.
+    /// Drops dimension `dim`, fixed at `index`.
     pub fn select(&self, dim: usize, index: usize) -> Layout {
         let mut out = self.clone();
         out.offset += index * self.strides[dim];
@@ -227,7 +242,7 @@ impl Layout {
         out
     }
 
-    /// With a new dimension of size 1 in front of `dim`.
+    /// Adds a dimension of size 1 before `dim`.
     pub fn unsqueeze(&self, dim: usize) -> Layout {
         let mut out = self.clone();
         let stride = if dim < self.rank() { self.sizes[dim].max(1) * self.strides[dim] } else { 1 };
@@ -236,7 +251,7 @@ impl Layout {
         out
     }
 
-    /// Without those of the named dimensions that have size 1.
+    /// Drops those of the named dimensions that have size 1.
     pub fn squeeze(&self, dims: &[usize]) -> Layout {
         let keep = |dim: &usize| !(self.sizes[*dim] == 1 && dims.contains(dim));
         let kept: SmallVec<[usize; 6]> = (0..self.rank()).filter(keep).collect();
@@ -245,7 +260,7 @@ impl Layout {
 
     /// The same elements under other sizes, if strides can express it.
     ///
-    /// Dimensions are grouped into runs that are dense in themselves; a new dimension may split or join inside a run.
+    /// Neighbouring dimensions that are dense form a run. New dimensions may split or merge the dimensions of one run.
     pub fn view(&self, sizes: &[usize]) -> Option<Layout> {
         if numel(sizes) != self.numel() {
             return None;
@@ -289,6 +304,9 @@ impl Layout {
 }
 
 /// Resolves at most one `-1` among `sizes` so that the element count is `count`.
+///
+/// # Errors
+/// If no size resolves it, or there is more than one `-1`.
 pub fn infer_sizes(op: &str, sizes: &[i64], count: usize) -> Result<Sizes> {
     let invalid = || {
         Error::shape(
@@ -297,19 +315,19 @@ pub fn infer_sizes(op: &str, sizes: &[i64], count: usize) -> Result<Sizes> {
             "use at most one -1 and keep the element count",
         )
     };
-    let mut unknown = None;
-    let mut known = 1usize;
+    let mut inferred_dim = None;
+    let mut product = 1usize;
     for (dim, &size) in sizes.iter().enumerate() {
         match size {
-            -1 if unknown.is_none() => unknown = Some(dim),
-            0.. => known = known.checked_mul(size as usize).ok_or_else(invalid)?,
+            -1 if inferred_dim.is_none() => inferred_dim = Some(dim),
+            0.. => product = product.checked_mul(size as usize).ok_or_else(invalid)?,
             _ => return Err(invalid()),
         }
     }
     let mut out: Sizes = sizes.iter().map(|&size| size.max(0) as usize).collect();
-    match unknown {
-        Some(dim) if known > 0 && count.is_multiple_of(known) => out[dim] = count / known,
-        None if known == count => {}
+    match inferred_dim {
+        Some(dim) if product > 0 && count.is_multiple_of(product) => out[dim] = count / product,
+        None if product == count => {}
         Some(_) | None => return Err(invalid()),
     }
     Ok(out)
@@ -317,8 +335,9 @@ pub fn infer_sizes(op: &str, sizes: &[i64], count: usize) -> Result<Sizes> {
 
 /// Strides of a new element-wise result, following the memory order of its inputs.
 ///
-/// Dimensions are sorted by the inputs' strides, the first input that tells two dimensions apart deciding; stride 0
-/// tells nothing. So a permuted dense input gives a permuted dense result, and a sliced one a contiguous result.
+/// Dimensions are sorted by the inputs' strides, as in PyTorch's `TensorIterator`. The first input whose strides of two
+/// dimensions differ decides; a stride of 0 decides nothing. So a permuted dense input gives a permuted dense result,
+/// and a sliced one a contiguous result.
 pub fn elementwise_strides(sizes: &[usize], inputs: &[(&[usize], &[usize])]) -> Strides {
     let rank = sizes.len();
     if inputs.iter().all(|(have, strides)| *have == sizes && is_contiguous(have, strides)) {
@@ -328,7 +347,7 @@ pub fn elementwise_strides(sizes: &[usize], inputs: &[(&[usize], &[usize])]) -> 
         Some(d) if input.0[d] != 1 || sizes[dim] == 1 => input.1[d],
         Some(_) | None => 0,
     };
-    // `order` is innermost first, as the comparison is about which dimension moves slower.
+    // `order` is innermost first, because the comparison asks which dimension moves slower.
     let mut order: SmallVec<[usize; 6]> = (0..rank).rev().collect();
     let slower = |a: usize, b: usize| -> Option<bool> {
         for input in inputs {
@@ -362,7 +381,7 @@ pub fn elementwise_strides(sizes: &[usize], inputs: &[(&[usize], &[usize])]) -> 
     strides_in_order(sizes, &order)
 }
 
-/// Whether two lists of sizes or strides are the same. They are short: a loop beats a call of `memcmp`.
+/// Whether two lists of sizes or strides are equal. They are short, so a loop is faster than a call of `memcmp`.
 #[inline]
 pub fn same_extents(one: &[usize], other: &[usize]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one == other)

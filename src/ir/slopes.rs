@@ -1,8 +1,8 @@
-//! Scalar bodies of the backward rows: from the gradient `g` of a result, and the operand `x` or the result `y`, to the
-//! gradient of the operand.
+//! Scalar bodies of the backward ops. They take the gradient `g` of a result, and the operand `x` or the result `y`,
+//! and give the gradient of the operand.
 //!
-//! A slope of 0 or 1 is chosen and never multiplied with, because the gradient may be infinite. At kinks and for NaN
-//! operands the choice is PyTorch's.
+//! A slope of 0 or 1 is a select and no multiplication, because the gradient may be infinite. At kinks and for NaN
+//! operands the branch is that of PyTorch.
 
 use super::attrs::{Approximation, EluBackward, Hardtanh};
 use super::bodies::number;
@@ -45,12 +45,13 @@ pub fn tanh<'r>(g: Sym<'r>, y: Sym<'r>) -> Sym<'r> {
     g * (1.0 - y * y)
 }
 
-/// `g` where the operand (or the result, which has its sign) is positive, else `g` times the slope.
+/// `g` where `x` is positive, else `g` times the slope. The result may stand in for `x`, because it has the same sign.
 pub fn leaky_relu<'r>(g: Sym<'r>, x: Sym<'r>, slope: Scalar) -> Sym<'r> {
     x.num(0.0).prim(Prim::Lt, &[x]).then(g, g * number(g, slope))
 }
 
-/// Of `scale x` above 0 and `alpha scale (exp(input_scale x) - 1)` elsewhere, from the operand or from the result.
+/// Of `scale x` for positive `x`, and `alpha scale (exp(input_scale x) - 1)` elsewhere. `x` is the operand, or the
+/// result if `is_result` holds.
 pub fn elu<'r>(g: Sym<'r>, x: Sym<'r>, attrs: EluBackward) -> Sym<'r> {
     let [alpha, scale, input_scale] = [attrs.alpha, attrs.scale, attrs.input_scale].map(Scalar::as_f64);
     let (below, above) = (alpha * scale, scale);

@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! Strides follow a colon in a type if they are not row-major; `#` marks a plain number. What is printed parses back
-//! to an equal graph; parsing checks the graph, so a wrong type is an error with its line.
+//! Strides follow a colon in a type if they are not row-major; `#` marks a plain number. The text of a graph parses
+//! back to an equal graph. Parsing checks types, so a wrong type is an error with its line.
 
 use super::attr::{Attr, Attrs, MemoryFormat};
 use super::dtype::DType;
@@ -101,7 +101,7 @@ fn parse_line(graph: &mut Graph, line: &str) -> Result<()> {
     if name != NodeId(graph.len() as u32).to_string() {
         return Err(bad("nodes are numbered in order"));
     }
-    let (value, ty) = rest.rsplit_once(": ").ok_or_else(|| bad("expected a type behind `: `"))?;
+    let (value, ty) = rest.rsplit_once(": ").ok_or_else(|| bad("expected a type after `: `"))?;
     let ty = parse_type(ty).ok_or_else(|| bad("malformed type"))?;
     let id = if value == "input" {
         graph.input(ty.clone())
@@ -165,7 +165,7 @@ fn parse_attr(text: &str) -> Option<Attr> {
         return split_list(list).map(|item| item.parse().ok()).collect::<Option<_>>().map(Attr::Ints);
     }
     if let Some(word) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        // No word of another argument is the name of an order of memory.
+        // No other string argument has the name of a memory format.
         return Some(MemoryFormat::from_name(word).map_or_else(|| Attr::Str(word.into()), Attr::MemoryFormat));
     }
     if let Some(dtype) = DType::from_name(text) {

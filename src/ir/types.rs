@@ -1,4 +1,4 @@
-//! What is known of a value without running anything: dtype, sizes, strides.
+//! The static type of a value: dtype, sizes, strides.
 
 use super::dtype::{DType, PromoteOperand, PromoteRank};
 use super::shape::{Sizes, Strides, contiguous_strides, is_contiguous, numel};
@@ -13,7 +13,7 @@ pub struct TensorType {
     pub sizes: Sizes,
     /// Strides that an eager result would have.
     pub strides: Strides,
-    /// Whether the value stands for a plain number, which is the weakest in promotion.
+    /// Whether the value stands for a plain number, which has the lowest priority in promotion.
     pub number: bool,
 }
 
@@ -40,7 +40,7 @@ impl TensorType {
 
     /// Bytes of the elements, each counted once.
     pub fn bytes(&self) -> usize {
-        // An expanded dimension holds the same bytes again and again.
+        // An expanded dimension repeats the same bytes.
         let distinct = self.sizes.iter().zip(&self.strides).filter(|(_, stride)| **stride != 0).map(|(size, _)| size);
         distinct.product::<usize>() * self.dtype.size()
     }
@@ -50,7 +50,7 @@ impl TensorType {
         is_contiguous(&self.sizes, &self.strides)
     }
 
-    /// What promotion sees of it.
+    /// The operand that promotion sees.
     pub fn promote_operand(&self) -> PromoteOperand {
         let rank = match (self.number, self.rank()) {
             (true, _) => PromoteRank::Number,
@@ -62,7 +62,7 @@ impl TensorType {
 }
 
 impl fmt::Display for TensorType {
-    /// `f32[4,8]`, with strides behind a colon if they are not row-major (`f32[4,8:1,4]`), `#` for a plain number.
+    /// `f32[4,8]`. Strides follow a colon if they are not row-major: `f32[4,8:1,4]`. A plain number ends in `#`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |values: &[usize]| values.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         write!(f, "{}[{}", self.dtype, list(&self.sizes))?;

@@ -1,4 +1,4 @@
-//! What always holds of a graph, checked in this order:
+//! The invariants of a graph, checked in this order:
 //!
 //! 1. operands precede their users, and every output exists;
 //! 2. inputs are numbered in order and listed once each;
@@ -10,7 +10,10 @@ use super::graph::{Graph, NodeKind};
 use super::types::TensorType;
 use crate::error::{Error, Result};
 
-/// Checks every invariant of `graph`; the error names the node.
+/// Checks every invariant of `graph`.
+///
+/// # Errors
+/// The first invariant that does not hold, with the node.
 pub fn verify(graph: &Graph) -> Result<()> {
     for (id, node) in graph.nodes() {
         if let Some(arg) = node.args.iter().find(|arg| **arg >= id) {

@@ -1,4 +1,4 @@
-//! Layouts of the view ops: from the layout of the input and the op's arguments to that of the result.
+//! Layout rules of the view ops: from the layout of the input and the arguments to the layout of the result.
 
 use super::attr::Attr;
 use super::attrs::*;
@@ -79,7 +79,7 @@ pub fn expand(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     input.expand("expand", &sizes)
 }
 
-/// `squeeze(dims)`; an empty list names no dim.
+/// `squeeze(dims)`; an empty list drops no dim.
 pub fn squeeze(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     match &DimList::read(attrs).dim[..] {
         [] => Ok(input.clone()),
@@ -92,7 +92,7 @@ pub fn alias(input: &Layout, _: &[Attr]) -> Result<Layout> {
     Ok(input.clone())
 }
 
-/// `diagonal(offset, dim1, dim2)`: the two dims go, their diagonal comes last.
+/// `diagonal(offset, dim1, dim2)`: the two dims are removed, and their diagonal becomes the last dim.
 pub fn diagonal(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     let Diagonal { offset, dim1, dim2 } = Diagonal::read(attrs);
     let (dim1, dim2) = (normalize_dim("diagonal", dim1, input.rank())?, normalize_dim("diagonal", dim2, input.rank())?);
@@ -105,7 +105,7 @@ pub fn diagonal(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     let (skipped_rows, skipped_columns) = if offset < 0 { (shift, 0) } else { (0, shift) };
     let count = rows.saturating_sub(skipped_rows).min(columns.saturating_sub(skipped_columns));
     let mut out = input.clone();
-    // A diagonal without elements starts nowhere.
+    // An empty diagonal would start outside of the input.
     if count > 0 {
         out.offset += skipped_rows * input.strides[dim1] + skipped_columns * input.strides[dim2];
     }
@@ -118,7 +118,8 @@ pub fn diagonal(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     Ok(out)
 }
 
-/// `unfold(dimension, size, step)`: windows of `size` elements, `step` apart; the window's elements come last.
+/// `unfold(dimension, size, step)`: windows of `size` elements, `step` apart. The elements of a window become the last
+/// dim.
 pub fn unfold(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     let Unfold { dimension, size, step } = Unfold::read(attrs);
     let dim = normalize_dim("unfold", dimension, input.rank())?;
@@ -141,8 +142,8 @@ pub fn unfold(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     Ok(out)
 }
 
-/// `_part(size, stride, offset)`: as `as_strided`, but of a row-major input and counted from its first element, so that
-/// it depends on elements alone and not on where they lie.
+/// `_part(size, stride, offset)`: like `as_strided`, but of a row-major input, and with an offset from its first
+/// element. So the result depends on the elements of the input alone, and not on its storage.
 pub fn part(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     let (mut part, _) = as_strided(input, DType::Bool, attrs)?;
     if !input.is_contiguous() || part.extent() > input.numel() {
@@ -154,7 +155,7 @@ pub fn part(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     Ok(part)
 }
 
-/// `as_strided(size, stride, storage_offset)`: no offset means that of the input.
+/// `as_strided(size, stride, storage_offset)`: the default offset is that of the input.
 pub fn as_strided(input: &Layout, dtype: DType, attrs: &[Attr]) -> Result<(Layout, DType)> {
     let AsStrided { size: sizes, stride: strides, storage_offset } = AsStrided::read(attrs);
     if sizes.len() != strides.len() {
@@ -243,7 +244,7 @@ pub fn select(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     Ok(input.select(dim, if got < 0 { got + size } else { got } as usize))
 }
 
-/// `slice(dim, start, end, step)`; bounds are clamped.
+/// `slice(dim, start, end, step)`: bounds are clamped.
 pub fn slice(input: &Layout, attrs: &[Attr]) -> Result<Layout> {
     if input.rank() == 0 {
         return Err(Error::shape("slice", "slice() cannot be applied to a 0-dim tensor", "slice a tensor with dims"));
