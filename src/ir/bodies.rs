@@ -1,8 +1,8 @@
-//! Bodies of pointwise rows that are more than one expression, and what they share.
+//! Scalar bodies of pointwise rows that are more than one expression, and their helpers.
 //!
-//! A body gets its operands in the computation type that the row's rule chose; the result is rounded to the dtype of the
-//! result behind it. So 16-bit floats are computed in f32 and small integers in i32. Constants are those of the papers
-//! that are named.
+//! A body gets its operands in the type of the computation, which the row's rule chooses. Its result is then rounded to
+//! the dtype of the result. So 16-bit floats are computed in f32, and small integers in i32. Constants are those of the
+//! papers that are named.
 
 use super::attrs::{Approximation, Rounding};
 use super::scalar::number::Float;
@@ -21,10 +21,10 @@ pub(super) fn product<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     if a.ty() == Ty::Bool { a & b } else { a * b }
 }
 
-/// A number argument in the computation type of `like`.
+/// A number argument in the type of `like`.
 pub(super) fn number<'r>(like: Sym<'r>, number: Scalar) -> Sym<'r> {
     like.lit(match (like.ty(), number) {
-        // Through no narrower type: an i64 argument keeps all its bits.
+        // Not by way of f64: an i64 argument keeps all its bits.
         (Ty::I64, Scalar::Int(value)) => Lit::i64(value),
         (ty, scalar) => Lit::number(ty, scalar.as_f64()),
     })
@@ -42,7 +42,8 @@ pub(super) fn at_most<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     if a.ty() == Ty::Bool { !a | b } else { a.prim(Prim::Le, &[b]) }
 }
 
-/// The raw maximum gives its second operand when one is NaN, so only a NaN in the first needs care.
+/// The maximum, which is NaN if an operand is. `Prim::Max` gives its second operand if one is NaN, so only a NaN in the
+/// first one needs a select.
 pub(super) fn greatest<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     match a.ty() {
         Ty::Bool => a | b,
@@ -82,7 +83,7 @@ pub(super) fn whole(x: Sym<'_>, prim: Prim) -> Sym<'_> {
 }
 
 pub(super) fn clamp<'r>(x: Sym<'r>, min: Option<Scalar>, max: Option<Scalar>) -> Sym<'r> {
-    // With the element as second operand a NaN stays; a NaN bound gives NaN as the reference does.
+    // A NaN element stays NaN, and a NaN bound gives NaN, as in PyTorch.
     let low = min.map_or(x, |min| greatest(number(x, min), x));
     max.map_or(low, |max| least(number(x, max), low))
 }
@@ -95,12 +96,13 @@ pub(super) fn gelu<'r>(x: Sym<'r>, approximate: Approximation) -> Sym<'r> {
     }
 }
 
-/// The remainder of a division whose quotient is cut off.
+/// The remainder of a division whose quotient is rounded toward zero.
 pub(super) fn fmod<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     a.prim(Prim::Rem, &[b])
 }
 
-/// Whether a remainder and its divisor pull in different directions: the floored quotient is then one less.
+/// Whether a remainder is not 0 and its sign differs from the divisor's. The floored quotient is then one less than the
+/// truncated one.
 fn is_across<'r>(rest: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     let zero = rest.num(0.0);
     rest.prim(Prim::Ne, &[zero]) & (rest.prim(Prim::Lt, &[zero]) ^ b.prim(Prim::Lt, &[zero]))
@@ -112,8 +114,8 @@ pub(super) fn remainder<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     is_across(rest, b).then(rest + b, rest)
 }
 
-/// The quotient rounded down. For floats it comes from the exact remainder, so that it is right where the rounded
-/// quotient is a whole number too many.
+/// The quotient rounded down. For floats it is computed from the exact remainder, because the rounded quotient may be a
+/// whole number too large.
 pub(super) fn floor_divide<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     let rest = fmod(a, b);
     let one = a.num(1.0);
@@ -131,7 +133,7 @@ pub(super) fn floor_divide<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     b.prim(Prim::Eq, &[zero]).then(a / b, whole)
 }
 
-/// A quotient, rounded if it is asked for.
+/// A quotient, rounded as the argument says.
 pub(super) fn divide<'r>(a: Sym<'r>, b: Sym<'r>, rounding: Option<Rounding>) -> Sym<'r> {
     match rounding {
         Some(Rounding::Floor) => floor_divide(a, b),
@@ -146,7 +148,7 @@ pub(super) fn power<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     if a.ty().is_float() { a.pow(b) } else { a.prim(Prim::IntPow, &[b]) }
 }
 
-/// A power with a number for exponent; the common ones are products and roots.
+/// A power whose exponent is a number. Common exponents become products and roots.
 pub(super) fn power_of_number<'r>(x: Sym<'r>, exponent: Scalar) -> Sym<'r> {
     let value = exponent.as_f64();
     if !x.ty().is_float() {
@@ -171,14 +173,14 @@ pub(super) fn power_of_number<'r>(x: Sym<'r>, exponent: Scalar) -> Sym<'r> {
     }
 }
 
-/// Bits moved up; an amount that is negative or not below the width leaves nothing.
+/// A left shift. An amount that is negative or not below the width gives 0.
 pub(super) fn shift_left<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     let (zero, width) = (a.num(0.0), a.num(width(a.ty())));
     let is_inside = b.ge(zero) & b.prim(Prim::Lt, &[width]);
     is_inside.then(a.prim(Prim::Shl, &[b]), zero)
 }
 
-/// Bits moved down; an amount that is negative or not below the width leaves the sign.
+/// An arithmetic right shift. An amount that is negative or not below the width gives 0 or −1 by sign.
 pub(super) fn shift_right<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     let (zero, width) = (a.num(0.0), width(a.ty()));
     let is_inside = b.ge(zero) & b.prim(Prim::Lt, &[a.num(width)]);
@@ -189,7 +191,7 @@ fn width(ty: Ty) -> f64 {
     if ty == Ty::I64 { 64.0 } else { 32.0 }
 }
 
-/// Whether the sign bit is set; for integers, whether the number is negative.
+/// Whether the sign bit is set.
 pub(super) fn signbit(x: Sym<'_>) -> Sym<'_> {
     match x.ty() {
         Ty::Bool => x.lit(Lit::bool(false)),
@@ -212,18 +214,18 @@ pub(super) fn is_infinity(x: Sym<'_>, infinity: f64) -> Sym<'_> {
     if x.ty().is_float() { x.prim(Prim::Eq, &[x.num(infinity)]) } else { x.is_nan() }
 }
 
-/// As [`greatest`], but a NaN loses.
+/// Like [`greatest`], but a NaN is ignored if the other operand is a number.
 pub(super) fn greatest_number<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
-    // The raw maximum gives its second operand when one is NaN, so only a NaN in that needs care.
+    // `Prim::Max` gives its second operand if one is NaN, so only a NaN in the second one needs a select.
     if a.ty().is_float() { b.is_nan().then(a, a.prim(Prim::Max, &[b])) } else { greatest(a, b) }
 }
 
-/// As [`least`], but a NaN loses.
+/// Like [`least`], but a NaN is ignored if the other operand is a number.
 pub(super) fn least_number<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     if a.ty().is_float() { b.is_nan().then(a, a.prim(Prim::Min, &[b])) } else { least(a, b) }
 }
 
-/// `√(a² + b²)` by way of the quotient of the smaller over the larger, which neither overflows nor vanishes.
+/// `√(a² + b²)` from the quotient of the smaller over the larger, so that no square overflows or underflows.
 pub(super) fn hypot<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     let (a, b) = (a.prim(Prim::Abs, &[]), b.prim(Prim::Abs, &[]));
     let (zero, infinity) = (a.num(0.0), a.num(f64::INFINITY));
@@ -241,25 +243,25 @@ pub(super) fn logaddexp<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     beside_infinity(a, b, greatest(a, b) + rest)
 }
 
-/// As [`logaddexp`], to base 2.
+/// [`logaddexp`] to base 2.
 pub(super) fn logaddexp2<'r>(a: Sym<'r>, b: Sym<'r>) -> Sym<'r> {
     let rest = (-(a - b).prim(Prim::Abs, &[])).exp2().log1p() * LOG2_E;
     beside_infinity(a, b, greatest(a, b) + rest)
 }
 
-/// `value`, but two equal infinities, whose difference is no number, are their own sum.
+/// `value`, or the infinity if both operands are the same one, because their difference is NaN.
 fn beside_infinity<'r>(a: Sym<'r>, b: Sym<'r>, value: Sym<'r>) -> Sym<'r> {
     (isinf(a) & a.prim(Prim::Eq, &[b])).then(a, value)
 }
 
-/// `x ln y`, which is 0 where `x` is 0, unless `y` is no number.
+/// `x ln y`, or 0 where `x` is 0 and `y` is not NaN.
 pub(super) fn xlogy<'r>(x: Sym<'r>, y: Sym<'r>) -> Sym<'r> {
     let zero = x.num(0.0);
     let product = x.prim(Prim::Eq, &[zero]).then(zero, x * y.log());
     y.is_nan().then(y, product)
 }
 
-/// 0 below 0, 1 above, and the other operand at 0.
+/// 0 for negative `x`, 1 for positive `x`, and `at_zero` for 0.
 pub(super) fn heaviside<'r>(x: Sym<'r>, at_zero: Sym<'r>) -> Sym<'r> {
     if x.ty() == Ty::Bool {
         return x | at_zero;
@@ -268,8 +270,9 @@ pub(super) fn heaviside<'r>(x: Sym<'r>, at_zero: Sym<'r>) -> Sym<'r> {
     x.prim(Prim::Eq, &[zero]).then(at_zero, x.gt(zero).then(x.num(1.0), zero))
 }
 
-/// Its series up to 1/2; from there on `(e^x - e^-x) / 2` as `(m + m / (m + 1)) / 2` from `m = e^|x| - 1`, and from 40 on
-/// without the second power, which cannot be seen, and without `m`, which overflows early.
+/// Hyperbolic sine. Up to 1/2 it is the Taylor series. From there on it is `(e^x - e^-x) / 2`, computed as
+/// `(m + m / (m + 1)) / 2` with `m = e^|x| - 1`. From 40 on it is `e^|x| / 2`, because `e^-|x|` is negligible and `m`
+/// would overflow early.
 pub(super) fn sinh(x: Sym<'_>) -> Sym<'_> {
     let a = x.prim(Prim::Abs, &[]);
     let m = a.expm1();
@@ -284,21 +287,22 @@ pub(super) fn sinh(x: Sym<'_>) -> Sym<'_> {
     with_sign(a.prim(Prim::Lt, &[a.num(0.5)]).then(near, far), x)
 }
 
-/// `(e^x + e^-x) / 2` from the half of `e^|x|`.
+/// Hyperbolic cosine: `(e^x + e^-x) / 2` from `e^|x| / 2`.
 pub(super) fn cosh(x: Sym<'_>) -> Sym<'_> {
     let half = half_exponential(x.prim(Prim::Abs, &[]));
     half + 0.25 / half
 }
 
-/// `e^a / 2`, which is less than infinity for a while where `e^a` is not: `e^(a - c)` times `e^c / 2`.
+/// `e^a / 2`, as `e^(a - c)` times `e^c / 2`. It is finite for some `a` for which `e^a` overflows.
 ///
-/// The difference is exact from 1/3 on, because `c` is short; before that `cosh` does not see what is lost. The factor,
-/// which is above 1 so that it is what overflows, is next to a float of either width.
+/// The difference is exact from 1/3 on, because `c` has few bits. Below that its error is negligible in `cosh`. The
+/// factor is above 1, so that the product overflows and not the power. It is nearly a float in both widths.
 fn half_exponential(a: Sym<'_>) -> Sym<'_> {
     (a - 47_630.0 / 65_536.0).exp() * 1.034_200_787_550_783
 }
 
-/// `sign(x) ln(a + √(a² + 1))` as `ln(1 + a + a² / (1 + √(a² + 1)))`, and `ln 2a` where the square would overflow.
+/// `sign(x) ln(a + √(a² + 1))` with `a = |x|`, as `ln(1 + a + a² / (1 + √(a² + 1)))`, or `ln 2a` where the square would
+/// overflow.
 pub(super) fn asinh(x: Sym<'_>) -> Sym<'_> {
     let a = x.prim(Prim::Abs, &[]);
     let square = a * a;
@@ -306,20 +310,21 @@ pub(super) fn asinh(x: Sym<'_>) -> Sym<'_> {
     with_sign(far_logarithm(a, near), x)
 }
 
-/// `ln(x + √(x² - 1))` as `ln(1 + t + √(2t + t²))` with `t = x - 1`; NaN below 1, where the square has a root again.
+/// `ln(x + √(x² - 1))` as `ln(1 + t + √(2t + t²))` with `t = x - 1`. Below 1 it is NaN, even where `x² - 1` is
+/// positive.
 pub(super) fn acosh(x: Sym<'_>) -> Sym<'_> {
     let t = x - 1.0;
     let near = (t + (t * (t + 2.0)).prim(Prim::Sqrt, &[])).log1p();
     x.prim(Prim::Lt, &[x.num(1.0)]).then(x.num(f64::NAN), far_logarithm(x, near))
 }
 
-/// `near`, or `ln 2a` where what it is made of would overflow.
+/// `near`, or `ln 2a` for large `a`, where the terms of `near` would overflow.
 fn far_logarithm<'r>(a: Sym<'r>, near: Sym<'r>) -> Sym<'r> {
-    // 2^28 in either width: the square of the next term is no longer seen.
+    // From 2^28 on, the next term of the expansion is negligible in both widths.
     a.gt(a.num(268_435_456.0)).then(a.log() + std::f64::consts::LN_2, near)
 }
 
-/// `ln((1 + a) / (1 - a)) / 2` as `ln(1 + 2a / (1 - a)) / 2`, with the sign of `x`.
+/// `ln((1 + a) / (1 - a)) / 2` with `a = |x|`, as `ln(1 + 2a / (1 - a)) / 2`, with the sign of `x`.
 pub(super) fn atanh(x: Sym<'_>) -> Sym<'_> {
     let a = x.prim(Prim::Abs, &[]);
     with_sign(((a + a) / (1.0 - a)).log1p() * 0.5, x)
@@ -331,12 +336,12 @@ pub(super) fn sinc(x: Sym<'_>) -> Sym<'_> {
     x.prim(Prim::Eq, &[x.num(0.0)]).then(x.num(1.0), angle.sin() / angle)
 }
 
-/// `ln(x / (1 - x))`, of numbers that are kept away from 0 and 1 if a distance is given.
+/// `ln(x / (1 - x))`. With `eps`, `x` is first clamped to `eps..=1 - eps`.
 pub(super) fn logit<'r>(x: Sym<'r>, eps: Option<f64>) -> Sym<'r> {
     let x = match eps {
         Some(eps) => {
             let (low, high) = (x.num(eps), x.num(1.0 - eps));
-            // The lower bound wins where the two cross.
+            // If `eps` is above 1/2, the lower bound wins.
             let above = high.prim(Prim::Lt, &[x]).then(high, x);
             x.prim(Prim::Lt, &[low]).then(low, above)
         }
@@ -345,7 +350,7 @@ pub(super) fn logit<'r>(x: Sym<'r>, eps: Option<f64>) -> Sym<'r> {
     (x / (1.0 - x)).log()
 }
 
-/// The nearest multiple of a power of ten, ties to even.
+/// Rounded to a number of decimals, ties to even.
 pub(super) fn round_decimals<'r>(x: Sym<'r>, decimals: i64) -> Sym<'r> {
     if !x.ty().is_float() {
         return x;
@@ -359,7 +364,7 @@ pub(super) fn round_decimals<'r>(x: Sym<'r>, decimals: i64) -> Sym<'r> {
     }
 }
 
-/// `ln(1 + e^x)`, for all of `x`.
+/// `ln(1 + e^x)` without overflow.
 fn softplus_of(x: Sym<'_>) -> Sym<'_> {
     let zero = x.num(0.0);
     greatest(x, zero) + (-x.prim(Prim::Abs, &[])).exp().log1p()
@@ -370,42 +375,42 @@ pub(super) fn log_sigmoid(x: Sym<'_>) -> Sym<'_> {
     -softplus_of(-x)
 }
 
-/// `scale x` above 0, `scale alpha (e^(input_scale x) - 1)` below (Clevert and others 2015).
+/// `scale x` for positive `x`, else `scale alpha (e^(input_scale x) - 1)` (Clevert et al. 2015).
 pub(super) fn elu<'r>(x: Sym<'r>, alpha: f64, scale: f64, input_scale: f64) -> Sym<'r> {
     let below = (x * input_scale).expm1() * (alpha * scale);
     let above = if scale == 1.0 { x } else { x * scale };
     x.prim(Prim::Lt, &[x.num(0.0)]).then(below, above)
 }
 
-/// The two constants for which activations keep mean 0 and variance 1 (Klambauer and others 2017): `(alpha, scale)`.
+/// `(alpha, scale)` for which activations keep mean 0 and variance 1 (Klambauer et al. 2017).
 pub(super) const SELU: (f64, f64) = (1.673_263_242_354_377_2, 1.050_700_987_355_480_5);
 
-/// `x` above 0, else `x` times the argument.
+/// `x` where it is positive, else `x` times the slope.
 pub(super) fn leaky_relu<'r>(x: Sym<'r>, slope: Scalar) -> Sym<'r> {
     x.gt(x.num(0.0)).then(x, x * number(x, slope))
 }
 
-/// `x + 3` between 0 and 6.
-pub(super) fn upto_6_from_minus_3(x: Sym<'_>) -> Sym<'_> {
+/// `relu6(x + 3)`.
+pub(super) fn relu6_of_plus_3(x: Sym<'_>) -> Sym<'_> {
     let shifted = x + 3.0;
     least(x.num(6.0), greatest(x.num(0.0), shifted))
 }
 
-/// `ln(1 + e^(beta x)) / beta`, and `x` itself where `beta x` is above the threshold.
+/// `ln(1 + e^(beta x)) / beta`, or `x` where `beta x` is above the threshold.
 pub(super) fn softplus<'r>(x: Sym<'r>, beta: Scalar, threshold: Scalar) -> Sym<'r> {
     let beta = number(x, beta);
     let scaled = x * beta;
     scaled.gt(number(x, threshold)).then(x, scaled.exp().log1p() / beta)
 }
 
-/// `x` brought closer to 0 by the argument, and 0 within it.
+/// `x` moved toward 0 by `lambda`, or 0 where `|x| <= lambda`.
 pub(super) fn softshrink<'r>(x: Sym<'r>, lambda: Scalar) -> Sym<'r> {
     let lambda = number(x, lambda);
     let outside = x.gt(x.num(0.0)).then(x - lambda, x + lambda);
     is_within(x, lambda).then(x.num(0.0), outside)
 }
 
-/// 0 within the argument, else `x`.
+/// `x`, or 0 where `|x| <= lambda`.
 pub(super) fn hardshrink<'r>(x: Sym<'r>, lambda: Scalar) -> Sym<'r> {
     is_within(x, number(x, lambda)).then(x.num(0.0), x)
 }
@@ -414,16 +419,16 @@ fn is_within<'r>(x: Sym<'r>, bound: Sym<'r>) -> Sym<'r> {
     x.ge(-bound) & x.prim(Prim::Le, &[bound])
 }
 
-/// The value where `x` is at most the threshold.
+/// `x` where it is above the threshold, else the value.
 pub(super) fn threshold<'r>(x: Sym<'r>, threshold: Scalar, value: Scalar) -> Sym<'r> {
     x.prim(Prim::Le, &[number(x, threshold)]).then(number(x, value), x)
 }
 
-/// Between two ends by weight, from the end that is nearer, so that both ends are exact.
+/// Linear interpolation, computed from the nearer end, so that it is exact at both ends.
 pub(super) fn lerp<'r>(start: Sym<'r>, end: Sym<'r>, weight: Sym<'r>) -> Sym<'r> {
-    let way = end - start;
+    let difference = end - start;
     let is_near = weight.prim(Prim::Abs, &[]).prim(Prim::Lt, &[weight.num(0.5)]);
-    is_near.then(start + weight * way, end - way * (1.0 - weight))
+    is_near.then(start + weight * difference, end - difference * (1.0 - weight))
 }
 
 /// `x + value a b`.
@@ -436,8 +441,8 @@ pub(super) fn addcdiv<'r>(x: &[Sym<'r>], value: Scalar) -> Sym<'r> {
     x[0] + scaled(x[1], value) / x[2]
 }
 
-/// The derivative of that order of `ψ`. Beyond the first it is `±n! Σ (x + k)^-(n + 1)`, of which ten terms are added and
-/// the rest is Euler and Maclaurin's formula (DLMF 25.11.28); below 0 it is reflected (DLMF 5.15.6).
+/// The derivative of order `n` of `ψ`. Orders above 1 are `±n! Σ (x + k)^-(n + 1)`: ten terms are added, and the rest
+/// is the Euler–Maclaurin formula (DLMF 25.11.28). Negative arguments are reflected (DLMF 5.15.6).
 pub(super) fn polygamma<'r>(x: Sym<'r>, order: i64) -> Sym<'r> {
     // B_2k / (2k)!.
     const BERNOULLI: [f64; 8] = [
@@ -496,7 +501,7 @@ fn cotangent_derivative(x: Sym<'_>, n: usize) -> Sym<'_> {
     polynomial.iter().rev().fold(x.num(0.0), |sum, &coefficient| sum.fma(cotangent, x.num(coefficient)))
 }
 
-/// A power with a whole, positive exponent, by squaring.
+/// A power with a positive whole exponent, by repeated squaring.
 fn natural_power(x: Sym<'_>, exponent: usize) -> Sym<'_> {
     match exponent {
         0 | 1 => x,

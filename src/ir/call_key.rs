@@ -1,7 +1,7 @@
-//! A call as words: op, arguments and operand types, for the tables that remember calls.
+//! A call as a list of words: op, arguments and operand types. It is the key of tables that cache calls.
 //!
-//! Two keys are equal exactly if the calls are the same in all of that, so a table that looks calls up by their keys
-//! has to compare nothing else. A key of an ordinary call needs no memory of its own.
+//! Two keys are equal exactly if all of that is equal, so a table compares keys and nothing else. The key of an
+//! ordinary call is stored inline, without an allocation.
 
 use super::attr::Attr;
 use super::dtype::DType;
@@ -9,20 +9,20 @@ use super::op::Op;
 use super::scalar::Scalar;
 use std::ops::Deref;
 
-/// Words of a key that needs no memory of its own.
-const FEW: usize = 24;
+/// How many words are stored inline.
+const N_INLINE: usize = 24;
 
 /// The words of a call.
 #[derive(Debug, Clone, Default)]
 pub struct CallKey {
-    few: [u64; FEW],
-    n_few: usize,
-    /// All words, once there are more than few.
-    many: Vec<u64>,
+    inline: [u64; N_INLINE],
+    n_inline: usize,
+    /// All words, once there are more than fit inline.
+    spilled: Vec<u64>,
 }
 
 impl CallKey {
-    /// Begins with the op and its arguments; operands follow, `n_operands` of them.
+    /// Begins with the op and its arguments. `n_operands` operands follow.
     #[inline]
     pub fn call(&mut self, op: Op, attrs: &[Attr], n_operands: usize) {
         self.word(op as u64 | (attrs.len() as u64) << 16 | (n_operands as u64) << 32);
@@ -31,17 +31,17 @@ impl CallKey {
         }
     }
 
-    /// Adds an operand: its dtype, where its elements lie, and whether it stands for a plain number.
+    /// Adds an operand: its dtype and layout, and whether it stands for a plain number.
     #[inline]
     pub fn operand(&mut self, dtype: DType, sizes: &[usize], strides: &[usize], number: bool) {
         let header = dtype as u64 | (number as u64) << 8 | (sizes.len() as u64) << 16;
-        let end = self.n_few + 1 + 2 * sizes.len();
-        if let Some([first, rest @ ..]) = self.few.get_mut(self.n_few..end) {
+        let end = self.n_inline + 1 + 2 * sizes.len();
+        if let Some([first, rest @ ..]) = self.inline.get_mut(self.n_inline..end) {
             *first = header;
             for ((pair, &size), &stride) in rest.chunks_exact_mut(2).zip(sizes).zip(strides) {
                 (pair[0], pair[1]) = (size as u64, stride as u64);
             }
-            self.n_few = end;
+            self.n_inline = end;
             return;
         }
         self.word(header);
@@ -51,26 +51,27 @@ impl CallKey {
         });
     }
 
-    /// Adds a word that tells calls apart.
+    /// Adds a word that distinguishes calls.
     #[inline]
     pub fn word(&mut self, word: u64) {
-        if self.n_few < FEW {
-            self.few[self.n_few] = word;
-            self.n_few += 1;
+        if self.n_inline < N_INLINE {
+            self.inline[self.n_inline] = word;
+            self.n_inline += 1;
         } else {
-            self.one_of_many(word);
+            self.spill(word);
         }
     }
 
     #[cold]
-    fn one_of_many(&mut self, word: u64) {
-        if self.many.is_empty() {
-            self.many.extend_from_slice(&self.few);
+    fn spill(&mut self, word: u64) {
+        if self.spilled.is_empty() {
+            self.spilled.extend_from_slice(&self.inline);
         }
-        self.many.push(word);
+        self.spilled.push(word);
     }
 
-    /// Every kind of argument begins with another low byte; what has a length says it.
+    /// Adds an argument. Every kind has its own low byte, and lists and strings begin with their length, so no two
+    /// arguments have the same words.
     #[inline]
     fn attr(&mut self, attr: &Attr) {
         match attr {
@@ -107,7 +108,7 @@ impl Deref for CallKey {
 
     #[inline]
     fn deref(&self) -> &[u64] {
-        if self.many.is_empty() { &self.few[..self.n_few] } else { &self.many }
+        if self.spilled.is_empty() { &self.inline[..self.n_inline] } else { &self.spilled }
     }
 }
 

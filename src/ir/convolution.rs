@@ -1,19 +1,20 @@
 //! Convolution, its transpose, and the gradient of its weight.
 //!
-//! A convolution is one matrix product per sample and group: the windows of the padded input, copied to columns, times
-//! the weight. The windows are a view, so the copy is one launch, and a kernel of one element copies nothing. A
-//! transposed convolution of stride 1 is a convolution by the reversed weight. Of another stride it is the product of
-//! weight and input, whose columns are then added up where windows overlap: no zero is ever multiplied. A convolution
-//! whose groups have one channel on either side multiplies and adds up its windows in place.
+//! - A convolution is one matrix product per sample and group: the windows of the padded input, copied to columns
+//!   (`im2col`), times the weight. The windows are a view, so the copy is one launch. A kernel of one element needs no
+//!   copy.
+//! - A transposed convolution of stride 1 is a convolution with the reversed weight.
+//! - One of another stride is the product of weight and input. Its columns are then added up where windows overlap
+//!   (`col2im`), so no zeros are multiplied.
+//! - A depthwise convolution, whose groups have one channel on either side, multiplies and sums its windows directly.
 //!
-//! The two ops are closed under differentiation: the gradient by the input of a convolution is a transposed one and
-//! the other way round, that by the weight is [`Op::ConvolutionWeight`], and the gradients of that are convolutions.
-//! So a backward pass is as fast as the forward pass, and there are derivatives of any order. That is why they are rows
-//! of the op table and not composite operators: the gradient of windows, element by element, would add up every column
-//! into the place that it was copied from.
+//! The two ops are closed under differentiation. The gradient by the input of a convolution is a transposed one, and
+//! vice versa. The gradient by the weight is [`Op::ConvolutionWeight`], and its gradients are convolutions. So a
+//! backward pass is as fast as the forward pass, and there are derivatives of any order. A composite operator would
+//! derive the windows element by element instead, and scatter every column to where it was copied from.
 //!
-//! 16-bit floats are multiplied and added up in f32 and rounded once. Everything is written for any number of spatial
-//! dims; inputs always have a batch.
+//! 16-bit floats are multiplied and summed in f32 and rounded once. The code takes any number of spatial dims; inputs
+//! always have a batch dim.
 
 use super::attr::Attr;
 use super::attrs::{self, Attributes, Dims, Ints, ints};
@@ -44,7 +45,7 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// From the arguments of that name; a list of one number holds for all `n` dims.
+    /// Reads the arguments of these names. A list of one number holds for all `n` dims.
     fn new(op: &str, n: usize, [stride, padding, dilation]: [&[i64]; 3], groups: i64) -> Result<Geometry> {
         if groups < 1 {
             return Err(Error::argument(op, format!("groups is {groups}; it must be positive")));
@@ -101,7 +102,7 @@ impl Convolution {
         })
     }
 
-    /// The size of dim `d` of the result; `None` if not even one window fits.
+    /// The size of dim `d` of the result, or `None` if no window fits.
     fn size(&self, d: usize, input: usize, kernel: usize) -> Option<usize> {
         let Geometry { stride, padding, dilation, .. } = &self.geometry;
         let reach = dilation[d].checked_mul(kernel.checked_sub(1)?)?.checked_add(1)?;
@@ -126,7 +127,7 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
         return Err(Error::shape(
             op,
             shapes(),
-            "both must have a batch or output dim, channels, and the same dims behind",
+            "both must have a batch or output dim, channels, and the same spatial dims",
         ));
     }
     let n = input.rank() - 2;
@@ -172,7 +173,7 @@ fn need_numbers(call: &Call<'_>) -> Result<()> {
     }
 }
 
-/// Windows and products.
+/// Decomposes a convolution to windows and products.
 ///
 /// # Errors
 /// None on a verified graph.
@@ -205,8 +206,8 @@ fn direct<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> Expr<
     product(windows, laid_out(weight, &[groups, kernel[0] / groups, per_group]), kernel.len() - 2)
 }
 
-/// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight:
-/// `(N, groups * M, places…)`. What is moved keeps its dtype: it is widened where it is multiplied.
+/// `(N, C, places…, elements…)` windows of `n` dims times a `(groups, M, C / groups * elements)` weight, which gives
+/// `(N, groups * M, places…)`. Copies keep the dtype; operands are widened for the product.
 fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     let (sizes, factors) = (windows.sizes(), weight.sizes());
     let (samples, channels) = (sizes[0], sizes[1]);
@@ -214,8 +215,8 @@ fn product<'g>(windows: Expr<'g>, weight: Expr<'g>, n: usize) -> Expr<'g> {
     let (groups, rows) = (factors[0], factors[1]);
     let out: Sizes = [&[samples, groups * rows], places].concat().into();
     if channels == groups && rows == 1 && groups > 1 && elements.iter().product::<usize>() > 1 {
-        // One channel in and out: there is no product to share the columns with. Products round, which a fused
-        // multiply-add does not; so f32 is added up in f64.
+        // Depthwise: each column would be used once, so nothing is copied. A product followed by a sum rounds twice
+        // where fma rounds once, so f32 is computed in f64.
         let dtype = windows.dtype().widened();
         let wide = if dtype.is_float() { DType::F64 } else { dtype };
         let shape: Sizes = [&[groups], &*Sizes::from_elem(1, n), elements].concat().into();
@@ -254,7 +255,7 @@ fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> E
     let x = laid_out(x, &[samples * groups, channels, n_places]);
     let columns = weight.wide().matmul(x.wide());
     let columns = laid_out(columns, &[&[samples, groups * kernel[1]], &kernel[2..], &sizes[2..]].concat());
-    // Places and elements of each dim side by side.
+    // The places and the elements of each dim become neighbours.
     let order = (0..n).flat_map(|d| [2 + n + d, 2 + d]);
     let mut y = columns.permute(&[0, 1].into_iter().chain(order).collect::<SmallVec<[usize; 8]>>());
     for d in (0..n).rev() {
@@ -266,21 +267,22 @@ fn transposed<'g>(x: Expr<'g>, weight: Expr<'g>, convolution: &Convolution) -> E
     y
 }
 
-/// Padding of one dim among those from it to the last.
+/// The padding of the dims from `dim` to the last, where only `dim` is padded.
 fn around_dim(rank: usize, dim: usize, pads: (i64, i64)) -> Around {
     let mut around: Around = SmallVec::from_elem((0, 0), rank - dim);
     around[0] = pads;
     around
 }
 
-/// Columns added up where they overlap: dim `at` holds places that lie `stride` apart, the next the elements of each,
-/// which lie `dilation` apart. Both become one dim.
+/// Columns added up where they overlap (`col2im` along one dim). Dim `at` holds places that are `stride` apart, and the
+/// next dim holds the elements of each place, which are `dilation` apart. Both become one dim.
 fn overlapped<'g>(columns: Expr<'g>, at: usize, stride: usize, dilation: usize) -> Expr<'g> {
-    let columns = spaced(columns, at + 1, dilation);
+    let columns = dilated(columns, at + 1, dilation);
     let (rank, sizes) = (columns.rank(), columns.sizes());
-    // From a single place there is nothing to stride to.
+    // A single place has no neighbour, so a smaller stride gives the same result with less padding.
     let stride = if sizes[at] == 1 { stride.min(sizes[at + 1]) } else { stride };
-    // An element reaches into the places behind by whole strides, and within a place by what is left over.
+    // The elements of a place are split into `reach` pieces of `stride` elements, and piece `i` adds to the place `i`
+    // further on.
     let reach = sizes[at + 1].div_ceil(stride);
     let mut around = around_dim(rank, at, ((reach - 1) as i64, (reach - 1) as i64));
     around[1].1 = (reach * stride - sizes[at + 1]) as i64;
@@ -302,7 +304,7 @@ fn overlapped<'g>(columns: Expr<'g>, at: usize, stride: usize, dilation: usize) 
 }
 
 /// The elements of a dim with zeros between them, `step` from one to the next.
-fn spaced<'g>(x: Expr<'g>, dim: usize, step: usize) -> Expr<'g> {
+fn dilated<'g>(x: Expr<'g>, dim: usize, step: usize) -> Expr<'g> {
     let size = x.sizes()[dim];
     if step == 1 || size <= 1 {
         return x;
@@ -337,8 +339,8 @@ pub fn gradients<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(by_input), Some(by_weight), Some(g.sum(&others, false))]
 }
 
-/// A convolution whose result has the sizes `wanted`. Elements that no window reached are 0; a transposed convolution
-/// cannot know that they were there, so the padding of the output tells it.
+/// A convolution whose result has the sizes `wanted`. If it is transposed, output padding gives it the elements that no
+/// window reached, which are 0.
 fn convolve<'g>(x: Expr<'g>, weight: Expr<'g>, geometry: &Geometry, transposed: bool, wanted: &[usize]) -> Expr<'g> {
     let n = wanted.len();
     let (sizes, kernel) = (x.sizes(), weight.sizes());
@@ -368,8 +370,8 @@ fn weight_gradient<'g>(large: Expr<'g>, small: Expr<'g>, geometry: &Geometry, ke
     large.call(Op::ConvolutionWeight, &[small], attrs.into())
 }
 
-/// The weight gradient: from the large side `(N, C, …)`, which windows are taken of, and the small side `(N, out, …)`,
-/// which has an element per window, to `(out, C / groups, kernel…)`.
+/// The weight gradient, `(out, C / groups, kernel…)`. Its operands are the large side `(N, C, …)`, which has the
+/// windows, and the small side `(N, out, …)`, which has one element per window.
 pub mod weight {
     use super::*;
 
@@ -411,7 +413,7 @@ pub mod weight {
         Ok(TensorType::contiguous(large.dtype, &sizes))
     }
 
-    /// One product per group, over samples and windows at once.
+    /// Decomposes it to one product per group, which sums over samples and windows.
     ///
     /// # Errors
     /// None on a verified graph.

@@ -1,7 +1,7 @@
-//! Ops written in terms of others.
+//! Decompositions of ops to other ops.
 //!
-//! Eager calls and compiled graphs both run these decompositions, so both have the same bits. 16-bit floats are
-//! computed in f32 from the first op to the last and rounded once, where the whole op stores.
+//! Eager calls and compiled graphs run the same decompositions, so they have the same bits. 16-bit floats are computed
+//! in f32 from the first op to the last, and the result of the whole op is rounded once.
 
 use super::attr::{Attr, Attrs, MemoryFormat};
 use super::attrs::*;
@@ -27,7 +27,7 @@ fn number(graph: &mut Graph, value: f64) -> NodeId {
     graph.number(Scalar::Float(value))
 }
 
-/// `x` in the dtype its reduction is computed in.
+/// `x` in the dtype that its reduction is computed in.
 fn widened(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     let dtype = graph[x].ty.dtype;
     graph.cast(x, dtype.widened())
@@ -37,7 +37,7 @@ fn sum(graph: &mut Graph, x: NodeId, dims: &Ints, keepdim: bool) -> Result<NodeI
     graph.add(Op::Sum, &[x], FoldTo { dim: dims.clone(), keepdim, dtype: None }.into())
 }
 
-/// The greatest elements; the dims stay with size 1.
+/// The greatest elements over dims, which stay with size 1.
 fn greatest(graph: &mut Graph, x: NodeId, dims: &Ints) -> Result<NodeId> {
     graph.add(Op::Amax, &[x], Fold { dim: dims.clone(), keepdim: true }.into())
 }
@@ -56,7 +56,8 @@ fn kept_mean(graph: &mut Graph, x: NodeId, dims: &Ints) -> Result<(NodeId, NodeI
     Ok((binary(graph, Op::Div, sum, n)?, n))
 }
 
-/// The reduced dims dropped, as a view, unless they are kept. A reduction and its other uses can then share the fold.
+/// Drops the reduced dims by a view, unless `keepdim` holds. So a reduction with and one without `keepdim` share a
+/// fold.
 fn dropped(graph: &mut Graph, kept: NodeId, dims: &Ints, keepdim: bool) -> Result<NodeId> {
     if keepdim || graph[kept].ty.rank() == 0 {
         return Ok(kept);
@@ -65,7 +66,7 @@ fn dropped(graph: &mut Graph, kept: NodeId, dims: &Ints, keepdim: bool) -> Resul
     graph.add(Op::Squeeze, &[kept], DimList { dim: dims }.into())
 }
 
-/// The dims that `dims` names in `x`, spelt out and sorted.
+/// The dims of `x` that `dims` names, as sorted indices.
 fn spelt_out(graph: &Graph, x: NodeId, dims: &Ints) -> Result<Ints> {
     Ok(ints(&normalize_dims("reduction", dims, graph[x].ty.rank())?))
 }
@@ -91,8 +92,8 @@ fn variance(graph: &mut Graph, x: NodeId, dims: &Ints, correction: Scalar) -> Re
     let freedom = match correction {
         correction if correction.as_f64() == 0.0 => n,
         correction => {
-            // Whole corrections stay whole, so that the count keeps all its digits; others are taken off in the dtype of
-            // the operand.
+            // A whole correction is subtracted from the count as an integer, which is exact. Others are subtracted in
+            // the dtype of the operand.
             let whole = correction.as_f64().fract() == 0.0;
             let n = if whole { n } else { graph.cast(n, graph[x].ty.dtype)? };
             let correction = graph.number(if whole { Scalar::Int(correction.as_i64()) } else { correction });
@@ -103,7 +104,7 @@ fn variance(graph: &mut Graph, x: NodeId, dims: &Ints, correction: Scalar) -> Re
     binary(graph, Op::Div, total, freedom)
 }
 
-/// Variance with the correction taken off the count.
+/// Variance with Bessel's correction: `sum((x - mean)²) / (n - correction)`.
 pub fn var(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     spread(graph, args[0], attrs, None)
 }
@@ -124,7 +125,7 @@ fn spread(graph: &mut Graph, x: NodeId, attrs: &[Attr], then: Option<Op>) -> Res
     dropped(graph, result, &dims, keepdim)
 }
 
-/// `m + log(sum(exp(x - m)))` with `m` the greatest element, or 0 where that is infinite.
+/// `m + log(sum(exp(x - m)))`, where `m` is the greatest element, or 0 where that is infinite.
 pub fn logsumexp(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let dtype = graph[args[0]].ty.dtype;
     let out = if dtype.is_float() { dtype } else { DType::DEFAULT_FLOAT };
@@ -153,7 +154,7 @@ fn is_empty(graph: &Graph, x: NodeId) -> bool {
     graph[x].ty.numel() == 0
 }
 
-/// `x - max(x)` along the dim, its exponential, and the sum of that along the dim.
+/// `x - max(x)` along the dim, its exponential, and the sum of the exponential along the dim.
 fn exponentials(graph: &mut Graph, x: NodeId, attrs: &[Attr]) -> Result<(NodeId, NodeId, NodeId)> {
     let x = widened(graph, x)?;
     let dims = Ints::from_slice(&[Softmax::read(attrs).dim]);
@@ -171,8 +172,8 @@ pub fn softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Nod
         return copied(graph, args[0]);
     }
     let (_, exp, sum) = exponentials(graph, args[0], attrs)?;
-    // One division per row. The sum is at least 1 and at most the number of its terms, so its inverse is an ordinary
-    // number; a product with it is rounded twice where a quotient is rounded once.
+    // One division per row. The sum is at least 1 and at most the number of its terms, so its inverse is a normal
+    // number. The product with it is rounded twice, where a quotient would be rounded once.
     let inverse = unary(graph, Op::Reciprocal, sum)?;
     let ratio = binary(graph, Op::Mul, exp, inverse)?;
     graph.cast(ratio, out).and_then(|node| dense(graph, node))
@@ -190,7 +191,7 @@ pub fn log_softmax(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result
     graph.cast(result, out).and_then(|node| dense(graph, node))
 }
 
-/// A row-major copy; that of a plain number keeps its dtype and is a tensor like any other.
+/// A row-major copy. The copy of a plain number is a tensor of the same dtype.
 pub(super) fn copied(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     let ty = &graph[x].ty;
     if ty.number {
@@ -200,8 +201,8 @@ pub(super) fn copied(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     graph.add(Op::Clone, &[x], Ordered { memory_format: MemoryFormat::Contiguous }.into())
 }
 
-/// The node itself if its strides are row-major, else a row-major copy, as the op promises that layout: exactly, even
-/// where a size of 1 makes another stride mean the same.
+/// The node itself if it has exactly the row-major strides, else a row-major copy. The op promises these strides, even
+/// for dims of size 1.
 fn dense(graph: &mut Graph, x: NodeId) -> Result<NodeId> {
     let TensorType { sizes, strides, .. } = &graph[x].ty;
     if *strides == contiguous_strides(sizes) { Ok(x) } else { copied(graph, x) }
@@ -233,8 +234,8 @@ pub fn layer_norm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<
     graph.cast(y, out).and_then(|node| dense(graph, node))
 }
 
-/// `beta * term + alpha * (a @ b)`; factors of 1 are left out, and a `beta` of 0 ignores the term. Factors of whole
-/// operands are cut to whole numbers.
+/// `beta * term + alpha * (a @ b)`. Factors of 1 add no node, and a `beta` of 0 ignores the term. Factors of integer
+/// operands are rounded toward zero.
 pub fn addmm(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let out = graph[args[1]].ty.dtype;
     let op = if graph[args[1]].ty.rank() == 2 { Op::Mm } else { Op::Bmm };
@@ -268,8 +269,8 @@ fn triangle(graph: &mut Graph, x: NodeId, attrs: &[Attr], keep: Op) -> Result<No
         let [start, end, step] = [start, start + count, 1].map(Scalar::Int);
         graph.add(Op::Arange, &[], Arange { start, end, step, dtype: Some(DType::I64) }.into())
     };
-    // `column <= row + diagonal` for the lower triangle: the shift goes into the range.
-    // Behind the first or the last diagonal there is nothing, however far away it is.
+    // `column <= row + diagonal` for the lower triangle, with the diagonal in the range of rows. All diagonals
+    // outside of the matrix give the same result, so a far one is clamped.
     let diagonal = Triangle::read(attrs).diagonal.clamp(-rows, columns);
     let row = range(graph, diagonal, rows)?;
     let row = graph.add(Op::Unsqueeze, &[row], Along { dim: 1 }.into())?;
@@ -280,12 +281,12 @@ fn triangle(graph: &mut Graph, x: NodeId, attrs: &[Attr], keep: Op) -> Result<No
     dense(graph, result)
 }
 
-/// Columns up to the diagonal.
+/// The lower triangle: columns up to the diagonal.
 pub fn tril(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     triangle(graph, args[0], attrs, Op::Le)
 }
 
-/// Columns from the diagonal.
+/// The upper triangle: columns from the diagonal on.
 pub fn triu(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     triangle(graph, args[0], attrs, Op::Ge)
 }

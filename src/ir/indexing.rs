@@ -1,4 +1,4 @@
-//! Indexing in terms of simpler ops: gradients that are ops themselves as writes to zeros, and the corners of `gather`.
+//! Decompositions of indexing: the gradient of `embedding` as a write to zeros, and the special cases of `gather`.
 
 use super::attr::{Attr, Attrs, MemoryFormat};
 use super::attrs::{ints, *};
@@ -12,8 +12,8 @@ use super::shape::{self, Sizes};
 use super::types::TensorType;
 use crate::error::{Error, Result};
 
-/// A call of `gather` as kernels take it: an index without elements reads nothing, and a 0-dim operand takes part as one
-/// with a dim of size 1.
+/// A call of `gather` in the form that kernels take: an empty index becomes an empty result, and a 0-dim operand
+/// becomes one with a dim of size 1.
 pub fn gather(graph: &mut Graph, node: &Node, args: &[NodeId]) -> Result<NodeId> {
     let (x, index) = (args[0], args[1]);
     if node.ty.numel() == 0 {
@@ -33,7 +33,8 @@ pub fn gather(graph: &mut Graph, node: &Node, args: &[NodeId]) -> Result<NodeId>
     }
 }
 
-/// The gradient of a lookup: the shape of the indices and a row. Gives `num_weights` rows.
+/// The type of the gradient of an embedding table: `num_weights` rows. `grad_output` has the shape of the indices and a
+/// dim for the row.
 pub fn embedding_dense_backward_type(call: &Call<'_>) -> Result<TensorType> {
     let (grad, index) = (call.args[0], call.args[1]);
     need_index(call.name(), index)?;
@@ -47,8 +48,8 @@ pub fn embedding_dense_backward_type(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(grad.dtype, &sizes))
 }
 
-/// Every row of the gradient added to the row of zeros that its index names, but those of the padding index; on
-/// request over the number of rows with the same index.
+/// Adds every row of the gradient to the row of zeros that its index names. Rows of `padding_idx` are skipped. With
+/// `scale_grad_by_freq`, each row is divided by the number of rows with the same index.
 pub fn embedding_dense_backward(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let (dtype, row) = (graph[args[0]].ty.dtype, *graph[args[0]].ty.sizes.last().unwrap_or(&1));
     let count = graph[args[1]].ty.numel();

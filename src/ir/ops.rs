@@ -1,40 +1,42 @@
 //! The op table: one row per op.
 //!
-//! Grammar of the table. A row under `unary` or `binary` reads
+//! # Grammar
+//!
+//! A row under `unary` or `binary` is
 //!
 //! ```text
 //! /// Documentation, which is also that of the method.
 //! Variant method method_ rule |x| body; derivative;
 //! ```
 //!
-//! and gives the op `method` with the schema that follows from its arity, the promotion rule `Rule::rule`, the scalar
-//! body on promoted operands, and its derivative, which is written over graph expressions
-//! ([`Expr`](super::autodiff::Expr)) that hold the operands and the result `y` in the dtype of the computation; and the
-//! method's in-place form `method_`, for macros cannot make one name of the other:
+//! It declares the op `method`. The schema follows from its arity. `rule` is its promotion rule, a variant of
+//! [`Rule`](super::Rule), and `body` its scalar body on promoted operands. `method_` is the in-place form of the
+//! method, which is written out because a macro cannot derive a name. The derivative is written over graph expressions
+//! ([`Expr`](super::autodiff::Expr)) for the operands and the result `y`, in the dtype of the computation:
 //!
 //! ```text
 //! none                                not differentiable
 //! zero                                the gradient is zero everywhere
-//! (|x, y| slope)                      unary: the slope, to be multiplied by the gradient of the result
-//! (|x, y, g| gradient)                unary: all of it, where a product with the slope would be wrong (0 * inf)
+//! (|x, y| slope)                      unary: the slope, which the gradient `g` of the result is multiplied by
+//! (|x, y, g| gradient)                unary: the gradient, where a product with the slope would be wrong (0 * inf)
 //! (|a, b, y| [slope, slope])          binary: one slope per operand
-//! (|a, b, y, g| [gradient, gradient]) binary: all of it; or any expression that gives two
+//! (|a, b, y, g| [gradient, gradient]) binary: one gradient per operand, or any expression of two
 //! ```
 //!
-//! A row under `other` gives its [`Row`](super::Row) in full; longer formulas are in [`super::autodiff`]. Arguments that
-//! are no tensors are declared in front of it, with their types and perhaps the values they have when they are missing:
+//! A row under `other` has its [`Row`](super::Row) in full. Longer formulas are in [`super::autodiff`]. Non-tensor
+//! arguments are declared before the row, with their types and defaults:
 //!
 //! ```text
-//! Variant = Row { .. }                             tensors alone
-//! Variant { name: type, name: type = default } = Row { .. }    fields of a struct of that name in `super::attrs`
-//! Variant: Struct = Row { .. }                     the fields of that struct, which another row or `super::attrs` declares
+//! Variant = Row { .. }                                       tensors only
+//! Variant { name: type, name: type = default } = Row { .. }  declares a struct `Variant` in `super::attrs`
+//! Variant: Struct = Row { .. }                               uses a struct of another row or of `super::attrs`
 //! ```
 //!
 //! The scalar body of such a row reads them by name: `body!(Rule, |x, Variant { name, .. }| expression)`.
 //!
-//! The table itself is text and imports nothing, so every floor may expand it. The places that do are few: `ir::op` (the
-//! enum of names), `ir::attrs` (the structs of arguments), `ir::table` (the rows, where the names of bodies, rules and formulas
-//! are looked up), `autodiff::expr` and `dispatch::methods` (the methods of the regular rows).
+//! The table is the text of a macro and imports nothing, so every floor may expand it. These do: `ir::op` (the enum of
+//! names), `ir::attrs` (the structs of arguments), `ir::table` (the rows), `autodiff::expr` and `ops::methods` (the
+//! methods of the regular rows).
 
 /// Calls a macro with the whole table.
 #[macro_export]
@@ -42,9 +44,9 @@ macro_rules! for_each_op {
     ($callback:ident) => {
         $callback! {
             unary {
-                /// Absolute value; the smallest integer stays itself.
+                /// Absolute value. That of the least integer wraps to itself.
                 Abs abs abs_ PromoteNum |x| x.prim(Prim::Abs, &[]); (|x, y, g| pointwise::abs(x, g));
-                /// The number with its sign flipped.
+                /// The negated number.
                 Neg neg neg_ PromoteNum |x| -x; (|x, y, g| -g);
                 /// −1, 0 or 1 by sign; 0 for NaN.
                 Sign sign sign_ Promote |x| sign(x); zero;
@@ -52,7 +54,7 @@ macro_rules! for_each_op {
                 Exp exp exp_ PromoteFloat |x| x.exp(); (|x, y| y);
                 /// 2 to the power of each element.
                 Exp2 exp2 exp2_ PromoteFloat |x| x.exp2(); (|x, y| y * std::f64::consts::LN_2);
-                /// `exp(x) - 1`, exact near 0.
+                /// `exp(x) - 1`, accurate near 0.
                 Expm1 expm1 expm1_ PromoteFloat |x| x.expm1(); (|x, y| y + 1.0);
                 /// Natural logarithm.
                 Log log log_ PromoteFloat |x| x.log(); (|x, y, g| g / x);
@@ -60,15 +62,15 @@ macro_rules! for_each_op {
                 Log2 log2 log2_ PromoteFloat |x| x.log2(); (|x, y, g| g / (x * std::f64::consts::LN_2));
                 /// Logarithm to base 10.
                 Log10 log10 log10_ PromoteFloat |x| x.log10(); (|x, y, g| g / (x * std::f64::consts::LN_10));
-                /// `log(1 + x)`, exact near 0.
+                /// `log(1 + x)`, accurate near 0.
                 Log1p log1p log1p_ PromoteFloat |x| x.log1p(); (|x, y, g| g / (x + 1.0));
                 /// Square root.
                 Sqrt sqrt sqrt_ PromoteFloat |x| x.prim(Prim::Sqrt, &[]); (|x, y, g| g / (y * 2.0));
                 /// Reciprocal of the square root.
                 Rsqrt rsqrt rsqrt_ PromoteFloat |x| x.rsqrt(); (|x, y| -0.5 * y.square() * y);
-                /// One over each element.
+                /// `1 / x`.
                 Reciprocal reciprocal reciprocal_ PromoteFloat |x| 1.0 / x; (|x, y| -y.square());
-                /// Each element times itself.
+                /// `x * x`.
                 Square square square_ PromoteCounting |x| x * x; (|x, y| x * 2.0);
                 /// Sine of radians.
                 Sin sin sin_ PromoteFloat |x| x.sin(); (|x, y| x.cos());
@@ -98,7 +100,7 @@ macro_rules! for_each_op {
                 Sinc sinc sinc_ PromoteFloat |x| sinc(x); (|x, y, g| pointwise::sinc(x, g));
                 /// Error function.
                 Erf erf erf_ PromoteFloat |x| x.erf(); (|x, y| (-x.square()).exp() * std::f64::consts::FRAC_2_SQRT_PI);
-                /// Complement of the error function, `1 - erf(x)`, exact where that is small.
+                /// Complementary error function, `1 - erf(x)`, accurate where that is small.
                 Erfc erfc erfc_ PromoteFloat |x| x.erfc(); (|x, y| (-x.square()).exp() * -std::f64::consts::FRAC_2_SQRT_PI);
                 /// Inverse of the error function; NaN outside of −1 to 1.
                 Erfinv erfinv erfinv_ PromoteFloat |x| x.erfinv(); (|x, y| y.square().exp() * (1.0 / std::f64::consts::FRAC_2_SQRT_PI));
@@ -106,37 +108,38 @@ macro_rules! for_each_op {
                 Lgamma lgamma lgamma_ PromoteFloat |x| x.lgamma(); (|x, y| x.digamma());
                 /// Derivative of the logarithm of the gamma function.
                 Digamma digamma digamma_ PromoteFloat |x| x.digamma(); (|x, y| x.polygamma(1));
-                /// Radians of degrees.
+                /// Converts degrees to radians.
                 Deg2rad deg2rad deg2rad_ PromoteFloat |x| x * (std::f64::consts::PI / 180.0); (|x, y, g| g * (std::f64::consts::PI / 180.0));
-                /// Degrees of radians.
+                /// Converts radians to degrees.
                 Rad2deg rad2deg rad2deg_ PromoteFloat |x| x * (180.0 / std::f64::consts::PI); (|x, y, g| g * (180.0 / std::f64::consts::PI));
                 /// Logistic function, `1 / (1 + exp(-x))`.
                 Sigmoid sigmoid sigmoid_ PromoteFloat |x| x.sigmoid(); (|x, y, g| activations::by_row(Op::SigmoidBackward, y, Attrs::new(), g));
                 /// `x * sigmoid(x)`.
                 Silu silu silu_ FloatOnly |x| x.silu(); (|x, y, g| activations::by_row(Op::SiluBackward, x, Attrs::new(), g));
-                /// The element where positive, else 0; NaN stays NaN.
+                /// `max(x, 0)`. NaN propagates.
                 Relu relu relu_ PromoteNum |x| relu(x); (|x, y, g| activations::above(y, 0.0, g));
-                /// The element limited to 0 to 6.
+                /// `min(max(x, 0), 6)`. NaN propagates.
                 Relu6 relu6 relu6_ PromoteNum |x| least(x.num(6.0), greatest(x.num(0.0), x)); (|x, y, g| activations::by_row(Op::HardtanhBackward, x, Hardtanh { min_val: Some(0.0.into()), max_val: Some(6.0.into()) }.into(), g));
                 /// `x * tanh(log(1 + exp(x)))`.
                 Mish mish mish_ FloatOnly |x| x.mish(); (|x, y| pointwise::mish_slope(x));
-                /// [`Op::Elu`] with the two constants that keep mean and variance of activations.
+                /// [`Op::Elu`] with the constants for which activations keep mean 0 and variance 1 (Klambauer et al.
+                /// 2017).
                 Selu selu selu_ FloatOnly |x| elu(x, SELU.0, SELU.1, 1.0); (|x, y| x.gt(0.0).then(SELU.1, x.exp() * (SELU.0 * SELU.1)));
-                /// `x + 3` limited to 0 to 6, over 6: a piecewise linear logistic function.
-                Hardsigmoid hardsigmoid hardsigmoid_ FloatOnly |x| upto_6_from_minus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g * pointwise::SIXTH, 0.0));
-                /// `x` times [`Op::Hardsigmoid`].
-                Hardswish hardswish hardswish_ FloatOnly |x| x * upto_6_from_minus_3(x) / 6.0; (|x, y, g| pointwise::hardswish(x, g));
+                /// `relu6(x + 3) / 6`: a piecewise linear logistic function.
+                Hardsigmoid hardsigmoid hardsigmoid_ FloatOnly |x| relu6_of_plus_3(x) / 6.0; (|x, y, g| x.gt(-3.0).logical_and(x.lt(3.0)).then(g * pointwise::SIXTH, 0.0));
+                /// `x * relu6(x + 3) / 6`.
+                Hardswish hardswish hardswish_ FloatOnly |x| x * relu6_of_plus_3(x) / 6.0; (|x, y, g| pointwise::hardswish(x, g));
                 /// Logarithm of the logistic function.
                 LogSigmoid log_sigmoid log_sigmoid_ FloatOnly |x| log_sigmoid(x); (|x, y| (-x).sigmoid());
-                /// What the whole part leaves.
+                /// The fractional part, `x - trunc(x)`.
                 Frac frac frac_ FloatOnly |x| x - x.prim(Prim::Trunc, &[]); (|x, y, g| g);
-                /// Greatest whole number not above.
+                /// Rounds down to a whole number.
                 Floor floor floor_ PromoteNum |x| whole(x, Prim::Floor); zero;
-                /// Least whole number not below.
+                /// Rounds up to a whole number.
                 Ceil ceil ceil_ PromoteNum |x| whole(x, Prim::Ceil); zero;
-                /// Nearest whole number, ties to even.
+                /// Rounds to the nearest whole number, ties to even.
                 Round round round_ PromoteNum |x| whole(x, Prim::RoundEven); zero;
-                /// Whole part.
+                /// Rounds toward 0 to a whole number.
                 Trunc trunc trunc_ PromoteNum |x| whole(x, Prim::Trunc); zero;
                 /// Whether the element is a NaN.
                 Isnan isnan isnan_ Predicate |x| x.is_nan(); none;
@@ -146,53 +149,54 @@ macro_rules! for_each_op {
                 Isposinf isposinf isposinf_ Predicate |x| is_infinity(x, f64::INFINITY); none;
                 /// Whether the element is negative infinity.
                 Isneginf isneginf isneginf_ Predicate |x| is_infinity(x, f64::NEG_INFINITY); none;
-                /// Whether the sign bit is set, which −0 and some NaN have too; for integers, whether they are negative.
+                /// Whether the sign bit is set, as in −0 and some NaNs. For integers, whether they are negative.
                 Signbit signbit signbit_ Predicate |x| signbit(x); none;
                 /// Whether the element is neither infinite nor NaN.
                 Isfinite isfinite isfinite_ Predicate |x| !(isinf(x) | x.is_nan()); none;
                 /// Whether the element is zero or false.
                 LogicalNot logical_not logical_not_ Predicate |x| !truth(x); none;
-                /// Bits complemented; logical for bools.
+                /// Bitwise complement; logical not for bools.
                 BitwiseNot bitwise_not bitwise_not_ Integral |x| !x; none;
             }
             binary {
                 /// Elementwise product; logical and for bools.
                 Mul mul mul_ "Tensor" Factor |a, b| product(a, b); (|a, b, y| [b, a]);
-                /// True division; integers are raised to the default float.
+                /// True division. Integers become the default float.
                 Div div div_ "Tensor" Division |a, b| a / b; (|a, b, y, g| pointwise::quotient(b, y, g));
                 /// Greater of two elements; NaN propagates.
                 Maximum maximum maximum_ "" Promote |a, b| greatest(a, b); (|a, b, y, g| [pointwise::chosen(b, a, g), pointwise::chosen(a, b, g)]);
                 /// Lesser of two elements; NaN propagates.
                 Minimum minimum minimum_ "" Promote |a, b| least(a, b); (|a, b, y, g| [pointwise::chosen(a, b, g), pointwise::chosen(b, a, g)]);
-                /// Greater of two elements; a NaN loses against a number.
+                /// Greater of two elements. The result is NaN only if both are.
                 Fmax fmax fmax_ "" Promote |a, b| greatest_number(a, b); (|a, b, y, g| pointwise::chosen_number(b, a, a, b, g));
-                /// Lesser of two elements; a NaN loses against a number.
+                /// Lesser of two elements. The result is NaN only if both are.
                 Fmin fmin fmin_ "" Promote |a, b| least_number(a, b); (|a, b, y, g| pointwise::chosen_number(a, b, a, b, g));
-                /// Quotient rounded down; integers are divided as integers.
+                /// Quotient rounded down. Integers are divided as integers; dividing one by 0 is an error.
                 FloorDivide floor_divide floor_divide_ "" PromoteNum |a, b| floor_divide(a, b); zero;
-                /// Remainder of the quotient rounded down: it has the sign of the divisor.
+                /// Remainder of a division rounded down. It has the sign of the divisor.
                 Remainder remainder remainder_ "Tensor" PromoteNum |a, b| remainder(a, b); (|a, b, y, g| [g, -(g * a.floor_divide(b))]);
-                /// Remainder of the quotient rounded toward 0: it has the sign of the dividend, and is exact.
+                /// Remainder of a division rounded toward 0. It is exact and has the sign of the dividend.
                 Fmod fmod fmod_ "Tensor" PromoteNum |a, b| fmod(a, b); (|a, b, y, g| [g, -(g * (a / b).trunc())]);
                 /// Angle of the point `(other, self)`, from −π to π.
                 Atan2 atan2 atan2_ "" PromoteFloat |a, b| a.atan2(b); (|a, b, y, g| pointwise::atan2(a, b, g));
-                /// `sqrt(self² + other²)` without overflow on the way.
+                /// `sqrt(self² + other²)`, without overflow of the squares.
                 Hypot hypot hypot_ "" FloatOnly |a, b| hypot(a, b); (|a, b, y| [a / y, b / y]);
                 /// The magnitude of one with the sign of the other.
                 Copysign copysign copysign_ "Tensor" PromoteFloat |a, b| with_sign(a, b); (|a, b, y, g| [a.eq(0.0).then(0.0, g * (y / a)), b.zeros()]);
-                /// `log(exp(self) + exp(other))` without overflow on the way.
+                /// `log(exp(self) + exp(other))`, without overflow of the exponentials.
                 Logaddexp logaddexp logaddexp_ "" FloatOnly |a, b| logaddexp(a, b); (|a, b, y| [(a - b).sigmoid(), (b - a).sigmoid()]);
-                /// `log2(2^self + 2^other)` without overflow on the way.
+                /// `log2(2^self + 2^other)`, without overflow of the powers.
                 Logaddexp2 logaddexp2 logaddexp2_ "" FloatOnly |a, b| logaddexp2(a, b); (|a, b, y| [((a - b) * std::f64::consts::LN_2).sigmoid(), ((b - a) * std::f64::consts::LN_2).sigmoid()]);
                 /// `self * log(other)`, 0 where `self` is 0.
                 Xlogy xlogy xlogy_ "Tensor" PromoteFloat |a, b| xlogy(a, b); (|a, b, y, g| pointwise::xlogy(a, b, g));
-                /// Bits moved to higher places; an amount that is negative or too large leaves 0.
+                /// Left shift by `other` bits. An amount that is negative or not below the width gives 0.
                 BitwiseLeftShift bitwise_left_shift bitwise_left_shift_ "Tensor" Whole |a, b| shift_left(a, b); none;
-                /// Bits moved to lower places, keeping the sign; an amount that is negative or too large leaves the sign.
+                /// Arithmetic right shift by `other` bits. An amount that is negative or not below the width gives 0 or
+                /// −1 by sign.
                 BitwiseRightShift bitwise_right_shift bitwise_right_shift_ "Tensor" Whole |a, b| shift_right(a, b); none;
                 /// Whether the elements are equal.
                 Eq eq eq_ "Tensor" Compare |a, b| a.prim(Prim::Eq, &[b]); none;
-                /// Whether the elements differ; a NaN differs from everything.
+                /// Whether the elements differ. A NaN differs from everything, itself included.
                 Ne ne ne_ "Tensor" Compare |a, b| a.prim(Prim::Ne, &[b]); none;
                 /// `self < other`.
                 Lt lt lt_ "Tensor" Compare |a, b| less(a, b); none;
@@ -224,7 +228,7 @@ macro_rules! for_each_op {
                     meaning: body!(Promote, |x, Add { alpha }| sum(x[0], scaled(x[1], alpha))),
                     derivative: Derivative::Pointwise(pointwise::add),
                 };
-                /// `self - alpha * other`; bools are refused.
+                /// `self - alpha * other`. Bools are an error.
                 Sub: Add = Row {
                     name: "sub",
                     schema: Schema::Text("sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"),
@@ -240,7 +244,7 @@ macro_rules! for_each_op {
                     meaning: body!(Division, |x, DivMode { rounding_mode }| divide(x[0], x[1], rounding_mode)),
                     derivative: Derivative::Pointwise(pointwise::division),
                 };
-                /// Each element raised to a power. For integers a negative exponent gives the whole part of the quotient.
+                /// `self ^ exponent`. For integers a negative exponent gives `1 / self ^ |exponent|` rounded toward 0.
                 Pow = Row {
                     name: "pow",
                     schema: Schema::Text("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"),
@@ -248,7 +252,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::PromoteNum, |x, _| power(x[0], x[1])),
                     derivative: Derivative::Pointwise(pointwise::power),
                 };
-                /// Each element raised to one power.
+                /// `self ^ exponent` with a number as exponent.
                 PowScalar { exponent: Scalar = Scalar::Int(1) } = Row {
                     name: "pow_scalar",
                     schema: Schema::Text("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"),
@@ -256,7 +260,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteNumbers, |x, PowScalar { exponent }| power_of_number(x[0], exponent)),
                     derivative: Derivative::Pointwise(pointwise::power_of_number),
                 };
-                /// Between `self` and `end` by one weight.
+                /// `self + weight * (end - self)` with a number as weight.
                 LerpScalar { weight: Scalar } = Row {
                     name: "lerp_scalar",
                     schema: Schema::Text("lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"),
@@ -264,7 +268,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, LerpScalar { weight }| lerp(x[0], x[1], number(x[0], weight))),
                     derivative: Derivative::Pointwise(pointwise::lerp_scalar),
                 };
-                /// Between `self` and `end` by a weight each.
+                /// `self + weight * (end - self)`.
                 Lerp = Row {
                     name: "lerp",
                     schema: Schema::Text("lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"),
@@ -280,7 +284,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteNum, |x, Addcmul { value }| addcmul(x, value)),
                     derivative: Derivative::Pointwise(pointwise::addcmul),
                 };
-                /// `self + value * tensor1 / tensor2`, floats.
+                /// `self + value * tensor1 / tensor2`. Floats only.
                 Addcdiv: Addcmul = Row {
                     name: "addcdiv",
                     schema: Schema::Text("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"),
@@ -288,7 +292,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, Addcmul { value }| addcdiv(x, value)),
                     derivative: Derivative::Pointwise(pointwise::addcdiv),
                 };
-                /// 0 below 0, 1 above, and the element of `values` at 0.
+                /// 0 for negative elements, 1 for positive ones, and the element of `values` for 0.
                 Heaviside = Row {
                     name: "heaviside",
                     schema: Schema::Text("heaviside(Tensor self, Tensor values) -> Tensor"),
@@ -304,7 +308,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteFloat, |x, Polygamma { n }| polygamma(x[0], n)),
                     derivative: Derivative::Pointwise(pointwise::polygamma),
                 };
-                /// `log(x / (1 - x))`, of elements kept `eps` away from 0 and 1 if it is given.
+                /// `log(x / (1 - x))`. If `eps` is given, elements are first clamped to `eps..=1 - eps`.
                 Logit { eps: Option<f64> } = Row {
                     name: "logit",
                     schema: Schema::Text("logit(Tensor self, float? eps=None) -> Tensor"),
@@ -312,7 +316,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteFloat, |x, Logit { eps }| logit(x[0], eps)),
                     derivative: Derivative::Pointwise(pointwise::logit),
                 };
-                /// The nearest multiple of a power of ten, ties to even.
+                /// Rounds to a number of decimals, ties to even.
                 RoundDecimals { decimals: i64 } = Row {
                     name: "round_decimals",
                     schema: Schema::Text("round.decimals(Tensor self, *, int decimals) -> Tensor"),
@@ -320,7 +324,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteNum, |x, RoundDecimals { decimals }| round_decimals(x[0], decimals)),
                     derivative: Derivative::Zero,
                 };
-                /// The element where positive, else the element times a slope.
+                /// `x` where it is positive, else `negative_slope * x`.
                 LeakyRelu { negative_slope: Scalar } = Row {
                     name: "leaky_relu",
                     schema: Schema::Text("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"),
@@ -328,7 +332,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, LeakyRelu { negative_slope }| leaky_relu(x[0], negative_slope)),
                     derivative: Derivative::Pointwise(activations::leaky_relu),
                 };
-                /// `scale * x` where positive, else `scale * alpha * (exp(input_scale * x) - 1)`.
+                /// `scale * x` where `x` is positive, else `scale * alpha * (exp(input_scale * x) - 1)`.
                 Elu { alpha: Scalar = Scalar::Int(1), scale: Scalar = Scalar::Int(1), input_scale: Scalar = Scalar::Int(1) } = Row {
                     name: "elu",
                     schema: Schema::Text("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"),
@@ -336,7 +340,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, Elu { alpha, scale, input_scale }| elu(x[0], alpha.as_f64(), scale.as_f64(), input_scale.as_f64())),
                     derivative: Derivative::Pointwise(activations::elu),
                 };
-                /// Elements limited to a range, whose bounds are converted to their dtype.
+                /// Clamps elements to a range. The bounds are converted to the dtype of `self`.
                 Hardtanh { min_val: Option<Scalar>, max_val: Option<Scalar> } = Row {
                     name: "hardtanh",
                     schema: Schema::Text("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"),
@@ -344,7 +348,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteNum, |x, Hardtanh { min_val, max_val }| clamp(x[0], min_val, max_val)),
                     derivative: Derivative::Pointwise(|call| activations::plain(call, Op::HardtanhBackward)),
                 };
-                /// `log(1 + exp(beta * x)) / beta`, and the element itself where `beta * x` is above the threshold.
+                /// `log(1 + exp(beta * x)) / beta`, or `x` where `beta * x` is above the threshold.
                 Softplus { beta: Scalar, threshold: Scalar } = Row {
                     name: "softplus",
                     schema: Schema::Text("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"),
@@ -352,7 +356,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, Softplus { beta, threshold }| softplus(x[0], beta, threshold)),
                     derivative: Derivative::Pointwise(|call| activations::plain(call, Op::SoftplusBackward)),
                 };
-                /// The element brought closer to 0 by `lambd`, 0 within it.
+                /// `x` moved toward 0 by `lambd`, or 0 where `|x| <= lambd`.
                 Softshrink { lambd: Scalar } = Row {
                     name: "softshrink",
                     schema: Schema::Text("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
@@ -360,7 +364,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, Softshrink { lambd }| softshrink(x[0], lambd)),
                     derivative: Derivative::Pointwise(pointwise::shrink),
                 };
-                /// The element, 0 within `lambd`.
+                /// `x`, or 0 where `|x| <= lambd`.
                 Hardshrink: Softshrink = Row {
                     name: "hardshrink",
                     schema: Schema::Text("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"),
@@ -368,7 +372,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, Softshrink { lambd }| hardshrink(x[0], lambd)),
                     derivative: Derivative::Pointwise(pointwise::shrink),
                 };
-                /// The element where it is above the threshold, else the value.
+                /// `x` where it is above the threshold, else the value.
                 Threshold { threshold: Scalar, value: Scalar } = Row {
                     name: "threshold",
                     schema: Schema::Text("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"),
@@ -376,7 +380,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteNum, |x, Threshold { threshold: bound, value }| threshold(x[0], bound, value)),
                     derivative: Derivative::Pointwise(activations::threshold),
                 };
-                /// One number everywhere, in the dtype and layout of `self`.
+                /// A tensor of one number, in the dtype and layout of `self`.
                 FillScalar: Value = Row {
                     name: "fill_scalar",
                     schema: Schema::Text("fill.Scalar(Tensor self, Scalar value) -> Tensor"),
@@ -384,7 +388,7 @@ macro_rules! for_each_op {
                     meaning: body!(Promote, |x, Value { value }| number(x[0], value)),
                     derivative: Derivative::Zero,
                 };
-                /// The element of a 0-dim tensor everywhere, in the dtype and layout of `self`.
+                /// A tensor of the element of a 0-dim tensor, in the dtype and layout of `self`.
                 Fill = Row {
                     name: "fill",
                     schema: Schema::Text("fill.Tensor(Tensor self, Tensor value) -> Tensor"),
@@ -392,7 +396,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::Destination, |x, _| x[1]),
                     derivative: Derivative::Pointwise(pointwise::fill),
                 };
-                /// Gaussian error linear unit, by erf or by its tanh approximation.
+                /// Gaussian error linear unit `x Φ(x)`, exact or by its tanh approximation (Hendrycks and Gimpel 2016).
                 Gelu { approximate: Approximation } = Row {
                     name: "gelu",
                     schema: Schema::Text("gelu(Tensor self, *, str approximate='none') -> Tensor"),
@@ -400,7 +404,8 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, Gelu { approximate }| gelu(x[0], approximate)),
                     derivative: Derivative::Pointwise(activations::gelu),
                 };
-                /// `-(t log x + (1 - t) log(1 - x))` of a probability `x` and a target `t`, logarithms not below −100.
+                /// `-(t log x + (1 - t) log(1 - x))` of a probability `x` and a target `t`. Logarithms are clamped to
+                /// −100.
                 BinaryCrossEntropy = Row {
                     name: "_binary_cross_entropy",
                     schema: Schema::Text("_binary_cross_entropy(Tensor self, Tensor target) -> Tensor"),
@@ -408,7 +413,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::FloatOnly, |x, _| binary_cross_entropy(x[0], x[1])),
                     derivative: Derivative::Pointwise(pointwise::binary_cross_entropy),
                 };
-                /// Gradient of a threshold: `grad_output` where the element is above it.
+                /// Gradient of a threshold: `grad_output` where the element is above it, else 0.
                 ThresholdBackward { threshold: Scalar } = Row {
                     name: "threshold_backward",
                     schema: Schema::Text("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"),
@@ -448,7 +453,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::FloatOnly, |x, _| slopes::tanh(x[0], x[1])),
                     derivative: Derivative::Pointwise(activations::tanh_twice),
                 };
-                /// Gradient of a rectifier with a slope below 0, from its operand or its result.
+                /// Gradient of [`Op::LeakyRelu`], from its operand or its result.
                 LeakyReluBackward { negative_slope: Scalar, self_is_result: bool } = Row {
                     name: "leaky_relu_backward",
                     schema: Schema::Text("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"),
@@ -456,7 +461,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, LeakyReluBackward { negative_slope, .. }| slopes::leaky_relu(x[0], x[1], negative_slope)),
                     derivative: Derivative::Pointwise(|call| activations::straight(call, Op::LeakyReluBackward)),
                 };
-                /// Gradient of a rectifier with an exponential below 0, from its operand or its result.
+                /// Gradient of [`Op::Elu`], from its operand or its result.
                 EluBackward { alpha: Scalar = Scalar::Int(1), scale: Scalar = Scalar::Int(1), input_scale: Scalar = Scalar::Int(1), is_result: bool } = Row {
                     name: "elu_backward",
                     schema: Schema::Text("elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"),
@@ -464,7 +469,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, attrs| slopes::elu(x[0], x[1], attrs)),
                     derivative: Derivative::Pointwise(activations::elu_twice),
                 };
-                /// Gradient of a clamp between two numbers: 0 at and beyond them.
+                /// Gradient of [`Op::Hardtanh`]: `grad_output` strictly between the bounds, else 0.
                 HardtanhBackward: Hardtanh = Row {
                     name: "hardtanh_backward",
                     schema: Schema::Text("hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"),
@@ -472,7 +477,7 @@ macro_rules! for_each_op {
                     meaning: body!(FloatOnly, |x, attrs| slopes::hardtanh(x[0], x[1], attrs)),
                     derivative: Derivative::Pointwise(|call| activations::straight(call, Op::HardtanhBackward)),
                 };
-                /// Gradient of a softplus.
+                /// Gradient of [`Op::Softplus`].
                 SoftplusBackward: Softplus = Row {
                     name: "softplus_backward",
                     schema: Schema::Text("softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"),
@@ -496,7 +501,7 @@ macro_rules! for_each_op {
                     meaning: body!(Masked, |x, Value { value }| x[1].then(number(x[0], value), x[0])),
                     derivative: Derivative::Pointwise(pointwise::masked_fill),
                 };
-                /// Elements limited to a range; a missing bound does not limit; NaN stays NaN.
+                /// Clamps elements to a range. A missing bound does not limit. NaN propagates.
                 Clamp { min: Option<Scalar>, max: Option<Scalar> } = Row {
                     name: "clamp",
                     schema: Schema::Text("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"),
@@ -504,7 +509,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteNumbers, |x, Clamp { min, max }| clamp(x[0], min, max)),
                     derivative: Derivative::Pointwise(pointwise::clamp),
                 };
-                /// A copy in another dtype and order of memory. Where it is stored is the affair of `aten::_to_copy`.
+                /// A copy in another dtype and memory format. `aten::_to_copy` chooses the device.
                 ToCopy { dtype: Option<DType>, memory_format: MemoryFormat } = Row {
                     name: "_to_copy",
                     schema: Schema::Text("_convert(Tensor self, *, ScalarType? dtype=None, MemoryFormat? memory_format=None) -> Tensor"),
@@ -512,7 +517,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::Cast, |x, _| x[0]),
                     derivative: Derivative::Formula(pointwise::same),
                 };
-                /// A copy, in the order of memory that is asked for.
+                /// A copy in a memory format.
                 Clone: Ordered = Row {
                     name: "clone",
                     schema: Schema::Text("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"),
@@ -520,7 +525,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Body(Rule::Promote, |x, _| x[0]),
                     derivative: Derivative::Formula(pointwise::same),
                 };
-                /// Sum over dims; integers and bools add up in i64.
+                /// Sum over dims. The sum of integers and bools is i64.
                 Sum: FoldTo = Row {
                     name: "sum",
                     schema: Schema::Text("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
@@ -528,7 +533,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Fold(Combine::Sum),
                     derivative: Derivative::Formula(reductions::sum),
                 };
-                /// Product over dims; integers and bools multiply in i64.
+                /// Product over dims. The product of integers and bools is i64.
                 Prod: FoldTo = Row {
                     name: "prod",
                     schema: Schema::Text("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
@@ -584,7 +589,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Fold(Combine::ArgMin),
                     derivative: Derivative::None,
                 };
-                /// Mean over dims, floats.
+                /// Mean over dims. Floats only.
                 Mean: FoldTo = Row {
                     name: "mean",
                     schema: Schema::Text("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"),
@@ -592,7 +597,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::mean),
                     derivative: Derivative::Formula(reductions::mean),
                 };
-                /// Variance over dims with `correction` degrees of freedom taken off (1 if not given).
+                /// Variance over dims, `sum((x - mean)²) / (n - correction)`. The default `correction` is 1.
                 Var { dim: Ints, correction: Option<Scalar>, keepdim: bool } = Row {
                     name: "var",
                     schema: Schema::Text("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"),
@@ -608,7 +613,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::std),
                     derivative: Derivative::Formula(reductions::std),
                 };
-                /// `log(sum(exp(x)))` over dims without overflow.
+                /// `log(sum(exp(x)))` over dims, without overflow of the exponentials.
                 Logsumexp: Fold = Row {
                     name: "logsumexp",
                     schema: Schema::Text("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"),
@@ -616,7 +621,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::logsumexp),
                     derivative: Derivative::Formula(reductions::logsumexp),
                 };
-                /// Exponentials over their sum along a dim; 16-bit floats are computed in f32 throughout.
+                /// `exp(x) / sum(exp(x))` along a dim. 16-bit floats are computed in f32.
                 Softmax { dim: i64 = -1, half_to_float: bool } = Row {
                     name: "_softmax",
                     schema: Schema::Text("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
@@ -624,7 +629,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::softmax),
                     derivative: Derivative::Formula(reductions::softmax),
                 };
-                /// Logarithm of [`Op::Softmax`], computed without it.
+                /// `x - log(sum(exp(x)))` along a dim. 16-bit floats are computed in f32.
                 LogSoftmax: Softmax = Row {
                     name: "_log_softmax",
                     schema: Schema::Text("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"),
@@ -648,7 +653,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(reductions::log_softmax_data),
                     derivative: Derivative::Parts,
                 };
-                /// Normalization over the trailing dims, with optional weight and bias.
+                /// `(x - mean) / sqrt(var + eps) * weight + bias` over the trailing dims. Weight and bias are optional.
                 LayerNorm { normalized_shape: Ints, weight: bool, bias: bool, eps: f64 = 1e-5, cudnn_enable: bool } = Row {
                     name: "layer_norm",
                     schema: Schema::Text("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor"),
@@ -664,7 +669,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::view),
                     derivative: Derivative::Formula(views::reshaped),
                 };
-                /// Dimensions in another order.
+                /// The dims in another order.
                 Permute: Dims = Row {
                     name: "permute",
                     schema: Schema::Text("permute(Tensor(a) self, int[] dims) -> Tensor(a)"),
@@ -672,7 +677,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::permute),
                     derivative: Derivative::Formula(views::permute),
                 };
-                /// Two dimensions swapped.
+                /// Two dims swapped.
                 Transpose { dim0: i64, dim1: i64 } = Row {
                     name: "transpose",
                     schema: Schema::Text("transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"),
@@ -680,7 +685,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::transpose),
                     derivative: Derivative::Formula(views::transpose),
                 };
-                /// A matrix transposed; fewer dimensions stay as they are.
+                /// A matrix transposed. Tensors of fewer dims are returned as they are.
                 T = Row {
                     name: "t",
                     schema: Schema::Text("t(Tensor(a) self) -> Tensor(a)"),
@@ -688,7 +693,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::t),
                     derivative: Derivative::Formula(views::t),
                 };
-                /// Dimensions of size 1 repeated without copying; −1 keeps a size.
+                /// Dims of size 1 repeated without a copy. A size of −1 keeps that of the operand.
                 Expand { size: Ints, implicit: bool } = Row {
                     name: "expand",
                     schema: Schema::Text("expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"),
@@ -696,7 +701,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::expand),
                     derivative: Derivative::Formula(views::expand),
                 };
-                /// The same tensor under another handle.
+                /// A view of the whole tensor.
                 Alias = Row {
                     name: "alias",
                     schema: Schema::Text("alias(Tensor(a) self) -> Tensor(a)"),
@@ -704,7 +709,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::alias),
                     derivative: Derivative::Formula(views::reshaped),
                 };
-                /// The same elements, cut from the history that gradients follow.
+                /// A view of the whole tensor that gradients do not flow through.
                 Detach = Row {
                     name: "detach",
                     schema: Schema::Text("detach(Tensor(a) self) -> Tensor(a)"),
@@ -712,7 +717,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::alias),
                     derivative: Derivative::None,
                 };
-                /// As [`Op::View`], of a tensor that nobody else holds.
+                /// Like [`Op::View`], but the result is not tracked as a view.
                 UnsafeView: Shape = Row {
                     name: "_unsafe_view",
                     schema: Schema::Text("_unsafe_view(Tensor self, SymInt[] size) -> Tensor"),
@@ -720,7 +725,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::view),
                     derivative: Derivative::Formula(views::reshaped),
                 };
-                /// The diagonal of two dims, which goes last.
+                /// The diagonal of two dims, as the last dim.
                 Diagonal { offset: i64, dim1: i64, dim2: i64 } = Row {
                     name: "diagonal",
                     schema: Schema::Text("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"),
@@ -728,7 +733,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::diagonal),
                     derivative: Derivative::Formula(views::diagonal),
                 };
-                /// Windows of a dim as a view; the window's elements go last.
+                /// Windows of a dim as a view. The elements of a window are the last dim.
                 Unfold { dimension: i64, size: i64, step: i64 } = Row {
                     name: "unfold",
                     schema: Schema::Text("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"),
@@ -752,7 +757,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Window(view::reinterpret),
                     derivative: Derivative::None,
                 };
-                /// Without the named dims, where they have size 1.
+                /// Drops the given dims that have size 1.
                 Squeeze: DimList = Row {
                     name: "squeeze",
                     schema: Schema::Text("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"),
@@ -760,7 +765,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::squeeze),
                     derivative: Derivative::Formula(views::reshaped),
                 };
-                /// With a new dim of size 1.
+                /// Adds a dim of size 1.
                 Unsqueeze: Along = Row {
                     name: "unsqueeze",
                     schema: Schema::Text("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"),
@@ -768,7 +773,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::unsqueeze),
                     derivative: Derivative::Formula(views::reshaped),
                 };
-                /// One index of a dim, which goes away.
+                /// One index of a dim, which is dropped.
                 Select { dim: i64, index: i64 } = Row {
                     name: "select",
                     schema: Schema::Text("select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"),
@@ -776,7 +781,8 @@ macro_rules! for_each_op {
                     meaning: Meaning::View(view::select),
                     derivative: Derivative::Formula(views::select),
                 };
-                /// Every `step`-th element of a dim from `start` to `end`; bounds are clamped, negative ones count from the end.
+                /// Every `step`-th index of a dim from `start` to `end`. Bounds are clamped; negative ones count from
+                /// the end.
                 Slice { dim: i64, start: Option<i64>, end: Option<i64>, step: i64 = 1 } = Row {
                     name: "slice",
                     schema: Schema::Text("slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"),
@@ -808,7 +814,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Product,
                     derivative: Derivative::Formula(products::matmul),
                 };
-                /// Matrix products of two 3-d batches of one size; nothing is broadcast.
+                /// Batched matrix product of 3-d tensors of one dtype. Batches are not broadcast.
                 Bmm = Row {
                     name: "bmm",
                     schema: Schema::Text("bmm(Tensor self, Tensor mat2) -> Tensor"),
@@ -816,7 +822,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Product,
                     derivative: Derivative::Formula(products::matmul),
                 };
-                /// Matrix product of 2-d tensors of 16-bit floats whose sums are not rounded to them: of f32.
+                /// Matrix product of 2-d tensors of 16-bit floats with a result of f32.
                 MmDtype { out_dtype: Option<DType> } = Row {
                     name: "mm.dtype",
                     schema: Schema::Text("mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
@@ -824,7 +830,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Product,
                     derivative: Derivative::Formula(products::matmul),
                 };
-                /// The same of two 3-d batches of one size.
+                /// Batched matrix product of 3-d tensors of 16-bit floats with a result of f32.
                 BmmDtype: MmDtype = Row {
                     name: "bmm.dtype",
                     schema: Schema::Text("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"),
@@ -840,7 +846,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::addmm),
                     derivative: Derivative::Formula(products::addmm),
                 };
-                /// `beta * self + alpha * (batch1 @ batch2)`, batched.
+                /// `beta * self + alpha * (batch1 @ batch2)`, a batched product.
                 Baddbmm: Addmm = Row {
                     name: "baddbmm",
                     schema: Schema::Text("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"),
@@ -848,7 +854,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::addmm),
                     derivative: Derivative::Formula(products::addmm),
                 };
-                /// Slices of a dim chosen by an index vector.
+                /// Slices of a dim, selected by an index vector.
                 IndexSelect: Along = Row {
                     name: "index_select",
                     schema: Schema::Text("index_select(Tensor self, int dim, Tensor index) -> Tensor"),
@@ -856,7 +862,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Gather(GatherKind::Select),
                     derivative: Derivative::Formula(scatters::index_select),
                 };
-                /// One element along a dim for every element of the index.
+                /// Reads one element along a dim for every element of the index.
                 Gather { dim: i64, sparse_grad: bool } = Row {
                     name: "gather",
                     schema: Schema::Text("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"),
@@ -864,7 +870,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Gather(GatherKind::Elementwise),
                     derivative: Derivative::Formula(scatters::gather),
                 };
-                /// Rows of a table chosen by an index tensor of any shape.
+                /// Rows of a table, selected by an index tensor of any shape.
                 Embedding { padding_idx: i64 = -1, scale_grad_by_freq: bool, sparse: bool } = Row {
                     name: "embedding",
                     schema: Schema::Text("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"),
@@ -872,7 +878,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Gather(GatherKind::Rows),
                     derivative: Derivative::Formula(scatters::embedding),
                 };
-                /// Running sums along a dim; integers and bools add up in i64.
+                /// Cumulative sums along a dim. Those of integers and bools are i64.
                 Cumsum { dim: i64, dtype: Option<DType> } = Row {
                     name: "cumsum",
                     schema: Schema::Text("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
@@ -880,7 +886,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Scan(Scan::Sum)),
                     derivative: Derivative::Formula(scans::cumsum),
                 };
-                /// Running products along a dim; integers and bools multiply in i64.
+                /// Cumulative products along a dim. Those of integers and bools are i64.
                 Cumprod: Cumsum = Row {
                     name: "cumprod",
                     schema: Schema::Text("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"),
@@ -888,7 +894,8 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Scan(Scan::Prod)),
                     derivative: Derivative::Formula(scans::cumprod),
                 };
-                /// `y[i] = factor[i] * y[i - 1] + term[i]` along a dim, 0 coming before the first; from the end if `reverse`.
+                /// `y[i] = factor[i] * y[i - 1] + term[i]` along a dim, with 0 before the first. From the end if
+                /// `reverse`.
                 Recurrence { dim: i64, reverse: bool } = Row {
                     name: "_recurrence",
                     schema: Schema::Text("_recurrence(Tensor factor, Tensor term, int dim, bool reverse=False) -> Tensor"),
@@ -896,23 +903,25 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Recurrence),
                     derivative: Derivative::Formula(scans::recurrence),
                 };
-                /// Where along a dim the greatest element so far is, the last of equal ones; a NaN is greater than any number.
+                /// Index along a dim of the greatest element so far, the last of equal ones. A NaN is greater than any
+                /// number.
                 CummaxIndices: Along = Row {
                     name: "_cummax_indices",
                     schema: Schema::Text("_cummax_indices(Tensor self, int dim) -> Tensor"),
-                    infer: infer::running_places,
+                    infer: infer::cumulative_indices,
                     meaning: Meaning::Routine(Routine::Scan(Scan::ArgMax)),
                     derivative: Derivative::None,
                 };
-                /// Where along a dim the least element so far is, the last of equal ones; a NaN is less than any number.
+                /// Index along a dim of the least element so far, the last of equal ones. A NaN is less than any
+                /// number.
                 CumminIndices: Along = Row {
                     name: "_cummin_indices",
                     schema: Schema::Text("_cummin_indices(Tensor self, int dim) -> Tensor"),
-                    infer: infer::running_places,
+                    infer: infer::cumulative_indices,
                     meaning: Meaning::Routine(Routine::Scan(Scan::ArgMin)),
                     derivative: Derivative::None,
                 };
-                /// Places of the elements along a dim in the order of their values, a NaN last; equal ones stay in their order.
+                /// Indices that sort a dim. The sort is stable, and a NaN is greater than any number.
                 Argsort { stable: bool, dim: i64 = -1, descending: bool } = Row {
                     name: "argsort",
                     schema: Schema::Text("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"),
@@ -920,7 +929,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Argsort),
                     derivative: Derivative::None,
                 };
-                /// A copy with the elements of `src` written where the index says along a dim; the last of several stays.
+                /// A copy with the elements of `src` written along a dim to the index. The last write to a place stays.
                 Scatter: Along = Row {
                     name: "scatter",
                     schema: Schema::Text("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
@@ -928,7 +937,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Scatter(Write::Overwrite)),
                     derivative: Derivative::Formula(scatters::scatter),
                 };
-                /// A copy with the elements of `src` added where the index says along a dim.
+                /// A copy with the elements of `src` added along a dim at the index.
                 ScatterAdd: Along = Row {
                     name: "scatter_add",
                     schema: Schema::Text("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"),
@@ -936,7 +945,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Scatter(Write::Add)),
                     derivative: Derivative::Formula(scatters::scatter_add),
                 };
-                /// A copy with the elements of `src` reduced into the places that the index names along a dim.
+                /// A copy with the elements of `src` reduced along a dim into the places of the index.
                 ScatterReduce { dim: i64, reduce: Option<Reducer>, include_self: bool } = Row {
                     name: "scatter_reduce",
                     schema: Schema::Text("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"),
@@ -944,7 +953,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Routine(Routine::Scatter(Write::Reduce)),
                     derivative: Derivative::Formula(scatters::scatter_reduce),
                 };
-                /// Gradient of [`Op::Embedding`] by its table: the gradient of each row added up.
+                /// Gradient of [`Op::Embedding`] by its table.
                 EmbeddingDenseBackward { num_weights: i64, padding_idx: i64 = -1, scale_grad_by_freq: bool } = Row {
                     name: "embedding_dense_backward",
                     schema: Schema::Text("embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"),
@@ -952,7 +961,8 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(indexing::embedding_dense_backward),
                     derivative: Derivative::Parts,
                 };
-                /// One index tensor per dim as one index into the dims joined; negative ones count from the end if `wrap`.
+                /// One index tensor per dim, as one index into the flattened dims. If `wrap`, negative ones count from
+                /// the end.
                 FlatIndex { sizes: Ints, wrap: bool } = Row {
                     name: "_flat_index",
                     schema: Schema::Text("_flat_index(Tensor[] indices, int[] sizes, bool wrap=True) -> Tensor"),
@@ -976,7 +986,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(random::uniform),
                     derivative: Derivative::None,
                 };
-                /// Numbers of the standard normal distribution.
+                /// Standard normal numbers.
                 RandomNormal: Drawn = Row {
                     name: "_random_normal",
                     schema: Schema::Text("_random_normal(Tensor key, SymInt[] size, ScalarType? dtype=None) -> Tensor"),
@@ -992,7 +1002,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(random::chance),
                     derivative: Derivative::None,
                 };
-                /// Whole numbers from `low` up to but without `high`.
+                /// Whole numbers in `low..high`.
                 RandomRange { size: Ints, low: i64, high: i64 } = Row {
                     name: "_random_range",
                     schema: Schema::Text("_random_range(Tensor key, SymInt[] size, int low, int high) -> Tensor"),
@@ -1000,7 +1010,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(random::scaled),
                     derivative: Derivative::None,
                 };
-                /// 64-bit words as whole numbers from `low` up to but without `high`.
+                /// Maps 64-bit words to whole numbers in `low..high`.
                 RandomScale { low: i64, high: i64 } = Row {
                     name: "_random_scale",
                     schema: Schema::Text("_random_scale(Tensor self, int low, int high) -> Tensor"),
@@ -1008,7 +1018,7 @@ macro_rules! for_each_op {
                     meaning: body!(Integral, |x, RandomScale { low, high }| random::scale(x[0], low, high)),
                     derivative: Derivative::None,
                 };
-                /// The gradient of a dropout: kept elements times `scale`, zero elsewhere.
+                /// Gradient of a dropout: kept elements times `scale`, 0 elsewhere.
                 NativeDropoutBackward { scale: Scalar } = Row {
                     name: "native_dropout_backward",
                     schema: Schema::Text("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"),
@@ -1016,7 +1026,7 @@ macro_rules! for_each_op {
                     meaning: body!(PromoteFloat, |x, NativeDropoutBackward { scale }| x[0] * x[1] * number(x[0], scale)),
                     derivative: Derivative::Formula(pointwise::dropout),
                 };
-                /// Tensors side by side along a dim.
+                /// Tensors concatenated along a dim.
                 Cat: Along = Row {
                     name: "cat",
                     schema: Schema::Text("cat(Tensor[] tensors, int dim=0) -> Tensor"),
@@ -1024,7 +1034,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Concat,
                     derivative: Derivative::Formula(views::cat),
                 };
-                /// `self`, row-major, with the elements of `src` put at `offset` and `stride` of its memory.
+                /// A row-major copy of `self`, with the elements of `src` written at `offset` and `stride` of it.
                 Overlay { stride: Ints, offset: i64 } = Row {
                     name: "_overlay",
                     schema: Schema::Text("_overlay(Tensor self, Tensor src, int[] stride, int offset) -> Tensor"),
@@ -1032,8 +1042,8 @@ macro_rules! for_each_op {
                     meaning: Meaning::Overlay,
                     derivative: Derivative::Formula(views::overlay),
                 };
-                /// Room around a tensor, filled with a value; negative numbers cut off. Pairs of (before, behind) count
-                /// from the last dim.
+                /// A tensor padded with a value. Negative counts crop. Pairs of (before, after) begin with the last
+                /// dim.
                 ConstantPadNd { pad: Ints, value: Option<Scalar> } = Row {
                     name: "constant_pad_nd",
                     schema: Schema::Text("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"),
@@ -1041,7 +1051,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(moves::constant_pad_nd),
                     derivative: Derivative::Parts,
                 };
-                /// Elements of a row-major tensor, counted in its order: those at `offset` and `stride`.
+                /// The elements at `offset` and `stride` of a row-major tensor.
                 Part { size: Ints, stride: Ints, offset: i64 } = Row {
                     name: "_part",
                     schema: Schema::Text("_part(Tensor(a) self, int[] size, int[] stride, int offset) -> Tensor(a)"),
@@ -1057,7 +1067,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(moves::select_scatter),
                     derivative: Derivative::Parts,
                 };
-                /// A copy with every `step`-th element of a stretch of a dim replaced.
+                /// A copy with a slice of a dim replaced.
                 SliceScatter: Slice = Row {
                     name: "slice_scatter",
                     schema: Schema::Text("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"),
@@ -1073,7 +1083,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(moves::diagonal_scatter),
                     derivative: Derivative::Parts,
                 };
-                /// Elements in reverse order along dims.
+                /// Reverses the order of elements along dims.
                 Flip: Dims = Row {
                     name: "flip",
                     schema: Schema::Text("flip(Tensor self, int[] dims) -> Tensor"),
@@ -1081,7 +1091,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(moves::flip),
                     derivative: Derivative::Formula(views::flip),
                 };
-                /// The tensor so many times along each dim; dims that it lacks come in front.
+                /// The tensor repeated along each dim. Missing dims are added in front.
                 Repeat { repeats: Ints } = Row {
                     name: "repeat",
                     schema: Schema::Text("repeat(Tensor self, SymInt[] repeats) -> Tensor"),
@@ -1089,7 +1099,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(moves::repeat),
                     derivative: Derivative::Parts,
                 };
-                /// The lower triangle of the last two dims, up to `diagonal`; the rest is 0.
+                /// The lower triangle of the last two dims, up to `diagonal`. Other elements are 0.
                 Tril: Triangle = Row {
                     name: "tril",
                     schema: Schema::Text("tril(Tensor self, int diagonal=0) -> Tensor"),
@@ -1097,7 +1107,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::tril),
                     derivative: Derivative::Formula(views::tril),
                 };
-                /// The upper triangle of the last two dims, from `diagonal`; the rest is 0.
+                /// The upper triangle of the last two dims, from `diagonal` on. Other elements are 0.
                 Triu: Triangle = Row {
                     name: "triu",
                     schema: Schema::Text("triu(Tensor self, int diagonal=0) -> Tensor"),
@@ -1105,7 +1115,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::triu),
                     derivative: Derivative::Formula(views::triu),
                 };
-                /// Sums over windows, weighted; see [`super::convolution`].
+                /// A convolution, or a transposed one; see [`super::convolution`].
                 Convolution { bias: bool, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: i64 = 1 } = Row {
                     name: "convolution",
                     schema: Schema::Text("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"),
@@ -1113,7 +1123,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(convolution::decompose),
                     derivative: Derivative::Formula(convolution::gradients),
                 };
-                /// The gradient of a convolution by its weight.
+                /// Gradient of [`Op::Convolution`] by its weight.
                 ConvolutionWeight { kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: i64 = 1 } = Row {
                     name: "_convolution_weight",
                     schema: Schema::Text("_convolution_weight(Tensor input, Tensor gradient, SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"),
@@ -1121,7 +1131,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(convolution::weight::decompose),
                     derivative: Derivative::Formula(convolution::weight::gradients),
                 };
-                /// The place of the greatest element of each window, counted through the dims that have windows.
+                /// Index of the greatest element of each window, into the flattened pooled dims.
                 MaxPoolIndex { kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, count: Ints } = Row {
                     name: "_max_pool_index",
                     schema: Schema::Text("_max_pool_index(Tensor self, SymInt[] kernel_size, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt[] count) -> Tensor"),
@@ -1129,7 +1139,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(pooling::decompose),
                     derivative: Derivative::None,
                 };
-                /// A tensor of one value.
+                /// A tensor of one number.
                 Full { size: Ints, fill_value: Scalar, dtype: Option<DType> } = Row {
                     name: "full",
                     schema: Schema::Text("_full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None) -> Tensor"),

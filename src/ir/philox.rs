@@ -1,17 +1,20 @@
 //! Philox4x32-10: random words as a pure function of a counter and a key (Salmon et al. 2011, "Parallel random
 //! numbers: as easy as 1, 2, 3").
 //!
-//! This module is the definition of every random number of the crate. A *draw* of 32-bit words is made from a seed
-//! and a first counter; word `i` is word `i mod 4` of the block whose counter is `first + i / 4` and whose key is the
-//! seed. A draw of 64-bit words takes two of those for each, the lower half first: word `i` is words `2 i mod 4` and
-//! `2 i mod 4 + 1` of the block with counter `first + i / 2`. So a number depends on nothing but seed, counter and
-//! place, and any thread or device can make any of them.
+//! This module defines every random number of the crate. A *draw* is made from a seed and a first counter.
+//!
+//! - Of 32-bit words, word `i` is word `i mod 4` of the block whose counter is `first + i / 4` and whose key is the
+//!   seed.
+//! - Of 64-bit words, word `i` is words `2 i mod 4` and `2 i mod 4 + 1` of the block with counter `first + i / 2`, the
+//!   lower half first.
+//!
+//! So a number depends on seed, counter and position only, and any thread or device can compute any of them.
 
 /// The words of one block.
 pub type Block = [u32; 4];
 
 const MULTIPLIERS: [u32; 2] = [0xd251_1f53, 0xcd9e_8d57];
-/// The golden ratio and √3 − 1, which the key grows by every round.
+/// The fractional bits of the golden ratio and of √3. Every round adds them to the key.
 const WEYL: [u32; 2] = [0x9e37_79b9, 0xbb67_ae85];
 const ROUNDS: usize = 10;
 
@@ -49,10 +52,10 @@ pub fn fill32(seed: u64, first: u64, start: usize, out: &mut [u32]) {
     let (head, rest) = out.split_at_mut(head);
     head.iter_mut().zip(start..).for_each(|(out, at)| *out = word(at));
     let counter = first.wrapping_add((start + head.len()) as u64 / 4);
-    let (blocks, tail) = rest.as_chunks_mut::<4>();
+    let (blocks, rest) = rest.as_chunks_mut::<4>();
     blocks.iter_mut().zip(0u64..).for_each(|(out, n)| *out = block(seed, counter.wrapping_add(n)));
     let at = start + head.len() + 4 * blocks.len();
-    tail.iter_mut().zip(at..).for_each(|(out, at)| *out = word(at));
+    rest.iter_mut().zip(at..).for_each(|(out, at)| *out = word(at));
 }
 
 /// 64-bit words `start..start + out.len()` of the draw of a seed from a first counter.

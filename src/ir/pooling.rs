@@ -1,7 +1,7 @@
-//! Which element of each window is the greatest.
+//! The index of the greatest element of each window, for max pooling.
 //!
-//! The greatest elements themselves, and the gradient, follow by gathering: so a gradient goes to the one element that
-//! was chosen. Windows overlap the border by padding that is never chosen.
+//! The greatest elements, and the gradient, are gathers and scatters by this index. So a gradient goes to the one
+//! element that was chosen. Padding is never chosen.
 
 use super::attr::Attr;
 use super::attrs::{Attributes, MaxPoolIndex};
@@ -16,7 +16,7 @@ use super::windows::{padded, part};
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
 
-/// The windows of one dim over the border: window `i` begins at `i * stride - padding`.
+/// The windows of one dim. Window `i` begins at `i * stride - padding`.
 #[derive(Debug, Clone, Copy)]
 struct Pool {
     kernel: usize,
@@ -26,7 +26,7 @@ struct Pool {
     count: usize,
 }
 
-/// The arguments have a number for each of the last dims.
+/// Reads the arguments, which have a number for each of the last dims.
 fn read(attrs: &[Attr]) -> SmallVec<[Pool; 3]> {
     let attrs = MaxPoolIndex::read(attrs);
     let pool = |d: usize| {
@@ -42,10 +42,10 @@ fn read(attrs: &[Attr]) -> SmallVec<[Pool; 3]> {
     (0..attrs.kernel_size.len()).map(pool).collect()
 }
 
-/// The type of the places: i64, one per window.
+/// The type of the indices: i64, one per window.
 ///
 /// # Errors
-/// For bools, or if there are more lists than dims, or a window has nothing but padding.
+/// For bools, if there are more pooled dims than dims, or if a window has only padding.
 pub fn infer(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
     if input.dtype == DType::Bool {
@@ -76,7 +76,8 @@ pub fn infer(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(DType::I64, &sizes))
 }
 
-/// Element after element of all windows at once: one that is greater, or a NaN, is the greatest so far.
+/// Decomposes it to one step per window element, which all windows take at once. An element that is greater than the
+/// greatest so far, or NaN, replaces it.
 ///
 /// # Errors
 /// None on a verified graph.
@@ -127,14 +128,14 @@ fn begins<'g>(builder: &'g Builder, d: usize, pools: &[Pool]) -> Expr<'g> {
     builder.range(0, pools[d].count).mul(Scalar::Int(pools[d].stride as i64)).reshape(&sizes)
 }
 
-/// What is chosen if nothing is greater than the least number: the first element inside, counted from where the window
-/// begins.
+/// The first element of each window that is no padding, counted from the window's begin. It is chosen if no element is
+/// greater than the least number.
 fn first_places<'g>(builder: &'g Builder, pools: &[Pool], planes: &[usize]) -> Expr<'g> {
     let along = |d: usize| {
         let pool = &pools[d];
         let begin = begins(builder, d, pools);
         let mut place = builder.number(Scalar::Int(0));
-        // The last element that lies before the border decides; the one behind it is the first inside.
+        // The last element in the padding before the dim decides: the first one inside follows it.
         for element in 0..pool.kernel.saturating_sub(1) {
             let at = element * pool.dilation;
             if at < pool.padding {
@@ -148,7 +149,7 @@ fn first_places<'g>(builder: &'g Builder, pools: &[Pool], planes: &[usize]) -> E
     (1..pools.len()).fold(along(0), |sum, d| sum + along(d))
 }
 
-/// The number that no number is less than.
+/// The least number of a dtype.
 fn lowest(dtype: DType) -> Scalar {
     match dtype {
         DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Scalar::Float(f64::NEG_INFINITY),

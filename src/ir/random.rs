@@ -1,9 +1,9 @@
 //! Random ops: types of their results, and how numbers are made of random words.
 //!
 //! Every random op is a pure function of a *key*, an i64 tensor of a seed and a first counter. One routine makes words
-//! of it ([`super::philox`] says which); the rest is ordinary arithmetic on those words, which fuses with what comes
-//! after it and has the same bits on every tier and device. Element `i` of a result, in row-major order, is made of
-//! word `i` of the draw alone, a normal number of words `i` and `n + i` of a draw for `2 n`.
+//! from it, as [`super::philox`] defines them. The rest is ordinary arithmetic on those words. It fuses with other ops,
+//! and has the same bits on every tier and device. Element `i` of a result, in row-major order, depends on word `i` of
+//! the draw alone. A normal number is made of words `i` and `n + i` of a draw of `2 n`.
 
 use super::attr::{Attr, Attrs};
 use super::attrs::*;
@@ -27,12 +27,12 @@ pub const fn word(dtype: DType) -> DType {
     }
 }
 
-/// How many counters a draw of `n` numbers takes, each made of `words` words that suit `dtype`.
+/// How many counters a draw of `n` numbers of a dtype takes, if each is made of `words` words.
 pub fn n_counters(n: usize, words: usize, dtype: DType) -> u64 {
     philox::n_counters(n.saturating_mul(words), word(dtype).size())
 }
 
-/// Random bits of a uniform number: as many as the dtype holds below 1, so that no result rounds to 1.
+/// The random bits of a uniform number: those of the dtype's significand, so no result rounds to 1.
 const fn uniform_bits(dtype: DType) -> u32 {
     match dtype {
         DType::F16 => 11,
@@ -61,7 +61,7 @@ fn sized(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
-/// Words: i32 or i64, all bits random.
+/// The type of random words: i32 or i64.
 pub fn bits(call: &Call<'_>) -> Result<TensorType> {
     match Drawn::read(call.attrs).dtype {
         Some(dtype @ (DType::I32 | DType::I64)) => sized(call, dtype),
@@ -70,7 +70,7 @@ pub fn bits(call: &Call<'_>) -> Result<TensorType> {
     }
 }
 
-/// Uniform and normal numbers: a floating dtype.
+/// The type of uniform and normal numbers: a floating dtype.
 pub fn float(call: &Call<'_>) -> Result<TensorType> {
     match Drawn::read(call.attrs).dtype.unwrap_or(DType::DEFAULT_FLOAT) {
         dtype if dtype.is_float() => sized(call, dtype),
@@ -78,7 +78,7 @@ pub fn float(call: &Call<'_>) -> Result<TensorType> {
     }
 }
 
-/// Truth values, true with a probability `p`.
+/// The type of truth values. `p` must be a probability.
 pub fn bernoulli(call: &Call<'_>) -> Result<TensorType> {
     let RandomBernoulli { p, .. } = RandomBernoulli::read(call.attrs);
     if !(0.0..=1.0).contains(&p) {
@@ -87,7 +87,7 @@ pub fn bernoulli(call: &Call<'_>) -> Result<TensorType> {
     sized(call, DType::Bool)
 }
 
-/// Whole numbers from `low` up to but without `high`.
+/// The type of whole numbers in `low..high`.
 pub fn range(call: &Call<'_>) -> Result<TensorType> {
     let RandomRange { low, high, .. } = RandomRange::read(call.attrs);
     if low >= high {
@@ -97,7 +97,7 @@ pub fn range(call: &Call<'_>) -> Result<TensorType> {
     sized(call, DType::I64)
 }
 
-/// 64-bit words, and the range of the results.
+/// The type of [`Op::RandomScale`]. The operand must be i64.
 pub fn scale_words(call: &Call<'_>) -> Result<TensorType> {
     match call.args[0].dtype {
         DType::I64 => super::infer::pointwise(call),
@@ -119,7 +119,7 @@ fn unit(graph: &mut Graph, words: NodeId, bits: u32) -> Result<NodeId> {
     graph.add(Op::Mul, &[whole, scale], Attrs::new())
 }
 
-/// The low bits of each word, times a power of two.
+/// Uniform numbers: the low bits of each word, times a power of two.
 pub fn uniform(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let Drawn { size, dtype } = Drawn::read(attrs);
     let dtype = dtype.unwrap_or(DType::DEFAULT_FLOAT);
@@ -128,8 +128,8 @@ pub fn uniform(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Nod
     graph.cast(unit, dtype)
 }
 
-/// `√(-2 ln u) cos(2 π v)` with `u` in (0, 1] and `v` in [0, 1) (Box and Muller 1958). `u` keeps all bits but the
-/// sign's, so that the tails reach 6.5 and 9.3 standard deviations.
+/// Normal numbers: `√(-2 ln u) cos(2 π v)` with `u` in (0, 1] and `v` in [0, 1) (Box and Muller 1958). `u` uses all
+/// bits of its word but the sign, so the tails reach 6.5 standard deviations in f32 and 9.3 in f64.
 pub fn normal(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let Drawn { mut size, dtype } = Drawn::read(attrs);
     let dtype = dtype.unwrap_or(DType::DEFAULT_FLOAT);
@@ -161,12 +161,12 @@ pub fn normal(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Node
     graph.cast(z, dtype)
 }
 
-/// Whether each word, as a signed number, is among the least `p · 2^32`.
+/// Truth values: whether each word, as a signed number, is among the least `p · 2^32`.
 pub fn chance(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let RandomBernoulli { size, p } = RandomBernoulli::read(attrs);
     let words = words(graph, args[0], size, DType::I32)?;
     let n_true = (p * 32f64.exp2()).round() as i64;
-    // As an i64 the bound may lie one above all words.
+    // The bound is an i64, because it may be above all words.
     let bound = graph.number(Scalar::Int(n_true + i64::from(i32::MIN)));
     if n_true < 1 << 32 {
         return graph.add(Op::Lt, &[words, bound], Attrs::new());
@@ -174,7 +174,7 @@ pub fn chance(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<Node
     graph.add(Op::Eq, &[words, words], Attrs::new())
 }
 
-/// The upper half of the product of each word, unsigned, and the length of the range, plus its start.
+/// Whole numbers: the upper half of the product of each unsigned word and the length of the range, plus its start.
 pub fn scaled(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let RandomRange { size, low, high } = RandomRange::read(attrs);
     let words = words(graph, args[0], size, DType::I64)?;

@@ -1,6 +1,6 @@
-//! What a row of the op table says, and the questions it answers.
+//! The columns of the op table, and the queries that they answer.
 //!
-//! The rows themselves are in [`super::ops`]. A pass that asks "is it one of these ops?" asks a column here instead.
+//! The rows themselves are in [`super::ops`]. A pass never lists ops; it asks a column.
 
 use super::attr::Attr;
 use super::attrs::{Attributes, DivMode, ToCopy};
@@ -16,13 +16,13 @@ use super::types::TensorType;
 use crate::error::{Error, Result};
 use smallvec::SmallVec;
 
-/// One row: everything there is to know about an op.
+/// One row: the whole declaration of an op.
 pub struct Row {
     /// The op's name in graphs and in Rust.
     pub name: &'static str,
-    /// How the ATen schema is made.
+    /// The ATen schema.
     pub schema: Schema,
-    /// Dtype and shape of the result.
+    /// Infers dtype, sizes and strides of the result.
     pub infer: fn(&Call<'_>) -> Result<TensorType>,
     /// What it computes.
     pub meaning: Meaning,
@@ -30,7 +30,7 @@ pub struct Row {
     pub derivative: Derivative,
 }
 
-/// The schema of a row; most follow from the arity.
+/// The schema of a row. Most follow from the arity.
 pub enum Schema {
     /// `name(Tensor self) -> Tensor`
     Unary,
@@ -40,36 +40,36 @@ pub enum Schema {
     Text(&'static str),
 }
 
-/// How operands are promoted and what dtype comes out. The names are those of the coverage list.
+/// How operands are promoted, and the dtype of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Operands are promoted together; the result has that dtype.
     Promote,
-    /// As `Promote`; see [`Rule::scales`].
+    /// Like `Promote`; see [`Rule::scales`].
     Factor,
-    /// As `Promote`, and number arguments take part as plain numbers.
+    /// Like `Promote`, and number arguments take part as plain numbers.
     PromoteNumbers,
-    /// As `Promote`, but bool is refused.
+    /// Like `Promote`, but bool is an error.
     PromoteNum,
-    /// As `Promote`, but bools are counted: they become i64.
+    /// Like `Promote`, but bools become i64.
     PromoteCounting,
-    /// As `Promote`, and integers and bools are raised to the default float.
+    /// Like `Promote`, but integers and bools become the default float.
     PromoteFloat,
-    /// As `Promote`, but integers and bools are refused.
+    /// Like `Promote`, but integers and bools are errors.
     FloatOnly,
     /// Operands are promoted for a comparison; the result is bool.
     Compare,
-    /// As `Promote`, but floats are refused.
+    /// Like `Promote`, but floats are errors.
     Integral,
-    /// As `Promote`, but floats and bools are refused.
+    /// Like `Promote`, but floats and bools are errors.
     Whole,
-    /// As `PromoteFloat`, or as `PromoteNum` where a word argument says how the quotient is rounded; see [`Rule::scales`].
+    /// Like `PromoteNum` if the argument `rounding_mode` is given, else like `PromoteFloat`; see [`Rule::scales`].
     Division,
-    /// Each operand in its own dtype; the result is bool.
+    /// Each operand keeps its own dtype; the result is bool.
     Predicate,
     /// A bool condition, then operands that are promoted.
     Where,
-    /// A value and a bool mask: dtype of the value.
+    /// A value and a bool mask. The result has the dtype of the value.
     Masked,
     /// The dtype argument decides.
     Cast,
@@ -84,22 +84,22 @@ pub enum Combine {
     Sum,
     /// Product, from 1.
     Prod,
-    /// Greatest, NaN winning.
+    /// Greatest; a NaN propagates.
     Max,
-    /// Least, NaN winning.
+    /// Least; a NaN propagates.
     Min,
     /// Logical or.
     Any,
     /// Logical and.
     All,
-    /// Index of the first greatest, the first NaN winning.
+    /// Index of the first greatest, or of the first NaN.
     ArgMax,
-    /// Index of the first least, the first NaN winning.
+    /// Index of the first least, or of the first NaN.
     ArgMin,
 }
 
 impl Combine {
-    /// What becomes of the sign and payload of an element that is a NaN.
+    /// How the result depends on the sign and payload of an element that is a NaN.
     pub const fn payload(self) -> NanPayload {
         match self {
             Combine::Max | Combine::Min => NanPayload::Moved,
@@ -120,35 +120,35 @@ pub enum GatherKind {
     Rows,
 }
 
-/// From the layout of the operand to that of a view of it.
+/// The layout of a view, from that of the operand.
 pub type ViewRule = fn(&Layout, &[Attr]) -> Result<Layout>;
 
-/// From layout and dtype of the operand to those of a window of its memory.
+/// Layout and dtype of a window of memory, from those of the operand.
 pub type WindowRule = fn(&Layout, DType, &[Attr]) -> Result<(Layout, DType)>;
 
-/// Adds the nodes of an op's parts to a graph, on operands that are there already.
+/// Adds the decomposition of a call to a graph that has its operands.
 pub type GraphFn = fn(&mut Graph, &[NodeId], &[Attr]) -> Result<NodeId>;
 
 /// What an op computes.
 pub enum Meaning {
-    /// Element by element: a scalar body on operands that were promoted by the rule.
+    /// Pointwise: a scalar body on operands that the rule has promoted.
     Body(Rule, for<'r> fn(&[Sym<'r>], &[Attr]) -> Sym<'r>),
-    /// Other ops.
+    /// A composition of other ops.
     Decompose(GraphFn),
-    /// A reduction, whose arguments begin as those of [`Fold`](super::attrs::Fold).
+    /// A reduction, whose arguments begin with those of [`Fold`](super::attrs::Fold).
     Fold(Combine),
     /// The same elements under another layout.
     View(ViewRule),
-    /// The operand's memory under another layout, and perhaps another dtype. What the elements are depends on how the
-    /// operand lies in memory, so the operand is never computed inside a kernel.
+    /// The operand's memory under another layout, and perhaps another dtype. Its elements depend on the layout of the
+    /// operand, so the operand is never computed inside a kernel.
     Window(WindowRule),
     /// A (batched) matrix product.
     Product,
-    /// Elements found by index.
+    /// Elements read by index.
     Gather(GatherKind),
-    /// Operands side by side.
+    /// A concatenation of the operands.
     Concat,
-    /// Operand 0, row-major, with operand 1 put over a window of it.
+    /// A row-major copy of operand 0, with operand 1 written over a window of it.
     Overlay,
     /// Every element is the argument `fill_value`.
     Fill,
@@ -162,14 +162,14 @@ pub enum Meaning {
 pub struct Call<'a> {
     /// The op.
     pub op: Op,
-    /// Types of the tensor operands, absent optional ones left out.
+    /// Types of the tensor operands, without absent optional ones.
     pub args: &'a [&'a TensorType],
     /// The other arguments in schema order.
     pub attrs: &'a [Attr],
 }
 
 impl Call<'_> {
-    /// The op's name, for errors: that of an op which users do not call themselves is told without its underscore.
+    /// The op's name for errors. The underscore of an internal op is dropped.
     pub fn name(&self) -> &'static str {
         self.op.row().name.trim_start_matches('_')
     }
@@ -192,7 +192,7 @@ impl Op {
         }
     }
 
-    /// Whether its first operand is read at indices that its second one holds.
+    /// Whether it reads its first operand at indices from its second one.
     pub fn is_gather(self) -> bool {
         matches!(self.row().meaning, Meaning::Gather(_))
     }
@@ -202,7 +202,7 @@ impl Op {
         matches!(self.row().meaning, Meaning::View(_) | Meaning::Window(_))
     }
 
-    /// How it may be fused.
+    /// Its fusion pattern for operands and a result of these types.
     pub fn pattern(self, args: &[&TensorType], out: &TensorType) -> Pattern {
         match self.row().meaning {
             Meaning::Body(..) | Meaning::Fill => {
@@ -217,18 +217,24 @@ impl Op {
             Meaning::View(_) | Meaning::Gather(_) | Meaning::Concat | Meaning::Overlay | Meaning::Range => {
                 Pattern::Injective
             }
-            // A decomposition is never seen by the fuser: it comes first.
+            // Fusion never sees a composite op, because decomposition comes first.
             Meaning::Window(_) | Meaning::Decompose(_) | Meaning::Routine(_) => Pattern::Opaque,
         }
     }
 
-    /// Type of the result, or what is wrong with the call.
+    /// The type of the result.
+    ///
+    /// # Errors
+    /// If the op does not take these operands or arguments.
     pub fn infer(self, args: &[&TensorType], attrs: &[Attr]) -> Result<TensorType> {
         (self.row().infer)(&Call { op: self, args, attrs })
     }
 
-    /// The scalar body of a pointwise op on operands of these types: operands are converted to the computation
-    /// dtype, and the result is brought to what a store of the result's dtype keeps.
+    /// The scalar body of a pointwise op on operands of these types. It converts operands to the dtype of the
+    /// computation, and rounds the result to the dtype of the result.
+    ///
+    /// # Errors
+    /// If the op is not pointwise, or does not take these dtypes.
     pub fn body(self, args: &[&TensorType], attrs: &[Attr]) -> Result<Body> {
         let Meaning::Body(rule, body) = self.row().meaning else {
             return Err(Error::invalid("body", format!("{} is not pointwise", self.name())));
@@ -256,31 +262,31 @@ impl Op {
     }
 }
 
-/// `value` of dtype `from` as what a store of dtype `to` would keep.
+/// `value` of dtype `from`, converted and rounded to dtype `to`.
 fn convert(value: Sym<'_>, from: DType, to: DType) -> Sym<'_> {
-    // Small integers are wrapped from the wide conversion, so that 300.0 as u8 is 44.
+    // Small integers wrap after the conversion to i32, so 300.0 as u8 is 44.
     let wide = value.to(to.compute());
     // A 16-bit float is held as the f32 that it widens to.
-    let held = from.category() == to.category() && (!from.is_float() || from.compute() == to.compute());
-    // Not `rounded`: what only moves bits still has more of them than `to`.
+    let is_same_kind = from.category() == to.category() && (!from.is_float() || from.compute() == to.compute());
+    // Not `rounded`, which skips values that only move bits: these may be wider than `to`.
     match to.rounding() {
-        Some(prim) if !(held && from.promote(to) == to) => wide.prim(prim, &[]),
+        Some(prim) if !(is_same_kind && from.promote(to) == to) => wide.prim(prim, &[]),
         Some(_) | None => wide,
     }
 }
 
-/// The dtypes a pointwise op works in.
+/// The dtypes of the computation of a pointwise op.
 pub struct Compute {
-    /// What operands are converted to; `None` leaves each as it is.
+    /// The dtype that operands are converted to. `None` keeps the dtype of each.
     operands: Option<DType>,
-    /// The operand that is not converted (a mask), if any.
+    /// The operand that is a mask and not converted, if any.
     mask: Option<usize>,
     /// The dtype of the result.
     pub result: DType,
 }
 
 impl Compute {
-    /// What an operand is converted to; `None` leaves it as it is.
+    /// The dtype that an operand is converted to. `None` keeps its dtype.
     pub fn of_operand(&self, index: usize) -> Option<DType> {
         if self.mask == Some(index) { None } else { self.operands }
     }
@@ -309,13 +315,16 @@ impl Rule {
         }
     }
 
-    /// Whether the second operand scales the first. Without dims it keeps its digits where that is of 16-bit floats, which are computed
-    /// in f32 anyway: `x * 0.1` is not `x` times the tenth of 16 bits, and a factor beyond f16 is no infinity.
+    /// Whether the second operand scales the first. A 0-dim scale of 16-bit floats is not rounded to 16 bits, because
+    /// the computation is in f32: `x * 0.1` uses 0.1 in f32, and a factor beyond the range of f16 is no infinity.
     pub const fn scales(self) -> bool {
         matches!(self, Rule::Factor | Rule::Division)
     }
 
-    /// The dtypes of a call under this rule.
+    /// The dtypes of the computation of a call under this rule.
+    ///
+    /// # Errors
+    /// If the rule does not take the dtypes of the operands.
     pub fn compute(self, op: &str, args: &[&TensorType], attrs: &[Attr]) -> Result<Compute> {
         let promoted = |skip: Option<usize>| {
             let operands = args.iter().enumerate().filter(|(index, _)| Some(*index) != skip);

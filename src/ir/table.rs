@@ -1,7 +1,7 @@
 //! The rows of the op table, built from its text in [`super::ops`].
 //!
-//! The names of scalar bodies, inference rules, decompositions and derivatives that rows mention are looked up here, so
-//! this file imports them all. Nothing imports it: whoever holds an [`Op`] asks it for its [`Op::row`].
+//! This file imports every scalar body, inference rule, decomposition and derivative that a row names. Nothing imports
+//! it: [`Op::row`] gives the row of an op.
 
 use super::attr::Attrs;
 use super::attrs::*;

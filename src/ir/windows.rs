@@ -1,8 +1,8 @@
-//! Windows over the last dims of a value, and what is done around them: padding, cutting, putting parts in order.
+//! Windows over the last dims of a value, with padding, slicing and reshaping around them.
 //!
-//! A window is a view: dim `d` of `n` spatial dims becomes one dim of places, and a dim of elements goes last, so that
-//! `(N, C, H, W)` becomes `(N, C, places of H, places of W, elements of H, elements of W)`. Copying that view is all
-//! that a convolution needs besides a matrix product; folding it is a pooling. Nothing here allocates by itself.
+//! The windows of a value are a view. Each spatial dim becomes a dim of places, and a dim of elements is added last. So
+//! `(N, C, H, W)` becomes `(N, C, places of H, places of W, elements of H, elements of W)`. A convolution is a copy of
+//! that view and a matrix product; a pooling reduces it.
 
 use super::attrs::{ConstantPadNd, Shape, Slice, Unfold, ints};
 use super::autodiff::Expr;
@@ -26,20 +26,20 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// From the first element of a window to behind its last.
+    /// The extent of a window, gaps included.
     fn reach(&self) -> usize {
         self.dilation * (self.kernel - 1) + 1
     }
 
-    /// From the first element of the first window to behind the last of the last; `None` if that is no number.
+    /// The extent of all windows together, or `None` if it overflows.
     pub fn length(&self) -> Option<usize> {
         let reach = self.dilation.checked_mul(self.kernel.checked_sub(1)?)?.checked_add(1)?;
         self.stride.checked_mul(self.count.checked_sub(1)?)?.checked_add(reach)
     }
 }
 
-/// The windows of the last `windows.len()` dims of `x`: in place of each such dim the places, and behind them, in the
-/// same order, the elements.
+/// The windows of the last `windows.len()` dims of `x`. Each of these becomes a dim of places. The dims of elements
+/// follow in the same order.
 pub fn unfolded<'g>(x: Expr<'g>, windows: &[Windows]) -> Expr<'g> {
     let first = x.rank() - windows.len();
     let mut out = x;
@@ -55,7 +55,7 @@ pub fn unfolded<'g>(x: Expr<'g>, windows: &[Windows]) -> Expr<'g> {
     out
 }
 
-/// Every `step`-th of `length` elements of a dim from `start`; all of them cost nothing.
+/// Every `step`-th of `length` elements of a dim from `start`. The whole dim adds no node.
 pub fn part<'g>(x: Expr<'g>, dim: usize, start: usize, length: usize, step: usize) -> Expr<'g> {
     if start == 0 && step == 1 && length == x.sizes()[dim] {
         return x;
@@ -64,13 +64,14 @@ pub fn part<'g>(x: Expr<'g>, dim: usize, start: usize, length: usize, step: usiz
     x.call(Op::Slice, &[], Slice { dim, start: Some(start), end: Some(end), step }.into())
 }
 
-/// The last dims of `x` with so many more elements of `value` before and after, or fewer; no more cost nothing.
+/// Pads the last dims of `x` with `value`, by pairs of counts before and after. Negative counts crop. Pairs of 0 add no
+/// node.
 pub fn padded<'g>(x: Expr<'g>, around: &[(i64, i64)], value: Scalar) -> Expr<'g> {
     if around.iter().all(|&pair| pair == (0, 0)) {
         return x;
     }
     if around.iter().any(|&(before, after)| before.min(after) < 0 && before.max(after) > 0) {
-        // Room first: one end may lose more than there was.
+        // Padding comes first, because one end may lose more elements than the dim had.
         let part = |of: fn(i64) -> i64| around.iter().map(move |&(before, after)| (of(before), of(after)));
         let room: SmallVec<[(i64, i64); 4]> = part(|pad| pad.max(0)).collect();
         let cut: SmallVec<[(i64, i64); 4]> = part(|pad| pad.min(0)).collect();
@@ -80,7 +81,7 @@ pub fn padded<'g>(x: Expr<'g>, around: &[(i64, i64)], value: Scalar) -> Expr<'g>
     x.call(Op::ConstantPadNd, &[], ConstantPadNd { pad, value: Some(value) }.into())
 }
 
-/// Under other sizes: a view where strides allow it, else a copy.
+/// A reshape: a view where strides allow it, else a copy.
 pub fn laid_out<'g>(x: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
     let TensorType { sizes: own, strides, .. } = x.ty();
     if own[..] == *sizes {

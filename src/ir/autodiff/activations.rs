@@ -1,8 +1,8 @@
-//! Gradients of activation functions, and of the rows that compute those gradients.
+//! Gradients of activation functions, and of the rows that compute these gradients.
 //!
-//! An activation's gradient is one call of its backward row, which is one kernel. A backward row is linear in the
-//! gradient `g` it is given, so the first of its own gradients is the same row again; the other one goes by the second
-//! derivative of the activation.
+//! The gradient of an activation is one call of its backward row, so it is one kernel. A backward row is linear in the
+//! incoming gradient `g`. So its gradient by `g` is the same row again. Its gradient by `x` is the second derivative of
+//! the activation.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
@@ -17,7 +17,7 @@ pub fn above<'g>(x: Expr<'g>, threshold: f64, g: Expr<'g>) -> Expr<'g> {
     g.call(Op::ThresholdBackward, &[x], ThresholdBackward { threshold: threshold.into() }.into())
 }
 
-/// Of an activation whose backward row takes the gradient, the operand or the result, and the activation's arguments.
+/// A call of a backward row. It takes the gradient, the operand or the result `x`, and the activation's arguments.
 pub fn by_row<'g>(op: Op, x: Expr<'g>, attrs: Attrs, g: Expr<'g>) -> Expr<'g> {
     g.call(op, &[x], attrs)
 }
@@ -27,14 +27,14 @@ pub fn gelu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     plain(call, Op::GeluBackward)
 }
 
-/// Of [`Op::LeakyRelu`], whose backward row is given the operand.
+/// Of [`Op::LeakyRelu`], from its operand.
 pub fn leaky_relu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let LeakyRelu { negative_slope } = LeakyRelu::read(call.attrs);
     let attrs = LeakyReluBackward { negative_slope, self_is_result: false };
     smallvec![Some(by_row(Op::LeakyReluBackward, call.args[0], attrs.into(), call.grad))]
 }
 
-/// Of [`Op::Elu`], whose backward row is given the operand.
+/// Of [`Op::Elu`], from its operand.
 pub fn elu<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Elu { alpha, scale, input_scale } = Elu::read(call.attrs);
     let attrs = EluBackward { alpha, scale, input_scale, is_result: false };
@@ -46,14 +46,14 @@ pub fn plain<'g>(call: &Backward<'g, '_>, op: Op) -> Gradients<'g> {
     smallvec![Some(by_row(op, call.args[0], call.attrs.into(), call.grad))]
 }
 
-/// Of [`Op::Threshold`], whose backward row takes the threshold alone.
+/// Of [`Op::Threshold`], whose backward row takes the threshold only.
 pub fn threshold<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Threshold { threshold, .. } = Threshold::read(call.attrs);
     let attrs = ThresholdBackward { threshold };
     smallvec![Some(by_row(Op::ThresholdBackward, call.args[0], attrs.into(), call.grad))]
 }
 
-/// Of a backward row whose activation is made of straight lines.
+/// Of the backward row of a piecewise linear activation, whose second derivative is 0.
 pub fn straight<'g>(call: &Backward<'g, '_>, op: Op) -> Gradients<'g> {
     smallvec![Some(by_row(op, call.args[1], call.attrs.into(), call.grad)), Some(call.args[1].zeros())]
 }
@@ -96,7 +96,7 @@ pub fn tanh_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(by_row(Op::TanhBackward, y, Attrs::new(), call.grad)), Some(call.grad * g * (y * -2.0))]
 }
 
-/// Of [`Op::EluBackward`]: the slope changes below 0 alone.
+/// Of [`Op::EluBackward`]: the slope changes only below 0.
 pub fn elu_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (g, x) = (call.args[0], call.args[1]);
     let attrs = EluBackward::read(call.attrs);

@@ -1,4 +1,4 @@
-//! What the derivative column of a row may say, and what its formulas are given.
+//! The values of the derivative column, and the arguments of its formulas.
 
 use super::expr::{Builder, Expr};
 use crate::ir::attr::Attr;
@@ -7,26 +7,26 @@ use smallvec::SmallVec;
 /// The derivative of an op.
 #[derive(Clone, Copy)]
 pub enum Derivative {
-    /// No gradient flows: the result is no function of real numbers.
+    /// Not differentiable.
     None,
     /// The gradient is zero everywhere.
     Zero,
-    /// A formula over operands, result and gradient in the dtype that the op computes in; masks stay bools.
+    /// A formula over operands, result and gradient in the dtype of the computation. Masks stay bools.
     Pointwise(Formula),
-    /// A formula over operands, result and gradient as they are.
+    /// A formula over operands, result and gradient in their own dtypes.
     Formula(Formula),
-    /// That of the ops it decomposes into.
+    /// The derivative of the op's decomposition.
     Parts,
 }
 
-/// Builds the gradients of a call. They may have any sizes that the operand's broadcast to, and any dtype: sums over
-/// what was broadcast and the conversion to the operand's dtype come behind.
+/// Builds the gradients of a call. They may have any dtype, and any sizes that the operand broadcasts to. The caller
+/// then sums over broadcast dims and converts to the operand's dtype.
 pub type Formula = for<'g, 'a> fn(&Backward<'g, 'a>) -> Gradients<'g>;
 
-/// One gradient per operand; `None`, or an end too early, where none flows.
+/// One gradient per operand. `None` or a missing entry means that none flows.
 pub type Gradients<'g> = SmallVec<[Option<Expr<'g>>; 4]>;
 
-/// What a formula starts from.
+/// The arguments of a formula.
 pub struct Backward<'g, 'a> {
     /// The operands.
     pub args: SmallVec<[Expr<'g>; 4]>,
@@ -36,12 +36,12 @@ pub struct Backward<'g, 'a> {
     pub result: Expr<'g>,
     /// The gradient of the result, which has its sizes.
     pub grad: Expr<'g>,
-    /// Which operands need a gradient. Others may be given one; it is dropped.
+    /// Which operands need a gradient. Gradients of others are dropped.
     pub needs: &'a [bool],
 }
 
 impl<'g> Backward<'g, '_> {
-    /// The graph that grows.
+    /// The builder of the gradient graph.
     pub fn builder(&self) -> &'g Builder {
         self.grad.builder()
     }

@@ -1,9 +1,9 @@
 //! Expressions: handles to the nodes of a graph that is being built.
 //!
-//! A gradient formula reads like mathematics because [`Expr`] is a plain copyable value with operators. The first
-//! thing that inference refuses is kept in the [`Builder`], and what is built afterwards means nothing; whoever owns
-//! the builder asks at the end. Every method adds one call of one row of the op table, so a formula consists of ops
-//! that have derivatives themselves.
+//! A gradient formula reads like mathematics because [`Expr`] is a plain copyable value with operators. The [`Builder`]
+//! keeps the first error of inference. Nodes that are added after an error are meaningless; [`Builder::finish`] returns
+//! the error. Every method adds one call of one row of the op table, so a formula consists of ops that have
+//! derivatives.
 
 use crate::error::{Error, Result};
 use crate::ir::attr::{Attrs, MemoryFormat};
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// A graph that grows behind a shared reference.
+/// A graph that is built through shared references.
 #[derive(Debug, Default)]
 pub struct Builder {
     graph: RefCell<Graph>,
@@ -32,10 +32,10 @@ impl Builder {
         Builder::default()
     }
 
-    /// Adds to a graph what `build` makes of some of its nodes: a decomposition written over expressions.
+    /// Adds a decomposition that is written over expressions: `build` gets expressions for the nodes `args`.
     ///
     /// # Errors
-    /// The first refusal of inference; the graph then has nodes that nobody uses.
+    /// The first error of inference. The graph then has unused nodes.
     pub fn extend(
         graph: &mut Graph,
         args: &[NodeId],
@@ -69,7 +69,7 @@ impl Builder {
         self.make(|graph| graph.add(Op::Full, &[], attrs.into()))
     }
 
-    /// `start`, `start + 1`, … of so many whole numbers.
+    /// The whole numbers `start..start + count`, as i64.
     pub fn range(&self, start: i64, count: usize) -> Expr<'_> {
         let end = start.saturating_add(count as i64);
         let [start, end, step] = [start, end, 1].map(Scalar::Int);
@@ -84,7 +84,7 @@ impl Builder {
         Expr { builder: self, node }
     }
 
-    /// Keeps the error unless one is there, and names a node that stands for what could not be made.
+    /// Keeps the error if it is the first, and returns a placeholder node.
     fn refused(&self, error: Error) -> NodeId {
         self.error.borrow_mut().get_or_insert(error);
         self.graph.borrow_mut().number(Scalar::Int(0))
@@ -110,7 +110,7 @@ impl Builder {
         read(&self.graph.borrow())
     }
 
-    /// Whether something was refused: what is built from here on means nothing.
+    /// Whether there was an error. Nodes that are added from here on are meaningless.
     pub fn failed(&self) -> bool {
         self.error.borrow().is_some()
     }
@@ -118,7 +118,7 @@ impl Builder {
     /// Takes the graph out.
     ///
     /// # Errors
-    /// The first refusal of inference.
+    /// The first error of inference.
     pub fn finish(&self) -> Result<Graph> {
         let graph = self.graph.take();
         self.error.take().map_or(Ok(graph), Err)
@@ -138,7 +138,7 @@ impl fmt::Debug for Expr<'_> {
     }
 }
 
-/// What an operator takes on its other side: an expression or a number.
+/// The right operand of an operator: an expression or a number.
 pub trait Term<'g> {
     /// The expression in the graph of `like`.
     fn expr(self, like: Expr<'g>) -> Expr<'g>;
@@ -224,7 +224,7 @@ impl<'g> Expr<'g> {
     pub fn call(self, op: Op, rest: &[Expr<'g>], attrs: Attrs) -> Expr<'g> {
         let args: SmallVec<[NodeId; 4]> = std::iter::once(self.node).chain(rest.iter().map(|arg| arg.node)).collect();
         let made = self.builder.graph.borrow_mut().add(op, &args, attrs);
-        // After a refusal the operand stands for the result: it has dims for whoever goes on to count them.
+        // After an error the operand is the placeholder, because callers go on to ask for dims.
         let node = made.unwrap_or_else(|error| {
             self.builder.error.borrow_mut().get_or_insert(error);
             self.node
@@ -237,42 +237,42 @@ impl<'g> Expr<'g> {
         self.call(Op::Pow, &[exponent.expr(self)], Attrs::new())
     }
 
-    /// Raised to one power.
+    /// Raised to a power that is a number.
     pub fn pow_scalar(self, exponent: f64) -> Expr<'g> {
         self.call(Op::PowScalar, &[], attrs::PowScalar { exponent: exponent.into() }.into())
     }
 
-    /// Derivative of so high an order of the logarithm of the gamma function's derivative.
+    /// The derivative of order `order` of the digamma function.
     pub fn polygamma(self, order: i64) -> Expr<'g> {
         self.call(Op::Polygamma, &[], attrs::Polygamma { n: order }.into())
     }
 
-    /// Where this holds `yes`, else `no`.
+    /// `yes` where this mask holds, else `no`.
     pub fn then(self, yes: impl Term<'g>, no: impl Term<'g>) -> Expr<'g> {
         self.call(Op::Where, &[yes.expr(self), no.expr(self)], Attrs::new())
     }
 
-    /// `value` where the mask holds.
+    /// `value` where the mask holds, else the element.
     pub fn masked_fill(self, mask: Expr<'g>, value: impl Into<Scalar>) -> Expr<'g> {
         self.call(Op::MaskedFill, &[mask], attrs::Value { value: value.into() }.into())
     }
 
-    /// Times a number argument; a factor of 1 is left out.
+    /// Times a number argument. A factor of 1 adds no node.
     pub fn scaled(self, factor: Scalar) -> Expr<'g> {
         if factor.as_f64() == 1.0 { self } else { self.mul(factor) }
     }
 
-    /// In another dtype; itself if it has that one.
+    /// Converted to a dtype, or itself if it has that dtype.
     pub fn to(self, dtype: DType) -> Expr<'g> {
         if self.dtype() == dtype { self } else { self.call(Op::ToCopy, &[], attrs::Cast { dtype: Some(dtype) }.into()) }
     }
 
-    /// In the dtype that its arithmetic is done in: f32 for 16-bit floats.
+    /// Converted to the dtype of its computation: f32 for 16-bit floats.
     pub fn wide(self) -> Expr<'g> {
         self.to(self.dtype().widened())
     }
 
-    /// Row-major, exactly: even where a size of 1 makes another stride mean the same.
+    /// With exactly the row-major strides, even for dims of size 1.
     pub fn contiguous(self) -> Expr<'g> {
         let TensorType { sizes, strides, .. } = self.ty();
         if strides == contiguous_strides(&sizes) {
@@ -303,7 +303,7 @@ impl<'g> Expr<'g> {
         self.call(Op::Prod, &[], attrs::FoldTo { dim: ints(dims), keepdim: true, dtype: None }.into())
     }
 
-    /// Broadcasting undone: the sum over the dims that `sizes` lacks or has with size 1.
+    /// The transpose of broadcasting: sums over the dims that `sizes` lacks or has with size 1.
     pub fn sum_to(self, sizes: &[usize]) -> Expr<'g> {
         let own = self.sizes();
         if own[..] == *sizes {
@@ -319,7 +319,7 @@ impl<'g> Expr<'g> {
         self.sum(&dims, true).squeeze(&leading)
     }
 
-    /// Repeated to `sizes`.
+    /// Expanded to `sizes`.
     pub fn expand(self, sizes: &[usize]) -> Expr<'g> {
         if self.sizes()[..] == *sizes {
             return self;
@@ -327,7 +327,7 @@ impl<'g> Expr<'g> {
         self.call(Op::Expand, &[], attrs::Expand { size: ints(sizes), implicit: false }.into())
     }
 
-    /// Under other sizes; strides that do not allow a view cost a copy.
+    /// Reshaped. This is a view if strides allow it, else a copy.
     pub fn reshape(self, sizes: &[usize]) -> Expr<'g> {
         if self.sizes()[..] == *sizes {
             return self;
@@ -335,7 +335,7 @@ impl<'g> Expr<'g> {
         self.contiguous().call(Op::View, &[], attrs::Shape { size: ints(sizes) }.into())
     }
 
-    /// Without dims, which have size 1. No dims mean no change.
+    /// Without the given dims, which have size 1. No dims mean no change.
     pub fn squeeze(self, dims: &[usize]) -> Expr<'g> {
         if dims.is_empty() { self } else { self.call(Op::Squeeze, &[], attrs::DimList { dim: ints(dims) }.into()) }
     }
@@ -350,12 +350,12 @@ impl<'g> Expr<'g> {
         self.call(Op::Permute, &[], attrs::Dims { dims: ints(dims) }.into())
     }
 
-    /// With the last two dims swapped: a matrix, or a batch of them, transposed.
+    /// With the last two dims swapped.
     pub fn transposed(self) -> Expr<'g> {
         self.call(Op::Transpose, &[], attrs::Transpose { dim0: -2, dim1: -1 }.into())
     }
 
-    /// `(batched) matrix product`, by rank.
+    /// The matrix product of 2-d operands, or the batched one of 3-d operands.
     pub fn matmul(self, other: Expr<'g>) -> Expr<'g> {
         self.call(if self.rank() == 2 { Op::Mm } else { Op::Bmm }, &[other], Attrs::new())
     }

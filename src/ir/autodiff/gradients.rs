@@ -22,7 +22,7 @@ pub(super) fn gradients<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
         let gradient = gradient.filter(|_| need)?;
         let sizes = arg.sizes();
         if numel(&sizes) == 0 {
-            // Nothing flows to no elements; a mean of none would divide by 0 on the way.
+            // An operand without elements has a gradient without elements. The formula of a mean would divide by 0.
             return Some(arg.zeros());
         }
         Some(gradient.sum_to(&sizes).expand(&sizes).to(arg.dtype()))
@@ -30,7 +30,7 @@ pub(super) fn gradients<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
     fitted.collect()
 }
 
-/// The call with every operand but a mask in the dtype that `op` computes in.
+/// The call with every operand but a mask converted to the dtype that `op` computes in.
 fn computed<'g, 'a>(call: &'a Backward<'g, '_>, op: Op) -> Backward<'g, 'a> {
     let dtype = call.grad.dtype().widened();
     let mask = if let Meaning::Body(rule, _) = op.row().meaning { rule.mask() } else { None };
@@ -46,9 +46,9 @@ fn computed<'g, 'a>(call: &'a Backward<'g, '_>, op: Op) -> Backward<'g, 'a> {
 
 /// Reverse mode over the decomposition of a call.
 ///
-/// Nodes are visited from the last to the first. Where a value has several uses, their gradients are added in that
-/// order: `((last use + the one before) + ...)`, and within one use by operand. The decomposition's last node is the
-/// result, which is known; the others are computed again.
+/// Nodes are visited from the last to the first. The gradients of several uses of a value are added in that order:
+/// `((last use + the one before) + ...)`, and within one use by operand. The last node of the decomposition is the
+/// result, which is given. The others are recomputed.
 fn through_parts<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
     let Meaning::Decompose(rule) = op.row().meaning else { unreachable!("{} has no parts", op.name()) };
     let builder = call.builder();
@@ -57,7 +57,7 @@ fn through_parts<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
     let root = builder.make(|graph| rule(graph, &operands, call.attrs)).node();
     let parts: Vec<Node> = builder.read(|graph| graph.nodes().skip(first).map(|(_, node)| node.clone()).collect());
     let end = first + parts.len();
-    // Facts about every node so far: whether a needed operand reaches it, and its gradient.
+    // For every node: whether an operand that needs a gradient reaches it, and its gradient.
     let mut active = vec![false; end];
     let mut adjoint: Vec<Option<Expr<'g>>> = vec![None; end];
     for (operand, &need) in operands.iter().zip(call.needs) {
@@ -86,11 +86,11 @@ fn through_parts<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
             *sum = Some(sum.map_or(gradient, |sum| sum + gradient));
         }
     }
-    // An operand that is there twice gets all of its gradient at its first place.
+    // An operand that occurs twice gets its whole gradient at the first position.
     operands.iter().map(|operand| adjoint[operand.index()].take()).collect()
 }
 
-/// Whether an operand of this type has a gradient: plain numbers and what is no float have none.
+/// Whether an operand of this type has a gradient: floats that are no plain numbers do.
 pub(super) fn takes_gradient(ty: &TensorType) -> bool {
     ty.dtype.is_float() && !ty.number
 }

@@ -1,17 +1,17 @@
 //! Derivatives of ops, as graphs.
 //!
-//! The derivative column of the op table says, for each row, how the gradient of every operand follows from the
-//! operands, the result and the gradient of the result. [`vjp`] makes that a graph of its own for one call: whoever
-//! differentiates runs the graph fused, replays it op by op, or records it.
+//! The derivative column of the op table gives, for each row, the gradients of its operands as a function of the
+//! operands, the result and the gradient of the result. [`vjp`] (vector-Jacobian product) makes that a graph for one
+//! call. Autograd runs the graph fused, replays it op by op, or records it.
 //!
-//! What always holds of such a graph:
+//! Invariants of such a graph:
 //!
-//! - Each gradient has the dtype and the sizes of its operand, and is row-major; broadcasting is undone by sums.
+//! - Each gradient has the dtype and the sizes of its operand, and is row-major. Broadcast dims are summed.
 //! - It consists of rows of the table only, so it can be differentiated again.
-//! - It takes what it uses and nothing else: what is not an input need not be kept for it.
-//! - 16-bit floats are computed in f32 and rounded once, where the gradient is stored.
+//! - Its inputs are the values that it uses, so nothing else has to be saved for it.
+//! - 16-bit floats are computed in f32, and the gradient is rounded once.
 //!
-//! Deliberately absent: tensors, a tape, accumulation over calls. Those are matters of dispatch.
+//! Deliberately absent: tensors, a tape, accumulation over calls. They are in `src/autograd`.
 
 pub mod activations;
 mod derivative;
@@ -38,31 +38,31 @@ use super::types::TensorType;
 use crate::error::Result;
 use smallvec::SmallVec;
 
-/// The gradient of one call: a graph from what is known to the gradients of operands.
+/// The gradients of one call as a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vjp {
     /// The graph.
     pub graph: Graph,
     /// What its inputs are, in order.
     pub inputs: Vec<VjpInput>,
-    /// For every operand, which output of the graph its gradient is; `None` if no gradient flows to it. Operands may
-    /// share an output, and an output may be an input.
+    /// For every operand, the output of the graph that is its gradient, or `None` if no gradient flows to it. Operands
+    /// may share an output, and an output may be an input.
     pub outputs: SmallVec<[Option<usize>; 4]>,
 }
 
-/// Something a gradient is computed from.
+/// A value that a gradient is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VjpInput {
-    /// Operand number so-and-so of the call.
+    /// An operand of the call, by its position.
     Arg(usize),
     /// The call's result.
     Result,
-    /// The gradient of the result: its dtype and sizes, row-major.
+    /// The gradient of the result. It has the dtype and sizes of the result, and is row-major.
     Grad,
 }
 
 impl Op {
-    /// Whether gradients may flow through it, to float operands from a float result.
+    /// Whether gradients may flow through it, from a float result to float operands.
     pub fn is_differentiable(self) -> bool {
         match self.row().derivative {
             Derivative::None => false,
@@ -71,11 +71,11 @@ impl Op {
     }
 }
 
-/// The gradients of one call with operands of types `args` and a result of type `result`, for the operands that
-/// `needs` names. Plain numbers and operands that are no floats get none.
+/// The gradients of one call with operands of types `args` and a result of type `result`, for the operands that `needs`
+/// marks. Plain numbers and operands that are no floats have none.
 ///
 /// # Errors
-/// What a formula cannot express, naming the op; inference errors of its parts.
+/// If a formula does not support the call, or inference rejects one of its ops.
 pub fn vjp(op: Op, args: &[&TensorType], attrs: &[Attr], result: &TensorType, needs: &[bool]) -> Result<Vjp> {
     let builder = Builder::new();
     let operands: SmallVec<[Expr<'_>; 4]> = args.iter().map(|&ty| builder.input(ty.clone())).collect();

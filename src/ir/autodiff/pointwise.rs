@@ -1,7 +1,7 @@
 //! Gradients of pointwise rows that are too long for the table.
 //!
-//! A slope that selects is written as `where(condition, gradient, 0)` and never as a product with a mask: the gradient
-//! may be infinite, and infinity times zero is no zero. At kinks the slopes are those of PyTorch.
+//! A slope of 0 or 1 is written as `where(condition, gradient, 0)` and not as a product with a mask, because the
+//! gradient may be infinite and `inf * 0` is NaN. At kinks the slopes are those of PyTorch.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
@@ -10,7 +10,7 @@ use crate::ir::op::Op;
 use crate::ir::scalar::Scalar;
 use smallvec::smallvec;
 
-/// The slope of the logistic function made of lines, as PyTorch has it: an f32 also where the arithmetic is in f64.
+/// The slope of the hard sigmoid. As in PyTorch it is an f32 number, even for f64.
 pub const SIXTH: f64 = (1.0f32 / 6.0) as f64;
 
 /// `self + alpha * other`.
@@ -23,28 +23,28 @@ pub fn sub<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad), Some(-call.grad.scaled(Add::read(call.attrs).alpha))]
 }
 
-/// What passes unchanged: copies and conversions.
+/// Of copies and conversions: the gradient itself.
 pub fn same<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad)]
 }
 
-/// To the elements that were kept, scaled alike.
+/// Of a dropout: the gradient of the kept elements, times the same scale.
 pub fn dropout<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::NativeDropoutBackward, &[call.args[1]], call.attrs.into()))]
 }
 
-/// To whichever side was taken.
+/// Of `where`: the gradient goes to the side that was selected.
 pub fn where_<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let condition = call.args[0];
     smallvec![None, Some(condition.then(call.grad, 0.0)), Some(condition.then(0.0, call.grad))]
 }
 
-/// To the elements that were not filled.
+/// Of `masked_fill`: the gradient of the elements that were not filled.
 pub fn masked_fill<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.masked_fill(call.args[1], 0.0))]
 }
 
-/// To the elements strictly between the bounds.
+/// Of `clamp`: the gradient of the elements strictly between the bounds.
 pub fn clamp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let x = call.args[0];
     let Clamp { min, max } = Clamp::read(call.attrs);
@@ -57,7 +57,7 @@ pub fn clamp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(inside.then(call.grad, 0.0))]
 }
 
-/// Of a magnitude: with the sign of `x`, and 0 where it has none.
+/// Of `|x|`: the gradient with the sign of `x`, and 0 where `x` is 0.
 pub fn abs<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
     x.gt(0.0).then(grad, x.lt(0.0).then(-grad, 0.0))
 }
@@ -68,7 +68,7 @@ pub fn quotient<'g>(b: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
     [first, -(first * y)]
 }
 
-/// Of a quotient that may be rounded, which is flat then.
+/// Of a quotient. If it is rounded, its gradient is 0.
 pub fn division<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     if DivMode::read(call.attrs).rounding_mode.is_none() {
         return quotient(call.args[1], call.result, call.grad).map(Some).into_iter().collect();
@@ -76,7 +76,8 @@ pub fn division<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     call.args.iter().map(|arg| Some(arg.zeros())).collect()
 }
 
-/// Of `y = a ^ b`. A power of 0 is constant, and so is 0 to any power that is not negative.
+/// Of `y = a ^ b`. The gradient by `a` is 0 where `b` is 0. The gradient by `b` is 0 where `a` is 0 and `b` is not
+/// negative.
 pub fn power<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (a, b, y, grad) = (call.args[0], call.args[1], call.result, call.grad);
     let base = b.eq(0.0).then(0.0, grad * (b * a.pow(b - 1.0)));
@@ -84,7 +85,7 @@ pub fn power<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(base), Some(flat.then(0.0, grad * (y * a.log())))]
 }
 
-/// Of a power with a number for exponent.
+/// Of a power whose exponent is a number.
 pub fn power_of_number<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, exponent) = (call.args[0], PowScalar::read(call.attrs).exponent.as_f64());
     if exponent == 0.0 {
@@ -93,19 +94,19 @@ pub fn power_of_number<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad * (x.pow_scalar(exponent - 1.0) * exponent))]
 }
 
-/// Of the angle of a point.
+/// Of `atan2(y, x)`.
 pub fn atan2<'g>(y: Expr<'g>, x: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
     let scaled = grad / (x.square() + y.square());
     [scaled * x, -(scaled * y)]
 }
 
-/// Of `x ln y`.
+/// Of `x ln y`. The gradient by `x` is 0 where `x` is 0 and `y` is not positive.
 pub fn xlogy<'g>(x: Expr<'g>, y: Expr<'g>, grad: Expr<'g>) -> [Expr<'g>; 2] {
     let flat = x.eq(0.0).logical_and(y.le(0.0));
     [flat.then(0.0, grad.xlogy(y)), grad * x / y]
 }
 
-/// Of `sin(πx) / (πx)`; flat at 0.
+/// Of `sin(πx) / (πx)`, 0 at 0.
 pub fn sinc<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
     let angle = x * std::f64::consts::PI;
     let slope = (angle * angle.cos() - angle.sin()) / (angle * x);
@@ -118,19 +119,19 @@ pub fn mish_slope(x: Expr<'_>) -> Expr<'_> {
     t + x * x.sigmoid() * (1.0 - t.square())
 }
 
-/// Of `x` times a piecewise linear logistic function.
+/// Of [`Op::Hardswish`].
 pub fn hardswish<'g>(x: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
     let between = x.le(3.0).then(grad * (x / 3.0 + 0.5), grad);
     x.le(-3.0).then(0.0, between)
 }
 
-/// To the ends by weight.
+/// Of `lerp` with a number as weight: the gradient times `1 - weight` and `weight`.
 pub fn lerp_scalar<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let weight = LerpScalar::read(call.attrs).weight.as_f64();
     smallvec![Some(call.grad * (1.0 - weight)), Some(call.grad * weight)]
 }
 
-/// To the ends by weight, and to the weight by the way between them.
+/// Of `lerp`: the gradient times `1 - weight`, `weight`, and `end - start`.
 pub fn lerp<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (start, end, weight, grad) = (call.args[0], call.args[1], call.args[2], call.grad);
     smallvec![Some(grad * (1.0 - weight)), Some(grad * weight), Some(grad * (end - start))]
@@ -149,13 +150,13 @@ pub fn addcdiv<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad), Some(scaled / below), Some(-(scaled * (above / below.square())))]
 }
 
-/// Of a derivative of `ψ`: that of the next order.
+/// Of a derivative of the digamma function: the derivative of the next order.
 pub fn polygamma<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let next = Polygamma::read(call.attrs).n + 1;
     smallvec![Some(call.grad * call.args[0].polygamma(next))]
 }
 
-/// Of `ln(x / (1 - x))`: flat where `x` was held, no number outside of 0 to 1 if it was not.
+/// Of `ln(x / (1 - x))`. With `eps` it is 0 where `x` was clamped. Without, it is NaN outside of 0 to 1.
 pub fn logit<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, grad) = (call.args[0], call.grad);
     let (low, outside) = Logit::read(call.attrs).eps.map_or((0.0, f64::NAN), |eps| (eps, 0.0));
@@ -163,20 +164,20 @@ pub fn logit<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(inside.then(grad / (x * (1.0 - x)), outside))]
 }
 
-/// To the elements outside of the distance.
+/// Of shrinking by `lambd`: the gradient of the elements with `|x| > lambd`.
 pub fn shrink<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, lambda) = (call.args[0], Softshrink::read(call.attrs).lambd.as_f64());
     let within = x.ge(-lambda).logical_and(x.le(lambda));
     smallvec![Some(within.then(0.0, call.grad))]
 }
 
-/// To the value; nothing of what was filled is left.
+/// Of `fill`: 0 for the filled tensor, and the gradient for the value.
 pub fn fill<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.args[0].zeros()), Some(call.grad)]
 }
 
-/// Of an extreme that no NaN wins: as [`chosen`], and all to the other operand where one is no number. The first two
-/// operands are in the order that [`chosen`] takes them for the first share.
+/// Of `fmax` and `fmin`: like [`chosen`], but where one operand is NaN the other one gets the whole gradient. `lesser`
+/// and `greater` are `a` and `b` in the order that [`chosen`] takes for the share of `a`.
 pub fn chosen_number<'g>(
     lesser: Expr<'g>,
     greater: Expr<'g>,
@@ -190,14 +191,16 @@ pub fn chosen_number<'g>(
     [a_is_nan.logical_and(b_is_nan.logical_not()).then(0.0, first), b_is_nan.then(0.0, second)]
 }
 
-/// The share of the greater of two operands, `greater` being it: all, or half on a tie.
+/// The gradient of the operand `greater` of a maximum: the whole gradient where it is greater, half of it on a tie,
+/// else
+/// 0. For a minimum the operands are swapped.
 pub fn chosen<'g>(lesser: Expr<'g>, greater: Expr<'g>, grad: Expr<'g>) -> Expr<'g> {
     let share = lesser.eq(greater).then(grad * 0.5, grad);
     greater.lt(lesser).then(0.0, share)
 }
 
-/// Of [`Op::BinaryCrossEntropy`]. The slope by the probability is `(x - t) / (x (1 - x))`, steep but not infinite at
-/// the ends; that by the target is the difference of the logarithms, which are bounded as the op's own are.
+/// Of [`Op::BinaryCrossEntropy`]. The slope by the probability is `(x - t) / (x (1 - x))`, with a divisor that is
+/// bounded away from 0. The slope by the target is the difference of the logarithms, which are bounded as in the op.
 pub fn binary_cross_entropy<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, target, g) = (call.args[0], call.args[1], call.grad);
     let spread = ((1.0 - x) * x).maximum(1e-12);

@@ -1,12 +1,12 @@
-//! Gradients of matrix products: of `y = a b` they are `g bᵀ` and `aᵀ g`.
+//! Gradients of matrix products. Those of `y = a b` are `g bᵀ` and `aᵀ g`.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
 use crate::ir::attrs::{Addmm, Attributes};
 use smallvec::smallvec;
 
-/// Of a product, batched or not. One that is not rounded to the dtype of its operands has gradients that are computed as wide as it
-/// is, and rounded once.
+/// Of a product, batched or not. If the result is f32 and the operands are 16-bit floats, the gradients are computed in
+/// f32 and rounded once.
 pub fn matmul<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dtype = call.args[0].dtype();
     let [a, b] = [call.args[0], call.args[1]].map(|operand| operand.to(call.grad.dtype()));

@@ -1,7 +1,7 @@
-//! Gradients of rows that combine many elements.
+//! Gradients of reductions and normalizations.
 //!
-//! Whatever has the sizes of the result is first brought to those it had before reduced dims were dropped; then it
-//! broadcasts against the operand. 16-bit floats are computed in f32.
+//! Result and gradient first get the reduced dims back with size 1, so that they broadcast against the operand. 16-bit
+//! floats are computed in f32.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr};
@@ -15,26 +15,26 @@ use crate::ir::scalar::Scalar;
 use crate::ir::shape::normalize_dims;
 use smallvec::{SmallVec, smallvec};
 
-/// A reduction's operand, and what belongs to it, in the dtype that it is computed in.
+/// Operand, result and gradient of a reduction, in the dtype of its computation.
 struct Reduced<'g> {
     /// The operand.
     x: Expr<'g>,
-    /// The result, reduced dims kept with size 1.
+    /// The result, with reduced dims of size 1.
     y: Expr<'g>,
-    /// The result's gradient, reduced dims kept.
+    /// The result's gradient, with reduced dims of size 1.
     grad: Expr<'g>,
-    /// The dims.
+    /// The reduced dims.
     dims: SmallVec<[usize; 6]>,
-    /// How many elements make one.
+    /// How many elements are reduced to one.
     count: usize,
 }
 
 impl<'g> Reduced<'g> {
-    /// The reduction over the dims that its arguments name.
+    /// Reads a reduction over the dims that its arguments name.
     fn of(call: &Backward<'g, '_>) -> Reduced<'g> {
         let x = call.args[0];
         let sizes = x.sizes();
-        // Inference accepted the call, so its dims are there.
+        // Inference has accepted the call, so its dims exist.
         let dims = reduced_dims("reduction", call.attrs, sizes.len()).unwrap_or_default();
         let mut kept = sizes.clone();
         for &dim in &dims {
@@ -50,19 +50,19 @@ impl<'g> Reduced<'g> {
     }
 }
 
-/// Of a sum: to every element.
+/// Of a sum: the gradient, for every element.
 pub fn sum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(Reduced::of(call).grad)]
 }
 
-/// Of a mean: to every element in equal shares.
+/// Of a mean: the gradient over the number of elements, for every element.
 pub fn mean<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let reduced = Reduced::of(call);
     smallvec![Some(reduced.grad / call.builder().extent(reduced.count))]
 }
 
-/// Of a product: the product of the others. With one zero that is the product without it, for the zero alone; with
-/// several it is 0 for all.
+/// Of a product: the product of the other elements. With one zero, that is not 0 for the zero only; with several, it is
+/// 0 for all.
 pub fn prod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Reduced { x, y, grad, dims, .. } = Reduced::of(call);
     let x = x.to(y.dtype());
@@ -72,13 +72,13 @@ pub fn prod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     }
     let n_zeros = zero.sum(&dims, true);
     let rest = x.masked_fill(zero, 1.0).prod(&dims);
-    // Where there are zeros, `rest` divided by an element stands for nothing and is not chosen.
+    // Where there are zeros, `rest` divided by an element is meaningless, and is not selected.
     let none = grad * (rest / x.masked_fill(zero, 1.0));
     let one = zero.logical_and(n_zeros.eq(1.0)).then(grad * rest, 0.0);
     smallvec![Some(n_zeros.eq(0.0).then(none, one))]
 }
 
-/// Of an extremum: to all elements that are it, in equal shares. A NaN is equal to none of them, and all get a NaN.
+/// Of an extremum: equal shares of the gradient for all elements that are equal to it. If it is NaN, all get NaN.
 pub fn extremum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Reduced { x, y, grad, dims, .. } = Reduced::of(call);
     let chosen = x.eq(y);
@@ -96,11 +96,11 @@ pub fn var<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(variance(call, &reduced, grad))]
 }
 
-/// Of a standard deviation `y`: that of the variance over `2 y`; 0 where nothing varies.
+/// Of a standard deviation `y`: that of the variance over `2 y`, or 0 where `y` is 0.
 pub fn std<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let reduced = Reduced::of(call);
     let flat = reduced.y.eq(0.0);
-    // Divided by 1 there, so that no NaN comes back through the quotient.
+    // The divisor is 1 where `y` is 0, so second derivatives have no NaN either.
     let grad = (reduced.grad / (reduced.y * 2.0).masked_fill(flat, 1.0)).masked_fill(flat, 0.0);
     smallvec![Some(variance(call, &reduced, grad))]
 }
@@ -110,7 +110,7 @@ fn variance<'g>(call: &Backward<'g, '_>, reduced: &Reduced<'g>, grad: Expr<'g>) 
     let count = call.builder().extent(reduced.count);
     let freedom = match correction.as_f64() {
         0.0 => count,
-        // Whole corrections stay whole, so that the count keeps all its digits.
+        // A whole correction is subtracted from the count as an integer, which is exact.
         value if value.fract() == 0.0 => (count - Scalar::Int(correction.as_i64())).relu(),
         _ => (count.to(reduced.x.dtype()) - correction).relu(),
     };
@@ -162,8 +162,8 @@ fn stored<'g>(value: Expr<'g>, grad: Expr<'g>, attrs: &SoftmaxBackwardData) -> E
     value.to(attrs.input_dtype.unwrap_or(grad.dtype())).contiguous()
 }
 
-/// Of a normalization over the trailing dims: of `y = z w + b` with `z = (x - mean) r`, where `r` is the reciprocal of
-/// the deviation, it is `r (h - mean(h) - z mean(h z))` with `h = g w` for `x`, `g z` for `w`, and `g` for `b`.
+/// Of a layer normalization `y = z w + b` with `z = (x - mean) r`, where `r` is the reciprocal of the deviation. The
+/// gradient by `x` is `r (h - mean(h) - z mean(h z))` with `h = g w`. That by `w` is `g z`, and that by `b` is `g`.
 pub fn layer_norm<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let x = call.args[0].wide();
     let rank = x.rank();

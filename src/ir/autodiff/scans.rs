@@ -1,7 +1,7 @@
 //! Gradients of scans.
 //!
-//! All of them are linear recurrences that run the other way, so none divides: zeros among the factors of a product
-//! are nothing special, and every order of derivative has the same form.
+//! All of them are linear recurrences in the opposite direction. None divides, so zeros in a product need no special
+//! case. The gradients of a recurrence are recurrences, so there are derivatives of any order.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
@@ -10,15 +10,15 @@ use crate::ir::op::Op;
 use crate::ir::shape::normalize_dim;
 use smallvec::smallvec;
 
-/// Of running sums: sums from the other end.
+/// Of cumulative sums: cumulative sums from the other end.
 pub fn cumsum<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let grad = call.grad;
     let ones = call.builder().full(&[], 1, grad.dtype()).expand(&grad.sizes());
     smallvec![Some(run(ones, grad, dim_of(call), true))]
 }
 
-/// Of running products. Element `k` is a factor of all products from the `k`-th on: what came before it, times
-/// `s[k] = g[k] + x[k + 1] s[k + 1]`.
+/// Of cumulative products. Element `k` is a factor of all products from the `k`-th on. So its gradient is the product
+/// of the elements before it, times `s[k] = g[k] + x[k + 1] s[k + 1]`.
 pub fn cumprod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dim = dim_of(call);
     let (x, grad) = (call.args[0].to(call.grad.dtype()).wide(), call.grad.wide());
@@ -28,8 +28,8 @@ pub fn cumprod<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(before * rest)]
 }
 
-/// Of `y[i] = a[i] y[i - 1] + b[i]`: `r[i] = g[i] + a[i + 1] r[i + 1]` for the terms, `r[i] y[i - 1]` for the factors;
-/// the other way round if it runs from the end.
+/// Of `y[i] = a[i] y[i - 1] + b[i]`: `r[i] = g[i] + a[i + 1] r[i + 1]` for the terms, and `r[i] y[i - 1]` for the
+/// factors. With `reverse`, directions are swapped.
 pub fn recurrence<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dim = dim_of(call);
     let Recurrence { reverse, .. } = Recurrence::read(call.attrs);
@@ -48,14 +48,14 @@ fn run<'g>(factor: Expr<'g>, term: Expr<'g>, dim: usize, reverse: bool) -> Expr<
     factor.call(Op::Recurrence, &[term], Recurrence { dim: dim as i64, reverse }.into())
 }
 
-/// Which way elements move.
+/// The direction of a shift.
 #[derive(Clone, Copy)]
 enum Towards {
     Start,
     End,
 }
 
-/// Every element of a dim moved by one place; `fill` moves in.
+/// Shifts the elements of a dim by one. The free place gets `fill`.
 fn shifted<'g>(x: Expr<'g>, dim: usize, fill: f64, towards: Towards) -> Expr<'g> {
     let mut sizes = x.sizes();
     let Some(size) = sizes.get(dim).copied() else {

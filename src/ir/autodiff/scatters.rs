@@ -1,9 +1,9 @@
-//! Gradients of reads and writes by index: what is read is added up where it came from, and what is written gets the
-//! gradient of the place where it went.
+//! Gradients of reads and writes by index.
 //!
-//! Of several writes to one place that replace each other, the last has all of the gradient. Where a product is
-//! differentiated, zeros are handled by products of the other factors, up to first derivatives at places with two
-//! zeros.
+//! The gradient of a read is a `scatter_add` to where the element was read. The gradient of a write is a `gather` from
+//! where the element was written. Of several writes to one place that replace each other, the last gets the gradient.
+//! The gradient of a product with zeros uses the product of the other factors. At places with two
+//! zeros this is exact for first derivatives only.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::Expr;
@@ -13,7 +13,7 @@ use crate::ir::scalar::Scalar;
 use crate::ir::shape::normalize_dim;
 use smallvec::smallvec;
 
-/// Of slices chosen by an index vector: each slice added where it came from.
+/// Of `index_select`: each slice is added to where it was read.
 pub fn index_select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let (x, index) = (call.args[0], call.args[1]);
     if x.rank() == 0 {
@@ -27,12 +27,12 @@ pub fn index_select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(add_at(call.args[0].zeros(), dim_of(call), index, call.grad))]
 }
 
-/// Of one element per index: added where it came from.
+/// Of `gather`: each element is added to where it was read.
 pub fn gather<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(add_at(call.args[0].zeros(), dim_of(call), call.args[1], call.grad))]
 }
 
-/// Of rows of a table.
+/// Of `embedding`: [`Op::EmbeddingDenseBackward`].
 pub fn embedding<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Embedding { padding_idx, scale_grad_by_freq, .. } = Embedding::read(call.attrs);
     let num_weights = call.args[0].sizes()[0] as i64;
@@ -40,10 +40,10 @@ pub fn embedding<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::EmbeddingDenseBackward, &[call.args[1]], attrs.into()))]
 }
 
-/// Of writes that replace: nothing to what was replaced.
+/// Of writes that replace: the gradient of replaced elements is 0.
 pub fn scatter<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let index = call.args[1];
-    // The number of the write that stayed, at every place that was written to.
+    // At every written place, the number of the write that was last.
     let number = call.builder().range(0, index.ty().numel()).reshape(&index.sizes());
     let places = call.builder().full(&call.grad.sizes(), 0, number.dtype());
     let stayed = places.call(Op::Scatter, &[index, number], call.attrs.into());
@@ -62,7 +62,7 @@ pub fn scatter_reduce<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let wide = call.grad.dtype().widened();
     let (grad, index) = (call.grad.to(wide), call.args[1]);
     let (into, result) = (call.args[0].to(wide), call.result.to(wide));
-    // The part of the source that the index names.
+    // The part of the source that has the sizes of the index.
     let source = inside(call.args[2].to(wide), index);
     let (to_self, to_source_part) = match reduce {
         Some(Reducer::Prod) => product(call, grad, into, source),
@@ -88,8 +88,8 @@ pub fn scatter_reduce<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(to_self), None, Some(to_source(call, to_source_part))]
 }
 
-/// The gradient of a product by a factor is the product of the others: the result over the factor, or the product
-/// with the factor left out where the factor is the only 0.
+/// The gradients of a `scatter_reduce` by product. The gradient by a factor is the product of the others. That is the
+/// result over the factor, or the product without zeros where the factor is the only zero.
 fn product<'g>(call: &Backward<'g, '_>, grad: Expr<'g>, into: Expr<'g>, source: Expr<'g>) -> (Expr<'g>, Expr<'g>) {
     let index = call.args[1];
     let ScatterReduce { dim, include_self, .. } = ScatterReduce::read(call.attrs);
@@ -115,24 +115,24 @@ fn dim_of(call: &Backward<'_, '_>) -> i64 {
     Along::read(call.attrs).dim
 }
 
-/// `to` with `what` added where the index says.
+/// `to` with `what` added at the index.
 fn add_at<'g>(to: Expr<'g>, dim: i64, index: Expr<'g>, what: Expr<'g>) -> Expr<'g> {
     to.call(Op::ScatterAdd, &[index, what], Along { dim }.into())
 }
 
-/// What lies where the index of a scatter says.
+/// The elements of `from` at the index of a scatter.
 fn taken<'g>(call: &Backward<'g, '_>, from: Expr<'g>) -> Expr<'g> {
     from.call(Op::Gather, &[call.args[1]], Gather { dim: dim_of(call), sparse_grad: false }.into())
 }
 
-/// 0 where the index of a scatter says.
+/// `from` with zeros at the index of a scatter.
 fn without<'g>(call: &Backward<'g, '_>, from: Expr<'g>) -> Expr<'g> {
     let index = call.args[1];
     let zero = call.builder().full(&[], 0, from.dtype()).expand(&index.sizes());
     from.call(Op::Scatter, &[index, zero], Along { dim: dim_of(call) }.into())
 }
 
-/// The part of a source that an index names: the first elements of every dim.
+/// The part of a source that has the sizes of the index: the first elements of every dim.
 fn inside<'g>(source: Expr<'g>, index: Expr<'g>) -> Expr<'g> {
     let sizes = index.sizes();
     let mut part = source;
@@ -145,7 +145,7 @@ fn inside<'g>(source: Expr<'g>, index: Expr<'g>) -> Expr<'g> {
     part.reshape(&sizes)
 }
 
-/// Zeros behind a gradient of the part of a source that the index names.
+/// The gradient of a source: that of the part with the sizes of the index, and zeros elsewhere.
 fn to_source<'g>(call: &Backward<'g, '_>, part: Expr<'g>) -> Expr<'g> {
     let sizes = call.args[2].sizes();
     if part.rank() != sizes.len() {

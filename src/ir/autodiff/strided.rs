@@ -1,7 +1,8 @@
 //! Gradients of windows of memory.
 //!
-//! What was read through a window is added up in a memory of zeros, where it was read; then it is read from there as the
-//! operand lies in it. Places in memory count from the first of operand and window.
+//! The gradient of a window is added to a buffer of zeros that stands for the memory, at the places that the window
+//! read. The gradient of the operand is then read from that buffer with the operand's layout. Places count from the
+//! first element of operand and window.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr};
@@ -14,10 +15,9 @@ use crate::ir::shape::{Sizes, numel};
 use crate::ir::types::TensorType;
 use smallvec::{SmallVec, smallvec};
 
-/// Of [`Op::AsStrided`]: added up in memory where it was read, and read from there as the operand lies in it. Where
-/// several elements of the operand share memory, each gets an equal share.
+/// Of [`Op::AsStrided`]. Where several elements of the operand share memory, each gets an equal share.
 ///
-/// The offset argument counts from the operand's first element here; see [`counted_from`].
+/// Here the offset argument counts from the operand's first element; see [`counted_from`].
 pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let TensorType { sizes, strides, .. } = call.args[0].ty();
     let AsStrided { size, stride, storage_offset } = AsStrided::read(call.attrs);
@@ -46,9 +46,9 @@ pub fn as_strided<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(read.reshape(&sizes))]
 }
 
-/// The arguments of a call as its derivative takes them, if they are others: a place in memory counts from the operand's
-/// first element, which is element `start` of its memory. Types do not say where a value begins, so whoever knows the
-/// memory asks this before [`vjp`](super::vjp).
+/// The arguments of a call as its derivative expects them, or `None` if they do not change. An offset in memory then
+/// counts from the operand's first element, which is element `start` of its storage. Types have no offset, so a caller
+/// that has tensors calls this before [`vjp`](super::vjp).
 pub fn counted_from(op: Op, attrs: &[Attr], start: impl FnOnce() -> usize) -> Option<Attrs> {
     if op != Op::AsStrided {
         return None;
@@ -58,7 +58,7 @@ pub fn counted_from(op: Op, attrs: &[Attr], start: impl FnOnce() -> usize) -> Op
     Some(AsStrided { storage_offset: Some(offset), ..attrs }.into())
 }
 
-/// Where in memory the elements of a layout lie, in their order.
+/// The places of the elements of a layout in memory, in their order.
 fn places<'g>(builder: &'g Builder, sizes: &[usize], strides: &[usize], start: usize) -> Expr<'g> {
     let mut place = builder.full(&[], start as i64, DType::I64);
     for (dim, (&size, &stride)) in sizes.iter().zip(strides).enumerate() {
@@ -69,7 +69,7 @@ fn places<'g>(builder: &'g Builder, sizes: &[usize], strides: &[usize], start: u
     place.expand(sizes).reshape(&[numel(sizes)])
 }
 
-/// Whether elements may share memory: whether a step along a dim is not beyond all that lies within it.
+/// Whether elements may share memory: whether a stride does not exceed the span of all smaller ones.
 fn overlaps(sizes: &[usize], strides: &[usize]) -> bool {
     let mut dims: SmallVec<[(usize, usize); 6]> = strides.iter().copied().zip(sizes.iter().copied()).collect();
     dims.retain(|(_, size)| *size > 1);

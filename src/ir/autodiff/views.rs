@@ -1,4 +1,4 @@
-//! Gradients of rows that move elements: each element's gradient goes back where the element came from.
+//! Gradients of rows that move elements: each element's gradient goes to where the element was read.
 
 use super::derivative::{Backward, Gradients};
 use super::expr::{Builder, Expr};
@@ -14,12 +14,12 @@ use crate::ir::types::TensorType;
 use crate::ir::view;
 use smallvec::{SmallVec, smallvec};
 
-/// Of a view that keeps the order of elements: the operand's sizes again.
+/// Of a view that keeps the order of elements: a reshape to the operand's sizes.
 pub fn reshaped<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.reshape(&call.args[0].sizes()))]
 }
 
-/// Of dims in another order: the order they had.
+/// Of `permute`: the inverse permutation.
 pub fn permute<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let rank = call.args[0].rank();
     let mut back: SmallVec<[usize; 6]> = SmallVec::from_elem(0, rank);
@@ -29,7 +29,7 @@ pub fn permute<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.permute(&back))]
 }
 
-/// Of two dims swapped: swapped again.
+/// Of `transpose`: the same transposition.
 pub fn transpose<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let rank = call.args[0].rank();
     let mut dims: SmallVec<[usize; 6]> = (0..rank).collect();
@@ -40,30 +40,30 @@ pub fn transpose<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.permute(&dims))]
 }
 
-/// Of a matrix transposed.
+/// Of `t`: the same transposition.
 pub fn t<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(if call.args[0].rank() == 2 { call.grad.transposed() } else { call.grad })]
 }
 
-/// Of elements repeated: the sum, which every gradient gets anyway.
+/// Of `expand`: the gradient itself, because every gradient is summed over broadcast dims.
 pub fn expand<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad)]
 }
 
-/// Of one index of a dim: [`Op::SelectBackward`].
+/// Of `select`: [`Op::SelectBackward`].
 pub fn select<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Select { dim, index } = Select::read(call.attrs);
     let attrs = SelectBackward { input_sizes: ints(&call.args[0].sizes()), dim, index };
     smallvec![Some(call.grad.call(Op::SelectBackward, &[], attrs.into()))]
 }
 
-/// Sizes that a gradient of a view is put among zeros of, and the arguments of the view.
+/// The sizes of the operand, and the arguments of the view, from those of [`Op::SelectBackward`].
 fn selected(attrs: &[Attr]) -> (Ints, Attrs) {
     let SelectBackward { input_sizes, dim, index } = SelectBackward::read(attrs);
     (input_sizes, Select { dim, index }.into())
 }
 
-/// As [`selected`], of a slice.
+/// The sizes of the operand, and the arguments of the view, from those of [`Op::SliceBackward`].
 fn sliced(attrs: &[Attr]) -> (Ints, Attrs) {
     let SliceBackward { input_sizes, dim, start, end, step } = SliceBackward::read(attrs);
     (input_sizes, Slice { dim, start, end, step }.into())
@@ -75,18 +75,18 @@ pub fn select_zeros_type(call: &Call<'_>) -> Result<TensorType> {
     part_of_type(call, &sizes, view::select, &attrs)
 }
 
-/// The decomposition of [`Op::SelectBackward`]: zeros around it.
+/// The decomposition of [`Op::SelectBackward`]: the gradient in zeros.
 pub fn select_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let (sizes, attrs) = selected(attrs);
     among_zeros(graph, args, &sizes, &attrs, view::select)
 }
 
-/// Of [`Op::SelectBackward`]: the index again.
+/// Of [`Op::SelectBackward`]: the same `select`.
 pub fn select_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::Select, &[], selected(call.attrs).1))]
 }
 
-/// Of every `step`-th element: [`Op::SliceBackward`].
+/// Of `slice`: [`Op::SliceBackward`].
 pub fn slice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let sizes = call.args[0].sizes();
     let Slice { dim, start, end, step } = Slice::read(call.attrs);
@@ -107,20 +107,20 @@ pub fn slice_zeros_type(call: &Call<'_>) -> Result<TensorType> {
     part_of_type(call, &sizes, view::slice, &attrs)
 }
 
-/// The decomposition of [`Op::SliceBackward`]: zeros between and around the elements.
+/// The decomposition of [`Op::SliceBackward`]: the gradient in zeros.
 pub fn slice_zeros(graph: &mut Graph, args: &[NodeId], attrs: &[Attr]) -> Result<NodeId> {
     let (sizes, attrs) = sliced(attrs);
     among_zeros(graph, args, &sizes, &attrs, view::slice)
 }
 
-/// The gradient of a view, at the view of zeros of these sizes.
+/// Zeros of these sizes, with the gradient written to a view of them.
 fn among_zeros(graph: &mut Graph, args: &[NodeId], sizes: &[i64], attrs: &Attrs, rule: ViewRule) -> Result<NodeId> {
     let sizes: Sizes = sizes.iter().map(|&size| size as usize).collect();
     let layout = rule(&Layout::contiguous(&sizes), attrs)?;
     Builder::extend(graph, args, |args| put(args[0], &sizes, &layout))
 }
 
-/// Zeros of some sizes, with `x` at a layout in them.
+/// Zeros of these sizes, with `x` written at a layout of them.
 fn put<'g>(x: Expr<'g>, sizes: &[usize], layout: &Layout) -> Expr<'g> {
     let zeros = zeros(x, sizes);
     if layout.numel() == 0 {
@@ -130,20 +130,20 @@ fn put<'g>(x: Expr<'g>, sizes: &[usize], layout: &Layout) -> Expr<'g> {
     zeros.call(Op::Overlay, &[x], attrs.into())
 }
 
-/// Of [`Op::SliceBackward`]: the slice again.
+/// Of [`Op::SliceBackward`]: the same `slice`.
 pub fn slice_twice<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::Slice, &[], sliced(call.attrs).1))]
 }
 
-/// Of a diagonal: zeros around it.
+/// Of `diagonal`: the gradient on the diagonal of zeros.
 pub fn diagonal<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let sizes = call.args[0].sizes();
     let at = view::diagonal(&Layout::contiguous(&sizes), call.attrs).expect("inference has accepted the view");
     smallvec![Some(put(call.grad, &sizes, &at))]
 }
 
-/// Of windows of a dim: the sum of what each element got. Windows are cut into pieces of one step, so that piece `k`
-/// of all windows together is a stretch without overlap that begins `k` steps in.
+/// Of `unfold`: the sum over the windows that have the element. Windows are cut into pieces of one step. Then piece `k`
+/// of all windows together is contiguous and without overlap, and begins at element `k * step`.
 pub fn unfold<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let sizes = call.args[0].sizes();
     if sizes.is_empty() {
@@ -172,13 +172,13 @@ fn zeros<'g>(like: Expr<'g>, sizes: &[usize]) -> Expr<'g> {
     like.builder().full(sizes, 0, like.dtype())
 }
 
-/// Of tensors side by side: to each its part.
+/// Of `cat`: each operand gets its part of the gradient.
 pub fn cat<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let dim = index(Along::read(call.attrs).dim, call.grad.rank());
     let mut start = 0;
     let own = |arg: &Expr<'g>| {
         if joins_anything(&arg.ty()) && call.grad.rank() != 1 {
-            // It lies nowhere in the result.
+            // An operand without elements has no part in the result.
             return Some(zeros(*arg, &arg.sizes()));
         }
         let (from, size) = (start, arg.sizes()[dim]);
@@ -188,7 +188,7 @@ pub fn cat<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     call.args.iter().map(own).collect()
 }
 
-/// Of one tensor over another: to the upper one its window, to the lower one what is beside it.
+/// Of [`Op::Overlay`]: operand 1 gets the gradient of its window, and operand 0 the rest.
 pub fn overlay<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let grad = call.grad.contiguous();
     let over = call.args[1].sizes();
@@ -199,14 +199,14 @@ pub fn overlay<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(beside), Some(grad.call(Op::Part, &[], window.into()))]
 }
 
-/// Of a part of a row-major tensor: put back among zeros.
+/// Of [`Op::Part`]: the gradient at that part of zeros.
 pub fn part_of<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     let Part { stride, offset, .. } = Part::read(call.attrs);
     let attrs = Overlay { stride, offset };
     smallvec![Some(call.args[0].zeros().call(Op::Overlay, &[call.grad], attrs.into()))]
 }
 
-/// Of elements in reverse order: reversed again.
+/// Of `flip`: the same `flip`.
 pub fn flip<'g>(call: &Backward<'g, '_>) -> Gradients<'g> {
     smallvec![Some(call.grad.call(Op::Flip, &[], call.attrs.into()))]
 }

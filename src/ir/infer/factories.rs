@@ -1,4 +1,4 @@
-//! Results of ops without operands.
+//! Types of the results of factories: `full` and `arange`.
 
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Arange, Attributes, Full};
@@ -7,7 +7,7 @@ use crate::ir::row::Call;
 use crate::ir::shape::{self, Sizes};
 use crate::ir::types::TensorType;
 
-/// One value: the dtype asked for, else the one that fits the value.
+/// The type of `full`. The default dtype follows from the value.
 pub fn full(call: &Call<'_>) -> Result<TensorType> {
     let Full { size: sizes, fill_value: value, dtype } = Full::read(call.attrs);
     let fitting = if value.dtype().is_float() { DType::DEFAULT_FLOAT } else { value.dtype() };
@@ -21,7 +21,7 @@ pub fn full(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
-/// A range: i64 when all three numbers are whole, else the default float, unless a dtype is asked for.
+/// The type of `arange`. The default dtype is i64 if all three numbers are integers, else the default float.
 pub fn arange(call: &Call<'_>) -> Result<TensorType> {
     let Arange { start, end, step, dtype } = Arange::read(call.attrs);
     let whole = [start, end, step].iter().all(|value| !value.dtype().is_float());

@@ -1,4 +1,4 @@
-//! Results of gathers, and what an index tensor must be.
+//! Types of the results of gathers, and checks of index tensors.
 
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Along, Attributes};
@@ -7,7 +7,7 @@ use crate::ir::row::Call;
 use crate::ir::shape::{self, normalize_dim};
 use crate::ir::types::TensorType;
 
-/// One index vector along a dim.
+/// The type of `index_select`: one index vector along a dim.
 pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
     let (input, index) = (call.args[0], call.args[1]);
     need_index(call.name(), index)?;
@@ -26,7 +26,7 @@ pub fn index_select(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(input.dtype, &sizes))
 }
 
-/// One index per result element: the index's shape, which may not exceed the input's in the other dims. An index
+/// The type of `gather`: the shape of the index. That may not exceed the input in dims other than `dim`. An index
 /// without elements may have any shape and dtype.
 pub fn gather(call: &Call<'_>) -> Result<TensorType> {
     let (input, index) = (call.args[0], call.args[1]);
@@ -43,7 +43,7 @@ pub fn gather(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(input.dtype, &index.sizes))
 }
 
-/// Rows of a 2-d table: the index's shape and the row.
+/// The type of `embedding`: the shape of the index, and a dim for the row of the 2-d table.
 pub fn embedding(call: &Call<'_>) -> Result<TensorType> {
     let (table, index) = (call.args[0], call.args[1]);
     need_index(call.name(), index)?;
@@ -56,7 +56,7 @@ pub fn embedding(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(table.dtype, &sizes))
 }
 
-/// Refuses a tensor that holds no indices.
+/// Checks that the dtype of an index is i64 or i32.
 pub fn need_index(op: &str, index: &TensorType) -> Result<()> {
     if matches!(index.dtype, DType::I64 | DType::I32) {
         return Ok(());
@@ -64,7 +64,8 @@ pub fn need_index(op: &str, index: &TensorType) -> Result<()> {
     Err(Error::dtype(op, index.dtype, "i64 or i32", "indices are whole numbers; convert with to_dtype(DType::I64)"))
 }
 
-/// Whether an index of these sizes lies inside others, one dim aside. A 0-dim tensor counts as one element in a row.
+/// Whether the sizes of an index have the rank of `other` and are at most as large, except in dim `free`. A 0-dim
+/// tensor counts as one with a dim of size 1.
 pub fn fits(index: &[usize], other: &[usize], free: Option<usize>) -> bool {
     let (index, other) = (at_least_1d(index), at_least_1d(other));
     index.len() == other.len()

@@ -1,7 +1,7 @@
-//! Dtype and shape of every op's result, from operand types alone.
+//! Inference: the type of every op's result, from operand types and arguments.
 //!
-//! These functions are the only place that knows them: eager calls, Meta tensors and traces all ask here. Every error
-//! names the op, what was found, and what to do.
+//! Eager calls, meta tensors and traces all use these functions. Every error names the op, what was found, and what to
+//! do.
 
 mod factories;
 mod indexing;
@@ -21,5 +21,5 @@ pub use products::{addmm, bmm, mm};
 pub use reductions::{
     arg_extremum, extremum, layer_norm, logsumexp, mean, reduced_dims, softmax, softmax_data, sum, truth, var,
 };
-pub use routines::{argsort, flat_index, recurrence, running_places, scan, scatter};
+pub use routines::{argsort, cumulative_indices, flat_index, recurrence, scan, scatter};
 pub use views::{cat, joins_anything, overlay, part_of, triangle, view, window};

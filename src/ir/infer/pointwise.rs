@@ -1,4 +1,4 @@
-//! Results of element-wise ops, and of copies in another dtype or order of memory.
+//! Types of the results of pointwise ops, and of copies in another dtype or memory format.
 
 use crate::error::{Error, Result};
 use crate::ir::attr::MemoryFormat;
@@ -9,7 +9,7 @@ use crate::ir::scalar::Scalar;
 use crate::ir::shape::{self, Sizes, broadcast};
 use crate::ir::types::TensorType;
 
-/// Element-wise results: broadcast sizes, promoted dtype, strides that follow the operands.
+/// The type of a pointwise result: broadcast sizes, the dtype of the row's rule, and strides that follow the operands.
 pub fn pointwise(call: &Call<'_>) -> Result<TensorType> {
     let Meaning::Body(rule, _) = call.op.row().meaning else {
         unreachable!("{} has no body", call.name());
@@ -25,40 +25,40 @@ pub fn pointwise(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType { dtype, sizes, strides, number: false })
 }
 
-/// As [`pointwise`], the strides following the second operand before the first.
+/// Like [`pointwise`], but strides follow the second operand before the first.
 pub fn second_leads(call: &Call<'_>) -> Result<TensorType> {
     pointwise(&Call { args: &[call.args[1], call.args[0]], ..*call })
 }
 
-/// As [`pointwise`], for ops with a factor `alpha`, which must be whole if the result is.
+/// Like [`pointwise`], for ops with a factor `alpha`. It must be a whole number if the result is an integer.
 pub fn scaled(call: &Call<'_>, alpha: Scalar) -> Result<TensorType> {
     let result = pointwise(call)?;
     match alpha {
-        Scalar::Bool(alpha) if result.dtype != DType::Bool => Err(Error::argument(
+        Scalar::Bool(_) if result.dtype != DType::Bool => Err(Error::argument(
             call.name(),
-            format!("alpha is {alpha} but the result is {}; for numbers alpha must be one", result.dtype),
+            format!("alpha is a bool, but the result is {}; pass a number", result.dtype),
         )),
         Scalar::Float(alpha) if !result.dtype.is_float() => Err(Error::argument(
             call.name(),
-            format!("alpha is {alpha:?} but the result is {}; for integers alpha must be a whole number", result.dtype),
+            format!("alpha is {alpha}, but the result is {}; pass a whole number", result.dtype),
         )),
         Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) => Ok(result),
     }
 }
 
-/// As [`pointwise`], row-major.
+/// Like [`pointwise`], but row-major.
 pub fn row_major(call: &Call<'_>) -> Result<TensorType> {
     let dense = pointwise(call)?;
     Ok(TensorType::contiguous(dense.dtype, &dense.sizes))
 }
 
-/// As [`row_major`], with a value that the first operand's dtype holds.
+/// Like [`row_major`], and checks that the value fits the dtype of the first operand.
 pub fn masked_fill(call: &Call<'_>) -> Result<TensorType> {
     let result = row_major(call)?;
     Value::read(call.attrs).value.need_fit(call.name(), result.dtype).map(|()| result)
 }
 
-/// As [`pointwise`], for operands that must have one and the same dtype.
+/// Like [`pointwise`], for operands that must have one dtype.
 pub fn one_dtype(call: &Call<'_>) -> Result<TensorType> {
     let dtype = call.args[0].dtype;
     match call.args.iter().find(|arg| arg.dtype != dtype) {
@@ -66,13 +66,13 @@ pub fn one_dtype(call: &Call<'_>) -> Result<TensorType> {
             call.name(),
             other.dtype,
             dtype.name(),
-            "operands are not promoted here; convert one side",
+            "this op does not promote operands; convert one of them",
         )),
         None => pointwise(call),
     }
 }
 
-/// As [`pointwise`], checking how the quotient is rounded.
+/// Like [`pointwise`], and checks `rounding_mode`.
 pub fn division(call: &Call<'_>) -> Result<TensorType> {
     match DivMode::misfit(call.attrs) {
         None => pointwise(call),
@@ -82,7 +82,7 @@ pub fn division(call: &Call<'_>) -> Result<TensorType> {
     }
 }
 
-/// As [`pointwise`]: integers have no negative powers, and bools have none.
+/// Like [`pointwise`], and rejects negative powers of integers, and powers of bools.
 pub fn power_of_number(call: &Call<'_>) -> Result<TensorType> {
     let result = pointwise(call)?;
     let PowScalar { exponent } = PowScalar::read(call.attrs);
@@ -96,7 +96,7 @@ pub fn power_of_number(call: &Call<'_>) -> Result<TensorType> {
     Ok(result)
 }
 
-/// As [`pointwise`], for orders whose factorial is not far from what f32 holds.
+/// Like [`pointwise`], and checks the order: the factorial of a larger one is far beyond the range of f32.
 pub fn polygamma(call: &Call<'_>) -> Result<TensorType> {
     match Polygamma::read(call.attrs).n {
         0..=30 => pointwise(call),
@@ -104,7 +104,7 @@ pub fn polygamma(call: &Call<'_>) -> Result<TensorType> {
     }
 }
 
-/// As [`pointwise`], with bounds that unsigned integers have.
+/// Like [`pointwise`], and rejects negative bounds of unsigned integers.
 pub fn hardtanh(call: &Call<'_>) -> Result<TensorType> {
     let Hardtanh { min_val, max_val } = Hardtanh::read(call.attrs);
     let is_negative = |bound: Option<Scalar>| bound.is_some_and(|bound| bound.as_f64() < 0.0);
@@ -114,7 +114,7 @@ pub fn hardtanh(call: &Call<'_>) -> Result<TensorType> {
     pointwise(call)
 }
 
-/// As [`pointwise`], with a distance that is not negative.
+/// Like [`pointwise`], and rejects a negative `lambd`.
 pub fn softshrink(call: &Call<'_>) -> Result<TensorType> {
     let Softshrink { lambd } = Softshrink::read(call.attrs);
     if lambd.as_f64() < 0.0 {
@@ -123,7 +123,7 @@ pub fn softshrink(call: &Call<'_>) -> Result<TensorType> {
     pointwise(call)
 }
 
-/// As [`pointwise`], with a value that is one element.
+/// Like [`pointwise`], and checks that the value is a 0-dim tensor.
 pub fn fill(call: &Call<'_>) -> Result<TensorType> {
     if call.args[1].rank() != 0 {
         let what = format!("the value has shape {:?}", &call.args[1].sizes[..]);
@@ -132,7 +132,7 @@ pub fn fill(call: &Call<'_>) -> Result<TensorType> {
     pointwise(call)
 }
 
-/// As [`pointwise`], checking the name of the approximation.
+/// Like [`pointwise`], and checks `approximate`.
 pub fn gelu(call: &Call<'_>) -> Result<TensorType> {
     match Gelu::misfit(call.attrs) {
         None => pointwise(call),
@@ -140,7 +140,7 @@ pub fn gelu(call: &Call<'_>) -> Result<TensorType> {
     }
 }
 
-/// As [`pointwise`], needing a bound.
+/// Like [`pointwise`], and requires a bound.
 pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
     let Clamp { min, max } = Clamp::read(call.attrs);
     if min.is_none() && max.is_none() {
@@ -152,17 +152,17 @@ pub fn clamp(call: &Call<'_>) -> Result<TensorType> {
     pointwise(call)
 }
 
-/// As [`pointwise`], in the order of memory that is asked for.
+/// Like [`pointwise`], in the memory format of the argument.
 pub fn clone(call: &Call<'_>) -> Result<TensorType> {
     ordered(call, Ordered::read(call.attrs).memory_format)
 }
 
-/// As [`clone`].
+/// Like [`clone`], in the dtype of the argument.
 pub fn to_copy(call: &Call<'_>) -> Result<TensorType> {
     ordered(call, ToCopy::read(call.attrs).memory_format)
 }
 
-/// A dense result in an order of memory.
+/// A dense result in a memory format.
 fn ordered(call: &Call<'_>, format: MemoryFormat) -> Result<TensorType> {
     let kept = pointwise(call)?;
     let Some(order) = format.order() else {
@@ -172,7 +172,7 @@ fn ordered(call: &Call<'_>, format: MemoryFormat) -> Result<TensorType> {
         });
     };
     if order.len() != kept.rank() {
-        let what = format!("the shape {:?} has no {} order", &kept.sizes[..], format.name());
+        let what = format!("shape {:?} has no memory format {}", &kept.sizes[..], format.name());
         return Err(Error::shape(call.name(), what, format!("it needs {} dims", order.len())));
     }
     Ok(TensorType { strides: shape::strides_in_order(&kept.sizes, order), ..kept })

@@ -1,4 +1,4 @@
-//! Results of matrix products.
+//! Types of the results of matrix products.
 
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, MmDtype};
@@ -7,17 +7,17 @@ use crate::ir::row::Call;
 use crate::ir::shape::{self, broadcast};
 use crate::ir::types::TensorType;
 
-/// Matrix product of 2-d operands, into a dtype if one is asked for.
+/// The type of a matrix product of 2-d operands: `(m, k) @ (k, n)` gives `(m, n)`.
 pub fn mm(call: &Call<'_>) -> Result<TensorType> {
     product_into(call, 2)
 }
 
-/// Batched matrix product of 3-d operands; the same.
+/// The type of a batched matrix product of 3-d operands: `(b, m, k) @ (b, k, n)` gives `(b, m, n)`.
 pub fn bmm(call: &Call<'_>) -> Result<TensorType> {
     product_into(call, 3)
 }
 
-/// Matrix product plus a term that broadcasts to it.
+/// The type of a matrix product plus a term that broadcasts to it.
 pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     let rank = if call.name() == "addmm" { 2 } else { 3 };
     let out = product(call, call.args[1], call.args[2], rank)?;
@@ -32,7 +32,7 @@ pub fn addmm(call: &Call<'_>) -> Result<TensorType> {
     }
     if broadcast(call.name(), &term.sizes, &out.sizes)? != out.sizes {
         let what = format!("the term {:?} is larger than the product {:?}", &term.sizes[..], &out.sizes[..]);
-        return Err(Error::shape(call.name(), what, "it may only be repeated"));
+        return Err(Error::shape(call.name(), what, "it must broadcast to the product"));
     }
     Ok(out)
 }
@@ -51,7 +51,7 @@ fn product(call: &Call<'_>, a: &TensorType, b: &TensorType, rank: usize) -> Resu
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
-/// A product whose result has the dtype of the operands, or that of their sums.
+/// The type of a product. Its dtype is that of the operands, or f32 for 16-bit operands if the argument asks for it.
 fn product_into(call: &Call<'_>, rank: usize) -> Result<TensorType> {
     let ty = product(call, call.args[0], call.args[1], rank)?;
     let Some(dtype) = MmDtype::read(call.attrs).out_dtype else { return Ok(ty) };

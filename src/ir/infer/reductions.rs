@@ -1,4 +1,4 @@
-//! Results of reductions, and of ops that normalize over dims.
+//! Types of the results of reductions, and of ops that normalize over dims.
 
 use crate::error::{Error, Result};
 use crate::ir::attr::Attr;
@@ -8,12 +8,12 @@ use crate::ir::row::Call;
 use crate::ir::shape::{Sizes, normalize_dim, normalize_dims};
 use crate::ir::types::TensorType;
 
-/// The dims a reduction runs over: those that its arguments name, or all.
+/// The dims of a reduction: those that its arguments name, or all.
 pub fn reduced_dims(op: &str, attrs: &[Attr], rank: usize) -> Result<smallvec::SmallVec<[usize; 6]>> {
     normalize_dims(op, &DimList::read(attrs).dim, rank)
 }
 
-/// The result of a reduction whose arguments begin as those of [`Fold`].
+/// The type of a reduction whose arguments begin with those of [`Fold`].
 fn reduced(call: &Call<'_>, dtype: DType) -> Result<TensorType> {
     reduced_keep(call, dtype, Fold::read(call.attrs).keepdim)
 }
@@ -32,7 +32,7 @@ fn reduced_keep(call: &Call<'_>, dtype: DType, keep: bool) -> Result<TensorType>
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
-/// Sums and products: integers and bools accumulate in i64 unless a dtype is asked for.
+/// The type of sums and products. The default dtype of integers and bools is i64.
 pub fn sum(call: &Call<'_>) -> Result<TensorType> {
     let found = call.args[0].dtype;
     let asked = FoldTo::read(call.attrs).dtype;
@@ -40,7 +40,7 @@ pub fn sum(call: &Call<'_>) -> Result<TensorType> {
     reduced(call, dtype)
 }
 
-/// Means: floats only, unless a floating dtype is asked for.
+/// The type of means. The dtype of the argument, or else of the operand, must be floating.
 pub fn mean(call: &Call<'_>) -> Result<TensorType> {
     let dtype = FoldTo::read(call.attrs).dtype.unwrap_or(call.args[0].dtype);
     if !dtype.is_float() {
@@ -55,7 +55,7 @@ fn non_empty(call: &Call<'_>) -> Result<()> {
     match dims.iter().find(|&&dim| input.sizes[dim] == 0) {
         Some(dim) => Err(Error::OutOfRange {
             op: call.name().into(),
-            what: format!("size of dim {dim}, which is reduced and has no identity,"),
+            what: format!("size of reduced dim {dim} (the reduction has no identity)"),
             low: 1,
             high: i64::MAX,
             got: 0,
@@ -64,13 +64,13 @@ fn non_empty(call: &Call<'_>) -> Result<()> {
     }
 }
 
-/// Greatest and least elements: dtype kept, nothing to reduce is an error.
+/// The type of greatest and least elements: the dtype is kept. A reduced dim of size 0 is an error.
 pub fn extremum(call: &Call<'_>) -> Result<TensorType> {
     non_empty(call)?;
     reduced(call, call.args[0].dtype)
 }
 
-/// Index of an extremum: i64; bools are refused.
+/// The type of the index of an extremum: i64. Bools are an error.
 pub fn arg_extremum(call: &Call<'_>) -> Result<TensorType> {
     if call.args[0].dtype == DType::Bool {
         return Err(Error::unsupported(call.name(), DType::Bool, "a number", "convert first"));
@@ -79,7 +79,7 @@ pub fn arg_extremum(call: &Call<'_>) -> Result<TensorType> {
     reduced(call, DType::I64)
 }
 
-/// Any and all: bool, or u8 from u8.
+/// The type of `any` and `all`: bool, or u8 for u8.
 pub fn truth(call: &Call<'_>) -> Result<TensorType> {
     let dtype = if call.args[0].dtype == DType::U8 { DType::U8 } else { DType::Bool };
     reduced(call, dtype)
@@ -92,19 +92,19 @@ fn need_float(op: &str, dtype: DType) -> Result<()> {
     Err(Error::unsupported(op, dtype, "a floating dtype", "convert with to_dtype(DType::F32) first"))
 }
 
-/// Variance: floats.
+/// The type of variances and standard deviations. The operand must be floating.
 pub fn var(call: &Call<'_>) -> Result<TensorType> {
     need_float(call.name(), call.args[0].dtype)?;
     reduced_keep(call, call.args[0].dtype, Var::read(call.attrs).keepdim)
 }
 
-/// Log-sum-exp: integers are raised to the default float.
+/// The type of log-sum-exp. Integers become the default float.
 pub fn logsumexp(call: &Call<'_>) -> Result<TensorType> {
     let found = call.args[0].dtype;
     reduced(call, if found.is_float() { found } else { DType::DEFAULT_FLOAT })
 }
 
-/// Softmax along a dim: floats, type kept.
+/// The type of a softmax along a dim. The operand must be floating; its type is kept.
 pub fn softmax(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
     need_float(call.name(), input.dtype)?;
@@ -112,7 +112,7 @@ pub fn softmax(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(input.dtype, &input.sizes))
 }
 
-/// Gradients of softmax along a dim: two operands of one size, the dtype asked for.
+/// The type of the gradient of a softmax along a dim: two operands of one shape, and the dtype of the argument.
 pub fn softmax_data(call: &Call<'_>) -> Result<TensorType> {
     let (grad, output) = (call.args[0], call.args[1]);
     need_float(call.name(), grad.dtype)?;
@@ -125,7 +125,8 @@ pub fn softmax_data(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(attrs.input_dtype.unwrap_or(grad.dtype), &grad.sizes))
 }
 
-/// Layer normalization: the normalized shape must be the input's trailing shape and that of weight and bias.
+/// The type of a layer normalization. The normalized shape must be that of the input's trailing dims, and of weight and
+/// bias.
 pub fn layer_norm(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
     need_float(call.name(), input.dtype)?;

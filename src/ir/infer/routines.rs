@@ -1,4 +1,4 @@
-//! Results of routines: scans, sorts and writes by index.
+//! Types of the results of routines: scans, sorts and writes by index.
 
 use super::indexing::{fits, need_index};
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use crate::ir::row::{Call, Meaning};
 use crate::ir::shape::{self, normalize_dim};
 use crate::ir::types::TensorType;
 
-/// Running sums and products: integers and bools accumulate in i64 unless a dtype is asked for.
+/// The type of cumulative sums and products. The default dtype of integers and bools is i64.
 pub fn scan(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
     dim_of(call, input.rank())?;
@@ -17,13 +17,13 @@ pub fn scan(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(Cumsum::read(call.attrs).dtype.unwrap_or(fitting), &input.sizes))
 }
 
-/// Places along a dim: i64, sizes kept.
-pub fn running_places(call: &Call<'_>) -> Result<TensorType> {
+/// The type of the indices of cumulative extrema: i64. Sizes are kept.
+pub fn cumulative_indices(call: &Call<'_>) -> Result<TensorType> {
     dim_of(call, call.args[0].rank())?;
     Ok(TensorType::contiguous(DType::I64, &call.args[0].sizes))
 }
 
-/// Linear recurrences: operands of one floating dtype and one shape.
+/// The type of a linear recurrence. The operands must have one floating dtype and one shape.
 pub fn recurrence(call: &Call<'_>) -> Result<TensorType> {
     let (factor, term) = (call.args[0], call.args[1]);
     dim_of(call, term.rank())?;
@@ -38,19 +38,19 @@ pub fn recurrence(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(term.dtype, &term.sizes))
 }
 
-/// Order along a dim: i64, sizes kept.
+/// The type of `argsort`: i64. Sizes are kept.
 pub fn argsort(call: &Call<'_>) -> Result<TensorType> {
     normalize_dim(call.name(), Argsort::read(call.attrs).dim, call.args[0].rank())?;
     Ok(TensorType::contiguous(DType::I64, &call.args[0].sizes))
 }
 
-/// Writes along a dim: the index has the rank of both, is nowhere larger than the source, and in the other dims not
-/// larger than what is written to.
+/// The type of writes along a dim. The index must have the rank of both. It may not be larger than the source, nor
+/// larger than the target in dims other than `dim`.
 pub fn scatter(call: &Call<'_>) -> Result<TensorType> {
     let (into, index, source) = (call.args[0], call.args[1], call.args[2]);
     let dim = dim_of(call, into.rank())?;
     if source.dtype != into.dtype {
-        let hint = "the source must have the dtype of what it is written to; convert one of them";
+        let hint = "the source must have the dtype of the target; convert one of them";
         return Err(Error::dtype(call.name(), source.dtype, into.dtype.name(), hint));
     }
     // An index without elements may have any shape and dtype.
@@ -77,7 +77,7 @@ pub fn scatter(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(into.dtype, &into.sizes))
 }
 
-/// Index tensors of one shape: i64 of that shape. Argument 0 has the size of each dim that is indexed.
+/// The type of a flat index: i64, in the one shape of the index tensors. Argument 0 has the size of each indexed dim.
 pub fn flat_index(call: &Call<'_>) -> Result<TensorType> {
     let Some(first) = call.args.first() else {
         return Err(Error::argument(call.name(), "expected a non-empty list of index tensors"));
@@ -98,7 +98,7 @@ pub fn flat_index(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(DType::I64, &first.sizes))
 }
 
-/// The dim of a call whose first argument it is.
+/// The dim of a call, which is its first argument.
 fn dim_of(call: &Call<'_>, rank: usize) -> Result<usize> {
     normalize_dim(call.name(), Along::read(call.attrs).dim, rank)
 }

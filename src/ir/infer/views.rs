@@ -1,4 +1,4 @@
-//! Results of views and of what puts elements side by side.
+//! Types of the results of views, concatenations and overlays.
 
 use crate::error::{Error, Result};
 use crate::ir::attr::Attrs;
@@ -7,7 +7,7 @@ use crate::ir::row::{Call, Meaning, ViewRule};
 use crate::ir::shape::{self, Layout, Sizes, normalize_dim};
 use crate::ir::types::TensorType;
 
-/// Views: the view's layout of an input that starts at offset 0.
+/// The type of a view, from its layout rule for an input at offset 0.
 pub fn view(call: &Call<'_>) -> Result<TensorType> {
     let Meaning::View(rule) = call.op.row().meaning else {
         unreachable!("{} is no view", call.name());
@@ -17,8 +17,7 @@ pub fn view(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType { dtype: input.dtype, sizes: layout.sizes, strides: layout.strides, number: false })
 }
 
-/// Windows of memory: the layout and dtype over an operand that starts at offset 0. Only the call itself knows how
-/// far the memory reaches.
+/// The type of a window of memory, for an operand at offset 0. The size of the storage is checked when the call runs.
 pub fn window(call: &Call<'_>) -> Result<TensorType> {
     let Meaning::Window(rule) = call.op.row().meaning else {
         unreachable!("{} is no window", call.name());
@@ -29,7 +28,7 @@ pub fn window(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType { dtype, sizes: layout.sizes, strides: layout.strides, number: false })
 }
 
-/// Gradients of a view of part of a tensor of these sizes: the gradient must have the sizes of the view.
+/// The type of the gradient of a view of a tensor of these sizes. The gradient of the view must have the view's sizes.
 pub fn part_of(call: &Call<'_>, sizes: &[i64], view: ViewRule, attrs: &Attrs) -> Result<TensorType> {
     let grad = call.args[0];
     if let Some(bad) = sizes.iter().find(|size| **size < 0) {
@@ -40,17 +39,17 @@ pub fn part_of(call: &Call<'_>, sizes: &[i64], view: ViewRule, attrs: &Attrs) ->
     let seen = view(&Layout::contiguous(&sizes), attrs)?;
     if seen.sizes != grad.sizes {
         let what = format!("the gradient has shape {:?}, the view has {:?}", &grad.sizes[..], &seen.sizes[..]);
-        return Err(Error::shape(call.name(), what, "pass the gradient of that very view"));
+        return Err(Error::shape(call.name(), what, "pass the gradient of the same view"));
     }
     Ok(TensorType::contiguous(grad.dtype, &sizes))
 }
 
-/// Whether the operand of a concatenation goes with any shape: 1-dim without elements.
+/// Whether the operand of a concatenation goes with any shape: if it is 1-dim and has no elements.
 pub fn joins_anything(ty: &TensorType) -> bool {
     ty.sizes.as_slice() == [0]
 }
 
-/// Operands side by side: promoted dtype, other dims equal.
+/// The type of a concatenation: promoted dtype. Dims other than `dim` must be equal.
 pub fn cat(call: &Call<'_>) -> Result<TensorType> {
     let Some(any) = call.args.first() else {
         return Err(Error::argument("cat", "expected a non-empty list of tensors"));
@@ -79,10 +78,13 @@ pub fn cat(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(dtype, &sizes))
 }
 
-/// One tensor over another: the window must lie inside the first, no two of its elements at one place.
+/// The type of an overlay. The window must be inside the first operand, and its elements must not overlap.
 pub fn overlay(call: &Call<'_>) -> Result<TensorType> {
     let (under, over) = (call.args[0], call.args[1]);
-    let refuse = |what: String| Err(Error::shape(call.name(), what, "stay inside the first operand, one place each"));
+    let refuse = |what: String| {
+        let hint = "the window must be inside the first operand, without overlapping elements";
+        Err(Error::shape(call.name(), what, hint))
+    };
     let Overlay { stride: strides, offset } = Overlay::read(call.attrs);
     if strides.len() != over.rank() || offset < 0 || strides.iter().any(|&stride| stride < 0) {
         return refuse(format!("strides {:?} and offset {offset} do not fit {} dims", &strides[..], over.rank()));
@@ -96,7 +98,7 @@ pub fn overlay(call: &Call<'_>) -> Result<TensorType> {
     Ok(TensorType::contiguous(under.dtype, &under.sizes))
 }
 
-/// Triangles: at least two dims, type kept.
+/// The type of a triangle: that of the operand, which must have at least two dims.
 pub fn triangle(call: &Call<'_>) -> Result<TensorType> {
     let input = call.args[0];
     if input.rank() < 2 {

@@ -1,4 +1,4 @@
-//! Composite ops replaced by what they are made of.
+//! Replaces composite ops by their decompositions.
 
 use crate::error::Result;
 use crate::ir::Op;
@@ -7,24 +7,24 @@ use crate::ir::indexing;
 use crate::ir::infer::joins_anything;
 use crate::ir::row::{GatherKind, Meaning};
 
-/// A graph without composite ops that computes the same. Its nodes remember which node of `graph` they were made for.
+/// A graph without composite ops that computes the same. The origin of its nodes is a node of `graph`.
 ///
 /// # Errors
-/// None on a verified graph; a decomposition that does not type is reported as it is.
+/// None on a verified graph. A decomposition with a type error is a bug, and its error is returned.
 pub fn decompose(graph: &Graph) -> Result<Graph> {
     let is_composite = |graph: &Graph| {
         let composite = |op: Op| matches!(op.row().meaning, Meaning::Decompose(_));
         graph.nodes().any(|(_, node)| node.op().is_some_and(composite))
     };
     let mut out = once(graph)?;
-    // A composite op may be made of others.
+    // A decomposition may contain composite ops.
     while is_composite(&out) {
         out = once(&out)?;
     }
     Ok(out)
 }
 
-/// Every composite op replaced by what it is made of, which may be composite ops again.
+/// Replaces every composite op by its decomposition, which may contain composite ops.
 fn once(graph: &Graph) -> Result<Graph> {
     let mut out = Graph::new();
     let mut moved: SideTable<NodeId> = SideTable::new();
@@ -40,8 +40,8 @@ fn once(graph: &Graph) -> Result<Graph> {
                 id
             }
             Some(Meaning::Concat) => {
-                // What is written part by part is moved and not converted. An operand that goes with any shape adds nothing;
-                // its neighbours need not look at it.
+                // A kernel copies the parts of a concatenation and does not convert them, so they are converted first.
+                // A 1-dim operand without elements adds nothing, and is dropped.
                 let rest: Vec<NodeId> = args.iter().copied().filter(|&arg| !joins_anything(&out[arg].ty)).collect();
                 let args = if rest.is_empty() { args } else { rest };
                 let args = args.into_iter().map(|arg| out.cast(arg, node.ty.dtype));

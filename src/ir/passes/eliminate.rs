@@ -1,9 +1,9 @@
-//! Dead code and common subexpressions.
+//! Elimination of dead code and of common subexpressions.
 
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
 use std::collections::HashMap;
 
-/// Drops nodes that reach no output; inputs stay, so that their numbers mean the same.
+/// Drops nodes that reach no output. Inputs stay, so their positions do not change.
 pub fn eliminate_dead(graph: &Graph) -> Graph {
     let live = live(graph);
     rebuild(graph, |out, id, node, args| {
@@ -11,7 +11,7 @@ pub fn eliminate_dead(graph: &Graph) -> Graph {
     })
 }
 
-/// Drops nodes that reach no output, inputs among them, and says which inputs are left.
+/// Drops nodes that reach no output, inputs included. Returns the positions of the inputs that are left.
 pub fn drop_unused(graph: &Graph) -> (Graph, Vec<usize>) {
     let live = live(graph);
     let used = (0..graph.inputs().len()).filter(|&index| live[graph.inputs()[index]]).collect();
@@ -36,17 +36,17 @@ fn live(graph: &Graph) -> SideTable<bool> {
 
 /// Merges nodes that are the same call of the same operands. Constants compare by bits.
 pub fn eliminate_common(graph: &Graph) -> Graph {
-    let mut known: HashMap<Node, NodeId> = HashMap::new();
+    let mut merged: HashMap<Node, NodeId> = HashMap::new();
     rebuild(graph, |out, _, node, args| {
         if let NodeKind::Input(_) = node.kind {
             return Some(out.copy(node, args));
         }
         let key = Node { args: args.into(), ..node.clone() };
-        Some(*known.entry(key).or_insert_with(|| out.copy(node, args)))
+        Some(*merged.entry(key).or_insert_with(|| out.copy(node, args)))
     })
 }
 
-/// Walks `graph` into a new one; `place` says where each node goes, `None` that nobody asks for it.
+/// Builds a new graph node by node. `place` adds a node and returns its id, or `None` if the node is dead.
 pub(super) fn rebuild(
     graph: &Graph,
     mut place: impl FnMut(&mut Graph, NodeId, &Node, &[NodeId]) -> Option<NodeId>,
@@ -55,7 +55,7 @@ pub(super) fn rebuild(
     let mut moved: SideTable<Option<NodeId>> = SideTable::new();
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id));
-        // An operand nobody asked for can only belong to a node nobody asks for.
+        // Only a dead node has a dead operand.
         let args: Option<Vec<NodeId>> = node.args.iter().map(|&arg| moved[arg]).collect();
         moved.push(args.and_then(|args| place(&mut out, id, node, &args)));
     }

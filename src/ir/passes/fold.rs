@@ -8,8 +8,8 @@ use crate::ir::row::Meaning;
 use crate::ir::scalar::body::Kind;
 use crate::ir::scalar::{Lit, Scalar, Ty, eval};
 
-/// Replaces pointwise calls whose operands are all plain numbers by a `full` of their value, computed by the same
-/// scalar body that a kernel would run.
+/// Replaces pointwise calls of constants by a `full` of their value. The value is computed by the scalar body that a
+/// kernel would run. Constants are plain numbers and results of `full`.
 pub fn fold_constants(graph: &Graph) -> Graph {
     rebuild(graph, |out, id, node, args| {
         let folded = constant(graph, id).and_then(|value| {
@@ -28,7 +28,7 @@ fn constant(graph: &Graph, id: NodeId) -> Option<Scalar> {
     }
     let args: Vec<Lit> = node.args.iter().map(|&arg| number(graph, arg)).collect::<Option<_>>()?;
     let body = op.body(&graph.arg_types(id), &node.attrs).ok()?;
-    // A zero divisor is an error when the graph runs.
+    // A zero divisor has to be an error when the graph runs.
     if body.insts.iter().any(|inst| matches!(inst.kind, Kind::Prim(prim) if prim.needs_divisor(inst.ty))) {
         return None;
     }
@@ -42,7 +42,7 @@ fn constant(graph: &Graph, id: NodeId) -> Option<Scalar> {
     })
 }
 
-/// The literal that a node always holds, if it does.
+/// The value of every element of a constant node.
 fn number(graph: &Graph, id: NodeId) -> Option<Lit> {
     match graph[id].kind {
         NodeKind::Number(value) => Some(value.to_lit(value.dtype())),

@@ -1,7 +1,7 @@
-//! Passes: pure functions from graph to graph, each named by what it does.
+//! Passes: pure functions from graph to graph, each named by a verb.
 //!
-//! [`PASSES`] lists them in order. Every pass walks the nodes once, operands first, and builds a new graph; inputs keep
-//! their order and number. A pass takes no flags and leaves its argument as it was.
+//! [`PASSES`] lists them in order. Every pass walks the nodes once, operands first, and builds a new graph. Inputs keep
+//! their order and number. A pass takes no flags and does not change its argument.
 
 mod decompose;
 mod eliminate;

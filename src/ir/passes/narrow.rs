@@ -1,4 +1,4 @@
-//! Products of widened operands.
+//! Narrows matrix products of widened operands.
 
 use super::eliminate::{eliminate_dead, rebuild};
 use crate::ir::attrs::MmDtype;
@@ -8,9 +8,9 @@ use crate::ir::{DType, Op};
 
 /// Replaces f32 products of operands widened from f16 or bf16 by products of the 16-bit operands.
 ///
-/// The new product does not round its sums, and the elements are the same numbers, so bits stay. A GPU then reads half the
-/// bytes and can use tensor cores. `addmm` of 16-bit floats decomposes into products of widened operands; the CPU
-/// multiplies those.
+/// The new product keeps its sums in f32, and its operands are the same numbers, so no bits change. A GPU then reads
+/// half the bytes and can use tensor cores. Products of widened operands come from the decomposition of `addmm` of
+/// 16-bit floats; the CPU multiplies them as they are.
 pub fn narrow_products(graph: &Graph) -> Graph {
     let is_product = |op: Op| unrounded(op).is_some();
     if !graph.nodes().any(|(_, node)| node.ty.dtype == DType::F32 && node.op().is_some_and(is_product)) {
@@ -27,18 +27,18 @@ pub fn narrow_products(graph: &Graph) -> Graph {
     }))
 }
 
-/// The product that has a result of its own dtype.
+/// The op for the same product with a separate dtype of the result.
 fn unrounded(op: Op) -> Option<Op> {
     [(Op::Mm, Op::MmDtype), (Op::Bmm, Op::BmmDtype)].into_iter().find_map(|(of, into)| (op == of).then_some(into))
 }
 
-/// The 16-bit floats that a value in f32 was made of, if they were only widened and looked at in another way.
+/// The 16-bit value that an f32 value was made from, if only by widening and views.
 fn narrow(graph: &mut Graph, id: NodeId) -> Option<NodeId> {
     let Node { kind: NodeKind::Op(op), ty, args, attrs } = graph[id].clone() else { return None };
     let from = *args.first()?;
     if matches!(op.row().meaning, Meaning::View(_)) {
         let from = narrow(graph, from)?;
-        // Memory that was widened may have been packed on the way, so that a view of it is none of this.
+        // Widening may have changed the layout, so a view of its result need not be one of the operand.
         let view = graph.add(op, &[from], attrs).ok()?;
         return (graph[view].ty.sizes == ty.sizes).then_some(view);
     }

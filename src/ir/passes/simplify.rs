@@ -1,11 +1,11 @@
-//! Algebra that keeps every bit.
+//! Algebraic simplification that keeps every bit.
 //!
-//! A rule's right side is never worse than its left side, and its name is its equation. A rule may only drop work
-//! that returns its operand bit for bit, negative zeros, infinities and canonical NaNs included: `x * 1 = x` holds,
-//! `x + 0 = x` does not (−0 + 0 is 0), and neither do reassociations. A NaN with a payload would be made canonical by
-//! the call that is dropped, so float rules ask that the operand is itself a result of arithmetic.
+//! A rule's right side is never worse than its left side, and its name is its equation. A rule may only drop a call
+//! that returns its operand bit for bit, negative zeros, infinities and canonical NaNs included. So `x * 1 = x` is a
+//! rule. `x + 0 = x` is none, because −0 + 0 is 0, and neither are reassociations. A call makes a NaN canonical, so
+//! float rules require that the operand is a result of arithmetic, which is canonical already.
 //!
-//! What a window of memory looks into is left alone: a rule keeps elements, but not where they lie.
+//! Values that a window of memory reads are not simplified: a rule keeps elements, but not their layout.
 
 use crate::ir::attrs::{Add, Along, Attributes};
 use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
@@ -13,7 +13,7 @@ use crate::ir::op::Op;
 use crate::ir::row::Meaning;
 use crate::ir::scalar::{Kind, Scalar};
 
-/// A rule: its equation, and what it replaces a call by.
+/// A rewrite rule.
 pub struct Rewrite {
     /// The equation.
     pub name: &'static str,
@@ -75,24 +75,24 @@ pub static RULES: &[Rewrite] = &[
     },
 ];
 
-/// Rewrites `graph` with every rule of [`RULES`]; the argument is left as it was.
+/// Rewrites `graph` with every rule of [`RULES`].
 pub fn simplify(graph: &Graph) -> Graph {
     let mut out = Graph::new();
     let mut moved: SideTable<NodeId> = SideTable::new();
-    let is_looked_into = looked_into(graph);
+    let is_windowed = windowed(graph);
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id));
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
         let simpler =
-            if is_looked_into[id] { None } else { RULES.iter().find_map(|rule| (rule.apply)(&out, node, &args)) };
+            if is_windowed[id] { None } else { RULES.iter().find_map(|rule| (rule.apply)(&out, node, &args)) };
         moved.push(simpler.unwrap_or_else(|| out.copy(node, &args)));
     }
     out.set_outputs(graph.outputs().iter().map(|&id| moved[id]).collect());
     out
 }
 
-/// The nodes whose memory a window shows, itself or through views.
-fn looked_into(graph: &Graph) -> SideTable<bool> {
+/// The nodes whose memory a window reads, directly or through views.
+fn windowed(graph: &Graph) -> SideTable<bool> {
     let mut found = SideTable::filled(graph, || false);
     for (id, node) in graph.nodes().rev() {
         let Some(op) = node.op() else { continue };
@@ -111,7 +111,7 @@ fn is_call(graph: &Graph, id: NodeId, op: Op) -> Option<NodeId> {
     (graph[id].op() == Some(op)).then_some(id)
 }
 
-/// `id` if it can stand for `node`: one type, strides included.
+/// `id` if it can replace `node`: its type is the same, strides included.
 fn same_type(graph: &Graph, node: &Node, id: NodeId) -> Option<NodeId> {
     (graph[id].ty == node.ty).then_some(id)
 }
@@ -120,7 +120,7 @@ fn is_number(graph: &Graph, id: NodeId, value: f64) -> bool {
     matches!(graph[id].kind, NodeKind::Number(number) if number.as_f64().to_bits() == value.to_bits())
 }
 
-/// Whether a NaN in it must be the canonical one: integers have none, and a body that ends in a rounding makes them so.
+/// Whether every NaN in it is canonical. Integers have no NaN, and a body that ends in a rounding makes NaNs canonical.
 fn is_canonical(graph: &Graph, id: NodeId) -> bool {
     let node = &graph[id];
     if !node.ty.dtype.is_float() {

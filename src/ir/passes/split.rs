@@ -1,34 +1,35 @@
-//! A graph that computes values and then their gradients, cut in two.
+//! Splits a joint graph, which computes values and their gradients, into a forward and a backward graph.
 //!
-//! The forward half computes the first outputs and hands on what the backward half reads of it. The backward half takes
-//! that and the cotangents, and computes the gradients. What the forward half does not need for its own outputs is
-//! computed in the backward half, so nothing is kept that a recorded eager call would not keep either.
+//! The forward half computes the outputs, and saves the values that the backward half reads. The backward half takes
+//! these and the cotangents, and computes the gradients. Values that only gradients need are computed in the backward
+//! half, so nothing is saved that an eager call would not save.
 
 use crate::error::Result;
 use crate::ir::{Graph, NodeId, NodeKind, SideTable};
 
-/// Something that the backward half reads of the forward half.
+/// A value of the forward half that the backward half reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// Input number so-and-so of the forward half.
+    /// An input of the forward half, by its position.
     Input(usize),
-    /// Output number so-and-so of the forward half.
+    /// An output of the forward half, by its position.
     Output(usize),
 }
 
 /// The two halves of a graph.
 #[derive(Debug, Clone)]
 pub struct Halves {
-    /// Takes the inputs of the whole but the cotangents; gives its outputs but the gradients, then what is kept.
+    /// Takes the inputs of the joint graph without the cotangents. Returns its outputs without the gradients, then the
+    /// saved values.
     pub forward: Graph,
-    /// Takes what is kept, then the cotangents; gives the gradients.
+    /// Takes the saved values, then the cotangents. Returns the gradients.
     pub backward: Graph,
-    /// What the backward half reads of the forward half, in the order of its inputs.
+    /// The saved values, in the order of the backward half's inputs.
     pub kept: Vec<Kept>,
 }
 
-/// Cuts a graph whose inputs at the positions `cotangents` and whose outputs at the positions `gradients` belong to the
-/// backward half.
+/// Splits a graph. Its inputs at the positions `cotangents`, and its outputs at the positions `gradients`, belong to
+/// the backward half.
 ///
 /// # Errors
 /// If an output of the forward half depends on a cotangent.
@@ -68,7 +69,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
     for (_, node) in joint.nodes().filter(|(id, _)| second[*id] && !first[*id]) {
         node.args.iter().for_each(|&arg| read[arg] = true);
     }
-    // What crosses comes first, then the cotangents.
+    // Saved values come first, then the cotangents.
     for (id, node) in joint.nodes() {
         let is_number = matches!(node.kind, NodeKind::Number(_) | NodeKind::Extent(_));
         let Some(made) = moved[id].filter(|_| read[id] && !is_number) else { continue };

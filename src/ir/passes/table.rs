@@ -1,8 +1,8 @@
 //! The passes of the compiler, in order.
 //!
-//! [`PASSES`] is the only list of passes. It drives `compile::pipeline`, the words of `OPFUSE_DUMP`, the messages of the
-//! verifier, the times in reports, the tour and its test; a test compares the list in ARCHITECTURE.md with it.
-//! A pass has no options: what it depends on besides the graph is a column of the table.
+//! [`PASSES`] is the only list of passes. It drives `compile::pipeline`, the words of `OPFUSE_DUMP`, the messages of
+//! the verifier, the times in reports, and the tour. A test compares the list in ARCHITECTURE.md with it. A pass has no
+//! options. If it depends on anything but the graph, that is a column of the table.
 
 use super::{decompose, eliminate_common, eliminate_dead, fold_constants, narrow_products, simplify, unroll};
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub struct Pass {
     pub name: &'static str,
     /// The targets that it runs for.
     pub targets: &'static [Target],
-    /// The function. It leaves its argument as it was, and fails only on a graph that does not verify.
+    /// The function. It fails only on a graph that does not verify.
     pub run: fn(&Graph) -> Result<Graph>,
 }
 

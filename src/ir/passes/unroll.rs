@@ -1,12 +1,14 @@
-//! Sums of so few elements that they are additions: `sum(x, dim of 3)` is `(x0 + x2) + x1`.
+//! Unrolls short sums to additions: `sum(x, dim of 3)` is `(x0 + x2) + x1`.
 //!
-//! The loops of a kernel are those of its folds. A short sum in front of another fold over other elements, the squared
-//! distance of points in front of a sum over points, would need a kernel of its own, and memory for every distance. As
-//! additions it is pointwise and fuses with everything. The order is that of a fold (`codegen::fold`): partial result `l`
-//! begins with +0.0 and takes element `l`, and partial results half as far apart each time are added; so the bits are those
-//! of the fold. A +0.0 is added once: no further sum with it can change, since it is never -0.0.
+//! The loops of a kernel are those of its folds. So a short sum that another fold reads would need a kernel of its own,
+//! and memory for its results. An example is a squared distance of points that is then summed over points. As additions
+//! it is pointwise and fuses with everything.
 //!
-//! Sums that no other fold waits for are left alone: their loops suit them well.
+//! The order of additions is that of a fold (`codegen::fold`), so the bits are the same. There, partial result `l` is
+//! +0.0 plus element `l`, and partial results are added pairwise, halving their number each time. Here only the first
+//! one gets the +0.0. That is enough: it is never -0.0, so it absorbs the sign of other zeros.
+//!
+//! Sums that no other fold reads are not unrolled, because a kernel computes them well.
 
 use crate::error::Result;
 use crate::ir::Scalar;
@@ -16,23 +18,23 @@ use crate::ir::infer::reduced_dims;
 use crate::ir::op::Op;
 use crate::ir::row::Meaning;
 
-/// Most elements of a sum that is taken apart: each is a copy of all that computes it.
+/// The most elements of a sum that is unrolled. Each element repeats the work that computes it.
 const MOST: usize = 4;
 
-/// A graph in which short sums in front of other folds are additions; nodes remember which they were made for.
+/// Unrolls short sums that other folds read.
 ///
 /// # Errors
-/// None on a verified graph; an addition that does not type is reported as it is.
+/// None on a verified graph. An addition with a type error is a bug, and its error is returned.
 pub fn unroll(graph: &Graph) -> Result<Graph> {
-    let awaited = awaited(graph);
+    let feeds_fold = feeds_fold(graph);
     let mut out = Graph::new();
     let mut moved: SideTable<NodeId> = SideTable::new();
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id).or(Some(id)));
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
-        let dim = if awaited[id].is_some() { short_dim(graph, node) } else { None };
+        let dim = if feeds_fold[id].is_some() { short_dim(graph, node) } else { None };
         let sum = dim.map(|dim| additions(&mut out, node, args[0], dim)).transpose()?;
-        // What lies otherwise in memory than the sum does cannot stand for it.
+        // Additions with other strides than the sum cannot replace it.
         let sum = sum.filter(|&sum| out[sum].ty == node.ty);
         moved.push(sum.unwrap_or_else(|| out.copy(node, &args)));
     }
@@ -40,14 +42,14 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
     Ok(out)
 }
 
-/// Per node, its elements if a fold over as many is computed from it by pointwise ops and views alone.
-fn awaited(graph: &Graph) -> SideTable<Option<usize>> {
-    let mut awaited = SideTable::filled(graph, || None);
+/// For each node that a fold over as many elements reads, through pointwise ops and views only: the number of elements.
+fn feeds_fold(graph: &Graph) -> SideTable<Option<usize>> {
+    let mut feeds_fold = SideTable::filled(graph, || None);
     for (id, node) in graph.nodes().rev() {
         let Some(op) = node.op() else { continue };
         let passed_on = match op.row().meaning {
             Meaning::Fold(_) => node.args.first().map(|&arg| graph[arg].ty.numel()),
-            Meaning::Body(..) | Meaning::View(_) => awaited[id],
+            Meaning::Body(..) | Meaning::View(_) => feeds_fold[id],
             Meaning::Window(_)
             | Meaning::Decompose(_)
             | Meaning::Product
@@ -60,14 +62,14 @@ fn awaited(graph: &Graph) -> SideTable<Option<usize>> {
         };
         for &arg in &node.args {
             if passed_on == Some(graph[arg].ty.numel()) {
-                awaited[arg] = passed_on;
+                feeds_fold[arg] = passed_on;
             }
         }
     }
-    awaited
+    feeds_fold
 }
 
-/// The dim that a short sum of floats runs over.
+/// The dim of a short sum of floats over one dim.
 fn short_dim(graph: &Graph, node: &Node) -> Option<usize> {
     if node.op() != Some(Op::Sum) {
         return None;
@@ -79,7 +81,7 @@ fn short_dim(graph: &Graph, node: &Node) -> Option<usize> {
     ((2..=MOST).contains(&x.sizes[dim]) && is_float).then_some(dim)
 }
 
-/// The sum of the elements of a dim, added in the order of a fold.
+/// The sum of the elements of a dim as additions, in the order of a fold.
 fn additions(graph: &mut Graph, node: &Node, x: NodeId, dim: usize) -> Result<NodeId> {
     let dtype = node.ty.dtype;
     let mut partial = Vec::with_capacity(MOST);

@@ -1,7 +1,7 @@
 //! Bodies: straight lists of scalar instructions.
 //!
-//! Instruction `i` defines register `ri`; operands come before users. A body's text form lists one instruction a
-//! line. Identical instructions are merged while recording, so a body has no common subexpressions.
+//! Instruction `i` defines register `ri`. Operands come before users. The text form of a body has one instruction per
+//! line. Identical instructions are merged while they are recorded, so a body has no common subexpressions.
 
 use super::func::Func;
 use super::prim::{Lit, Prim, Ty};
@@ -26,7 +26,7 @@ impl fmt::Display for Reg {
     }
 }
 
-/// What an instruction of a body does.
+/// The operation of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The body's argument of that number.

@@ -1,4 +1,4 @@
-//! The slow, obvious meaning of prims, funcs and bodies on literals. Every tier is judged against it.
+//! The reference evaluation of prims, funcs and bodies on literals. Every tier is tested against it.
 
 use super::body::{Body, Kind};
 use super::func::Func;
@@ -9,7 +9,7 @@ use super::prim::{Lit, Prim, Ty};
 /// The value of a prim on operands that fit it.
 ///
 /// # Panics
-/// On operands that [`Prim::result`] refuses: bodies are verified before they are evaluated.
+/// On operands that [`Prim::result`] rejects. Bodies are verified before they are evaluated.
 pub fn prim(prim: Prim, args: &[Lit]) -> Lit {
     match (prim, args[0].ty) {
         (Prim::Convert(to), _) => convert(args[0], to),
@@ -33,8 +33,8 @@ pub fn prim(prim: Prim, args: &[Lit]) -> Lit {
 
 /// A number converted to another type.
 ///
-/// Floats become integers by cutting the fraction off, saturating at the ends, NaN giving 0; anything but zero (NaN
-/// included) is true; i64 becomes i32 by dropping high bits; integers become the nearest float.
+/// Floats become integers by rounding toward zero; they saturate, and NaN gives 0. Anything but zero is true, NaN
+/// included. i64 becomes i32 by dropping the high bits. Integers become the nearest float.
 pub fn convert(value: Lit, to: Ty) -> Lit {
     macro_rules! from {
         ($value:expr, $nonzero:expr) => {
@@ -86,7 +86,7 @@ pub fn body(body: &Body, args: &[Lit]) -> Vec<Lit> {
     body.results.iter().map(|&reg| values[reg.index()]).collect()
 }
 
-/// A power that wraps; a negative exponent gives the whole part of the quotient.
+/// A power that wraps. A negative exponent gives `1 / base^n` rounded toward zero.
 pub fn int_pow(base: i64, exponent: i64) -> i64 {
     if exponent < 0 {
         return match base {
@@ -107,7 +107,7 @@ pub fn int_pow(base: i64, exponent: i64) -> i64 {
     power
 }
 
-/// `bits`, or those of the canonical NaN if they are a NaN: a magnitude above infinity's.
+/// `bits`, or those of the canonical NaN if they are a NaN, whose magnitude is above that of infinity.
 fn canonical<B: Copy + PartialOrd + std::ops::Shl<u32, Output = B> + std::ops::Shr<u32, Output = B>>(
     bits: B,
     infinity: B,
@@ -255,7 +255,7 @@ macro_rules! floats {
                 Prim::Min => Float::min(a, b),
                 Prim::Lt => return Lit::bool(a < b),
                 Prim::Le => return Lit::bool(a <= b),
-                // On bits: compilers drop a select between a NaN and "the" NaN.
+                // On bits, because compilers drop a select between a NaN and another NaN.
                 Prim::Canon => {
                     <$ty>::from_bits(canonical(a.to_bits(), <$ty>::INFINITY.to_bits(), <$ty>::NAN.to_bits()))
                 }

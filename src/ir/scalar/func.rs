@@ -1,4 +1,4 @@
-//! The named functions that prims may call, and the dispatch to their bodies.
+//! The named functions of scalar bodies, and the dispatch to their definitions.
 
 use super::math;
 use super::number::Float;
@@ -48,7 +48,7 @@ pub enum Func {
     Acos,
     /// Inverse tangent.
     Atan,
-    /// Angle of the point whose second coordinate comes first.
+    /// `atan2(y, x)`: the angle of the point `(x, y)`.
     Atan2,
     /// Complement of the error function.
     Erfc,
@@ -58,7 +58,7 @@ pub enum Func {
     Lgamma,
     /// Derivative of the logarithm of the gamma function.
     Digamma,
-    /// Derivative of that.
+    /// Second derivative of the logarithm of the gamma function.
     Trigamma,
 }
 
@@ -164,7 +164,7 @@ impl Func {
         }
     }
 
-    /// Its value on numbers of 32 bits; panics unless there are [`Func::arity`] arguments.
+    /// Its value on 32-bit numbers. Panics unless there are [`Func::arity`] arguments.
     #[inline(always)]
     pub fn call32<F: Float>(self, args: &[F]) -> F {
         assert_eq!(args.len(), self.arity(), "{} takes another number of arguments", self.name());
@@ -199,7 +199,7 @@ impl Func {
         }
     }
 
-    /// Its value on numbers of 64 bits; panics unless there are [`Func::arity`] arguments.
+    /// Its value on 64-bit numbers. Panics unless there are [`Func::arity`] arguments.
     #[inline(always)]
     pub fn call64<F: Float>(self, args: &[F]) -> F {
         assert_eq!(args.len(), self.arity(), "{} takes another number of arguments", self.name());

@@ -1,7 +1,7 @@
 //! Conversions between f32 and the two 16-bit floating formats, as integer arithmetic.
 //!
-//! Loading widens exactly and keeps NaN payloads; rounding is to nearest, ties to even, and makes NaN canonical;
-//! storing an already rounded value narrows exactly. Written on bits so that every tier can do the same.
+//! A load widens exactly and keeps NaN payloads. Rounding is to nearest, ties to even, and makes NaN canonical. A store
+//! narrows a rounded value exactly. Integer arithmetic is the same on every tier.
 
 /// The canonical f16 NaN.
 pub const F16_NAN: u16 = 0x7e00;
@@ -48,13 +48,13 @@ pub fn round_f16(value: f32) -> u16 {
     if value.is_nan() { F16_NAN } else { sign | clamped as u16 }
 }
 
-/// The bf16 bits of an f32 that holds a bf16 value, exactly, payload kept.
+/// The bf16 bits of an f32 that holds a bf16 value. Exact; a NaN keeps its payload.
 #[inline(always)]
 pub fn narrow_bf16(value: f32) -> u16 {
     (value.to_bits() >> 16) as u16
 }
 
-/// The f16 bits of an f32 that holds an f16 value, exactly, payload kept.
+/// The f16 bits of an f32 that holds an f16 value. Exact; a NaN keeps its payload.
 #[inline(always)]
 pub fn narrow_f16(value: f32) -> u16 {
     let bits = value.to_bits();

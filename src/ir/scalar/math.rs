@@ -1,18 +1,18 @@
-//! `exp`, `tanh` and their kin: what they mean, as bodies over [`Float`].
+//! The definitions of the elementary functions (`exp`, `tanh`, …), as bodies over [`Float`].
 //!
-//! A body is straight-line code of arithmetic, explicit fma, comparisons, selects and bit operations: no branch, no
-//! table, no loop that depends on data. So a vectorizer takes it as it is, and a code tier that records it runs the
-//! same operations in the same order and gets the same bits. (The sign and payload of a NaN are not part of that.)
+//! A body is straight-line code of arithmetic, explicit fma, comparisons, selects and bit operations. It has no branch,
+//! no table, and no loop that depends on data. So it can be vectorized as it is. A code tier that records it runs the
+//! same operations in the same order and gets the same bits, the sign and payload of a NaN aside.
 //!
-//! Every function is there for 32 and 64 bits; the two share their code and differ in `width.rs`. The polynomials
-//! are our own minimax fits. The error named at each function is the largest one seen, in units of the last place of
-//! the exact result: for 32 bits over every seventh bit pattern at least (`pow`: 30 million pairs), for 64 bits over some ten
-//! thousand points (`tests/ir/math_accuracy.rs` holds the bounds). Subnormal arguments and results, overflow,
-//! infinities, signed zeros and NaN come out as IEEE 754 and C99 ask.
+//! Every function exists for 32 and 64 bits. The two share their code and differ in the constants of `width.rs`. The
+//! polynomials are our own minimax fits. The measured error of a function is the largest one seen, in units of the last
+//! place (ulp) of the exact result. The 32-bit functions were tried on at least every seventh bit pattern (`pow`: 30
+//! million pairs), the 64-bit ones on some ten thousand points. `tests/ir/math_accuracy.rs` holds the bounds. Subnormal
+//! arguments and results, overflow, infinities, signed zeros and NaN follow IEEE 754 and C99.
 //!
-//! The trigonometric functions reduce every finite angle. Huge ones need 2/π to hundreds of bits, which costs more than
-//! all the rest: [`small_angles`] has the same functions without that, for loops that have looked at their angles.
-//! [`not_positive`] has exponentials for where it is known that nothing grows.
+//! The trigonometric functions reduce every finite angle. Huge angles need hundreds of bits of 2/π, which costs more
+//! than all the rest. [`small_angles`] has the same functions without that, for loops that check their angles first.
+//! [`not_positive`] has exponentials of arguments that are known not to be positive.
 
 mod activation;
 mod error_function;
@@ -44,8 +44,8 @@ pub fn exp64<F: Float>(x: F) -> F {
     exponential::exp::<Double, F>(x)
 }
 
-/// Exponentials of what is not positive, as where a maximum was subtracted: the same bits by two thirds of the operations, since one
-/// multiplication scales the result.
+/// Exponentials of arguments that are not positive, as where a maximum was subtracted. They give the same bits with two
+/// thirds of the operations, because one multiplication scales the result.
 pub mod not_positive {
     use super::Float;
     use super::exponential;
@@ -160,15 +160,15 @@ pub fn tanh64<F: Float>(x: F) -> F {
     exponential::tanh::<Double, F>(x)
 }
 
-/// `1 / (1 + e^-x)` of a sum in two parts, with one corrected division; subnormal results come out, and none on the
-/// way. Measured error: 1.27 ulp.
+/// `1 / (1 + e^-x)`: a sum in two parts, and one corrected division. Results may be subnormal; intermediate values are
+/// not. Measured error: 1.27 ulp.
 #[inline(always)]
 pub fn sigmoid32<F: Float>(x: F) -> F {
     activation::sigmoid::<Single, F>(x)
 }
 
-/// `1 / (1 + e^-x)` of a sum in two parts, with one corrected division; subnormal results come out, and none on the
-/// way. Measured error: 0.75 ulp.
+/// `1 / (1 + e^-x)`: a sum in two parts, and one corrected division. Results may be subnormal; intermediate values are
+/// not. Measured error: 0.75 ulp.
 #[inline(always)]
 pub fn sigmoid64<F: Float>(x: F) -> F {
     activation::sigmoid::<Double, F>(x)
@@ -186,25 +186,27 @@ pub fn silu64<F: Float>(x: F) -> F {
     activation::silu::<Double, F>(x)
 }
 
-/// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)` in two parts, to the least results. Measured error: 1.86 ulp.
+/// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)` in two parts, subnormal results included. Measured error: 1.86
+/// ulp.
 #[inline(always)]
 pub fn gelu_tanh_32<F: Float>(x: F) -> F {
     activation::gelu_tanh::<Single, F>(x)
 }
 
-/// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)` in two parts, to the least results. Measured error: 1.41 ulp.
+/// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)` in two parts, subnormal results included. Measured error: 1.41
+/// ulp.
 #[inline(always)]
 pub fn gelu_tanh_64<F: Float>(x: F) -> F {
     activation::gelu_tanh::<Double, F>(x)
 }
 
-/// `x tanh(ln(1 + e^x))`, as a fraction of `e^x` of the second degree. Measured error: 1.97 ulp.
+/// `x tanh(ln(1 + e^x))`, as a quotient of polynomials of degree 2 in `e^x`. Measured error: 1.97 ulp.
 #[inline(always)]
 pub fn mish32<F: Float>(x: F) -> F {
     activation::mish::<Single, F>(x)
 }
 
-/// `x tanh(ln(1 + e^x))`, as a fraction of `e^x` of the second degree. Measured error: 1.04 ulp.
+/// `x tanh(ln(1 + e^x))`, as a quotient of polynomials of degree 2 in `e^x`. Measured error: 1.04 ulp.
 #[inline(always)]
 pub fn mish64<F: Float>(x: F) -> F {
     activation::mish::<Double, F>(x)
@@ -269,9 +271,9 @@ pub mod small_angles {
     use super::width::{Double, Single, Width};
 
     /// The largest angle of 32 bits.
-    pub const HIGH32: f32 = Single::TURN_HIGH as f32;
+    pub const HIGH32: f32 = Single::SMALL_ANGLE_MAX as f32;
     /// The largest angle of 64 bits.
-    pub const HIGH64: f64 = Double::TURN_HIGH;
+    pub const HIGH64: f64 = Double::SMALL_ANGLE_MAX;
 
     /// As [`sin32`](super::sin32) where `|x| <= HIGH32`; else anything.
     #[inline(always)]
@@ -374,31 +376,29 @@ pub fn erfc64<F: Float>(x: F) -> F {
     error_function::erfc::<Double, F>(x)
 }
 
-/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, or in another one for large ones.
+/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, with another one for large `w`.
 /// Measured error: 1.93 ulp.
 #[inline(always)]
 pub fn erfinv32<F: Float>(x: F) -> F {
     error_function::erfinv::<Single, F>(x)
 }
 
-/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, or in another one for large ones.
+/// The inverse of the error function: `x` times a polynomial in `w = -ln(1 - x²)`, with another one for large `w`.
 /// Measured error: 1.20 ulp.
 #[inline(always)]
 pub fn erfinv64<F: Float>(x: F) -> F {
     error_function::erfinv::<Double, F>(x)
 }
 
-/// `ln |Γ(x)|`: a polynomial with the zeros at 1 and 2 and recurrences, Stirling's series from 8 on, reflection below
-/// 0, where the error is relative to the larger of its terms; all of it with logarithms in two parts. Measured error:
-/// 1.96 ulp.
+/// `ln |Γ(x)|`: a polynomial with the zeros at 1 and 2, and recurrences; Stirling's series from 8 on; reflection below
+/// 0, where the error is relative to the larger of its terms. Logarithms have two parts. Measured error: 1.96 ulp.
 #[inline(always)]
 pub fn lgamma32<F: Float>(x: F) -> F {
     gamma::lgamma::<Single, F>(x)
 }
 
-/// `ln |Γ(x)|`: a polynomial with the zeros at 1 and 2 and recurrences, Stirling's series from 8 on, reflection below
-/// 0, where the error is relative to the larger of its terms; all of it with logarithms in two parts. Measured error:
-/// 0.88 ulp.
+/// `ln |Γ(x)|`: a polynomial with the zeros at 1 and 2, and recurrences; Stirling's series from 8 on; reflection below
+/// 0, where the error is relative to the larger of its terms. Logarithms have two parts. Measured error: 0.88 ulp.
 #[inline(always)]
 pub fn lgamma64<F: Float>(x: F) -> F {
     gamma::lgamma::<Double, F>(x)

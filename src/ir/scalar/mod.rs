@@ -1,8 +1,8 @@
-//! What a number means: scalar types, primitives, and bodies made of them.
+//! Scalar types, primitives, and bodies made of them: what an op computes per element.
 //!
-//! A *prim* is closed and has IEEE meaning; a *func* (`exp`, `tanh`, …) is a body of prims written once in
-//! [`math`]; a *body* is a short straight list of both. Every tier evaluates the same list in the same order,
-//! so all tiers give the same bits. Nothing here knows about arrays.
+//! A *prim* is one of a closed set of operations with IEEE meaning. A *func* (`exp`, `tanh`, …) is a body of prims,
+//! written once in [`math`]. A *body* is straight-line code of both. Every tier evaluates the same body in the same
+//! order, so all tiers give the same bits. Nothing here knows about arrays.
 
 pub mod body;
 pub mod eval;

@@ -1,12 +1,12 @@
-//! The numbers that scalar bodies are written over.
+//! The traits that scalar bodies are written over.
 //!
-//! [`Float`], [`Bits`] and [`Mask`] name the few operations a body may use; each is one prim and one machine
-//! instruction or close to it. The native numbers implemented here compute at once; a code tier implements the
-//! same traits with a type that records the operations, so both run the same list in the same order.
+//! [`Float`], [`Bits`] and [`Mask`] have the few operations that a body may use. Each is one prim, and about one
+//! machine instruction. Native numbers implement them here and compute. Other types record the operations, so both run
+//! the same list in the same order.
 //!
 //! Nothing contracts or reassociates: a product is fused with a sum only where [`Float::fma`] says so. There is
-//! deliberately no conversion between floats and integers: bodies get there with bit patterns, which every tier
-//! has. Method names follow the prims rather than `std::ops`, so that a recorded list reads like its source.
+//! deliberately no conversion between floats and integers. Bodies use bit patterns instead, which every tier has.
+//! Methods have the names of prims and not those of `std::ops`, so a recorded list reads like its source.
 
 #![allow(clippy::should_implement_trait, reason = "methods are named after the prims they record")]
 
@@ -14,10 +14,10 @@
 pub trait Float: Copy {
     /// The signed integer of the same width.
     type Bits: Bits<Mask = Self::Mask, Float = Self>;
-    /// What a comparison gives.
+    /// The result of a comparison.
     type Mask: Mask;
 
-    /// `value` rounded to nearest; `self` only says where the constant belongs.
+    /// `value` rounded to nearest. `self` only gives the type, and the recorder if there is one.
     fn constant(self, value: f64) -> Self;
     /// `self + o`.
     fn add(self, o: Self) -> Self;
@@ -35,11 +35,11 @@ pub trait Float: Copy {
     fn sqrt(self) -> Self;
     /// `self * b + c` with one rounding.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// The largest whole number not above.
+    /// Rounded down to a whole number.
     fn floor(self) -> Self;
-    /// The smallest whole number not below.
+    /// Rounded up to a whole number.
     fn ceil(self) -> Self;
-    /// The whole part.
+    /// Rounded toward zero to a whole number.
     fn trunc(self) -> Self;
     /// The nearest whole number, ties to even.
     fn round_even(self) -> Self;
@@ -63,12 +63,12 @@ pub trait Float: Copy {
 
 /// A signed integer as wide as its float. Arithmetic wraps; shift counts are below the width.
 pub trait Bits: Copy {
-    /// What a comparison gives.
+    /// The result of a comparison.
     type Mask: Mask;
     /// The float of the same width.
     type Float;
 
-    /// The low bits of `v`; `self` only says where the constant belongs.
+    /// The low bits of `v`. `self` only gives the type, and the recorder if there is one.
     fn constant(self, v: i64) -> Self;
     /// `self + o`.
     fn add(self, o: Self) -> Self;
@@ -123,7 +123,7 @@ impl Mask for bool {
     }
 }
 
-/// Spells methods that are one expression each.
+/// Declares methods that are one expression each.
 macro_rules! methods {
     ($($name:ident($self:ident $(, $arg:ident: $arg_type:ty)*) -> $out:ty = $body:expr;)*) => {
         $(#[inline(always)]
@@ -171,7 +171,7 @@ macro_rules! native_float {
     };
 }
 
-/// Implements [`Bits`] for a native integer, by way of its unsigned twin where the sign must not spread.
+/// Implements [`Bits`] for a native integer. Logical shifts use the unsigned type of the same width.
 macro_rules! native_bits {
     ($int:ident, $unsigned:ident, $float:ident) => {
         impl Bits for $int {

@@ -1,10 +1,10 @@
 //! Scalar types and primitives.
 //!
-//! Five types are computed in: `bool`, `i32`, `i64`, `f32`, `f64`. Narrower dtypes are widened when loaded and
-//! brought back by a rounding prim ([`Prim::RoundF16`], [`Prim::WrapU8`], …) where an eager call would store.
+//! Bodies compute in five types: `bool`, `i32`, `i64`, `f32`, `f64`. Narrower dtypes are widened by a load. A rounding
+//! prim ([`Prim::RoundF16`], [`Prim::WrapU8`], …) narrows them where an eager call would store.
 //!
-//! A NaN that arithmetic makes has no defined payload in hardware, so results are passed through [`Prim::Canon`];
-//! every prim but `Canon`, the moves (`Select`, `Bitcast`) and the sign prims is blind to payloads.
+//! Hardware does not define the payload of a NaN that arithmetic makes, so results pass through [`Prim::Canon`]. Only
+//! `Canon`, the moves (`Select`, `Bitcast`) and the sign prims see payloads.
 
 use crate::error::{Error, Result};
 use crate::ir::DType;
@@ -44,7 +44,7 @@ impl Ty {
         }
     }
 
-    /// The type of the same width on the other side of a bit cast.
+    /// The result type of a bit cast: the integer or float of the same width.
     pub const fn bitcast(self) -> Ty {
         match self {
             Ty::Bool => Ty::Bool,
@@ -85,7 +85,7 @@ impl DType {
         }
     }
 
-    /// The prim that brings a computed value back to what a store of this dtype keeps, if one is needed.
+    /// The prim that rounds or wraps a computed value to this dtype before a store, if one is needed.
     pub const fn rounding(self) -> Option<Prim> {
         match self {
             DType::Bool | DType::I32 | DType::I64 => None,
@@ -111,7 +111,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The dtype it takes part in promotion with.
+    /// Its dtype in promotion.
     pub const fn dtype(self) -> DType {
         match self {
             Scalar::Bool(_) => DType::Bool,
@@ -129,7 +129,7 @@ impl Scalar {
         }
     }
 
-    /// As a whole number; fractions are cut off.
+    /// As a whole number, rounded toward zero. Floats out of range saturate, and NaN gives 0.
     pub const fn as_i64(self) -> i64 {
         match self {
             Scalar::Bool(value) => value as i64,
@@ -138,7 +138,7 @@ impl Scalar {
         }
     }
 
-    /// As a truth value; anything but zero is true.
+    /// As a truth value: anything but zero is true, NaN included.
     pub const fn as_bool(self) -> bool {
         match self {
             Scalar::Bool(value) => value,
@@ -147,7 +147,7 @@ impl Scalar {
         }
     }
 
-    /// The number of the weakest category that still promotes with `dtype` to `dtype`: zero as a bool for bools.
+    /// The number converted to the category of `dtype`.
     pub fn into_dtype(self, dtype: DType) -> Scalar {
         match dtype.compute() {
             Ty::Bool => Scalar::Bool(self.as_bool()),
@@ -156,8 +156,8 @@ impl Scalar {
         }
     }
 
-    /// Whether an element of `dtype` can be this number, but for its fraction. Whole numbers that wrap around once count
-    /// for unsigned bytes; what is too great for 16-bit floats is an infinity.
+    /// Whether an element of `dtype` can hold this number, fractions aside. As in PyTorch, whole numbers in
+    /// `-255..=255` fit u8, and any number fits 16-bit floats, as an infinity if it is too large.
     pub fn fits(self, dtype: DType) -> bool {
         let (least, greatest) = match dtype {
             DType::U8 => (0, u8::MAX.into()),
@@ -177,7 +177,7 @@ impl Scalar {
         }
     }
 
-    /// Nothing, if an element of `dtype` can be this number.
+    /// Checks that an element of `dtype` can hold this number.
     ///
     /// # Errors
     /// If it does not fit.
@@ -196,7 +196,7 @@ impl Scalar {
             Ty::I32 => Lit::i32(self.as_i64() as i32),
             Ty::I64 => Lit::i64(self.as_i64()),
             Ty::F32 => match self {
-                // One rounding: a 64-bit integer must not pass through f64 on its way to f32.
+                // One rounding: a conversion by way of f64 would round twice.
                 Scalar::Int(value) => Lit::f32(value as f32),
                 Scalar::Bool(_) | Scalar::Float(_) => Lit::f32(self.as_f64() as f32),
             },
@@ -287,7 +287,7 @@ impl Lit {
         Lit { ty: Ty::F64, bits: value.to_bits() }
     }
 
-    /// A number of type `ty`: integers are cut off, floats rounded to nearest.
+    /// A number of type `ty`: rounded toward zero for integers, to nearest for floats.
     pub const fn number(ty: Ty, value: f64) -> Lit {
         match ty {
             Ty::Bool => Lit::bool(value != 0.0),
@@ -385,11 +385,11 @@ prims! {
     Abs "abs" 1,
     /// Square root of a float.
     Sqrt "sqrt" 1,
-    /// Greatest whole number not above, floats.
+    /// Float rounded down to a whole number.
     Floor "floor" 1,
-    /// Least whole number not below, floats.
+    /// Float rounded up to a whole number.
     Ceil "ceil" 1,
-    /// Fraction cut off, floats.
+    /// Float rounded toward zero to a whole number.
     Trunc "trunc" 1,
     /// Nearest whole number, ties to even, floats.
     RoundEven "round" 1,
@@ -419,18 +419,18 @@ prims! {
     Shr "shr" 2,
     /// Integer shifted right, zeros in.
     ShrU "shru" 2,
-    /// Quotient of integers, fraction cut off; wraps. A zero divisor gives 0 and is a fault of the launch.
+    /// Quotient of integers, rounded toward zero; wraps. A zero divisor gives 0 and faults the launch.
     Quot "quot" 2,
-    /// What that quotient leaves of the dividend, exactly, with its sign; floats as well. A zero divisor of integers
-    /// gives 0 and is a fault of the launch.
+    /// Exact remainder with the sign of the dividend, of integers or floats. A zero divisor of integers gives 0 and
+    /// faults the launch.
     Rem "rem" 2,
-    /// Power of integers; wraps. A negative exponent gives the whole part of the quotient: 0, 1 or −1.
+    /// Power of integers; wraps. A negative exponent gives `1 / base^n` rounded toward zero: 0, 1 or −1.
     IntPow "ipow" 2,
     /// `if mask { yes } else { no }` of a bool and two values.
     Select "select" 3,
     /// The same bits as the integer or float of that width.
     Bitcast "bitcast" 1,
-    /// A NaN becomes the positive quiet NaN without payload; all else is kept.
+    /// Replaces a NaN by the canonical one: positive, quiet, without payload. Other values are kept.
     Canon "canon" 1,
     /// f32 rounded to an f16 value, NaN canonical.
     RoundF16 "round_f16" 1,
@@ -481,17 +481,17 @@ impl Prim {
         }
     }
 
-    /// Whether it divides integers, being given operands of this type, so that the second must not be zero.
+    /// Whether it divides integers if its operands have this type, so that the second must not be zero.
     pub const fn needs_divisor(self, ty: Ty) -> bool {
         matches!(self, Prim::Quot | Prim::Rem) && matches!(ty, Ty::I32 | Ty::I64)
     }
 
-    /// Whether it is a loop or a call on every machine, for each element by itself.
+    /// Whether no machine has a vector instruction for it, so that it is computed element by element.
     pub const fn is_by_element(self) -> bool {
         matches!(self, Prim::Quot | Prim::Rem | Prim::IntPow)
     }
 
-    /// What becomes of the sign and payload of an operand that is a NaN.
+    /// How the result depends on the sign and payload of an operand that is a NaN.
     pub const fn payload(self) -> NanPayload {
         match self {
             Prim::Bitcast => NanPayload::Shown,
@@ -508,20 +508,20 @@ impl Prim {
     }
 }
 
-/// What an instruction makes of the sign and payload of a NaN that it is given.
+/// How the result of an instruction depends on the sign and payload of a NaN operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NanPayload {
-    /// They cannot reach the result's bits once the result is canonical.
+    /// Not at all, once the result is canonical.
     Hidden,
-    /// They are those of the result, or part of them.
+    /// The result may be that NaN, with its sign or its payload.
     Moved,
-    /// They are bits of the result like any others.
+    /// The bits of the operand are an ordinary value in the result.
     Shown,
 }
 
 impl NanPayload {
-    /// Per value of a list, operands before users, whether the sign and payload of a NaN that it is can be seen: in one
-    /// of the `outputs`, or through the users that every value is listed with.
+    /// For each value of a list, operands before users: whether the sign and payload of a NaN can be observed, in one
+    /// of the `outputs` or through the users that every value is listed with.
     pub fn shown<A: IntoIterator<Item = usize>>(
         outputs: impl Iterator<Item = usize>,
         values: impl DoubleEndedIterator<Item = (NanPayload, A)> + ExactSizeIterator,

@@ -1,7 +1,7 @@
-//! Symbols: writing a body as ordinary Rust arithmetic.
+//! Symbols, which record a body from ordinary Rust arithmetic.
 //!
-//! A [`Sym`] stands for a register of the [`Recorder`] it borrows; operators and methods append instructions. The op
-//! table writes its bodies with symbols, and the math functions of [`super::math`] run on them to become prims.
+//! A [`Sym`] stands for a register of the [`Recorder`] that it borrows. Operators and methods append instructions. The
+//! op table writes its bodies with symbols. The math functions of [`super::math`] run on symbols to become prims.
 
 use super::body::{Body, Inst, Kind, Reg};
 use super::func::Func;
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops;
 
-/// Collects the instructions of a body; identical ones once.
+/// Collects the instructions of a body. Identical ones are merged.
 #[derive(Debug, Default)]
 pub struct Recorder {
     state: RefCell<State>,
@@ -64,7 +64,7 @@ impl Recorder {
         (inst.kind, inst.args.clone())
     }
 
-    /// Whether the value only moves bits of arguments and literals, or of results of `rounding`, so that it needs no
+    /// Whether the value only moves bits of arguments and literals, or of results of `rounding`. Then it needs no
     /// rounding.
     fn is_moved(&self, reg: Reg, rounding: Prim) -> bool {
         let (kind, args) = self.kind(reg);
@@ -131,12 +131,12 @@ impl<'r> Sym<'r> {
         self.recorder.push(Kind::Func(func), &args, self.ty)
     }
 
-    /// Converted to another type; itself if it has it already.
+    /// Converted to another type, or itself if it has that type.
     pub fn to(self, ty: Ty) -> Sym<'r> {
         if ty == self.ty { self } else { self.prim(Prim::Convert(ty), &[]) }
     }
 
-    /// Brought to what an eager store of `dtype` keeps.
+    /// Rounded as an eager store of `dtype` rounds.
     pub fn rounded(self, dtype: crate::ir::DType) -> Sym<'r> {
         match dtype.rounding() {
             Some(prim) if !self.recorder.is_moved(self.reg, prim) => self.prim(prim, &[]),
@@ -329,7 +329,7 @@ impl Func {
 }
 
 impl Body {
-    /// As [`Func::body`] of [`Func::Exp`], but shorter, for an argument that is not greater than zero, or is NaN.
+    /// A shorter body of [`Func::Exp`], for arguments that are not positive, or NaN.
     pub fn exp_of_not_positive(ty: Ty) -> Body {
         let recorder = Recorder::new();
         let x = recorder.arg(0, ty);

@@ -1,15 +1,16 @@
 //! Activations made of an exponential: `sigmoid`, `silu`, `gelu_tanh`, `mish`.
 //!
-//! The exponential is `2^n (1 + p)`, and a sum or product with it takes the two parts, so that `1 + p` is not rounded by
-//! itself. The power of two is scaled by [`Width::LIFT`], so that nothing overflows before the result has vanished, and
-//! nothing is subnormal before the result is. Where it has vanished, it comes from an infinite sum or a power that is 0:
-//! machines take a hundred times as long for an operation that underflows.
+//! The exponential is `2^n (1 + p)`. A sum or product with it takes the two parts, so `1 + p` is never rounded alone.
+//! The power of two is scaled by [`Width::LIFT`]. So nothing overflows before the result underflows to 0, and nothing
+//! is subnormal before the result is. A result of 0 comes from an infinite sum or a power of 0, because an operation
+//! that underflows takes a hundred times as long.
 
 use super::pieces::{horner, horner_of_minus, minus_ln2, round_product, sign_bit};
 use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
 
-/// A sum with [`Width::ROUND`] to which the rounded exponent and the bias were added, no larger than for the largest power.
+/// A sum with [`Width::ROUND`] to which the rounded exponent and the bias were added, no larger than for the largest
+/// power.
 #[inline(always)]
 fn up_to_largest<W: Width, F: Float>(shifted: F) -> F {
     shifted.constant(W::ROUND + (2 * W::BIAS) as f64).min(shifted)
@@ -39,7 +40,7 @@ fn exp_of_minus<W: Width, F: Float>(x: F) -> Exponential<F> {
     Exponential { power: power::<W, F>(shifted), s: minus_r, t }
 }
 
-/// The rounded sum of a power of two and 1, scaled down, and what the rounding took away.
+/// The rounded sum of a power of two and 1, scaled down, and its rounding error.
 #[inline(always)]
 fn plus_1<W: Width, F: Float>(power: F) -> (F, F) {
     let one = power.constant(W::LIFT.1);
@@ -61,7 +62,7 @@ pub(super) fn sigmoid<W: Width, F: Float>(x: F) -> F {
     x.constant(W::LIFT.1).div(one_plus::<W, F>(e))
 }
 
-/// `x` over a sum that is scaled down; `x` itself beyond `high`.
+/// `x` divided by a sum that is scaled down, or `x` itself above `high`.
 #[inline(always)]
 fn over_sum<W: Width, F: Float>(x: F, sum: F, high: f64) -> F {
     let quotient = x.div(sum).mul(x.constant(W::LIFT.1));
@@ -77,7 +78,8 @@ pub(super) fn silu<W: Width, F: Float>(x: F) -> F {
 
 /// `x / (1 + e^-v)` with `v = √(8/π) (x + 0.044715 x³)`.
 ///
-/// `e^v` multiplies what `v` is off by, so `v log2 e` is `x (g + g_low)`, with all of `g = c + k x²` that rounding took.
+/// `e^v` amplifies the error of `v`. So `v log2 e` is `x (g + g_low)`, where `g_low` is the rounding error of
+/// `g = c + k x²`.
 #[inline(always)]
 pub(super) fn gelu_tanh<W: Width, F: Float>(x: F) -> F {
     let c = |value: f64| x.constant(value);
@@ -99,13 +101,13 @@ pub(super) fn gelu_tanh<W: Width, F: Float>(x: F) -> F {
     let power = power::<W, F>(shifted);
     let (first, lost) = plus_1::<W, F>(power);
     let scaled = power.mul(f);
-    // The constant term of the polynomial by itself: its sum with the others is rounded with that of all.
+    // The constant term of the polynomial is kept apart, so that it is rounded only in the last sum.
     let rest = scaled.fma(c(W::EXP2[0]), scaled.mul(f).fma(horner(f, &W::EXP2[1..]), lost));
     over_sum::<W, F>(x, first.add(rest), W::GELU_HIGH)
 }
 
-/// `x tanh(ln(1 + e^x))`: with `e = e^x` and `d = 1 + (1 + e)²`, `x e (1 - e (1 + e) / d)` below -1/4 and `x (1 - 2 / d)`
-/// from there on, which are what `x n / (n + 2)` with `n = e (e + 2)` is. Numerator and divisor are polynomials in `p`.
+/// `x tanh(ln(1 + e^x)) = x n / (n + 2)` with `e = e^x` and `n = e (e + 2)`. With `d = 1 + (1 + e)²` that is `x e (1 -
+/// e (1 + e) / d)`, used below -1/4, and `x (1 - 2 / d)`, used elsewhere. Numerator and divisor are polynomials in `p`.
 #[inline(always)]
 pub(super) fn mish<W: Width, F: Float>(x: F) -> F {
     let (offset, drop) = W::LIFT;
@@ -128,7 +130,7 @@ pub(super) fn mish<W: Width, F: Float>(x: F) -> F {
     let p = p.add(one).fma(lost.neg(), p);
     let scaled = x.mul(F::select(is_negative, scale, one));
     let value = scaled.fma(p, scaled).mul(F::select(is_negative, c(drop), one));
-    // A vanishing sum has lost the sign of a zero.
+    // A sum of 0 has lost the sign of `x`.
     let value = value.to_bits().or(sign_bit(x)).to_float_bits();
     F::select(c(2.0 * W::TANH_HIGH).lt(x), x, value)
 }

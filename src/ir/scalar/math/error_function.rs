@@ -1,4 +1,4 @@
-//! `erfc` and `erfinv`. The error function itself is an exponential and lies there.
+//! `erfc` and `erfinv`. `erf` is computed by an exponential, so it is in `exponential.rs`.
 
 use super::logarithm::log;
 use super::pieces::{copy_sign, horner, minus_ln2, round_product, scale_or_zero};
@@ -8,8 +8,8 @@ use crate::ir::scalar::number::Float;
 /// `erfc a = e^(-a²) (1 + (1 + t) q(t)) / (1 + 2a)` with `t = (a - k) / (a + k)`, where `q` is smooth up to infinity
 /// (Shepherd and Laframboise 1981); `2 - erfc a` for negative arguments.
 ///
-/// The square is kept in two parts, because its last place is many of the power's, and so is the quotient that the power
-/// multiplies; the product is taken before the scaling by powers of two, so that subnormal results are rounded once.
+/// The square is kept in two parts, because the power amplifies its rounding error. So is the quotient that the power
+/// multiplies. The product comes before the scaling by powers of two, so subnormal results are rounded once.
 #[inline(always)]
 pub(super) fn erfc<W: SpecialWidth, F: Float>(x: F) -> F {
     let high = x.constant(W::ERFC_HIGH);
@@ -18,7 +18,7 @@ pub(super) fn erfc<W: SpecialWidth, F: Float>(x: F) -> F {
     let (sum, double) = (a.add(center), a.add(a));
     let inverse = one.div(sum);
     let u = double.mul(inverse);
-    // 1 + t, divided as well as can be: it keeps the places that t has lost where it is near -1.
+    // 1 + t by a corrected division: near t = -1 it keeps the digits that t loses.
     let u = u.neg().fma(sum, double).fma(inverse, u);
     let t = u.sub(one);
     let above_1 = u.mul(horner(t, W::ERFC));
@@ -41,9 +41,8 @@ pub(super) fn erfc<W: SpecialWidth, F: Float>(x: F) -> F {
     F::select(x.lt(x.constant(0.0)), two.sub(positive), positive)
 }
 
-/// `erfinv x = x p(w)` with `w = -ln(1 - x²)`: a polynomial in `w` where that is small, and in `w` or `√w` beyond, after
-/// Giles (2012), "Approximating the erfinv function". The constant terms stay apart, so that what the rest is off by counts
-/// for less.
+/// `erfinv x = x p(w)` with `w = -ln(1 - x²)`: a polynomial in `w` where `w` is small, and in `w` or `√w` beyond, after
+/// Giles (2012), "Approximating the erfinv function". Constant terms are added last, so errors of the rest matter less.
 #[inline(always)]
 pub(super) fn erfinv<W: SpecialWidth, F: Float>(x: F) -> F {
     let (a, one) = (x.abs(), x.constant(1.0));

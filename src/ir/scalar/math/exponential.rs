@@ -18,8 +18,9 @@ pub(super) fn exp<W: Width, F: Float>(x: F) -> F {
     scale_or_zero::<W, F>(is_zero, factor, bits)
 }
 
-/// `e^x = 2^(n + k) (2^-k e^r)` for `x <= 0`, with `k` from [`Width::LIFT`]: the coefficients of the polynomial have the factor, so that
-/// one power of two does. Where all bits of that power are 0 the product is exact, and nothing underflows.
+/// `e^x = 2^(n + k) (2^-k e^r)` for `x <= 0`, with `k` from [`Width::LIFT`]. The factor `2^-k` is in the coefficients
+/// of the polynomial, so one multiplication by a power of two is enough. Where that power is 0 the product is exact,
+/// and nothing underflows.
 #[inline(always)]
 pub(super) fn exp_of_not_positive<W: Width, F: Float>(x: F) -> F {
     let offset = W::BIAS + W::LIFT.0;
@@ -35,17 +36,17 @@ pub(super) fn exp2<W: Width, F: Float>(x: F) -> F {
     exp2_of_sum::<W, F>(clamp(x, W::EXP2_RANGE), x.constant(0.0))
 }
 
-/// `2^(x + tail)` for `x` in `EXP2_RANGE` and a tail below the last place of `x`.
+/// `2^(x + low)` for `x` in `EXP2_RANGE` and a `low` below the last place of `x`.
 #[inline(always)]
-pub(super) fn exp2_of_sum<W: Width, F: Float>(x: F, tail: F) -> F {
+pub(super) fn exp2_of_sum<W: Width, F: Float>(x: F, low: F) -> F {
     let (n, bits) = round_product::<W, F>(x, 1.0, 2 * W::BIAS);
-    let f = x.sub(n).add(tail);
+    let f = x.sub(n).add(low);
     let factor = f.fma(horner(f, W::EXP2), x.constant(1.0));
     let is_zero = x.le(x.constant(W::EXP2_RANGE.0));
     scale_or_zero::<W, F>(is_zero, factor, bits)
 }
 
-/// `e^x - 1 = 2^n (e^r - 1) + (2^n - 1)`, all of it halved on the way so that `2^n` does not overflow early.
+/// `e^x - 1 = 2^n (e^r - 1) + (2^n - 1)`, computed as halves so that `2^n` does not overflow early.
 #[inline(always)]
 pub(super) fn expm1<W: Width, F: Float>(x: F) -> F {
     let limited = clamp(x, (W::EXPM1_LOW, W::EXP_RANGE.1));
@@ -59,8 +60,8 @@ pub(super) fn expm1<W: Width, F: Float>(x: F) -> F {
     F::select(is_tiny, x, half.add(half))
 }
 
-/// `tanh |x| = h / (1 + h)` with `h = (e^(2|x|) - 1) / 2`, as `h - h² / (1 + h)`, and from `h = 1` on as `1 - 1 / (1 + h)`: what
-/// rounding takes from a quotient counts little beside the first term.
+/// `tanh |x| = h / (1 + h)` with `h = (e^(2|x|) - 1) / 2`. It is computed as `h - h² / (1 + h)` below `h = 1`, and as
+/// `1 - 1 / (1 + h)` from there on. So the rounding error of the quotient is small relative to the first term.
 #[inline(always)]
 pub(super) fn tanh<W: Width, F: Float>(x: F) -> F {
     let one = x.constant(1.0);
@@ -72,10 +73,10 @@ pub(super) fn tanh<W: Width, F: Float>(x: F) -> F {
     with_sign(F::select(is_small, h, one).sub(quotient), x)
 }
 
-/// `(e^(2r + n ln 2) - 1) / 2` for `|r| <= ln 2 / 4`, where the low bits of `bits` hold `n` and the bias; `r` lacks what the second
-/// part of ln 2 takes away.
+/// `(e^(2r + n ln 2) - 1) / 2` for `|r| <= ln 2 / 4`, where the low bits of `bits` hold `n` and the bias. The second
+/// part of ln 2 is not yet subtracted from `r`.
 ///
-/// It is `2^n r + (2^n - 1) / 2 + 2^n r² E(r)`: products with powers of two are exact, so two sums are all that is rounded.
+/// It is `2^n r + (2^n - 1) / 2 + 2^n r² E(r)`. Products with powers of two are exact, so only two sums are rounded.
 #[inline(always)]
 fn half_expm1<W: Width, F: Float>(r: F, n: F, bits: F::Bits) -> F {
     let c = |value: f64| r.constant(value);
@@ -89,13 +90,13 @@ fn half_expm1<W: Width, F: Float>(r: F, n: F, bits: F::Bits) -> F {
     rest.fma(series, first)
 }
 
-/// `erf a = 1 - e^-w` with `w = -ln(erfc a)`, a smooth function that vanishes with `a`; one polynomial does for all
-/// of it, because an error of `w` counts the less the larger it is.
+/// `erf a = 1 - e^-w` with `w = -ln(erfc a)`, a smooth function that is 0 at 0. One polynomial covers the whole range,
+/// because an error of `w` matters less the larger `w` is.
 #[inline(always)]
 pub(super) fn erf<W: Width, F: Float>(x: F) -> F {
     let a = x.constant(W::ERF_HIGH).min(x.abs());
-    let (first, tail) = W::TWO_SQRT_PI;
-    let rest = a.fma(horner(a, W::ERF), x.constant(tail));
+    let (first, first_low) = W::TWO_SQRT_PI;
+    let rest = a.fma(horner(a, W::ERF), x.constant(first_low));
     with_sign(one_minus_exp::<W, F>(a.fma(x.constant(first), a.mul(rest))), x)
 }
 
@@ -106,7 +107,7 @@ fn one_minus_exp<W: Width, F: Float>(w: F) -> F {
     let r = n.fma(w.constant(W::LN2.0), w);
     let power = bits.shl(W::MANTISSA).to_float_bits();
     let (minus_square, series) = (r.mul(r).neg(), horner_of_minus(r, W::EXP));
-    // Where n is small the second part of ln 2 is a few last places of r, and elsewhere q matters less.
+    // Where n is small the second part of ln 2 is a few units of the last place of r. Elsewhere q matters less.
     let q = if W::LN2_TAIL {
         r.add(minus_square.fma(series, n.mul(w.constant(W::LN2.1))))
     } else {

@@ -1,21 +1,20 @@
 //! The logarithm of the gamma function and its derivatives: `lgamma`, `digamma`, `trigamma`.
 //!
-//! They are Stirling's series from [`FAR`] on, a polynomial on an interval of length one that recurrences lead to,
-//! and the reflection formulas for negative arguments. Near the zeros of `lgamma` on the negative axis, and near those
-//! of `digamma` there, the two sides of the reflection cancel: errors are then small beside the terms, not beside the
-//! result.
+//! They use Stirling's series from [`FAR`] on. Recurrences reduce smaller arguments to an interval of length one, which
+//! has a polynomial. Negative arguments use the reflection formulas. Near the zeros of `lgamma` and `digamma` on the
+//! negative axis, the two terms of the reflection cancel. There the error is relative to the terms, not to the result.
 
 use super::pieces::{Split, horner, log1p_tail, split};
 use super::special_width::SpecialWidth;
 use super::trigonometric::{cos_tail, sin_tail, two_sum};
 use crate::ir::scalar::number::{Bits, Float, Mask};
 
-/// Where Stirling's series of `lgamma` is good to the last place with the terms that are taken.
+/// From here on Stirling's series of `lgamma` is accurate to the last place with the terms that are used.
 const FAR: f64 = 8.0;
 /// `ln √(2π)`.
 const LN_ROOT_2_PI: f64 = 0.918_938_533_204_672_7;
 
-/// Sine and cosine, and what they were rounded by.
+/// Sine and cosine, and their rounding errors.
 #[derive(Clone, Copy)]
 struct SineAndCosine<F> {
     sin: F,
@@ -24,21 +23,21 @@ struct SineAndCosine<F> {
     cos_low: F,
 }
 
-/// Of `π` times the distance of `a >= 0` to the nearest whole number.
+/// Sine and cosine of `π` times the distance of `a >= 0` to the nearest whole number.
 ///
-/// The distance is exact, and the larger of the two angles it makes with a right angle is left to the other function.
+/// The distance is exact. An angle above π/4 is replaced by its complement, and sine and cosine are swapped.
 #[inline(always)]
 fn sine_and_cosine_of_pi<W: SpecialWidth, F: Float>(a: F) -> SineAndCosine<F> {
     let (half, one) = (a.constant(0.5), a.constant(1.0));
     let distance = a.sub(a.round_even()).abs();
     let is_wide = a.constant(0.25).lt(distance);
-    let turn = F::select(is_wide, half.sub(distance), distance);
+    let fraction = F::select(is_wide, half.sub(distance), distance);
     let (pi, pi_low) = (a.constant(W::PI.0), a.constant(W::PI.1));
-    let r = turn.mul(pi);
-    let r_low = turn.fma(pi_low, turn.fma(pi, r.neg()));
+    let r = fraction.mul(pi);
+    let r_low = fraction.fma(pi_low, fraction.fma(pi, r.neg()));
     let square_low = r.fma(r, r.mul(r).neg());
     let (sin_rest, cos_rest) = (sin_tail::<W, F>(r, r_low), cos_tail::<W, F>(r, r_low));
-    // What the square was rounded by is seen where that of a cosine is squared.
+    // The rounding error of the square matters where the cosine is squared.
     let cos_rest = square_low.fma(half.neg(), cos_rest);
     let (sin, cos) = (r.add(sin_rest), one.add(cos_rest));
     let (sin_low, cos_low) = (sin_rest.sub(sin.sub(r)), cos_rest.sub(cos.sub(one)));
@@ -52,9 +51,13 @@ fn sine_and_cosine_of_pi<W: SpecialWidth, F: Float>(a: F) -> SineAndCosine<F> {
 
 /// `ln |Γ(x)|`.
 ///
-/// With `z` between 0.85 and 5/2: `ln Γ(z) = (z - 1) (z - 2) q(z)`, to which the logarithm of what `Γ(a + 1) = a Γ(a)`
-/// leaves of `a = |x|` is added (DLMF 5.5.1); Stirling's series (DLMF 5.11.1) from 8 on; `ln |Γ(-a)| = ln(π / |sin πa|) -
-/// ln Γ(1 + a)` (DLMF 5.5.3). Logarithms, and the products that are large, are kept in two parts.
+/// - For `z` between 0.85 and 5/2, `ln Γ(z) = (z - 1) (z - 2) q(z)`.
+/// - Elsewhere below 8, the recurrence `Γ(a + 1) = a Γ(a)` (DLMF 5.5.1) leads from `a = |x|` to such a `z`. The
+///   logarithm of its factors is added.
+/// - From 8 on, Stirling's series (DLMF 5.11.1).
+/// - For negative arguments, `ln |Γ(-a)| = ln(π / |sin πa|) - ln Γ(1 + a)` (DLMF 5.5.3).
+///
+/// Logarithms, and the products that are large, are kept in two parts.
 #[inline(always)]
 pub(super) fn lgamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let c = |value: f64| x.constant(value);
@@ -62,7 +65,7 @@ pub(super) fn lgamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let a = x.abs();
     let is_negative = x.lt(zero);
 
-    // Below 0.85 the recurrence goes up, and its factor is divided by.
+    // Below 0.85 the recurrence goes up, and divides by its factor.
     let is_raised = a.lt(c(0.85));
     let n = a.add(half).floor();
     let z = a.sub(zero.max(n.sub(c(2.0))));
@@ -76,9 +79,9 @@ pub(super) fn lgamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let rest = from_center.fma(horner(from_center, W::LGAMMA), c(first_low));
     let between = product.fma(c(first), product_low.fma(c(first), product.mul(rest)));
 
-    // For negative numbers the logarithm of Γ(1 + a) is what is wanted.
+    // Negative numbers need the logarithm of Γ(1 + a).
     let mut factors = F::select(is_raised, F::select(is_negative, one, a), F::select(is_negative, a, one));
-    // An inclusive range would not be unrolled, and what is not cannot be vectorized.
+    // An inclusive range would not be unrolled, and then the loop could not be vectorized.
     for step in 1..FAR as usize - 1 {
         let is_taken = c(step as f64 + 1.5).lt(n);
         factors = factors.mul(F::select(is_taken, a.sub(c(step as f64)), one));
@@ -98,7 +101,7 @@ pub(super) fn lgamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let (steps, height) = (a.add(shift), log.sub(one));
     let far = steps.mul(height);
     let far_low = steps.fma(height, far.neg());
-    // Beside an infinite product the rest is not a number.
+    // With an infinite product the low part would be NaN.
     let far_low = F::select(far.lt(infinity), steps.fma(log_low, far_low).add(rest), zero);
     let gamma_first = F::select(is_far, far, near.0);
     let gamma_rest = F::select(is_far, far_low, near.1);
@@ -110,16 +113,16 @@ pub(super) fn lgamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let (height, height_low) = two_sum(ln_pi, log.neg());
     let gamma_low = gamma_rest.sub(gamma.sub(gamma_first));
     let reflected = height.sub(gamma).add(height_low.sub(gamma_low).add(ln_pi_low.sub(log_low)));
-    // Whole numbers are poles, as all large numbers and infinity are taken to be.
+    // Whole numbers are poles. So are large numbers, which are all whole, and infinity.
     let reflected = F::select(sin.eq(zero).or(a.eq(infinity)), infinity, reflected);
-    // Near 0 both sides are alike, and the sine vanishes.
+    // Near 0 both signs have the same value, and the sine may underflow.
     let value = F::select(is_negative, reflected, gamma);
     let is_tiny = a.lt(c(1.0 / W::TWO_MANTISSA_1));
     let (log, log_low) = log_parts::<W, F>(a);
     F::select(is_tiny, F::select(a.eq(zero), infinity, log.add(log_low).neg()), value)
 }
 
-/// `ln x` of a finite positive number as a rounded sum, and what the rounding took away.
+/// `ln x` of a finite positive number as a rounded sum, and its rounding error.
 #[inline(always)]
 fn log_parts<W: SpecialWidth, F: Float>(x: F) -> (F, F) {
     let Split { exponent, fraction } = split::<W, F>(x);
@@ -133,9 +136,12 @@ fn log_parts<W: SpecialWidth, F: Float>(x: F) -> (F, F) {
 
 /// `ψ(x) = Γ'(x) / Γ(x)`.
 ///
-/// With `a = |x|`, between 1 and 2: `ψ = (a - a0) q(a - 3/2)`, where `a0` is the zero; `ψ(a + 1) = ψ(a) + 1/a` leads
-/// there (DLMF 5.5.2), the reciprocals being summed as one fraction; the asymptotic series (DLMF 5.11.2) from
-/// `DIGAMMA_END` on; `ψ(-a) = ψ(1 + a) + π cot πa` (DLMF 5.5.4), where the last term is kept in two parts.
+/// With `a = |x|`:
+///
+/// - For `a` between 1 and 2, `ψ = (a - a0) q(a - 3/2)`, where `a0` is the zero.
+/// - `ψ(a + 1) = ψ(a) + 1/a` (DLMF 5.5.2) leads there. The reciprocals are summed as one fraction.
+/// - From `DIGAMMA_END` on, the asymptotic series (DLMF 5.11.2).
+/// - For negative arguments, `ψ(-a) = ψ(1 + a) + π cot πa` (DLMF 5.5.4). The last term is kept in two parts.
 #[inline(always)]
 pub(super) fn digamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let c = |value: f64| x.constant(value);
@@ -161,15 +167,15 @@ pub(super) fn digamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let inverse = one.div(a);
     let square = inverse.mul(inverse);
     let (log, log_low) = log_parts::<W, F>(a);
-    // Half of what leads from a to a + 1 makes the difference.
+    // The series of a and of a + 1 differ in the sign of 1/(2a).
     let half = F::select(is_negative, half, half.neg());
     let far = log.add(inverse.fma(half, log_low.sub(square.mul(horner(square, W::DIGAMMA_FAR)))));
     let far = F::select(a.lt(c(f64::INFINITY)), far, a);
 
-    // Between 0 and 1 the function of a + 1 is what is at hand, and otherwise that of a.
+    // Between 0 and 1 the value at hand is that of a + 1, elsewhere that of a.
     let is_raised = whole.lt(one);
     let step = F::select(is_raised, F::select(is_negative, zero, inverse.neg()), F::select(is_negative, inverse, zero));
-    // What the reciprocal was rounded by is seen where it cancels; near 0 it may not be a number.
+    // The rounding error of the reciprocal matters where terms cancel. Near 0 it may be NaN.
     let step_low = inverse.neg().fma(a, one).mul(step);
     let step_low = F::select(c(0.25).lt(a), step_low, zero);
     let regular = F::select(c(W::DIGAMMA_END).le(a), far, near.add(step_low).add(step));
@@ -182,7 +188,7 @@ pub(super) fn digamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let (pi, pi_low) = (c(W::PI.0), c(W::PI.1));
     let cotangent = quotient.mul(pi);
     let cotangent_low = quotient.fma(pi, cotangent.neg()).add(quotient.fma(pi_low, left.mul(inverse).mul(pi)));
-    // The cotangent falls from a whole number to the next: it has the sign of the way to the nearest one.
+    // The cotangent has the sign of the signed distance to the nearest whole number.
     let is_past = a.lt(a.round_even());
     let cotangent = F::select(is_past, cotangent.neg(), cotangent);
     let cotangent_low = F::select(is_past, cotangent_low.neg(), cotangent_low);
@@ -192,16 +198,17 @@ pub(super) fn digamma<W: SpecialWidth, F: Float>(x: F) -> F {
     // Near 0 the sine may be subnormal.
     let reflected = F::select(a.lt(c(1.0 / W::TWO_MANTISSA_1)), one.div(a), reflected);
     let value = F::select(is_negative, reflected, regular);
-    // A pole whose sign is that of the side one comes from.
+    // The pole at 0: its sign is opposite to that of the zero.
     let pole = x.neg().to_bits().and(c(-0.0).to_bits()).or(c(f64::INFINITY).to_bits()).to_float_bits();
     F::select(x.eq(zero), pole, value)
 }
 
 /// `ψ'(x)`.
 ///
-/// `ψ'(a) = ψ'(a + 1) + 1/a²` leads up to `TRIGAMMA_END` (DLMF 5.15.5), where all terms are positive, those but the first
-/// being summed as one fraction; the asymptotic series (DLMF 5.15.8) from there on; `ψ'(-a) = π²/sin² πa - ψ'(1 + a)`
-/// (DLMF 5.15.6), where the square is kept in two parts.
+/// - `ψ'(a) = ψ'(a + 1) + 1/a²` (DLMF 5.15.5) leads up to `TRIGAMMA_END`. All terms are positive, and all but the first
+///   are summed as one fraction.
+/// - From there on, the asymptotic series (DLMF 5.15.8).
+/// - For negative arguments, `ψ'(-a) = π²/sin² πa - ψ'(1 + a)` (DLMF 5.15.6). The square is kept in two parts.
 #[inline(always)]
 pub(super) fn trigamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let c = |value: f64| x.constant(value);
@@ -209,7 +216,7 @@ pub(super) fn trigamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let a = x.abs();
     let is_negative = x.lt(zero);
     let is_near = a.lt(c(W::TRIGAMMA_END));
-    // The first term is added last: it is the one that may overflow, or be left out.
+    // The first term is added last, because it may overflow, or be left out.
     let (mut above, mut below) = (zero, one);
     for step in 1..W::TRIGAMMA_END as usize {
         let term = a.add(c(step as f64));
@@ -220,7 +227,7 @@ pub(super) fn trigamma<W: SpecialWidth, F: Float>(x: F) -> F {
     let raised = F::select(is_near, a.add(c(W::TRIGAMMA_END)), a);
     let inverse = one.div(raised);
     let square = inverse.mul(inverse);
-    // 1/z ± 1/(2z²) + (1/z³) t(1/z²): half of what leads from z to z + 1 makes the difference.
+    // 1/z ± 1/(2z²) + (1/z³) t(1/z²): the series of z and of z + 1 differ in the sign of the second term.
     let half = F::select(is_near.not().and(is_negative), half.neg(), half);
     let inverse_low = inverse.neg().fma(raised, one).mul(inverse);
     let inverse_low = F::select(raised.lt(infinity), inverse_low, zero);

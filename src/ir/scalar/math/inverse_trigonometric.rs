@@ -1,7 +1,7 @@
 //! `asin`, `acos`, `atan`, `atan2`.
 //!
-//! One polynomial each in the square of a number that a symmetry has made small: the complement of an angle, or half
-//! of it (Abramowitz and Stegun 4.4.28 to 4.4.34).
+//! Each is one polynomial in the square of its argument. The argument is first made small by the complement or the half
+//! of the angle (Abramowitz and Stegun 4.4.28 to 4.4.34).
 
 use super::pieces::{copy_sign, horner};
 use super::special_width::SpecialWidth;
@@ -24,7 +24,7 @@ pub(super) fn atan<W: SpecialWidth, F: Float>(x: F) -> F {
     copy_sign(F::select(is_steep, high.sub(angle.sub(low)), angle), x)
 }
 
-/// The angle of the point `(x, y)`: `atan` of the smaller coordinate over the larger, turned into its octant.
+/// The angle of the point `(x, y)`: `atan` of the smaller coordinate over the larger, reflected to its octant.
 #[inline(always)]
 pub(super) fn atan2<W: SpecialWidth, F: Float>(y: F, x: F) -> F {
     let (a, b) = (y.abs(), x.abs());
@@ -32,7 +32,7 @@ pub(super) fn atan2<W: SpecialWidth, F: Float>(y: F, x: F) -> F {
     let is_steep = b.lt(a);
     let (above, below) = (F::select(is_steep, b, a), F::select(is_steep, a, b));
     let quotient = above.div(below);
-    // C99: between two infinities the angle is half a quadrant, at the origin it is that of the axis.
+    // C99: for two infinities the angle is half a quadrant, and at the origin it is that of the axis.
     let quotient = F::select(above.eq(below), F::select(below.eq(zero), zero, one), quotient);
     let angle = atan_of_quotient::<W, F>(quotient);
 
@@ -46,14 +46,14 @@ pub(super) fn atan2<W: SpecialWidth, F: Float>(y: F, x: F) -> F {
     copy_sign(base.add(angle.add(base_low)), y)
 }
 
-/// What `asin` and `acos` share.
+/// The common part of `asin` and `acos`.
 struct Arc<F: Float> {
     /// Whether `|x| > 1/2`.
     is_far: F::Mask,
     /// `x`, or the root of `(1 - |x|) / 2`.
     s: F,
     /// `asin s - s`.
-    tail: F,
+    rest: F,
 }
 
 #[inline(always)]
@@ -64,25 +64,25 @@ fn arc<W: SpecialWidth, F: Float>(x: F) -> Arc<F> {
     let far = x.constant(1.0).sub(a).mul(half);
     let z = F::select(is_far, far, a.mul(a));
     let s = F::select(is_far, far.sqrt(), x);
-    Arc { is_far, s, tail: s.mul(z).mul(horner(z, W::ASIN)) }
+    Arc { is_far, s, rest: s.mul(z).mul(horner(z, W::ASIN)) }
 }
 
 /// `asin x`, or `π/2 - 2 asin √((1 - |x|) / 2)` from 1/2 on.
 #[inline(always)]
 pub(super) fn asin<W: SpecialWidth, F: Float>(x: F) -> F {
-    let Arc { is_far, s, tail } = arc::<W, F>(x);
+    let Arc { is_far, s, rest } = arc::<W, F>(x);
     let [high, low, _] = W::PI_2.map(|part| x.constant(part));
-    let far = high.sub(s.add(s)).sub(tail.add(tail).sub(low));
-    copy_sign(F::select(is_far, far, s.add(tail)), x)
+    let far = high.sub(s.add(s)).sub(rest.add(rest).sub(low));
+    copy_sign(F::select(is_far, far, s.add(rest)), x)
 }
 
 /// `π/2 - asin x`; `2 asin √((1 - x) / 2)` from 1/2 on, and the supplement of that up to -1/2.
 #[inline(always)]
 pub(super) fn acos<W: SpecialWidth, F: Float>(x: F) -> F {
-    let Arc { is_far, s, tail } = arc::<W, F>(x);
+    let Arc { is_far, s, rest } = arc::<W, F>(x);
     let [high, low, _] = W::PI_2.map(|part| x.constant(part));
-    let complement = high.sub(s.sub(low.sub(tail)));
-    let angle = s.add(tail);
+    let complement = high.sub(s.sub(low.sub(rest)));
+    let angle = s.add(rest);
     let far = F::select(x.lt(x.constant(0.0)), complement, angle);
     F::select(is_far, far.add(far), complement)
 }

@@ -32,20 +32,21 @@ pub(super) fn log10<W: Width, F: Float>(x: F) -> F {
     log_specials(x, parts.exponent.fma(x.constant(W::LOG10_2.0), low), 0.0)
 }
 
-/// `ln(1 + x)`: the exponent is that of the rounded sum, the fraction `2^-e x + (2^-e - 1)` loses nothing to it.
+/// `ln(1 + x)`: the exponent `e` is that of the rounded sum. The fraction `2^-e x + (2^-e - 1)` does not depend on the
+/// rounding.
 #[inline(always)]
 pub(super) fn log1p<W: Width, F: Float>(x: F) -> F {
     let one = x.constant(1.0).to_bits();
     let counted = x.add(x.constant(1.0)).to_bits().add(one.sub(one.constant(W::SQRT_HALF)));
-    // The negated exponent, so that its product with -ln 2 is -0 where it is 0, and -0 stays itself.
+    // The exponent is negated, so that its product with -ln 2 is -0 where it is 0. Then -0 gives -0.
     let negated = x.constant(unit::<W>() + W::BIAS as f64).sub(biased_exponent::<W, F>(x, counted));
     let step = counted.and(x.constant(f64::NEG_INFINITY).to_bits()).sub(one);
     let scaled: F = x.to_bits().sub(step).to_float_bits();
     // Four times the power, because the power itself can be subnormal.
     let power_4: F = x.constant(4.0).to_bits().sub(step).to_float_bits();
-    // Subtracted rather than added, so that -0 stays itself.
+    // A subtraction, so that -0 gives -0.
     let fraction = scaled.sub(power_4.fma(x.constant(-0.25), x.constant(1.0)));
-    // A subtraction of exponents does not scale zeros and subnormals, and need not: their step is 0.
+    // Subtracting exponents would not scale zeros and subnormals, but their step is 0.
     let log = log1p_reduced::<W, F>(fraction);
     log_specials(x, plus_ln2s::<W, F>(log, negated, -1.0), -1.0)
 }
@@ -59,8 +60,8 @@ fn plus_ln2s<W: Width, F: Float>(log: F, exponent: F, sign: f64) -> F {
 
 /// `ln(1 + f)` times the logarithm of e in another base.
 #[inline(always)]
-fn log_in_base<W: Width, F: Float>(f: F, (factor, tail): (f64, f64)) -> F {
-    let small = f.mul(f.constant(tail));
+fn log_in_base<W: Width, F: Float>(f: F, (factor, factor_low): (f64, f64)) -> F {
+    let small = f.mul(f.constant(factor_low));
     let small = log1p_tail::<W, F>(f).fma(f.constant(factor), small);
     f.fma(f.constant(factor), small)
 }

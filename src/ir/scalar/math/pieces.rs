@@ -1,7 +1,7 @@
-//! What the functions of both widths are put together from.
+//! Building blocks of the functions, for both widths.
 //!
-//! Everything is branch-free: special cases are selects at the end, and a lane that will be replaced may hold
-//! anything until then.
+//! Everything is branch-free. Special cases are selects at the end, and a lane that a select replaces may hold anything
+//! before.
 
 use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
@@ -12,7 +12,7 @@ pub(super) fn horner<F: Float>(x: F, coefficients: &'static [f64]) -> F {
     polynomial(x, coefficients.len(), |at| coefficients[at])
 }
 
-/// As [`horner`] of `-x`.
+/// [`horner`] of `-x`.
 #[inline(always)]
 pub(super) fn horner_of_minus<F: Float>(x: F, coefficients: &'static [f64]) -> F {
     polynomial(x, coefficients.len(), |at| if at.is_multiple_of(2) { coefficients[at] } else { -coefficients[at] })
@@ -30,7 +30,7 @@ pub(super) fn polynomial<F: Float>(x: F, n_coefficients: usize, coefficient: imp
     sum
 }
 
-/// `x` limited to a range; a NaN stays.
+/// `x` limited to a range. A NaN stays a NaN.
 #[inline(always)]
 pub(super) fn clamp<F: Float>(x: F, (low, high): (f64, f64)) -> F {
     x.constant(low).max(x.constant(high).min(x))
@@ -54,9 +54,9 @@ pub(super) fn sign_bit<F: Float>(x: F) -> F::Bits {
     x.to_bits().and(x.constant(-0.0).to_bits())
 }
 
-/// `x c` rounded to an integer: as a float, and as the low bits of a pattern, where `offset` is added to it.
+/// `x c` rounded to an integer: as a float, and in the low bits of a pattern, where `offset` is added to it.
 ///
-/// The sum with `ROUND` has no bits below the point, so the integer sits at the low end of its significand.
+/// The sum with `ROUND` has no fractional bits, so the integer is in the low bits of its significand.
 #[inline(always)]
 pub(super) fn round_product<W: Width, F: Float>(x: F, c: f64, offset: i64) -> (F, F::Bits) {
     let magic = x.constant(W::ROUND + offset as f64);
@@ -70,7 +70,7 @@ pub(super) fn exp_reduced<W: Width, F: Float>(r: F) -> F {
     exp_reduced_times::<W, F>(r, 1.0)
 }
 
-/// `power e^r` for a power of two and `|r| <= ln 2 / 2`: but for the exponent, the bits of [`exp_reduced`].
+/// `power e^r` for a power of two and `|r| <= ln 2 / 2`. It has the bits of [`exp_reduced`], except for the exponent.
 #[inline(always)]
 pub(super) fn exp_reduced_times<W: Width, F: Float>(r: F, power: f64) -> F {
     let one = r.constant(power);
@@ -97,10 +97,10 @@ pub(super) fn scale<W: Width, F: Float>(p: F, bits: F::Bits) -> F {
     p.mul(half.to_float_bits()).mul(other.to_float_bits())
 }
 
-/// As [`scale`], and 0 where that would be 0 for being less than the least number.
+/// Like [`scale`], but 0 where `is_zero` holds, which is where [`scale`] would underflow to 0.
 ///
-/// Machines take a hundred times as long for a result that underflows, and masked attention is full of `e^-∞`. 0 times a
-/// power does not.
+/// An operation that underflows takes a hundred times as long, and masked attention is full of `e^-∞`. 0 times a power
+/// of two does not underflow.
 #[inline(always)]
 pub(super) fn scale_or_zero<W: Width, F: Float>(is_zero: F::Mask, p: F, bits: F::Bits) -> F {
     scale::<W, F>(F::select(is_zero, p.constant(0.0), p), bits)
@@ -115,12 +115,12 @@ pub(super) struct Split<F> {
     pub fraction: F,
 }
 
-/// Splits a finite positive `x`; other numbers give anything.
+/// Splits a finite positive `x`. The result for other numbers is unspecified.
 #[inline(always)]
 pub(super) fn split<W: Width, F: Float>(x: F) -> Split<F> {
     let is_small = x.lt(x.constant(W::MIN_NORMAL));
     let normal = F::select(is_small, x.mul(x.constant(W::TWO_MANTISSA_1)), x);
-    // Counting from √½ instead of 1 makes the exponent step where the significand should.
+    // Counting from √½ instead of 1 keeps the significand in [√½, √2).
     let one = x.constant(1.0).to_bits();
     let sqrt_half = one.constant(W::SQRT_HALF);
     let counted = normal.to_bits().add(one.sub(sqrt_half));
@@ -155,7 +155,7 @@ pub(super) fn log1p_reduced<W: Width, F: Float>(f: F) -> F {
     f.fma(f.mul(horner(f, W::LOG)), f)
 }
 
-/// `log` where the logarithm is a finite number; else what IEEE asks for at `x`, whose zero is at `zero`.
+/// `log` where the logarithm of `x` is finite, else the special value of IEEE 754. The pole is at `zero`.
 #[inline(always)]
 pub(super) fn log_specials<F: Float>(x: F, log: F, zero: f64) -> F {
     let zero = x.constant(zero);

@@ -20,7 +20,7 @@ impl<F: Float> Pair<F> {
         Pair { high, low: b.sub(high.sub(a)) }
     }
 
-    /// The product, but for what is below the square of a last place.
+    /// The product, without the part below the square of a last place.
     #[inline(always)]
     fn mul(self, o: Self) -> Self {
         let high = self.high.mul(o.high);
@@ -28,7 +28,7 @@ impl<F: Float> Pair<F> {
         Pair { high, low: self.low.fma(o.high, self.high.fma(o.low, low)) }
     }
 
-    /// The sum with a number that is smaller than `self`, or nothing but smaller than one that is.
+    /// The sum with a number that is small relative to `self`.
     #[inline(always)]
     fn add_small(self, low: F) -> Self {
         Pair { high: self.high, low: self.low.add(low) }
@@ -42,15 +42,15 @@ pub(super) fn pow<W: Width, F: Float>(x: F, y: F) -> F {
     let (zero, one, infinity) = (c(0.0), c(1.0), c(f64::INFINITY));
     let size = x.abs();
     let log = log2_pair::<W, F>(size);
-    // 0, infinity and NaN take part with a logarithm of one float.
+    // 0, infinity and NaN have a logarithm of one float.
     let high = F::select(size.lt(infinity), log.high, size);
     let high = F::select(size.eq(zero), c(f64::NEG_INFINITY), high);
 
     let product = y.mul(high);
-    let tail = y.fma(log.low, y.fma(high, product.neg()));
-    // Far outside the tail does not matter, and it may not be a number there.
-    let tail = F::select(product.abs().lt(c(2.0 * W::EXP2_RANGE.1)), tail, zero);
-    let power = exp2_of_sum::<W, F>(clamp(product, W::EXP2_RANGE), tail);
+    let low = y.fma(log.low, y.fma(high, product.neg()));
+    // Far outside the range the low part does not matter, and it may be NaN.
+    let low = F::select(product.abs().lt(c(2.0 * W::EXP2_RANGE.1)), low, zero);
+    let power = exp2_of_sum::<W, F>(clamp(product, W::EXP2_RANGE), low);
 
     let y_is_whole = y.trunc().eq(y);
     let half = y.mul(c(0.5));
@@ -61,15 +61,15 @@ pub(super) fn pow<W: Width, F: Float>(x: F, y: F) -> F {
     // A finite negative base has a power only for whole exponents.
     let has_root = x.lt(zero).and(size.lt(infinity)).and(y_is_whole.not());
     let power = F::select(has_root, c(f64::NAN), power);
-    // Whatever the other operand is; and (-1)^±inf, because every large float is even.
+    // `x^0` and `1^y` are 1 even for NaN. (-1)^±inf is 1, because every large float is even.
     let unit_to_infinity = x.eq(c(-1.0)).and(y.abs().eq(infinity));
     F::select(y.eq(zero).or(x.eq(one)).or(unit_to_infinity), one, power)
 }
 
 /// `log2 x` of a finite positive number as a pair.
 ///
-/// With `m = (1 + s) / (1 - s)`: `log2 m = s (2/ln 2 + z (2/(3 ln 2) + z t(z)))`, `z = s²`. What is inside is a pair
-/// down to the term before `t`, which is a polynomial in one float and counts for less than `2^-12` of the sum.
+/// With `m = (1 + s) / (1 - s)` and `z = s²`: `log2 m = s (2/ln 2 + z (2/(3 ln 2) + z t(z)))`. All terms are pairs but
+/// `t`, a polynomial in one float, which contributes less than `2^-12` of the sum.
 #[inline(always)]
 fn log2_pair<W: Width, F: Float>(x: F) -> Pair<F> {
     let parts = split::<W, F>(x);

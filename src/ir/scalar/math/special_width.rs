@@ -1,8 +1,8 @@
 //! Coefficients of the inverse trigonometric, error and gamma functions, and the digits of 2/π.
 //!
-//! The polynomials interpolate at Chebyshev nodes, in 60-digit arithmetic, with as many terms as bring the error below
-//! the rounding of the result. Coefficients run from the constant upwards; those of 32 bits are written as the shortest
-//! decimal that rounds to them.
+//! The polynomials interpolate at Chebyshev nodes, in 60-digit arithmetic. They have as many terms as bring the error
+//! below the rounding of the result. Coefficients run from the constant upwards. Those of 32 bits are written as the
+//! shortest decimal that rounds to them.
 
 use super::width::{Double, Single, Width};
 use std::f64::consts::PI;
@@ -11,10 +11,10 @@ use std::f64::consts::PI;
 pub(super) trait SpecialWidth: Width {
     /// π.
     const PI: (f64, f64);
-    /// 2/π as digits of `MANTISSA + 1` bits, the first one behind the point.
+    /// 2/π as digits of `MANTISSA + 1` bits, from the first one after the point.
     const TWO_OVER_PI: &'static [f64];
-    /// The greatest step, a power of two, by which digits are skipped for huge angles; a number below twice the step
-    /// is a sum of steps, each half the one before.
+    /// The greatest step, a power of two, by which digits are skipped for huge angles. A count below twice the step is
+    /// a sum of steps, each half the one before.
     const MAX_SKIP: usize;
     /// `(atan √z / √z - 1) / z` for `√z <= 1`.
     const ATAN: &'static [f64];
@@ -34,9 +34,9 @@ pub(super) trait SpecialWidth: Width {
     const ERFINV_MIDDLE: &'static [f64];
     /// The middle of the next one, in `w`; in `√w` if there is a far tail.
     const ERFINV_TAIL_CENTER: f64;
-    /// `erfinv x / x` in the distance to that.
+    /// `erfinv x / x` in the distance to that center.
     const ERFINV_TAIL: &'static [f64];
-    /// `erfinv x / x` in `√w - 5` from `√w = 4` on, if the width gets there.
+    /// `erfinv x / x` in `√w - 5` from `√w = 4` on, if the width has such arguments.
     const ERFINV_FAR_TAIL: &'static [f64];
     /// ln π.
     const LN_PI: (f64, f64);
@@ -46,19 +46,19 @@ pub(super) trait SpecialWidth: Width {
     const LGAMMA_CENTER: f64 = 1.625;
     /// `ln Γ(z) / ((z - 1) (z - 2))` there.
     const LGAMMA_FIRST: (f64, f64);
-    /// The same for `0.85 <= z <= 5/2`, less that, over the distance to the middle.
+    /// The same for `0.85 <= z <= 5/2`, minus that value, divided by the distance to the middle.
     const LGAMMA: &'static [f64];
     /// `x (ln Γ(x) - (x - 1/2) ln x + x - ln √(2π))` in `1/x²` for `x >= 8`.
     const STIRLING: &'static [f64];
-    /// The positive zero of `ψ`, less 1.
+    /// The positive zero of `ψ`, minus 1.
     const DIGAMMA_ROOT_1: (f64, f64);
-    /// `ψ(3/2 + d)` over the distance to the zero, for `|d| <= 1/2`.
+    /// `ψ(3/2 + d)` divided by the distance to the zero, for `|d| <= 1/2`.
     const DIGAMMA: &'static [f64];
     /// Where the asymptotic series of `ψ` begins.
     const DIGAMMA_END: f64;
     /// `x² (ln x - 1/(2x) - ψ(x))` in `1/x²` from there on.
     const DIGAMMA_FAR: &'static [f64];
-    /// Where that of `ψ'` begins.
+    /// Where the asymptotic series of `ψ'` begins.
     const TRIGAMMA_END: f64;
     /// `x³ (ψ'(x) - 1/x - 1/(2x²))` in `1/x²` from there on.
     const TRIGAMMA_FAR: &'static [f64];

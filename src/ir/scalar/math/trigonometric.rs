@@ -1,8 +1,8 @@
 //! `sin`, `cos`, `tan`.
 //!
 //! Small angles are reduced by Cody and Waite's method, huge ones after Payne and Hanek (1983), "Radian reduction for
-//! trigonometric functions". The second costs several times as much as all the rest, and hardly anyone needs it: the
-//! functions are there with it and without, and on small angles both give the same bits.
+//! trigonometric functions". The second costs several times as much as all the rest, and is rarely needed. So each
+//! function exists with and without it, and both give the same bits for small angles.
 
 use super::pieces::{horner, round_product, sign_bit};
 use super::special_width::SpecialWidth;
@@ -10,16 +10,16 @@ use super::width::Width;
 use crate::ir::scalar::number::{Bits, Float};
 
 /// An angle as `quadrant π/2 + r` with `|r|` near π/4 at most.
-struct Turned<F: Float> {
+struct ReducedAngle<F: Float> {
     /// `r`, rounded.
     r: F,
-    /// What the rounding of `r` left.
+    /// The rounding error of `r`.
     r_low: F,
     /// The number of quarter turns in the low two bits.
     quadrant: F::Bits,
 }
 
-impl<F: Float> Turned<F> {
+impl<F: Float> ReducedAngle<F> {
     /// Whether the number of quarter turns is odd.
     #[inline(always)]
     fn is_odd(&self) -> F::Mask {
@@ -45,29 +45,29 @@ impl<F: Float> Turned<F> {
 pub(super) enum Angles {
     /// All finite ones.
     All,
-    /// Those up to `TURN_HIGH`; others give anything.
+    /// Those up to `SMALL_ANGLE_MAX`. The result for others is unspecified.
     Small,
 }
 
 #[inline(always)]
-fn turn<W: SpecialWidth, F: Float>(x: F, angles: Angles) -> Turned<F> {
-    let near = turn_small::<W, F>(x);
+fn reduce<W: SpecialWidth, F: Float>(x: F, angles: Angles) -> ReducedAngle<F> {
+    let near = reduce_small::<W, F>(x);
     if angles == Angles::Small {
         return near;
     }
-    let far = turn_huge::<W, F>(x);
-    let is_small = x.le(x.constant(W::TURN_HIGH));
-    Turned {
+    let far = reduce_huge::<W, F>(x);
+    let is_small = x.le(x.constant(W::SMALL_ANGLE_MAX));
+    ReducedAngle {
         r: F::select(is_small, near.r, far.r),
         r_low: F::select(is_small, near.r_low, far.r_low),
         quadrant: F::Bits::select(is_small, near.quadrant, far.quadrant),
     }
 }
 
-/// Cody and Waite's reduction with fma: the first product cancels exactly, the second is taken off as a pair, and the
-/// third goes to what is left below. Beyond `TURN_HIGH` the quotient is no longer good to a fraction of a turn.
+/// Cody and Waite's reduction with fma. The first product cancels exactly, the second is subtracted as a pair, and the
+/// third goes to the low part. Beyond `SMALL_ANGLE_MAX` the rounded quotient is not accurate enough.
 #[inline(always)]
-fn turn_small<W: Width, F: Float>(x: F) -> Turned<F> {
+fn reduce_small<W: Width, F: Float>(x: F) -> ReducedAngle<F> {
     let (n, quadrant) = round_product::<W, F>(x, std::f64::consts::FRAC_2_PI, 0);
     let [first, second, third] = W::PI_2.map(|part| x.constant(part));
     let exact = n.fma(first.neg(), x);
@@ -76,25 +76,25 @@ fn turn_small<W: Width, F: Float>(x: F) -> Turned<F> {
     let r = exact.sub(product);
     let lost = exact.sub(r).sub(product);
     let r_low = n.fma(third.neg(), lost.sub(product_low));
-    Turned { r, r_low, quadrant }
+    ReducedAngle { r, r_low, quadrant }
 }
 
 /// Digits of 2/π that a huge angle is multiplied by.
 const N_DIGITS: usize = 5;
-/// Digits there are, or more.
+/// An upper bound of the number of digits.
 const MAX_DIGITS: usize = 24;
 
-/// Payne and Hanek's reduction, in floats: 2/π is a row of digits, each a whole number as wide as a significand, so
-/// that the product of an angle with a digit is a pair without error. Digits whose product is a multiple of four
-/// quarter turns whatever the angle are left out, five are taken from there, and what is left of the products modulo
-/// four is summed in three floats. An infinite angle gives NaN.
+/// Payne and Hanek's reduction, in floats. 2/π is a sequence of digits. Each is a whole number as wide as a
+/// significand, so the product of an angle with a digit is an exact pair of floats. Leading digits whose product is a
+/// multiple of four quarter turns are skipped. The products of the next five, modulo four, are summed in three floats.
+/// An infinite angle gives NaN.
 #[inline(always)]
-fn turn_huge<W: SpecialWidth, F: Float>(x: F) -> Turned<F> {
+fn reduce_huge<W: SpecialWidth, F: Float>(x: F) -> ReducedAngle<F> {
     let c = |value: f64| x.constant(value);
     let power = |exponent: i64| c(f64::from_bits(((exponent + 1023) << 52) as u64));
     let width = W::MANTISSA as i64 + 1;
 
-    // As the angle gives up a digit's power of two, the row of digits moves up by one.
+    // Dividing the angle by a digit's power of two skips one digit.
     let mut scaled = x;
     let mut digits = [c(0.0); MAX_DIGITS];
     for (digit, &value) in digits.iter_mut().zip(W::TWO_OVER_PI) {
@@ -131,10 +131,10 @@ fn turn_huge<W: SpecialWidth, F: Float>(x: F) -> Turned<F> {
     let angle_low = fraction.fma(first, angle.neg());
     let angle_low = rest.fma(first, fraction.fma(second, angle_low));
     let r = angle.add(angle_low);
-    Turned { r, r_low: angle_low.sub(r.sub(angle)), quadrant: n.add(c(W::ROUND)).to_bits() }
+    ReducedAngle { r, r_low: angle_low.sub(r.sub(angle)), quadrant: n.add(c(W::ROUND)).to_bits() }
 }
 
-/// What is left of a number after multiples of four, with either sign; exact.
+/// The remainder of a number modulo four, with either sign. Exact.
 #[inline(always)]
 fn modulo_4<F: Float>(x: F) -> F {
     let multiple = x.mul(x.constant(0.25)).round_even();
@@ -157,7 +157,7 @@ impl<F: Float> Sum<F> {
     }
 }
 
-/// A rounded sum, and what the rounding took away (Knuth).
+/// A rounded sum, and its rounding error (Knuth).
 #[inline(always)]
 pub(super) fn two_sum<F: Float>(a: F, b: F) -> (F, F) {
     let sum = a.add(b);
@@ -191,29 +191,30 @@ fn to_sign<W: Width, B: Bits>(bits: B) -> B {
 /// Sine: of `|x|`, with the sign of `x` put back, which keeps -0.
 #[inline(always)]
 pub(super) fn sin<W: SpecialWidth, F: Float>(x: F, angles: Angles) -> F {
-    let turned = turn::<W, F>(x.abs(), angles);
-    let value = F::select(turned.is_odd(), turned.cos::<W>(), turned.sin::<W>());
-    let sign = to_sign::<W, F::Bits>(turned.quadrant.shru(1)).xor(sign_bit(x));
+    let reduced = reduce::<W, F>(x.abs(), angles);
+    let value = F::select(reduced.is_odd(), reduced.cos::<W>(), reduced.sin::<W>());
+    let sign = to_sign::<W, F::Bits>(reduced.quadrant.shru(1)).xor(sign_bit(x));
     value.to_bits().xor(sign).to_float_bits()
 }
 
 /// Cosine: the sine a quarter turn on.
 #[inline(always)]
 pub(super) fn cos<W: SpecialWidth, F: Float>(x: F, angles: Angles) -> F {
-    let turned = turn::<W, F>(x.abs(), angles);
-    let value = F::select(turned.is_odd(), turned.sin::<W>(), turned.cos::<W>());
-    let next = turned.quadrant.add(turned.quadrant.constant(1));
+    let reduced = reduce::<W, F>(x.abs(), angles);
+    let value = F::select(reduced.is_odd(), reduced.sin::<W>(), reduced.cos::<W>());
+    let next = reduced.quadrant.add(reduced.quadrant.constant(1));
     value.to_bits().xor(to_sign::<W, F::Bits>(next.shru(1))).to_float_bits()
 }
 
-/// Tangent: sine over cosine of what is left, upside down and negated after an odd number of quarter turns.
+/// Tangent: sine over cosine of the reduced angle. After an odd number of quarter turns the quotient is inverted and
+/// negated.
 ///
-/// Both are kept with what their last sums rounded away, and one step of correction divides as if they were exact.
+/// Both are kept with the rounding errors of their last sums, and the division is corrected by one step.
 #[inline(always)]
 pub(super) fn tan<W: SpecialWidth, F: Float>(x: F, angles: Angles) -> F {
-    let turned = turn::<W, F>(x.abs(), angles);
-    let is_odd = turned.is_odd();
-    let (r, r_low) = (turned.r, turned.r_low);
+    let reduced = reduce::<W, F>(x.abs(), angles);
+    let is_odd = reduced.is_odd();
+    let (r, r_low) = (reduced.r, reduced.r_low);
     let (sin_rest, cos_rest) = (sin_tail::<W, F>(r, r_low), cos_tail::<W, F>(r, r_low));
     let one = x.constant(1.0);
     let (sin, cos) = (r.add(sin_rest), one.add(cos_rest));
@@ -225,6 +226,6 @@ pub(super) fn tan<W: SpecialWidth, F: Float>(x: F, angles: Angles) -> F {
     let quotient = above.mul(inverse);
     let negated = quotient.neg();
     let rest = negated.fma(below, above).add(negated.fma(below_low, above_low));
-    let sign = to_sign::<W, F::Bits>(turned.quadrant).xor(sign_bit(x));
+    let sign = to_sign::<W, F::Bits>(reduced.quadrant).xor(sign_bit(x));
     rest.fma(inverse, quotient).to_bits().xor(sign).to_float_bits()
 }

@@ -1,9 +1,9 @@
-//! What the two widths of float do not share: layout, ranges and polynomial coefficients.
+//! The constants of each float width: layout, ranges and polynomial coefficients.
 //!
-//! All polynomials are minimax fits in the weight that makes the *result's* relative error equal (Remez exchange in
-//! 80-digit arithmetic; the coefficients were rounded one by one from the lowest and the rest fitted again).
-//! Coefficients run from the constant upwards. Constants of 32 bits are written as the shortest decimal that rounds
-//! to them. There are no tables to index: a body is straight-line code.
+//! All polynomials are minimax fits of the relative error of the *result*. They are made by Remez exchange in 80-digit
+//! arithmetic. The coefficients were rounded one by one from the lowest, and the rest was fitted again each time.
+//! Coefficients run from the constant upwards. Constants of 32 bits are written as the shortest decimal that rounds to
+//! them. There are no lookup tables.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LOG2_E, LOG10_E};
 
@@ -31,11 +31,11 @@ pub(super) trait Width {
     const LIFT: (i64, f64);
     /// Where the least power of two times `2^-k` is less than `e^x`, but more than half of it.
     const MISH_LOW: f64;
-    /// Where the exponential of `gelu_tanh` divided by the largest power of two there is, times `2^k`, lies between 2 and 3.
+    /// Where the exponential of `gelu_tanh`, divided by the largest power of two and times `2^k`, is between 2 and 3.
     const GELU_LOW: f64;
-    /// From where on `gelu_tanh` is the identity.
+    /// From here on `gelu_tanh` is the identity.
     const GELU_HIGH: f64;
-    /// `√(8/π) log2 e`. The first part is so short that the difference to the sum with the rest of `gelu_tanh` is exact.
+    /// `√(8/π) log2 e`. The first part is short enough that subtracting it from the rounded sum is exact.
     const GELU_FIRST: (f64, f64);
     /// That times 0.044715.
     const GELU_THIRD: (f64, f64);
@@ -45,7 +45,7 @@ pub(super) trait Width {
     const ERF_HIGH: f64;
     /// ln 2.
     const LN2: (f64, f64);
-    /// Whether the second part of ln 2 can be seen beside logarithms of numbers near 1.
+    /// Whether the second part of ln 2 matters for logarithms of numbers near 1.
     const LN2_TAIL: bool;
     /// log2 e.
     const LOG2E: (f64, f64);
@@ -56,7 +56,7 @@ pub(super) trait Width {
     /// π/2 in three parts.
     const PI_2: [f64; 3];
     /// The largest angle that the three parts and a rounded quotient reduce without loss.
-    const TURN_HIGH: f64;
+    const SMALL_ANGLE_MAX: f64;
     /// 2/√π.
     const TWO_SQRT_PI: (f64, f64);
     /// 2/ln 2.
@@ -106,7 +106,7 @@ impl Width for Single {
     const LOG10E: (f64, f64) = (LOG10_E, -1.010305e-8);
     const LOG10_2: (f64, f64) = (0.301025390625, 4.605039e-6);
     const PI_2: [f64; 3] = [std::f64::consts::FRAC_PI_2, -4.371139e-8, -1.7151245e-15];
-    const TURN_HIGH: f64 = 1048576.0;
+    const SMALL_ANGLE_MAX: f64 = 1048576.0;
     const TWO_SQRT_PI: (f64, f64) = (FRAC_2_SQRT_PI, -5.8635383e-8);
     const TWO_LOG2E: (f64, f64) = (2.0 * LOG2_E, 3.851926e-8);
     const TWO_THIRDS_LOG2E: (f64, f64) = (0.9617967, -7.0284618e-9);
@@ -165,7 +165,7 @@ impl Width for Double {
     const LOG10E: (f64, f64) = (LOG10_E, 1.098319650216765e-17);
     const LOG10_2: (f64, f64) = (0.30102999566395283, 2.8363394551044964e-14);
     const PI_2: [f64; 3] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33];
-    const TURN_HIGH: f64 = 562949953421312.0;
+    const SMALL_ANGLE_MAX: f64 = 562949953421312.0;
     const TWO_SQRT_PI: (f64, f64) = (FRAC_2_SQRT_PI, 1.533545961316588e-17);
     const TWO_LOG2E: (f64, f64) = (2.0 * LOG2_E, 4.0710547481862066e-17);
     const TWO_THIRDS_LOG2E: (f64, f64) = (0.9617966939259756, 5.0577616648125907e-17);
