@@ -25,7 +25,7 @@ impl Separation {
             if owner == Owner::Anyone || graph[node].ty.numel() == 0 {
                 continue;
             }
-            let root = graph.behind_views(node);
+            let root = graph.view_base(node);
             let taken_by = || taken.iter().find(|(taken, _)| *taken == root).map(|(_, owner)| *owner);
             let has = input_behind(graph, node).map(Owner::Input).or_else(taken_by);
             if has.is_none_or(|has| has == owner) {
@@ -73,7 +73,7 @@ impl Separation {
 
 /// The input whose memory a value lies in, if it does.
 pub(super) fn input_behind(graph: &Graph, node: NodeId) -> Option<usize> {
-    match graph[graph.behind_views(node)].kind {
+    match graph[graph.view_base(node)].kind {
         NodeKind::Input(input) => Some(input as usize),
         NodeKind::Number(_) | NodeKind::Extent(_) | NodeKind::Op(_) => None,
     }

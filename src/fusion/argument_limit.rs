@@ -1,35 +1,35 @@
 //! The limit on kernel arguments, for targets whose calling convention has one.
 //!
-//! An estimate made before a merge, not a count of the finished kernel's arguments: each consumer of the candidate is
-//! charged with the parameters and projections it reads and with what the groups of its other operands had gathered.
-//! Where such a group has gathered nothing yet, the merge is put off until that consumer is visited, and then judged
-//! by what can be traced back from there.
+//! It is checked by an estimate before a merge, and not by a count of the kernel's arguments. Each consumer of the
+//! candidate counts the parameters and tuple fields that it reads, and the arguments of the groups of its other
+//! operands. If such a group has no count yet, the merge is deferred until that consumer is visited. Then the operands
+//! without a count are traced back to those that have one.
 
 use super::group_records::GroupRecords;
 use super::pattern_graph::{PatternGraph, Users, Vertex, VertexKind};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// What the limit says of merging a vertex forward.
+/// The answer of the limit to merging a vertex forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// Merge it now.
     Fits,
     /// Ask again when this consumer is visited.
     AskAgainAt(Vertex),
-    /// Leave it alone.
+    /// Do not merge it.
     TooMany,
 }
 
-/// The limit and the merges it put off.
+/// The limit and the merges that it deferred.
 #[derive(Debug)]
 pub struct ArgumentLimit {
     max: usize,
-    put_off: HashMap<Vertex, Vec<Vertex>>,
+    deferred: HashMap<Vertex, Vec<Vertex>>,
 }
 
 impl ArgumentLimit {
-    /// A limit of `max` arguments, outputs included; enters each vertex' own count into `groups`.
+    /// A limit of `max` arguments, outputs included. Sets each vertex's own count in `groups`.
     pub fn new(max: usize, graph: &PatternGraph, groups: &mut GroupRecords) -> Self {
         for vertex in graph.vertices() {
             let n_args = match graph.facts(vertex).kind {
@@ -40,10 +40,10 @@ impl ArgumentLimit {
             };
             groups.count_args(vertex, n_args);
         }
-        ArgumentLimit { max, put_off: HashMap::new() }
+        ArgumentLimit { max, deferred: HashMap::new() }
     }
 
-    /// May `vertex` be merged forward?
+    /// Whether `vertex` may be merged forward.
     pub fn ask(&self, graph: &PatternGraph, users: &Users, groups: &mut GroupRecords, vertex: Vertex) -> Answer {
         let Some(room) = self.room(graph, users, vertex) else { return Answer::Fits };
         let mut uncounted = None;
@@ -57,12 +57,12 @@ impl ArgumentLimit {
         uncounted.map_or(Answer::Fits, Answer::AskAgainAt)
     }
 
-    /// Notes that merging `vertex` waits for the visit of `consumer`.
-    pub fn put_off(&mut self, vertex: Vertex, consumer: Vertex) {
-        self.put_off.entry(consumer).or_default().push(vertex);
+    /// Defers merging `vertex` to the visit of `consumer`.
+    pub fn defer(&mut self, vertex: Vertex, consumer: Vertex) {
+        self.deferred.entry(consumer).or_default().push(vertex);
     }
 
-    /// The merges that waited for the visit of `consumer`, if its arguments now fit; none otherwise.
+    /// The merges that were deferred to the visit of `consumer`, if its arguments fit now, else none.
     pub fn due(
         &mut self,
         graph: &PatternGraph,
@@ -70,13 +70,14 @@ impl ArgumentLimit {
         groups: &mut GroupRecords,
         consumer: Vertex,
     ) -> Vec<Vertex> {
-        let Some(vertices) = self.put_off.remove(&consumer) else { return Vec::new() };
+        let Some(vertices) = self.deferred.remove(&consumer) else { return Vec::new() };
         let room = self.room(graph, users, consumer);
         let fits = room.is_none_or(|room| traced(graph, groups, consumer) <= room);
         if fits { vertices } else { Vec::new() }
     }
 
-    /// What is left after the outputs; `None` if nothing is, which by convention means that nothing is limited.
+    /// The arguments that are left after the outputs. `None` if there are none left, which by convention means no
+    /// limit.
     fn room(&self, graph: &PatternGraph, users: &Users, vertex: Vertex) -> Option<usize> {
         let outputs = users.of_vertex(vertex).iter().map(|user| {
             let n_unknown = graph.facts(user.vertex).n_unknown as usize;
@@ -86,7 +87,7 @@ impl ArgumentLimit {
     }
 }
 
-/// What reading `input` costs: itself and, if its shape is not fully known, sizes and strides.
+/// The arguments for reading `input`: itself and, if its shape is not fully known, sizes and strides.
 fn n_args(graph: &PatternGraph, input: Vertex) -> u32 {
     let facts = graph.facts(input);
     match facts.kind {
@@ -96,7 +97,7 @@ fn n_args(graph: &PatternGraph, input: Vertex) -> u32 {
     }
 }
 
-/// One operand of `consumer` per foreign group, parameters apart: the first that belongs to it, and the group.
+/// The operands of `consumer` in other groups, without parameters: the first of each group, and the group.
 fn operands(graph: &PatternGraph, groups: &mut GroupRecords, consumer: Vertex) -> SmallVec<[(Vertex, Vertex); 8]> {
     let own = groups.find(consumer);
     let mut operands: SmallVec<[(Vertex, Vertex); 8]> = SmallVec::new();
@@ -112,7 +113,7 @@ fn operands(graph: &PatternGraph, groups: &mut GroupRecords, consumer: Vertex) -
     operands
 }
 
-/// The arguments of `consumer` with all operand groups merged in, and whether one of these has gathered none yet.
+/// The arguments of `consumer` with all operand groups merged into it, and whether one of these has no count yet.
 fn counted(graph: &PatternGraph, groups: &mut GroupRecords, consumer: Vertex) -> (usize, bool) {
     let mut total = groups.own(consumer).n_args as usize;
     let mut uncounted = false;
@@ -124,28 +125,29 @@ fn counted(graph: &PatternGraph, groups: &mut GroupRecords, consumer: Vertex) ->
     (total, uncounted)
 }
 
-/// The arguments of `consumer` where operands that have gathered none are traced back to those that have.
+/// The arguments of `consumer`, where operands without a count are traced back to those that have one.
 ///
-/// What is reached twice counts twice. The explicit stack and the memo keep long and diamond-shaped histories cheap.
+/// An operand that is reached twice counts twice. The explicit stack and the memo keep long and diamond-shaped
+/// histories cheap.
 fn traced(graph: &PatternGraph, groups: &mut GroupRecords, consumer: Vertex) -> usize {
-    let mut known: HashMap<Vertex, usize> = HashMap::new();
+    let mut memo: HashMap<Vertex, usize> = HashMap::new();
     let mut stack = vec![consumer];
     while let Some(&vertex) = stack.last() {
         let mut total = groups.own(vertex).n_args as usize;
         let before = stack.len();
         for (operand, group) in operands(graph, groups, vertex) {
-            match (groups.own(group).n_args, known.get(&operand)) {
+            match (groups.own(group).n_args, memo.get(&operand)) {
                 (0, None) => stack.push(operand),
                 (0, Some(&n_args)) => total = total.saturating_add(n_args),
                 (n_args, _) => total = total.saturating_add(n_args as usize),
             }
         }
         if stack.len() == before {
-            known.insert(vertex, total);
+            memo.insert(vertex, total);
             stack.pop();
         }
     }
-    known[&consumer]
+    memo[&consumer]
 }
 
 #[cfg(test)]

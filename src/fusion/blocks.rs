@@ -1,16 +1,17 @@
-//! Blocks: matrix products and the kernels around them, computed some rows at a time.
+//! Blocks of rows: matrix products and the kernels around them, computed some rows at a time.
 //!
-//! What a product writes and the next kernel reads need not lie in memory: a block of rows goes through all of them
-//! while it is in a core's cache. Rows are those of the products, batches and rows of a matrix flattened; every member
-//! computes a row of its results from the same row of what the block hands it, and from whatever it likes of what lies
-//! in memory. So a product takes its right operand from memory, and its left one from a block or from memory:
-//! `matmul + bias + gelu`, three projections of one input, and attention (scores, softmax, weighted values, without the
-//! matrix of scores) are such groups. Each row keeps its bits: those of a row of a product depend on nothing else.
-//! A kernel may write its rows elsewhere ([`super::row_order`]), as where heads are split or merged.
+//! A block of rows goes through all members of a group while it is in a core's cache. So values between members need no
+//! memory of their own. Rows are those of the products, with batches and rows of a matrix flattened. Every member
+//! computes a row of its results from the same row of other members' results, and from anything in memory. A product
+//! takes its right operand from memory, and its left one from a block or from memory. Examples are `matmul + bias +
+//! gelu`, three projections of one input, and attention without a matrix of scores in memory.
 //!
-//! A group is worth it if it saves more bytes than it moves again: the right operand of a product is packed once per
-//! block. So blocks are as high as caches allow, and right operands fit there too. What stays outside gets the reason
-//! of the rule that it broke.
+//! Bits do not change, because a row of a product depends on that row alone. A kernel may write its rows to other
+//! places ([`super::row_order`]), for example to split or merge heads.
+//!
+//! A group pays if it saves more bytes than it moves again: the right operand of a product is packed once per block. So
+//! blocks are as high as caches allow, and right operands must fit there too. An edge to a unit that did not join gets
+//! the reason of the rule that failed.
 
 use super::cost::pays;
 use super::rates::Nanos;
@@ -25,22 +26,22 @@ use crate::ir::{DType, NodeId, TensorType};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-/// Bytes of a block's values and left operand, which should stay in a core's caches.
+/// The size in bytes of a block's values and left operands, which should stay in a core's caches.
 const BLOCK_BYTES: usize = 4 << 20;
-/// Most bytes of the right operand of one matrix; a larger one leaves no room for the block.
+/// The most bytes of one matrix of a right operand. A larger one leaves no room for the block.
 const RIGHT_BYTES: usize = 1 << 20;
-/// Bytes that must be saved for one that is packed again.
+/// How many bytes must be saved per byte that is packed again.
 const WORTH: usize = 2;
-/// How much longer than its parts a group may take by the model. What the model knows of products is rough, and memory
-/// that nobody takes, like that of a matrix of scores, is worth something too.
+/// How much longer than its parts a group may take by the cost model. The model of products is rough, and a group also
+/// saves memory, such as that of a matrix of scores.
 pub const DOUBT: f64 = 1.125;
-/// Most members of a group: each is held against all others as the group grows.
+/// The most members of a group. A new member is checked against all others.
 const MAX_MEMBERS: usize = 64;
-/// Fewest rows of a block: products of fewer rows waste the time it takes to pack their operands.
+/// The least rows of a block. For products of fewer rows, packing the operands takes too much of the time.
 const MIN_HEIGHT: usize = 16;
 
-/// Puts products and their neighbours into blocks where that pays; notes why for the edges that stay. Says whether it
-/// merged any.
+/// Merges products and their neighbours to groups in blocks where that pays, and records why for the edges that stay.
+/// Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut has_merged = false;
     for unit in 0..units.units.len() as u32 {
@@ -84,12 +85,12 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     has_merged
 }
 
-/// Notes why a unit did not join others, for every edge between the two.
+/// Records why a unit did not join others, for every edge between them.
 fn refuse(units: &Units<'_>, members: &[u32], candidate: u32, reason: &Reason, refusals: &mut Refusals) {
     let between = |consumers: &[u32], producers: &[u32], refusals: &mut Refusals| {
         for &consumer in consumers.iter().flat_map(|&unit| &units.unit(unit).nodes) {
             for &arg in &units.graph[consumer].args {
-                let producer = units.graph.behind_views(arg);
+                let producer = units.graph.view_base(arg);
                 if units.unit_of[producer].is_some_and(|unit| producers.contains(&unit)) {
                     refusals.insert_edge(producer, consumer, reason);
                 }
@@ -100,8 +101,8 @@ fn refuse(units: &Units<'_>, members: &[u32], candidate: u32, reason: &Reason, r
     between(members, &[candidate], refusals);
 }
 
-/// Kernels and products that use results of the members, products that share a left operand with one, and the kernel
-/// that makes it.
+/// The candidates to join a group: kernels and products that use results of the members, products with the same left
+/// operand as one, and the kernel that computes that operand.
 fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
     let mut found = Vec::new();
     for &member in members {
@@ -112,8 +113,8 @@ fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
             let shares = |&user: &NodeId| role(units.graph, user) == Role::Product && units.graph[user].args[0] == left;
             let siblings = units.users[left].iter().copied().filter(shares).filter_map(|user| units.unit_of[user]);
             found.extend(siblings.filter(|&of| matches!(units.unit(of).kind, UnitKind::Product)));
-            let maker = same_elements(units.graph, left).and_then(|maker| units.unit_of[maker]);
-            found.extend(maker.filter(|&of| matches!(units.unit(of).kind, UnitKind::Kernel(_))));
+            let producer = same_elements(units.graph, left).and_then(|value| units.unit_of[value]);
+            found.extend(producer.filter(|&of| matches!(units.unit(of).kind, UnitKind::Kernel(_))));
         }
     }
     found.sort_unstable();
@@ -122,8 +123,8 @@ fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
     found
 }
 
-/// The kernels and products that use a result of the members, for each that several use and nobody else: only all of them
-/// together keep it out of memory.
+/// For each result of the members that only kernels and products use: these users, if there are several. The result is
+/// kept out of memory only if all of them join.
 fn readers(units: &Units<'_>, members: &[u32]) -> Vec<Vec<u32>> {
     let mut found = Vec::new();
     for output in members.iter().flat_map(|&member| &units.unit(member).outputs) {
@@ -141,7 +142,7 @@ fn is_kernel_or_product(units: &Units<'_>, unit: u32) -> bool {
     matches!(units.unit(unit).kind, UnitKind::Kernel(_) | UnitKind::Product)
 }
 
-/// The units that use some values, by themselves or through views of memory, in order.
+/// The units that use some values, directly or through views of memory, in order.
 fn users(units: &Units<'_>, values: &[NodeId]) -> Vec<u32> {
     let (mut found, mut stack) = (Vec::new(), values.to_vec());
     while let Some(value) = stack.pop() {
@@ -158,12 +159,12 @@ fn users(units: &Units<'_>, values: &[NodeId]) -> Vec<u32> {
     found
 }
 
-/// A group that is legal.
+/// A legal group.
 struct Group {
     unit: Unit,
-    /// Views of inner values, which disappear.
+    /// Views of inner values, which the group absorbs.
     aliases: Vec<u32>,
-    /// Bytes that are not moved any more, and those that are moved again.
+    /// Bytes that are no longer moved, and bytes that are moved again.
     saved: usize,
     extra: usize,
 }
@@ -236,7 +237,7 @@ impl Group {
     }
 }
 
-/// Batches, rows and columns of a product's result.
+/// The number of batches, rows and columns of a product's result.
 fn matrix(ty: &TensorType) -> Result<(usize, usize, usize), Reason> {
     match ty.sizes[..] {
         [rows, columns] => Ok((1, rows, columns)),
@@ -245,14 +246,14 @@ fn matrix(ty: &TensorType) -> Result<(usize, usize, usize), Reason> {
     }
 }
 
-/// The views between members; `None` if one is also used outside.
+/// The views between members. `None` if one is also used outside.
 fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     let mut stack: Vec<(NodeId, Vec<u32>)> = Vec::new();
     for &member in set {
         stack.extend(units.unit(member).outputs.iter().map(|&output| (output, Vec::new())));
     }
-    // Every view of a result, with the views on the way there.
+    // Every view of a result, with the views between the two.
     while let Some((value, path)) = stack.pop() {
         for &user in &units.users[value] {
             let Some(unit) = units.unit_of[user] else { continue };
@@ -275,50 +276,56 @@ fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
     found.iter().all(stays).then(|| found.clone())
 }
 
-/// The members, each behind those whose results it uses and as close to them as it can be, so that few values are held at
-/// a time; `None` if they wait for each other.
+/// The members in topological order, each as soon as possible after those whose results it uses, so that few values are
+/// live at a time. `None` if there is a cycle.
 fn in_order(units: &Units<'_>, set: &HashSet<u32>, inside: &dyn Fn(NodeId) -> bool) -> Option<Vec<u32>> {
-    let makers = |unit: u32| {
-        let mut makers: Vec<u32> = Vec::new();
+    let producers = |unit: u32| {
+        let mut producers: Vec<u32> = Vec::new();
         for &arg in units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args) {
             let mut source = arg;
             while role(units.graph, source) == Role::View && inside(source) && units.unit_of[source] != Some(unit) {
                 source = units.graph[source].args[0];
             }
-            makers.extend(units.unit_of[source].filter(|&of| of != unit && inside(source)));
+            producers.extend(units.unit_of[source].filter(|&of| of != unit && inside(source)));
         }
-        makers.sort_unstable();
-        makers.dedup();
-        makers
+        producers.sort_unstable();
+        producers.dedup();
+        producers
     };
-    let mut left: Vec<(u32, Vec<u32>)> = set.iter().map(|&unit| (unit, makers(unit))).collect();
+    let mut left: Vec<(u32, Vec<u32>)> = set.iter().map(|&unit| (unit, producers(unit))).collect();
     left.sort_unstable_by_key(|&(unit, _)| (units.unit(unit).nodes[0], unit));
-    let mut place: HashMap<u32, usize> = HashMap::new();
+    let mut position: HashMap<u32, usize> = HashMap::new();
     let mut ordered: Vec<u32> = Vec::new();
     while !left.is_empty() {
-        // One more than the place of the last member that it needs; `None` if that has none yet.
-        let ready = |makers: &[u32]| makers.iter().try_fold(0, |last, maker| Some(last.max(1 + place.get(maker)?)));
-        let all_ready = left.iter().enumerate().filter_map(|(at, (_, makers))| Some((ready(makers)?, Reverse(at))));
+        // One more than the position of the last producer. `None` if a producer has none yet.
+        let ready = |producers: &[u32]| {
+            producers.iter().try_fold(0, |last, producer| Some(last.max(1 + position.get(producer)?)))
+        };
+        let all_ready =
+            left.iter().enumerate().filter_map(|(at, (_, producers))| Some((ready(producers)?, Reverse(at))));
         let (_, Reverse(at)) = all_ready.max()?;
         let (unit, _) = left.remove(at);
-        place.insert(unit, ordered.len());
+        position.insert(unit, ordered.len());
         ordered.push(unit);
     }
     Some(ordered)
 }
 
-/// Whether each member can be computed from the same rows of the others' results.
+/// Checks that each member can be computed from the same rows of the others' results.
 struct Checker<'a> {
     units: &'a Units<'a>,
     inside: &'a dyn Fn(NodeId) -> bool,
     batches: usize,
     rows: usize,
-    /// Results of the members so far that have their rows somewhere else.
+    /// Results of the members so far whose rows are scattered.
     scattered: Vec<NodeId>,
 }
 
 impl Checker<'_> {
     /// The member as the group runs it.
+    ///
+    /// # Errors
+    /// The reason why it cannot be in the group.
     fn member(&mut self, member: u32) -> Result<Member, Reason> {
         let unit = self.units.unit(member);
         let region = match &unit.kind {
@@ -338,13 +345,16 @@ impl Checker<'_> {
         Ok(Member { region, nodes: unit.nodes.clone(), outputs: unit.outputs.clone() })
     }
 
-    /// Whether the group makes what `node` is, or is a view of.
+    /// Whether the group computes `node`, or its base if it is a view.
     fn makes(&self, node: NodeId) -> bool {
-        let root = self.units.graph.behind_views(node);
+        let root = self.units.graph.view_base(node);
         role(self.units.graph, root) != Role::Input && (self.inside)(root)
     }
 
-    /// The value of a group that `node` is, or is a view of; `None` if it lies in memory already.
+    /// The value of the group that `node` is, or is a view of. `None` if it is in memory already.
+    ///
+    /// # Errors
+    /// If the rows of `node` are not those of the value.
     fn produced(&self, node: NodeId) -> Result<Option<NodeId>, Reason> {
         if !self.makes(node) {
             return Ok(None);
@@ -358,7 +368,7 @@ impl Checker<'_> {
         let ty = &graph[node].ty;
         let [left, right] = [graph[node].args[0], graph[node].args[1]];
         let (batches, rows, _) = matrix(ty)?;
-        // A result of f32 may be that of 16-bit floats.
+        // The dtype of the operands counts: those of an f32 result may be 16-bit floats.
         let dtype = graph[left].ty.dtype;
         if !matches!(dtype, DType::F32 | DType::F64) {
             return Err(Reason::WholeProduct { dtype });
@@ -384,27 +394,27 @@ impl Checker<'_> {
     }
 
     fn kernel(&self, region: &Region) -> Result<RowKernel, Reason> {
-        // A value per row that is stored needs nothing else; a number alone would be stored by every block.
+        // Every block would store an output that is a plain number or a copy.
         let is_computed =
             |(value, _): &(usize, Walk)| matches!(region.values[*value], Value::Body(..) | Value::Fold(..));
         if !region.outputs.iter().all(is_computed) {
             return Err(Reason::DifferentRows);
         }
         let graph = self.units.graph;
-        if region.loads.iter().any(|walk| self.scattered.contains(&graph.behind_views(walk.node))) {
+        if region.loads.iter().any(|walk| self.scattered.contains(&graph.view_base(walk.node))) {
             return Err(Reason::DifferentRows);
         }
         rows_first(graph, region, self.batches * self.rows, &|node| self.makes(node))
     }
 
-    /// The most bytes of a row that are there at once: left operands, and each value of the group until it was last read.
+    /// The most live bytes per row: left operands, and each value of the group until its last read.
     fn held(&self, members: &[Member], inner: &[(NodeId, usize)]) -> usize {
         let graph = self.units.graph;
         let bytes = |node: NodeId| graph[node].ty.bytes() / (self.batches * self.rows);
         let mut last: HashMap<NodeId, usize> = HashMap::new();
         for (at, member) in members.iter().enumerate() {
             let args = member.nodes.iter().flat_map(|&node| &graph[node].args);
-            last.extend(args.map(|&arg| (graph.behind_views(arg), at)));
+            last.extend(args.map(|&arg| (graph.view_base(arg), at)));
         }
         let mut held: Vec<usize> = vec![0; members.len()];
         for (at, member) in members.iter().enumerate() {
@@ -416,7 +426,7 @@ impl Checker<'_> {
         held.into_iter().max().unwrap_or(0) + self.lefts(members).into_iter().map(bytes).sum::<usize>()
     }
 
-    /// The left operands that lie in memory, each once.
+    /// The left operands in memory, each once.
     fn lefts(&self, members: &[Member]) -> Vec<NodeId> {
         let products = members.iter().filter(|member| member.region.is_none());
         let mut lefts: Vec<NodeId> = products.map(|product| self.units.graph[product.nodes[0]].args[0]).collect();
@@ -426,7 +436,7 @@ impl Checker<'_> {
         lefts
     }
 
-    /// Bytes that the group does not move any more, and bytes that it moves again.
+    /// The bytes that the group no longer moves, and the bytes that it moves again.
     fn traffic(&self, members: &[u32], inner: &[(NodeId, usize)], blocks: usize) -> (usize, usize) {
         let graph = self.units.graph;
         let mut saved: usize = inner.iter().map(|(node, _)| 2 * graph[*node].ty.bytes()).sum();

@@ -1,11 +1,11 @@
 //! The cost model: how long a kernel takes, from what it moves and what it computes.
 //!
-//! A kernel takes a fixed time and, on top, the longer of two: moving its bytes and computing its values (the roofline
-//! of Williams, Waterman and Patterson, "Roofline", 2009). Bytes count once for each memory that it touches, at the
-//! speed of the smallest cache that holds all of them; work counts once per element, or once per row where the value
-//! is the same in the whole row. What a value costs is read off its scalar body.
+//! A kernel takes a fixed time, plus the longer of two: the time to move its bytes, and the time to compute its values
+//! (the roofline model of Williams, Waterman and Patterson, "Roofline", 2009). Bytes of a memory count once, at the
+//! bandwidth of the smallest cache that holds all of them. Work counts once per element, or once per row if the value
+//! is the same in the whole row. The work of a value follows from its scalar body.
 //!
-//! All of it is for one thread: plans do not depend on how many there are, and merging keeps what can be shared out.
+//! All times are those of one thread, so plans do not depend on the number of threads.
 
 use super::hoist::Candidates;
 use super::rates::{Nanos, Rates};
@@ -31,12 +31,12 @@ impl<'g> CostModel<'g> {
         CostModel { graph, rates, work: NodeWork::of(graph) }
     }
 
-    /// What a kernel takes besides its loops.
+    /// The time that a kernel takes besides its loops.
     pub fn launch_time(&self) -> Nanos {
         f64::from(self.rates.launch)
     }
 
-    /// How long it takes to move that many bytes and nothing else.
+    /// The time to move that many bytes and nothing else.
     pub fn moving(&self, bytes: usize) -> Nanos {
         self.rates.moving(bytes, bytes)
     }
@@ -58,15 +58,15 @@ impl<'g> CostModel<'g> {
         self.launch(region, Candidates::of(&self.work, region).as_ref())
     }
 
-    /// As [`CostModel::kernel`], with what is hoisted.
+    /// Like [`CostModel::kernel`], with some values hoisted.
     fn launch(&self, region: &Region, hoisted: Option<&Candidates>) -> Nanos {
         let (bytes, scattered) = self.traffic(region);
         let moving = self.rates.scattered(bytes, scattered);
         f64::from(self.rates.launch) + moving.max(self.rates.computing(self.work(region, hoisted)))
     }
 
-    /// Bytes that a kernel moves, each element once: those that follow each other, and those that lie in another cache
-    /// line each.
+    /// The bytes that a kernel moves, each element once: those of contiguous walks, and those of walks with another
+    /// cache line for each element.
     fn traffic(&self, region: &Region) -> (usize, usize) {
         let loops = || region.rows.iter().chain(&region.inner);
         // Row loops are ordered by the strides of the first output.
@@ -121,12 +121,12 @@ impl<'g> CostModel<'g> {
         ty.numel() as f64 * inner as f64 * width * 1e3 / f64::from(self.rates.multiply_adds.max(1))
     }
 
-    /// Members one after the other, of which only what lies outside is moved through memory, and right operands once
-    /// more for each block.
+    /// How long blocks of rows take. Members run one after the other. Only values outside of blocks are moved through
+    /// memory, and right operands once per block.
     pub fn blocks(&self, blocks: &Blocks) -> Nanos {
         let n_blocks = blocks.rows.div_ceil(blocks.height.max(1)).max(1);
         let rates = &self.rates;
-        let is_inner = |node: NodeId| blocks.inner.iter().any(|&(inner, _)| inner == self.graph.behind_views(node));
+        let is_inner = |node: NodeId| blocks.inner.iter().any(|&(inner, _)| inner == self.graph.view_base(node));
         let held: usize = blocks.inner.iter().map(|&(node, _)| self.graph[node].ty.bytes()).sum::<usize>() / n_blocks;
         let (mut time, mut outside): (Nanos, BTreeMap<NodeId, (usize, bool)>) = (0.0, BTreeMap::new());
         for member in &blocks.members {
@@ -143,7 +143,7 @@ impl<'g> CostModel<'g> {
             let computing = match &member.region {
                 Some(region) => {
                     for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
-                        // Loops run as they are, those of the rows first.
+                        // The last loop is the innermost one.
                         let step = walk.strides.last().copied().unwrap_or(0);
                         touch(walk.node, crosses_lines(step, self.graph[walk.node].ty.dtype));
                     }
@@ -164,7 +164,7 @@ impl<'g> CostModel<'g> {
         time.max(rates.scattered(sum(false), sum(true)))
     }
 
-    /// How long a node takes as a kernel of its own, roughly: nothing is laid out.
+    /// A rough estimate of how long a node takes as a kernel of its own, without laying it out.
     pub fn alone(&self, node: NodeId) -> Nanos {
         let call = &self.graph[node];
         let Some(op) = call.op().filter(|op| !op.is_view()) else { return 0.0 };
@@ -178,12 +178,12 @@ impl<'g> CostModel<'g> {
         };
         work.add(self.work[node], elements);
         let (mut bytes, mut scattered) = (call.ty.bytes(), 0);
-        // Counted from the last dim, as operands are broadcast.
+        // Counted from the last dim, because operands are aligned there.
         let innermost = densest(&call.ty.strides).map(|dim| call.ty.strides.len() - dim);
         for arg in self.distinct_args(node) {
             let ty = &self.graph[arg].ty;
             let stride = innermost.and_then(|from_end| ty.strides.get(ty.rank().checked_sub(from_end)?));
-            // Of what is picked from, no more than what is picked.
+            // A gather reads no more of its source than it returns.
             let most = if op.is_gather() && arg == call.args[0] { call.ty.bytes() } else { usize::MAX };
             let size = self.size(arg).min(most);
             match stride.is_some_and(|&stride| crosses_lines(stride, ty.dtype)) {
@@ -205,16 +205,16 @@ impl<'g> CostModel<'g> {
         args.into_iter()
     }
 
-    /// Bytes of a value that others read: an expanded view has no more than its source.
+    /// The bytes of a value that others read. An expanded view has no more than its base.
     fn size(&self, node: NodeId) -> usize {
-        self.graph[node].ty.bytes().min(self.graph[self.graph.behind_views(node)].ty.bytes())
+        self.graph[node].ty.bytes().min(self.graph[self.graph.view_base(node)].ty.bytes())
     }
 }
 
-/// Whether a merge pays: together its parts must take no longer than apart.
+/// Checks that a merge pays: one kernel must take no longer than its parts.
 ///
 /// # Errors
-/// The reason, with both times.
+/// If it takes longer, with both times.
 pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     if together <= apart {
         return Ok(());
@@ -223,12 +223,12 @@ pub fn pays(together: Nanos, apart: Nanos) -> Result<(), Reason> {
     Err(Reason::ModelledSlower { together, apart })
 }
 
-/// The loop whose elements lie closest to each other.
+/// The loop with the smallest stride other than 0.
 fn densest(strides: &[usize]) -> Option<usize> {
     (0..strides.len()).filter(|&at| strides[at] != 0).min_by_key(|&at| strides[at])
 }
 
-/// Whether elements at that distance lie in another cache line each.
+/// Whether elements at that stride are in different cache lines.
 fn crosses_lines(stride: usize, dtype: DType) -> bool {
     const CACHE_LINE: usize = 64;
     stride * dtype.size() > CACHE_LINE

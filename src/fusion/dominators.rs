@@ -1,43 +1,42 @@
 //! Post-dominators of a graph.
 //!
-//! Vertex `d` post-dominates `v` if every path from `v` to where its value is seen passes `d`. The nearest one is the
-//! lowest common ancestor of all users of `v` in the tree built so far; one backward sweep is enough because users
-//! have larger numbers than producers. A value that is seen from outside has none, nor has one whose users have no
-//! common ancestor, and "none" is final.
+//! Vertex `d` post-dominates `v` if every path from `v` to an output passes `d`. The nearest one is the lowest common
+//! ancestor of all users of `v` in the tree of users. One backward sweep is enough, because users have larger numbers
+//! than producers. An output has no post-dominator. Neither has a value whose users have no common ancestor.
 //!
-//! Climbing step by step would make deep graphs with long skip connections quadratic. Each vertex therefore keeps one
-//! jump to a far ancestor, chosen by depth alone, so that any climb takes logarithmically many steps, and every step
-//! or jump knows a summary of what lies on its way. Deliberately absent: what the patterns mean for fusion.
+//! Climbing step by step would make deep graphs with long skip connections quadratic. So each vertex has one jump to a
+//! far ancestor, which depends on its depth alone. A climb then takes logarithmically many steps. Every step and jump
+//! has a summary of the paths that it skips. Deliberately absent: the meaning of patterns for fusion.
 
 use super::pattern_graph::{PatternGraph, User, Users, Vertex};
 use crate::ir::Pattern;
 
-/// What lies on all paths from a vertex up to one of its post-dominators.
+/// A summary of all paths from a vertex to one of its post-dominators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Way {
+pub struct Paths {
     /// The worst edge.
     pub edge: Pattern,
     /// The worst vertex strictly between, or elementwise if there is none.
     pub between: Pattern,
-    /// Number of edges of the longest path; there are at least `length - 1` vertices strictly between.
+    /// The number of edges of the longest path. At least `length - 1` vertices are strictly between.
     pub length: u32,
 }
 
-impl Way {
-    const HERE: Way = Way { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
+impl Paths {
+    const EMPTY: Paths = Paths { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
 
-    /// This way, then `vertex`, then `next`.
-    fn then(self, vertex: Pattern, next: Way) -> Way {
-        Way {
+    /// These paths in sequence: this one, then `vertex`, then `next`.
+    fn then(self, vertex: Pattern, next: Paths) -> Paths {
+        Paths {
             edge: self.edge.max(next.edge),
             between: self.between.max(vertex).max(next.between),
             length: self.length + next.length,
         }
     }
 
-    /// Both ways lie side by side.
-    fn beside(self, other: Way) -> Way {
-        Way {
+    /// These paths in parallel.
+    fn beside(self, other: Paths) -> Paths {
+        Paths {
             edge: self.edge.max(other.edge),
             between: self.between.max(other.between),
             length: self.length.max(other.length),
@@ -50,14 +49,14 @@ struct Step {
     depth: u32,
     parent: u32,
     jump: u32,
-    to_parent: Way,
-    to_jump: Way,
+    to_parent: Paths,
+    to_jump: Paths,
 }
 
 /// The post-dominator tree of a graph.
 #[derive(Debug, Clone)]
 pub struct PostDominators {
-    /// One per vertex, then the common root above all trees that stands for "none".
+    /// One per vertex, and a last one for the common root of all trees, which stands for "none".
     steps: Vec<Step>,
 }
 
@@ -65,50 +64,50 @@ impl PostDominators {
     /// Builds the tree in time `O((vertices + edges) log vertices)`.
     pub fn of(graph: &PatternGraph, users: &Users) -> Self {
         let none = Vertex::new(graph.len()).0;
-        let root = Step { depth: 0, parent: none, jump: none, to_parent: Way::HERE, to_jump: Way::HERE };
+        let root = Step { depth: 0, parent: none, jump: none, to_parent: Paths::EMPTY, to_jump: Paths::EMPTY };
         let mut tree = PostDominators { steps: vec![root; graph.len() + 1] };
         for vertex in graph.vertices().rev() {
-            let (parent, way) = match users.of_vertex(vertex) {
-                _ if graph.facts(vertex).visible => (none, Way { edge: Pattern::Opaque, ..Way::HERE }),
-                [] => (none, Way::HERE),
+            let (parent, paths) = match users.of_vertex(vertex) {
+                _ if graph.facts(vertex).visible => (none, Paths { edge: Pattern::Opaque, ..Paths::EMPTY }),
+                [] => (none, Paths::EMPTY),
                 users => tree.meet_all(graph, users),
             };
-            tree.attach(graph, vertex, parent, way);
+            tree.attach(graph, vertex, parent, paths);
         }
         tree
     }
 
-    /// The nearest post-dominator of `vertex`, if its uses have one.
+    /// The nearest post-dominator of `vertex`, if it has one.
     pub fn parent(&self, vertex: Vertex) -> Option<Vertex> {
         let parent = self.steps[vertex.index()].parent;
         (parent as usize + 1 < self.steps.len()).then_some(Vertex(parent))
     }
 
-    /// What lies between `vertex` and its nearest post-dominator; without one only the edge pattern means something.
-    pub fn way(&self, vertex: Vertex) -> Way {
+    /// The paths from `vertex` to its nearest post-dominator. Without one, only the edge pattern is meaningful.
+    pub fn path(&self, vertex: Vertex) -> Paths {
         self.steps[vertex.index()].to_parent
     }
 
-    /// Distance from the root of the tree of `vertex`; a root has depth 1.
+    /// The distance from the root of the tree of `vertex`. A root has depth 1.
     pub fn depth(&self, vertex: Vertex) -> u32 {
         self.steps[vertex.index()].depth
     }
 
-    fn meet_all(&self, graph: &PatternGraph, users: &[User]) -> (u32, Way) {
+    fn meet_all(&self, graph: &PatternGraph, users: &[User]) -> (u32, Paths) {
         let none = self.steps.len() - 1;
         let first = users[0].vertex.0;
         let meeting = users[1..].iter().fold(first, |met, user| self.meet(met, user.vertex.0));
         if meeting as usize == none {
-            return (meeting, Way { edge: Pattern::Opaque, ..Way::HERE });
+            return (meeting, Paths { edge: Pattern::Opaque, ..Paths::EMPTY });
         }
-        let ways = users.iter().map(|user| {
-            let edge = Way { edge: user.pattern, between: Pattern::Elemwise, length: 1 };
+        let paths = users.iter().map(|user| {
+            let edge = Paths { edge: user.pattern, between: Pattern::Elemwise, length: 1 };
             match user.vertex.0 == meeting {
                 true => edge,
                 false => edge.then(graph.pattern(user.vertex), self.climb(graph, user.vertex.0, meeting)),
             }
         });
-        (meeting, ways.reduce(Way::beside).expect("a used value has users"))
+        (meeting, paths.reduce(Paths::beside).expect("a used value has users"))
     }
 
     /// The lowest common ancestor.
@@ -121,7 +120,7 @@ impl PostDominators {
         while step(a).depth > level {
             a = if step(step(a).jump).depth >= level { step(a).jump } else { step(a).parent };
         }
-        // Jump lengths depend on the depth alone, so both sides stay level.
+        // Jump lengths depend on the depth alone, so both sides keep the same depth.
         while a != b {
             let apart = step(a).jump != step(b).jump;
             (a, b) = if apart { (step(a).jump, step(b).jump) } else { (step(a).parent, step(b).parent) };
@@ -129,24 +128,24 @@ impl PostDominators {
         a
     }
 
-    /// The way from a vertex to a proper ancestor.
-    fn climb(&self, graph: &PatternGraph, from: u32, to: u32) -> Way {
+    /// The paths from a vertex to a proper ancestor.
+    fn climb(&self, graph: &PatternGraph, from: u32, to: u32) -> Paths {
         let step = |vertex: u32| &self.steps[vertex as usize];
         let level = step(to).depth;
-        let (mut at, mut way) = (from, None::<Way>);
+        let (mut at, mut climbed) = (from, None::<Paths>);
         while at != to {
             let jumps = step(step(at).jump).depth >= level;
             let (next, part) =
                 if jumps { (step(at).jump, step(at).to_jump) } else { (step(at).parent, step(at).to_parent) };
-            way = Some(way.map_or(part, |way| way.then(graph.pattern(Vertex(at)), part)));
+            climbed = Some(climbed.map_or(part, |climbed| climbed.then(graph.pattern(Vertex(at)), part)));
             at = next;
         }
-        way.expect("the ancestor is a proper one")
+        climbed.expect("the ancestor is a proper one")
     }
 
-    /// Hangs `vertex` below `parent`. The jump skips two jumps of the parent if they are equally long, which gives
-    /// jump lengths the shape of skew-binary numbers.
-    fn attach(&mut self, graph: &PatternGraph, vertex: Vertex, parent: u32, to_parent: Way) {
+    /// Makes `vertex` a child of `parent`. Its jump covers two jumps from the parent if they are equally long, so jump
+    /// lengths follow skew-binary numbers.
+    fn attach(&mut self, graph: &PatternGraph, vertex: Vertex, parent: u32, to_parent: Paths) {
         let below = self.steps[parent as usize];
         let middle = self.steps[below.jump as usize];
         let far = self.steps[middle.jump as usize];
@@ -183,7 +182,7 @@ mod tests {
         graph.mark_visible(bottom);
         let tree = PostDominators::of(&graph, &Users::of(&graph));
         assert_eq!(tree.parent(top), Some(bottom));
-        assert_eq!(tree.way(top), Way { edge: Pattern::Injective, between: Pattern::Injective, length: 3 });
+        assert_eq!(tree.path(top), Paths { edge: Pattern::Injective, between: Pattern::Injective, length: 3 });
         assert_eq!((tree.parent(bottom), tree.parent(x)), (None, None));
         assert_eq!((tree.depth(bottom), tree.depth(right)), (1, 3));
     }

@@ -1,28 +1,28 @@
-//! The groups of a partition while it is made: a union-find forest of records.
+//! The groups of a partition while it is computed: a union-find forest of records.
 //!
-//! The root of a group is always its sink, because a group is only ever merged into the group of a post-dominator.
-//! A record keeps what its vertex had gathered while it was still a root; the fusion rules read such stale records
-//! on purpose, so a merge never touches the child's.
+//! The root of a group is always its sink, because a group is merged only into the group of a post-dominator. The
+//! record of a vertex keeps the state from when it was last a root. The fusion rules read such stale records on
+//! purpose, so a merge does not update the record of the child.
 
 use super::pattern_graph::{PatternGraph, Vertex};
 use crate::ir::Pattern;
 
-/// What is known of the group that a vertex heads or headed.
+/// The group of which a vertex is or was the root.
 #[derive(Debug, Clone, Copy)]
 pub struct Record {
     parent: Vertex,
-    /// How the output side of the group behaves.
+    /// The pattern of the group for its consumers.
     pub pattern: Pattern,
-    /// The group holds a node of pattern `out_ewise`.
+    /// Whether the group has a node of pattern `out_ewise`.
     pub anchored: bool,
-    /// Number of nodes gathered.
+    /// The number of nodes.
     pub size: u32,
-    /// Number of kernel arguments counted; stays 0 unless arguments are limited.
+    /// The number of kernel arguments, or 0 if arguments are not limited.
     pub n_args: u32,
 }
 
 impl Record {
-    /// True if `vertex`, whose record this is, is the sink of its group.
+    /// Whether `vertex`, whose record this is, is the sink of its group.
     pub fn is_root(&self, vertex: Vertex) -> bool {
         self.parent == vertex
     }
@@ -35,7 +35,7 @@ pub struct GroupRecords {
 }
 
 impl GroupRecords {
-    /// Every vertex a group of its own.
+    /// Makes every vertex a group of its own.
     pub fn singletons(graph: &PatternGraph) -> Self {
         let record = |vertex| {
             let pattern = graph.pattern(vertex);
@@ -44,17 +44,17 @@ impl GroupRecords {
         GroupRecords { records: graph.vertices().map(record).collect() }
     }
 
-    /// The record of `vertex` itself, as it was when it was last a root.
+    /// The record of `vertex` itself, from when it was last a root.
     pub fn own(&self, vertex: Vertex) -> &Record {
         &self.records[vertex.index()]
     }
 
-    /// Sets what `vertex` alone contributes to the argument count.
+    /// Sets the number of arguments that `vertex` alone contributes.
     pub fn count_args(&mut self, vertex: Vertex, n_args: u32) {
         self.records[vertex.index()].n_args = n_args;
     }
 
-    /// The sink of the group of `vertex`; halves the path on its way.
+    /// The sink of the group of `vertex`. Halves the path to it.
     pub fn find(&mut self, mut vertex: Vertex) -> Vertex {
         loop {
             let parent = self.records[vertex.index()].parent;
@@ -75,8 +75,8 @@ impl GroupRecords {
 
     /// Merges the group of `child` into the group whose sink is `sink`.
     ///
-    /// The pattern changes only if the child brings an anchor: absorbing a node upstream does not change how the
-    /// output side behaves, but behind an anchor only epilogues may follow.
+    /// The pattern changes only if the child has an anchor. Absorbing another node upstream does not change the pattern
+    /// for consumers, but an anchor may only be followed by epilogues.
     pub fn merge(&mut self, child: Vertex, sink: Vertex) {
         let child = self.find(child);
         if child == sink {

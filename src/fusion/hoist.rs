@@ -1,9 +1,10 @@
-//! Hoisting: what depends on few of a kernel's loops is computed once for these, not again in every turn of the others.
+//! Hoisting: computes values that depend on few of a kernel's loops once, and not in every iteration of the other
+//! loops.
 //!
-//! Batch normalization takes the root of a variance per channel and uses it for every element of a batch. Values that
-//! stay the same along the innermost loop are computed once per tile by every code tier anyway; those that follow it but
-//! not the loops around it are what is meant here. They get a kernel of their own in front of the main one, a *prologue*,
-//! which leaves them in memory so small that it stays in a cache.
+//! For example, batch normalization takes the root of a variance per channel, and uses it for every element of a batch.
+//! Code tiers hoist values that do not depend on the innermost loop. This file hoists values that depend on the
+//! innermost loop, but not on some loops around it. They get a kernel of their own before the main one, the *prologue*.
+//! It writes them to memory that is small enough to stay in a cache.
 
 use super::region::{Region, Value, ValueId, Walk};
 use super::work::{NodeWork, Work};
@@ -12,27 +13,27 @@ use crate::ir::shape::Sizes;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
-/// Most bytes of hoisted values.
+/// The most bytes of hoisted values.
 const MAX_BYTES: usize = 256 << 10;
-/// A value is hoisted if that saves computing it at least so often.
+/// The least number of times that a hoisted value would be computed otherwise.
 const MIN_TURNS: usize = 8;
-/// Plain instructions that are worth a read from a cache.
+/// The number of plain instructions that cost as much as a read from a cache.
 const MIN_WORK: f64 = 8.0;
-/// Plain instructions that a function counts for.
+/// The number of plain instructions that a function counts as.
 const FUNCTION: f64 = 12.0;
 
 /// A kernel in two parts.
 #[derive(Debug)]
 pub struct Hoisted {
-    /// What is computed first.
+    /// The region that runs first.
     pub prologue: Region,
-    /// What reads it.
+    /// The region that reads its results.
     pub main: Region,
-    /// The values between the two, and their elements: row-major over the loops of the prologue.
+    /// The values between the two, and their sizes: row-major over the loops of the prologue.
     pub between: Vec<(NodeId, Sizes)>,
 }
 
-/// The loops that each value of a region depends on, as bits, rows first.
+/// The loops that each value of a region depends on, as a bit set with rows first.
 fn loops_of_values(region: &Region) -> Vec<u64> {
     let n_rows = region.rows.len();
     let walked = |walk: &Walk| {
@@ -46,17 +47,17 @@ fn loops_of_values(region: &Region) -> Vec<u64> {
             Value::Gather(slot, at) => walked(&region.loads[*slot]) | loops[*at],
             Value::Number(..) | Value::Extent(_) => 0,
             Value::Body(_, args) => args.iter().fold(0, |bits, &arg| bits | loops[arg]),
-            // It is known once its row has been walked.
+            // A fold has one value per row.
             Value::Fold(_, value) => loops[*value] & ((1 << n_rows) - 1) | FOLD,
         });
     }
     loops
 }
 
-/// Marks what depends on a fold.
+/// The bit of values that depend on a fold.
 const FOLD: u64 = 1 << 63;
 
-/// Whether there is more than one op in a region: what one alone computes, it computes for each element.
+/// Whether a region has more than one op. A single op has to be computed for each element.
 pub fn may_hoist(region: &Region) -> bool {
     region.values.iter().filter(|value| matches!(value, Value::Body(..))).nth(1).is_some()
 }
@@ -67,17 +68,18 @@ fn elements(region: &Region, loops: u64) -> usize {
     sizes.filter(|(index, _)| loops >> index & 1 == 1).map(|(_, &size)| size).product()
 }
 
-/// What is worth hoisting out of a region.
+/// The values of a region that are worth hoisting.
 pub(super) struct Candidates {
     /// The loops of the prologue.
     loops: u64,
-    /// Values that the main kernel reads, and all that they need.
+    /// The values that the main kernel reads.
     roots: Vec<ValueId>,
+    /// For each value, whether it is a root or one depends on it.
     cone: Vec<bool>,
 }
 
 impl Candidates {
-    /// Those of a region, unless there are none.
+    /// The candidates of a region, if there are any.
     pub(super) fn of(node_work: &NodeWork, region: &Region) -> Option<Candidates> {
         let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
         let total: usize = sizes.iter().product();
@@ -91,11 +93,11 @@ impl Candidates {
             own & FOLD == 0 && own & innermost != 0 && elements(region, own).saturating_mul(MIN_TURNS) <= total
         };
         let work = |value: ValueId| match &region.values[value] {
-            Value::Body(node, _) => Candidates::dearness(node_work[*node]),
+            Value::Body(node, _) => Candidates::instructions(node_work[*node]),
             Value::Gather(..) => Work::PICK.plain,
             Value::Load(_) | Value::Number(..) | Value::Position(..) | Value::Extent(_) | Value::Fold(..) => 0.0,
         };
-        // The last loops that are worth it: nearly always the only ones.
+        // The set of loops that saves most. Nearly always there is only one.
         let mut best: Option<(f64, Candidates)> = None;
         let mut masks: Vec<u64> = (0..loops.len()).filter(|&value| is_small(value)).map(|value| loops[value]).collect();
         masks.sort_unstable();
@@ -103,11 +105,11 @@ impl Candidates {
         for mask in masks {
             let roots = roots(region, &loops, mask);
             let cone = cone(region, &roots);
-            let dear: f64 = (0..cone.len()).filter(|&value| cone[value]).map(work).sum();
-            if roots.is_empty() || dear < MIN_WORK * roots.len() as f64 {
+            let instructions: f64 = (0..cone.len()).filter(|&value| cone[value]).map(work).sum();
+            if roots.is_empty() || instructions < MIN_WORK * roots.len() as f64 {
                 continue;
             }
-            let saved = dear * (total - elements(region, mask)) as f64;
+            let saved = instructions * (total - elements(region, mask)) as f64;
             if best.as_ref().is_none_or(|(most, _)| saved > *most) {
                 best = Some((saved, Candidates { loops: mask, roots, cone }));
             }
@@ -117,7 +119,7 @@ impl Candidates {
         (bytes <= MAX_BYTES).then_some(found)
     }
 
-    fn dearness(work: Work) -> f64 {
+    fn instructions(work: Work) -> f64 {
         work.plain + FUNCTION * work.functions
     }
 
@@ -126,13 +128,13 @@ impl Candidates {
         self.cone[value]
     }
 
-    /// How often what is in the prologue is computed.
+    /// The number of elements of the prologue.
     pub(super) fn elements(&self, region: &Region) -> usize {
         elements(region, self.loops)
     }
 }
 
-/// Pointwise values over exactly these loops that something over more loops reads, one per node.
+/// The pointwise values over exactly the loops `mask` that values over other loops read, one per node.
 fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
     let mut roots: Vec<ValueId> = Vec::new();
     let mut take = |value: ValueId| {
@@ -141,9 +143,9 @@ fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
             && !roots.contains(&value)
             && region.outputs.iter().all(|(written, _)| *written != value)
         {
-            // A node that is asked for at two maps has one place only.
-            let is_other = |&other: &ValueId| matches!(region.values[other], Value::Body(known, _) if known == node);
-            if !roots.iter().any(is_other) {
+            // A node that is computed at two maps has only one place in memory.
+            let is_same = |&other: &ValueId| matches!(region.values[other], Value::Body(root, _) if root == node);
+            if !roots.iter().any(is_same) {
                 roots.push(value);
             }
         }
@@ -161,7 +163,7 @@ fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
     roots
 }
 
-/// Values and all that they are computed from.
+/// For each value, whether it is one of the roots or one depends on it.
 fn cone(region: &Region, roots: &[ValueId]) -> Vec<bool> {
     let mut cone = vec![false; region.values.len()];
     roots.iter().for_each(|&root| cone[root] = true);
@@ -182,7 +184,7 @@ fn args(value: &Value, mut each: impl FnMut(ValueId)) {
     }
 }
 
-/// A region as a prologue and the rest, if anything is worth it.
+/// Splits a region into a prologue and the main region, if there is anything worth hoisting.
 pub fn hoist(node_work: &NodeWork, region: &Region) -> Option<Hoisted> {
     let found = Candidates::of(node_work, region)?;
     let sizes: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();
@@ -228,7 +230,7 @@ pub fn hoist(node_work: &NodeWork, region: &Region) -> Option<Hoisted> {
     Some(Hoisted { prologue: prologue.finish(), main: main.finish(), between })
 }
 
-/// What the outputs of a region need, if the roots are there already.
+/// For each value, whether the outputs depend on it, without what only the roots depend on.
 fn needed(region: &Region, roots: &[ValueId]) -> Vec<bool> {
     let mut needed = vec![false; region.values.len()];
     region.outputs.iter().for_each(|(value, _)| needed[*value] = true);
@@ -252,7 +254,7 @@ impl<'r> Copy<'r> {
         Copy { from, region: Region::default(), new_of: vec![None; from.values.len()] }
     }
 
-    /// The region, with the nodes that it reads from memory.
+    /// Collects the nodes that the region reads from memory, and returns the region.
     fn finish(mut self) -> Region {
         let read = self.region.values.iter().filter_map(|value| match value {
             Value::Load(slot) | Value::Gather(slot, _) => Some(self.region.loads[*slot].node),
@@ -273,7 +275,7 @@ impl<'r> Copy<'r> {
         self.region.values.push(value);
     }
 
-    /// Copies a value whose operands are copied, its walk with other strides.
+    /// Copies a value whose operands are copied already, with other strides of its walk.
     fn take(&mut self, value: ValueId, strides: impl Fn(&Walk) -> SmallVec<[usize; 6]>) {
         let new = |arg: &ValueId| self.new_of[*arg].expect("operands come first");
         let from = self.from;

@@ -1,8 +1,8 @@
-//! Horizontal merging: small kernels that have nothing to do with each other but their loops.
+//! Horizontal merging: merges small independent kernels with equal loops.
 //!
-//! Updates of many parameters of one shape read and write different memory, so one kernel saves no traffic, but it does
-//! save what every kernel costs besides its loops. That counts only where the loops are short. It comes last: a kernel
-//! that is busy with two things joins no block of a matrix product.
+//! Updates of many parameters of one shape read and write different memory. One kernel for them saves no traffic, but
+//! it saves launches, which matters if loops are short. This step is last, because a kernel with independent work
+//! cannot join blocks of rows.
 
 use super::refusals::Refusals;
 use super::union::{accept, union};
@@ -11,10 +11,10 @@ use super::units::Units;
 use crate::ir::shape::Sizes;
 use rustc_hash::FxHashMap;
 
-/// The saved time must be at least this part of all that the two kernels take.
+/// The saved time must be at least one part in so many of the time of the two kernels.
 const SAVED_PART: f64 = 8.0;
 
-/// Merges small kernels over equal loops, each with the one before it; says whether it merged any.
+/// Merges small kernels over equal loops, each with the one before it. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut has_merged = false;
     let mut latest: FxHashMap<(Sizes, Sizes), u32> = FxHashMap::default();
@@ -30,7 +30,7 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
 
 fn try_merge(units: &mut Units<'_>, a: u32, b: u32, refusals: &mut Refusals) -> bool {
     let apart = units.cost.unit(units.unit(a)) + units.cost.unit(units.unit(b));
-    // Without a look at the union: it saves no more than one of the two costs without loops.
+    // The union saves at most one launch, so this is known without laying it out.
     if units.cost.launch_time() * SAVED_PART < apart || !units.are_independent(a, b) {
         return false;
     }

@@ -1,14 +1,17 @@
-//! Values that are written where an operand lies.
+//! Steps that write their result to the memory of an operand.
 //!
-//! An overlay and a write by index give a copy of their first operand with some places changed. Where nobody reads that
-//! operand afterwards they take its memory, and only the places that change are written. The memory is that of a value
+//! An overlay and a write by index return a copy of their first operand with some elements changed. If nothing reads
+//! that operand afterwards, they reuse its memory and write only the changed elements. The memory is that of a value
 //! that the graph computes, or of an input that its caller overwrites with an output anyway.
 //!
-//! Memory is handed on if its value, seen through all views, has no later reader and is no output; if what still runs of
-//! the step reads it, if at all, element by element where it writes; and if the value is the whole of its memory, of the same
-//! layout. An input is overwritten for good or not at all: the last of its values has to be the one that is asked for.
-//! A call that fails leaves inputs as they were, or as eager calls leave them: no index is checked behind a write that the
-//! function makes after it.
+//! A step reuses the memory of a value under these conditions:
+//!
+//! - Neither the value nor a view of it is an output or has a later reader.
+//! - The regions of the step that still run read the value, if at all, only at the elements that they write.
+//! - The value is its whole memory, with the layout of the result.
+//! - An input ends up with its new value, or is not overwritten at all.
+//! - A call that fails leaves inputs as they were, or as eager calls leave them. So an index that the function uses
+//!   before it writes to an input is also checked before that write.
 
 use super::plan::{Plan, Rewritten, Step, StepKind};
 use super::region::{Region, Value};
@@ -18,34 +21,34 @@ use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op, Routine, SideTable};
 use std::collections::BTreeSet;
 
 impl Plan {
-    /// The same for a caller that overwrites these inputs with their new values.
+    /// The same plan for a caller that overwrites these inputs with their new values.
     #[must_use]
     pub fn writing_over(self, graph: &Graph, rewritten: Vec<Rewritten>) -> Plan {
         Plan { steps: written_last(graph, self.steps, &rewritten), rewritten, ..self }
     }
 }
 
-/// How a step writes where an operand lies.
+/// A step that writes to the memory of an operand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InPlace {
     /// The operand.
     pub from: NodeId,
     /// The value that takes its memory.
     pub to: NodeId,
-    /// The regions of the step that run: the others would copy the operand to where it is.
+    /// The regions of the step that run. The others would copy the operand to itself.
     pub regions: Vec<usize>,
 }
 
-/// What is written in place.
+/// The in-place writes of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Places {
-    /// By step of the plan.
+    /// For each step of the plan.
     pub steps: Vec<Option<InPlace>>,
     /// The inputs whose memory is written, in order.
     pub inputs: Vec<usize>,
 }
 
-/// What the steps of a plan may write in place, in the order in which they stand.
+/// Finds the in-place writes of a plan, for steps in this order.
 pub fn places(graph: &Graph, plan: &Plan) -> Places {
     if !plan.steps.iter().any(|step| written_over(graph, step).is_some()) {
         return Places { steps: vec![None; plan.steps.len()], inputs: Vec::new() };
@@ -53,13 +56,13 @@ pub fn places(graph: &Graph, plan: &Plan) -> Places {
     let mut rewritten: Vec<&Rewritten> = plan.rewritten.iter().collect();
     loop {
         let found = Search::new(graph, plan, &rewritten).run();
-        // An input that would be left with another value than its new one is not written to at all, nor is one whose memory
-        // would be that of a result too.
+        // An input is not overwritten if it would end up with another value than its new one, or if another output
+        // would share its memory.
         let is_fine = |one: &Rewritten| {
             let is_other = |&output: &usize| output != one.output && !one.ignored.contains(&output);
-            let lies_there = |output: usize| found.home(graph.behind_views(graph.outputs()[output])) == Some(one.input);
-            let escapes = (0..graph.outputs().len()).filter(is_other).any(lies_there);
-            found.home_of_output(one.output) == Some(one.input) && !escapes
+            let shares = |output: usize| found.input_of(graph.view_base(graph.outputs()[output])) == Some(one.input);
+            let escapes = (0..graph.outputs().len()).filter(is_other).any(shares);
+            found.input_of_output(one.output) == Some(one.input) && !escapes
         };
         let kept: Vec<&Rewritten> = rewritten.iter().copied().filter(|one| is_fine(one)).collect();
         if kept.len() == rewritten.len() {
@@ -70,8 +73,8 @@ pub fn places(graph: &Graph, plan: &Plan) -> Places {
     }
 }
 
-/// The steps with writes to rewritten inputs, and views of them, behind all others that do not read what they write: the old
-/// value then has no later reader, and little is left that may fail once it is gone.
+/// Moves writes to rewritten inputs, and views of these, after all steps that do not read what they write. Then the old
+/// value has no later reader, and few steps that may fail run after it is overwritten.
 fn written_last(graph: &Graph, steps: Vec<Step>, rewritten: &[Rewritten]) -> Vec<Step> {
     if rewritten.is_empty() {
         return steps;
@@ -97,7 +100,7 @@ fn written_last(graph: &Graph, steps: Vec<Step>, rewritten: &[Rewritten]) -> Vec
         for &arg in step.nodes.iter().flat_map(|&node| &graph[node].args) {
             let mut seen = arg;
             is_read[seen] = true;
-            // A view inside a kernel is no step, but what it is a view of may be.
+            // A view inside a kernel is no step, but its base may be one.
             while graph[seen].op().is_some_and(Op::is_view) {
                 seen = graph[seen].args[0];
                 is_read[seen] = true;
@@ -108,7 +111,7 @@ fn written_last(graph: &Graph, steps: Vec<Step>, rewritten: &[Rewritten]) -> Vec
     first.into_iter().chain(last).map(|(step, _)| step).collect()
 }
 
-/// Whether the op gives a copy of its first operand with some places changed.
+/// Whether the op returns a copy of its first operand with some elements changed.
 fn writes_over(op: Op) -> bool {
     matches!(op.row().meaning, Meaning::Overlay | Meaning::Routine(Routine::Scatter(_)))
 }
@@ -127,12 +130,12 @@ struct Search<'a> {
     plan: &'a Plan,
     rewritten: &'a [&'a Rewritten],
     step_of: SideTable<Option<usize>>,
-    /// The last step that reads a value or a view of it; for an output, a number that no step has.
+    /// The last step that reads a value or a view of it. `usize::MAX` for an output.
     last_read: SideTable<usize>,
-    /// By step, the first node among those of it and of later ones that may find an index outside its dimension.
+    /// For each step, the first node of it or of later steps that may find an index out of range.
     fallible: Vec<u32>,
-    /// The input in whose memory a value is written.
-    home: SideTable<Option<usize>>,
+    /// The input whose memory a value is written to.
+    input_of: SideTable<Option<usize>>,
     steps: Vec<Option<InPlace>>,
 }
 
@@ -145,7 +148,7 @@ impl<'a> Search<'a> {
             for &node in &step.nodes {
                 step_of[node] = Some(index);
                 for &arg in &graph[node].args {
-                    last_read[graph.behind_views(arg)] = index;
+                    last_read[graph.view_base(arg)] = index;
                 }
             }
         }
@@ -159,32 +162,32 @@ impl<'a> Search<'a> {
         }
         for (index, &output) in graph.outputs().iter().enumerate() {
             if !rewritten.iter().any(|one| one.output == index || one.ignored.contains(&index)) {
-                last_read[graph.behind_views(output)] = usize::MAX;
+                last_read[graph.view_base(output)] = usize::MAX;
             }
         }
-        let (home, steps) = (SideTable::filled(graph, || None), Vec::with_capacity(plan.steps.len()));
-        Search { graph, plan, rewritten, step_of, last_read, fallible, home, steps }
+        let (input_of, steps) = (SideTable::filled(graph, || None), Vec::with_capacity(plan.steps.len()));
+        Search { graph, plan, rewritten, step_of, last_read, fallible, input_of, steps }
     }
 
     fn run(mut self) -> Found<'a> {
         for (index, step) in self.plan.steps.iter().enumerate() {
             let found = self.in_place(index, step);
             if let Some(InPlace { from, to, .. }) = &found {
-                let root = self.graph.behind_views(*from);
-                self.home[*to] = match self.graph[root].kind {
+                let root = self.graph.view_base(*from);
+                self.input_of[*to] = match self.graph[root].kind {
                     NodeKind::Input(input) => Some(input as usize),
-                    NodeKind::Op(_) | NodeKind::Number(_) | NodeKind::Extent(_) => self.home[root],
+                    NodeKind::Op(_) | NodeKind::Number(_) | NodeKind::Extent(_) => self.input_of[root],
                 };
             }
             self.steps.push(found);
         }
-        Found { graph: self.graph, home: self.home, steps: self.steps }
+        Found { graph: self.graph, input_of: self.input_of, steps: self.steps }
     }
 
     fn in_place(&self, index: usize, step: &Step) -> Option<InPlace> {
         let graph = self.graph;
         let (from, to) = written_over(graph, step)?;
-        let root = graph.behind_views(from);
+        let root = graph.view_base(from);
         let (old, new) = (&graph[from].ty, &graph[to].ty);
         let is_same = old.dtype == new.dtype && old.sizes == new.sizes && old.strides == new.strides;
         let is_all = graph[root].ty.dtype == old.dtype && graph[root].ty.numel() == old.numel() && old.numel() > 0;
@@ -198,19 +201,19 @@ impl<'a> Search<'a> {
                 self.rewritten.iter().any(|one| one.input == input).then_some(Some(input))?
             }
             NodeKind::Op(_) => match role(graph, root) {
-                Role::Loop | Role::Product | Role::Parts | Role::Routine => self.home[root],
+                Role::Loop | Role::Product | Role::Parts | Role::Routine => self.input_of[root],
                 Role::Input | Role::Inline | Role::View => return None,
             },
             NodeKind::Number(_) | NodeKind::Extent(_) => return None,
         };
-        // Eager calls check an index that comes first before they write.
+        // Eager calls check the index of an earlier op before they write.
         if input.is_some() && self.fallible[index + 1] < to.0 {
             return None;
         }
         let regions = match &step.kind {
             StepKind::Parts(regions) => self.regions(regions, from, to, input.is_some())?,
             StepKind::Routine => {
-                let is_source = |&arg: &NodeId| graph.behind_views(arg) == root;
+                let is_source = |&arg: &NodeId| graph.view_base(arg) == root;
                 if graph[to].args[1..].iter().any(is_source) {
                     return None;
                 }
@@ -221,17 +224,17 @@ impl<'a> Search<'a> {
         Some(InPlace { from, to, regions })
     }
 
-    /// The regions that are left if those that copy `from` to where it is are not run; `None` if none does, or if one that
-    /// is left could read what is overwritten, or fail, once an input has changed.
+    /// The regions that must run, without those that copy `from` to itself. `None` if there are none of the latter, or
+    /// if a remaining region could read overwritten elements, or could fail after an input has changed.
     fn regions(&self, regions: &[Region], from: NodeId, to: NodeId, is_input: bool) -> Option<Vec<usize>> {
-        let root = self.graph.behind_views(from);
+        let root = self.graph.view_base(from);
         let left = regions.iter().enumerate().filter(|(_, region)| !copies_to_itself(region, from, to));
         let left: Vec<usize> = left.map(|(index, _)| index).collect();
         let is_safe = |&index: &usize| {
             let region = &regions[index];
             let gathers = region.values.iter().any(|value| matches!(value, Value::Gather(..)));
             let in_step = region.loads.iter().all(|load| {
-                let is_old = self.graph.behind_views(load.node) == root;
+                let is_old = self.graph.view_base(load.node) == root;
                 let same = |written: &super::region::Walk| {
                     written.node == to && written.strides == load.strides && written.base == load.base
                 };
@@ -244,7 +247,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a region does nothing but to copy elements of `from` to the same places of `to`.
+/// Whether a region only copies elements of `from` to the same places of `to`.
 fn copies_to_itself(region: &Region, from: NodeId, to: NodeId) -> bool {
     let [(value, written)] = &region.outputs[..] else { return false };
     let Value::Load(load) = region.values[*value] else { return false };
@@ -253,29 +256,30 @@ fn copies_to_itself(region: &Region, from: NodeId, to: NodeId) -> bool {
     is_plain && load.strides == written.strides && load.base == written.base
 }
 
-/// What a search found.
+/// The result of a search.
 struct Found<'a> {
     graph: &'a Graph,
-    home: SideTable<Option<usize>>,
+    input_of: SideTable<Option<usize>>,
     steps: Vec<Option<InPlace>>,
 }
 
 impl Found<'_> {
-    /// The input in whose memory a value lies that is no view.
-    fn home(&self, root: NodeId) -> Option<usize> {
-        self.home[root]
+    /// The input whose memory has the value `root`, which is no view.
+    fn input_of(&self, root: NodeId) -> Option<usize> {
+        self.input_of[root]
     }
 
-    fn home_of_output(&self, output: usize) -> Option<usize> {
+    /// The input whose memory has an output, if the output is the whole of it.
+    fn input_of_output(&self, output: usize) -> Option<usize> {
         let node = self.graph.outputs()[output];
-        let root = self.graph.behind_views(node);
+        let root = self.graph.view_base(node);
         let (whole, value) = (&self.graph[root].ty, &self.graph[node].ty);
         let is_whole = whole.numel() == value.numel() && value.strides == contiguous_strides(&value.sizes);
-        self.home[root].filter(|_| is_whole && whole.dtype == value.dtype)
+        self.input_of[root].filter(|_| is_whole && whole.dtype == value.dtype)
     }
 
     /// The inputs whose memory is written.
     fn inputs(&self) -> impl Iterator<Item = usize> + '_ {
-        self.steps.iter().flatten().filter_map(|found| self.home[found.to])
+        self.steps.iter().flatten().filter_map(|found| self.input_of[found.to])
     }
 }

@@ -1,9 +1,9 @@
-//! Index maps: at which element of a value a kernel is, as a function of its loops.
+//! Index maps: the element of a value that a kernel is at, as a function of its loops.
 //!
-//! A map gives every dimension of a value a coordinate that is affine in the loops: `start + Σ step * loop`. Views of
-//! values inside a kernel disappear into maps. A view whose map is not affine has none; it is then a view of memory
-//! instead. One that joins dimensions of a computed value is affine only if loops go through each of those, so
-//! [`super::region`] splits loops where such views are inside.
+//! A map gives every dimension of a value a coordinate that is affine in the loops: `start + Σ step * loop`. Views
+//! inside a kernel become maps. A view without an affine map cannot be inside a kernel; it is a view of memory instead.
+//! A view that merges dimensions is affine only if there is a loop for each of these. So [`super::region`] splits loops
+//! for such views.
 
 use crate::ir::shape::{Layout, contiguous_strides};
 use crate::ir::{Attr, Meaning, Op, TensorType};
@@ -36,11 +36,11 @@ pub fn broadcast(map: &IndexMap, operand: &TensorType) -> IndexMap {
     operand.sizes.iter().enumerate().map(coordinate).collect()
 }
 
-/// The map of a view's operand, from the map of the view under loops of these sizes; `None` if it is not affine.
+/// The map of a view's operand, from the map of the view and the sizes of the loops. `None` if it is not affine.
 ///
-/// The op's own layout rule is asked about a row-major operand: the stride of the result times the step of a loop then
-/// tells which dimension of the operand the loop walks, and in which steps. Where no dimension carries over into the
-/// next one, that is the map.
+/// The op's layout rule is applied to a row-major operand. The stride of the result times the step of a loop then gives
+/// the dimension of the operand that the loop walks, and its step there. This is the map if no dimension overflows into
+/// the next one.
 pub fn through_view(op: Op, attrs: &[Attr], operand: &TensorType, map: &IndexMap, loops: &[usize]) -> Option<IndexMap> {
     let Meaning::View(rule) = op.row().meaning else { return None };
     let probe = contiguous_strides(&operand.sizes);
@@ -68,7 +68,7 @@ pub fn through_view(op: Op, attrs: &[Attr], operand: &TensorType, map: &IndexMap
             out[dim].terms.push((term, step));
         }
     }
-    // One coordinate has one way to be written.
+    // The sorted form is unique, so equal coordinates compare equal.
     for coordinate in &mut out {
         coordinate.terms.sort_unstable();
     }
@@ -76,7 +76,7 @@ pub fn through_view(op: Op, attrs: &[Attr], operand: &TensorType, map: &IndexMap
     fits.then_some(out)
 }
 
-/// Whether a view has all elements of its operand in their order, so that it only splits or joins dimensions.
+/// Whether a view has all elements of its operand in the same order, so that it only splits or merges dimensions.
 pub fn keeps_order(op: Op, attrs: &[Attr], operand: &TensorType) -> bool {
     let Meaning::View(rule) = op.row().meaning else { return false };
     let strides = contiguous_strides(&operand.sizes);
@@ -89,7 +89,7 @@ pub fn keeps_order(op: Op, attrs: &[Attr], operand: &TensorType) -> bool {
     })
 }
 
-/// Strides per loop, and the first element, of a value in memory that is read or written under `map`.
+/// The stride per loop, and the first element, of a value in memory that is read or written at `map`.
 pub fn strides(map: &IndexMap, ty: &TensorType, n_loops: usize) -> (SmallVec<[usize; 6]>, usize) {
     let mut out: SmallVec<[usize; 6]> = SmallVec::from_elem(0, n_loops);
     let mut base = 0;

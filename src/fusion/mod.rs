@@ -1,7 +1,8 @@
 //! Which nodes become one kernel?
 //!
-//! This floor knows graphs and patterns, never machine code. The legal base is [`partition`](partition::partition): a
-//! dominator-tree partitioner whose groups are convex, have a single sink and form an acyclic graph by construction.
+//! This floor knows graphs and patterns, and no machine code. Planning begins with [`partition`](partition::partition),
+//! a partitioner on a dominator tree. Its groups are convex, have a single sink, and form an acyclic graph by
+//! construction. The merge steps of [`MERGES`] then make fewer kernels of them.
 
 pub mod argument_limit;
 pub mod blocks;

@@ -1,11 +1,11 @@
-//! A topological order of a graph that is kept up while its vertices are merged.
+//! A topological order of a graph, maintained while its vertices are merged.
 //!
-//! Whether a merge would close a cycle is a search for a path; the order bounds the search to what lies between the
-//! merged vertices. After a merge, only vertices between them that lead to one or follow from one are moved (Pearce and
-//! Kelly, "A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs", 2006). Numbers of nodes would not do as
-//! such an order: a kernel with several results may have an early one that is read early, and a late one that waits.
+//! A merge closes a cycle if a path leaves the merged vertices and returns. The order limits the search for such a path
+//! to positions between them. After a merge, only vertices between them that reach one, or are reached from one, move
+//! (Pearce and Kelly, "A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs", 2006). The order of nodes in
+//! the graph is not enough: a kernel may have an early result that is read early, and a late one that waits.
 //!
-//! Vertices are numbers, and edges are given as functions: nothing here knows what a vertex stands for.
+//! Vertices are numbers, and edges are given as functions. Nothing here knows what a vertex is.
 
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub(super) struct TopologicalOrder {
 }
 
 impl TopologicalOrder {
-    /// The order of the vertices `0..n`. `predecessors` names each vertex once, `successors` may repeat one.
+    /// An order of the vertices `0..n`. `predecessors` lists each vertex once, `successors` may repeat one.
     pub(super) fn of<S: Iterator<Item = u32>>(
         n: u32,
         predecessors: impl Fn(u32) -> Vec<u32>,
@@ -51,7 +51,7 @@ impl TopologicalOrder {
         (positions().min().unwrap_or(0), positions().max().unwrap_or(0))
     }
 
-    /// Whether a path leaves the members and comes back: merged into one they would wait for themselves.
+    /// Whether a path leaves the members and returns. Merging them would then close a cycle.
     pub(super) fn leaves_and_returns<S: Iterator<Item = u32>>(
         &self,
         members: &[u32],
@@ -75,8 +75,8 @@ impl TopologicalOrder {
         false
     }
 
-    /// Makes room for the members at one position, which is that of `merged`, one of them. No path may leave them and
-    /// come back.
+    /// Moves the members to one position, that of the vertex `merged`, which is one of them. No path may leave them and
+    /// return.
     pub(super) fn contract<S: Iterator<Item = u32>>(
         &mut self,
         members: &[u32],
@@ -100,7 +100,7 @@ impl TopologicalOrder {
         self.position[merged as usize] = positions[n_before];
     }
 
-    /// The vertices outside the members that are reached from them over positions that are `inside`, in their order.
+    /// The vertices other than the members that are reached from them through positions `inside`, in order.
     fn reached(&self, members: &[u32], next: impl Fn(u32) -> Vec<u32>, inside: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut seen: FxHashSet<u32> = FxHashSet::default();
         let mut stack: Vec<u32> = members.iter().flat_map(|&member| next(member)).collect();

@@ -1,13 +1,14 @@
-//! The legal base of fusion: which vertices share a kernel.
+//! The base partition: the legal groups that fusion starts from.
 //!
-//! Every vertex is offered to its nearest post-dominator, together with all vertices between the two. What holds of
-//! the groups follows from that alone: a group has one sink and nothing else of it is seen outside, no path leaves a
-//! group and comes back, and the graph of groups has no cycle. The rows of `Partitioner::rule` say which offers
-//! are accepted. The sweeps exist because heavy anchors choose their epilogues first, element-moving vertices
-//! follow, and the fields of a tuple can only be judged once the tuple has been taken in.
+//! Each vertex may be merged into the group of its nearest post-dominator, together with all vertices between the two.
+//! The invariants of groups follow from that. A group has one sink, and only the sink is used outside. No path leaves a
+//! group and returns, so the graph of groups has no cycle. `Partitioner::rule` decides which merges are legal.
 //!
-//! Deliberately absent: cost, recomputation, several outputs per group. All that works on top of these groups and
-//! has to check for cycles itself.
+//! There are several sweeps over the vertices. Anchors choose their epilogues first, and vertices that move elements
+//! follow. Fields of a tuple are last, because they can be judged only after the tuple was merged.
+//!
+//! Deliberately absent: cost, recomputation, several outputs per group. The merge steps add these, and check for cycles
+//! themselves.
 
 use super::argument_limit::{Answer, ArgumentLimit};
 use super::dominators::PostDominators;
@@ -23,7 +24,7 @@ use std::fmt;
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// The place in [`Partition::groups`].
+    /// The index in [`Partition::groups`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -35,29 +36,30 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// In which order vertices are offered.
+/// The order in which vertices are visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Order {
-    /// In listing order, to the letter of the published algorithm: what an anchor finds depends on the listing.
+    /// In listing order, exactly as in the published algorithm (`FuseOps` of TVM). The epilogue of an anchor then
+    /// depends on the listing.
     Strict,
-    /// Every anchor before everything else, so that no light vertex listed earlier spoils an epilogue; and what an
-    /// anchored group already holds does not stop a light vertex from joining the epilogue's other operands.
+    /// Anchors first, so that no light vertex that is listed earlier prevents an epilogue. Also, members of an anchored
+    /// group do not stop a light vertex on a path to it, so other operands of an epilogue can be fused.
     #[default]
     AnchorsFirst,
 }
 
-/// What limits the groups, and what they are weighed by.
+/// Options of fusion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// 0 keeps every vertex apart.
+    /// 0 disables fusion: every op is a kernel of its own.
     pub opt_level: u32,
-    /// The most nodes in a group, by an estimate that may count nodes twice; `usize::MAX` is unlimited.
+    /// The most nodes of a group, by an estimate that may count nodes twice. `usize::MAX` means no limit.
     pub max_fuse_depth: usize,
-    /// The most arguments of a kernel, outputs included; 0 is unlimited.
+    /// The most arguments of a kernel, outputs included. 0 means no limit.
     pub max_function_args: usize,
-    /// In which order vertices are offered.
+    /// The order in which vertices are visited.
     pub order: Order,
-    /// How fast the machine is that merges are weighed for.
+    /// The rates of the machine, for the cost model.
     pub rates: Rates,
 }
 
@@ -73,7 +75,7 @@ impl Default for Options {
     }
 }
 
-/// What became of an edge.
+/// The decision about an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Both ends are in one group.
@@ -82,22 +84,22 @@ pub enum Decision {
     Kept(Reason),
 }
 
-/// A grouping of all vertices of a graph; parameters and opaque constants are groups of one.
+/// A grouping of all vertices of a graph. Parameters and opaque constants are groups of one.
 #[derive(Debug, Clone)]
 pub struct Partition {
     /// The group of each vertex.
     pub group_of: Vec<GroupId>,
-    /// The members of each group in listing order, the sink last. Groups are listed by their sinks, which puts
-    /// producing groups before using ones.
+    /// The members of each group in listing order, the sink last. Groups are listed by their sinks, so producers come
+    /// before users.
     pub groups: Vec<Vec<Vertex>>,
-    /// The tree the decisions were made on.
+    /// The tree that the decisions used.
     pub post_dominators: PostDominators,
     patterns: Vec<Pattern>,
     refusals: Vec<Option<Reason>>,
 }
 
 impl Partition {
-    /// Whether `consumer`, a user of `producer`, computes it in its own kernel, and if not, why.
+    /// Whether `producer` and its user `consumer` are in one group, and if not, why.
     pub fn decision(&self, producer: Vertex, consumer: Vertex) -> Decision {
         if self.group_of[producer.index()] == self.group_of[consumer.index()] {
             return Decision::Fused;
@@ -105,8 +107,8 @@ impl Partition {
         let own = self.patterns[producer.index()];
         let refusal = self.refusals[producer.index()].clone();
         let reason = refusal.expect("the sink of a group was refused by its post-dominator or has none");
-        // The refusal is about the post-dominator, which may lie further on; what is true of this very user is
-        // more useful, unless nothing about the user matters.
+        // The refusal is about the post-dominator, which may be further on. A reason about this user is more useful,
+        // unless the reason does not depend on users.
         let reason = match (self.patterns[consumer.index()], reason) {
             (_, reason @ (Reason::Disabled | Reason::OpaqueOp | Reason::IsOutput)) => reason,
             (Pattern::Opaque, _) => Reason::OpaqueOp,
@@ -117,7 +119,7 @@ impl Partition {
         Decision::Kept(reason)
     }
 
-    /// The only member of a group whose value is seen outside.
+    /// The only member of a group whose value is used outside.
     pub fn sink(&self, group: GroupId) -> Vertex {
         *self.groups[group.index()].last().expect("groups are not empty")
     }
@@ -172,7 +174,7 @@ fn collect(graph: &PatternGraph, records: &mut GroupRecords) -> (Vec<GroupId>, V
 /// One pass over all vertices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sweep {
-    /// Anchors and light vertices, as they are listed.
+    /// Anchors and light vertices, in listing order.
     Base,
     /// Anchors only.
     Anchors,
@@ -180,7 +182,7 @@ enum Sweep {
     Light,
     /// Vertices that move elements, and light ones once more.
     Injective,
-    /// Fields of tuples that have been taken in.
+    /// Fields of tuples that were merged.
     TupleFields,
 }
 
@@ -193,21 +195,21 @@ struct Partitioner<'a> {
     limit: Option<ArgumentLimit>,
     /// Why each vertex was last refused.
     refusals: Vec<Option<Reason>>,
-    /// When each vertex was last met by a survey; the current survey has the number `stamp`.
+    /// The number of the last survey that visited each vertex. The current survey has the number `stamp`.
     stamps: Vec<u32>,
     stamp: u32,
-    /// What the last survey found: the vertex offered and everything strictly between.
+    /// The result of the last survey: the vertex to be merged, and all vertices strictly between it and the target.
     region: Vec<Vertex>,
-    /// For each member of the region but the first, the place of the member through which it was found.
+    /// For each member of the region but the first, the index of the member through which it was found.
     found_from: Vec<u32>,
-    /// A post-dominator that nothing in front of the vertex reaches in this sweep: a survey got stuck in between.
+    /// For each vertex, a post-dominator that it cannot be merged into in this sweep: a survey failed in between.
     stuck: Vec<Option<Vertex>>,
 }
 
 impl Partitioner<'_> {
     fn run(&mut self) {
         for vertex in self.graph.vertices() {
-            self.refusals[vertex.index()] = self.refusal_at_once(vertex);
+            self.refusals[vertex.index()] = self.initial_refusal(vertex);
         }
         if self.options.opt_level == 0 {
             return;
@@ -224,8 +226,8 @@ impl Partitioner<'_> {
         }
     }
 
-    /// Why a vertex can never be merged forward, whatever its post-dominator is.
-    fn refusal_at_once(&self, vertex: Vertex) -> Option<Reason> {
+    /// Why a vertex can never be merged forward, regardless of its post-dominator.
+    fn initial_refusal(&self, vertex: Vertex) -> Option<Reason> {
         let facts = self.graph.facts(vertex);
         if self.options.opt_level == 0 {
             Some(Reason::Disabled)
@@ -241,18 +243,18 @@ impl Partitioner<'_> {
     }
 
     fn visit(&mut self, vertex: Vertex, sweep: Sweep) {
-        self.make_due_merges(vertex, sweep);
+        self.make_deferred_merges(vertex, sweep);
         if self.groups.own(vertex).pattern == Pattern::Opaque {
             return;
         }
         let Some(parent) = self.tree.parent(vertex) else { return };
-        if let Err(reason) = self.offer(vertex, parent, sweep) {
+        if let Err(reason) = self.try_merge(vertex, parent, sweep) {
             self.refusals[vertex.index()] = Some(reason);
         }
     }
 
-    /// Offers `vertex` to its post-dominator; `Ok` also if this sweep does not concern it.
-    fn offer(&mut self, vertex: Vertex, parent: Vertex, sweep: Sweep) -> Result<(), Reason> {
+    /// Tries to merge `vertex` into the group of its post-dominator. `Ok` also if this sweep does not concern it.
+    fn try_merge(&mut self, vertex: Vertex, parent: Vertex, sweep: Sweep) -> Result<(), Reason> {
         let Some(rule) = self.rule(vertex, parent, sweep) else { return Ok(()) };
         self.survey(vertex, parent, rule?)?;
         if let Some(limit) = &mut self.limit {
@@ -260,8 +262,8 @@ impl Partitioner<'_> {
                 Answer::Fits => {}
                 Answer::TooMany => return Err(Reason::TooManyArguments),
                 Answer::AskAgainAt(consumer) => {
-                    limit.put_off(vertex, consumer);
-                    // Holds until then, and for good if it is still too early then.
+                    limit.defer(vertex, consumer);
+                    // Valid until then, and finally if the merge is still not possible then.
                     return Err(Reason::TooManyArguments);
                 }
             }
@@ -270,11 +272,12 @@ impl Partitioner<'_> {
         Ok(())
     }
 
-    /// Makes the merges that waited for the visit of `consumer`. Groups have grown since, so all is judged anew.
-    fn make_due_merges(&mut self, consumer: Vertex, sweep: Sweep) {
+    /// Makes the merges that were deferred to the visit of `consumer`. Groups have changed since, so all checks are
+    /// repeated.
+    fn make_deferred_merges(&mut self, consumer: Vertex, sweep: Sweep) {
         let Some(limit) = &mut self.limit else { return };
         for vertex in limit.due(self.graph, self.users, &mut self.groups, consumer) {
-            let parent = self.tree.parent(vertex).expect("only vertices with a post-dominator are put off");
+            let parent = self.tree.parent(vertex).expect("only vertices with a post-dominator are deferred");
             if self.groups.group(parent).anchored {
                 continue;
             }
@@ -286,11 +289,11 @@ impl Partitioner<'_> {
         }
     }
 
-    /// The worst pattern allowed strictly between `vertex` and its post-dominator, if the two may be fused at all;
-    /// `None` if this sweep has no say in it.
+    /// The worst pattern that is allowed strictly between `vertex` and its post-dominator, or why the two cannot be
+    /// fused. `None` if this sweep does not concern them.
     ///
-    /// The records of `vertex` and `parent` are their own, from when they were last sinks: a vertex that took in an
-    /// anchor is judged as one from then on. Vertices between and the sink are judged by their whole groups.
+    /// `vertex` and `parent` are judged by their own records, from when they were last sinks. So a vertex that absorbed
+    /// an anchor counts as one. Vertices in between and the sink are judged by their whole groups.
     fn rule(&mut self, vertex: Vertex, parent: Vertex, sweep: Sweep) -> Option<Result<Pattern, Reason>> {
         let own = self.groups.own(vertex).pattern;
         let into_tuple = self.groups.own(parent).pattern == Pattern::Tuple;
@@ -303,8 +306,8 @@ impl Partitioner<'_> {
         if self.groups.find(vertex) == target {
             return None;
         }
-        let edge = self.tree.way(vertex).edge;
-        let moves_now = sweep == Sweep::Injective;
+        let edge = self.tree.path(vertex).edge;
+        let is_injective_sweep = sweep == Sweep::Injective;
         let verdict = match own {
             _ if into_tuple => Err(Reason::OpaqueOp),
             Pattern::OutEwise if !matches!(sweep, Sweep::Base | Sweep::Anchors) => return None,
@@ -313,9 +316,9 @@ impl Partitioner<'_> {
             Pattern::Elemwise | Pattern::Broadcast if edge <= Pattern::Reduce && sink <= Pattern::OutEwise => {
                 Ok(Pattern::Injective)
             }
-            Pattern::Injective | Pattern::Tuple if !moves_now => return None,
+            Pattern::Injective | Pattern::Tuple if !is_injective_sweep => return None,
             Pattern::Injective | Pattern::Tuple if sink <= Pattern::Injective => Ok(Pattern::Injective),
-            // A reduction is finished only when its loop is.
+            // The result of a reduction exists only after its loop.
             Pattern::Reduce | Pattern::OutEwise => Err(refused_after_loop(edge.max(sink))),
             Pattern::Elemwise | Pattern::Broadcast | Pattern::Injective | Pattern::Tuple => {
                 Err(refused_before_loop(self.graph.pattern(parent), edge, sink))
@@ -325,22 +328,24 @@ impl Partitioner<'_> {
         Some(verdict)
     }
 
-    /// Collects `vertex` and all vertices strictly between it and `parent`, or finds out why they cannot all join
-    /// the group of `parent`.
+    /// Collects `vertex` and all vertices strictly between it and `parent`.
     ///
-    /// The size limit bounds the walk, and so do two facts of the tree: what certainly blocks a path, and how long
-    /// the longest path is; a walk that got stuck once is not walked again from further up. Without a size limit the walk goes from group to group instead of from vertex to vertex:
-    /// a group has one sink, and what lies between two of its members is in it.
+    /// The walk is bounded by the size limit, and by the summary of paths in the tree. A walk that failed once is not
+    /// repeated from further up. Without a size limit the walk goes from group to group instead of from vertex to
+    /// vertex: a group has one sink, and all vertices between two of its members belong to it.
+    ///
+    /// # Errors
+    /// The reason why one of the vertices cannot join the group of `parent`.
     fn survey(&mut self, vertex: Vertex, parent: Vertex, widest: Pattern) -> Result<(), Reason> {
-        let way = self.tree.way(vertex);
-        if way.between.always_blocks() {
-            return Err(refused_on_path(way.between));
+        let path = self.tree.path(vertex);
+        if path.between.always_blocks() {
+            return Err(refused_on_path(path.between));
         }
         let target = self.groups.find(parent);
         let max = self.options.max_fuse_depth;
         let bounded = max != usize::MAX;
         let mut size = self.groups.own(target).size as usize + self.groups.own(vertex).size as usize;
-        if bounded && size + (way.length as usize - 1) > max {
+        if bounded && size + (path.length as usize - 1) > max {
             return Err(Reason::GroupTooLarge);
         }
         self.stamp += 1;
@@ -387,18 +392,19 @@ impl Partitioner<'_> {
         self.found_from.push(found_from as u32);
     }
 
-    /// Notes for all on the walk's way to `place` that a reduction or an anchor keeps them from `parent`.
-    fn remember_stuck(&mut self, mut place: usize, parent: Vertex) {
+    /// Marks all vertices on the walk's path to the region's member `at`: a reduction or an anchor separates them from
+    /// `parent`.
+    fn remember_stuck(&mut self, mut at: usize, parent: Vertex) {
         loop {
-            self.stuck[self.region[place].index()] = Some(parent);
-            if place == 0 {
+            self.stuck[self.region[at].index()] = Some(parent);
+            if at == 0 {
                 return;
             }
-            place = self.found_from[place] as usize;
+            at = self.found_from[at] as usize;
         }
     }
 
-    /// Stamps a vertex; false if the current survey has met it before.
+    /// Stamps a vertex. Returns whether the current survey visits it for the first time.
     fn meet(&mut self, vertex: Vertex) -> bool {
         let stamp = &mut self.stamps[vertex.index()];
         let new = *stamp != self.stamp;
@@ -415,7 +421,7 @@ impl Partitioner<'_> {
     }
 }
 
-/// Why something behind a reduction or an anchor is not its epilogue; `pattern` is the worst there.
+/// Why consumers of a reduction or an anchor are not its epilogue. `pattern` is the worst of them.
 fn refused_after_loop(pattern: Pattern) -> Reason {
     match pattern {
         Pattern::Elemwise | Pattern::Broadcast | Pattern::Injective => Reason::MovesElements,
@@ -424,13 +430,13 @@ fn refused_after_loop(pattern: Pattern) -> Reason {
     }
 }
 
-/// Why something in front of `parent` is not taken into its group, which ends in a `sink`; `edge` is the worst on the
-/// way.
+/// Why a producer of `parent` does not join its group, whose sink has the pattern `sink`. `edge` is the worst edge
+/// between the two.
 fn refused_before_loop(parent: Pattern, edge: Pattern, sink: Pattern) -> Reason {
     match (parent, sink) {
         (Pattern::Tuple | Pattern::Opaque, _) | (_, Pattern::Tuple | Pattern::Opaque) => Reason::OpaqueOp,
         (Pattern::OutEwise, _) => Reason::PrologueOfAnchor,
-        // Only a use on the way to the sink can have such an edge.
+        // Only a use between the two can have such an edge.
         _ if edge > Pattern::Reduce => Reason::UsedElsewhere,
         (_, Pattern::OutEwise) => Reason::MovesElements,
         (_, Pattern::Reduce) => Reason::DifferentRows,
@@ -438,8 +444,8 @@ fn refused_before_loop(parent: Pattern, edge: Pattern, sink: Pattern) -> Reason 
     }
 }
 
-/// Why a vertex or group of this pattern on the path keeps the two ends apart: the value has a use there that
-/// cannot be in the sink's kernel.
+/// Why a vertex or group of this pattern on the path prevents the merge: it uses the value, and cannot be in the sink's
+/// kernel.
 fn refused_on_path(pattern: Pattern) -> Reason {
     match pattern {
         Pattern::Elemwise | Pattern::Broadcast | Pattern::Injective => Reason::MovesElements,

@@ -1,9 +1,11 @@
-//! Values that are written part by part: concatenations and overlays.
+//! Piecewise values: concatenations and overlays.
 //!
-//! Each operand gets a region of its own, which runs over the box of the result that the operand fills. Boxes cover the
-//! result once, so elementwise producers of the operands and elementwise users of the result join the regions: they
-//! are computed box by box. Only an overlay through a window that is no box is different: its operands are copied one
-//! after the other, the later over the earlier, and nothing joins them.
+//! Each operand gets a region of its own, which runs over the box of the result that the operand fills. The boxes cover
+//! the result exactly once. So elementwise producers of the operands, and elementwise users of the result, can be
+//! computed box by box in the same regions.
+//!
+//! An overlay whose window is no box is an exception. Its operands are copied one after the other, the second over the
+//! first, and no other work joins them.
 
 use super::index_map::{Coordinate, IndexMap, strides};
 use super::region::{Piece, Region, Value, Walk, place_piece};
@@ -13,11 +15,11 @@ use crate::ir::shape::{Sizes, normalize_dim};
 use crate::ir::{Graph, Meaning, NodeId, Scalar, TensorType};
 use smallvec::SmallVec;
 
-/// The regions of a node that is written part by part, in the order in which they must run. `contains` says which
-/// nodes are computed on the way, `outputs` which of them are written.
+/// The regions of a piecewise node, in the order in which they must run. `contains` says which nodes they compute, and
+/// `outputs` which of these they write.
 ///
 /// # Errors
-/// The reason why these nodes cannot be computed part by part.
+/// The reason why these nodes cannot be computed box by box.
 pub fn place_parts(
     graph: &Graph,
     contains: &dyn Fn(NodeId) -> bool,
@@ -31,13 +33,13 @@ pub fn place_parts(
     }
 }
 
-/// The number that every element of `node` is, if it is a fill: nobody who writes it part by part reads memory.
+/// The value of every element of `node`, if it is a fill. Regions then need not read it from memory.
 pub fn filled_with(graph: &Graph, node: NodeId) -> Option<Scalar> {
     let op = graph[node].op()?;
     matches!(op.row().meaning, Meaning::Fill).then(|| Full::read(&graph[node].attrs).fill_value)
 }
 
-/// The boxes of a value that come from one operand each, but for empty ones; `None` if there are no such boxes.
+/// The boxes of a value, each from one operand, without empty ones. `None` for an overlay whose window is no box.
 fn pieces(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
     let call = &graph[node];
     let Some(op) = call.op() else { unreachable!("{node} is no call") };
@@ -61,7 +63,7 @@ fn pieces(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// The box that the second operand fills, and those around it, if its window is a box.
+/// The box of an overlay's second operand, and those around it, if its window is a box.
 fn overlaid(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
     let call = &graph[node];
     let (under, over, whole) = (call.args[0], call.args[1], &call.ty);
@@ -86,7 +88,8 @@ fn overlaid(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
     }
     let zeros = Sizes::from_elem(0, rank);
     let mut pieces = vec![Piece { node, operand: over, start: start.clone(), from: zeros, sizes: sizes.clone() }];
-    // What lies before and behind the window along one dim, within it along those before, and anywhere along the rest.
+    // For each dim, the boxes before and after the window: within the window along earlier dims, and whole along later
+    // ones.
     let (mut low, mut left) = (Sizes::from_elem(0, rank), whole.sizes.clone());
     for dim in 0..rank {
         let end = start[dim] + sizes[dim];
@@ -100,7 +103,7 @@ fn overlaid(graph: &Graph, node: NodeId) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-/// The operands of an overlay copied to the result, the second over the first.
+/// The regions that copy the operands of an overlay to the result, the second over the first.
 fn copies(graph: &Graph, node: NodeId) -> Vec<Region> {
     let call = &graph[node];
     let (under, over) = (call.args[0], call.args[1]);
@@ -110,7 +113,7 @@ fn copies(graph: &Graph, node: NodeId) -> Vec<Region> {
     vec![copy(graph, node, under, &call.ty, 0), copy(graph, node, over, &window, offset as usize)]
 }
 
-/// The region that copies `from` into the memory of `node`, from element `base` on, with the strides of `to`.
+/// The region that copies `from` to the memory of `node`, from element `base` on, with the strides of `to`.
 fn copy(graph: &Graph, node: NodeId, from: NodeId, to: &TensorType, base: usize) -> Region {
     let ty = &graph[from].ty;
     let loops: Vec<usize> = (0..ty.rank()).filter(|&dim| ty.sizes[dim] != 1).collect();

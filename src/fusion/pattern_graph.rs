@@ -1,8 +1,8 @@
-//! The graph as the partitioner sees it: patterns and edges, no operators.
+//! The graph of the partitioner: patterns and edges, no operators.
 //!
-//! Vertices are numbered in the order they are added and inputs exist before their users, so a forward loop over
-//! [`PatternGraph::vertices`] meets producers first and a backward loop meets users first. Edges are stored flat.
-//! Deliberately absent: operators, dtypes and sizes; what fusion may do follows from patterns alone, except that the
+//! Vertices are numbered in the order in which they are added, and inputs are added before their users. So a forward
+//! loop over [`PatternGraph::vertices`] visits producers first, and a backward loop visits users first. Edges are
+//! stored flat. Deliberately absent: operators, dtypes and sizes. Legality follows from patterns alone, except that the
 //! argument limit counts ranks and unknown dimensions.
 
 use crate::ir::Pattern;
@@ -19,7 +19,7 @@ impl Vertex {
         Vertex(u32::try_from(index).expect("a graph has fewer than 2^32 vertices"))
     }
 
-    /// The place in the listing.
+    /// The index in the listing.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -31,38 +31,38 @@ impl fmt::Display for Vertex {
     }
 }
 
-/// What sort of thing a vertex is; the patterns do the rest.
+/// The kind of a vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VertexKind {
-    /// A value given from outside.
+    /// A parameter of the graph.
     Param,
-    /// A value known when the graph is built.
+    /// A constant.
     Constant,
-    /// Anything that is computed, renamed or called.
+    /// A call.
     Op,
-    /// Several values as one.
+    /// A tuple of values.
     Tuple,
     /// One field of a tuple.
     TupleGet,
 }
 
-/// What is known of one vertex.
+/// The facts about one vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VertexFacts {
-    /// What sort of thing it is.
+    /// Its kind.
     pub kind: VertexKind,
     /// How its result relates to its inputs.
     pub pattern: Pattern,
-    /// The value can be seen other than through the listed users: an output, a parameter, a kept value.
+    /// Whether the value is used by others than the listed users, as an output or a parameter is.
     pub visible: bool,
-    /// Number of dimensions; only the argument limit asks.
+    /// The number of dimensions, for the argument limit.
     pub rank: u32,
-    /// How many of them are unknown; only the argument limit asks.
+    /// How many of them are unknown, for the argument limit.
     pub n_unknown: u32,
 }
 
 impl VertexFacts {
-    /// A computed value that only its users see.
+    /// A computed value that only its users read.
     pub const fn op(pattern: Pattern) -> Self {
         VertexFacts { kind: VertexKind::Op, pattern, visible: false, rank: 0, n_unknown: 0 }
     }
@@ -73,7 +73,7 @@ impl VertexFacts {
     }
 }
 
-/// One input of a vertex: the producer and the pattern of this very edge.
+/// One input of a vertex: the producer and the pattern of the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Input {
     /// The producer.
@@ -82,7 +82,7 @@ pub struct Input {
     pub pattern: Pattern,
 }
 
-/// A dataflow graph of patterns, built front to back.
+/// A dataflow graph of patterns.
 #[derive(Debug, Clone, Default)]
 pub struct PatternGraph {
     facts: Vec<VertexFacts>,
@@ -101,7 +101,7 @@ impl PatternGraph {
         }
     }
 
-    /// Appends a vertex; `inputs` in argument order, repeated where a value is used twice.
+    /// Appends a vertex. `inputs` are in argument order, and a value that is used twice is repeated.
     ///
     /// # Panics
     /// If an input has not been added yet.
@@ -122,17 +122,17 @@ impl PatternGraph {
         self.add(VertexFacts::op(pattern), &edges)
     }
 
-    /// Says that a value is seen from outside, as an output is.
+    /// Marks a value as used by others than the listed users.
     pub fn mark_visible(&mut self, vertex: Vertex) {
         self.facts[vertex.index()].visible = true;
     }
 
-    /// How many vertices there are.
+    /// The number of vertices.
     pub fn len(&self) -> usize {
         self.facts.len()
     }
 
-    /// True if there are none.
+    /// Whether there are no vertices.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }
@@ -142,7 +142,7 @@ impl PatternGraph {
         (0..self.facts.len()).map(Vertex::new)
     }
 
-    /// What is known of `vertex`.
+    /// The facts about `vertex`.
     pub fn facts(&self, vertex: Vertex) -> &VertexFacts {
         &self.facts[vertex.index()]
     }
@@ -159,7 +159,8 @@ impl PatternGraph {
         &self.inputs[start..end]
     }
 
-    /// True of what a kernel could compute: everything but parameters and constants that are passed as arguments.
+    /// Whether a kernel could compute the vertex. Parameters, and constants that are passed as arguments, are no such
+    /// vertices.
     pub fn is_groupable(&self, vertex: Vertex) -> bool {
         let facts = self.facts(vertex);
         match facts.kind {
@@ -173,7 +174,7 @@ impl PatternGraph {
 /// A user of a value. A user that takes the value several times is listed once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
-    /// Who uses it.
+    /// The user.
     pub vertex: Vertex,
     /// How many of its inputs are the value.
     pub n_edges: u32,
@@ -189,7 +190,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// Turns the edges of `graph` round, in time proportional to its size.
+    /// Collects the users of every vertex, in linear time.
     pub fn of(graph: &PatternGraph) -> Self {
         let mut ranges = vec![0..0; graph.len()];
         for input in &graph.inputs {

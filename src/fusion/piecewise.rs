@@ -1,8 +1,8 @@
-//! Merging what is computed element by element into values that are written part by part.
+//! Piecewise merging: merges elementwise kernels into concatenations and overlays.
 //!
-//! A concatenation reads what its operands' producers have just written, and its users read it once more. Both can be
-//! computed box by box instead ([`super::parts`]): a producer whose only user is in the unit, and the one kernel that
-//! uses the unit's results at the same elements. Kernels with folds stay apart.
+//! A concatenation reads the results of its producers, and its users read its result again. Both can be computed box by
+//! box instead ([`super::parts`]). A producer is merged if its only user is in the unit. A user is merged if it is the
+//! only one, and reads the result at the same elements. Kernels with folds are not merged.
 
 use super::parts::place_parts;
 use super::refusals::Refusals;
@@ -13,7 +13,7 @@ use super::units::Units;
 use crate::error::Reason;
 use crate::ir::NodeId;
 
-/// Merges producers and users into every unit that is written part by part; says whether it merged any.
+/// Merges producers and users into every piecewise unit. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut has_merged = false;
     for unit in 0..units.units.len() as u32 {
@@ -31,7 +31,7 @@ fn is_piecewise(units: &Units<'_>, unit: u32) -> bool {
     units.units[unit as usize].as_ref().is_some_and(|unit| matches!(unit.kind, UnitKind::Parts(_)))
 }
 
-/// Merges one neighbour of a unit; the result is the unit with the number returned.
+/// Merges one neighbour into a unit. Returns the number of the merged unit.
 fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Option<u32> {
     for producer in units.predecessors(unit) {
         if is_elementwise(units, producer) && is_used_only_by(units, producer, unit) {
@@ -63,7 +63,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
     }
 }
 
-/// Whether a unit is a kernel that computes every element for itself.
+/// Whether a unit is a kernel without folds.
 fn is_elementwise(units: &Units<'_>, unit: u32) -> bool {
     units.unit(unit).region().is_some_and(|region| !region.has_folds())
 }
@@ -83,7 +83,7 @@ fn union(units: &Units<'_>, first: u32, second: u32) -> Result<Unit, Reason> {
     }
     let graph = units.graph;
     let of_parts = |node: &&NodeId| role(graph, **node) == Role::Parts;
-    let whole = *nodes.iter().find(of_parts).expect("one of the two is written part by part");
+    let whole = *nodes.iter().find(of_parts).expect("one of the two is piecewise");
     let outputs = units.outputs_of(&nodes);
     let contains = |node| nodes.binary_search(&node).is_ok();
     let regions = place_parts(graph, &contains, whole, &outputs)?;

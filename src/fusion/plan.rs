@@ -11,24 +11,24 @@ use crate::ir::{Graph, NodeId, Op, SideTable};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// One step of a plan is a unit that stays as it is.
+/// A step of a plan is a unit that is no longer merged.
 pub use super::unit::{Unit as Step, UnitKind as StepKind};
 
-/// An input that its caller overwrites with an output, once a run is done.
+/// An input that its caller overwrites with an output after a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
     /// The input.
     pub input: usize,
     /// Its new value.
     pub output: usize,
-    /// Outputs that the caller makes of the input and does not look at.
+    /// Outputs that the caller derives from the input, and whose value it does not read.
     pub ignored: Vec<usize>,
 }
 
 /// The name of the phase before the merge steps.
 pub const PARTITION: &str = "partition";
 
-/// What became of the edge between two nodes.
+/// The decision about the edge between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgeDecision {
     /// The node whose value is used.
@@ -37,9 +37,9 @@ pub struct EdgeDecision {
     pub consumer: NodeId,
     /// Whether both are in one kernel, and if not, why.
     pub decision: Decision,
-    /// What the value moves through memory for this edge when its ends are in two kernels: the consumer's read, and the
-    /// producer's write unless somebody else needs it too. A kept edge costs that much, a fused one saved it. Edges of
-    /// one value may share a write, so the bytes of several edges do not add up.
+    /// The bytes that the value moves for this edge if its ends are in two kernels: the consumer's read, and the
+    /// producer's write unless another reader needs it too. A kept edge costs that much, and a fused one saved it.
+    /// Edges of one value may share a write, so the bytes of several edges do not add up.
     pub bytes: usize,
 }
 
@@ -59,7 +59,7 @@ pub fn plan(graph: &Graph, options: &Options) -> Plan {
     plan_observed(graph, options, &mut |_| {})
 }
 
-/// As [`plan`]; `after` is called with the name of each phase that ran: `partition`, then those of the merge steps.
+/// Like [`plan`]. `after` is called with the name of each phase that ran: `partition`, then those of the merge steps.
 pub fn plan_observed(graph: &Graph, options: &Options, after: &mut dyn FnMut(&'static str)) -> Plan {
     let mut units = Units::base(graph, options);
     after(PARTITION);
@@ -71,12 +71,12 @@ pub fn plan_observed(graph: &Graph, options: &Options, after: &mut dyn FnMut(&'s
     Plan { steps: in_order(units), edges, rewritten: Vec::new() }
 }
 
-/// A decision for every edge between computed nodes; `reason` says why the ends of one are in two units.
+/// A decision for every edge between computed nodes. `reason` gives the reason for an edge between two units.
 pub(super) fn decide(graph: &Graph, units: &Units<'_>, reason: impl Fn(NodeId, NodeId) -> Reason) -> Vec<EdgeDecision> {
     let computed = |node: NodeId| !matches!(role(graph, node), Role::Input | Role::Inline | Role::View);
     let mut pairs = Vec::new();
     for (consumer, node) in graph.nodes().filter(|(id, _)| computed(*id)) {
-        let producers: BTreeSet<NodeId> = node.args.iter().map(|&arg| graph.behind_views(arg)).collect();
+        let producers: BTreeSet<NodeId> = node.args.iter().map(|&arg| graph.view_base(arg)).collect();
         pairs.extend(producers.into_iter().filter(|&producer| computed(producer)).map(|producer| (producer, consumer)));
     }
     let readers = readers(graph, units, &pairs);
@@ -89,7 +89,7 @@ pub(super) fn decide(graph: &Graph, units: &Units<'_>, reason: impl Fn(NodeId, N
         let is_written_anyway = readers[producer].iter().any(|reader| *reader != own && *reader != other);
         let size = graph[producer].ty.bytes();
         let gathered =
-            graph[consumer].op().is_some_and(Op::is_gather) && graph.behind_views(graph[consumer].args[0]) == producer;
+            graph[consumer].op().is_some_and(Op::is_gather) && graph.view_base(graph[consumer].args[0]) == producer;
         let read = if gathered { size.min(graph[consumer].ty.bytes()) } else { size };
         let bytes = read + if is_written_anyway { 0 } else { size };
         EdgeDecision { producer, consumer, decision, bytes }
@@ -97,7 +97,7 @@ pub(super) fn decide(graph: &Graph, units: &Units<'_>, reason: impl Fn(NodeId, N
     pairs.into_iter().map(decision).collect()
 }
 
-/// The units that read each node, itself or through views; `None` stands for the graph's caller.
+/// The units that read each node, directly or through views. `None` stands for the graph's caller.
 fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> SideTable<Vec<Option<u32>>> {
     let mut readers = SideTable::filled(graph, Vec::new);
     for &(producer, consumer) in pairs {
@@ -107,7 +107,7 @@ fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> Side
         }
     }
     for &output in graph.outputs() {
-        readers[graph.behind_views(output)].push(None);
+        readers[graph.view_base(output)].push(None);
     }
     readers
 }
@@ -125,7 +125,7 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
             Role::Input | Role::Inline | Role::Loop | Role::View,
         ) => {}
     }
-    // What does not pay was split before anything else was tried.
+    // A base group that does not pay is split before any merge step, so this is the first reason.
     if let Some(slower @ Reason::ModelledSlower { .. }) = &units.splits[consumer] {
         return slower.clone();
     }
@@ -134,11 +134,11 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
         .or_else(|| units.splits[consumer].clone())
         .or(of_blocks)
         .or_else(|| units.base_reason(producer, consumer))
-        // One base group whose view of a computed value had to lie in memory.
+        // Both are in one base group, but a view of a computed value between them had to be in memory.
         .unwrap_or(Reason::MovesElements)
 }
 
-/// Orders units by their edges; among those that are ready, the one with the earliest node comes first.
+/// Orders units topologically. Of units that are ready, the one with the earliest node comes first.
 pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
     let live: Vec<u32> = (0..units.units.len() as u32).filter(|&unit| units.units[unit as usize].is_some()).collect();
     let mut waits: Vec<usize> = vec![0; units.units.len()];
@@ -164,7 +164,7 @@ pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
 }
 
 impl Plan {
-    /// Steps that run something, views aside.
+    /// The number of steps without views.
     pub fn n_kernels(&self) -> usize {
         self.steps.iter().filter(|step| !matches!(step.kind, StepKind::Alias)).count()
     }

@@ -1,17 +1,17 @@
 //! Rates: how fast one thread of a machine is.
 //!
-//! The rates are plain numbers, so that a plan is a function of graph and options alone. [`Rates::BUILT_IN`] stands for
-//! no machine in particular; `compile::calibration` measures those of this machine.
+//! A plan is a function of the graph and the options alone, and rates are among the options. [`Rates::BUILT_IN`] is the
+//! default on every machine. `compile::calibration` measures the rates of this machine.
 
 use super::work::Work;
 
 /// Nanoseconds.
 pub type Nanos = f64;
 
-/// Bytes that the levels of memory hold; what is larger than the last lies in the last.
+/// The sizes in bytes of the levels of cache in the model.
 pub const LEVELS: [usize; 3] = [32 << 10, 1 << 20, 16 << 20];
 
-/// The level that bytes in use lie in, as an index of [`Rates::bandwidth`].
+/// The level that holds so many bytes in use, as an index of [`Rates::bandwidth`].
 pub fn level(held: usize) -> usize {
     LEVELS.iter().position(|&level| held <= level).unwrap_or(LEVELS.len())
 }
@@ -21,12 +21,12 @@ pub fn level(held: usize) -> usize {
 pub struct Rates {
     /// Nanoseconds that a kernel takes besides its loops.
     pub launch: u32,
-    /// Bytes per microsecond, read and written, when everything lies in the first, second, … of [`LEVELS`], and in
-    /// memory.
+    /// Bytes per microsecond, read and written, if all bytes in use fit into caches of 32 KiB, 1 MiB and 16 MiB, and if
+    /// they are in memory.
     pub bandwidth: [u32; LEVELS.len() + 1],
-    /// How many times slower elements are read or written when each lies in another cache line than the one before.
+    /// How many times slower elements are read or written if each is in another cache line than the one before.
     pub jump: u32,
-    /// Plain instructions per microsecond, each on one element.
+    /// Plain instructions per microsecond, each on one element of 4 bytes.
     pub plain: u32,
     /// Functions such as `exp` per microsecond.
     pub functions: u32,
@@ -35,7 +35,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Those of a server's core with wide vectors, rounded; where no others are given.
+    /// The default: rounded rates of a server's core with wide vectors.
     pub const BUILT_IN: Rates = Rates {
         launch: 200,
         bandwidth: [80_000, 60_000, 40_000, 15_000],
@@ -45,12 +45,12 @@ impl Rates {
         multiply_adds: 60_000,
     };
 
-    /// How long it takes to move that many bytes when `held` bytes are in use.
+    /// The time to move that many bytes if `held` bytes are in use.
     pub(super) fn moving(&self, bytes: usize, held: usize) -> Nanos {
         bytes as f64 * 1e3 / f64::from(self.bandwidth[level(held)].max(1))
     }
 
-    /// The same where some bytes are walked across the lines that they lie in.
+    /// The time to move bytes, of which `scattered` have another cache line for each element.
     pub(super) fn scattered(&self, bytes: usize, scattered: usize) -> Nanos {
         self.moving(bytes + scattered * self.jump.max(1) as usize, bytes + scattered)
     }

@@ -1,26 +1,26 @@
-//! Refusals: why units stayed apart, noted while they are merged and read by the plan.
+//! Refusals: the reasons why units were not merged. Merge steps record them, and the plan reads them.
 
 use crate::error::Reason;
 use crate::ir::NodeId;
 use rustc_hash::FxHashMap;
 
-/// Why two units stayed apart, for the edges between them.
+/// The reasons why pairs of units were not merged.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     reasons: FxHashMap<(u32, u32), Reason>,
-    /// The pairs that each unit is part of, so that they are found when it changes.
+    /// The pairs of each unit, to find them when the unit changes.
     pairs: FxHashMap<u32, Vec<(u32, u32)>>,
-    /// Why two nodes are not in one group of blocks.
+    /// Why two nodes are not in one group in blocks of rows.
     edges: FxHashMap<(NodeId, NodeId), Reason>,
 }
 
 impl Refusals {
-    /// The reason why `producer` was not merged into `consumer`, if that was tried.
+    /// Why `producer` was not merged into `consumer`, if that was tried.
     pub(super) fn get(&self, producer: u32, consumer: u32) -> Option<&Reason> {
         self.reasons.get(&(producer, consumer))
     }
 
-    /// The reason why two nodes are not in one group of blocks, if one of them is in such a group or is a product.
+    /// Why two nodes are not in one group in blocks of rows, if one of them is in such a group or is a product.
     pub(super) fn edge(&self, producer: NodeId, consumer: NodeId) -> Option<&Reason> {
         self.edges.get(&(producer, consumer))
     }
@@ -36,7 +36,7 @@ impl Refusals {
         }
     }
 
-    /// Forgets everything about a unit that has changed: it is another partner for everyone now.
+    /// Forgets the pairs of a unit that has changed, because they may be merged now.
     pub(super) fn forget(&mut self, unit: u32) {
         for pair in self.pairs.remove(&unit).unwrap_or_default() {
             self.reasons.remove(&pair);

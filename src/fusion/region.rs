@@ -1,10 +1,12 @@
-//! Regions: a group of nodes laid over common loops, every view resolved into index maps.
+//! Regions: the nodes of one kernel, laid over common loops.
 //!
-//! [`place`] answers the one legality question that patterns cannot: can these nodes be one kernel? It walks from the
-//! outputs to the operands, asking for each value at an index map; a value that is asked for at two maps is computed
-//! twice. Row loops come first, then the inner loops of the folds; loops of size 1 are left out. All folds of a region
-//! run over the same rows and the same inner elements. Views that only split or join dimensions keep the order of elements:
-//! with loops as fine as the dimensions on both sides, each dimension is walked by some loops in a row.
+//! [`place`] decides whether nodes can be one kernel, which patterns alone cannot. It goes from the outputs to the
+//! operands, and computes each value at an index map. A value that is read at two maps is computed twice. Views become
+//! index maps.
+//!
+//! Row loops come first, then the inner loops of the folds. Loops of size 1 are dropped. All folds of a region run over
+//! the same rows and the same inner elements. A view that only splits or merges dimensions keeps the order of elements.
+//! If loops are as fine as the dimensions on both sides of such a view, each dimension is walked by consecutive loops.
 
 use super::index_map::{Coordinate, IndexMap, broadcast, keeps_order, strides, through_view};
 use super::role::{Role, role};
@@ -17,9 +19,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Index;
 
-/// Most operands and outputs of one kernel.
+/// The most operands and outputs of one kernel.
 pub const MAX_OPERANDS: usize = 48;
-/// Most values of one region.
+/// The most values of one region.
 pub const MAX_VALUES: usize = 1024;
 
 /// Names a value of a region.
@@ -34,7 +36,7 @@ pub enum Value {
     Number(Scalar, crate::ir::DType),
     /// A pointwise node of these values.
     Body(NodeId, SmallVec<[ValueId; 3]>),
-    /// A reduction node of this value; the second is its position among the inner elements, for index folds.
+    /// A reduction node of this value.
     Fold(NodeId, ValueId),
     /// An element of a node outside the region, at this index along the gathered dimension.
     Gather(usize, ValueId),
@@ -47,13 +49,13 @@ pub enum Value {
 /// How memory is walked by the loops. Strides and the base count elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Walk {
-    /// The node whose value lies there; for a position, the range.
+    /// The node whose value is in that memory. For a position, the range.
     pub node: NodeId,
     /// Per loop, rows first.
     pub strides: SmallVec<[usize; 6]>,
     /// First element.
     pub base: usize,
-    /// Size and stride of the dimension that an index decides.
+    /// Size and stride of the gathered dimension.
     pub gather: Option<(usize, usize)>,
 }
 
@@ -66,24 +68,24 @@ pub struct Region {
     pub inner: Sizes,
     /// Values, operands first.
     pub values: Vec<Value>,
-    /// What is read.
+    /// The walks through memory that is read, and through ranges.
     pub loads: Vec<Walk>,
-    /// The nodes that lie there, each once, in order; but for those that are computed in place.
+    /// The nodes that are read from memory, sorted, without repetition.
     pub operands: Vec<NodeId>,
-    /// What is written: the value and where.
+    /// The values that are written, and the walks through their memory.
     pub outputs: Vec<(ValueId, Walk)>,
-    /// Whether a value differs between the inner elements of a row, per value.
+    /// For each value, whether it differs between the inner elements of a row.
     pub is_full: Vec<bool>,
 }
 
 impl Region {
-    /// Whether a row has a value that depends on all its inner elements.
+    /// Whether the region has a reduction.
     pub fn has_folds(&self) -> bool {
         self.values.iter().any(|value| matches!(value, Value::Fold(..)))
     }
 }
 
-/// Lays the nodes of a group, of which `outputs` are written to memory, over common loops.
+/// Lays the nodes of a group over common loops. `outputs` of them are written to memory.
 ///
 /// # Errors
 /// The reason why they cannot be one kernel.
@@ -98,7 +100,7 @@ pub fn place(
         Err(reason @ (Reason::ReshapeOfComputed | Reason::DifferentRows)) => reason,
         placed => return placed,
     };
-    // A view may split the dimensions of what is asked for: loops as fine as that have an affine map.
+    // A view may split dimensions. Finer loops may then have an affine map.
     let mut placer = placer()?;
     match placer.make_finer(members) {
         true => placer.place_all(outputs).map_err(|_| reason),
@@ -106,23 +108,23 @@ pub fn place(
     }
 }
 
-/// A box of a value that is written part by part.
+/// A box of a piecewise value, which comes from one operand.
 #[derive(Debug, Clone)]
 pub struct Piece {
     /// The value.
     pub node: NodeId,
-    /// Where its elements come from.
+    /// The operand that has its elements.
     pub operand: NodeId,
-    /// First element of the box, per dimension of the value.
+    /// The first element of the box, per dimension of the value.
     pub start: Sizes,
     /// The same element, per dimension of the operand.
     pub from: Sizes,
-    /// Elements of the box.
+    /// The sizes of the box.
     pub sizes: Sizes,
 }
 
 impl Piece {
-    /// The elements of the box, as its loops run over them, counted from `first`.
+    /// The index map of loops over the box, from the element `first` on.
     fn map(&self, first: &[usize]) -> IndexMap {
         let mut next = 0;
         let coordinate = |(&size, &start): (&usize, &usize)| {
@@ -137,7 +139,7 @@ impl Piece {
     }
 }
 
-/// Lays nodes of which one is written part by part over the loops of one of its boxes; every output has its sizes.
+/// Lays nodes over the loops of one box of a piecewise value. Every output has the sizes of that value.
 ///
 /// # Errors
 /// The reason why they cannot be computed box by box.
@@ -159,11 +161,11 @@ pub fn place_piece(
     placer.finish()
 }
 
-/// Names an index map: nearly all values of a region are asked for at a few.
+/// Names an index map. Most values of a region have one of a few maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct MapId(u32);
 
-/// Index maps, each once.
+/// Interned index maps.
 #[derive(Default)]
 struct Maps {
     all: Vec<IndexMap>,
@@ -172,8 +174,8 @@ struct Maps {
 
 impl Maps {
     fn id(&mut self, map: IndexMap) -> MapId {
-        if let Some(&known) = self.ids.get(&map) {
-            return known;
+        if let Some(&id) = self.ids.get(&map) {
+            return id;
         }
         let id = MapId(self.all.len() as u32);
         self.all.push(map.clone());
@@ -206,20 +208,21 @@ struct Placer<'a> {
     contains: &'a dyn Fn(NodeId) -> bool,
     region: Region,
     maps: Maps,
-    known: FxHashMap<(NodeId, MapId), ValueId>,
-    /// The first fold, whose operand says what rows and inner elements are.
+    placed: FxHashMap<(NodeId, MapId), ValueId>,
+    /// The first fold, whose operand defines rows and inner elements.
     fold: Option<NodeId>,
-    /// The box that is computed, of a value that is written part by part.
+    /// The box of a piecewise value that is computed.
     piece: Option<&'a Piece>,
     /// Whether a dimension may be walked by several loops.
     is_finer: bool,
 }
 
+/// The sizes other than 1.
 fn wide(sizes: &[usize]) -> Sizes {
     sizes.iter().copied().filter(|&size| size != 1).collect()
 }
 
-/// How many elements of `size` each there are from each dim on.
+/// For each dim, the number of elements of it and all later dims, if the innermost element counts as `size`.
 fn suffix_products(sizes: &[usize], size: usize) -> impl Iterator<Item = usize> {
     sizes.iter().rev().scan(size, |product, &size| {
         *product *= size;
@@ -229,11 +232,11 @@ fn suffix_products(sizes: &[usize], size: usize) -> impl Iterator<Item = usize> 
 
 impl<'a> Placer<'a> {
     fn new(graph: &'a Graph, contains: &'a dyn Fn(NodeId) -> bool, region: Region, n_nodes: usize) -> Placer<'a> {
-        let known = FxHashMap::with_capacity_and_hasher(n_nodes, Default::default());
-        Placer { graph, contains, region, maps: Maps::default(), known, fold: None, piece: None, is_finer: false }
+        let placed = FxHashMap::with_capacity_and_hasher(n_nodes, Default::default());
+        Placer { graph, contains, region, maps: Maps::default(), placed, fold: None, piece: None, is_finer: false }
     }
 
-    /// With the loops of the first fold, or of the first output.
+    /// A placer with the loops of the first fold, or of the first output.
     fn chosen(
         graph: &'a Graph,
         contains: &'a dyn Fn(NodeId) -> bool,
@@ -254,7 +257,7 @@ impl<'a> Placer<'a> {
         reduced_dims("fold", &call.attrs, self.graph[call.args[0]].ty.rank()).expect("the graph is verified")
     }
 
-    /// The loops of the first fold, or of the first output.
+    /// Chooses the loops of the first fold, or of the first output.
     fn choose_loops(&mut self, members: &[NodeId], outputs: &[NodeId]) -> Result<(), Reason> {
         let is_fold =
             |node: &&NodeId| self.graph[**node].op().is_some_and(|op| matches!(op.row().meaning, Meaning::Fold(_)));
@@ -273,10 +276,10 @@ impl<'a> Placer<'a> {
         Ok(())
     }
 
-    /// Splits loops where a view inside splits or joins dimensions; says whether there was anything to split.
+    /// Splits loops where a view inside splits or merges dimensions. Returns whether a loop was split.
     ///
-    /// Only where the loops go through elements in their order in memory: a view keeps that order, so dimensions of both
-    /// sides are then the products of the same loops.
+    /// Loops must go through elements in row-major order. A view keeps that order, so the dimensions of both sides are
+    /// then products of the same loops.
     fn make_finer(&mut self, members: &[NodeId]) -> bool {
         let loops: Sizes = self.region.rows.iter().chain(&self.region.inner).copied().collect();
         let (all, inner) = (loops.iter().product::<usize>(), self.region.inner.iter().product::<usize>());
@@ -294,7 +297,7 @@ impl<'a> Placer<'a> {
                 let ty = &self.graph[node].ty;
                 match ty.numel() {
                     count if count == all => cuts.extend(suffix_products(&ty.sizes, 1)),
-                    // A value per row.
+                    // One value per row.
                     count if count * inner == all => cuts.extend(suffix_products(&ty.sizes, inner)),
                     _ => {}
                 }
@@ -313,7 +316,7 @@ impl<'a> Placer<'a> {
         self.is_finer
     }
 
-    /// Consecutive loops from `at` on, and before `end`, that a dimension of that size is walked by.
+    /// The coordinate of a dimension of that size, over consecutive loops from `at` on and before `end`.
     fn take(&self, at: &mut usize, end: usize, size: usize) -> Result<Coordinate, Reason> {
         let first = *at;
         let mut product = 1;
@@ -330,7 +333,7 @@ impl<'a> Placer<'a> {
         Ok(Coordinate { start: 0, terms: (first..*at).map(|dim| (dim as u8, step(dim))).collect() })
     }
 
-    /// The loops of an output's dimensions: the rows, all loops in their order, or all as in the fold's input.
+    /// The map of an output: over the rows, over all loops in order, or over all loops as in the fold's input.
     fn output_map(&self, output: NodeId) -> Result<IndexMap, Reason> {
         let sizes = &self.graph[output].ty.sizes;
         let (n_rows, n_loops) = (self.region.rows.len(), self.n_loops());
@@ -356,7 +359,7 @@ impl<'a> Placer<'a> {
         if (row, inner) == (n_rows, n_loops) { Ok(map) } else { Err(Reason::DifferentRows) }
     }
 
-    /// For each dim of the fold's input that is not of size 1, whether it is folded: sorted if rows come first.
+    /// For each dim of the fold's input that is not of size 1, whether it is folded. Sorted if rows come first.
     fn inner_dims(&self) -> Option<SmallVec<[bool; 6]>> {
         let fold = self.fold?;
         let dims = self.fold_dims(fold);
@@ -373,7 +376,7 @@ impl<'a> Placer<'a> {
         self.finish()
     }
 
-    /// Writes the elements of `output` that `map` names.
+    /// Adds an output at the elements of `map`.
     fn output(&mut self, output: NodeId, map: MapId) -> Result<(), Reason> {
         let value = self.value(output, map)?;
         let walk = self.walk(output, &self.maps[map], None);
@@ -401,13 +404,13 @@ impl<'a> Placer<'a> {
         Ok(self.region.values.len() - 1)
     }
 
-    /// The value of `node` at the element that `map` names.
+    /// The value of `node` at the element of `map`.
     fn value(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
-        if let Some(&known) = self.known.get(&(node, map)) {
-            return Ok(known);
+        if let Some(&value) = self.placed.get(&(node, map)) {
+            return Ok(value);
         }
         let value = self.place(node, map)?;
-        self.known.insert((node, map), value);
+        self.placed.insert((node, map), value);
         Ok(value)
     }
 
@@ -455,7 +458,7 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// The value that is written part by part, which is its operand here. Asked for elsewhere it is another operand.
+    /// The piecewise value, which is its operand in this box. A read at other elements would need other operands.
     fn of_piece(&mut self, map: MapId) -> Result<ValueId, Reason> {
         match self.piece {
             Some(piece) if self.maps[map] == piece.map(&piece.start) => {
@@ -471,15 +474,16 @@ impl<'a> Placer<'a> {
         Walk { node, strides, base, gather }
     }
 
-    /// Also where the node has no elements: a value per row would be read though the rows are empty.
+    /// Whether a load differs between inner elements. One of a node without elements counts as such, because a value
+    /// per row would be read even if there are no inner elements.
     fn is_full_walk(&self, walk: &Walk) -> bool {
         let empty = self.graph[walk.node].ty.numel() == 0;
         self.fold.is_none() || empty || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0)
     }
 
     fn add_load(&mut self, walk: Walk) -> usize {
-        if let Some(known) = self.region.loads.iter().position(|load| *load == walk) {
-            return known;
+        if let Some(slot) = self.region.loads.iter().position(|load| *load == walk) {
+            return slot;
         }
         self.region.loads.push(walk);
         self.region.loads.len() - 1
@@ -504,7 +508,7 @@ impl<'a> Placer<'a> {
         self.push(Value::Position(slot, node), is_full)
     }
 
-    /// A count is a position that no loop moves: its base is the count.
+    /// A count is a position that no loop moves. Its base is the count.
     fn extent(&mut self, node: NodeId, count: i64) -> Result<ValueId, Reason> {
         let strides = SmallVec::from_elem(0, self.n_loops());
         let walk = Walk { node, strides, base: count as usize, gather: None };
@@ -513,7 +517,7 @@ impl<'a> Placer<'a> {
         self.push(Value::Extent(slot), is_full)
     }
 
-    /// A fold is known per row, so it can only be asked for at the row itself.
+    /// A fold. It has one value per row, so it can only be read at the row itself.
     fn fold(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
         let dims = self.fold_dims(node);
         let call = &self.graph[node];
@@ -542,7 +546,7 @@ impl<'a> Placer<'a> {
         self.push(Value::Fold(node, value), false)
     }
 
-    /// The source must lie in memory; its gathered dimension is walked by the index.
+    /// A gather. Its source must be in memory, and the index walks the gathered dimension.
     fn gather(&mut self, node: NodeId, op: Op, kind: GatherKind, map: MapId) -> Result<ValueId, Reason> {
         let map = &self.maps[map];
         let call = &self.graph[node];

@@ -1,13 +1,13 @@
 //! The role of a node in a plan: loop, view, product, routine, …
 //!
-//! It follows from the node's op alone, so every file of this floor may ask for it.
+//! It follows from the node's op alone.
 
 use crate::ir::{Graph, Meaning, NodeId, NodeKind, Op};
 
 /// What a node is to the planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Given from outside.
+    /// An input of the graph.
     Input,
     /// A number, fill or range: computed where it is used.
     Inline,
@@ -17,7 +17,7 @@ pub enum Role {
     View,
     /// A matrix product.
     Product,
-    /// A concatenation or an overlay: operands copied to their places, one after the other.
+    /// A concatenation or an overlay.
     Parts,
     /// A procedure on whole arrays.
     Routine,
@@ -45,7 +45,7 @@ pub(super) fn op_role(op: Op) -> Role {
     }
 }
 
-/// The value that `node` is a view of, if its elements are the same in the same order.
+/// The base of `node`, if it has the same elements in the same order. `node` itself if it is no view.
 pub fn same_elements(graph: &Graph, mut node: NodeId) -> Option<NodeId> {
     while role(graph, node) == Role::View {
         let source = graph[node].args[0];

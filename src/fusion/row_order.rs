@@ -1,28 +1,30 @@
-//! A kernel's loops in the order of a matrix product's rows.
+//! Reorders a kernel's loops to those of a matrix product's rows.
 //!
-//! A group in blocks ([`super::blocks`]) runs a kernel on some rows at a time, so the loops that go through the rows come
-//! first, outermost first, and all others behind them: a copy of `[batch, head, time, size]` as `[batch, time, head, size]`
-//! runs over batch, head and time if these are the rows of what it reads. What it reads of the group lies row by row.
-//! What it writes need not: every turn of the loops writes elements of its own, so blocks do not meet. But a value whose
-//! rows are scattered lies in memory whole, and nobody in the group may read it.
+//! A group in blocks of rows ([`super::blocks`]) runs a kernel on some rows at a time. So the loops over rows come
+//! first, outermost first, and all others follow. An example is a copy of `[batch, head, time, size]` to `[batch, time,
+//! head, size]`: it runs over batch, head and time if these are the rows of its operand.
 //!
-//! Nothing is computed otherwise than before: row loops may run in any order, and loops of a fold stay as they are.
+//! The kernel reads values of the group row by row. It may write its results to other rows, because every iteration
+//! writes elements of its own, so blocks do not overlap. A result whose rows are scattered is kept in memory whole, and
+//! no member of the group may read it.
+//!
+//! Results do not change: row loops may run in any order, and the loops of a fold keep their order.
 
 use super::region::{Region, Walk};
 use crate::error::Reason;
 use crate::ir::{Graph, Layout, Meaning, NodeId};
 use smallvec::SmallVec;
 
-/// A kernel that can be run on some rows at a time.
+/// A kernel that can run on some rows at a time.
 pub(super) struct RowKernel {
-    /// Its loops, those of the rows first. Values of the group are read as they lie, not through views.
+    /// Its loops, with those of the rows first. Values of the group are read directly, not through views.
     pub(super) region: Region,
-    /// The results whose rows do not follow each other.
+    /// The results whose rows are not contiguous.
     pub(super) scattered: Vec<NodeId>,
 }
 
-/// `region` with the loops of `n_rows` rows first; `is_inside` says whether a value, or what it is a view of, is made in the
-/// group.
+/// `region` with the loops of `n_rows` rows first. `is_inside` says whether the group computes a value, or its base if
+/// it is a view.
 ///
 /// # Errors
 /// The reason why it cannot be computed row by row.
@@ -36,7 +38,7 @@ pub(super) fn rows_first(
         return Err(Reason::NothingToCompute);
     }
     let mut region = region.clone();
-    let root = |node: NodeId| if is_inside(node) { graph.behind_views(node) } else { node };
+    let root = |node: NodeId| if is_inside(node) { graph.view_base(node) } else { node };
     let mut own: SmallVec<[usize; 4]> = SmallVec::new();
     for (slot, load) in region.loads.iter_mut().enumerate() {
         if is_inside(load.node) {
@@ -59,31 +61,31 @@ pub(super) fn rows_first(
     Ok(RowKernel { region, scattered })
 }
 
-/// The same elements, of the value that the walk's is a view of; `None` if they do not lie at fixed places of it.
+/// The same elements as a walk of the base of the walk's value. `None` if that is no affine walk.
 fn without_views(graph: &Graph, walk: &Walk) -> Option<Walk> {
     if walk.gather.is_some() {
         return None;
     }
-    let (root, layout) = seen(graph, walk.node)?;
+    let (root, layout) = base_layout(graph, walk.node)?;
     let same = |((&size, &found), &stride): ((&usize, &usize), &usize)| size == 1 || found == stride;
     let ty = &graph[walk.node].ty;
     let is_same = ty.sizes.iter().zip(&ty.strides).zip(&layout.strides).all(same);
     is_same.then(|| Walk { node: root, base: walk.base + layout.offset, ..walk.clone() })
 }
 
-/// What `node` is a view of, and where its elements lie if that is dense.
-fn seen(graph: &Graph, node: NodeId) -> Option<(NodeId, Layout)> {
+/// The base of `node`, and the layout of `node` in it if the base is dense.
+fn base_layout(graph: &Graph, node: NodeId) -> Option<(NodeId, Layout)> {
     let call = &graph[node];
     let Some(op) = call.op().filter(|op| op.is_view()) else {
         return call.ty.is_contiguous().then(|| (node, Layout::contiguous(&call.ty.sizes)));
     };
     let Meaning::View(rule) = op.row().meaning else { return None };
-    let (root, layout) = seen(graph, call.args[0])?;
+    let (root, layout) = base_layout(graph, call.args[0])?;
     Some((root, rule(&layout, &call.attrs).ok()?))
 }
 
-/// The loops over rows in a new order, and how many of them go through the rows: those whose steps, in what `leading`
-/// walks, are whole rows.
+/// A new order of the row loops, and how many of them run over the product's rows. These are the loops whose stride in
+/// `leading` is a whole row or more.
 fn order(
     graph: &Graph,
     region: &Region,
@@ -94,7 +96,7 @@ fn order(
     let (mut outer, mut rest): (SmallVec<[usize; 6]>, SmallVec<[usize; 6]>) =
         (0..region.rows.len()).partition(|&at| leading.strides[at] >= per_row);
     outer.sort_by_key(|&at| std::cmp::Reverse(leading.strides[at]));
-    // Within a row memory is written forwards.
+    // Within a row, memory is written in ascending order.
     if let Some((_, first)) = region.outputs.first() {
         rest.sort_by_key(|&at| std::cmp::Reverse(first.strides[at]));
     }
@@ -113,14 +115,14 @@ fn reorder(region: &mut Region, order: &[usize]) {
     }
 }
 
-/// How many elements of a value belong to a row.
+/// The number of elements of a value per row.
 fn row_elements(graph: &Graph, node: NodeId, n_rows: usize) -> Option<usize> {
     let ty = &graph[node].ty;
     let fits = ty.is_contiguous() && ty.numel() > 0 && ty.numel().is_multiple_of(n_rows);
     fits.then(|| ty.numel() / n_rows)
 }
 
-/// Whether the first loops go through the rows of what a walk goes through, in their order, and the others stay in a row.
+/// Whether the first loops run over the rows of a walk in order, and the other loops stay inside a row.
 fn follows_rows(graph: &Graph, region: &Region, walk: &Walk, n_rows: usize, n_outer: usize) -> bool {
     let Some(per_row) = row_elements(graph, walk.node, n_rows) else { return false };
     let loops: SmallVec<[usize; 6]> = region.rows.iter().chain(&region.inner).copied().collect();

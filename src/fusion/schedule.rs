@@ -1,7 +1,7 @@
-//! The schedule of merging: which steps make fewer kernels of the base partition, and in which order.
+//! The schedule: the merge steps after the base partition, in order.
 //!
-//! [`MERGES`] is the only list of merge steps. It drives the planner and the times in reports. Each step has one kind of
-//! argument and a file of its own, which says what the step merges and what has to hold.
+//! [`MERGES`] is the only list of merge steps. It drives the planner and the times in reports. Each step has a file of
+//! its own, which says what it merges and under which conditions.
 
 use super::refusals::Refusals;
 use super::units::Units;
@@ -19,11 +19,11 @@ pub enum When {
 /// One merge step.
 #[derive(Debug, Clone, Copy)]
 pub struct Merge {
-    /// The name of its file; a step that runs again has another name.
+    /// The name of its file. A step that runs again has another name.
     pub name: &'static str,
     /// When it runs.
     pub when: When,
-    /// Merges units and notes why others stay apart; says whether it merged any.
+    /// Merges units, and records why others were not merged. Returns whether it merged any.
     run: fn(&mut Units<'_>, &mut Refusals) -> bool,
 }
 
@@ -33,17 +33,17 @@ pub static MERGES: &[Merge] = &[
     Merge { name: "stitch", when: When::Always, run: stitch::merge },
     // Kernels that read the same memory, without an edge between them.
     Merge { name: "siblings", when: When::Always, run: siblings::merge },
-    // A kernel that has a sibling's results may now take in what reads both.
+    // Merged siblings may now be merged with a kernel that reads results of both.
     Merge { name: "stitch again", when: When::AfterMerge, run: stitch::merge },
     // Elementwise neighbours of concatenations and overlays.
     Merge { name: "piecewise", when: When::Always, run: piecewise::merge },
     // Matrix products and the kernels around them, some rows at a time.
     Merge { name: "blocks", when: When::Always, run: blocks::merge },
-    // Small kernels over equal loops. Last: a kernel that is busy with two things joins no block of rows.
+    // Small kernels over equal loops. Last, because a kernel with independent work cannot join blocks of rows.
     Merge { name: "horizontal", when: When::Always, run: horizontal::merge },
 ];
 
-/// Runs every merge step; `after` is called with each that ran.
+/// Runs the merge steps. `after` is called with each that ran.
 pub(super) fn merge_all(units: &mut Units<'_>, after: &mut dyn FnMut(&'static Merge)) -> Refusals {
     let mut refusals = Refusals::default();
     units.sort();

@@ -1,9 +1,14 @@
-//! Siblings: merging kernels that read the same memory, without an edge between them.
+//! Siblings: merges kernels that read the same memory, without an edge between them.
 //!
 //! Three sums over the rows of one matrix read it three times; one kernel with three folds reads it once. A merge is
-//! accepted if the union fits common loops, if neither kernel leads to the other, and if what is read once instead of
-//! twice is a good part of all that the two move. Only the latest reader is tried with the next one, so a value that
-//! everybody reads costs one attempt per reader.
+//! accepted under these conditions:
+//!
+//! - The union fits common loops.
+//! - There is no path between the two kernels.
+//! - The shared bytes are a large enough part of all bytes that the two move.
+//! - The union takes no longer than the two kernels.
+//!
+//! Each reader of a value is tried with the reader before it only, so planning is linear in the number of readers.
 
 use super::refusals::Refusals;
 use super::region::{Region, Walk};
@@ -13,16 +18,16 @@ use super::unit::{Unit, UnitKind};
 use super::units::Units;
 use crate::ir::{Graph, NodeId};
 
-/// The saved bytes must be at least this part of all bytes that the two kernels move.
+/// The saved bytes must be at least one part in so many of all bytes that the two kernels move.
 const SAVED_PART: usize = 8;
 
-/// Merges siblings; says whether there were any.
+/// Merges siblings. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut merged_any = false;
     for index in 0..units.graph.len() as u32 {
         let mut latest: Option<u32> = None;
         for reader in readers(units, NodeId(index)) {
-            // An earlier merge may have taken it in.
+            // An earlier merge may have absorbed it.
             if units.units[reader as usize].is_none() || latest == Some(reader) {
                 continue;
             }
@@ -38,7 +43,7 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     merged_any
 }
 
-/// The kernels that read a value from memory, itself or through views of it, in the order of their first nodes.
+/// The kernels that read a value from memory, directly or through views, in the order of their first nodes.
 fn readers(units: &Units<'_>, node: NodeId) -> Vec<u32> {
     if matches!(role(units.graph, node), Role::Inline | Role::View) {
         return Vec::new();
@@ -95,7 +100,7 @@ fn shared(graph: &Graph, a: &Region, b: &Region) -> usize {
     sources(a).iter().filter(|node| others.contains(node)).map(|&node| graph[node].ty.bytes()).sum()
 }
 
-/// What a kernel reads from memory, but for tables of which it picks parts.
+/// The nodes that a kernel reads from memory, without those that it gathers from.
 fn sources(region: &Region) -> Vec<NodeId> {
     let whole = |walk: &&Walk| walk.gather.is_none() && walk.strides.iter().any(|&stride| stride != 0);
     let mut nodes: Vec<NodeId> = region.loads.iter().filter(whole).map(|walk| walk.node).collect();

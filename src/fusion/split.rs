@@ -1,7 +1,7 @@
-//! Splitting: plans whose steps are taken apart again.
+//! Splitting: replaces steps of a plan by smaller ones.
 //!
-//! The model decides what is merged; a measurement, or a kernel that no tier compiles, may prove it wrong for a step.
-//! The rest of the plan stays as it is.
+//! The cost model decides about merges. A measurement, or a kernel that no tier compiles, may show that a step was
+//! merged wrongly. The other steps of the plan do not change.
 
 use super::partition::{Decision, Options};
 use super::plan::{Plan, Step, StepKind, decide, in_order};
@@ -12,17 +12,17 @@ use crate::error::Reason;
 use crate::ir::{Graph, NodeId};
 use std::collections::{BTreeSet, HashMap};
 
-/// How far a step is taken apart.
+/// How far a step is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parts {
-    /// A group in blocks into its products and kernels; a kernel into base groups; a base group into what is computed
-    /// for few elements or more than once, and the rest.
+    /// By one level. Blocks of rows become products and kernels. A kernel becomes base groups. A base group becomes two
+    /// kernels: what is computed for few elements or more than once, and the rest.
     Base,
-    /// Into single ops.
+    /// To single ops.
     Ops,
 }
 
-/// `plan`, made of `graph` with `options`, with some steps taken apart, each for a reason.
+/// Splits the steps of `plan` that `reasons` has, each for its reason. `plan` was made of `graph` with `options`.
 pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reasons: &HashMap<usize, Reason>) -> Plan {
     let mut units = Units::base(graph, &Options { opt_level: 0, ..*options });
     let base = Units::base(graph, options);
@@ -52,9 +52,9 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
     for (index, step) in plan.steps.iter().enumerate() {
         step_of.extend(step.nodes.iter().map(|&node| (node, index)));
     }
-    let known: HashMap<(NodeId, NodeId), &Decision> =
+    let decisions: HashMap<(NodeId, NodeId), &Decision> =
         plan.edges.iter().map(|edge| ((edge.producer, edge.consumer), &edge.decision)).collect();
-    let edges = decide(graph, &units, |producer, consumer| match known.get(&(producer, consumer)) {
+    let edges = decide(graph, &units, |producer, consumer| match decisions.get(&(producer, consumer)) {
         Some(Decision::Kept(reason)) => reason.clone(),
         Some(Decision::Fused) | None => {
             let step = step_of.get(&consumer);
@@ -64,15 +64,15 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
     Plan { steps: in_order(units), edges, rewritten: Vec::new() }.writing_over(graph, plan.rewritten.clone())
 }
 
-/// The nodes of the base groups that lie in a step with all their nodes.
+/// The nodes of each base group that is entirely in a step.
 fn base_groups(base: &Units<'_>, step: &Step) -> Vec<Vec<NodeId>> {
     let groups: BTreeSet<u32> = step.nodes.iter().filter_map(|&node| base.unit_of[node]).collect();
     let nodes = groups.into_iter().map(|group| base.unit(group).nodes.clone());
     nodes.filter(|nodes| nodes.iter().all(|node| step.nodes.contains(node))).collect()
 }
 
-/// Cuts a base group in two: what has few elements or is computed at several places, with all it follows from, and the
-/// rest. It stays whole if there is no such thing.
+/// Splits a base group in two. The first part has the nodes that have few elements or are computed at several index
+/// maps, if all they depend on is in it. The second part is the rest. If one is empty, the group is not split.
 fn cut(units: &mut Units<'_>, step: &Step, region: &Region) {
     let (graph, nodes) = (units.graph, &step.nodes);
     let most = nodes.iter().map(|&node| graph[node].ty.numel()).max().unwrap_or(0);
@@ -82,22 +82,22 @@ fn cut(units: &mut Units<'_>, step: &Step, region: &Region) {
             *times.entry(*node).or_default() += 1;
         }
     }
-    let mut few: Vec<NodeId> = Vec::new();
+    let mut first: Vec<NodeId> = Vec::new();
     for &node in nodes {
-        let is_own = |arg: &NodeId| !nodes.contains(arg) || few.contains(arg);
-        let is_dear = graph[node].ty.numel() < most || times.get(&node).is_some_and(|&times| times > 1);
-        if is_dear && graph[node].args.iter().all(is_own) {
-            few.push(node);
+        let is_ready = |arg: &NodeId| !nodes.contains(arg) || first.contains(arg);
+        let is_small = graph[node].ty.numel() < most || times.get(&node).is_some_and(|&times| times > 1);
+        if is_small && graph[node].args.iter().all(is_ready) {
+            first.push(node);
         }
     }
-    let many: Vec<NodeId> = nodes.iter().copied().filter(|node| !few.contains(node)).collect();
-    if few.is_empty() || many.is_empty() {
+    let second: Vec<NodeId> = nodes.iter().copied().filter(|node| !first.contains(node)).collect();
+    if first.is_empty() || second.is_empty() {
         return put(units, step.clone());
     }
-    let parts = [few, many].map(|nodes| units.region(&nodes).map(|(region, outputs)| (nodes, region, outputs)));
+    let parts = [first, second].map(|nodes| units.region(&nodes).map(|(region, outputs)| (nodes, region, outputs)));
     match parts {
-        [Ok(few), Ok(many)] => {
-            for (nodes, region, outputs) in [few, many] {
+        [Ok(first), Ok(second)] => {
+            for (nodes, region, outputs) in [first, second] {
                 put(units, Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs });
             }
         }
@@ -105,7 +105,7 @@ fn cut(units: &mut Units<'_>, step: &Step, region: &Region) {
     }
 }
 
-/// Puts a unit in the place of those that its nodes are in: they are in no other one.
+/// Replaces the units of its nodes by `unit`. These units have no other nodes.
 fn put(units: &mut Units<'_>, unit: Unit) {
     let mut place = None;
     for &node in &unit.nodes {

@@ -1,12 +1,16 @@
-//! Stitching: merging kernels along the edges between them.
+//! Stitching: merges kernels along the edges between them.
 //!
-//! The base partition never lets a reduction's result back into the rows it came from, nor a value with two uses into
-//! either. Both are fine for a kernel that holds several folds over the same rows and writes several results. A
-//! merge is accepted if the union fits common loops ([`super::region`]), if no path leaves the union and comes back, if it
-//! leaves no thread idle, and if it takes no longer than the two apart ([`super::cost`]).
+//! The base partition never fuses the result of a reduction with consumers over the same rows. Nor does it fuse a value
+//! that has users in two groups. Both are fine in a kernel that has several folds over the same rows, and writes
+//! several results. A merge is accepted under these conditions:
 //!
-//! Edges are tried in the order of what they save, as Kruskal's algorithm takes the edges of a spanning tree; equal ones in
-//! the order of their nodes, so planning is deterministic. An edge may lead through views that keep the order of elements.
+//! - The union fits common loops ([`super::region`]).
+//! - No path leaves the union and returns.
+//! - Rows are not so few and long that threads would be idle ([`super::union`]).
+//! - The union takes no longer than the two kernels ([`super::cost`]).
+//!
+//! Edges are tried in descending order of the time that they save, as in Kruskal's algorithm. Among equal ones the
+//! order is that of their nodes, so planning is deterministic. Views on an edge must keep the order of elements.
 
 use super::rates::Nanos;
 use super::refusals::Refusals;
@@ -17,12 +21,13 @@ use super::units::Units;
 use crate::error::Reason;
 use crate::ir::NodeId;
 
-/// How often all edges are tried at most.
+/// The most passes over all edges.
 const MAX_PASSES: usize = 4;
-/// Merges kernels along edges until no edge can be removed; notes why for the edges that stay. Says whether it merged any.
+
+/// Merges kernels along edges until no merge is possible, and records why for the edges that stay. Returns whether it
+/// merged any.
 ///
-/// Edges are tried in the order of the time that they save, those of the earliest nodes first among equals. They are tried
-/// over and over: a merge may make room for one that was refused.
+/// There are several passes over the edges, because a merge may make another one possible.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let edges = edges(units);
     let mut has_merged = false;
@@ -46,14 +51,14 @@ struct Edge {
     producer: NodeId,
 }
 
-/// The edges between kernels, those first that save most.
+/// The edges between kernels, in descending order of what they save.
 fn edges(units: &Units<'_>) -> Vec<Edge> {
     let is_kernel = |unit: u32| matches!(units.unit(unit).kind, UnitKind::Kernel(_));
     let mut edges = Vec::new();
     for (consumer, node) in units.graph.nodes() {
         let Some(own) = units.unit_of[consumer].filter(|&own| is_kernel(own)) else { continue };
         for &arg in &node.args {
-            // What is seen through a view of all elements in their order may be computed in the view's place.
+            // A consumer can compute the base of a view itself if the view keeps the order of all elements.
             let through = |arg: NodeId| same_elements(units.graph, arg).filter(|_| units.is_alias(arg));
             let producer = through(arg).unwrap_or(arg);
             let Some(other) = units.unit_of[producer].filter(|&other| other != own && is_kernel(other)) else {
@@ -69,7 +74,7 @@ fn edges(units: &Units<'_>) -> Vec<Edge> {
     edges
 }
 
-/// Merges the kernels of two nodes, if they are two and can be one; whether it did.
+/// Merges the kernels of two nodes, if they are different and can be one. Returns whether it did.
 fn merge_ends(units: &mut Units<'_>, producer: NodeId, consumer: NodeId, refusals: &mut Refusals) -> bool {
     let Some((producer, consumer)) = units.unit_of[producer].zip(units.unit_of[consumer]) else { return false };
     if producer == consumer || refusals.get(producer, consumer).is_some() {
@@ -90,7 +95,7 @@ fn merge_ends(units: &mut Units<'_>, producer: NodeId, consumer: NodeId, refusal
 fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
     let views = views_between(units, producer, consumer);
     are_small_enough(units, producer, consumer, &views)?;
-    // Before the union is laid out: that takes longer.
+    // This check is cheaper than laying out the union, so it comes first.
     let members: Vec<u32> = [producer, consumer].into_iter().chain(views.iter().copied()).collect();
     if units.leaves_and_returns(&members) {
         return Err(Reason::WouldCycle);
@@ -100,11 +105,11 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
     Ok(merged)
 }
 
-/// The views of memory through which `consumer` alone sees what `producer` writes, all elements in their order.
+/// The views of memory between `producer` and `consumer` that have no other readers and keep the order of all elements.
 fn views_between(units: &Units<'_>, producer: u32, consumer: u32) -> Vec<u32> {
     let operands = units.unit(consumer).region().map_or(&[][..], |region| &region.operands[..]);
     let mut chains: Vec<Vec<NodeId>> = operands.iter().filter_map(|&view| chain_to(units, view, producer)).collect();
-    // A chain that ends in another one stays only if that one does.
+    // If a chain is dropped, those that share views with it are dropped too.
     loop {
         let is_inside =
             |user: &NodeId| units.unit_of[*user] == Some(consumer) || chains.iter().any(|chain| chain.contains(user));
@@ -121,7 +126,7 @@ fn views_between(units: &Units<'_>, producer: u32, consumer: u32) -> Vec<u32> {
     found
 }
 
-/// The views of memory from `view` to what `producer` writes, if it is seen through them with all elements in order.
+/// The chain of views from `view` to a result of `producer`, if all of them keep the order of all elements.
 fn chain_to(units: &Units<'_>, view: NodeId, producer: u32) -> Option<Vec<NodeId>> {
     let (mut node, mut chain) = (view, Vec::new());
     while units.is_alias(node) {

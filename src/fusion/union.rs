@@ -1,7 +1,7 @@
-//! The union of two kernels: whether it can be one kernel, and its place in the plan.
+//! The union of two kernels: whether it can be one kernel, and how it replaces the two.
 //!
-//! All merge steps that make a kernel of two share these rules. Whether a merge pays, and whether it closes a cycle, is for
-//! the step to ask.
+//! All merge steps that make one kernel of two share these rules. The steps themselves check whether a merge pays, and
+//! whether it closes a cycle.
 
 use super::refusals::Refusals;
 use super::region::{Region, Value};
@@ -10,25 +10,25 @@ use super::units::Units;
 use crate::error::Reason;
 use crate::ir::NodeId;
 
-/// Rows that are longer than this, in elements, are only merged if there are enough of them for every thread.
+/// Rows of more elements than this are merged only if there are at least [`MANY_ROWS`], so that threads are busy.
 const LONG_ROW: usize = 32 * 1024;
-/// Rows that are always enough.
+/// Enough rows to keep threads busy.
 const MANY_ROWS: usize = 16;
 
-/// Two kernels as one, whether or not paths lead around them.
+/// Two kernels as one. Cycles are not checked.
 pub(super) fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
     are_small_enough(units, a, b, &[])?;
     union_with(units, a, b, &[])
 }
 
-/// As [`union`], with views between the two.
+/// Like [`union`], with views between the two.
 pub(super) fn union_with(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<Unit, Reason> {
     let parts = [a, b].into_iter().chain(views.iter().copied());
     let mut nodes: Vec<NodeId> = parts.flat_map(|unit| units.unit(unit).nodes.iter().copied()).collect();
-    // Sorted runs: the stable sort merges those.
+    // The stable sort merges sorted runs in linear time.
     nodes.sort();
     let (region, outputs) = units.lay_out(&nodes)?;
-    // What is stored per row need not follow from a fold over nothing, and a loop of no turns would never store it.
+    // A value per row need not depend on a fold, and inner loops without iterations would never store it.
     if region.inner.contains(&0) && !region.rows.contains(&0) {
         return Err(Reason::DifferentRows);
     }
@@ -38,7 +38,7 @@ pub(super) fn union_with(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Re
     Ok(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs })
 }
 
-/// Few long rows with more than one pass: a row is one thread's work.
+/// Whether rows are few and long, and take more than one pass. One thread computes a row.
 fn is_too_long(region: &Region) -> bool {
     let (rows, inner) = (region.rows.iter().product::<usize>(), region.inner.iter().product::<usize>());
     let is_fold = |value: &Value| matches!(value, Value::Fold(..));
@@ -47,7 +47,10 @@ fn is_too_long(region: &Region) -> bool {
     inner > LONG_ROW && rows < MANY_ROWS && folds > 0 && (full_output || folds > 1)
 }
 
-/// What is known of the union of two kernels without laying it out.
+/// Checks the limits of a union without laying it out.
+///
+/// # Errors
+/// If it has too many nodes or arguments.
 pub(super) fn are_small_enough(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<(), Reason> {
     let n_nodes = units.unit(a).nodes.len() + units.unit(b).nodes.len() + views.len();
     match () {
@@ -57,8 +60,8 @@ pub(super) fn are_small_enough(units: &Units<'_>, a: u32, b: u32, views: &[u32])
     }
 }
 
-/// Puts the union of two units, and of views between them, in the place of the second, and forgets what was said of
-/// either.
+/// Replaces two units, and views between them, by their union, which gets the number of the second. Refusals of either
+/// are forgotten.
 pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit, refusals: &mut Refusals) {
     refusals.forget(producer);
     refusals.forget(consumer);

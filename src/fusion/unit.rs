@@ -1,6 +1,6 @@
 //! A unit: a part of the graph that one step of a plan runs.
 //!
-//! Plain data, without a rule: `units` cuts a graph into units, and the merge steps of `schedule` make fewer of them.
+//! Plain data without rules. `units` cuts a graph into units, and the merge steps of `schedule` merge them.
 
 use super::region::Region;
 use crate::ir::NodeId;
@@ -14,11 +14,11 @@ pub enum UnitKind {
     Alias,
     /// A matrix product.
     Product,
-    /// A value written part by part, by one kernel each.
+    /// A piecewise value, one kernel per part.
     Parts(Vec<Region>),
     /// A procedure on whole arrays.
     Routine,
-    /// Products and kernels, some rows at a time.
+    /// Products and kernels, computed some rows at a time.
     Blocks(Box<Blocks>),
 }
 
@@ -48,11 +48,11 @@ impl Unit {
 pub struct Blocks {
     /// The number of matrices.
     pub batches: usize,
-    /// Rows of each.
+    /// Rows of each matrix.
     pub rows: usize,
-    /// Rows of a block, unless there are too few blocks for all threads.
+    /// Rows of a block. A run uses fewer if there would be too few blocks for all threads.
     pub height: usize,
-    /// Values that lie in memory only while their block is computed, with the elements of a row.
+    /// Values that exist only while their block is computed, each with the number of elements of a row.
     pub inner: Vec<(NodeId, usize)>,
     /// The members, operands first.
     pub members: Vec<Member>,
@@ -61,7 +61,7 @@ pub struct Blocks {
 /// A member of a group.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// The loops of a kernel, those of the rows first; a product has none.
+    /// The loops of a kernel, with those of the rows first. `None` for a product.
     pub region: Option<Box<Region>>,
     /// Its nodes, operands first.
     pub nodes: Vec<NodeId>,

@@ -1,9 +1,11 @@
-//! A graph cut into units, the state of planning.
+//! A graph cut into units: the state of planning.
 //!
-//! A unit is one kernel, one view of memory, one matrix product, one value written part by part or one routine. Plain
-//! numbers, fills and ranges belong to no unit: a kernel computes them in place. A view belongs to a kernel only if its
-//! source is computed there and all its users are there too; otherwise it is a view of memory, which costs nothing.
-//! [`Units::base`] cuts a graph along the groups of the base partition; the merge steps then replace several units by one.
+//! A unit is a kernel, a view of memory, a matrix product, a piecewise value, a routine, or a group in blocks of rows.
+//! Plain numbers, fills and ranges belong to no unit, because a kernel computes them where it uses them. A view belongs
+//! to a kernel only if its source and all its users do. Otherwise it is a view of memory, which costs nothing.
+//!
+//! [`Units::base`] cuts a graph along the groups of the base partition. The merge steps then replace several units by
+//! one.
 
 use super::cost::{CostModel, pays};
 use super::order::TopologicalOrder;
@@ -18,7 +20,7 @@ use crate::error::Reason;
 use crate::ir::{Graph, NodeId, Op, Pattern, SideTable};
 use std::collections::HashMap;
 
-/// Most nodes of one kernel, unless the options say fewer.
+/// The most nodes of one kernel, unless the options have a lower limit.
 const MAX_NODES: usize = 256;
 
 /// A graph cut into units.
@@ -26,23 +28,23 @@ const MAX_NODES: usize = 256;
 pub struct Units<'g> {
     /// The graph.
     pub graph: &'g Graph,
-    /// The units; an absorbed one is `None`.
+    /// The units. An absorbed one is `None`.
     pub units: Vec<Option<Unit>>,
     /// The unit of each node that has one.
     pub unit_of: SideTable<Option<u32>>,
     /// The users of each node.
     pub users: SideTable<Vec<NodeId>>,
-    /// Whether the graph's caller sees the value.
+    /// Whether the value is an output of the graph.
     pub is_output: SideTable<bool>,
-    /// Why a base group was not one kernel, by its nodes.
+    /// For each node of a base group that was split, why the group is not one kernel.
     pub splits: SideTable<Option<Reason>>,
-    /// How long units take.
+    /// The cost model.
     pub cost: CostModel<'g>,
-    /// An order in which they may run, kept up while they are merged.
+    /// A topological order of the units, maintained while they are merged.
     order: TopologicalOrder,
-    /// Most nodes of a unit that is merged of others.
+    /// The most nodes of a merged unit.
     pub max_nodes: usize,
-    /// The base partition's word on each edge, asked for by [`Units::base_reason`].
+    /// The base partition, for [`Units::base_reason`].
     base: super::partition::Partition,
 }
 
@@ -69,8 +71,8 @@ pub fn pattern_graph(graph: &Graph) -> PatternGraph {
 }
 
 impl<'g> Units<'g> {
-    /// The base partition of `graph`, with views of memory and matrix products taken out of its groups. A group whose
-    /// nodes do not fit common loops is cut into single nodes.
+    /// Cuts `graph` along the groups of its base partition. Views of memory and matrix products become units of their
+    /// own. A group whose nodes do not fit common loops is cut into single nodes.
     pub fn base(graph: &'g Graph, options: &Options) -> Units<'g> {
         let base = partition(&pattern_graph(graph), options);
         let mut users = SideTable::filled(graph, Vec::new);
@@ -160,20 +162,20 @@ impl<'g> Units<'g> {
         }
     }
 
-    /// How often the group was left and entered again on the way to `node`, by way of what was taken out of it: two
-    /// nodes of one level can share a kernel without waiting for themselves. `None` for what is taken out and waits for
-    /// nobody in the group.
+    /// How often a path to `node` leaves the members of its group and returns, through nodes that are units of their
+    /// own. Nodes of one level can share a kernel without a cycle. `None` for a node that is a unit of its own and
+    /// depends on no member.
     fn level(&self, node: NodeId, is_member: bool, levels: &HashMap<NodeId, Option<usize>>) -> Option<usize> {
         let of_arg = |arg: &NodeId| {
             let level = (*levels.get(arg)?)?;
-            let taken_out = self.unit_of[*arg].is_some();
-            Some(level + (is_member && taken_out) as usize)
+            let is_own_unit = self.unit_of[*arg].is_some();
+            Some(level + (is_member && is_own_unit) as usize)
         };
         let level = self.graph[node].args.iter().filter_map(of_arg).max();
         if is_member { level.or(Some(0)) } else { level }
     }
 
-    /// Whether a number, fill or range must lie in memory: someone other than a kernel reads it.
+    /// Whether a number, fill or range must be in memory, because something other than a kernel reads it.
     fn is_read_from_memory(&self, node: NodeId) -> bool {
         let is_fill = filled_with(self.graph, node).is_some();
         let by_kernel = |user: &NodeId| match role(self.graph, *user) {
@@ -208,18 +210,18 @@ impl<'g> Units<'g> {
         }
     }
 
-    /// The nodes as one kernel, if it takes no longer than one for each of them.
+    /// The nodes as one kernel, if it takes no longer than one kernel for each of them.
     fn region_that_pays(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
         let (region, outputs) = self.region(nodes)?;
         let together = self.cost.kernel(&region);
-        // An estimate is quicker than to lay out each node, and nearly always says enough.
+        // The estimate is cheaper than laying out each node, and is nearly always enough.
         if nodes.len() > 1 && 2.0 * together > nodes.iter().map(|&node| self.cost.alone(node)).sum() {
             pays(together, nodes.iter().map(|&node| self.kernel_alone(node)).sum())?;
         }
         Ok((region, outputs))
     }
 
-    /// How long a node takes as a kernel of its own; nothing for a view.
+    /// How long a node takes as a kernel of its own. 0 for a view.
     fn kernel_alone(&self, node: NodeId) -> Nanos {
         if role(self.graph, node) == Role::View {
             return 0.0;
@@ -234,7 +236,7 @@ impl<'g> Units<'g> {
         self.units.push(Some(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs }));
     }
 
-    /// Those of the nodes, which are sorted, that others read; the last one if nobody does.
+    /// Those of the sorted nodes that other nodes read, or the last one if there are none.
     pub fn outputs_of(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
         let outside = |&node: &NodeId| self.is_output[node] || self.users[node].iter().any(|user| !contains(*user));
@@ -247,8 +249,8 @@ impl<'g> Units<'g> {
         self.unit_of[node].is_some_and(|unit| matches!(self.unit(unit).kind, UnitKind::Alias))
     }
 
-    /// Whether two kernels, and views between them, as one would have more operands and results than a kernel can have;
-    /// known without laying it out, since most kernels that read many values are tried with many others.
+    /// Whether the union of two kernels, and of views between them, has more operands and results than a kernel can
+    /// have. The union is not laid out, because kernels that read many values are tried with many others.
     pub(super) fn are_too_many_arguments(&self, a: u32, b: u32, views: &[u32]) -> bool {
         let [first, second] = [a, b].map(|unit| self.unit(unit));
         let is_part = |unit: u32| unit == a || unit == b || views.contains(&unit);
@@ -271,12 +273,15 @@ impl<'g> Units<'g> {
         operands > limit
     }
 
-    /// The nodes as one kernel, with those of them that others read.
+    /// The nodes as one kernel, and its outputs.
+    ///
+    /// # Errors
+    /// The reason why they cannot be one kernel.
     pub fn region(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
         let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
         let outputs = self.outputs_of(nodes);
-        // A bound that is cheap to check: a value from outside is one operand at least. Two units that are tried are
-        // held against it before their nodes are put together.
+        // A bound that is cheap to check: a value from outside is at least one operand. For the union of two units it
+        // is checked earlier.
         let is_operand = |&arg: &NodeId| !contains(arg) && role(self.graph, arg) != Role::Inline;
         let mut operands: Vec<NodeId> =
             nodes.iter().flat_map(|&node| &self.graph[node].args).copied().filter(is_operand).collect();
@@ -288,7 +293,7 @@ impl<'g> Units<'g> {
         self.lay_out(nodes)
     }
 
-    /// The same for nodes that are known to have few enough operands.
+    /// Like [`Units::region`], for nodes that are known to have few enough operands.
     pub(super) fn lay_out(&self, nodes: &[NodeId]) -> Result<(Region, Vec<NodeId>), Reason> {
         let contains = |node: NodeId| nodes.binary_search(&node).is_ok();
         let outputs = self.outputs_of(nodes);
@@ -304,32 +309,32 @@ impl<'g> Units<'g> {
         self.units[unit as usize].as_ref().expect("an absorbed unit is not asked for")
     }
 
-    /// Whether two units take no longer as one.
+    /// Checks that two units take no longer as one.
     ///
     /// # Errors
-    /// The reason why not, with the times.
+    /// If they do, with the times.
     pub(super) fn pays(&self, merged: &Unit, a: u32, b: u32) -> Result<(), Reason> {
         pays(self.cost.unit(merged), self.cost.unit(self.unit(a)) + self.cost.unit(self.unit(b)))
     }
 
-    /// Finds an order in which the units may run. Merging starts with that.
+    /// Computes the topological order of the units. Merging requires it.
     pub(super) fn sort(&mut self) {
         let n = self.units.len() as u32;
         self.order = TopologicalOrder::of(n, |unit| self.predecessors(unit), |unit| self.successors(unit));
     }
 
-    /// Whether a path leaves the members and comes back: as one unit they would wait for themselves.
+    /// Whether a path leaves the members and returns. Merging them would then close a cycle.
     pub(super) fn leaves_and_returns(&self, members: &[u32]) -> bool {
         self.order.leaves_and_returns(members, |unit| self.successors(unit))
     }
 
-    /// Whether neither of two units leads to the other.
+    /// Whether there is no path between two units.
     pub(super) fn are_independent(&self, a: u32, b: u32) -> bool {
         let reads = |from: u32, to: u32| self.successors(from).any(|next| next == to);
         !reads(a, b) && !reads(b, a) && !self.leaves_and_returns(&[a, b])
     }
 
-    /// Puts `merged`, made of the members, in the place of `at`, one of them.
+    /// Replaces the members by `merged`, which gets the number `at` of one of them.
     pub(super) fn replace(&mut self, members: &[u32], at: u32, merged: Unit) {
         let mut order = std::mem::take(&mut self.order);
         order.contract(members, at, |unit| self.predecessors(unit), |unit| self.successors(unit));
@@ -356,7 +361,7 @@ impl<'g> Units<'g> {
 
     /// The base partition's reason for keeping two nodes apart.
     pub fn base_reason(&self, producer: NodeId, consumer: NodeId) -> Option<Reason> {
-        // With a view between the two, the producer may be inside a group: what was refused is the group's sink.
+        // With a view between the two, the producer may be inside a group. The refusal is that of the group's sink.
         let sink = self.base.sink(self.base.group_of[producer.index()]);
         match self.base.decision(sink, Vertex(consumer.0)) {
             Decision::Fused => None,

@@ -1,4 +1,4 @@
-//! Work: the instructions that one element of a node takes, read off its scalar body.
+//! Work: the number of instructions per element of a node, from its scalar body.
 
 use crate::ir::scalar::Kind;
 use crate::ir::{DType, Graph, Meaning, NodeId, Op, SideTable};
@@ -8,14 +8,14 @@ use std::ops::Index;
 /// Instructions, scaled to elements of 4 bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Work {
-    /// Plain ones.
+    /// Prims.
     pub plain: f64,
-    /// Functions.
+    /// Functions, such as `exp`.
     pub functions: f64,
 }
 
 impl Work {
-    /// What it takes to look at an index before it is followed.
+    /// The work of a gather, which checks its index.
     pub(super) const PICK: Work = Work { plain: 4.0, functions: 0.0 };
 
     pub(super) fn add(&mut self, other: Work, times: usize) {
@@ -23,7 +23,7 @@ impl Work {
         self.functions += other.functions * times as f64;
     }
 
-    /// What one element of a node takes.
+    /// The work of one element of a node.
     fn of_element(graph: &Graph, node: NodeId) -> Work {
         let call = &graph[node];
         let plain = |count: usize| Work { plain: count as f64, functions: 0.0 };
@@ -56,7 +56,7 @@ impl Work {
     }
 }
 
-/// What one element of each node of a graph takes.
+/// The work of one element of each node of a graph.
 #[derive(Debug)]
 pub struct NodeWork {
     of_node: SideTable<Work>,
@@ -65,12 +65,12 @@ pub struct NodeWork {
 impl NodeWork {
     /// The work of every node of `graph`.
     pub fn of(graph: &Graph) -> NodeWork {
-        // The same op on the same dtype costs about the same everywhere, whatever its attributes.
-        let mut known: HashMap<(Op, DType), Work> = HashMap::new();
+        // An op costs about the same for all attributes, so its work is computed once per dtype.
+        let mut of_op: HashMap<(Op, DType), Work> = HashMap::new();
         let mut of_node = SideTable::filled(graph, Work::default);
         for (id, node) in graph.nodes() {
             if let Some(op) = node.op() {
-                of_node[id] = *known.entry((op, node.ty.dtype)).or_insert_with(|| Work::of_element(graph, id));
+                of_node[id] = *of_op.entry((op, node.ty.dtype)).or_insert_with(|| Work::of_element(graph, id));
             }
         }
         NodeWork { of_node }

@@ -244,7 +244,7 @@ impl Graph {
     }
 
     /// The value that `id` is a view of, through any number of views, or `id` itself.
-    pub fn behind_views(&self, mut id: NodeId) -> NodeId {
+    pub fn view_base(&self, mut id: NodeId) -> NodeId {
         while self[id].op().is_some_and(Op::is_view) {
             id = self[id].args[0];
         }

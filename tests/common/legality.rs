@@ -1,8 +1,8 @@
 //! The rules of legality of `fuser_cases/SCHEMA.md`, judged without the fuser: from a graph and its groups alone.
 //!
-//! [`broken_by_groups`] judges the groups of the base partitioner, which keep every rule to the letter. Kernels of a plan
-//! may have several results and several reductions over the same rows, and may hold matrix products that run some rows
-//! at a time: [`broken_by_plan`] judges them by the rules as they are relaxed for these.
+//! [`broken_by_groups`] judges the groups of the base partitioner, which keep every rule to the letter. Kernels of a
+//! plan may have several results and several reductions over the same rows, and may hold matrix products that run some
+//! rows at a time: [`broken_by_plan`] judges them by the rules as they are relaxed for these.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
@@ -264,11 +264,11 @@ fn broken_by_step(graph: &Graph, options: &Options, step: &Step) -> Option<Strin
 fn broken_by_blocks(graph: &Graph, step: &Step) -> Option<String> {
     for &anchor in step.nodes.iter().filter(|&&node| sort(graph, node) == Sort::Anchor) {
         let [left, right] = [graph[anchor].args[0], graph[anchor].args[1]];
-        if step.nodes.contains(&graph.behind_views(right)) {
+        if step.nodes.contains(&graph.view_base(right)) {
             return Some(format!("rule 6: {right} is made in the blocks that {anchor} needs all of it for"));
         }
         let mut node = left;
-        while step.nodes.contains(&graph.behind_views(left)) && sort(graph, node) == Sort::View {
+        while step.nodes.contains(&graph.view_base(left)) && sort(graph, node) == Sort::View {
             let source = graph[node].args[0];
             let [view, whole] = [node, source].map(|node| &graph[node].ty);
             if !view.is_contiguous() || !whole.is_contiguous() || view.numel() != whole.numel() {

@@ -4,7 +4,7 @@
 
 use crate::legality::{broken_by_groups, broken_by_plan};
 use opfuse::error::Reason;
-use opfuse::internals::fusion::dominators::{PostDominators, Way};
+use opfuse::internals::fusion::dominators::{Paths, PostDominators};
 use opfuse::internals::fusion::{
     Decision, Options, Order, Pattern, PatternGraph, Plan, Users, Vertex, VertexFacts, VertexKind, partition, plan,
 };
@@ -220,7 +220,7 @@ fn post_dominators_are_what_all_paths_share() {
         let users = Users::of(&graph);
         let tree = PostDominators::of(&graph, &users);
         for vertex in graph.vertices() {
-            let found = tree.parent(vertex).map(|parent| (parent, tree.way(vertex)));
+            let found = tree.parent(vertex).map(|parent| (parent, tree.path(vertex)));
             assert_eq!(found, nearest_on_all_paths(&graph, &users, vertex), "seed {seed}, {vertex}:\n{}", text(&graph));
         }
     }
@@ -228,7 +228,7 @@ fn post_dominators_are_what_all_paths_share() {
 
 /// The definition: lists every path from `vertex` to where its value is seen or nobody uses it, takes what they have
 /// in common, and looks at every path up to there.
-fn nearest_on_all_paths(graph: &PatternGraph, users: &Users, vertex: Vertex) -> Option<(Vertex, Way)> {
+fn nearest_on_all_paths(graph: &PatternGraph, users: &Users, vertex: Vertex) -> Option<(Vertex, Paths)> {
     let mut paths = Vec::new();
     let mut open = vec![vec![(vertex, Pattern::Elemwise)]];
     while let Some(path) = open.pop() {
@@ -242,7 +242,7 @@ fn nearest_on_all_paths(graph: &PatternGraph, users: &Users, vertex: Vertex) -> 
     }
     let on = |path: &[(Vertex, Pattern)], wanted: Vertex| path.iter().any(|&(met, _)| met == wanted);
     let parent = graph.vertices().find(|&v| v > vertex && paths.iter().all(|path| on(path, v)))?;
-    let mut way = Way { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
+    let mut way = Paths { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
     for path in paths {
         let end = path.iter().position(|&(met, _)| met == parent)?;
         for (place, &(met, edge)) in path[..=end].iter().enumerate().skip(1) {
@@ -276,7 +276,7 @@ fn long_climbs_forget_nothing() {
             let parent = common[vertex.index()].iter().copied().find(|&other| other > vertex);
             assert_eq!(tree.parent(vertex), parent, "seed {seed}, {vertex}:\n{}", text(&graph));
             let way = parent.map(|parent| way_by_tables(&graph, &users, vertex, parent));
-            assert_eq!(parent.map(|_| tree.way(vertex)), way, "seed {seed}, {vertex}:\n{}", text(&graph));
+            assert_eq!(parent.map(|_| tree.path(vertex)), way, "seed {seed}, {vertex}:\n{}", text(&graph));
         }
     }
 }
@@ -294,9 +294,9 @@ fn common_vertices(graph: &PatternGraph, users: &Users) -> Vec<BTreeSet<Vertex>>
 }
 
 /// Goes back from `parent` and keeps the worst and the longest for every vertex in between.
-fn way_by_tables(graph: &PatternGraph, users: &Users, vertex: Vertex, parent: Vertex) -> Way {
-    let nothing = Way { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
-    let mut ways: BTreeMap<Vertex, Way> = BTreeMap::from([(parent, nothing)]);
+fn way_by_tables(graph: &PatternGraph, users: &Users, vertex: Vertex, parent: Vertex) -> Paths {
+    let nothing = Paths { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
+    let mut ways: BTreeMap<Vertex, Paths> = BTreeMap::from([(parent, nothing)]);
     for at in (vertex.0..parent.0).rev().map(Vertex) {
         let mut way = nothing;
         for user in users.of_vertex(at) {
@@ -369,7 +369,7 @@ impl PlainPartitioner<'_> {
                 if plain.size[plain.sink[parent.index()].index()].saturating_add(own_sizes) > max_fuse_depth {
                     continue;
                 }
-                if plain.agrees(phase, vertex, parent, tree.way(vertex).edge, &between) {
+                if plain.agrees(phase, vertex, parent, tree.path(vertex).edge, &between) {
                     plain.merge(vertex, parent);
                     between.into_iter().for_each(|member| plain.merge(member, parent));
                 }

@@ -1,6 +1,7 @@
 //! The graph of a report as inline SVG: a box per node, coloured by kernel, an arrow per operand.
 //!
-//! Plain numbers and fills stand in the labels of their users. A graph of too many nodes is drawn with a box per kernel.
+//! Plain numbers and fills stand in the labels of their users. A graph of too many nodes is drawn with a box per
+//! kernel.
 
 use super::html::{Escaped, colour};
 use super::layers::place;
@@ -64,7 +65,7 @@ impl<'a> Picture<'a> {
             args.sort_unstable();
             args.dedup();
             for arg in args {
-                let edge = edges.get(&(explain.behind_views(arg), id)).copied();
+                let edge = edges.get(&(explain.view_base(arg), id)).copied();
                 picture.arrows.extend(box_of.get(&arg).map(|&from| (from, to, edge)));
             }
         }

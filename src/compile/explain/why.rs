@@ -1,8 +1,8 @@
 //! Why are these two not in one kernel?
 //!
-//! A name stands for one node or for all the nodes of a call. Of all pairs the nearest is answered for: the one with the
-//! shortest path over edges between computed values, in either direction; among equals one that was not fused, then the
-//! first. Views are looked through, as they are when fusing.
+//! A name stands for one node or for all the nodes of a call. Of all pairs the nearest is answered for: the one with
+//! the shortest path over edges between computed values, in either direction; among equals one that was not fused, then
+//! the first. Views are looked through, as they are when fusing.
 
 use super::{Decision, Edge, Explain, plain};
 use crate::error::{Error, Reason, Result};
@@ -116,7 +116,7 @@ impl Explain {
         let wanted = name.trim().trim_start_matches('_');
         let pick = |is: &dyn Fn(&super::NodeReport) -> bool| -> Vec<NodeId> {
             let mut found: Vec<NodeId> =
-                self.nodes.iter().filter(|report| is(report)).map(|report| self.behind_views(report.id)).collect();
+                self.nodes.iter().filter(|report| is(report)).map(|report| self.view_base(report.id)).collect();
             found.sort_unstable();
             found.dedup();
             found
@@ -147,7 +147,7 @@ impl Explain {
         )
     }
 
-    pub(super) fn behind_views(&self, mut id: NodeId) -> NodeId {
+    pub(super) fn view_base(&self, mut id: NodeId) -> NodeId {
         while self.nodes[id.index()].role == Role::View {
             id = self.nodes[id.index()].node.args[0];
         }

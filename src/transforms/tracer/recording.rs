@@ -183,8 +183,8 @@ impl Recording {
         named.tensors.push(tensor.downgrade());
     }
 
-    /// Whether every tensor in the storage of `root` that is still there is known to be a view of it, so that a write to
-    /// `root` is seen by all of them. Views that were made in inference mode do not know what they are views of.
+    /// Whether every tensor in the storage of `root` that is still there is known to be a view of it, so that a write
+    /// to `root` is seen by all of them. Views that were made in inference mode do not know what they are views of.
     pub(super) fn knows_views_of(&self, root: &Tensor) -> bool {
         let is_view = |view: &ViewOf| view.base.id() == root.id();
         // Nothing is seen by tensors without elements.
@@ -220,8 +220,8 @@ impl Recording {
         self.broken.get_or_insert(reason.into());
     }
 
-    /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for. A view whose base
-    /// was written to since is recorded anew.
+    /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for. A view whose
+    /// base was written to since is recorded anew.
     pub(super) fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         let known = self.nodes.get(&tensor.id()).copied();
         // Nothing can be written to a tensor without elements.
@@ -325,14 +325,14 @@ impl Recording {
         Ok(written)
     }
 
-    /// `value` in memory of its own with the strides of `target`, or dense in their order if it has gaps. A write changes
-    /// neither strides nor memory, and views of the target are recorded anew from this. Whoever reads it element by
-    /// element reads `value`, and no kernel makes it.
+    /// `value` in memory of its own with the strides of `target`, or dense in their order if it has gaps. A write
+    /// changes neither strides nor memory, and views of the target are recorded anew from this. Whoever reads it
+    /// element by element reads `value`, and no kernel makes it.
     fn as_laid_out(&mut self, value: NodeId, target: &Tensor) -> Result<NodeId> {
         let sizes = target.sizes();
         let strides = dense_strides(target);
         // Memory is its own if it was computed and holds nothing else.
-        let root = &self.graph[self.graph.behind_views(value)];
+        let root = &self.graph[self.graph.view_base(value)];
         let is_own = root.op().is_some() && root.ty.numel() == target.numel();
         if is_own && lie_alike(sizes, &self.graph[value].ty.strides, &strides) {
             return Ok(value);
