@@ -1,8 +1,7 @@
 //! The table of reasons: why an optimization was declined.
 //!
-//! A fallback without a reason is a bug. Some areas have tables of their own: what is
-//! [not captured](super::NotCaptured), what a code tier or a library does not compute, and what is not replayed as a
-//! CUDA graph.
+//! A fallback without a reason is a bug. Some areas have tables of their own: [captures](super::NotCaptured), code
+//! tiers, libraries, and CUDA graphs.
 
 use super::data::{Datum, Field};
 use super::table::reasons;

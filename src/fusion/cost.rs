@@ -1,9 +1,9 @@
 //! The cost model: how long a kernel takes, from what it moves and what it computes.
 //!
-//! A kernel takes a fixed time, plus the longer of two: the time to move its bytes, and the time to compute its values
-//! (the roofline model of Williams, Waterman and Patterson, "Roofline", 2009). Bytes of a memory count once, at the
-//! bandwidth of the smallest cache that holds all of them. Work counts once per element, or once per row if the value
-//! is the same in the whole row. The work of a value follows from its scalar body.
+//! A kernel takes a fixed time, plus the longer of two: the time to move its bytes, and the time to compute its values.
+//! This is the roofline model (Williams, Waterman and Patterson, "Roofline", 2009). Bytes of a memory count once, at
+//! the bandwidth of the smallest cache that holds all of them. Work counts once per element, or once per row if the
+//! value is the same in the whole row. The work of a value follows from its scalar body.
 //!
 //! All times are those of one thread, so plans do not depend on the number of threads.
 

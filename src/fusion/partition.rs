@@ -331,8 +331,8 @@ impl Partitioner<'_> {
     /// Collects `vertex` and all vertices strictly between it and `parent`.
     ///
     /// The walk is bounded by the size limit, and by the summary of paths in the tree. A walk that failed once is not
-    /// repeated from further up. Without a size limit the walk goes from group to group instead of from vertex to
-    /// vertex: a group has one sink, and all vertices between two of its members belong to it.
+    /// repeated from further up. Without a size limit the walk goes from group to group, because a group has one sink,
+    /// and all vertices between two of its members belong to it.
     ///
     /// # Errors
     /// The reason why one of the vertices cannot join the group of `parent`.

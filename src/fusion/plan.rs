@@ -37,9 +37,9 @@ pub struct EdgeDecision {
     pub consumer: NodeId,
     /// Whether both are in one kernel, and if not, why.
     pub decision: Decision,
-    /// The bytes that the value moves for this edge if its ends are in two kernels: the consumer's read, and the
-    /// producer's write unless another reader needs it too. A kept edge costs that much, and a fused one saved it.
-    /// Edges of one value may share a write, so the bytes of several edges do not add up.
+    /// The bytes that the value moves for this edge if its ends are in two kernels. They are those of the consumer's
+    /// read, and those of the producer's write unless another reader needs it too. A kept edge costs that much, and a
+    /// fused one saved it. Edges of one value may share a write, so the bytes of several edges do not add up.
     pub bytes: usize,
 }
 

@@ -21,8 +21,8 @@ pub fn level(held: usize) -> usize {
 pub struct Rates {
     /// Nanoseconds that a kernel takes besides its loops.
     pub launch: u32,
-    /// Bytes per microsecond, read and written, if all bytes in use fit into caches of 32 KiB, 1 MiB and 16 MiB, and if
-    /// they are in memory.
+    /// Bytes per microsecond, read and written. The first three entries are for kernels whose bytes fit into a cache of
+    /// 32 KiB, 1 MiB and 16 MiB, and the last one is for larger kernels.
     pub bandwidth: [u32; LEVELS.len() + 1],
     /// How many times slower elements are read or written if each is in another cache line than the one before.
     pub jump: u32,

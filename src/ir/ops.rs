@@ -1115,7 +1115,7 @@ macro_rules! for_each_op {
                     meaning: Meaning::Decompose(decompose::triu),
                     derivative: Derivative::Formula(views::triu),
                 };
-                /// A convolution, or a transposed one; see [`super::convolution`].
+                /// A convolution of `(N, C, …)` by a weight of `(out, C / groups, …)`, or a transposed one.
                 Convolution { bias: bool, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: i64 = 1 } = Row {
                     name: "convolution",
                     schema: Schema::Text("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"),

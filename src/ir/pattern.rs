@@ -1,7 +1,7 @@
 //! How an operator's result relates to its operands, as far as fusion cares.
 //!
-//! The variants are ordered from the easiest to fuse to the hardest, and the order is part of the meaning: "at most
-//! injective" is a comparison, and "the worst edge of a path" a maximum. The pattern of an operator follows from its
+//! The variants are ordered from the easiest to fuse to the hardest. The order is part of the meaning: "at most
+//! injective" is a comparison, and "the worst edge of a path" is a maximum. The pattern of an operator follows from its
 //! row of the op table.
 
 use crate::error::Error;

@@ -135,7 +135,7 @@ pub enum Meaning {
     Body(Rule, for<'r> fn(&[Sym<'r>], &[Attr]) -> Sym<'r>),
     /// A composition of other ops.
     Decompose(GraphFn),
-    /// A reduction, whose arguments begin with those of [`Fold`](super::attrs::Fold).
+    /// A reduction, whose arguments begin with those of `Fold`.
     Fold(Combine),
     /// The same elements under another layout.
     View(ViewRule),
@@ -315,8 +315,8 @@ impl Rule {
         }
     }
 
-    /// Whether the second operand scales the first. A 0-dim scale of 16-bit floats is not rounded to 16 bits, because
-    /// the computation is in f32: `x * 0.1` uses 0.1 in f32, and a factor beyond the range of f16 is no infinity.
+    /// Whether the second operand scales the first. The computation with 16-bit floats is in f32, so a 0-dim scale is
+    /// not rounded to 16 bits. So `x * 0.1` uses 0.1 in f32, and a factor beyond the range of f16 is no infinity.
     pub const fn scales(self) -> bool {
         matches!(self, Rule::Factor | Rule::Division)
     }

@@ -1,6 +1,6 @@
 //! Gradients of pointwise rows that are too long for the table.
 //!
-//! A slope of 0 or 1 is written as `where(condition, gradient, 0)` and not as a product with a mask, because the
+//! A slope of 0 or 1 is written as `where(condition, gradient, 0)`. A product with a mask would be wrong, because the
 //! gradient may be infinite and `inf * 0` is NaN. At kinks the slopes are those of PyTorch.
 
 use super::derivative::{Backward, Gradients};

@@ -520,8 +520,8 @@ pub enum NanPayload {
 }
 
 impl NanPayload {
-    /// For each value of a list, operands before users: whether the sign and payload of a NaN can be observed, in one
-    /// of the `outputs` or through the users that every value is listed with.
+    /// For each value of a list, operands before users: whether the sign and payload of a NaN can be observed. They can
+    /// if the value is one of the `outputs`, or an operand of a value that shows them.
     pub fn shown<A: IntoIterator<Item = usize>>(
         outputs: impl Iterator<Item = usize>,
         values: impl DoubleEndedIterator<Item = (NanPayload, A)> + ExactSizeIterator,

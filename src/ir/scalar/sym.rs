@@ -22,7 +22,7 @@ pub struct Recorder {
 #[derive(Debug, Default)]
 struct State {
     insts: Vec<Inst>,
-    known: HashMap<Inst, Reg>,
+    recorded: HashMap<Inst, Reg>,
 }
 
 impl Recorder {
@@ -49,12 +49,12 @@ impl Recorder {
     fn push(&self, kind: Kind, args: &[Sym<'_>], ty: Ty) -> Sym<'_> {
         let inst = Inst { kind, args: args.iter().map(|sym| sym.reg).collect(), ty };
         let mut state = self.state.borrow_mut();
-        if let Some(&reg) = state.known.get(&inst) {
+        if let Some(&reg) = state.recorded.get(&inst) {
             return Sym { recorder: self, reg, ty };
         }
         let reg = Reg(state.insts.len() as u32);
         state.insts.push(inst.clone());
-        state.known.insert(inst, reg);
+        state.recorded.insert(inst, reg);
         Sym { recorder: self, reg, ty }
     }
 

@@ -137,7 +137,7 @@ pub(super) const fn unit<W: Width>() -> f64 {
     (1_u64 << W::MANTISSA) as f64
 }
 
-/// The exponent field of a positive pattern as a number, plus [`unit`].
+/// The exponent field of a positive pattern as a number, plus [`unit()`].
 #[inline(always)]
 pub(super) fn biased_exponent<W: Width, F: Float>(x: F, bits: F::Bits) -> F {
     bits.shru(W::MANTISSA).or(x.constant(unit::<W>()).to_bits()).to_float_bits()
