@@ -14,6 +14,43 @@ use crate::ops::in_place::row_methods;
 use crate::ops::operators::Operand;
 use crate::tensor::handle::Tensor;
 
+/// The dtype of the result under a promotion rule, as a sentence for the documentation of a method.
+macro_rules! dtypes {
+    (Promote) => {
+        "The result has the common dtype of the operands."
+    };
+    (Factor) => {
+        "The result has the common dtype of the operands."
+    };
+    (PromoteNum) => {
+        "The result has the common dtype of the operands, which must not be bool."
+    };
+    (PromoteCounting) => {
+        "The result has the common dtype of the operands, or i64 for bools."
+    };
+    (PromoteFloat) => {
+        "The result has the common dtype of the operands, or f32 if that is not floating."
+    };
+    (Division) => {
+        "The result has the common dtype of the operands, or f32 if that is not floating."
+    };
+    (FloatOnly) => {
+        "The result has the common dtype of the operands, which must be floating."
+    };
+    (Integral) => {
+        "The result has the common dtype of the operands, which must be an integer or bool."
+    };
+    (Whole) => {
+        "The result has the common dtype of the operands, which must be an integer."
+    };
+    (Compare) => {
+        "Operands are converted to their common dtype. The result is bool."
+    };
+    (Predicate) => {
+        "The result is bool."
+    };
+}
+
 macro_rules! regular_methods {
     (
         unary { $($(#[$udoc:meta])* $Unary:ident $uname:ident $uwrite:ident $urule:ident |$ux:ident| $ubody:expr; $ud:tt;)* }
@@ -27,20 +64,20 @@ macro_rules! regular_methods {
                     $(#[$udoc])*
                     ///
                     /// Sizes are kept.
-                    #[doc = concat!("The dtype follows [`Rule::", stringify!($urule), "`](crate::ir::Rule::", stringify!($urule), ").")]
+                    #[doc = dtypes!($urule)]
                     ///
                     /// # Errors
-                    /// If the rule refuses the dtype.
+                    /// If the operator does not take the dtype.
                     $uname $uwrite() |x, call| call(Op::$Unary, &[x], &[]);
                 )*
                 $(
                     $(#[$bdoc])*
                     ///
                     /// Sizes are broadcast.
-                    #[doc = concat!("The dtype follows [`Rule::", stringify!($brule), "`](crate::ir::Rule::", stringify!($brule), ").")]
+                    #[doc = dtypes!($brule)]
                     ///
                     /// # Errors
-                    /// If the sizes do not broadcast or the rule refuses a dtype.
+                    /// If the sizes do not broadcast, or the operator does not take a dtype.
                     $bname $bwrite<'a>(other: impl Into<Operand<'a>>)
                         |x, call| call(Op::$Binary, &[x, &*other.into().tensor()?], &[]);
                 )*
