@@ -3,16 +3,16 @@
 //! [`FoldOp`] and [`IndexFold`] say how two values become one; [`visit`] turns a [`Combine`] and a type into one of
 //! them, so that a tier can instantiate its loops; [`sequence`] is the order. A bool is a byte of 0 or 1 here.
 //!
-//! A partial result that met no element holds the identity, and combining it into another changes nothing: a sum's
-//! partial results are never -0.0 (they start from +0.0), a product by 1 is exact, and the others pick one of two
-//! equal values. So partial results that no element falls into may be skipped.
+//! A partial result that met no element holds the identity, and combining it into another changes nothing. A sum's
+//! partial results are never -0.0, because they start from +0.0. A product by 1 is exact. The others pick one of two
+//! equal values. So partial results without elements may be skipped.
 
 use super::kernel::{FOLD_BLOCK, FOLD_LANES};
 use crate::ir::Combine;
 use crate::ir::scalar::Ty;
 use std::marker::PhantomData;
 
-/// A value that folds and tiles hold, as the machine has it.
+/// A value as folds and tiles store it.
 pub trait Element: Copy + Default + PartialOrd + Send + Sync + 'static {
     /// From the bits of a literal.
     fn from_bits64(bits: u64) -> Self;
@@ -202,7 +202,7 @@ pub trait Visitor {
     fn index<F: IndexFold + 'static>(self) -> Self::Out;
 }
 
-/// Hands the visitor the type behind a fold.
+/// Calls the visitor with the type that implements a fold.
 ///
 /// # Panics
 /// On a fold that does not take the type; kernels are verified.

@@ -1,8 +1,9 @@
-//! How a kernel is run on one set of shapes: loops, strides, and which loop the vectors run along.
+//! How a kernel is run on one set of shapes: loops, strides, and the loop that is vectorized.
 //!
-//! Built once per shape and kept; a call only brings pointers. Strides are in bytes for memory and in units for an
-//! iota. Loops are merged where every access allows it, and row loops are ordered by the first output's strides, so
-//! that memory is walked forwards, unless the caller needs them in an order of its own. Inner loops of a fold keep their logical order: it is the order of the fold.
+//! A geometry is built once per shape and kept; a call only brings pointers. Strides are in bytes for memory and in
+//! units for an iota. Loops are merged where every access allows it. Row loops are sorted by the strides of the first
+//! output, so that memory is walked forwards, unless the caller asks for an order. The inner loops of a fold keep
+//! their logical order, because it is the order of the fold.
 
 use super::kernel::{Kernel, Level, Operand, Source};
 use smallvec::SmallVec;
@@ -17,23 +18,24 @@ pub struct Access {
     pub rows: LoopStrides,
     /// Per inner dimension.
     pub inner: LoopStrides,
-    /// Distance of the first element from the pointer that is given at launch; an iota's base.
+    /// Offset of the first element from the pointer given at launch; the start of an iota.
     pub base: i64,
     /// For a gathered operand: size and stride of the gathered dimension.
     pub gather: Option<(usize, usize)>,
 }
 
-/// Along which loop consecutive vector lanes lie.
+/// Which loop is vectorized: consecutive lanes are its consecutive elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lanes {
     /// Along the last inner loop: a fold's partial results are lanes.
     Inner,
-    /// Along the last row loop: a fold has its own partial results for every lane. For folds over an outer dimension,
-    /// and for short ones.
+    /// Along the last row loop: every lane has its own partial results. For folds over an outer dimension, and for
+    /// short
+    /// ones.
     Rows,
 }
 
-/// In which order row loops are run.
+/// The order of the row loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LoopOrder {
     /// By the strides of the first output, largest outermost; ties keep their order.
@@ -53,19 +55,20 @@ pub enum Class {
     Strided,
 }
 
-/// Elements below which the last loop of a kernel without folds gives way to one of at least [`LONG_LOOP`].
+/// A last loop of fewer elements is short: a kernel without folds vectorizes another loop of [`LONG_LOOP`] or more.
 const SHORT_LOOP: usize = 8;
-/// Elements from which a loop is worth strides.
+/// Elements from which a loop is worth vectorizing with strides.
 const LONG_LOOP: usize = 64;
 
-/// Bytes of an operand up to which it is copied into a line for all rows.
-const LONGEST_LINE: usize = 256 << 10;
-/// Rows that pay for that.
-const ROWS_OF_A_LINE: usize = 8;
+/// Most bytes of a row that is staged once for all rows.
+const MAX_SHARED_BYTES: usize = 256 << 10;
+/// Rows from which the copy pays.
+const MIN_SHARED_ROWS: usize = 8;
 
-/// Rows side by side below which a vector along them is mostly empty, and how many times longer a fold has to be.
+/// With fewer rows, a vector along them is mostly empty.
 const FEW_LANES: usize = 16;
-const LONG: usize = 8;
+/// A fold is long if it has this many times more elements than there are rows.
+const LONG_FOLD: usize = 8;
 /// Bytes of a cache line: lanes farther apart touch one each.
 pub(super) const CACHE_LINE: usize = 64;
 
@@ -74,7 +77,7 @@ pub(super) const CACHE_LINE: usize = 64;
 pub struct Geometry {
     /// Sizes of the row loops, outermost first; empty for a single row.
     pub rows: SmallVec<[usize; 4]>,
-    /// Sizes of the inner loops, outermost first; never empty. For a kernel without folds exactly one.
+    /// Sizes of the inner loops, outermost first; never empty. Without folds there is exactly one.
     pub inner: SmallVec<[usize; 4]>,
     /// Operands in order, with strides per loop of `rows` and `inner`.
     pub operands: Vec<Access>,
@@ -113,15 +116,15 @@ impl Geometry {
         }
     }
 
-    /// Whether an operand is the same in every row, and so short a line that it is worth copying once for all of them.
-    pub(super) fn is_line_of_all_rows(&self, operand: &Operand, access: &Access) -> bool {
+    /// Whether an operand is the same in every row (loop-invariant), and short enough to be staged once for all rows.
+    pub(super) fn is_shared_row(&self, operand: &Operand, access: &Access) -> bool {
         let in_memory = operand.source == Source::Memory && access.gather.is_none();
-        let is_still = access.rows.iter().all(|&stride| stride == 0) && self.inner.len() == 1;
-        let is_short = self.n_inner().saturating_mul(operand.dtype.size()) <= LONGEST_LINE;
-        in_memory && is_still && is_short && self.n_rows() >= ROWS_OF_A_LINE
+        let is_invariant = access.rows.iter().all(|&stride| stride == 0) && self.inner.len() == 1;
+        let is_short = self.n_inner().saturating_mul(operand.dtype.size()) <= MAX_SHARED_BYTES;
+        in_memory && is_invariant && is_short && self.n_rows() >= MIN_SHARED_ROWS
     }
 
-    /// The classes of all operands, then of all outputs: what compiled code depends on besides the kernel.
+    /// The classes of all operands, then of all outputs. Compiled code depends on them and on the kernel.
     pub fn classes(&self, kernel: &Kernel) -> SmallVec<[Class; 8]> {
         let operand = |(access, operand): (&Access, &Operand)| {
             self.class(access, if operand.source == Source::Iota { 1 } else { operand.dtype.size() })
@@ -217,7 +220,7 @@ impl Geometry {
         }
     }
 
-    /// Makes a row loop the inner one: the last, unless it is so short that starting it takes longer than strides do.
+    /// Moves a row loop inside: the last one, or a longer one where the last is too short to be worth starting.
     fn split_row(&mut self, order: LoopOrder) {
         let Some(last) = self.rows.len().checked_sub(1) else { return };
         let is_short = order == LoopOrder::OfMemory && self.rows[last] < SHORT_LOOP;
@@ -230,8 +233,9 @@ impl Geometry {
         });
     }
 
-    /// Gives a loop of one element its strides: those of neighbours where nothing is folded, so that one element runs
-    /// the same code as many. An operand of a dtype of its own is mostly a number, which stays where it is.
+    /// Gives the loop of a single element its strides. Without folds they are those of neighbours, so that one element
+    /// runs the same code as many. An operand whose dtype differs from the result's is mostly a number: its stride is
+    /// 0.
     fn single_element(&mut self, kernel: &Kernel) {
         let streams = !kernel.has_folds();
         let result = kernel.outputs.first().map(|output| output.dtype);
@@ -249,7 +253,7 @@ impl Geometry {
         }
     }
 
-    /// Whether nothing but operands moves along the last inner loop, and these by no more than a cache line.
+    /// Whether only operands move along the last inner loop, and each by at most a cache line.
     fn is_close_along_inner(&self, kernel: &Kernel) -> bool {
         let moves = |access: &Access| access.inner.iter().any(|&stride| stride != 0);
         let is_close = |access: &Access| {
@@ -261,11 +265,13 @@ impl Geometry {
             && !self.outputs.iter().any(moves)
     }
 
-    /// Vectors run along the rows when more full accesses are contiguous there, or when the fold is short; not where few rows lie side
-    /// by side, as those of a mean per channel: vectors would be short, and begin anew with each inner element.
+    /// Chooses the vector loop. It is the rows where more full accesses are contiguous along them, or the fold is
+    /// short.
+    /// It is never a few neighbouring rows, as in a mean per channel: vectors would be short, and start at each
+    /// element.
     fn choose_lanes(&self, kernel: &Kernel) -> Lanes {
         let (Some(&row_lanes), Some(&inner_lanes)) = (self.rows.last(), self.inner.last()) else { return Lanes::Inner };
-        if row_lanes < FEW_LANES && inner_lanes >= LONG * row_lanes && self.is_close_along_inner(kernel) {
+        if row_lanes < FEW_LANES && inner_lanes >= LONG_FOLD * row_lanes && self.is_close_along_inner(kernel) {
             return Lanes::Inner;
         }
         let full = |slot: usize| {
@@ -279,7 +285,7 @@ impl Geometry {
         for (slot, (access, bytes)) in self.operands.iter().zip(sizes).enumerate() {
             if kernel.operands[slot].source == Source::Memory && full(slot) {
                 let smooth = |stride: Option<&usize>| stride.is_none_or(|&stride| stride == 0 || stride == bytes);
-                let inner = smooth(access.inner.last()) || self.is_line_of_all_rows(&kernel.operands[slot], access);
+                let inner = smooth(access.inner.last()) || self.is_shared_row(&kernel.operands[slot], access);
                 score += inner as i64 - smooth(access.rows.last()) as i64;
             }
         }
@@ -300,7 +306,7 @@ mod tests {
     use crate::ir::{Combine, DType};
     use smallvec::smallvec;
 
-    /// The vector loop of a sum over `length` elements that lie `stride` bytes apart, in rows side by side.
+    /// The vector loop of a sum over `length` elements that are `stride` bytes apart, in neighbouring rows.
     fn lanes(n_rows: usize, length: usize, stride: usize) -> Lanes {
         let inst = |kind, args: &[Reg], level| Inst { kind, args: args.into(), ty: Ty::F32, level };
         let kernel = Kernel {
@@ -319,7 +325,7 @@ mod tests {
         assert_eq!(lanes(15, 1000, 60), Lanes::Inner);
         assert_eq!(lanes(16, 1000, 64), Lanes::Rows, "a vector is full");
         assert_eq!(lanes(3, 20, 12), Lanes::Rows, "the fold is short");
-        assert_eq!(lanes(3, 1000, 68), Lanes::Rows, "each element lies in another line");
+        assert_eq!(lanes(3, 1000, 68), Lanes::Rows, "each element is in another cache line");
         assert_eq!(lanes(1000, 1000, 4), Lanes::Inner, "rows are contiguous");
     }
 }

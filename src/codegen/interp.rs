@@ -1,8 +1,8 @@
 //! The slow, obvious meaning of a kernel on a geometry. Every tier is judged against it.
 //!
-//! One element at a time through [`crate::ir::scalar::eval`], every register kept for a whole row, no order of its
-//! own: which loop the vectors of a tier run along does not matter here. Memory is byte slices, so a wrong geometry
-//! panics instead of reading what is not there.
+//! Elements are computed one at a time through [`crate::ir::scalar::eval`], and every register is kept for a whole
+//! row. The vector loop of the geometry plays no part. Memory is byte slices, so a wrong geometry panics instead of
+//! reading out of bounds.
 
 use super::fold::{self, FoldValue};
 use super::geometry::{Access, Geometry};
@@ -12,7 +12,7 @@ use crate::ir::DType;
 use crate::ir::scalar::half_bits::{narrow_bf16, narrow_f16, widen_bf16, widen_f16};
 use crate::ir::scalar::{Lit, Reg, Ty, eval};
 
-/// Is told of every element that a kernel touches: the operand or output, and the byte where the element starts.
+/// An observer of every element that a kernel accesses: the operand or output, and the byte where the element starts.
 pub trait Watch {
     /// An element of an operand is read.
     fn read(&self, slot: usize, at: usize);
@@ -20,7 +20,7 @@ pub trait Watch {
     fn written(&self, slot: usize, at: usize);
 }
 
-/// Nobody watches.
+/// No observer.
 impl Watch for () {
     fn read(&self, _: usize, _: usize) {}
     fn written(&self, _: usize, _: usize) {}
@@ -34,7 +34,7 @@ pub fn run(kernel: &Kernel, geometry: &Geometry, operands: &[&[u8]], outputs: &m
     run_watched(kernel, geometry, operands, outputs, faults, &());
 }
 
-/// As [`run`], with somebody who watches.
+/// Like [`run`], with an observer.
 ///
 /// # Panics
 /// As [`run`].

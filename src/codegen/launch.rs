@@ -1,9 +1,9 @@
-//! What a launch hands to a tier: pointers, and which part of the loops to run.
+//! What a launch gives to a tier: pointers, and which part of the loops to run.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// Base pointers of one launch, in the kernel's order; an access's `base` bytes are still to be added.
+/// Base pointers of one launch, in the kernel's order, before an access's `base` is added.
 #[derive(Debug, Clone, Copy)]
 pub struct Pointers<'a> {
     /// One per operand; dangling for an iota.
@@ -12,12 +12,12 @@ pub struct Pointers<'a> {
     pub outputs: &'a [*mut u8],
 }
 
-/// A part of a launch: parts of one launch are disjoint and may run at the same time.
+/// A part of a launch. Parts of one launch are disjoint and may run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Flattened positions of all row loops but the vector loop.
+    /// Flattened positions of all row loops except the vector loop.
     pub outer: Range<usize>,
-    /// Positions of the vector loop. The whole loop where lanes lie along the inner loop and the kernel has folds.
+    /// Positions of the vector loop: all of them if it is the inner loop of a kernel with folds.
     pub lanes: Range<usize>,
 }
 

@@ -1,7 +1,7 @@
-//! From a region of a graph to a kernel and the way it walks memory.
+//! Lowering: from a region of a graph to a kernel and its geometry.
 //!
-//! Bodies of ops are copied in, identical instructions merged, calls on literals evaluated, and canonicalizations
-//! whose effect nobody can see dropped. The kernel does not depend on sizes; everything that does is in [`Lowered`].
+//! The bodies of ops are inlined, identical instructions are merged, and calls on literals are evaluated. Then
+//! [`super::simplify`] runs. The kernel does not depend on sizes; the geometry in [`Lowered`] does.
 
 use super::geometry::{Access, Geometry, LoopOrder, LoopStrides};
 use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
@@ -15,25 +15,25 @@ use crate::ir::{Combine, DType, Graph, Meaning, NodeId, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
-/// A kernel and how one region runs it.
+/// A kernel, and how one region runs it.
 #[derive(Debug, Clone)]
 pub struct Lowered {
     /// The kernel, the same for every size.
     pub kernel: Kernel,
     /// Its loops for the region's sizes.
     pub geometry: Geometry,
-    /// The node behind each operand; `None` for an iota.
+    /// The node of each operand; `None` for an iota.
     pub operands: Vec<Option<NodeId>>,
-    /// The node behind each output.
+    /// The node of each output.
     pub outputs: Vec<NodeId>,
 }
 
-/// Lowers a region, its row loops in that order.
+/// Lowers a region, with its row loops in that order.
 ///
 /// # Errors
-/// None on a region of a verified graph; a body that does not type is reported as it is.
+/// If a body does not type, which a verified graph rules out.
 pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered> {
-    let mut builder = Builder { graph, region, kernel: Kernel::default(), known: HashMap::new(), extra: Vec::new() };
+    let mut builder = Builder { graph, region, kernel: Kernel::default(), interned: HashMap::new(), iotas: Vec::new() };
     for (slot, load) in region.loads.iter().enumerate() {
         builder.kernel.operands.push(operand(graph, region, slot, load));
     }
@@ -46,14 +46,14 @@ pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered
         let reg = builder.stored(values[*value], walk);
         builder.kernel.outputs.push(Output { dtype: graph[walk.node].ty.dtype, value: reg });
     }
-    let Builder { kernel, extra, .. } = builder;
+    let Builder { kernel, iotas, .. } = builder;
     let kernel = simplify(kernel);
     debug_assert_eq!(kernel.verify(), Ok(()));
     let n_rows = region.rows.len();
     let loads = || region.loads.iter().zip(&kernel.operands);
     let unit = |operand: &Operand| if operand.source == Source::Iota { 1 } else { operand.dtype.size() };
     let mut accesses: Vec<Access> = loads().map(|(load, operand)| access(load, unit(operand), n_rows)).collect();
-    accesses.extend(extra);
+    accesses.extend(iotas);
     // A range that is an output of its own group is stored like any value.
     let stored = |walk: &Walk| access(walk, graph[walk.node].ty.dtype.size(), n_rows);
     let outputs = region.outputs.iter().map(|(_, walk)| stored(walk)).collect();
@@ -65,7 +65,7 @@ pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered
     Ok(Lowered { kernel, geometry, operands, outputs })
 }
 
-/// Whether the operand is a range's position or a count. A range that is read from memory is an operand like any other.
+/// Whether the operand is a range's position or an extent. A range that is read from memory is an ordinary operand.
 fn is_position(region: &Region, slot: usize) -> bool {
     let at = |value: &Value| matches!(value, Value::Position(own, _) | Value::Extent(own) if *own == slot);
     region.values.iter().any(at)
@@ -93,18 +93,18 @@ struct Builder<'a> {
     graph: &'a Graph,
     region: &'a Region,
     kernel: Kernel,
-    known: HashMap<Inst, Reg>,
-    /// Iotas that no node stands behind.
-    extra: Vec<Access>,
+    interned: HashMap<Inst, Reg>,
+    /// Iotas that belong to no node.
+    iotas: Vec<Access>,
 }
 
 impl Builder<'_> {
     fn push(&mut self, inst: Inst) -> Reg {
-        if let Some(&known) = self.known.get(&inst) {
-            return known;
+        if let Some(&reg) = self.interned.get(&inst) {
+            return reg;
         }
         let reg = Reg(self.kernel.insts.len() as u32);
-        self.known.insert(inst.clone(), reg);
+        self.interned.insert(inst.clone(), reg);
         self.kernel.insts.push(inst);
         reg
     }
@@ -121,7 +121,7 @@ impl Builder<'_> {
     fn prim(&mut self, prim: Prim, args: &[Reg]) -> Reg {
         let divides = prim.needs_divisor(self.kernel.inst(args[0]).ty);
         if divides && matches!(self.kernel.inst(args[1]).kind, Kind::Lit(lit) if lit.bits == 0) {
-            // A fault of the launch, not of its compilation: the zero is one that is only known there.
+            // Evaluating it here would hide the fault. The zero becomes an operand, so that the launch reports it.
             let none = smallvec![0; self.region.rows.len()];
             let zero = self.iota(none, smallvec![0; self.region.inner.len()]);
             let zero = self.converted(zero, self.kernel.inst(args[0]).ty);
@@ -284,10 +284,10 @@ impl Builder<'_> {
     fn iota(&mut self, rows: LoopStrides, inner: LoopStrides) -> Reg {
         let access = Access { rows, inner, base: 0, gather: None };
         let slot = self.region.loads.len()
-            + self.extra.iter().position(|known| *known == access).unwrap_or_else(|| {
-                self.extra.push(access);
+            + self.iotas.iter().position(|iota| *iota == access).unwrap_or_else(|| {
+                self.iotas.push(access);
                 self.kernel.operands.push(Operand { dtype: DType::I64, source: Source::Iota });
-                self.extra.len() - 1
+                self.iotas.len() - 1
             });
         self.emit(Kind::Load(slot as u16), &[], Ty::I64, Level::Full)
     }

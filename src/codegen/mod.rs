@@ -1,8 +1,8 @@
 //! How does one group become running code?
 //!
-//! [`kernel`] is the loop-level form that every tier implements and [`interp`] its slow, obvious meaning; [`geometry`]
-//! says how a kernel is run on one set of shapes; [`lower`] makes kernels from groups of a graph. Each code tier has
-//! its folder. Nothing here knows about user tensors.
+//! [`lower`] makes [`kernel`]s from groups of a graph. A kernel is the loop form that every tier implements, and
+//! [`interp`] is its slow, obvious meaning. [`geometry`] says how a kernel runs on one set of shapes. Each code tier
+//! has its folder. Nothing here knows about user tensors.
 
 pub mod cache;
 pub mod cranelift;

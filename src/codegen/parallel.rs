@@ -1,8 +1,8 @@
-//! Running a compiled kernel on threads.
+//! Runs a compiled kernel on threads.
 //!
-//! A launch is cut into parts along its row loops, or along the vector loop of a kernel without folds, and the parts
-//! are spread over the worker pool if the work pays for it. Few long rows that are only folded are cut along the
-//! blocks of the fold instead. Results do not depend on how it is cut.
+//! A launch is cut into parts along its row loops, or along the vector loop of a kernel without folds. The worker pool
+//! runs the parts if the work pays for waking it. A few long rows that are only folded are cut along the blocks of the
+//! fold instead. Results do not depend on the cut.
 
 use super::fold::FoldValue;
 use super::geometry::{Geometry, Lanes};
@@ -15,15 +15,15 @@ use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Work, in modelled nanoseconds of one thread, from which a second thread pays for waking it.
+/// Work, in modelled nanoseconds of one thread, that pays for waking one more thread.
 const WORTH_A_THREAD: usize = 16_000;
-/// Granularity of cuts along the vector loop, in elements.
+/// Parts along the vector loop have a multiple of this many elements.
 const LANE_GRAIN: usize = 4096;
 
-/// The same for folds along an outer loop. In stretches narrower than a page the machine foresees less of what it fetches,
-/// which costs two threads a quarter of the time (`cargo bench --bench fusion -- W08a`); but every thread gets one.
+/// The same for folds along an outer loop. Below a page per range, the hardware prefetcher does worse, which costs two
+/// threads a quarter of the time (`cargo bench --bench fusion -- W08a`). But every thread gets a range.
 const COLUMN_GRAINS: Range<usize> = 512..1024;
-/// Columns that a stretch is a multiple of: whole lines of memory, of elements of any size.
+/// Column ranges are multiples of this: whole cache lines, for elements of any size.
 const LINE: usize = 64;
 
 /// Rows below which a long fold is cut along its blocks.
@@ -32,23 +32,24 @@ const FEW_ROWS: usize = 8;
 /// Blocks that one thread folds at a time.
 const BLOCK_GRAIN: usize = 8;
 
-/// How one launch is cut; it suits the kernel, its loops, and about as many threads as there are when it is made.
+/// How one launch is cut. It fits the kernel, its loops, and the number of threads when it was made.
 #[derive(Debug, Clone)]
 pub struct Cut {
     /// The whole launch as one part, for a single thread.
     whole: Part,
     /// What several threads do.
     pieces: Pieces,
-    /// Threads that pay.
+    /// Threads that the work pays for.
     threads: usize,
-    /// The whole launch, if it is so small that working out where it begins would take longer than running it.
+    /// The whole launch with precomputed addresses, if it is so small that computing them would take longer than
+    /// running.
     ready: Option<vm::PreparedRow>,
 }
 
-/// What the threads of a launch share out.
+/// How the threads of a launch share the work.
 #[derive(Debug, Clone)]
 enum Pieces {
-    /// Nothing: one thread does it all.
+    /// One thread runs everything.
     None,
     /// Disjoint parts of the loops.
     Parts(Vec<Part>),
@@ -110,11 +111,11 @@ impl Cut {
         Cut { whole, pieces: Pieces::Parts(parts), threads, ready: None }
     }
 
-    /// Runs a kernel on every part.
+    /// Runs the kernel on every part.
     ///
     /// # Safety
-    /// Every pointer must be good for every element that the geometry's accesses reach, and outputs must not be read
-    /// or written by anyone else meanwhile.
+    /// Every pointer must be good for every element that the geometry's accesses reach. Nothing else may read or write
+    /// the outputs meanwhile.
     #[allow(unsafe_code, reason = "passes the contract of the pointers on to the tiers")]
     #[inline]
     pub unsafe fn run(&self, compiled: &Compiled, geometry: &Geometry, pointers: Pointers<'_>) -> Result<()> {
@@ -182,7 +183,7 @@ impl Cut {
             unsafe { program.fold_blocks(geometry, shared.pointers(), row, blocks, faults, &mut values) };
         });
         drop(pieces);
-        // SAFETY: the caller keeps the contract; nobody else writes this row.
+        // SAFETY: the caller keeps the contract; all blocks are done, and this thread alone writes the row.
         unsafe { program.finish_row(geometry, pointers, row, faults, &values) };
     }
 }
@@ -198,7 +199,7 @@ fn extents(geometry: &Geometry) -> (usize, usize) {
     }
 }
 
-/// Columns that stay together where rows are folded: two stretches for each thread there is now, within limits.
+/// Columns per range where rows are folded: two ranges for each current thread, within limits.
 fn column_grain(columns: usize) -> usize {
     let of_thread = columns / (2 * pool::num_threads()).max(1);
     of_thread.clamp(COLUMN_GRAINS.start, COLUMN_GRAINS.end).next_multiple_of(LINE)
@@ -210,7 +211,7 @@ fn pieces(total: usize, count: usize, grain: usize) -> impl Iterator<Item = Rang
     (0..total).step_by(step).map(move |start| start..(start + step).min(total))
 }
 
-/// What the faults of a launch say.
+/// The error that the faults of a launch stand for, if there are any.
 ///
 /// # Errors
 /// If an index was out of range or an integer divided by zero.

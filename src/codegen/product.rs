@@ -1,19 +1,19 @@
-//! What there is to know of a matrix product before it is computed, wherever that is.
+//! The shape of a matrix product: what every device needs to compute it.
 
 use crate::ir::DType;
 
 /// A product of matrices, or of batches of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProductShape {
-    /// Of the operands.
+    /// Dtype of the operands.
     pub dtype: DType,
-    /// Of the result: that of the operands, or f32 where those are 16-bit floats and their sums are not rounded.
+    /// Dtype of the result: that of the operands, or f32 where 16-bit floats are multiplied and sums stay unrounded.
     pub result: DType,
-    /// Matrices.
+    /// Number of matrices.
     pub batch: usize,
     /// Rows of the result.
     pub m: usize,
-    /// Elements of a chain.
+    /// The contracted size: columns of the left operand, rows of the right one.
     pub k: usize,
     /// Columns of the result.
     pub n: usize,

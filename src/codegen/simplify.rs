@@ -1,17 +1,17 @@
-//! What a kernel need not compute.
+//! Removes what a kernel need not compute.
 //!
-//! Bits of outputs stay as they are; a NaN inside a kernel may lose its canonical form where nobody can tell.
+//! The bits of outputs do not change. A NaN inside a kernel may lose its canonical form where no output shows it.
 
 use super::kernel::{Inst, Kernel, Kind, Output};
 use crate::ir::scalar::{Lit, NanPayload, Prim, Reg, Ty};
 use smallvec::smallvec;
 
-/// The kernel without idle instructions.
+/// The kernel without redundant instructions.
 pub(super) fn simplify(kernel: Kernel) -> Kernel {
     without_dead(&with_raw_extremes(without_idle_canons(kernel)))
 }
 
-/// Drops a `canon` of a NaN whose sign and payload reach no output: on every way there is a prim that does not look at
+/// Drops each `canon` of a NaN whose sign and payload reach no output. Every path from it meets a prim that ignores
 /// them, or another `canon`.
 fn without_idle_canons(kernel: Kernel) -> Kernel {
     let shows = shown_payloads(&kernel);
@@ -30,7 +30,7 @@ fn without_idle_canons(kernel: Kernel) -> Kernel {
     out
 }
 
-/// Per register whether its bits can be seen should it hold a NaN.
+/// Per register, whether an output shows the payload of a NaN in it.
 fn shown_payloads(kernel: &Kernel) -> Vec<bool> {
     let payload = |inst: &Inst| match inst.kind {
         Kind::Prim(prim) => prim.payload(),
@@ -41,8 +41,9 @@ fn shown_payloads(kernel: &Kernel) -> Vec<bool> {
     NanPayload::shown(outputs, kernel.insts.iter().map(|inst| (payload(inst), inst.args.iter().map(|reg| reg.index()))))
 }
 
-/// `select(x != x, x, max(x, c)) = max(c, x)` for a literal that is neither NaN nor zero: the raw maximum gives its
-/// second operand for a NaN, and operands that are equal, and not zero, have equal bits. The same for the minimum.
+/// Rewrites `select(x != x, x, max(x, c))` as `max(c, x)`, and the same with `min`, for a literal `c` that is neither
+/// NaN nor zero. The raw maximum gives its second operand for a NaN. Operands that are equal and not zero have equal
+/// bits.
 fn with_raw_extremes(mut kernel: Kernel) -> Kernel {
     for index in 0..kernel.insts.len() {
         let Some((prim, x, limit)) = guarded_extreme(&kernel, &kernel.insts[index]) else { continue };
@@ -62,7 +63,7 @@ fn guarded_extreme(kernel: &Kernel, select: &Inst) -> Option<(Prim, Reg, Reg)> {
     (guards && other.args[0] == x && is_plain(lit)).then_some((prim, x, limit))
 }
 
-/// Whether a literal is a float that equals no other bits.
+/// Whether a literal is a float that equals only its own bits.
 fn is_plain(lit: Lit) -> bool {
     let value = match lit.ty {
         Ty::F32 => lit.as_f32() as f64,
@@ -79,7 +80,7 @@ fn without_dead(kernel: &Kernel) -> Kernel {
         live[output.value.index()] = true;
     }
     for (index, inst) in kernel.insts.iter().enumerate().rev() {
-        // A fold stays although nobody reads it: stores were placed for a kernel with folds.
+        // An unused fold stays: stores were placed for a kernel with folds.
         live[index] |= matches!(inst.kind, Kind::Fold(_));
         if live[index] {
             for arg in &inst.args {
@@ -115,7 +116,7 @@ mod tests {
         Inst { kind, args: args.iter().map(|&reg| Reg(reg)).collect(), ty, level }
     }
 
-    /// `canon(x + x)` limited by a number as PyTorch does it, then negated, then canonical.
+    /// `canon(x + x)` limited by a number as in PyTorch, then negated and made canonical.
     fn limited(prim: Prim, limit: f32) -> Kernel {
         let full = |kind: Kind, args: &[u32]| inst(kind, args, Ty::F32, Level::Full);
         Kernel {

@@ -42,56 +42,64 @@ impl Tier {
         Tier::ALL.into_iter().find(|tier| tier.name() == name)
     }
 
-    /// The tier that suits a kernel on this machine.
+    /// The tier for a kernel on this processor.
     ///
-    /// Code written for the machine's widest vectors keeps a chain in registers, so it takes what it can express. The vm
-    /// keeps what is rather a matter of memory: operands that jump (unless they are a transposed matrix, or a short line for
-    /// all rows), which it walks in patches, single ops on one row or on long ones, and rows so long that it cuts them for several
-    /// threads. Without that tier, short rows and short chains of plain arithmetic go to Cranelift: 128-bit code has neither the width nor
-    /// the conversions that the others want. The limits were measured by `cargo bench --bench fusion`.
+    /// The x64 tier keeps a chain in wide registers, so it takes what it can express. The vm keeps what is bound by
+    /// memory
+    /// or better split:
+    ///
+    /// - operands that jump, which it walks in patches, unless they are transposed matrices or rows staged once;
+    /// - single ops on one row or on long rows;
+    /// - rows so long that several threads fold them.
+    ///
+    /// Without the x64 tier, Cranelift takes short rows and short chains of plain arithmetic. Its 128-bit code has
+    /// neither
+    /// the width nor the conversions for the rest. `cargo bench --bench fusion` measured the limits.
     pub fn choose(kernel: &Kernel, geometry: &Geometry) -> Tier {
         let loads = kernel.insts.iter().filter(|inst| matches!(inst.kind, Kind::Load(_) | Kind::Lit(_))).count();
         let arithmetic = kernel.insts.len() - loads;
-        let far = |access: &Access| geometry.lane_stride(access) > CACHE_LINE;
+        let is_far = |access: &Access| geometry.lane_stride(access) > CACHE_LINE;
         let transposed = transposed(kernel, geometry);
         let gathered = gathered(kernel, geometry);
-        let astray =
-            |(slot, access): (usize, &Access)| far(access) && !transposed.contains(&slot) && !gathered.contains(&slot);
-        let jumps = geometry.operands.iter().enumerate().any(astray) || geometry.outputs.iter().any(far);
+        let is_uncovered = |(slot, access): (usize, &Access)| {
+            is_far(access) && !transposed.contains(&slot) && !gathered.contains(&slot)
+        };
+        let jumps = geometry.operands.iter().enumerate().any(is_uncovered) || geometry.outputs.iter().any(is_far);
         let lanes = geometry.inner.last().copied().unwrap_or(1);
         let is_short = lanes < SHORT_ROW;
-        // The vm gathers element by element.
+        // The vm reads strided elements one by one.
         let gathers = kernel.has_folds() && geometry.classes(kernel).contains(&Class::Strided);
         let is_single = arithmetic < 2 && transposed.is_empty() && !(is_short && geometry.n_rows() > 1) && !gathers;
         if is_single || jumps || geometry.lanes == Lanes::Rows {
             return Tier::Vm;
         }
-        if x64::Level::best().is_some_and(|level| suits_x64(level, kernel, geometry)) {
+        if x64::Level::best().is_some_and(|level| is_for_x64(level, kernel, geometry)) {
             return Tier::X64;
         }
         let plain = !kernel.has_funcs() && !kernel.has_folds();
         let wide = !kernel.dtypes().any(|dtype| matches!(dtype, DType::F16 | DType::BF16));
-        let suits = (2..=SHORT_CHAIN).contains(&arithmetic) && plain || is_short && geometry.inner.len() == 1;
-        if suits && wide && transposed.is_empty() { Tier::Cranelift } else { Tier::Vm }
+        let is_for_cranelift =
+            (2..=SHORT_CHAIN).contains(&arithmetic) && plain || is_short && geometry.inner.len() == 1;
+        if is_for_cranelift && wide && transposed.is_empty() { Tier::Cranelift } else { Tier::Vm }
     }
 }
 
-/// Whether a kernel is one that machine code for wide vectors runs faster than the vm.
-fn suits_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
-    // The vm looks at the angles first, and leaves out the reduction of huge ones.
+/// Whether machine code for wide vectors runs the kernel faster than the vm.
+fn is_for_x64(level: x64::Level, kernel: &Kernel, geometry: &Geometry) -> bool {
+    // The vm skips the range reduction of huge angles if there are none.
     let has_angles = kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Func(Func::Sin | Func::Cos | Func::Tan)));
     let one_line = geometry.inner.len() == 1;
-    // The vm spreads the blocks of few long rows over threads.
+    // The vm spreads the blocks of a few long rows over threads.
     let few_rows = kernel.has_folds() && geometry.n_rows() < FEW_ROWS && geometry.n_inner() > FOLD_BLOCK;
     !has_angles && one_line && !few_rows && x64::declined(level, kernel, &geometry.classes(kernel)).is_none()
 }
 
-/// Rows below which long folds are left to the vm.
+/// With fewer rows, long folds are left to the vm.
 const FEW_ROWS: usize = 8;
-/// Arithmetic instructions up to which 128-bit code in registers beats wide code through tiles.
+/// Most arithmetic instructions for which 128-bit code in registers beats wide code through tiles.
 const SHORT_CHAIN: usize = 16;
-/// Elements of a row below which the vm takes longer to begin it than to walk it: softmax of 16 takes 260 ns a row there, and 20 in
-/// machine code (`OPFUSE_TIER=vm cargo bench --bench fusion -- W04s`, and without the variable).
+/// For shorter rows, the vm takes longer to start a row than to walk it. A softmax of 16 takes 260 ns a row there, and
+/// 20 ns in machine code (`OPFUSE_TIER=vm cargo bench --bench fusion -- W04s`, and without the variable).
 const SHORT_ROW: usize = 1024;
 
 impl fmt::Display for Tier {
@@ -111,15 +119,15 @@ pub enum Compiled {
 }
 
 impl Compiled {
-    /// Compiles for one vector loop and its access classes with `tier`; what that declines goes to the vm, with the
-    /// reason.
+    /// Compiles for one vector loop and its access classes with `tier`. If the tier declines, the vm compiles, and the
+    /// reason is returned too.
     pub fn new(
         tier: Tier,
         kernel: &Kernel,
         lanes: Lanes,
         classes: &[Class],
     ) -> Result<(Compiled, Option<Reason>), Reason> {
-        debug::dump(Stage::Code, || text(tier, kernel, classes));
+        debug::dump(Stage::Code, || listing(tier, kernel, classes));
         let declined = match tier {
             Tier::Vm => None,
             Tier::Cranelift => match cranelift::compile(kernel, lanes, classes) {
@@ -147,14 +155,14 @@ impl Compiled {
     /// Runs a part of a launch.
     ///
     /// # Safety
-    /// As for the tiers: every pointer must be good for every element that the geometry's accesses reach, outputs
-    /// must not be read or written by anyone else meanwhile, and parts that run at once must be disjoint.
+    /// As for the tiers. Every pointer must be good for every element that the geometry's accesses reach. Nothing else
+    /// may read or write the outputs meanwhile. Parts that run at the same time must be disjoint.
     #[allow(unsafe_code, reason = "passes its own contract on")]
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         match self {
-            // SAFETY: the caller keeps the contract, which is the same.
+            // SAFETY: the caller keeps the same contract.
             Compiled::Vm(program) => unsafe { program.run(geometry, pointers, part, faults) },
-            // SAFETY: the caller keeps the contract, which is the same.
+            // SAFETY: the caller keeps the same contract.
             Compiled::Cranelift(program) | Compiled::X64(program) => unsafe {
                 program.run(geometry, pointers, part, faults)
             },
@@ -162,8 +170,8 @@ impl Compiled {
     }
 }
 
-/// The code of a kernel for people: what a tier that makes machine code makes of it.
-fn text(tier: Tier, kernel: &Kernel, classes: &[Class]) -> String {
+/// A listing of the code that a tier makes of a kernel, for people.
+fn listing(tier: Tier, kernel: &Kernel, classes: &[Class]) -> String {
     let text = match tier {
         Tier::Vm => return kernel.to_string(),
         Tier::Cranelift => cranelift::emit_text(kernel, classes),

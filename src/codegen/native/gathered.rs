@@ -20,7 +20,7 @@ pub(in crate::codegen) fn gathered(kernel: &Kernel, geometry: &Geometry) -> Smal
     let is_gathered = |slot: &usize| {
         let (operand, access) = (&kernel.operands[*slot], &geometry.operands[*slot]);
         let strided = geometry.class(access, operand.dtype.size()) == Class::Strided;
-        strided && geometry.is_line_of_all_rows(operand, access)
+        strided && geometry.is_shared_row(operand, access)
     };
     (0..kernel.operands.len()).filter(is_gathered).collect()
 }
