@@ -1,4 +1,4 @@
-//! What the loops of a pass do in one round: loads, prims, stores, and partial results taking elements in.
+//! The body of a pass's loops: loads, prims, stores, and updates of partial results.
 
 use super::code::{Address, Block, Class, Home, Inst, Minus, Op, Start, V};
 use super::copies::{Own, Single};
@@ -19,44 +19,44 @@ use crate::ir::DType;
 use crate::ir::scalar::{Lit, Prim, Ty};
 use smallvec::SmallVec;
 
-/// What blocks know of the function they are part of.
+/// What blocks need of the function that they are part of.
 #[derive(Debug)]
 pub(super) struct Function<'a> {
-    /// What is compiled.
+    /// The kernel that is compiled.
     pub(super) kernel: &'a Kernel,
     /// How its accesses move.
     pub(super) motions: &'a [Motion],
     /// Its nodes.
     pub(super) flat: &'a Flat,
-    /// How it goes through memory.
+    /// Which stores are non-temporal, and which operands are staged.
     pub(super) manner: Manner,
-    /// Per node whether the payload of a NaN that it is can be seen.
+    /// Per node, whether an output shows the payload of a NaN in it.
     pub(super) shown: Vec<bool>,
-    /// Where in the frame row values are: 16 bytes of a value, or the bits or lanes of a mask.
+    /// Offset in the frame of each row value: 16 bytes of a value, or the bits or lanes of a mask.
     pub(super) slots: Vec<Option<i32>>,
-    /// Where in the frame the distances of the lanes of an access are.
+    /// Offset in the frame of the lane distances of each access.
     pub(super) distances: Vec<Option<i32>>,
-    /// Where in the frame the row of an access is, or an iota's value.
+    /// Offset in the frame of the row address of each access, or of an iota's value.
     pub(super) rows: Vec<i32>,
-    /// Where in the frame the last round's elements are: a bit for each, or for AVX2 their number.
+    /// Offset in the frame of the elements of the last iteration: a bit for each, or for AVX2 their number.
     pub(super) tail: i32,
-    /// Where in the frame a mask of one lane is, but for AVX2.
+    /// Offset in the frame of a mask of one lane; not for AVX2.
     pub(super) one: i32,
-    /// Where in the frame narrow elements are put that are copied one by one.
+    /// Offset in the frame of a buffer for narrow elements that are copied one by one.
     pub(super) narrow: i32,
 }
 
-/// Which elements a round of a loop works on.
+/// Which elements an iteration of a loop works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elements {
     /// All lanes of every copy.
     All,
-    /// Those the frame's bits say.
+    /// The remaining ones, as the mask or number in the frame says.
     Tail,
 }
 
 impl Function<'_> {
-    /// The body of the loop of `pass`, written once; `n_masked` copies of it know which elements count.
+    /// The body of the loop of `pass`, written once; the masks of its `n_masked` copies select the elements.
     pub(super) fn single(
         &self,
         encoder: &mut Encoder,
@@ -94,7 +94,7 @@ impl Function<'_> {
         Select::new(encoder, shape, self.narrow, n_insts)
     }
 
-    /// Computes row values, each into its slot.
+    /// Computes row values and stores each in its slot.
     pub(super) fn row_values(&self, encoder: &mut Encoder, ids: &[Id]) -> Block {
         let mut row = self.row(encoder);
         for &id in ids.iter().filter(|&&id| !self.is_row_iota(id)) {
@@ -106,7 +106,7 @@ impl Function<'_> {
         row.select.block
     }
 
-    /// Writes row values to the outputs of those numbers.
+    /// Writes row values to the outputs with those numbers.
     pub(super) fn row_stores(&self, encoder: &mut Encoder, slots: &[usize]) -> Block {
         let mut row = self.row(encoder);
         for &slot in slots {
@@ -120,14 +120,14 @@ impl Function<'_> {
         row.select.block
     }
 
-    /// Starts the partial results of folds.
+    /// Initializes the partial results of folds.
     pub(super) fn start_folds(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
         let mut select = self.select(encoder, Shape::Vector, 0);
         folds.iter().for_each(|fold| fold.start(&mut select));
         select.block
     }
 
-    /// The indices to start with of folds that count, whose block has elements.
+    /// Sets the first indices of folds with a counter, in a block that has elements.
     pub(super) fn start_indices(&self, encoder: &mut Encoder, folds: &[Fold]) -> Block {
         let mut select = self.select(encoder, Shape::Vector, 0);
         let level = select.level();
@@ -140,7 +140,7 @@ impl Function<'_> {
         select.block
     }
 
-    /// Brings the partial results of a fold together: the result to its slot, its value and index to the frame.
+    /// Combines the partial results of a fold. The result goes to its slot, its value and index to the frame.
     pub(super) fn finish_fold(&self, encoder: &mut Encoder, fold: &Fold, value_at: i32, index_at: i32) -> Block {
         let mut select = self.select(encoder, Shape::Vector, 0);
         let result = fold.tree(&mut select);
@@ -163,7 +163,7 @@ impl Function<'_> {
         Body::new(self, select, &NO_PASS, Some(one))
     }
 
-    /// Whether a node is an iota that is the same for all elements: its slot is that of the row.
+    /// Whether a node is an iota that is the same for all elements; its slot is then that of the row.
     pub(super) fn is_row_iota(&self, id: Id) -> bool {
         match self.flat.nodes[id].op {
             Node::Load(slot) => {
@@ -173,7 +173,7 @@ impl Function<'_> {
         }
     }
 
-    /// Whether somebody can see the payload of a NaN that a node is.
+    /// Whether an output can show the payload of a NaN in a node.
     fn payloads(&self, id: Id) -> Payloads {
         if self.shown[id] { Payloads::Kept } else { Payloads::Lost }
     }
@@ -183,13 +183,13 @@ impl Function<'_> {
         if self.is_canonical(self.flat.outputs[slot]) { Payloads::Lost } else { Payloads::Kept }
     }
 
-    /// Whether a division is 1 over a root of f32.
+    /// Whether a division is 1 over an f32 square root.
     fn is_inverse_of_root(&self, id: Id) -> bool {
         let [n, d] = self.flat.nodes[id].args[..] else { return false };
         self.flat.as_lit(n) == Some(Lit::f32(1.0)) && self.flat.nodes[d].op == Node::Prim(Prim::Sqrt)
     }
 
-    /// Whether a node is known to be no NaN but the canonical one.
+    /// Whether a NaN in a node is known to be the canonical one.
     fn is_canonical(&self, id: Id) -> bool {
         let node = &self.flat.nodes[id];
         match node.op {
@@ -203,7 +203,7 @@ impl Function<'_> {
 }
 
 impl Function<'_> {
-    /// The numbers that an iota has from so many elements ahead on.
+    /// The values of an iota, starting `ahead` elements after the loop position.
     fn iota(&self, select: &mut Select<'_>, slot: usize, ahead: usize) -> Val {
         place(select, slot, ahead);
         let first = match select.level() {
@@ -224,7 +224,7 @@ impl Function<'_> {
     }
 }
 
-/// Brings where an access is, so many elements ahead, to where strided accesses begin.
+/// Computes the start of a strided access, `ahead` elements after the loop position.
 fn place(select: &mut Select<'_>, access: usize, ahead: usize) {
     let op = Op::Place { access: access as u16, ahead: ahead as i32 };
     let (width, args) = (select.width(), RegisterList::NONE);
@@ -241,20 +241,20 @@ static NO_PASS: Pass = Pass {
     kept: Vec::new(),
 };
 
-/// Instructions of a body beside which a division is not hidden: more than the 20 that the machine executes meanwhile, as others wait
-/// for its result.
-const MEANWHILE: usize = 32;
+/// Instructions of a body per division that hide it. The processor executes 20 meanwhile, but some of them wait for the
+/// result.
+const HIDING_INSTS: usize = 32;
 
-/// A block while it is written.
+/// A block under construction.
 struct Body<'f, 'e> {
     function: &'f Function<'f>,
     select: Select<'e>,
     pass: &'f Pass,
-    /// Per node its value.
+    /// The value of each node, once it is computed.
     values: Vec<Option<Val>>,
-    /// The lanes that count, if not all.
+    /// The lanes that are stored and folded, if not all.
     mask: Option<V>,
-    /// Divisions and roots of the pass that the divider computes.
+    /// Divisions and roots of the pass that use the divider.
     n_divided: usize,
 }
 
@@ -266,7 +266,7 @@ impl<'f, 'e> Body<'f, 'e> {
         Body { function, select, pass, values: vec![None; function.flat.nodes.len()], mask, n_divided }
     }
 
-    /// Writes all of it; gives back where its parts begin.
+    /// Writes the whole body and returns where its parts begin.
     fn write(&mut self, folds: &[Fold]) -> Vec<usize> {
         let pass = self.pass;
         let mut parts = Vec::with_capacity(pass.body.len() + 2);
@@ -291,7 +291,7 @@ impl<'f, 'e> Body<'f, 'e> {
         }
     }
 
-    /// Stores, and elements into partial results.
+    /// Writes the stores, and the updates of partial results.
     fn finish(&mut self, folds: &[Fold]) {
         let function = self.function;
         for &(id, buffer) in &self.pass.keeps {
@@ -380,13 +380,13 @@ impl<'f, 'e> Body<'f, 'e> {
         }
     }
 
-    /// Whether the divider takes longer than all other instructions, so that a division had better be done without it.
+    /// Whether the divider would take longer than all other instructions, so that divisions should avoid it.
     fn is_divider_late(&self) -> bool {
         let has_instruction = self.select.level() == Level::Avx512 && self.select.shape == Shape::Vector;
-        has_instruction && self.n_divided > 1 && MEANWHILE * self.n_divided > self.pass.body.len()
+        has_instruction && self.n_divided > 1 && HIDING_INSTS * self.n_divided > self.pass.body.len()
     }
 
-    /// An fma takes the signs of its operands in.
+    /// An fma, which absorbs the negations of its operands.
     fn fma(&mut self, args: &[Id], ty: Ty) -> Val {
         let mut term = |id: Id| {
             let node = &self.function.flat.nodes[id];
@@ -409,7 +409,7 @@ impl<'f, 'e> Body<'f, 'e> {
             self.layout(slot, operand.dtype)
         };
         let payloads = self.function.payloads(id);
-        // All that is computed comes before the stores of a round, but for what is stored as it is.
+        // The loads of an iteration come before its stores, except for a value that is stored unchanged.
         let stored = self.pass.stores.iter().any(|&slot| self.function.flat.outputs[slot] == id);
         let when = if stored { When::Here } else { When::Needed };
         self.select.load(operand.dtype, layout, self.mask, payloads, when)
@@ -428,7 +428,7 @@ impl<'f, 'e> Body<'f, 'e> {
         Layout::Strided(self.function.distances[access].expect("a strided access has distances in the frame"))
     }
 
-    /// Puts a row value into its slot.
+    /// Stores a row value in its slot.
     fn keep_row(&mut self, ty: Ty, v: V, slot: i32) {
         if ty != Ty::Bool {
             return self.select.keep_vector(v, slot);
@@ -440,13 +440,13 @@ impl<'f, 'e> Body<'f, 'e> {
 }
 
 impl Select<'_> {
-    /// Puts the lowest lanes of a vector into the frame.
+    /// Stores the lowest lanes of a vector in the frame.
     fn keep_vector(&mut self, v: V, at: i32) {
         let address = Address { start: Start::Frame, scale: None, disp: at };
         self.store_as(&opcode::STORE[0], Width::X, v, address, None, None);
     }
 
-    /// Puts the lowest of all-ones or zero lanes into a slot, or its bits for all lanes.
+    /// Stores the lowest of all-ones or zero lanes in a slot, or its bits for all lanes.
     fn keep_lanes(&mut self, v: V, at: i32) {
         if self.level() == Level::Avx2 {
             let lanes = self.op(&opcode::BROADCAST[0], &[v]);

@@ -1,9 +1,8 @@
-//! Straight-line code over virtual registers: what the loops of a kernel are made of before registers are chosen.
+//! Straight-line code over virtual registers: the bodies of a kernel's loops before register allocation.
 //!
-//! Every virtual register is written by one instruction, but for accumulators, which live in a register of their own
-//! and are written again and again. Values that are the same for all lanes (constants, values per row) are not loaded
-//! by an instruction: they have a place in memory, from which an instruction may read them in all lanes at once. An
-//! instruction has no control flow; loops are written around whole [`Block`]s.
+//! A virtual register is defined by one instruction. The exception is an accumulator, which lives in a fixed physical
+//! register and is updated. A uniform value (a constant, or a value per row) needs no load: an instruction may read it
+//! from memory and broadcast it. Instructions have no control flow; loops are written around whole [`Block`]s.
 
 use super::encoder::Width;
 use super::level::Level;
@@ -31,62 +30,62 @@ pub(super) enum Class {
     Mask,
 }
 
-/// Where a value is when no instruction of the block has made it.
+/// Where a value is before any instruction of the block defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
-    /// Nowhere: an instruction of the block makes it.
+    /// Nowhere: an instruction of the block defines it.
     Block,
-    /// In this machine register, always.
+    /// In this physical register, always.
     Register(u8),
-    /// A constant: its number.
+    /// A constant, by its number.
     Constant(u32),
-    /// One element at this distance in the frame, for all lanes.
+    /// One element at this offset in the frame, broadcast to all lanes.
     Element(i32),
-    /// A whole vector, or the bits of a mask, at this distance in the frame.
+    /// A whole vector, or the bits of a mask, at this offset in the frame.
     Whole(i32),
     /// A mask of all or no lanes.
     Lanes(bool),
-    /// A whole vector of an operand: it is read where it is needed, and again rather than kept in the frame.
+    /// A whole vector of an operand. It is loaded where it is needed, and loaded again rather than spilled.
     Memory(Address),
 }
 
-/// What is known of a virtual register.
+/// The properties of a virtual register.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Info {
     /// Its kind.
     pub(super) class: Class,
     /// Where it comes from.
     pub(super) home: Home,
-    /// Whether its lanes have 64 bits; masks do not know.
+    /// Whether its lanes have 64 bits; meaningless for masks.
     pub(super) wide: bool,
 }
 
 impl Info {
-    /// Whether it is a vector that the block makes.
+    /// Whether it is a vector that an instruction of the block defines.
     pub(super) fn is_made_vector(&self) -> bool {
         self.home == Home::Block && self.class == Class::Vector
     }
 }
 
-/// Where an access of the block's elements starts.
+/// The base of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
-    /// The row of an operand or output; row buffers come behind them.
+    /// The row of an operand or output; row buffers are numbered after them.
     Row(u16),
     /// The frame.
     Frame,
-    /// What the last [`Op::Place`] computed.
+    /// The address that the last [`Op::Place`] computed.
     Placed,
 }
 
-/// An address.
+/// The address of a memory operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Where it starts.
+    /// Its base.
     pub(super) start: Start,
-    /// Bytes per element of the loop, as a power of two, if it moves with the loop.
+    /// Bytes per element of the loop, as a power of two, if the address moves with the loop.
     pub(super) scale: Option<u8>,
-    /// A distance in bytes.
+    /// An offset in bytes.
     pub(super) disp: i32,
 }
 
@@ -100,7 +99,7 @@ pub(super) struct Minus {
 /// What an instruction does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Op {
-    /// The machine's instruction.
+    /// An instruction of the processor.
     Machine(&'static Opcode),
     /// `a * b + c` or, negated, `c - a * b`, with one rounding, of 64-bit lanes or not.
     Fma {
@@ -109,22 +108,22 @@ pub(super) enum Op {
         /// Whether lanes have 64 bits.
         wide: bool,
     },
-    /// Computes the address, or an iota's value, of an access at the loop's position plus so many elements.
+    /// Computes the address of an access, or the value of an iota, `ahead` elements after the loop position.
     Place {
         /// The operand or output.
         access: u16,
         /// Elements ahead.
         ahead: i32,
     },
-    /// Copies elements byte by byte between the address of the instruction and a place in the frame.
+    /// Copies elements byte by byte between the address of the instruction and the frame.
     Copy {
-        /// Where they go.
+        /// The direction.
         way: Way,
         /// Bytes of an element.
         bytes: u8,
-        /// Which they are.
+        /// The elements.
         those: Those,
-        /// The place in the frame.
+        /// The offset in the frame.
         frame: i32,
     },
 }
@@ -138,12 +137,12 @@ pub(super) enum Way {
     Out,
 }
 
-/// The elements of a round that are copied.
+/// The elements of an iteration that are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Those {
     /// The first.
     First,
-    /// What is left of the loop from so many elements ahead on.
+    /// The remaining elements of the loop, starting so many after its position.
     Left(i32),
 }
 
@@ -152,11 +151,11 @@ pub(super) enum Those {
 pub(super) struct Lanes {
     /// The mask.
     pub(super) mask: V,
-    /// Whether the other lanes become zero; else they stay, and the result must be an accumulator.
+    /// Whether the other lanes become zero. Otherwise they stay, and the result must be an accumulator.
     pub(super) zero: bool,
 }
 
-/// Most registers that an instruction reads: its operands and a mask.
+/// The most registers that an instruction reads: its operands and a mask.
 pub(super) const MOST_READS: usize = 4;
 
 /// One instruction.
@@ -166,22 +165,22 @@ pub(super) struct Inst {
     pub(super) op: Op,
     /// How many bits of registers it works on.
     pub(super) width: Width,
-    /// What it makes.
+    /// The register that it defines.
     pub(super) result: Option<V>,
-    /// Its operands: those of `vvvv`, `rm` and `reg`, in the order of the encoding; `a`, `b`, `c` of an fma.
+    /// Its operands: `vvvv`, `rm` and `reg`, in the order of the encoding, or `a`, `b`, `c` of an fma.
     pub(super) args: RegisterList<3>,
-    /// Lanes that are written, if not all.
+    /// The lanes that are written, if not all.
     pub(super) lanes: Option<Lanes>,
     /// The memory it reads or writes.
     pub(super) address: Option<Address>,
-    /// A number in the instruction.
+    /// The immediate.
     pub(super) imm: Option<u8>,
 }
 
 /// Straight-line code.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// The machines it is for.
+    /// The instruction set that it is for.
     pub(super) level: Level,
     /// Its instructions.
     pub(super) insts: Vec<Inst>,
@@ -189,17 +188,17 @@ pub(super) struct Block {
     pub(super) infos: Vec<Info>,
 }
 
-/// Where a value is read that is not read any more.
+/// The position of the next use of a value that has none.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// Where the values of a block are read, by the numbers of its instructions.
+/// Where the values of a block are read, as positions of instructions.
 #[derive(Debug)]
 pub(super) struct Uses {
-    /// Per instruction, where what it reads is read again, in the order of [`Inst::reads`].
+    /// Per instruction, the next use of each register that it reads, in the order of [`Inst::reads`].
     pub(super) later: Vec<[u32; MOST_READS]>,
-    /// Per register where it is read first.
+    /// Per register, its first use.
     pub(super) next: Vec<u32>,
-    /// The most vectors that the block makes and that are alive at once.
+    /// The most vectors defined by the block that are live at once.
     pub(super) most_alive: usize,
 }
 
@@ -209,15 +208,15 @@ impl Inst {
         self.args.and(self.lanes.map(|lanes| lanes.mask))
     }
 
-    /// Cycles until its result is there, and cycles in which it keeps others from starting, times two: what a machine
-    /// with two vector ports takes about.
+    /// The latency of its result in cycles, and its reciprocal throughput in half cycles, roughly, for processors with
+    /// two vector ports.
     fn timing(&self) -> (usize, usize) {
         match self.op {
             Op::Machine(opcode) if matches!(opcode.space, Space::Fixed(_)) => (2, 1),
             Op::Machine(opcode) => opcode.timing(),
             Op::Fma { .. } => (4, 1),
             Op::Place { .. } => (5, 1),
-            // In rounds that are whole a load or a store stands there.
+            // Whole iterations have a load or a store here.
             Op::Copy { .. } => (7, 1),
         }
     }
@@ -231,7 +230,7 @@ impl Op {
 }
 
 impl Block {
-    /// A block without instructions, with room for so many.
+    /// A block without instructions, with room for `n_insts`.
     pub(super) fn new(level: Level, n_insts: usize) -> Block {
         Block { level, insts: Vec::with_capacity(n_insts), infos: Vec::with_capacity(n_insts) }
     }
@@ -242,17 +241,17 @@ impl Block {
         V(self.infos.len() as u32 - 1)
     }
 
-    /// What is known of a register.
+    /// The properties of a register.
     pub(super) fn info(&self, v: V) -> Info {
         self.infos[v.index()]
     }
 
-    /// The most vectors that the block makes and that are alive at once.
+    /// The most vectors defined by the block that are live at once.
     pub(super) fn most_alive(&self) -> usize {
         self.uses().most_alive
     }
 
-    /// Where values are read, found in one walk from behind.
+    /// Where values are read, found in one backward walk.
     pub(super) fn uses(&self) -> Uses {
         let later = vec![[NEVER; MOST_READS]; self.insts.len()];
         let mut uses = Uses { later, next: vec![NEVER; self.infos.len()], most_alive: 0 };
@@ -275,7 +274,7 @@ impl Block {
         uses
     }
 
-    /// Cycles of the longest chain of instructions, and cycles that all of them take if none waits.
+    /// Cycles of the longest dependence chain, and cycles that all instructions take if none waits.
     pub(super) fn timing(&self) -> (usize, usize) {
         let mut ready = vec![0; self.infos.len()];
         let (mut longest, mut half_cycles) = (0, 0);
@@ -291,7 +290,7 @@ impl Block {
         (longest, half_cycles.div_ceil(2))
     }
 
-    /// Per instruction whether somebody reads its result, or the address that it places.
+    /// Per instruction, whether another one reads its result, or the address that it computes.
     pub(super) fn is_needed(&self) -> Vec<bool> {
         let mut is_read = vec![false; self.infos.len()];
         let mut is_place_used = false;
@@ -389,7 +388,7 @@ impl fmt::Display for Block {
     }
 }
 
-/// The number of operands of an opcode that are registers, memory aside.
+/// The number of operands of an opcode that are registers, not counting memory.
 pub(super) const fn n_operands(encoding: Encoding) -> usize {
     match encoding {
         Encoding::Rvm | Encoding::Rvmr => 2,

@@ -1,72 +1,72 @@
-//! Several copies of a body in one block, made of a body that was written once: choosing instructions takes longer than
-//! repeating them.
+//! Unrolling: several copies of a body in one block, made of a body that was written once.
 //!
-//! Every copy has registers of its own for what its instructions make, works on elements farther on, and has its own
-//! lanes that count and its own partial results. Values of all lanes are the same for all.
+//! Copying instructions takes less time than selecting them again. Every copy has registers of its own for what it
+//! defines. It works on its own elements, and has its own masks and partial results. Uniform values are shared by all
+//! copies.
 
 use super::code::{Address, Block, Home, Info, Inst, Op, Start, Those, V};
 use super::folds::PartialLocation;
 
-/// How the copies of a body are put together.
+/// How the instructions of the copies are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Part by part: what one copy waits for the others fill.
+    /// Part by part, so that the other copies hide the latency of one.
     Interleaved,
-    /// The same, but each copy is some parts behind the one before: not all of them want the divider at once.
+    /// The same, but each copy starts some parts after the one before, so that not all need the divider at once.
     Staggered,
-    /// One after another, so that fewer values are alive at once.
+    /// One copy after another, so that fewer values are live at once.
     InTurn,
 }
 
-/// The last of staggered copies begins one in so many of the parts behind the first: farther apart, the machine would not see all
-/// of them at once.
+/// The last staggered copy starts one `STAGGER`th of the parts after the first. If it started later, the copies would
+/// not fit the processor's reorder window.
 const STAGGER: usize = 3;
 
 /// A body as its first copy has it.
 #[derive(Debug)]
 pub(super) struct Single {
-    /// What all copies share, and behind it the body.
+    /// The code that all copies share, followed by the body.
     pub(super) block: Block,
-    /// Registers that all copies share, however they are made.
+    /// Registers up to this number are shared by all copies.
     pub(super) n_shared: usize,
-    /// Where the parts of the body begin, whose instructions stay together.
+    /// Where the parts of the body begin. The instructions of a part stay together.
     pub(super) parts: Vec<usize>,
-    /// What the other copies have of their own.
+    /// What the other copies have instead of the first one's masks and partial results.
     pub(super) own: Vec<Own>,
 }
 
-/// What a copy has where the first has something else.
+/// What a copy has instead of the first one's masks and partial results, in pairs.
 #[derive(Debug, Default)]
 pub(super) struct Own {
-    /// Masks of lanes that count.
+    /// Masks of active lanes.
     pub(super) masks: Vec<(V, V)>,
-    /// Places of partial results.
+    /// Locations of partial results.
     pub(super) partials: Vec<(PartialLocation, PartialLocation)>,
 }
 
 impl Own {
-    /// Where a partial result is that the first copy has at `first`.
+    /// The location of the partial result that the first copy has at `first`.
     fn place(&self, first: PartialLocation) -> PartialLocation {
         self.partials.iter().find(|partial| partial.0 == first).map_or(first, |partial| partial.1)
     }
 }
 
 impl Single {
-    /// A block of `n` copies, without instructions whose results nobody reads.
+    /// A block of `n` copies, without instructions whose results are unused.
     pub(super) fn copied(&self, n: usize, order: Order) -> Block {
         let (insts, parts) = self.needed(n);
         let mut copies = Copies::new(self, n, n * insts.len());
         copies.put(&insts[..parts[0]], 0);
-        // Parts by which each copy is behind the one before.
-        let behind = match order {
+        // Parts by which each copy starts after the one before.
+        let delay = match order {
             Order::Interleaved => 0,
             Order::Staggered => parts.len() / (STAGGER * n),
             Order::InTurn => parts.len(),
         };
-        for step in 0..parts.len() + (n - 1) * behind {
+        for step in 0..parts.len() + (n - 1) * delay {
             for copy in 0..n {
-                if let Some(&from) = step.checked_sub(copy * behind).and_then(|part| parts.get(part)) {
-                    let end = parts.get(step - copy * behind + 1).copied().unwrap_or(insts.len());
+                if let Some(&from) = step.checked_sub(copy * delay).and_then(|part| parts.get(part)) {
+                    let end = parts.get(step - copy * delay + 1).copied().unwrap_or(insts.len());
                     copies.put(&insts[from..end], copy);
                 }
             }
@@ -74,8 +74,8 @@ impl Single {
         copies.block
     }
 
-    /// The instructions that somebody reads, and where parts begin among them. Of those in front of the body, several
-    /// copies need all.
+    /// The instructions whose results are used, and where parts begin among them. With several copies, all shared
+    /// instructions are kept.
     fn needed(&self, n: usize) -> (Vec<Inst>, Vec<usize>) {
         let needed = self.block.is_needed();
         let (mut insts, mut parts) = (Vec::with_capacity(needed.len()), Vec::with_capacity(self.parts.len()));
@@ -92,7 +92,7 @@ impl Single {
         (insts, parts)
     }
 
-    /// Where a value of the first copy comes from in another.
+    /// The origin of another copy's value, for a value of the first copy.
     fn home(&self, home: Home, copy: usize) -> Home {
         match home {
             Home::Register(register) => match self.place(PartialLocation::Register(register), copy) {
@@ -106,7 +106,7 @@ impl Single {
         }
     }
 
-    /// The distance in the address that a copy has for one of the first.
+    /// The offset in an address of another copy, for an address of the first copy.
     fn disp(&self, address: Address, copy: usize) -> i32 {
         match (address.start, address.scale) {
             (Start::Frame, _) => match self.place(PartialLocation::Frame(address.disp), copy) {
@@ -124,7 +124,7 @@ impl Single {
         self.own(copy).map_or(first, |own| own.place(first))
     }
 
-    /// Elements before those of a copy.
+    /// Elements of the copies before this one.
     fn elements(&self, copy: usize) -> i32 {
         (copy * self.block.level.lanes()) as i32
     }
@@ -134,11 +134,11 @@ impl Single {
     }
 }
 
-/// The block of all copies while it is written.
+/// The block of all copies, under construction.
 struct Copies<'a> {
     single: &'a Single,
     block: Block,
-    /// Per register of the first copy its number, and how much greater that of the next copy is: 0 if they share it.
+    /// Per register of the first copy, its number, and the step to that of the next copy: 0 if they share it.
     registers: Vec<(u32, u32)>,
 }
 
@@ -164,7 +164,7 @@ impl<'a> Copies<'a> {
         copies
     }
 
-    /// Adds instructions of the body as a copy has them.
+    /// Adds instructions of the body for one copy.
     fn put(&mut self, insts: &[Inst], copy: usize) {
         let Copies { single, block, registers } = self;
         let masks = single.own(copy).map_or(&[][..], |own| &own.masks);
@@ -175,7 +175,7 @@ impl<'a> Copies<'a> {
         };
         let start = block.insts.len();
         block.insts.extend_from_slice(insts);
-        // Each is copied whole and then changed: what was written in pieces is slow to copy.
+        // Copying whole instructions and then changing them is faster than writing them field by field.
         for inst in &mut block.insts[start..] {
             inst.args.iter_mut().for_each(of);
             inst.result.iter_mut().for_each(of);

@@ -1,7 +1,7 @@
-//! Loads and stores of every dtype, contiguous or strided, of all lanes or some.
+//! Loads and stores of every dtype, contiguous or strided, masked or not.
 //!
-//! AVX2 leaves out lanes of 32 and 64 bits only. Narrow elements of a round that is not whole go through the frame, one by
-//! one.
+//! AVX2 masks loads and stores of 32-bit and 64-bit lanes only. So the narrow elements of a partial iteration are
+//! copied through the frame, one by one.
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
 use super::encoder::Width;
@@ -15,32 +15,33 @@ use crate::ir::scalar::Ty;
 /// How the elements of an access lie in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Layout {
-    /// One behind another from this address on.
+    /// Contiguous, starting at this address.
     Contiguous(Address),
-    /// At distances that lie as 64-bit lanes at this place of the frame, from the address that was placed.
+    /// Strided, starting at the address that was computed last. The distances are 64-bit lanes at this offset in the
+    /// frame.
     Strided(i32),
 }
 
-/// When a vector is read.
+/// When a vector is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// Here: an output that is written meanwhile may lie in the same place.
+    /// Now: an output written before its use may be the same memory.
     Here,
-    /// Where it is needed, which may be more than once.
+    /// At each use.
     Needed,
 }
 
-/// Whether NaN payloads of f16 have to survive.
+/// Whether the payloads of f16 NaNs must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payloads {
-    /// Somebody may see them.
+    /// An output may show them.
     Kept,
-    /// Nobody can.
+    /// No output shows them.
     Lost,
 }
 
 impl Select<'_> {
-    /// The elements of an access in their computation type; lanes outside the mask read nothing.
+    /// Loads elements in their computation type. Lanes outside the mask read nothing.
     pub(super) fn load(
         &mut self,
         dtype: DType,
@@ -112,7 +113,7 @@ impl Select<'_> {
         }
     }
 
-    /// Writes elements that were rounded to their dtype; lanes outside the mask write nothing.
+    /// Stores elements that were rounded to their dtype. Lanes outside the mask write nothing.
     pub(super) fn store(&mut self, dtype: DType, value: &Val, layout: Layout, mask: Option<V>, payloads: Payloads) {
         let address = match layout {
             Layout::Contiguous(address) => address,
@@ -161,7 +162,8 @@ impl Select<'_> {
         }
     }
 
-    /// Writes whole vectors of elements of four or eight bytes past the caches, to an address that is a multiple of their bytes.
+    /// Stores whole vectors of four-byte or eight-byte elements with non-temporal stores. The address must be a
+    /// multiple of the vector's bytes.
     pub(super) fn stream(&mut self, dtype: DType, value: &Val, address: Address) {
         let (width, wide) = (self.width(), dtype.size() == 8);
         for (part, &v) in value.iter().enumerate() {
@@ -170,7 +172,7 @@ impl Select<'_> {
         }
     }
 
-    /// Where the elements are read: in the frame, if they are narrow and some are left out, which AVX2 cannot.
+    /// The address to load from: the frame, for narrow elements under a mask, which AVX2 cannot load.
     fn readable(&mut self, dtype: DType, address: Address, mask: Option<V>) -> (Address, Option<V>) {
         if self.level() == Level::Avx512 || dtype.size() >= 4 || mask.is_none() {
             return (address, mask);
@@ -179,7 +181,7 @@ impl Select<'_> {
         (Address { start: Start::Frame, scale: None, disp: self.narrow }, None)
     }
 
-    /// Narrow elements of AVX2.
+    /// Stores narrow elements with AVX2.
     fn store_narrow(&mut self, dtype: DType, value: V, address: Address, mask: Option<V>, payloads: Payloads) {
         let frame = Address { start: Start::Frame, scale: None, disp: self.narrow };
         let to = if mask.is_some() { frame } else { address };
@@ -213,7 +215,7 @@ impl Select<'_> {
         }
     }
 
-    /// Copies the narrow elements of a round that count between an address and the frame.
+    /// Copies the active narrow elements of an iteration between an address and the frame.
     fn copy(&mut self, way: Way, bytes: usize, address: Address) {
         let those = match self.shape {
             Shape::Row => Those::First,
@@ -224,7 +226,7 @@ impl Select<'_> {
         self.push_inst(Inst { op, width, result: None, args, lanes: None, address, imm: None });
     }
 
-    /// A register read from an address.
+    /// Loads a register from an address.
     pub(super) fn load_as(
         &mut self,
         opcode: &'static Opcode,
@@ -243,7 +245,7 @@ impl Select<'_> {
         result
     }
 
-    /// A register written to an address.
+    /// Stores a register to an address.
     pub(super) fn store_as(
         &mut self,
         opcode: &'static Opcode,
@@ -263,7 +265,7 @@ impl Select<'_> {
         self.push_inst(Inst { op, width, result: None, args, lanes, address: Some(address), imm });
     }
 
-    /// The distances of the lanes of a part.
+    /// The lane distances of a part.
     pub(super) fn distances(&mut self, at: i32, part: usize) -> V {
         let at = at + self.level().width().bytes() * part as i32;
         let known = self.distances.iter().find(|known| known.0 == at).map(|known| known.1);
@@ -274,7 +276,7 @@ impl Select<'_> {
         })
     }
 
-    /// A mask that an indexed access may use up.
+    /// A mask that an indexed access may clobber.
     fn fresh_mask(&mut self, mask: Option<V>, part: usize, wide: bool) -> V {
         let mask = mask.unwrap_or_else(|| self.all_lanes(true));
         match self.level() {
@@ -290,7 +292,7 @@ impl Select<'_> {
         }
     }
 
-    /// Elements at distances of 64 bits, so two registers of them.
+    /// Gathers elements at 64-bit distances, hence two registers of them.
     fn gather(&mut self, dtype: DType, distances: i32, mask: Option<V>) -> Val {
         let wide = dtype.size() == 8;
         let parts: Val = (0..2)
@@ -310,7 +312,7 @@ impl Select<'_> {
         if wide { parts } else { self.join_halves(&parts) }
     }
 
-    /// AVX2 has nothing of the kind; kernels with strided outputs are declined for it.
+    /// Scatters elements. AVX2 has no such instruction; kernels with strided outputs are declined for it.
     fn scatter(&mut self, dtype: DType, value: &Val, distances: i32, mask: Option<V>) {
         let wide = dtype.size() == 8;
         let parts: Val = if wide { *value } else { Val::from([value[0], self.upper(value[0])]) };
@@ -328,7 +330,7 @@ impl Select<'_> {
         }
     }
 
-    /// `value`, which the machine widened from f16 bits and made quiet, with the payloads that NaN had.
+    /// `value`, which was widened from f16 with quieted NaNs, with the original NaN payloads.
     fn widened_nan(&mut self, value: V, raw: V) -> V {
         let (sign, magnitude, exponent) = (self.word(0x8000), self.word(0x7fff), self.word(0x7f80_0000));
         let sign = self.op(&opcode::AND[0], &[raw, sign]);
@@ -341,7 +343,7 @@ impl Select<'_> {
         self.blend(is_nan, bits, value, 0)
     }
 
-    /// The f16 bits of f32 lanes that hold f16 values, with the payloads that NaN have.
+    /// The f16 bits of f32 lanes that hold f16 values, with their NaN payloads.
     fn narrowed_nan(&mut self, value: V) -> V {
         let narrow = self.narrow_f16(value);
         let narrow = {
@@ -361,10 +363,10 @@ impl Select<'_> {
     }
 }
 
-/// What the last placing computed.
+/// The address that the last [`Op::Place`] computed.
 const PLACED: Address = Address { start: Start::Placed, scale: None, disp: 0 };
 
-/// An address so many bytes ahead.
+/// The address so many bytes after another.
 fn ahead(address: Address, bytes: i32) -> Address {
     Address { disp: address.disp + bytes, ..address }
 }

@@ -1,8 +1,8 @@
 //! Bytes of machine instructions: EVEX and VEX forms of vector instructions, and the integer ones that loops need.
 //!
-//! Formats are those of Intel's Software Developer's Manual, volume 2, chapter 2. Constants lie behind the code and are
-//! addressed relative to the instruction pointer; every jump has a 32-bit distance, so nothing moves once written.
-//! The encoder knows no kernel and no value; that its bytes mean what they should is checked against a disassembler.
+//! Formats are those of Intel's Software Developer's Manual, volume 2, chapter 2. Constants follow the code and are
+//! addressed relative to the instruction pointer. Every jump has a 32-bit displacement, so nothing moves once written.
+//! The encoder knows no kernel and no value. Tests compare its bytes with a disassembler.
 
 use super::level::Level;
 use super::opcode::{Encoding, Opcode, Space, Tuple};
@@ -33,53 +33,53 @@ pub enum Width {
 }
 
 impl Width {
-    /// The same in bytes.
+    /// The width in bytes.
     pub const fn bytes(self) -> i32 {
         16 << self as i32
     }
 }
 
-/// Where an address starts.
+/// The base of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
-    /// At a register.
+    /// A register.
     Gpr(Gpr),
-    /// At a constant: its number.
+    /// A constant, by its number.
     Constant(u32),
 }
 
-/// What is added to the start of an address.
+/// The index of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Index {
     /// Nothing.
     None,
-    /// A register times 1, 2, 4 or 8, given as the power of two.
+    /// A register times 1, 2, 4 or 8, given as a power of two.
     Gpr(Gpr, u8),
-    /// Each lane of a vector register.
+    /// Each lane of a vector register: an indexed access.
     Vector(u8),
 }
 
-/// An operand in memory.
+/// A memory operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Where it starts.
+    /// The base.
     pub base: Base,
-    /// What is added.
+    /// The index.
     pub index: Index,
-    /// And a distance in bytes.
+    /// The displacement in bytes.
     pub disp: i32,
-    /// Whether all lanes read the one element there.
+    /// Whether the one element there is broadcast to all lanes.
     pub broadcast: bool,
 }
 
 impl Memory {
-    /// The bytes at a register plus a distance.
+    /// The memory at a register plus a displacement.
     pub fn at(base: Gpr, disp: i32) -> Memory {
         Memory { base: Base::Gpr(base), index: Index::None, disp, broadcast: false }
     }
 }
 
-/// The operand of an instruction that may lie in memory.
+/// The operand of an instruction that may be in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rm {
     /// A register by number.
@@ -89,7 +89,7 @@ pub enum Rm {
 }
 
 impl Rm {
-    /// The numbers of the index register and of the base, or of the register itself; 0 where there is none.
+    /// The numbers of the index register and of the base, or of the register itself; 0 if there is none.
     fn numbers(self) -> (u8, u8) {
         let memory = match self {
             Rm::Reg(register) => return (0, register),
@@ -113,7 +113,7 @@ impl Rm {
 pub struct Masked {
     /// The mask register, 1 to 7.
     pub register: u8,
-    /// Whether the other lanes become zero; else they stay.
+    /// Whether the other lanes become zero; otherwise they stay.
     pub zero: bool,
 }
 
@@ -146,48 +146,48 @@ pub enum Condition {
     Greater = 15,
 }
 
-/// An integer instruction of two registers or a register and memory.
+/// An integer instruction on two registers, or on a register and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Int {
-    /// Sum into the register.
+    /// Adds to the register.
     Add = 0x03,
-    /// Difference into the register.
+    /// Subtracts from the register.
     Sub = 0x2b,
-    /// Comparison.
+    /// Compares.
     Cmp = 0x3b,
-    /// The register becomes the operand.
+    /// Loads into the register.
     Mov = 0x8b,
-    /// Memory becomes the register.
+    /// Stores the register.
     Store = 0x89,
-    /// The register is added to memory.
+    /// Adds the register to memory.
     AddTo = 0x01,
-    /// The register becomes the address.
+    /// Loads the address into the register.
     Lea = 0x8d,
-    /// Product into the register.
+    /// Multiplies the register.
     Imul = 0x0faf,
-    /// The register becomes the operand if the last comparison was greater, signed.
+    /// Loads into the register if the last comparison gave greater, signed.
     CmovGreater = 0x0f4f,
-    /// The register becomes the byte in memory.
+    /// Loads a byte into the register, zero-extended.
     LoadByte = 0x0fb6,
-    /// The byte in memory becomes the low byte of the register.
+    /// Stores the low byte of the register.
     StoreByte = 0x88,
 }
 
-/// What a cache line is asked for.
+/// What a cache line is prefetched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// Its elements will be read.
+    /// Reading.
     Read,
-    /// Its elements will be written: no other core is to have it.
+    /// Writing: the core gets the line exclusively.
     Write,
 }
 
-/// A place in the code that jumps lead to.
+/// The target of jumps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// A constant that code reads.
+/// A constant in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Constant {
     /// Four bytes.
@@ -204,42 +204,43 @@ pub struct Encoder {
     level: Level,
     bytes: Vec<u8>,
     constants: IndexSet<Constant, FxBuildHasher>,
-    /// Where a distance to a constant belongs, the constant, and bytes of the instruction behind the distance.
+    /// Where the displacement of a constant goes, the constant, and the bytes of the instruction after the
+    /// displacement.
     uses: Vec<(usize, u32, i32)>,
     labels: Vec<Option<usize>>,
     jumps: Vec<(usize, Label)>,
 }
 
 impl Encoder {
-    /// Writes code for machines of that level.
+    /// An encoder for an instruction set.
     pub fn new(level: Level) -> Encoder {
         let (bytes, uses) = (Vec::with_capacity(USUAL_BYTES), Vec::with_capacity(USUAL_BYTES / 32));
         let constants = IndexSet::with_capacity_and_hasher(USUAL_BYTES / 128, FxBuildHasher);
         Encoder { level, bytes, constants, uses, labels: Vec::new(), jumps: Vec::new() }
     }
 
-    /// The machines it writes for.
+    /// The instruction set that it writes for.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// The number of a constant.
+    /// The number of a constant, which is added if it is new.
     pub fn constant(&mut self, constant: Constant) -> u32 {
         self.constants.insert_full(constant).0 as u32
     }
 
-    /// The constant with that number, broadcast unless it is a whole vector there.
+    /// The memory operand of a constant, broadcast unless it is a whole vector.
     pub fn constant_memory(&self, number: u32) -> Memory {
         let broadcast = self.level == Level::Avx512 && self.is_uniform(number);
         Memory { base: Base::Constant(number), index: Index::None, disp: 0, broadcast }
     }
 
-    /// Whether all lanes of the constant with that number agree because it is one element.
+    /// Whether a constant is one element, the same for all lanes.
     pub fn is_uniform(&self, number: u32) -> bool {
         !matches!(self.constants[number as usize], Constant::Vector(_))
     }
 
-    /// The bits of the constant with that number; those of its first lane if it is a vector.
+    /// The bits of a constant; those of the first lane if it is a vector.
     pub fn constant_bits(&self, number: u32) -> u64 {
         match self.constants[number as usize] {
             Constant::Word(word) => word as u64,
@@ -248,7 +249,7 @@ impl Encoder {
         }
     }
 
-    /// A vector instruction; `imm` if the opcode has one. AVX2 has neither masks nor broadcasts in instructions.
+    /// Writes a vector instruction, with `imm` if the opcode has one. AVX2 has no masks and no embedded broadcasts.
     ///
     /// # Panics
     /// If the level has no such instruction.
@@ -259,18 +260,18 @@ impl Encoder {
             Space::Vex => self.bytes.extend_from_slice(&vex(opcode, form.wide, width == Width::Y, operands)),
             Space::Fixed(long) => self.bytes.extend_from_slice(&vex(opcode, form.wide, long, operands)),
         }
-        let tail = imm.is_some() as i32;
+        let n_after = imm.is_some() as i32;
         let compress = match form.space {
             Space::Evex => scale_of_distance(opcode, width, operands.rm),
             Space::Vex | Space::Fixed(_) => 1,
         };
-        self.modrm(operands.reg, operands.rm, compress, tail);
+        self.modrm(operands.reg, operands.rm, compress, n_after);
         self.bytes.extend(imm);
     }
 
-    /// The byte of operands, and what belongs to an address; a short distance counts in units of `compress`, and
-    /// `tail` bytes of the instruction follow.
-    fn modrm(&mut self, reg: u8, rm: Rm, compress: i32, tail: i32) {
+    /// Writes the ModRM byte and the rest of an address. A short displacement counts in units of `compress`. The
+    /// instruction has `n_after` bytes after it.
+    fn modrm(&mut self, reg: u8, rm: Rm, compress: i32, n_after: i32) {
         let reg = (reg & 7) << 3;
         let memory = match rm {
             Rm::Reg(register) => return self.bytes.push(0xc0 | reg | register & 7),
@@ -280,13 +281,13 @@ impl Encoder {
             Base::Gpr(base) => base.0,
             Base::Constant(number) => {
                 self.bytes.push(reg | 5);
-                self.uses.push((self.bytes.len(), number, tail));
+                self.uses.push((self.bytes.len(), number, n_after));
                 return self.bytes.extend([0; 4]);
             }
         };
         let short = memory.disp / compress;
         let is_short = memory.disp % compress == 0 && i8::try_from(short).is_ok();
-        // Without a distance, the numbers of rbp and r13 mean something else.
+        // Without a displacement, the numbers of rbp and r13 mean something else.
         let form = match (memory.disp, is_short) {
             (0, _) if base & 7 != RBP.0 => 0x00,
             (_, true) => 0x40,
@@ -307,7 +308,7 @@ impl Encoder {
         }
     }
 
-    /// A 64-bit integer instruction.
+    /// Writes a 64-bit integer instruction.
     pub fn int(&mut self, int: Int, register: Gpr, rm: Rm) {
         let (index, base) = rm.numbers();
         self.bytes.push(0x48 | (register.0 >> 3) << 2 | (index >> 3) << 1 | base >> 3);
@@ -319,8 +320,8 @@ impl Encoder {
         self.modrm(register.0, rm, 1, 0);
     }
 
-    /// Asks for the cache line at an address; nothing faults, and registers stay. A machine that knows no `prefetchw` takes it for
-    /// nothing.
+    /// Prefetches the cache line at an address. It never faults and changes no register. A processor without
+    /// `prefetchw` executes it as a no-op.
     pub fn prefetch(&mut self, want: Want, memory: Memory) {
         let (index, base) = Rm::Mem(memory).numbers();
         let opcode = match want {
@@ -331,7 +332,7 @@ impl Encoder {
         self.modrm(1, Rm::Mem(memory), 1, 0);
     }
 
-    /// The register becomes a 64-bit number.
+    /// Sets the register to a 64-bit number.
     pub fn set(&mut self, register: Gpr, value: u64) {
         self.bytes.extend([0x48 | register.0 >> 3, 0xb8 | register.0 & 7]);
         self.bytes.extend(value.to_le_bytes());
@@ -342,13 +343,13 @@ impl Encoder {
         self.immediate(0, register, value);
     }
 
-    /// Subtracts a number from a register; gives back where the number stands, see [`Encoder::patch`].
+    /// Subtracts a number from a register. Returns where the number is, see [`Encoder::patch`].
     pub fn sub(&mut self, register: Gpr, value: i32) -> usize {
         self.immediate(5, register, value);
         self.bytes.len() - 4
     }
 
-    /// Keeps the bits of a register that a number has.
+    /// Masks a register with a number.
     pub fn and(&mut self, register: Gpr, value: i32) {
         self.immediate(4, register, value);
     }
@@ -363,17 +364,17 @@ impl Encoder {
         self.bytes.extend(value.to_le_bytes());
     }
 
-    /// Shifts a register right, zeros in.
+    /// Shifts a register right, logically.
     pub fn shift_right(&mut self, register: Gpr, bits: u8) {
         self.bytes.extend([0x48 | register.0 >> 3, 0xc1, 0xe8 | register.0 & 7, bits]);
     }
 
-    /// Changes the sign of a register.
+    /// Negates a register.
     pub fn negate(&mut self, register: Gpr) {
         self.bytes.extend([0x48 | register.0 >> 3, 0xf7, 0xd8 | register.0 & 7]);
     }
 
-    /// `to` becomes the low bits of `from`, as many as the register `count` says.
+    /// Sets `to` to the lowest bits of `from`; the register `count` has their number.
     pub fn low_bits(&mut self, to: Gpr, from: Gpr, count: Gpr) {
         const BZHI: Opcode = Opcode {
             name: "bzhi",
@@ -409,28 +410,28 @@ impl Encoder {
         self.bytes.push(0xc3);
     }
 
-    /// Forgets the upper halves of vector registers, without which other code would run slowly.
+    /// Clears the upper halves of vector registers, without which SSE code of the caller would run slowly.
     pub fn zero_upper(&mut self) {
         self.bytes.extend([0xc5, 0xf8, 0x77]);
     }
 
-    /// Has all stores past the caches done before what comes behind it.
+    /// Completes all non-temporal stores before later stores.
     pub fn fence(&mut self) {
         self.bytes.extend([0x0f, 0xae, 0xf8]);
     }
 
-    /// A label without a place yet.
+    /// A new label, not placed yet.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Puts a label here.
+    /// Places a label here.
     pub fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.bytes.len());
     }
 
-    /// Puts a label at the next address that suits the top of a loop.
+    /// Places a label at the next address that is aligned for the top of a loop.
     pub fn place_loop(&mut self, label: Label) {
         const NOPS: [&[u8]; 4] =
             [&[], &[0x90], &[0x0f, 0x1f, 0x40, 0x00], &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00]];
@@ -464,15 +465,15 @@ impl Encoder {
         self.bytes.extend([0; 4]);
     }
 
-    /// Replaces a number that was written before.
+    /// Replaces a number written before.
     pub fn patch(&mut self, at: usize, value: i32) {
         self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// The code, constants behind it.
+    /// The code, followed by its constants.
     ///
     /// # Panics
-    /// If a jump leads to a label without a place.
+    /// If a jump leads to a label that was not placed.
     pub fn finish(mut self) -> Vec<u8> {
         for (at, label) in std::mem::take(&mut self.jumps) {
             let target = self.labels[label.0].expect("every label is placed before the code is finished");
@@ -494,17 +495,17 @@ impl Encoder {
                 Constant::Vector(lanes) => self.bytes.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes())),
             }
         }
-        for (at, number, tail) in std::mem::take(&mut self.uses) {
-            self.patch(at, places[number as usize] as i32 - at as i32 - 4 - tail);
+        for (at, number, n_after) in std::mem::take(&mut self.uses) {
+            self.patch(at, places[number as usize] as i32 - at as i32 - 4 - n_after);
         }
         self.bytes
     }
 }
 
-/// The bytes in front of the operands, in the form of AVX-512.
+/// The EVEX prefix and the opcode, for AVX-512.
 fn evex(opcode: &Opcode, width: Width, Operands { reg, vvvv, rm }: Operands, mask: Option<Masked>) -> [u8; 5] {
     let inverted = |register: u8, bit: u8| (!register >> bit) & 1;
-    // Bit 4 of a vector index lies where that of `vvvv` does; no instruction has both.
+    // Bit 4 of a vector index shares its place with that of `vvvv`; no instruction has both.
     let (index, base) = rm.numbers();
     let (x, v4, broadcast) = match rm {
         Rm::Reg(register) => (inverted(register, 4), inverted(vvvv, 4), 0),
@@ -524,7 +525,7 @@ fn evex(opcode: &Opcode, width: Width, Operands { reg, vvvv, rm }: Operands, mas
     ]
 }
 
-/// The same in the three-byte form of AVX2; registers are below 16.
+/// The three-byte VEX prefix and the opcode, for AVX2; registers are below 16.
 fn vex(opcode: &Opcode, wide: bool, long: bool, Operands { reg, vvvv, rm }: Operands) -> [u8; 4] {
     let inverted = |register: u8| (!register >> 3) & 1;
     let (index, base) = rm.numbers();
@@ -536,12 +537,12 @@ fn vex(opcode: &Opcode, wide: bool, long: bool, Operands { reg, vvvv, rm }: Oper
     ]
 }
 
-/// Bytes that there is room for from the start, with that for their constants.
+/// Bytes reserved for the code with its constants.
 const USUAL_BYTES: usize = 4096;
-/// What addresses of loop tops are multiples of.
+/// The alignment of loop tops.
 const LOOP_ALIGN: usize = 32;
 
-/// The unit of a short distance: the bytes that the instruction touches, or one element.
+/// The unit of a short displacement: the bytes that the instruction accesses, or one element.
 fn scale_of_distance(opcode: &Opcode, width: Width, rm: Rm) -> i32 {
     let broadcast = matches!(rm, Rm::Mem(Memory { broadcast: true, .. }));
     let element = if opcode.wide { 8 } else { 4 };

@@ -1,18 +1,19 @@
-//! Which of the machine's forms of an fma is written: each overwrites another operand.
+//! Chooses the form of an fma: each form overwrites another operand.
 
 use super::code::{Class, Home, Inst, Minus, NEVER, V};
 use super::encoder::Rm;
 use super::opcode;
 use super::registers::Allocator;
 
-/// Forms by which terms are subtracted: none, the addend, the product, both.
+/// The forms that subtract nothing, the addend, the product, both.
 type Forms = [&'static opcode::Pair; 4];
 const FORMS_231: Forms = [&opcode::FMADD_231, &opcode::FMSUB_231, &opcode::FNMADD_231, &opcode::FNMSUB_231];
 const FORMS_213: Forms = [&opcode::FMADD_213, &opcode::FMSUB_213, &opcode::FNMADD_213, &opcode::FNMSUB_213];
 const FORMS_132: Forms = [&opcode::FMADD_132, &opcode::FMSUB_132, &opcode::FNMADD_132, &opcode::FNMSUB_132];
 
 impl Allocator<'_> {
-    /// The machine's three forms of an fma each overwrite another operand; the one whose value ends here is chosen.
+    /// Encodes an fma. Each of the three forms overwrites another operand; the one whose operand is dead afterwards is
+    /// chosen.
     pub(super) fn fma(&mut self, at: usize, inst: &Inst, minus: Minus, wide: bool) {
         let mut busy = inst.reads();
         let [a, b, c] = inst.args[..] else { unreachable!("an fma has three operands") };
@@ -22,7 +23,7 @@ impl Allocator<'_> {
             this.places[v.index()].is_some() && this.later(at, inst, v) == NEVER && own() && once()
         };
         let in_memory = |this: &Self, v: V| {
-            this.places[v.index()].is_none() && (this.is_lasting(v) || this.spilled[v.index()].is_some())
+            this.places[v.index()].is_none() && (this.is_reloadable(v) || this.spilled[v.index()].is_some())
         };
         let pick = |forms: &Forms| &forms[2 * minus.product as usize + minus.addend as usize][wide as usize];
         // (opcode, overwritten, vvvv, rm)
@@ -63,7 +64,7 @@ impl Allocator<'_> {
             }
         };
         self.place(result, register);
-        // Its register holds an operand already, so it must not make room for the last one.
+        // The result's register already holds an operand, so it must not be evicted for the last one.
         busy.push(result);
         let rm = self.operand(third, again, wide, &busy);
         self.vector(opcode, inst.width, register, second_register, rm);

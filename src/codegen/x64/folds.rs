@@ -1,7 +1,7 @@
-//! Partial results of folds: where they live, how they take elements in, and how they become one value.
+//! Partial results of folds: where they are, how elements update them, and how they are combined into one value.
 //!
-//! The order is that of [`crate::codegen::fold`]: element `i` goes to partial result `i mod 32`. With vectors of `n` 32-bit
-//! lanes that is lane `i mod n` of group `i / n mod 32 / n`. A bool is an all-ones or zero 32-bit lane here.
+//! The order is that of [`crate::codegen::fold`]: element `i` goes to partial result `i mod 32`. With vectors of `n`
+//! 32-bit lanes, that is lane `i mod n` of group `i / n mod (32 / n)`. A bool is an all-ones or zero 32-bit lane here.
 
 use super::body::Function;
 use super::code::{Address, Block, Class, Home, Inst, Lanes, Op, Start, V};
@@ -19,25 +19,25 @@ use crate::ir::Combine;
 use crate::ir::scalar::{Prim, Ty};
 use smallvec::SmallVec;
 
-/// Vectors of partial results: copies of a loop's body that each feed their own.
+/// Vectors of partial results per 32-bit value. Each is updated by its own copy of a loop's body.
 pub(super) const fn n_groups(level: Level) -> usize {
     FOLD_LANES / level.lanes()
 }
 
-/// The machine's numbers of comparisons: either is a NaN, none is.
+/// Predicates of comparison instructions: one operand is a NaN, none is.
 const UNORDERED: u8 = 3;
 const ORDERED: u8 = 7;
 
-/// Where a vector of partial results is.
+/// Where a vector of partial results is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartialLocation {
     /// In this register.
     Register(u8),
-    /// At this distance in the frame.
+    /// At this offset in the frame.
     Frame(i32),
 }
 
-/// A value and, for index folds, its index.
+/// A vector of partial results: values and, for index folds, their indices.
 #[derive(Debug, Clone)]
 pub(super) struct Partial {
     /// The value.
@@ -59,17 +59,17 @@ pub(super) struct Fold {
     pub(super) value: Id,
     /// The node of their indices.
     pub(super) index: Option<Id>,
-    /// The operand that numbers elements one after another, if that is what indices are: none comes behind a greater one.
+    /// The iota that gives the indices, if they are consecutive: then no later element has a smaller index.
     pub(super) counter: Option<usize>,
-    /// Whether NaN are gathered apart: of an extreme whose NaN may be any, so that elements wait for one instruction
-    /// of the element before instead of two.
+    /// Whether NaNs are collected in vectors of their own. A maximum or minimum does so if any NaN will do as its
+    /// result. An update then waits for one instruction of the update before it instead of two.
     nan_apart: bool,
-    /// Per group the places of the value's vectors, then those of the index or of NaN.
+    /// Per group, the locations of the value's vectors, then those of the index or of the NaNs.
     places: Vec<SmallVec<[PartialLocation; 4]>>,
 }
 
 impl Fold {
-    /// The folds `ids` with places for their partial results.
+    /// The folds `ids`, with locations for their partial results.
     pub(super) fn of_pass(level: Level, function: &Function<'_>, ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
         let Function { kernel, motions, flat, shown, .. } = function;
         let counts =
@@ -103,12 +103,12 @@ impl Fold {
         folds
     }
 
-    /// The places of the first group's vectors, with those of another's.
+    /// The locations of the first group's vectors, paired with those of another group.
     pub(super) fn moved(&self, group: usize) -> impl Iterator<Item = (PartialLocation, PartialLocation)> {
         self.places[0].iter().copied().zip(self.places[group].iter().copied())
     }
 
-    /// Vectors of one group.
+    /// Vectors per group.
     fn vectors(&self) -> usize {
         let others = match (self.index, self.nan_apart) {
             (Some(_), _) => 2,
@@ -122,7 +122,7 @@ impl Fold {
         Shape::Vector.parts(self.ty)
     }
 
-    /// The partial results of a group, to be read, or written where they are in registers.
+    /// The partial results of a group. Those in registers can also be written.
     fn partial(&self, select: &mut Select<'_>, group: usize) -> Partial {
         let n_values = self.value_vectors();
         let n_read = if self.index.is_some() { self.vectors() } else { n_values };
@@ -131,7 +131,7 @@ impl Fold {
         Partial { value: Val::from(&vectors[..n_values]), index }
     }
 
-    /// The partial results of a group, NaN among them.
+    /// The partial results of a group, with the collected NaNs in them.
     fn whole(&self, select: &mut Select<'_>, group: usize) -> Partial {
         let partial = self.partial(select, group);
         if !self.nan_apart {
@@ -155,7 +155,7 @@ impl Fold {
         }
     }
 
-    /// Starts the partial results.
+    /// Initializes the partial results.
     pub(super) fn start(&self, select: &mut Select<'_>) {
         let identity = fold::sequence(self.combine, self.ty, &[]);
         let value = match self.ty {
@@ -176,7 +176,7 @@ impl Fold {
         }
     }
 
-    /// Has a block leave the registers of groups alone that it does not know, from a number on.
+    /// Keeps the registers of groups from a number on, which the block does not use, from being allocated.
     pub(super) fn reserve(&self, block: &mut Block, from: usize) {
         for place in self.places[from..].iter().flatten() {
             if let PartialLocation::Register(register) = *place {
@@ -185,13 +185,14 @@ impl Fold {
         }
     }
 
-    /// Gives a group's partial results the indices of its first elements: one that is as bad as what they start with need not win then.
+    /// Initializes the indices of a group with those of its first elements. So an element that ties with the identity
+    /// need not win.
     pub(super) fn start_indices(&self, select: &mut Select<'_>, group: usize, indices: &Val) {
         let places = &self.places[group][self.value_vectors()..];
         places.iter().zip(indices).for_each(|(&place, &v)| self.assign(select, place, v, None));
     }
 
-    /// Puts a vector into its place; of AVX-512, only its lanes in the mask.
+    /// Writes a vector to its location; for AVX-512, only the lanes in the mask.
     fn assign(&self, select: &mut Select<'_>, place: PartialLocation, v: V, mask: Option<V>) {
         let level_width = select.level().width();
         match place {
@@ -211,7 +212,7 @@ impl Fold {
         }
     }
 
-    /// Takes elements into the partial results of a group; those outside the mask are none.
+    /// Updates the partial results of a group with elements. Those outside the mask are ignored.
     pub(super) fn take(&self, select: &mut Select<'_>, group: usize, x: &Partial, mask: Option<V>) {
         let acc = self.partial(select, group);
         if select.level() == Level::Avx2 {
@@ -219,7 +220,7 @@ impl Fold {
         }
         if let (Some(best), Some(index)) = (&acc.index, &x.index) {
             let wins = if self.counter.is_some() {
-                self.wins_behind(select, &acc.value, &x.value, mask)
+                self.wins_later(select, &acc.value, &x.value, mask)
             } else {
                 let wins = self.wins(select, &acc.value, best, &x.value, index);
                 mask.map_or(wins, |mask| select.logic(Prim::And, wins, mask))
@@ -246,7 +247,7 @@ impl Fold {
                 let place = self.places[group][self.value_vectors() + part];
                 self.assign(select, place, x, Some(is_nan));
             } else if keeps_nan(self.combine, self.ty) {
-                // A NaN stays, so only lanes without one take elements in.
+                // A NaN stays, so only lanes without one are updated.
                 mask = Some(select.compared_with_itself(acc, ORDERED, mask, is_wide(self.ty)));
             }
             let opcode = self.opcode();
@@ -272,15 +273,15 @@ impl Fold {
         let opcode = if self.index.is_some() { None } else { Some(self.opcode()) };
         let in_place = opcode.filter(|opcode| opcode.form(Level::Avx2).is_some());
         if self.nan_apart {
-            // Any NaN will do, so the all-ones lanes of a comparison are one.
+            // Any NaN will do, and all-ones lanes of a comparison are NaNs.
             for (part, &v) in x.value.iter().enumerate() {
                 let number = self.value_vectors() + part;
-                let known = self.read(select, group, number);
+                let existing = self.read(select, group, number);
                 let mut is_nan = select.op_imm(&opcode::CMP_F[is_wide(self.ty) as usize], &[v, v], Some(UNORDERED));
                 if let Some(mask) = mask {
                     is_nan = select.only(mask, part, is_nan);
                 }
-                self.update(select, places[number], &opcode::OR[is_wide(self.ty) as usize], known, is_nan);
+                self.update(select, places[number], &opcode::OR[is_wide(self.ty) as usize], existing, is_nan);
             }
         }
         let keeps = keeps_nan(self.combine, self.ty) && !self.nan_apart;
@@ -292,7 +293,7 @@ impl Fold {
         }
         let new = match &x.index {
             Some(index) if self.counter.is_some() => {
-                let wins = self.wins_behind(select, &acc.value, &x.value, None);
+                let wins = self.wins_later(select, &acc.value, &x.value, None);
                 picked(select, wins, (&x.value, index), acc)
             }
             None if self.nan_apart => self.better(select, acc, x),
@@ -308,7 +309,7 @@ impl Fold {
         }
     }
 
-    /// Combines a vector with what is in its place, there.
+    /// Combines a vector with the one at its location, in place.
     fn update(&self, select: &mut Select<'_>, place: PartialLocation, opcode: &'static opcode::Opcode, acc: V, x: V) {
         match place {
             PartialLocation::Register(_) => select.push_as(opcode, select.level().width(), Some(acc), &[acc, x], None),
@@ -319,7 +320,7 @@ impl Fold {
         }
     }
 
-    /// The instruction that combines two vectors, a NaN in the first aside.
+    /// The instruction that combines two vectors, if the first has no NaN.
     fn opcode(&self) -> &'static opcode::Opcode {
         let pair = match (self.combine, self.ty.is_float()) {
             (Combine::Sum, true) => &opcode::ADD_F,
@@ -341,12 +342,12 @@ impl Fold {
     fn wins(&self, select: &mut Select<'_>, best: &Val, best_index: &Val, value: &Val, index: &Val) -> V {
         let ty = self.ty;
         let (low, high) = if self.combine == Combine::ArgMax { (best, value) } else { (value, best) };
-        let ahead = select.prim(Prim::Lt, &[*low, *high], ty);
-        let behind = select.prim(Prim::Lt, &[*high, *low], ty);
-        let level = select.prim(Prim::Not, &[behind], Ty::Bool);
+        let is_better = select.prim(Prim::Lt, &[*low, *high], ty);
+        let is_worse = select.prim(Prim::Lt, &[*high, *low], ty);
+        let is_not_worse = select.prim(Prim::Not, &[is_worse], Ty::Bool);
         let earlier = select.prim(Prim::Lt, &[*index, *best_index], Ty::I64);
-        let tie = select.prim(Prim::And, &[level, earlier], Ty::Bool);
-        let ordered = select.prim(Prim::Or, &[ahead, tie], Ty::Bool);
+        let tie = select.prim(Prim::And, &[is_not_worse, earlier], Ty::Bool);
+        let ordered = select.prim(Prim::Or, &[is_better, tie], Ty::Bool);
         if !ty.is_float() {
             return ordered[0];
         }
@@ -359,8 +360,9 @@ impl Fold {
         select.prim(Prim::Or, &[first_nan, ordered], Ty::Bool)[0]
     }
 
-    /// [`Fold::wins`] in lanes of the mask, where every index is greater than the best one's: no tie is won.
-    fn wins_behind(&self, select: &mut Select<'_>, best: &Val, value: &Val, mask: Option<V>) -> V {
+    /// Like [`Fold::wins`] in the lanes of the mask, where every index is greater than the best one's, so that no tie
+    /// wins.
+    fn wins_later(&self, select: &mut Select<'_>, best: &Val, value: &Val, mask: Option<V>) -> V {
         let (low, high) = if self.combine == Combine::ArgMax { (best, value) } else { (value, best) };
         let mut wins = select.compare(Relation::LtOrNan, low, high, self.ty)[0];
         if self.ty.is_float() {
@@ -371,7 +373,7 @@ impl Fold {
         mask.map_or(wins, |mask| select.logic(Prim::And, wins, mask))
     }
 
-    /// The partial result `acc` with `x` in it.
+    /// The partial result `acc` combined with `x`.
     fn combined(&self, select: &mut Select<'_>, acc: &Partial, x: &Partial) -> Partial {
         if let (Some(best), Some(index)) = (&acc.index, &x.index) {
             let wins = self.wins(select, &acc.value, best, &x.value, index);
@@ -386,10 +388,10 @@ impl Fold {
         Partial { value: acc.value.iter().zip(&better.value).enumerate().map(keep).collect(), index: None }
     }
 
-    /// The partial result `acc` with `x` in it, a NaN in the first aside.
+    /// The partial result `acc` combined with `x`, if `acc` has no NaN.
     fn better(&self, select: &mut Select<'_>, acc: &Partial, x: &Partial) -> Partial {
         let opcode = self.opcode();
-        let stand_in = match self.combine {
+        let fallback = match self.combine {
             Combine::Prod => Prim::Mul,
             Combine::Max => Prim::Max,
             Combine::Min => Prim::Min,
@@ -398,12 +400,12 @@ impl Fold {
         let value = if opcode.form(select.level()).is_some() {
             acc.value.iter().zip(&x.value).map(|(&acc, &x)| select.op(opcode, &[acc, x])).collect()
         } else {
-            select.prim(stand_in, &[acc.value, x.value], self.ty)
+            select.prim(fallback, &[acc.value, x.value], self.ty)
         };
         Partial { value, index: None }
     }
 
-    /// The result of all partial results, in the lowest lane.
+    /// All partial results combined, in the lowest lane.
     pub(super) fn tree(&self, select: &mut Select<'_>) -> Partial {
         let mut groups: Vec<Partial> = (0..self.places.len()).map(|group| self.whole(select, group)).collect();
         while groups.len() > 1 {
@@ -426,13 +428,13 @@ impl Fold {
         all
     }
 
-    /// The fold as a number for the folding of block results.
+    /// The code of the fold, for [`fold_code`](crate::codegen::native::block_folds::fold_code)'s users.
     pub(super) fn number(&self) -> u64 {
         crate::codegen::native::block_folds::fold_code(self.combine, self.ty)
     }
 }
 
-/// A value and its index in the lanes that win, what was there in the others.
+/// The value and index of `x` in the lanes that win, those of `acc` in the others.
 fn picked(select: &mut Select<'_>, wins: V, (value, index): (&Val, &Val), acc: &Partial) -> Partial {
     let mut pick = |new: &Val, old: &Val| -> Val {
         new.iter().zip(old).enumerate().map(|(part, (&new, &old))| select.blend(wins, new, old, part)).collect()
@@ -441,7 +443,7 @@ fn picked(select: &mut Select<'_>, wins: V, (value, index): (&Val, &Val), acc: &
     Partial { value, index: acc.index.as_ref().map(|old| pick(index, old)) }
 }
 
-/// Whether a fold picks elements, of which a NaN stays picked: the machine's instruction takes the second of two then.
+/// Whether a fold keeps a NaN once it has one. The instruction returns its second operand if either is a NaN.
 fn keeps_nan(combine: Combine, ty: Ty) -> bool {
     ty.is_float() && matches!(combine, Combine::Max | Combine::Min)
 }
@@ -449,12 +451,12 @@ fn keeps_nan(combine: Combine, ty: Ty) -> bool {
 impl Select<'_> {
     /// The accumulator in that register.
     fn accumulator(&mut self, register: u8, wide: bool) -> V {
-        let known =
+        let existing =
             (0..self.block.infos.len() as u32).map(V).find(|&v| self.block.info(v).home == Home::Register(register));
-        known.unwrap_or_else(|| self.block.register(Class::Vector, wide, Home::Register(register)))
+        existing.unwrap_or_else(|| self.block.register(Class::Vector, wide, Home::Register(register)))
     }
 
-    /// The lanes of a mask, or of all, that are a NaN or are none.
+    /// The lanes, of a mask or of all, that are NaN or that are not, as `relation` says.
     fn compared_with_itself(&mut self, a: V, relation: u8, mask: Option<V>, wide: bool) -> V {
         let result = self.mask_register();
         self.push_inst(Inst {
@@ -469,7 +471,7 @@ impl Select<'_> {
         result
     }
 
-    /// Lanes `half..2 * half`, brought to the bottom.
+    /// Lanes `half..2 * half`, moved to the lowest lanes.
     fn lanes_from(&mut self, val: &Val, half: usize, wide: bool) -> Val {
         let bytes = half * if wide { 8 } else { 4 };
         let v = match (bytes, self.level()) {

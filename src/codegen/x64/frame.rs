@@ -3,23 +3,23 @@
 /// Bytes of a vector in the frame.
 const VECTOR_BYTES: i32 = 64;
 
-/// The stack frame: a stretch of memory above the stack pointer, handed out from below.
+/// The stack frame: memory above the stack pointer, allocated upwards.
 #[derive(Debug, Default)]
 pub(super) struct Frame {
     size: i32,
-    /// Places for values that leave their registers; each block uses them anew.
+    /// Spill slots; every block uses them anew.
     spills: Vec<i32>,
 }
 
 impl Frame {
-    /// A new place of `bytes` bytes.
+    /// Allocates `bytes` bytes and returns their offset.
     pub(super) fn take(&mut self, bytes: i32, align: i32) -> i32 {
         let at = (self.size + align - 1) / align * align;
         self.size = at + bytes;
         at
     }
 
-    /// A new place of a vector.
+    /// Allocates a vector.
     pub(super) fn take_vector(&mut self) -> i32 {
         self.take(VECTOR_BYTES, VECTOR_BYTES)
     }
@@ -29,7 +29,7 @@ impl Frame {
         self.size
     }
 
-    /// The place of the value that leaves its register as the `number`-th of a block.
+    /// The spill slot of the `number`-th value that a block spills.
     pub(super) fn spill(&mut self, number: usize) -> i32 {
         while self.spills.len() <= number {
             let at = self.take_vector();

@@ -1,10 +1,11 @@
-//! The function of a kernel: a loop over rows, and in it one loop over the elements per pass.
+//! The function of a kernel: a loop over rows, and inside it one loop over the elements per pass.
 //!
-//! Registers: `rdi` holds the address of the words, `rax` the element, `rcx` the elements of a row, `rdx` the end of a
-//! stretch, `rsi` the last element at which a whole round fits; `r10` and `r11` are for the moment; the others hold rows
-//! of accesses, and `rsi` is for the moment, too, once no whole round fits. A stretch has a loop of whole rounds, several
-//! copies of the body each, and one of masked rounds for what is left. A pass with folds has a loop over blocks of
-//! [`FOLD_BLOCK`] around that.
+//! Registers: `rdi` holds the argument buffer, `rax` the element, `rcx` the elements of a row, and `rdx` the end of the
+//! range in work. `rsi` holds the last element at which a whole iteration fits; when none fits any more, it is scratch.
+//! `r10` and `r11` are scratch. The others hold the rows of accesses.
+//!
+//! A range has a loop of whole iterations, unrolled into several copies of the body, and one of masked iterations for
+//! the rest. A pass with folds has a loop over blocks of [`FOLD_BLOCK`] around them.
 
 use super::body::{Elements, Function};
 use super::code::Block;
@@ -26,15 +27,15 @@ use std::fmt::Write;
 
 /// Registers for the rows of accesses.
 const ROW_REGISTERS: [Gpr; 7] = [RBX, R8, R9, R12, R13, R14, R15];
-/// Registers that belong to the caller, `rbp` aside.
+/// Callee-saved registers, except `rbp`.
 const SAVED: [Gpr; 5] = [RBX, R12, R13, R14, R15];
 /// Bytes of a row value in the frame.
 const SLOT_BYTES: i32 = 16;
-/// Pages of a new frame are touched one after another, so that none of them lies behind the page that guards the stack.
+/// Pages of a new frame are touched one after another, so that the stack's guard page is never skipped.
 const PAGE: i32 = 4096;
-/// Most copies of a body in a loop without folds.
+/// The most copies of a body in a loop without folds.
 const MOST_COPIES: usize = 8;
-/// Bytes of a vector of narrow elements.
+/// Bytes of the buffer for narrow elements.
 const NARROW_BYTES: i32 = 16;
 
 /// Writes the function of a kernel.
@@ -44,15 +45,15 @@ pub(super) struct Writer<'a> {
     pub(super) encoder: Encoder,
     frame: Frame,
     pointers: Vec<Pointer>,
-    /// Where rows of accesses and row buffers are in the frame.
-    pub(super) homes: Vec<i32>,
-    words_at: i32,
+    /// Offsets in the frame of the row addresses of accesses and row buffers.
+    pub(super) row_offsets: Vec<i32>,
+    arguments_at: i32,
     pub(super) rows_left: i32,
     block_start: i32,
     block_end: i32,
     pub(super) prefetches: Prefetches,
-    /// The text of the blocks, for people.
-    text: Option<String>,
+    /// A listing of the blocks, for people.
+    listing: Option<String>,
 }
 
 /// Machine code for a kernel.
@@ -60,8 +61,14 @@ pub(super) fn write(how: (Level, Manner), kernel: &Kernel, classes: &[Class], fl
     Writer::new(how, kernel, classes, flat, passes, None).write().0
 }
 
-/// The blocks of a kernel's function as text.
-pub(super) fn text(how: (Level, Manner), kernel: &Kernel, classes: &[Class], flat: &Flat, passes: &Passes) -> String {
+/// A listing of the blocks of a kernel's function.
+pub(super) fn listing(
+    how: (Level, Manner),
+    kernel: &Kernel,
+    classes: &[Class],
+    flat: &Flat,
+    passes: &Passes,
+) -> String {
     Writer::new(how, kernel, classes, flat, passes, Some(String::new())).write().1.unwrap_or_default()
 }
 
@@ -72,15 +79,15 @@ impl<'a> Writer<'a> {
         motions: &'a [Class],
         flat: &'a Flat,
         passes: &'a Passes,
-        text: Option<String>,
+        listing: Option<String>,
     ) -> Writer<'a> {
         let mut frame = Frame::default();
-        let (words_at, rows_left) = (frame.take(8, 8), frame.take(8, 8));
+        let (arguments_at, rows_left) = (frame.take(8, 8), frame.take(8, 8));
         let (block_start, block_end) = (frame.take(8, 8), frame.take(8, 8));
         let (tail, one, narrow) = (frame.take(16, 8), frame.take(8, 8), frame.take(NARROW_BYTES, NARROW_BYTES));
         let rows: Vec<i32> = motions.iter().map(|_| frame.take(8, 8)).collect();
         let buffers = (0..passes.n_kept).map(|_| frame.take(8, 8));
-        let homes: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
+        let row_offsets: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
         let slots = vec![None; flat.nodes.len()];
         let distances = vec![None; motions.len()];
         let shown = flat.shown_payloads();
@@ -100,7 +107,7 @@ impl<'a> Writer<'a> {
                 function.distances[access] = Some(frame.take(128, 64));
             }
         }
-        let pointers = homes.iter().map(|&at| Pointer::Frame(at)).collect();
+        let pointers = row_offsets.iter().map(|&at| Pointer::Frame(at)).collect();
         let encoder = Encoder::new(level);
         let prefetches = Prefetches::new(&function, passes, level, || frame.take(8, 8));
         Writer {
@@ -109,19 +116,19 @@ impl<'a> Writer<'a> {
             encoder,
             frame,
             pointers,
-            homes,
-            words_at,
+            row_offsets,
+            arguments_at,
             rows_left,
             block_start,
             block_end,
             prefetches,
-            text,
+            listing,
         }
     }
 
     fn write(mut self) -> (Vec<u8>, Option<String>) {
         let size_at = self.enter();
-        self.copy_words();
+        self.load_arguments();
         let row = self.encoder.label();
         self.encoder.place(row);
         self.load_prefetch_addresses();
@@ -138,14 +145,14 @@ impl<'a> Writer<'a> {
         self.leave();
         let size = self.frame.size() / 64 * 64 + 64;
         self.encoder.patch(size_at, size);
-        (self.encoder.finish(), self.text)
+        (self.encoder.finish(), self.listing)
     }
 
-    pub(super) fn at(&self, home: i32) -> Rm {
-        Rm::Mem(Memory::at(RSP, home))
+    pub(super) fn frame_at(&self, offset: i32) -> Rm {
+        Rm::Mem(Memory::at(RSP, offset))
     }
 
-    pub(super) fn word(&self, word: usize) -> Rm {
+    pub(super) fn argument(&self, word: usize) -> Rm {
         Rm::Mem(Memory::at(RDI, 8 * word as i32))
     }
 
@@ -179,17 +186,17 @@ impl<'a> Writer<'a> {
         self.encoder.ret();
     }
 
-    /// Brings into the frame what the words say, and what follows from them for all rows.
-    fn copy_words(&mut self) {
-        self.encoder.int(Int::Store, RDI, self.at(self.words_at));
-        self.encoder.int(Int::Mov, R11, self.word(argument::ROWS));
-        self.encoder.int(Int::Store, R11, self.at(self.rows_left));
-        self.encoder.int(Int::Mov, RCX, self.word(argument::INNER));
+    /// Copies the argument buffer to the frame, with what follows from it for all rows.
+    fn load_arguments(&mut self) {
+        self.encoder.int(Int::Store, RDI, self.frame_at(self.arguments_at));
+        self.encoder.int(Int::Mov, R11, self.argument(argument::ROWS));
+        self.encoder.int(Int::Store, R11, self.frame_at(self.rows_left));
+        self.encoder.int(Int::Mov, RCX, self.argument(argument::INNER));
         self.encoder.set(R11, 1);
-        self.encoder.int(Int::Store, R11, self.at(self.function.one));
+        self.encoder.int(Int::Store, R11, self.frame_at(self.function.one));
         for access in 0..self.function.motions.len() {
-            self.encoder.int(Int::Mov, R11, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS));
-            self.encoder.int(Int::Store, R11, self.at(self.homes[access]));
+            self.encoder.int(Int::Mov, R11, self.argument(argument::ACCESSES + access * argument::ACCESS_WORDS));
+            self.encoder.int(Int::Store, R11, self.frame_at(self.row_offsets[access]));
             if let Some(at) = self.function.distances[access] {
                 self.write_distances(access, at);
             }
@@ -197,37 +204,37 @@ impl<'a> Writer<'a> {
         for buffer in 0..self.passes.n_kept {
             self.encoder.set(R11, (buffer * argument::BUFFER_BYTES) as u64);
             self.encoder.int(Int::Imul, R11, Rm::Reg(RCX.0));
-            self.encoder.int(Int::Add, R11, self.word(argument::KEPT));
-            let home = self.homes[self.function.motions.len() + buffer];
-            self.encoder.int(Int::Store, R11, self.at(home));
+            self.encoder.int(Int::Add, R11, self.argument(argument::KEPT));
+            let home = self.row_offsets[self.function.motions.len() + buffer];
+            self.encoder.int(Int::Store, R11, self.frame_at(home));
         }
     }
 
-    /// The numbers of the lanes times the stride.
+    /// Stores the lane numbers times the stride.
     fn write_distances(&mut self, access: usize, at: i32) {
-        let stride = self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 2);
+        let stride = self.argument(argument::ACCESSES + access * argument::ACCESS_WORDS + 2);
         self.encoder.int(Int::Mov, R10, stride);
         self.encoder.set(R11, 0);
         for lane in 0..self.encoder.level().lanes() as i32 {
-            self.encoder.int(Int::Store, R11, self.at(at + 8 * lane));
+            self.encoder.int(Int::Store, R11, self.frame_at(at + 8 * lane));
             self.encoder.int(Int::Add, R11, Rm::Reg(R10.0));
         }
     }
 
-    /// Moves all rows on and runs the next one, if there is one.
+    /// Advances all rows, and loops if one is left.
     fn next_row(&mut self, top: Label) {
         for access in 0..self.function.motions.len() {
-            self.encoder.int(Int::Mov, R11, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
-            self.encoder.int(Int::AddTo, R11, self.at(self.homes[access]));
+            self.encoder.int(Int::Mov, R11, self.argument(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
+            self.encoder.int(Int::AddTo, R11, self.frame_at(self.row_offsets[access]));
         }
-        self.encoder.int(Int::Mov, R11, self.at(self.rows_left));
+        self.encoder.int(Int::Mov, R11, self.frame_at(self.rows_left));
         self.encoder.sub(R11, 1);
-        self.encoder.int(Int::Store, R11, self.at(self.rows_left));
+        self.encoder.int(Int::Store, R11, self.frame_at(self.rows_left));
         self.encoder.compare(R11, 0);
         self.encoder.jump_if(Condition::NotEqual, top);
     }
 
-    /// Bytes of an element of an access.
+    /// The size of an element of an access.
     pub(super) fn element_bytes(&self, access: usize) -> usize {
         let kernel = self.function.kernel;
         let of_output = |slot: usize| kernel.outputs[slot].dtype;
@@ -249,14 +256,14 @@ impl<'a> Writer<'a> {
     }
 
     fn note(&mut self, name: &str, block: &Block) {
-        if let Some(text) = &mut self.text {
-            write!(text, "  {name}\n{block}").expect("a string takes everything");
+        if let Some(listing) = &mut self.listing {
+            write!(listing, "  {name}\n{block}").expect("a string takes everything");
         }
     }
 
     fn pass(&mut self, number: usize, pass: &Pass) {
         if !pass.uniform.is_empty() {
-            // Without elements there may be nothing to load.
+            // Without elements, there may be nothing to load.
             let none = self.encoder.label();
             self.encoder.compare(RCX, 0);
             self.encoder.jump_if(Condition::Equal, none);
@@ -268,14 +275,14 @@ impl<'a> Writer<'a> {
         if folds.is_empty() {
             self.encoder.set(RAX, 0);
             self.encoder.int(Int::Mov, RDX, Rm::Reg(RCX.0));
-            self.stretch(number, pass, &folds);
+            self.range_loops(number, pass, &folds);
         } else {
             self.blocks(number, pass, &folds);
         }
-        self.pointers = self.homes.iter().map(|&at| Pointer::Frame(at)).collect();
+        self.pointers = self.row_offsets.iter().map(|&at| Pointer::Frame(at)).collect();
     }
 
-    /// Brings rows of the accesses that the pass's loops walk into registers, as far as there are some.
+    /// Loads the rows of the accesses in the pass's loops into registers, as far as they suffice.
     fn load_rows(&mut self, pass: &Pass) {
         let n_accesses = self.function.motions.len();
         let loads = pass.body.iter().filter_map(|&id| self.function.flat.nodes[id].op.operand());
@@ -285,12 +292,12 @@ impl<'a> Writer<'a> {
         used.sort_unstable();
         used.dedup();
         for (access, register) in used.into_iter().zip(ROW_REGISTERS) {
-            self.encoder.int(Int::Mov, register, self.at(self.homes[access]));
+            self.encoder.int(Int::Mov, register, self.frame_at(self.row_offsets[access]));
             self.pointers[access] = Pointer::Gpr(register);
         }
     }
 
-    /// The loop over blocks of a pass with folds. Without elements there is one block without any.
+    /// Writes the loop over blocks of a pass with folds. A row without elements has one empty block.
     fn blocks(&mut self, number: usize, pass: &Pass, folds: &[Fold]) {
         let parts: Vec<(i32, i32)> = folds
             .iter()
@@ -304,11 +311,11 @@ impl<'a> Writer<'a> {
         let (top, done) = (self.encoder.label(), self.encoder.label());
         self.encoder.set(RAX, 0);
         self.encoder.place(top);
-        self.encoder.int(Int::Store, RAX, self.at(self.block_start));
+        self.encoder.int(Int::Store, RAX, self.frame_at(self.block_start));
         self.encoder.int(Int::Lea, RDX, Rm::Mem(Memory::at(RAX, FOLD_BLOCK as i32)));
         self.encoder.int(Int::Cmp, RDX, Rm::Reg(RCX.0));
         self.encoder.int(Int::CmovGreater, RDX, Rm::Reg(RCX.0));
-        self.encoder.int(Int::Store, RDX, self.at(self.block_end));
+        self.encoder.int(Int::Store, RDX, self.frame_at(self.block_end));
         self.run(|function, encoder| function.start_folds(encoder, folds), "partial results");
         if folds.iter().any(|fold| fold.counter.is_some()) {
             let none = self.encoder.label();
@@ -317,7 +324,7 @@ impl<'a> Writer<'a> {
             self.run(|function, encoder| function.start_indices(encoder, folds), "first indices");
             self.encoder.place(none);
         }
-        self.stretch(number, pass, folds);
+        self.range_loops(number, pass, folds);
         for (fold, &(value, index)) in folds.iter().zip(&parts) {
             self.run(|function, encoder| function.finish_fold(encoder, fold, value, index), "tree");
         }
@@ -326,7 +333,7 @@ impl<'a> Writer<'a> {
         for (number, (fold, &(value, index))) in folds.iter().zip(&parts).enumerate() {
             self.keep_block(number, fold, value, index);
         }
-        self.encoder.int(Int::Mov, RAX, self.at(self.block_end));
+        self.encoder.int(Int::Mov, RAX, self.frame_at(self.block_end));
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RCX.0));
         self.encoder.jump_if(Condition::Less, top);
         for (number, fold) in folds.iter().enumerate() {
@@ -335,16 +342,16 @@ impl<'a> Writer<'a> {
         self.encoder.place(done);
     }
 
-    /// `r11` becomes the number of blocks.
+    /// Sets `r11` to the number of blocks.
     fn count_blocks(&mut self) {
         self.encoder.int(Int::Lea, R11, Rm::Mem(Memory::at(RCX, FOLD_BLOCK as i32 - 1)));
         self.encoder.shift_right(R11, FOLD_BLOCK.trailing_zeros() as u8);
     }
 
-    /// `r11` becomes the address of the block entries of a fold, or of the entry of the block that was folded just now.
+    /// Sets `r11` to the address of a fold's block results, or to that of the current block's result.
     fn block_entry(&mut self, number: usize, of_block: bool) {
         if of_block {
-            self.encoder.int(Int::Mov, RSI, self.at(self.block_start));
+            self.encoder.int(Int::Mov, RSI, self.frame_at(self.block_start));
             self.encoder.shift_right(RSI, FOLD_BLOCK.trailing_zeros() as u8);
         } else {
             self.encoder.set(RSI, 0);
@@ -355,47 +362,48 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::Add, R11, Rm::Reg(RSI.0));
         self.encoder.set(R10, argument::BLOCK_BYTES as u64);
         self.encoder.int(Int::Imul, R11, Rm::Reg(R10.0));
-        self.encoder.int(Int::Add, R11, self.word(argument::BLOCKS));
+        self.encoder.int(Int::Add, R11, self.argument(argument::BLOCKS));
     }
 
     fn keep_block(&mut self, number: usize, fold: &Fold, value: i32, index: i32) {
         self.block_entry(number, true);
-        self.encoder.int(Int::Mov, R10, self.at(value));
+        self.encoder.int(Int::Mov, R10, self.frame_at(value));
         if fold.ty == Ty::Bool {
             self.encoder.and(R10, 1);
         }
         self.encoder.int(Int::Store, R10, Rm::Mem(Memory::at(R11, 0)));
         if fold.index.is_some() {
-            self.encoder.int(Int::Mov, R10, self.at(index));
+            self.encoder.int(Int::Mov, R10, self.frame_at(index));
             self.encoder.int(Int::Store, R10, Rm::Mem(Memory::at(R11, 8)));
         }
     }
 
-    /// Has the results of a fold's blocks folded, and brings what comes of it to its slot.
+    /// Calls the function that folds the results of a fold's blocks, and stores its result in the slot.
     fn join_blocks(&mut self, number: usize, fold: &Fold) {
         self.block_entry(number, false);
-        self.encoder.int(Int::Store, R11, self.at(self.block_start));
+        self.encoder.int(Int::Store, R11, self.frame_at(self.block_start));
         self.encoder.int(Int::Mov, RSI, Rm::Reg(R11.0));
         self.count_blocks();
         self.encoder.int(Int::Mov, RDX, Rm::Reg(R11.0));
-        self.encoder.int(Int::Mov, R10, self.word(argument::FOLD_BLOCKS));
+        self.encoder.int(Int::Mov, R10, self.argument(argument::FOLD_BLOCKS));
         self.encoder.set(RDI, fold.number());
         self.encoder.zero_upper();
         self.encoder.call(R10);
-        self.encoder.int(Int::Mov, RDI, self.at(self.words_at));
-        self.encoder.int(Int::Mov, RCX, self.word(argument::INNER));
-        self.encoder.int(Int::Mov, R11, self.at(self.block_start));
+        self.encoder.int(Int::Mov, RDI, self.frame_at(self.arguments_at));
+        self.encoder.int(Int::Mov, RCX, self.argument(argument::INNER));
+        self.encoder.int(Int::Mov, R11, self.frame_at(self.block_start));
         self.encoder.int(Int::Mov, R10, Rm::Mem(Memory::at(R11, 0)));
         if matches!(fold.combine, Combine::Any | Combine::All) {
             self.encoder.negate(R10);
         }
         let slot = self.function.slots[fold.id].expect("a fold has a slot");
-        self.encoder.int(Int::Store, R10, self.at(slot));
+        self.encoder.int(Int::Store, R10, self.frame_at(slot));
     }
 
-    /// All elements from `rax` to `rdx`.
-    fn stretch(&mut self, number: usize, pass: &Pass, folds: &[Fold]) {
-        // One masked copy again and again, or, where every copy has its own partial results, all of them once.
+    /// Writes the loops over the elements from `rax` to `rdx`.
+    fn range_loops(&mut self, number: usize, pass: &Pass, folds: &[Fold]) {
+        // Without folds, the rest takes masked iterations of one copy. With folds, each copy has its own partial
+        // results, so one masked iteration has all copies.
         let level = self.encoder.level();
         let n_masked = if folds.is_empty() { 1 } else { n_groups(level) };
         let tail = self.function.single(&mut self.encoder, pass, folds, n_masked, Elements::Tail);
@@ -416,7 +424,7 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
         self.encoder.jump_if(Condition::Greater, rest);
         let top = self.encoder.label();
-        self.round(&main, Elements::All, top);
+        self.iteration(&main, Elements::All, top);
         self.prefetch(number, step as usize);
         self.encoder.add(RAX, step);
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RSI.0));
@@ -425,10 +433,10 @@ impl<'a> Writer<'a> {
         self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
         self.encoder.jump_if(Condition::NotLess, done);
         if !folds.is_empty() && last.insts.len() > SHORT_TAIL {
-            self.half_round(&tail, folds, done);
+            self.half_iteration(&tail, folds, done);
         }
         let top = self.encoder.label();
-        self.round(&last, Elements::Tail, top);
+        self.iteration(&last, Elements::Tail, top);
         if folds.is_empty() {
             self.encoder.add(RAX, level.lanes() as i32);
             self.encoder.int(Int::Cmp, RAX, Rm::Reg(RDX.0));
@@ -437,8 +445,9 @@ impl<'a> Writer<'a> {
         self.encoder.place(done);
     }
 
-    /// The last round where the elements that are left feed no more than the first half of the groups, as those of short rows do.
-    fn half_round(&mut self, tail: &Single, folds: &[Fold], done: Label) {
+    /// Writes the last iteration for the case that the remaining elements reach only the first half of the groups, as
+    /// those of short rows do.
+    fn half_iteration(&mut self, tail: &Single, folds: &[Fold], done: Label) {
         let level = self.encoder.level();
         let n_half = n_groups(level) / 2;
         let more = self.encoder.label();
@@ -448,13 +457,13 @@ impl<'a> Writer<'a> {
         let mut half = tail.copied(n_half, Order::Interleaved);
         folds.iter().for_each(|fold| fold.reserve(&mut half, n_half));
         let top = self.encoder.label();
-        self.round(&half, Elements::Tail, top);
+        self.iteration(&half, Elements::Tail, top);
         self.encoder.jump(done);
         self.encoder.place(more);
     }
 
-    /// A round of a loop, its top at a label.
-    fn round(&mut self, block: &Block, elements: Elements, top: Label) {
+    /// Writes an iteration of a loop, with its top at a label.
+    fn iteration(&mut self, block: &Block, elements: Elements, top: Label) {
         self.note(if elements == Elements::All { "loop" } else { "tail" }, block);
         let tail = self.function.tail;
         let mut allocator = Allocator::new(block, &mut self.encoder, &mut self.frame, &self.pointers);
@@ -467,11 +476,11 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// How many copies of a body keep the machine busy, and how they are put together.
+/// How many copies of a body keep the processor busy, and in which order their instructions are.
 ///
-/// Its instructions wait for each other most of the time, and it looks ahead by [`WINDOW`] of them: so many chains of
-/// instructions as their latency takes longer than their execution have to be in sight. Short bodies are copied to save
-/// on the loop. How far values may be out of registers meanwhile, the level says.
+/// Most of the time the instructions of a body wait for each other, and the processor looks ahead by [`WINDOW`] of
+/// them. So as many independent copies have to be in sight as latency exceeds throughput. Short bodies are copied to
+/// save loop overhead. The level limits how many values may be live.
 fn copies(body: &Block, level: Level) -> (usize, Order) {
     let (latency, cycles) = body.timing();
     let n = body.insts.len().max(1);
@@ -486,22 +495,22 @@ fn copies(body: &Block, level: Level) -> (usize, Order) {
     };
     let fit = level.most_copied(n) / body.most_alive().max(1);
     let usual = busy.max(at_least).min(MOST_COPIES).min(fit).max(1);
-    if n < MUCH || !body.insts.iter().any(|inst| inst.op.is_division()) {
+    if n < LONG_BESIDE_DIVISION || !body.insts.iter().any(|inst| inst.op.is_division()) {
         return (usual, Order::Interleaved);
     }
-    // Of staggered copies the machine looks at fewer, and fewer values are alive at once.
+    // Of staggered copies the processor sees fewer, and fewer values are live at once.
     let more = (2 * busy).min(MOST_COPIES).min(3 * fit / 2).min(MOST_STAGGERED / n);
     (usual.max(more), Order::Staggered)
 }
 
-/// Instructions of a masked round with folds up to which it may compute groups that have no element.
+/// Most instructions of a masked iteration with folds that may compute groups without elements.
 const SHORT_TAIL: usize = 32;
 
-/// Instructions of all staggered copies: writing more takes longer than many a kernel runs.
+/// Most instructions of all staggered copies: writing more takes longer than many a kernel runs.
 const MOST_STAGGERED: usize = 512;
 
-/// Instructions that are much to do beside a division: all copies would then want the divider at once.
-const MUCH: usize = 48;
+/// A body of more instructions has much to do beside a division: all copies would then need the divider at once.
+const LONG_BESIDE_DIVISION: usize = 48;
 
-/// Instructions that wait for their operands at once, on machines of the last years.
+/// Instructions that wait for their operands in recent processors, roughly.
 const WINDOW: usize = 64;

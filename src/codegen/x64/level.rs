@@ -1,13 +1,13 @@
-//! What machines of different years have: the width of vectors, how many there are, and what follows from that.
+//! Instruction sets: the width and number of vector registers, and what follows from them.
 //!
-//! The two levels share all that is above instructions. On [`Level::Avx512`] a bool is a mask register, constants are
-//! broadcast by the instructions that read them, and instructions write some lanes. On [`Level::Avx2`] a bool is a vector
-//! of all-ones or zero 32-bit lanes, constants fill whole vectors in memory, and lanes are picked by blends.
+//! The two levels share everything above instructions. With [`Level::Avx512`] a bool is a mask register, constants are
+//! broadcast by the instructions that read them, and instructions write under a mask. With [`Level::Avx2`] a bool is a
+//! vector of all-ones or zero 32-bit lanes, constants are whole vectors in memory, and blends select lanes.
 
 use super::encoder::Width;
 use crate::codegen::vm::Isa;
 
-/// A level of instructions that code is written for.
+/// An instruction set that code is written for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
     /// AVX2, FMA and F16C: 16 vectors of 256 bits.
@@ -32,7 +32,7 @@ impl Level {
         }
     }
 
-    /// Whether this machine has its instructions, and the system lets code be made.
+    /// Whether this processor has its instructions, and the system allows executable memory.
     pub fn is_available(self) -> bool {
         cfg!(unix) && self.isa().is_available() && self.has_others()
     }
@@ -65,12 +65,12 @@ impl Level {
         }
     }
 
-    /// Elements of a round: 32-bit lanes of a vector.
+    /// Elements of an iteration: the 32-bit lanes of a vector.
     pub(super) const fn lanes(self) -> usize {
         self.width().bytes() as usize / 4
     }
 
-    /// Vector registers of the machine.
+    /// The number of vector registers.
     pub(super) const fn n_vectors(self) -> usize {
         match self {
             Level::Avx2 => 16,
@@ -78,7 +78,7 @@ impl Level {
         }
     }
 
-    /// Registers that the partial results of a loop may fill; more lie in the frame.
+    /// Vector registers that the partial results of a loop may take. If they need more, they are in the frame.
     pub(super) const fn most_partials(self) -> usize {
         self.n_vectors() / 2
     }
@@ -88,10 +88,10 @@ impl Level {
         self.n_vectors() - 4
     }
 
-    /// Values that the copies of a body of so many instructions without folds may have at once. Waiting for values that lie
-    /// in the frame costs less than instructions that wait for each other where there are few registers, and where a body is
-    /// so long that the rounds that are left of a row, of single copies, count little (`cargo bench --bench fusion`: W01m and
-    /// W22 want more copies, W03 and W06 no odd number of them).
+    /// Values that the copies of a body of `n_insts` instructions without folds may have live at once. With few
+    /// registers, waiting for spilled values costs less than waiting for dependent instructions. In a long body, the
+    /// remaining elements of a row, which take single copies, count little (`cargo bench --bench fusion`: W01m and W22
+    /// want more copies; W03 and W06 no odd number of them).
     pub(super) const fn most_copied(self, n_insts: usize) -> usize {
         match self {
             Level::Avx2 => 3 * self.n_vectors(),
@@ -101,5 +101,5 @@ impl Level {
     }
 }
 
-/// Instructions of a long body.
+/// A body with at least this many instructions is long.
 const LONG_BODY: usize = 64;

@@ -1,8 +1,8 @@
-//! Bools: what is compared, combined and picked by them, at both levels.
+//! Bools at both levels: comparisons, logic, and selection.
 //!
-//! A bool is a mask register, or of AVX2 a vector of all-ones or zero 32-bit lanes. A value of 64-bit lanes has two parts,
-//! and each takes its own part of a mask: the lower or upper bits, or half the lanes widened. Parts that are known, because
-//! a mask was made of them, are not made again.
+//! A bool is a mask register, or in AVX2 a vector of all-ones or zero 32-bit lanes. A value of 64-bit lanes has two
+//! parts. Each takes its own part of a mask: the lower or upper bits, or half the lanes widened. Parts that a mask was
+//! made of are remembered.
 
 use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
 use super::encoder::{Constant, Width};
@@ -19,13 +19,14 @@ pub(super) enum Relation {
     Ne,
     Lt,
     Le,
-    /// Less, or one of them is a NaN.
+    /// Less, or one operand is a NaN.
     LtOrNan,
     Unordered,
 }
 
 impl Relation {
-    /// For floats: a NaN makes all but `Ne`, `LtOrNan` and `Unordered` false, without a signal.
+    /// The predicate for floats. A NaN makes all but `Ne`, `LtOrNan` and `Unordered` false, without a floating-point
+    /// exception.
     const fn float(self) -> u8 {
         match self {
             Relation::Eq => 0,
@@ -43,7 +44,7 @@ impl Relation {
             Relation::Ne => 4,
             Relation::Lt | Relation::LtOrNan => 1,
             Relation::Le => 2,
-            // No integer is unordered; 3 is "never".
+            // No integers are unordered; 3 is "never".
             Relation::Unordered => 3,
         }
     }
@@ -71,13 +72,13 @@ impl Select<'_> {
         if self.level() == Level::Avx2 {
             return self.word(if all { u32::MAX } else { 0 });
         }
-        let known = self.lanes[all as usize];
-        let v = known.unwrap_or_else(|| self.block.register(Class::Mask, false, Home::Lanes(all)));
+        let existing = self.lanes[all as usize];
+        let v = existing.unwrap_or_else(|| self.block.register(Class::Mask, false, Home::Lanes(all)));
         self.lanes[all as usize] = Some(v);
         v
     }
 
-    /// A mask that is the same for all lanes, from its place in the frame.
+    /// A uniform mask, from its slot in the frame.
     pub(super) fn row_mask(&mut self, slot: i32) -> V {
         match self.level() {
             Level::Avx2 => {
@@ -88,14 +89,14 @@ impl Select<'_> {
             }
             Level::Avx512 => {
                 let mask = self.block.register(Class::Mask, false, Home::Whole(slot));
-                // All lanes agree, so its upper half is itself.
+                // The mask is uniform, so its upper half equals itself.
                 self.mask_parts.insert(mask, Val::from([mask, mask]));
                 mask
             }
         }
     }
 
-    /// The mask of the first lane; `one` is where AVX-512 finds it.
+    /// The mask of the first lane; for AVX-512 it is at the offset `one` in the frame.
     pub(super) fn first_lane(&mut self, one: i32) -> V {
         match self.level() {
             Level::Avx2 => self.shared(Constant::Vector([u32::MAX as u64, 0, 0, 0, 0, 0, 0, 0]), false),
@@ -103,7 +104,7 @@ impl Select<'_> {
         }
     }
 
-    /// The lanes of each copy that are left: at `tail` in the frame are their bits, or for AVX2 their number.
+    /// The masks of the remaining lanes of each copy. At `tail` in the frame are their bits, or for AVX2 their number.
     pub(super) fn tail_masks(&mut self, copies: usize, tail: i32) -> Vec<V> {
         let n_lanes = self.level().lanes();
         match self.level() {
@@ -134,12 +135,12 @@ impl Select<'_> {
         }
     }
 
-    /// A mask with its parts, as far as they are known.
+    /// A mask with those of its parts that are remembered.
     pub(super) fn with_parts(&self, mask: V) -> Vec<V> {
         [mask].into_iter().chain(self.mask_parts.get(&mask).into_iter().flatten().copied()).collect()
     }
 
-    /// The part of a mask that goes with a part of a value, whose lanes have 64 bits or not.
+    /// The part of a mask for a part of a value; `wide` says whether its lanes have 64 bits.
     pub(super) fn mask_part(&mut self, mask: V, part: usize, wide: bool) -> V {
         let home = self.block.info(mask).home;
         match (self.level(), home) {
@@ -166,7 +167,7 @@ impl Select<'_> {
         parts[part]
     }
 
-    /// One mask of the masks of the parts of a value.
+    /// Joins the masks of the parts of a value.
     fn join_masks(&mut self, masks: Val, ty: Ty) -> V {
         match (self.level(), &masks[..]) {
             (Level::Avx2, &[mask]) if !is_wide(ty) => mask,
@@ -181,7 +182,7 @@ impl Select<'_> {
         }
     }
 
-    /// The lower halves of the 64-bit lanes of a value, one behind another.
+    /// The lower halves of the 64-bit lanes of a value, packed.
     pub(super) fn packed(&mut self, parts: &Val) -> V {
         let (low, high) = (parts[0], *parts.last().expect("a value has a part"));
         let pairs = self.vector(false);
@@ -194,7 +195,7 @@ impl Select<'_> {
         result
     }
 
-    /// The mask of the lanes of which the relation is true.
+    /// The mask of the lanes in which the relation holds.
     pub(super) fn compare(&mut self, relation: Relation, a: &Val, b: &Val, ty: Ty) -> Val {
         if ty == Ty::Bool {
             let differ = self.logic(Prim::Xor, a[0], b[0]);
@@ -234,7 +235,7 @@ impl Select<'_> {
         }
     }
 
-    /// A mask made of lanes of the opcode's width.
+    /// The mask that an instruction on lanes of its own width makes.
     fn lanes_op(&mut self, opcode: &'static opcode::Opcode, args: &[V], imm: Option<u8>) -> V {
         match self.level() {
             Level::Avx2 => self.op_imm(opcode, args, imm),
@@ -247,7 +248,7 @@ impl Select<'_> {
         self.compare(Relation::Unordered, a, a, ty)[0]
     }
 
-    /// Two masks combined: `And`, `Or` or `Xor`.
+    /// `And`, `Or` or `Xor` of two masks.
     pub(super) fn logic(&mut self, prim: Prim, a: V, b: V) -> V {
         let (of_masks, of_lanes) = match prim {
             Prim::And => (&opcode::MASK_AND, &opcode::AND[0]),
@@ -263,7 +264,7 @@ impl Select<'_> {
         }
     }
 
-    /// The other lanes.
+    /// The negation of a mask.
     pub(super) fn not(&mut self, mask: V) -> V {
         match self.level() {
             Level::Avx2 => {
@@ -314,7 +315,7 @@ impl Select<'_> {
         result
     }
 
-    /// All-ones or zero 32-bit lanes of a mask.
+    /// A mask as all-ones or zero 32-bit lanes.
     pub(super) fn lanes_of(&mut self, mask: V) -> V {
         match self.level() {
             Level::Avx2 => mask,

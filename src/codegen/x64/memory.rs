@@ -1,7 +1,7 @@
-//! Executable memory: pages of a shared reserve, writable until code is in them, executable from then on.
+//! Executable memory: pages of a shared reserve, which are writable until code is in them, and executable from then on.
 //!
-//! A program has whole pages, so what is writable and what runs never lie in one. Pages of dropped programs are used
-//! again; a reserve whose pages are all free goes back to the system.
+//! A program has whole pages, so no page is writable and executable at once. Pages of dropped programs are reused. A
+//! reserve whose pages are all free is unmapped.
 
 #![allow(unsafe_code, reason = "maps memory and makes it executable")]
 
@@ -9,17 +9,17 @@ use crate::codegen::native::code::{Code, Memory};
 use crate::error::{Reason, TierLimit};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes that become executable together.
+/// The granularity of page protection.
 const PAGE: usize = 4096;
-/// Pages of a reserve; programs that need more get a mapping of their own.
+/// Pages of a reserve. A program that needs more gets a mapping of its own.
 const RESERVE_PAGES: usize = 64;
 
-/// A stretch of memory that the system gave.
+/// Memory mapped from the system.
 #[derive(Debug)]
 struct Reserve {
     address: usize,
     n_pages: usize,
-    /// A bit per page that is in use; of a mapping of one program, the first.
+    /// A bit per page in use; for a mapping of one program, the first bit.
     used: u64,
 }
 
@@ -48,12 +48,12 @@ impl Drop for Pages {
     }
 }
 
-/// The bits of `n` pages from `first` on; more than a reserve has count as all.
+/// The bits of `n` pages starting at `first`. A count beyond a reserve gives all bits.
 fn mask(first: usize, n: usize) -> u64 {
     if n >= RESERVE_PAGES { u64::MAX } else { ((1 << n) - 1) << first }
 }
 
-/// Makes position-independent code executable; its entry is its first byte.
+/// Makes position-independent code executable. Its entry is its first byte.
 ///
 /// # Errors
 /// If the system gives no memory for code.
@@ -62,15 +62,15 @@ pub(super) fn load(bytes: &[u8]) -> Result<Code, Reason> {
     let address = take(n_pages)?;
     let pages = Pages { address, n_pages };
     protect(address, n_pages * PAGE, false)?;
-    // SAFETY: the pages were taken just now, so nobody else reads, writes or runs them, and they are writable.
+    // SAFETY: the pages were taken just now, so nothing else reads, writes or runs them, and they are writable.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
     protect(address, n_pages * PAGE, true)?;
-    // SAFETY: the function that `bytes` are starts at their first, in the System V convention, which is that of C on
-    // the systems this is built for; `pages` keeps them until it is dropped.
+    // SAFETY: `bytes` are a function that starts at the first byte and follows the System V convention, which is that
+    // of C on the systems this is built for. `pages` keeps them until it is dropped.
     Ok(unsafe { Code::new(address as *const u8, bytes.len(), Box::new(pages)) })
 }
 
-/// The address of so many pages that are now in use.
+/// Takes free pages and returns their address.
 fn take(n_pages: usize) -> Result<usize, Reason> {
     let mut reserves = RESERVES.lock().unwrap_or_else(PoisonError::into_inner);
     if n_pages <= RESERVE_PAGES {

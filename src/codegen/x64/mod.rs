@@ -1,16 +1,21 @@
-//! The fast tier of x86-64: machine code for AVX-512 or AVX2, written directly.
+//! The x64 tier: machine code for AVX-512 or AVX2, encoded here.
 //!
-//! From the loops of [`super::native`], [`function`] and [`body`] write blocks of straight-line [`code`] over virtual
-//! registers: [`select`] chooses instructions for prims, [`scaling`] a shorter one for powers of two, [`quotient`] some that spare
-//! the divider, [`elements`] those of loads and stores, [`masks`] those of bools, [`folds`] those of partial results; [`prefetch`]
-//! asks for cache lines. A body is written once, and [`copies`] makes a block of several of it. A [`Level`] says which
-//! instructions there are; what AVX2 lacks has [`emulated`]. A [`Manner`] says how code goes through memory.
-//! [`registers`] gives every value a machine register, [`fma`] chooses among forms that overwrite one, and the [`encoder`] writes
-//! instructions of [`opcode`]; [`memory`] makes the bytes executable.
+//! [`super::native`] prepares the loops. [`function`] and [`body`] write them as blocks of straight-line [`code`] over
+//! virtual registers. Instructions come from these files:
 //!
-//! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed is
-//! declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and for AVX2
-//! strided outputs.
+//! - [`select`] for prims, [`scaling`] for products with powers of two, [`quotient`] for divisions that avoid the
+//!   divider;
+//! - [`elements`] for loads and stores, [`masks`] for bools, [`folds`] for partial results, [`prefetch`] for
+//!   prefetches;
+//! - [`emulated`] for what AVX2 lacks.
+//!
+//! [`copies`] unrolls a body. [`registers`] allocates physical registers, [`fma`] chooses forms that overwrite a dead
+//! operand, and the [`encoder`] writes instructions of [`opcode`]. [`memory`] makes the bytes executable. A [`Level`]
+//! is an instruction set; a [`Manner`] says how stores and rows go through memory.
+//!
+//! What always holds: bits are those of [`super::interp`]; code has no relocations; a kernel that cannot be expressed
+//! is declined with a reason. [`disk`] may keep the code. Absent: vectors along the rows, gathers by index, and strided
+//! outputs for AVX2.
 
 mod body;
 mod code;
@@ -45,10 +50,10 @@ use super::native::{self, Compile, Manner, NativeProgram, Shape};
 use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 
-/// Compiles a valid `kernel` for accesses of these `classes`, operands first, and the machines of a level.
+/// Compiles a valid `kernel` for a level and accesses of these `classes`, operands first.
 ///
 /// # Errors
-/// The reason why this tier does not take it, or that this machine is none of them.
+/// The reason why this tier declines the kernel, or why this processor cannot run the code.
 pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<NativeProgram, Reason> {
     let (compile, is_streaming, deinterleave): (Compile, bool, Deinterleave) = match level {
         Level::Avx2 => (
@@ -63,21 +68,21 @@ pub fn compile(level: Level, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -
     NativeProgram::new(compile, is_streaming, kernel, lanes, classes, deinterleave)
 }
 
-/// Whether a folder seems to hold the code of a kernel, so that it need not be compiled.
+/// Whether the code of a kernel seems to be on disk, so that it need not be compiled.
 pub(super) fn is_kept(level: Level, kernel: &Kernel, classes: &[Class]) -> bool {
     disk::folder().is_some_and(|folder| folder.has(&key(level, kernel, classes, Manner::USUAL)))
 }
 
-/// The code of a kernel before registers are chosen, block by block.
+/// A listing of a kernel's code before register allocation, block by block.
 ///
 /// # Errors
-/// The reason why this tier does not take the kernel.
+/// The reason why this tier declines the kernel.
 pub fn emit_text(level: Level, kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
     let (flat, passes) = native::prepare(kernel, classes)?;
-    Ok(format!("{}\n{}", level.name(), function::text((level, Manner::USUAL), kernel, classes, &flat, &passes)))
+    Ok(format!("{}\n{}", level.name(), function::listing((level, Manner::USUAL), kernel, classes, &flat, &passes)))
 }
 
-/// Why this tier makes no code of a level for a kernel whose accesses move as the classes say.
+/// Why this tier declines a kernel whose accesses have these classes, for a level.
 pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Option<Reason> {
     let narrow = |(dtype, &class): (DType, &Class)| class == Class::Strided && dtype.size() < 4;
     if let Some((dtype, _)) = kernel.dtypes().zip(classes).find(|&access| narrow(access)) {
@@ -86,7 +91,7 @@ pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Opti
     let scattered = |(output, &class): (&Output, &Class)| match class {
         Class::Contiguous => false,
         Class::Strided => true,
-        // Without folds, or of values per element, such an output is written again and again.
+        // Without folds, or for a value per element, such an output would be overwritten by every element.
         Class::Uniform => !kernel.has_folds() || kernel.inst(output.value).level != Loop::Row,
     };
     let outputs = &classes[kernel.operands.len()..];
@@ -96,7 +101,7 @@ pub(super) fn declined(level: Level, kernel: &Kernel, classes: &[Class]) -> Opti
     native::declined(kernel)
 }
 
-/// The reason that this machine gives to make no code at all.
+/// The reason why this processor gets no code at all.
 pub(super) fn no_level() -> Reason {
     TierLimit::MissingIsa { isa: "AVX-512 or AVX2".into() }.into()
 }
@@ -126,12 +131,12 @@ fn compiled(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) ->
     loaded(counts, &code)
 }
 
-/// What code on disk is found by.
+/// The key of code on disk.
 fn key(level: Level, kernel: &Kernel, classes: &[Class], manner: Manner) -> disk::Key {
     disk::Key::new((level, kernel, classes, manner))
 }
 
-/// What a launch must know of the loops; it stands in front of code on disk.
+/// What a launch must know of the loops; it precedes the code on disk.
 struct Counts {
     n_folds: u32,
     n_kept: u32,
@@ -163,7 +168,7 @@ mod tests {
     use crate::ir::scalar::{Prim, Reg};
     use smallvec::smallvec;
 
-    /// Whole vectors alone may be written past the caches: the last elements are not, nor are elements of two bytes.
+    /// Only whole vectors are written with non-temporal stores: not the last elements, and no elements of two bytes.
     #[test]
     fn large_outputs_are_written_past_the_caches() {
         for (dtype, is_taken) in [(DType::F32, true), (DType::I64, true), (DType::BF16, false)] {
@@ -179,7 +184,7 @@ mod tests {
             for level in [Level::Avx2, Level::Avx512] {
                 let text = |stores| {
                     let manner = Manner { stores, ..Manner::USUAL };
-                    function::text((level, manner), &kernel, &classes, &flat, &passes)
+                    function::listing((level, manner), &kernel, &classes, &flat, &passes)
                 };
                 let (cached, streamed) = (text(Stores::Cached), text(Stores::Streamed));
                 assert!(!cached.contains("vmovnt"), "{cached}");

@@ -1,42 +1,42 @@
-//! The vector and mask instructions of this tier: a row each.
+//! The vector and mask instructions of this tier, one per row.
 //!
-//! A row has what the encoder needs: encoding space, opcode map (1: `0F`, 2: `0F38`, 3: `0F3A`), prefix (0: none,
-//! 1: `66`, 2: `F3`, 3: `F2`), the bit `W`, the opcode itself, which field an operand goes to, and how much memory the
-//! instruction touches. Where two rows differ in the type alone they stand in a pair: 32-bit lanes, 64-bit lanes.
-//! Most instructions of AVX-512 are AVX2's with another prefix; a row says so, with what else differs.
+//! A row has what the encoder needs: encoding space, opcode map (1: `0F`, 2: `0F38`, 3: `0F3A`), prefix (0: none, 1:
+//! `66`, 2: `F3`, 3: `F2`), the bit `W`, the opcode, which field an operand goes to, and how much memory the
+//! instruction accesses. Two rows that differ in the type alone are a pair: 32-bit lanes, 64-bit lanes. Most AVX-512
+//! instructions are AVX2 instructions with another prefix; a row says so, with the other differences.
 
 use super::level::Level;
 
-/// How an instruction is prefixed.
+/// The prefix of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     /// EVEX: vectors of AVX-512.
     Evex,
     /// VEX, whose bit `L` is the width: vectors of AVX2.
     Vex,
-    /// VEX with this bit `L`: mask registers and general ones.
+    /// VEX with this bit `L`: instructions on mask registers and general registers.
     Fixed(bool),
 }
 
-/// What an instruction of AVX-512 is called in AVX2, and its bit `W` there.
+/// The mnemonic and the bit `W` of an AVX-512 instruction in AVX2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Older {
     name: &'static str,
     wide: bool,
 }
 
-/// How an instruction is written at a level.
+/// The form of an instruction at a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
     /// The mnemonic.
     pub name: &'static str,
-    /// How it is prefixed.
+    /// The prefix.
     pub space: Space,
     /// The bit `W`.
     pub wide: bool,
 }
 
-/// Which field the result and the operands go to.
+/// The fields of the result and the operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// `reg = vvvv op rm`.
@@ -45,22 +45,22 @@ pub enum Encoding {
     Rm,
     /// `rm = op reg`.
     Mr,
-    /// `reg = vvvv op rm`, with one more register in the upper half of the number behind.
+    /// `reg = vvvv op rm`, with one more register in the upper half of the immediate.
     Rvmr,
-    /// `rm = reg` in the lanes that `vvvv` says.
+    /// `rm = reg` in the lanes of the mask `vvvv`.
     Mvr,
-    /// `reg = rm` in the lanes that `vvvv` says, which is used up.
+    /// `reg = rm` in the lanes of the mask `vvvv`, which is clobbered.
     Rmv,
     /// `vvvv = op rm`, and a digit in `reg`.
     Vm(u8),
 }
 
-/// Memory an instruction touches.
+/// The memory that an instruction accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tuple {
-    /// Unspecified: distances are not compressed.
+    /// Unspecified: displacements are not compressed.
     None,
-    /// A whole vector, or one element for all lanes.
+    /// A whole vector, or one element that is broadcast.
     Full,
     /// A whole vector.
     Whole,
@@ -72,26 +72,26 @@ pub enum Tuple {
     Element,
 }
 
-/// One instruction: a row of the table below. Rows are the same if they are one.
+/// One instruction: a row of the table below. Rows are compared by address.
 #[derive(Debug)]
 pub struct Opcode {
     /// The mnemonic.
     pub name: &'static str,
-    /// How it is prefixed.
+    /// The prefix.
     pub space: Space,
     /// The opcode map.
     pub map: u8,
-    /// The prefix that is folded into the encoding.
+    /// The legacy prefix in the encoding.
     pub prefix: u8,
     /// The bit `W`, and whether lanes have 64 bits.
     pub wide: bool,
-    /// What it is in AVX2, of an instruction of AVX-512.
+    /// The AVX2 form of an AVX-512 instruction.
     pub older: Option<Older>,
     /// The opcode.
     pub code: u8,
     /// The fields of its operands.
     pub encoding: Encoding,
-    /// The memory it touches.
+    /// The memory it accesses.
     pub tuple: Tuple,
 }
 
@@ -104,7 +104,8 @@ impl PartialEq for Opcode {
 impl Eq for Opcode {}
 
 impl Opcode {
-    /// How it is written at a level, if it can be: AVX2's own forms reach half of AVX-512's registers, so they are left out.
+    /// Its form at a level, if it has one. AVX2 forms of AVX-512 code are left out, because they reach half of the
+    /// registers.
     pub const fn form(&self, level: Level) -> Option<Form> {
         match (self.space, level, self.older) {
             (Space::Evex, Level::Avx2, Some(Older { name, wide })) => Some(Form { name, space: Space::Vex, wide }),
@@ -113,7 +114,7 @@ impl Opcode {
         }
     }
 
-    /// Whether it reads the general register that a place was computed in.
+    /// Whether it reads the general register with a computed address.
     pub fn is_from_gpr(&self) -> bool {
         *self == BROADCAST_GPR || *self == MOVE_GPR
     }
@@ -122,8 +123,8 @@ impl Opcode {
         Opcode { older: Some(Older { name, wide: wide == 1 }), ..self }
     }
 
-    /// Cycles until a result is there, and half cycles in which no other instruction can start: rough figures of
-    /// machines with two vector ports, from Intel's optimization manual.
+    /// Latency in cycles and reciprocal throughput in half cycles, roughly, for processors with two vector ports; from
+    /// Intel's optimization manual.
     pub fn timing(&self) -> (usize, usize) {
         let one_of = |pairs: &[&Pair]| pairs.iter().any(|pair| pair.contains(self));
         if one_of(&[&DIV_F, &SQRT]) {
@@ -148,17 +149,17 @@ const fn row(name: &'static str, map: u8, prefix: u8, wide: u8, code: u8, encodi
     Opcode { name, space: Space::Evex, map, prefix, wide: wide == 1, older: None, code, encoding, tuple }
 }
 
-/// An instruction that AVX2 has by the same name, where `W` means nothing or is 0.
+/// An instruction with the same name in AVX2, where `W` is ignored or 0.
 const fn both(name: &'static str, map: u8, prefix: u8, wide: u8, code: u8, encoding: Encoding, tuple: Tuple) -> Opcode {
     row(name, map, prefix, wide, code, encoding, tuple).older(name, 0)
 }
 
-/// An instruction that AVX2 has by the same name and with the same `W`.
+/// An instruction with the same name and `W` in AVX2.
 const fn same(name: &'static str, map: u8, prefix: u8, wide: u8, code: u8, encoding: Encoding, tuple: Tuple) -> Opcode {
     row(name, map, prefix, wide, code, encoding, tuple).older(name, wide)
 }
 
-/// An instruction for AVX2 alone.
+/// An instruction of AVX2 alone.
 const fn avx2(name: &'static str, map: u8, prefix: u8, wide: u8, code: u8, encoding: Encoding, tuple: Tuple) -> Opcode {
     Opcode { space: Space::Vex, ..row(name, map, prefix, wide, code, encoding, tuple) }
 }
@@ -282,7 +283,7 @@ opcodes! {
     F64_TO_I64: Opcode = row("vcvttpd2qq", 1, 1, 1, 0x7a, Rm, Full);
     F32_TO_F64: Opcode = both("vcvtps2pd", 1, 0, 0, 0x5a, Rm, Half);
     F64_TO_F32: Opcode = both("vcvtpd2ps", 1, 1, 1, 0x5a, Rm, Full);
-    // What AVX2 does in another way.
+    // AVX2 forms of what AVX-512 does in another way.
     EQ_I: Pair = [avx2("vpcmpeqd", 1, 1, 0, 0x76, Rvm, Full), avx2("vpcmpeqq", 2, 1, 1, 0x29, Rvm, Full)];
     GT_I: Pair = [avx2("vpcmpgtd", 1, 1, 0, 0x66, Rvm, Full), avx2("vpcmpgtq", 2, 1, 1, 0x37, Rvm, Full)];
     PICK: Opcode = avx2("vblendvps", 3, 1, 0, 0x4a, Rvmr, Full);

@@ -1,19 +1,21 @@
 //! Prefetches: cache lines are requested before they are needed.
 //!
-//! Where a row is gone through more than once, only the first pass waits for memory. So the other passes prefetch what the first
-//! one reads in the next row: rows often are a page each, which no hardware prefetcher crosses. The first pass prefetches
-//! nothing, as it would wait longer (tried with rows of two passes). A single pass prefetches what it reads itself, some way
-//! ahead.
+//! Where several passes go through a row, only the first one waits for memory. So the other passes prefetch what the
+//! first one reads in the next row. Rows are often a page each, which no hardware prefetcher crosses. The first pass
+//! prefetches nothing, because it would wait longer (measured with two passes). A single pass prefetches what it reads
+//! itself, at a fixed distance.
 //!
-//! Pieces of rows each begin a jump away from the one before. So a pass over them prefetches what it reads and writes of a row
-//! below. Without those lines it waits for almost every store: in patches of 64 lanes transposed operands take 2.4 times as long
-//! (`scripts/peers.sh --rows W11t`).
+//! Where the rows of a launch are pieces of rows, each starts far from the one before. So a pass over them prefetches
+//! what it reads and writes some rows below. Otherwise it would wait for almost every store. In patches of 64 lanes,
+//! transposed operands take 2.4 times as long without (`scripts/peers.sh --rows W11t`).
 //!
-//! Two things depend on the machine, and the level stands for it. With AVX2, passes also prefetch the lines of this row that the
-//! next pass writes, as a store has to fetch its line first, and few stores can wait. Softmax takes 0.6 of the time on Zen 3, but
-//! layer norm takes 1.17 on a Xeon with AVX-512, where more stores wait (`scripts/peers.sh --rows W04,W05`). A single pass
-//! prefetches with AVX-512 alone: ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the time there
-//! (`scripts/peers.sh --rows W01l,W17`). It was not measured elsewhere.
+//! Two choices depend on the processor, and are made by level:
+//!
+//! - With AVX2, passes also prefetch the lines of this row that the next pass writes. A store has to fetch its line
+//!   first, and few stores can be pending. Softmax takes 0.6 of the time on Zen 3. But layer norm takes 1.17 of it on a
+//!   Xeon with AVX-512, where more stores can be pending (`scripts/peers.sh --rows W04,W05`).
+//! - With AVX-512 alone, a single pass prefetches. Ten ops and Black-Scholes of 1e7 elements take 0.78 and 0.91 of the
+//!   time there (`scripts/peers.sh --rows W01l,W17`). Other processors were not measured.
 
 use super::body::Function;
 use super::encoder::*;
@@ -25,31 +27,32 @@ use crate::codegen::native::flat::Flat;
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::codegen::native::{Rows, Stores, argument};
 
-/// Bytes of a cache line, and most bytes of a row that is prefetched: it stays in a core's cache until it is read.
+/// Bytes of a cache line.
 const LINE: usize = 64;
+/// Most bytes of a row that is prefetched: it stays in a core's cache until it is read.
 const MOST_BYTES: usize = 128 << 10;
 
-/// How far ahead a single pass prefetches, which takes as long as memory does: half and double are about as good.
+/// The distance at which a single pass prefetches. It covers the latency of memory; half and double are about as good.
 const FAR_BYTES: usize = 2 << 10;
 
-/// How many rows below a single pass over pieces prefetches, a power of two: one and four are about as good.
+/// How many rows below a single pass over pieces prefetches; a power of two. One and four are about as good.
 const ROWS_BELOW: i32 = 2;
 
 /// What the passes of a kernel prefetch.
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
-    /// Operands of the first pass, for the others, with the place in the frame where the address of their next row is.
+    /// Operands of the first pass, prefetched by the others, with the offset in the frame of their next row's address.
     reads: Vec<(usize, i32)>,
-    /// Per pass, outputs that the next loop writes, by their numbers as accesses.
+    /// Per pass, the outputs that the next loop writes, by their numbers as accesses.
     writes: Vec<Vec<usize>>,
     /// Operands of a single pass over whole rows.
     single: Vec<usize>,
-    /// What a single pass over pieces of rows takes, and where in the frame the address of a row some way below is.
+    /// Accesses of a single pass over pieces of rows, with the offset in the frame of the address some rows below.
     below: Vec<(Want, usize, i32)>,
 }
 
 impl Prefetches {
-    /// What is prefetched of contiguous rows; `take` makes room for an address.
+    /// Plans the prefetches of contiguous rows; `take` allocates a slot for an address.
     pub(super) fn new(
         function: &Function<'_>,
         passes: &Passes,
@@ -93,39 +96,39 @@ fn read(kernel: &Kernel, flat: &Flat, pass: &Pass) -> Vec<usize> {
 }
 
 impl Writer<'_> {
-    /// Brings the addresses of the next rows into the frame; those of rows that are too long are of this one.
+    /// Stores the addresses of the next rows in the frame. For rows that are too long, it stores those of this row.
     pub(super) fn load_prefetch_addresses(&mut self) {
         for at in 0..self.prefetches.reads.len() {
             let (access, to) = self.prefetches.reads[at];
-            self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
+            self.encoder.int(Int::Mov, R11, self.frame_at(self.row_offsets[access]));
             self.encoder.int(Int::Mov, R10, Rm::Reg(R11.0));
-            self.encoder.int(Int::Add, R10, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
+            self.encoder.int(Int::Add, R10, self.argument(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
             self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
             self.encoder.int(Int::CmovGreater, R10, Rm::Reg(R11.0));
-            self.encoder.int(Int::Store, R10, self.at(to));
+            self.encoder.int(Int::Store, R10, self.frame_at(to));
         }
         if !self.prefetches.below.is_empty() {
             self.load_addresses_below();
         }
     }
 
-    /// Brings the addresses of rows some way below into the frame; those of the last rows are of themselves.
+    /// Stores the addresses of rows some way below in the frame. The last rows store their own.
     fn load_addresses_below(&mut self) {
-        self.encoder.int(Int::Mov, RSI, self.at(self.rows_left));
+        self.encoder.int(Int::Mov, RSI, self.frame_at(self.rows_left));
         self.encoder.compare(RSI, ROWS_BELOW);
         for at in 0..self.prefetches.below.len() {
             let (_, access, to) = self.prefetches.below[at];
-            self.encoder.int(Int::Mov, R11, self.at(self.homes[access]));
-            self.encoder.int(Int::Mov, R10, self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
+            self.encoder.int(Int::Mov, R11, self.frame_at(self.row_offsets[access]));
+            self.encoder.int(Int::Mov, R10, self.argument(argument::ACCESSES + access * argument::ACCESS_WORDS + 1));
             let index = Index::Gpr(R10, ROWS_BELOW.trailing_zeros() as u8);
             let below = Memory { base: Base::Gpr(R11), index, disp: 0, broadcast: false };
             self.encoder.int(Int::Lea, R10, Rm::Mem(below));
             self.encoder.int(Int::CmovGreater, R11, Rm::Reg(R10.0));
-            self.encoder.int(Int::Store, R11, self.at(to));
+            self.encoder.int(Int::Store, R11, self.frame_at(to));
         }
     }
 
-    /// Prefetches in a pass, with a round of so many elements, what is needed later at their places.
+    /// Writes the prefetches of a pass for an iteration of so many elements.
     pub(super) fn prefetch(&mut self, pass: usize, elements: usize) {
         let n_reads = if pass > 0 { self.prefetches.reads.len() } else { 0 };
         for at in 0..n_reads {
@@ -142,13 +145,13 @@ impl Writer<'_> {
             let too_long = self.encoder.label();
             self.encoder.compare(RCX, (MOST_BYTES / self.element_bytes(access)) as i32);
             self.encoder.jump_if(Condition::Greater, too_long);
-            self.prefetch_lines(Want::Write, access, self.homes[access], 0, elements);
+            self.prefetch_lines(Want::Write, access, self.row_offsets[access], 0, elements);
             self.encoder.place(too_long);
         }
     }
 
-    /// Prefetches what a single pass reads some way ahead, but nothing past its end: another thread may be writing there, and would
-    /// wait for lines that this one has taken.
+    /// Prefetches what a single pass reads, at a distance, but nothing past its end. Another thread may be writing
+    /// there, and would wait for the lines that this one took.
     fn prefetch_far(&mut self, elements: usize) {
         let narrowest = self.prefetches.single.iter().map(|&access| self.element_bytes(access)).min();
         let Some(narrowest) = narrowest else { return };
@@ -158,15 +161,16 @@ impl Writer<'_> {
         self.encoder.jump_if(Condition::Greater, too_far);
         for at in 0..self.prefetches.single.len() {
             let access = self.prefetches.single[at];
-            self.prefetch_lines(Want::Read, access, self.homes[access], FAR_BYTES as i32, elements);
+            self.prefetch_lines(Want::Read, access, self.row_offsets[access], FAR_BYTES as i32, elements);
         }
         self.encoder.place(too_far);
     }
 
-    /// Prefetches the lines of elements from so many bytes after `rax` on in the row whose address is in the frame.
+    /// Prefetches the lines of so many elements that start `ahead` bytes after element `rax` of the row whose address
+    /// is at `from` in the frame.
     fn prefetch_lines(&mut self, want: Want, access: usize, from: i32, ahead: i32, elements: usize) {
         let bytes = self.element_bytes(access);
-        self.encoder.int(Int::Mov, R11, self.at(from));
+        self.encoder.int(Int::Mov, R11, self.frame_at(from));
         for disp in (0..elements * bytes).step_by(LINE) {
             let index = Index::Gpr(RAX, bytes.trailing_zeros() as u8);
             let memory = Memory { base: Base::Gpr(R11), index, disp: ahead + disp as i32, broadcast: false };

@@ -1,11 +1,13 @@
-//! Quotients without the divider.
+//! Quotients that avoid the divider.
 //!
-//! A machine divides a vector of AVX-512 in ten cycles or so ([`Opcode::timing`](opcode::Opcode::timing)), in which it could do
-//! twenty other operations, and takes as long for a root by the same unit. Where a pass divides more than once, the others wait for it, so divisions whose operands are known to be
-//! harmless are done by multiplications: an inverse that is 2^-14 off at most, Newton's steps, and a correction by what the quotient
-//! lacks, which an fma finds exactly. The result is the one of a division unless all bits of the divisor's mantissa are ones
-//! (Markstein, *Computation of elementary functions on the IBM RISC System/6000 processor*, 1990): then it may be one last place
-//! less.
+//! A processor divides a vector of AVX-512 in about ten cycles ([`Opcode::timing`](opcode::Opcode::timing)), in which
+//! it could do twenty other operations. Roots take as long, in the same unit. Where a pass divides more than once,
+//! divisions wait for each other. So those with known ranges of operands are computed by multiplications: an
+//! approximate inverse with an error of at most 2^-14, Newton steps, and a correction by the remainder, which an fma
+//! gives exactly.
+//!
+//! The result is that of a division, unless all bits of the divisor's mantissa are ones. Then it may be one last place
+//! less (Markstein, *Computation of elementary functions on the IBM RISC System/6000 processor*, 1990).
 
 use super::code::{Minus, V};
 use super::opcode;
@@ -25,11 +27,12 @@ impl Select<'_> {
         self.fma(&lacks, &inverse, &quotient, Ty::F32, Minus::default())
     }
 
-    /// `1 / d` of f32, where `d` is a root: from 2^-75 to 2^64, zero, infinite or NaN.
+    /// `1 / d` of f32, where `d` is a square root: from 2^-75 to 2^64, zero, infinite or NaN.
     ///
-    /// The first inverse is made 2^-11 too large, so that the second, `x (1 + e + e²)` with `e = 1 - d x`, is too large by `e³`: more
-    /// than its rounding takes away. So it is the right one of its two neighbours where all bits of the mantissa are ones, whose inverse
-    /// is next to the middle of both; elsewhere the correction finds the right one from either.
+    /// The first inverse is made 2^-11 too large. So the second one, `x (1 + e + e²)` with `e = 1 - d x`, is too large
+    /// by `e³`, which exceeds its rounding. If all bits of the mantissa are ones, the exact inverse is next to the
+    /// midpoint of two floats, and the second inverse is the right one of them. Elsewhere the correction finds the
+    /// right one from either.
     pub(super) fn inverse_of_root(&mut self, d: V) -> Val {
         let (one, larger) = (self.lit(Lit::f32(1.0)), self.lit(Lit::f32(LARGER)));
         let near = self.op(&opcode::NEAR_INVERSE, &[d]);
@@ -38,12 +41,12 @@ impl Select<'_> {
         let e = self.fma(&e, &e, &e, Ty::F32, Minus::default());
         let inverse = self.fma(&near, &e, &near, Ty::F32, Minus::default());
         let corrected = self.newton(&one, &d, &inverse);
-        // Of zero, infinity and NaN the first inverse is the result, and every later one NaN.
+        // For zero, infinity and NaN the first inverse is the result, and every later one is NaN.
         let is_first = self.is_nan(&corrected, Ty::F32);
         Val::from([self.blend(is_first, near[0], corrected[0], 0)])
     }
 
-    /// An inverse of `d` that is off by the square of what this one is off by.
+    /// A Newton step: an inverse of `d` whose relative error is the square of this one's.
     fn newton(&mut self, one: &Val, d: &Val, inverse: &Val) -> Val {
         let lacks = self.fma(d, inverse, one, Ty::F32, MINUS_PRODUCT);
         self.fma(&lacks, inverse, inverse, Ty::F32, Minus::default())
@@ -52,14 +55,14 @@ impl Select<'_> {
 
 const MINUS_PRODUCT: Minus = Minus { product: true, addend: false };
 
-/// By what [`Select::inverse_of_root`] makes an inverse larger.
+/// The factor by which [`Select::inverse_of_root`] enlarges the first inverse.
 const LARGER: f32 = 1.0 + 1.0 / 2048.0;
 
 #[cfg(test)]
 mod tests {
     use super::LARGER;
 
-    /// What the instructions do with an inverse to begin with.
+    /// What the instructions do with an approximate inverse.
     fn inverse(d: f32, near: f32) -> f32 {
         let newton = |x: f32| (-d).mul_add(x, 1.0).mul_add(x, x);
         newton(newton(near))
@@ -71,7 +74,7 @@ mod tests {
         (-quotient).mul_add(d, n).mul_add(inverse, quotient)
     }
 
-    /// Inverses that are off by as much as the instruction may be.
+    /// Approximate inverses at the limits of the instruction's error.
     fn starts(d: f32) -> impl Iterator<Item = f32> {
         let off = [0.0, 1.0, -1.0, 0.6, -0.3, 0.01].map(|part: f64| part / 16384.0);
         off.into_iter().map(move |off| ((1.0 + off) / f64::from(d)) as f32)
@@ -109,7 +112,7 @@ mod tests {
         starts(d).for_each(|near| assert!([0.5, 1.0 / d].contains(&inverse(d, near)), "from {near:e}"));
     }
 
-    /// `tanh` of all sums that there are: what is divided is 1 for `h >= 1`, else `h * h`.
+    /// `tanh` of all possible sums: the divisor is 1 for `h >= 1`, else `h * h`.
     #[test]
     fn tanh_has_the_bits_of_a_division() {
         let bits = (0..(1_u32 << 27) * 10).step_by(997).chain((0..28).flat_map(|exponent| {

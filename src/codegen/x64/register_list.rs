@@ -1,4 +1,4 @@
-//! A few virtual registers, kept where they are named: the operands of an instruction, the parts of a value.
+//! A few virtual registers, stored inline: the operands of an instruction, the parts of a value.
 
 use super::code::V;
 use std::ops::{Deref, DerefMut};
@@ -7,21 +7,21 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RegisterList<const N: usize> {
     registers: [V; N],
-    /// As wide as the registers, so that all is copied in the pieces it was written in, which is quick.
+    /// As wide as a register, so that a list is copied in the pieces that it was written in, which is fast.
     n: u32,
 }
 
 impl<const N: usize> RegisterList<N> {
-    /// None.
+    /// No registers.
     pub(super) const NONE: RegisterList<N> = RegisterList { registers: [V(0); N], n: 0 };
 
-    /// The same one, `n` times.
+    /// The same register `n` times.
     pub(super) fn repeated(v: V, n: usize) -> RegisterList<N> {
         assert!(n <= N, "too many registers");
         RegisterList { registers: [v; N], n: n as u32 }
     }
 
-    /// They, and perhaps one more.
+    /// These registers, and perhaps one more.
     pub(super) fn and<const M: usize>(&self, v: Option<V>) -> RegisterList<M> {
         let mut all = RegisterList::NONE;
         all.registers[..N].copy_from_slice(&self.registers);
@@ -32,7 +32,7 @@ impl<const N: usize> RegisterList<N> {
         all
     }
 
-    /// Adds one.
+    /// Adds a register.
     pub(super) fn push(&mut self, v: V) {
         self.registers[self.n as usize] = v;
         self.n += 1;

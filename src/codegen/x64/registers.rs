@@ -1,9 +1,9 @@
-//! Chooses machine registers for a block and encodes it.
+//! Register allocation: chooses physical registers for a block and encodes it.
 //!
-//! A block is straight-line code, so one walk decides everything: whenever a register is needed and none is free, the
-//! value whose next use is farthest away leaves its register (Belady's rule), into the frame if it has no place in
-//! memory yet. Values of all lanes that are read in every round of a loop are *pinned* before it, as far as registers
-//! are left over; the others are read from memory by the instructions that take them, or loaded when one cannot.
+//! A block is straight-line code, so one walk decides everything. When no register is free, the value whose next use is
+//! farthest away is evicted (Belady's rule). It is spilled to the frame if it is not in memory yet. Uniform values that
+//! every iteration of a loop reads are *pinned* before the loop, as far as registers are left over. Instructions read
+//! the others from memory, or load them if they cannot.
 
 use super::code::{self, Address, Block, Class, Home, Inst, Lanes, MOST_READS, NEVER, Op, Start, Those, Uses, V, Way};
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
@@ -14,12 +14,12 @@ use super::opcode::{self, Encoding, Opcode, Tuple};
 use crate::codegen::native::argument;
 use std::cmp::Reverse;
 
-/// Most vector registers that a machine has.
+/// The most vector registers of any level.
 const MOST_VECTORS: usize = 32;
-/// Mask registers; the first means "no mask" where a mask is asked for.
+/// Mask registers; as an operand, the first means "no mask".
 const N_MASKS: usize = 8;
 
-/// Where code finds the rows of accesses.
+/// Where the row address of an access is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pointer {
     /// In a register.
@@ -34,25 +34,25 @@ pub(super) struct Allocator<'a> {
     encoder: &'a mut Encoder,
     frame: &'a mut Frame,
     pointers: &'a [Pointer],
-    /// Where values are read: `next` counts from where the walk is.
+    /// Where values are read; `next` is relative to the current position of the walk.
     uses: Uses,
-    /// Per virtual register its machine register.
+    /// The physical register of each virtual register.
     pub(super) places: Vec<Option<u8>>,
-    /// Per virtual register where it was put in the frame.
+    /// The spill slot of each virtual register that was spilled.
     pub(super) spilled: Vec<Option<i32>>,
     n_spilled: usize,
-    /// Who is in the vector registers; there may be more than the level has.
+    /// The values in the vector registers; the level may have fewer registers.
     vectors: [Option<V>; MOST_VECTORS],
     masks: [Option<V>; N_MASKS],
-    /// A bit per vector register whose value never leaves: accumulators and pinned values.
-    staying: u32,
-    /// A bit per register that nobody is in, of those that the level has.
+    /// A bit per vector register whose value is never evicted: accumulators and pinned values.
+    fixed: u32,
+    /// A bit per vector register of the level that is free.
     free_vectors: u32,
     free_masks: u32,
 }
 
 impl<'a> Allocator<'a> {
-    /// Prepares `block`, whose accesses are found at `pointers`.
+    /// Prepares `block`, whose accesses are at `pointers`.
     pub(super) fn new(
         block: &'a Block,
         encoder: &'a mut Encoder,
@@ -60,12 +60,12 @@ impl<'a> Allocator<'a> {
         pointers: &'a [Pointer],
     ) -> Allocator<'a> {
         let n = block.infos.len();
-        let (mut vectors, mut places, mut staying) = ([None; MOST_VECTORS], vec![None; n], 0);
+        let (mut vectors, mut places, mut fixed) = ([None; MOST_VECTORS], vec![None; n], 0);
         for (index, info) in block.infos.iter().enumerate() {
             if let Home::Register(register) = info.home {
                 vectors[register as usize] = Some(V(index as u32));
                 places[index] = Some(register);
-                staying |= 1 << register;
+                fixed |= 1 << register;
             }
         }
         let masks = [None; N_MASKS];
@@ -85,7 +85,7 @@ impl<'a> Allocator<'a> {
             n_spilled: 0,
             vectors,
             masks,
-            staying,
+            fixed,
             free_vectors,
             free_masks,
         }
@@ -95,7 +95,7 @@ impl<'a> Allocator<'a> {
         self.block.level
     }
 
-    /// Loads values of all lanes into registers that the block leaves over; they hold when it ends.
+    /// Loads uniform values into registers that the block leaves over. They stay there until it ends.
     pub(super) fn pin(&mut self) {
         let taken = self.vectors.iter().filter(|owner| owner.is_some()).count();
         let free = self.level().n_vectors().saturating_sub(taken + self.uses.most_alive + SPARE);
@@ -114,11 +114,11 @@ impl<'a> Allocator<'a> {
             let register = self.free_register(Class::Vector).expect("no more are pinned than are free");
             self.load(v, register);
             self.place(v, register);
-            self.staying |= 1 << register;
+            self.fixed |= 1 << register;
         }
     }
 
-    /// How much a register is worth to each value of all lanes: instructions that cannot read it from memory count most.
+    /// How much a register helps each uniform value. Instructions that cannot read it from memory count most.
     fn gains(&self) -> Vec<u32> {
         let mut gains = vec![0; self.block.infos.len()];
         for inst in &self.block.insts {
@@ -131,18 +131,18 @@ impl<'a> Allocator<'a> {
         gains
     }
 
-    /// Whether a value stays in its register to the end.
+    /// Whether a value is never evicted.
     fn stays(&self, v: V) -> bool {
-        let stays = |register: u8| self.staying >> register & 1 != 0;
+        let stays = |register: u8| self.fixed >> register & 1 != 0;
         self.block.info(v).class == Class::Vector && self.places[v.index()].is_some_and(stays)
     }
 
-    /// Puts the top of a loop here.
+    /// Places the top of a loop here.
     pub(super) fn place_loop(&mut self, top: Label) {
         self.encoder.place_loop(top);
     }
 
-    /// Writes a bit per element that is left, `rdx - rax` of them, into the frame, or for AVX2 their number.
+    /// Stores a bit per remaining element, `rdx - rax` of them, in the frame, or for AVX2 their number.
     pub(super) fn write_tail(&mut self, at: i32) {
         self.encoder.int(Int::Mov, R11, Rm::Reg(RDX.0));
         self.encoder.int(Int::Sub, R11, Rm::Reg(RAX.0));
@@ -174,28 +174,28 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// Whether a value comes from memory and is the same in every round.
+    /// Whether a value is in memory and the same in every iteration.
     fn is_shared(&self, v: V) -> bool {
         matches!(self.block.info(v).home, Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_))
     }
 
-    /// Whether a value can be had again after it left its register.
-    pub(super) fn is_lasting(&self, v: V) -> bool {
+    /// Whether a value can be loaded again after it was evicted, without a spill.
+    pub(super) fn is_reloadable(&self, v: V) -> bool {
         self.is_shared(v) || matches!(self.block.info(v).home, Home::Memory(_))
     }
 
-    /// Whether an instruction can read a value from its place in memory: one element only, if the machine broadcasts.
+    /// Whether an instruction can read a value from memory. A single element needs an embedded broadcast.
     fn stays_in_memory(&self, v: V) -> bool {
         self.level() == Level::Avx512 || !matches!(self.block.info(v).home, Home::Element(_))
     }
 
-    /// Where a value is read behind an instruction that reads it.
+    /// The next use of a value after an instruction that reads it.
     pub(super) fn later(&self, at: usize, inst: &Inst, v: V) -> u32 {
         let number = inst.reads().iter().position(|&read| read == v).expect("the instruction reads it");
         self.uses.later[at][number]
     }
 
-    /// Marks the uses at this position as past; values that nobody reads any more leave their registers.
+    /// Ends the uses at this position. Values without a later use free their registers.
     pub(super) fn pass(&mut self, at: usize, inst: &Inst) {
         for (v, later) in inst.reads().into_iter().zip(self.uses.later[at]) {
             self.uses.next[v.index()] = later;
@@ -242,23 +242,23 @@ impl<'a> Allocator<'a> {
         (free != 0).then(|| free.trailing_zeros() as u8)
     }
 
-    /// A register of the class; the value that is needed last makes room, but none of `busy`.
+    /// A register of the class. If none is free, the value with the farthest use is evicted, but none of `busy`.
     pub(super) fn take(&mut self, class: Class, busy: &[V]) -> u8 {
         self.free_register(class).unwrap_or_else(|| self.make_room(class, busy))
     }
 
     #[inline(never)]
     fn make_room(&mut self, class: Class, busy: &[V]) -> u8 {
-        let (owners, staying): (&[Option<V>], u32) = match class {
-            Class::Vector => (&self.vectors, self.staying),
+        let (owners, fixed): (&[Option<V>], u32) = match class {
+            Class::Vector => (&self.vectors, self.fixed),
             Class::Mask => (&self.masks, 0),
         };
         let held = |v: &V| self.places[v.index()].filter(|_| self.block.info(*v).class == class);
-        let staying = busy.iter().filter_map(held).fold(staying, |staying, register| staying | 1 << register);
+        let fixed = busy.iter().filter_map(held).fold(fixed, |fixed, register| fixed | 1 << register);
         let (mut victim, mut latest) = (None, (0, V(0)));
         for (register, &owner) in owners.iter().enumerate() {
             if let Some(v) = owner
-                && staying >> register & 1 == 0
+                && fixed >> register & 1 == 0
                 && (self.uses.next[v.index()], v) >= latest
             {
                 (victim, latest) = (Some(v), (self.uses.next[v.index()], v));
@@ -266,7 +266,7 @@ impl<'a> Allocator<'a> {
         }
         let victim = victim.expect("an instruction has fewer operands than there are registers");
         let register = self.places[victim.index()].expect("a victim is in a register");
-        if !self.is_lasting(victim) && self.spilled[victim.index()].is_none() {
+        if !self.is_reloadable(victim) && self.spilled[victim.index()].is_none() {
             let slot = self.frame.spill(self.n_spilled);
             self.n_spilled += 1;
             self.spilled[victim.index()] = Some(slot);
@@ -284,7 +284,7 @@ impl<'a> Allocator<'a> {
         self.encoder.vector(opcode, width, Operands { reg, vvvv, rm }, None, None);
     }
 
-    /// The register of a value, into which it is brought if need be.
+    /// The register of a value, which is loaded if necessary.
     pub(super) fn bring(&mut self, v: V, busy: &[V]) -> u8 {
         if let Some(register) = self.places[v.index()] {
             return register;
@@ -295,7 +295,7 @@ impl<'a> Allocator<'a> {
         register
     }
 
-    /// Loads a value that is in memory.
+    /// Loads a value from memory.
     pub(super) fn load(&mut self, v: V, register: u8) {
         let info = self.block.info(v);
         if info.class == Class::Mask {
@@ -324,7 +324,7 @@ impl<'a> Allocator<'a> {
         self.vector(&opcode::MASK_MOVE, Width::X, register, 0, Rm::Mem(Memory::at(RSP, at)));
     }
 
-    /// The place in memory of a value that has one from the start.
+    /// The memory operand of a value that is in memory from the start.
     fn memory(&mut self, v: V) -> Option<Memory> {
         match self.block.info(v).home {
             Home::Constant(number) => Some(self.encoder.constant_memory(number)),
@@ -335,7 +335,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// The operand that may lie in memory: there, if the value has a place and a register would not pay.
+    /// The operand that may be in memory. It is, if the value is in memory and loading it would not pay.
     pub(super) fn operand(&mut self, v: V, again: bool, wide: bool, busy: &[V]) -> Rm {
         let info = self.block.info(v);
         let keep = again && self.free_register(Class::Vector).is_some() && !self.is_shared(v);
@@ -369,7 +369,7 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// `row + (i + ahead) * stride`.
+    /// Computes `row + (i + ahead) * stride`.
     fn compute_place(&mut self, access: usize, ahead: i32) {
         let i = Memory::at(RAX, ahead);
         self.encoder.int(Int::Lea, R11, Rm::Mem(i));
@@ -382,7 +382,7 @@ impl<'a> Allocator<'a> {
         self.encoder.int(Int::Add, R11, row);
     }
 
-    /// Copies elements between an address and the frame, the last first, byte by byte.
+    /// Copies elements between an address and the frame byte by byte, the last element first.
     fn copy(&mut self, address: Address, frame: i32, bytes: usize, way: Way, those: Those) {
         let start = Rm::Mem(self.address(address));
         self.encoder.int(Int::Lea, R10, start);
@@ -429,7 +429,7 @@ impl<'a> Allocator<'a> {
                 registers[arg] = self.bring(v, &busy);
             }
         }
-        // What may be read from memory comes last, since finding its address takes a general register.
+        // The operand that may be in memory comes last, because its address may take a general register.
         let operand =
             in_memory.map(|arg| self.operand(inst.args[arg], self.uses.later[at][arg] != NEVER, opcode.wide, &busy));
         let memory = inst.address.map(|address| Rm::Mem(self.address(address)));
@@ -453,17 +453,17 @@ impl<'a> Allocator<'a> {
         self.encoder.vector(opcode, inst.width, operands, mask, imm);
     }
 
-    /// Gathers, which use up their mask and must not share registers, and scatters.
+    /// Encodes gathers, which clobber their mask and need distinct registers, and scatters.
     fn indexed(&mut self, at: usize, inst: &Inst, opcode: &'static Opcode, busy: &[V], mask: Option<Masked>) {
         let index = self.bring(inst.args[0], busy);
         let address = inst.address.expect("an indexed access has an address");
-        // Of AVX2 the mask is an operand.
+        // In AVX2 the mask is an operand.
         let lanes = if opcode.encoding == Encoding::Rmv { self.bring(inst.args[1], busy) } else { 0 };
         let memory = Memory { index: Index::Vector(index), ..self.address(address) };
         let reg = match inst.result {
             Some(result) => {
                 let register = self.result(result, busy);
-                // The lanes that are not read stay, so the register must not depend on what was in it.
+                // Lanes that are not read stay, so clearing the register avoids a dependence on its old value.
                 self.vector(&opcode::XOR[0], self.level().width(), register, register, Rm::Reg(register));
                 register
             }
@@ -484,7 +484,7 @@ impl<'a> Allocator<'a> {
     }
 }
 
-/// Registers that stay free for loads of shared values inside a block.
+/// Registers that stay free for loads of uniform values inside a block.
 const SPARE: usize = 2;
 
 /// The operand that may be read from memory.

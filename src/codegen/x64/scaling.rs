@@ -1,17 +1,18 @@
-//! A number times a power of two, where a kernel has it in the prims of `ir::scalar::math`.
+//! Recognizes a product with a power of two in the prims of `ir::scalar::math`.
 //!
-//! There `p 2^n` is a product with two powers whose exponents are halves of `n`, so that a result is rounded once also
-//! where `2^n` is no number or the result is subnormal. The machine has one instruction with just that meaning. What is
-//! looked for, with `s = fma(x, c, magic)`, whose low bits are `n` and twice the bias of exponents:
-//! `half = (s << (m - 1)) & sign and exponent bits`, `(p half) ((s << m) - half)`; `n` is `s - magic`.
+//! There, `p 2^n` is a product with two powers whose exponents are halves of `n`. So the result is rounded once even
+//! where `2^n` overflows or the result is subnormal. AVX-512 has one instruction with that meaning.
+//!
+//! The pattern has `s = fma(x, c, magic)`, whose low bits are `n` plus twice the exponent bias, and `half = (s << (m -
+//! 1)) & sign and exponent bits`. It is `(p half) ((s << m) - half)`, and `n` is `s - magic`.
 
 use crate::codegen::native::flat::{Flat, Id, Op};
 use crate::ir::scalar::{Lit, Prim, Ty};
 
-/// `p` and `n` of a product that is `p 2^n`.
+/// `p` and `n`, if the product is `p 2^n`.
 pub(super) fn scaled(flat: &Flat, product: Id) -> Option<(Id, Id)> {
     let prim = |id: Id, prim: Prim| (flat.nodes[id].op == Op::Prim(prim)).then(|| &flat.nodes[id].args[..]);
-    let behind_cast = |id: Id| prim(id, Prim::Bitcast).map(|args| args[0]);
+    let bitcast_of = |id: Id| prim(id, Prim::Bitcast).map(|args| args[0]);
     let (mantissa, exponents) = match flat.nodes[product].ty {
         Ty::F32 => (23, Lit { ty: Ty::I32, bits: f32::NEG_INFINITY.to_bits() as u64 }),
         Ty::F64 => (52, Lit { ty: Ty::I64, bits: f64::NEG_INFINITY.to_bits() }),
@@ -23,18 +24,18 @@ pub(super) fn scaled(flat: &Flat, product: Id) -> Option<(Id, Id)> {
     };
     let &[first, other] = prim(product, Prim::Mul)? else { return None };
     let &[p, half_power] = prim(first, Prim::Mul)? else { return None };
-    let half = behind_cast(half_power)?;
+    let half = bitcast_of(half_power)?;
     let &[raised, mask] = prim(half, Prim::And)? else { return None };
     let bits = shift(raised, mantissa - 1)?;
-    let &[whole, less] = prim(behind_cast(other)?, Prim::Sub)? else { return None };
+    let &[whole, less] = prim(bitcast_of(other)?, Prim::Sub)? else { return None };
     let fits = flat.as_lit(mask)? == exponents && less == half && shift(whole, mantissa)? == bits;
-    let sum = behind_cast(bits)?;
+    let sum = bitcast_of(bits)?;
     let &[_, _, magic] = prim(sum, Prim::Fma)? else { return None };
     let n = (0..product).find(|&id| prim(id, Prim::Sub).is_some_and(|args| args == [sum, magic]))?;
     (fits && flat.as_lit(magic)? == magic_number(flat.nodes[product].ty)).then_some((p, n))
 }
 
-/// The number whose last place is 1 and to which twice the bias was added.
+/// The number with an ulp of 1, to which twice the bias was added.
 fn magic_number(ty: Ty) -> Lit {
     match ty {
         Ty::F64 => Lit::f64(1.5 * 2_f64.powi(52) + 2.0 * 1023.0),
@@ -50,7 +51,7 @@ mod tests {
     use crate::ir::scalar::{Func, Reg};
     use smallvec::smallvec;
 
-    /// Were the prims of the exponentials written in another way, nothing would be wrong but slower.
+    /// If the exponentials were written in other prims, results would be the same, but slower.
     #[test]
     fn the_exponentials_are_recognized() {
         for ty in [Ty::F32, Ty::F64] {

@@ -1,8 +1,8 @@
-//! Instructions for prims, with the bits of [`crate::ir::scalar::eval`].
+//! Instruction selection for prims, with the bits of [`crate::ir::scalar::eval`].
 //!
-//! A value of 32-bit lanes fills one register, one of 64-bit lanes as many as [`Shape`] says, a bool one mask, see
-//! [`super::masks`]. Where AVX2 has no instruction, [`super::stand_ins`] have several. Lanes that nobody asked for may
-//! hold anything; no instruction faults on them.
+//! A value of 32-bit lanes is one register, one of 64-bit lanes as many as [`Shape`] says, and a bool one mask, see
+//! [`super::masks`]. Where AVX2 has no instruction, [`super::emulated`] has several. Inactive lanes may hold anything;
+//! no instruction faults on them.
 
 use super::code::{Block, Class, Home, Inst, Minus, Op, V};
 use super::encoder::{Constant, Encoder, Width};
@@ -17,12 +17,12 @@ use rustc_hash::FxHashMap;
 /// A value: its registers.
 pub(super) type Val = RegisterList<2>;
 
-/// How many lanes a block works on, and in what registers.
+/// How many lanes a block works on, and in which registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// As many elements as a vector has 32-bit lanes; two vectors of 64-bit lanes.
     Vector,
-    /// One register for every type: as many lanes count at most as have 64 bits.
+    /// One register for every type; a type counts at most as many lanes as 64-bit lanes fit.
     Half,
     /// One element, in the lowest lane.
     Row,
@@ -43,41 +43,41 @@ pub(super) const fn is_wide(ty: Ty) -> bool {
     matches!(ty, Ty::I64 | Ty::F64)
 }
 
-/// Writes a block.
+/// A block under construction.
 pub(super) struct Select<'e> {
-    /// What was written.
+    /// The block so far.
     pub(super) block: Block,
-    /// Keeps the constants.
+    /// Holds the constants.
     pub(super) encoder: &'e mut Encoder,
     /// The lanes of the block.
     pub(super) shape: Shape,
-    /// Where in the frame narrow elements are put that are copied one by one.
+    /// Offset in the frame of a buffer for narrow elements that are copied one by one.
     pub(super) narrow: i32,
-    /// By their numbers.
+    /// The registers of constants, by number.
     constants: Vec<Option<V>>,
     /// Masks of no and of all lanes.
     pub(super) lanes: [Option<V>; 2],
-    /// Parts of masks that are known.
+    /// Parts of masks that are remembered.
     pub(super) mask_parts: FxHashMap<V, Val>,
-    /// Distances of lanes in the frame, with their registers.
+    /// Lane distances: offsets in the frame, with their registers.
     pub(super) distances: Vec<(i32, V)>,
 }
 
 impl<'e> Select<'e> {
-    /// An empty block with room for so many instructions; `narrow` bytes into the frame is room for a vector of narrow
-    /// elements.
+    /// An empty block with room for `n_insts` instructions; `narrow` is the offset in the frame of a buffer for a
+    /// vector of narrow elements.
     pub(super) fn new(encoder: &'e mut Encoder, shape: Shape, narrow: i32, n_insts: usize) -> Select<'e> {
         let block = Block::new(encoder.level(), n_insts);
         let (constants, mask_parts, distances) = (Vec::new(), FxHashMap::default(), Vec::new());
         Select { block, encoder, shape, narrow, constants, lanes: [None; 2], mask_parts, distances }
     }
 
-    /// The machines it is for.
+    /// The instruction set.
     pub(super) fn level(&self) -> Level {
         self.encoder.level()
     }
 
-    /// Bits of registers that instructions work on.
+    /// The width of instructions.
     pub(super) fn width(&self) -> Width {
         match self.shape {
             Shape::Vector | Shape::Half => self.level().width(),
@@ -90,12 +90,12 @@ impl<'e> Select<'e> {
         opcodes[is_wide(ty) as usize].form(self.level()).is_none()
     }
 
-    /// Adds an instruction on the block's lanes.
+    /// Adds an instruction of the block's width.
     pub(super) fn push(&mut self, opcode: &'static Opcode, result: Option<V>, args: &[V], imm: Option<u8>) {
         self.push_as(opcode, self.width(), result, args, imm);
     }
 
-    /// Adds an instruction on registers of a width.
+    /// Adds an instruction of a given width.
     pub(super) fn push_as(
         &mut self,
         opcode: &'static Opcode,
@@ -130,14 +130,14 @@ impl<'e> Select<'e> {
         self.op_imm(opcode, args, None)
     }
 
-    /// The vector that an instruction with a number makes.
+    /// The vector that an instruction with an immediate makes.
     pub(super) fn op_imm(&mut self, opcode: &'static Opcode, args: &[V], imm: Option<u8>) -> V {
         let result = self.vector(opcode.wide);
         self.push(opcode, Some(result), args, imm);
         result
     }
 
-    /// A constant for all lanes.
+    /// A constant, uniform for all lanes.
     pub(super) fn shared(&mut self, constant: Constant, wide: bool) -> V {
         let number = self.encoder.constant(constant);
         if self.constants.len() <= number as usize {
@@ -151,17 +151,17 @@ impl<'e> Select<'e> {
         v
     }
 
-    /// A 32-bit constant in all lanes.
+    /// A 32-bit constant, uniform for all lanes.
     pub(super) fn word(&mut self, bits: u32) -> V {
         self.shared(Constant::Word(bits), false)
     }
 
-    /// A constant of the width in all lanes.
+    /// A constant of the width, uniform for all lanes.
     pub(super) fn bits(&mut self, wide: bool, bits: u64) -> V {
         if wide { self.shared(Constant::Double(bits), true) } else { self.word(bits as u32) }
     }
 
-    /// A literal in all lanes.
+    /// A literal, uniform for all lanes.
     pub(super) fn lit(&mut self, lit: Lit) -> Val {
         if lit.ty == Ty::Bool {
             return Val::from([self.all_lanes(lit.as_bool())]);
@@ -185,7 +185,7 @@ impl<'e> Select<'e> {
         self.block.info(v).home != Home::Block
     }
 
-    /// The value of a prim on operands of these types.
+    /// The value of a prim on these operands.
     pub(super) fn prim(&mut self, prim: Prim, args: &[Val], ty: Ty) -> Val {
         let a = &args[0];
         match prim {
@@ -246,7 +246,7 @@ impl<'e> Select<'e> {
         }
     }
 
-    /// `a * b + c`, with the signs of what is subtracted.
+    /// `a * b + c`, with the subtractions of `minus`.
     pub(super) fn fma(&mut self, a: &Val, b: &Val, c: &Val, ty: Ty, minus: Minus) -> Val {
         let wide = is_wide(ty);
         (0..a.len())
@@ -266,7 +266,7 @@ impl<'e> Select<'e> {
             .collect()
     }
 
-    /// `p 2^n` for a whole number `n`.
+    /// `p 2^n` for an integer `n`.
     pub(super) fn scale(&mut self, p: &Val, n: &Val, ty: Ty) -> Val {
         self.both(p, n, &opcode::SCALE, ty)
     }
@@ -285,11 +285,11 @@ impl<'e> Select<'e> {
     }
 
     fn round(&mut self, a: &Val, ty: Ty, mode: u8) -> Val {
-        // Bit 3: without a signal for results that differ.
+        // Bit 3: no floating-point exception for inexact results.
         self.each(a, |this, a| this.op_imm(&opcode::ROUND[is_wide(ty) as usize], &[a], Some(8 | mode)))
     }
 
-    /// Amounts count modulo the width; the machine's shifts by more give zero.
+    /// A shift. Amounts are taken modulo the width; the instructions would give zero for larger ones.
     fn shift(&mut self, args: &[Val], ty: Ty, by_lane: &'static Pair, by_imm: &'static Pair) -> Val {
         let wide = is_wide(ty) as usize;
         let modulus = if wide == 1 { 63 } else { 31 };
@@ -311,7 +311,7 @@ impl<'e> Select<'e> {
         self.each(&raised, |this, a| this.op_imm(&opcode::SAR_IMM[0], &[a], Some(bits)))
     }
 
-    /// `value` where `a` is no NaN, else those bits.
+    /// `value` where `a` is no NaN, the bits `nan` elsewhere.
     fn unless_nan(&mut self, a: &Val, value: &Val, ty: Ty, nan: u64) -> Val {
         let is_nan = self.is_nan(a, ty);
         let nan = self.bits(is_wide(ty), nan);
@@ -324,13 +324,13 @@ impl<'e> Select<'e> {
         self.unless_nan(a, &wide, Ty::F32, nan)
     }
 
-    /// The nearest f16 of each lane, widened; a NaN keeps some of its payload.
+    /// Rounds each lane to f16 and widens it; a NaN keeps the upper bits of its payload.
     pub(super) fn rounded_f16(&mut self, a: V) -> V {
         let narrow = self.narrow_f16(a);
         self.op(&opcode::F16_TO_F32, &[narrow])
     }
 
-    /// The nearest f16 in the lower half of a register.
+    /// Rounds lanes to f16, in the lower half of a register.
     pub(super) fn narrow_f16(&mut self, a: V) -> V {
         self.op_imm(&opcode::F32_TO_F16, &[a], Some(0))
     }
@@ -347,7 +347,7 @@ impl<'e> Select<'e> {
         self.unless_nan(a, &rounded, Ty::F32, f32::NAN.to_bits() as u64)
     }
 
-    /// The upper half of a register of 32-bit lanes, in the lower half of another.
+    /// Moves the upper half of a register of 32-bit lanes to the lower half of another.
     pub(super) fn upper(&mut self, a: V) -> V {
         let opcode = match self.level() {
             Level::Avx2 => &opcode::EXTRACT_X,
@@ -358,7 +358,7 @@ impl<'e> Select<'e> {
         result
     }
 
-    /// The halves of 32-bit lanes, as the lower halves of the parts of a 64-bit value.
+    /// Splits 32-bit lanes into two halves of a register, as the lower halves of the parts of a 64-bit value.
     pub(super) fn halves(&mut self, a: V) -> Val {
         match self.shape {
             Shape::Vector => Val::from([a, self.upper(a)]),
@@ -366,7 +366,7 @@ impl<'e> Select<'e> {
         }
     }
 
-    /// 32-bit lanes from the lower halves of parts.
+    /// Joins 32-bit lanes from the lower halves of parts.
     pub(super) fn join_halves(&mut self, parts: &Val) -> Val {
         match parts[..] {
             [low, high] => {
@@ -387,7 +387,7 @@ impl<'e> Select<'e> {
         halves.iter().map(|&half| self.widened(opcode, half)).collect()
     }
 
-    /// 64-bit lanes of the lower half of a register.
+    /// Widens the lower half of a register to 64-bit lanes.
     pub(super) fn widened(&mut self, opcode: &'static Opcode, half: V) -> V {
         let result = self.vector(true);
         self.push(opcode, Some(result), &[half], None);
@@ -461,8 +461,8 @@ impl<'e> Select<'e> {
         }
     }
 
-    /// The machine gives the least integer for everything out of range and for NaN: too large becomes the greatest,
-    /// NaN zero.
+    /// Saturates a conversion. The instruction gives the least integer for everything out of range and for NaN. Here,
+    /// too large values give the greatest integer, and NaN gives zero.
     fn saturate(&mut self, a: &Val, from: Ty, cut: &Val, to: Ty) -> Val {
         let limit = Lit::number(from, if to == Ty::I32 { 2147483648.0 } else { 9223372036854775808.0 });
         let limit = self.lit(limit);
@@ -482,7 +482,7 @@ fn sign_bit(ty: Ty) -> u64 {
     if is_wide(ty) { 1 << 63 } else { 1 << 31 }
 }
 
-/// Whether operands may change places. Of two NaN the first gives the result its payload, which nobody may see.
+/// Whether the operands may be swapped. The first of two NaNs gives the result its payload, which no output shows.
 fn commutes(opcode: &'static Opcode) -> bool {
     [&opcode::ADD_F, &opcode::MUL_F, &opcode::ADD_I, &opcode::MUL_I, &opcode::AND, &opcode::OR, &opcode::XOR]
         .iter()
