@@ -1,6 +1,6 @@
 //! The body of a pass's loops: loads, prims, stores, and updates of partial results.
 
-use super::code::{Address, Block, Class, Home, Inst, Minus, Op, Start, V};
+use super::code::{Address, Block, Class, Inst, Minus, Op, Origin, Start, V};
 use super::copies::{Own, Single};
 use super::elements::{Layout, Payloads, When};
 use super::encoder::{Encoder, Width};
@@ -337,7 +337,7 @@ impl<'f, 'e> Body<'f, 'e> {
             (Some(lit), _) => self.select.lit(lit),
             (None, Some(slot)) if ty == Ty::Bool => Val::from([self.select.row_mask(slot)]),
             (None, Some(slot)) => {
-                let v = self.select.block.register(Class::Vector, is_wide(ty), Home::Element(slot));
+                let v = self.select.block.register(Class::Vector, is_wide(ty), Origin::Element(slot));
                 Val::repeated(v, self.select.shape.parts(ty))
             }
             (None, None) => unreachable!("operands are computed before, or are values of the row"),

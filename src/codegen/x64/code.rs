@@ -32,7 +32,7 @@ pub(super) enum Class {
 
 /// Where a value is before any instruction of the block defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum Origin {
     /// Nowhere: an instruction of the block defines it.
     Block,
     /// In this physical register, always.
@@ -55,7 +55,7 @@ pub(super) struct Info {
     /// Its kind.
     pub(super) class: Class,
     /// Where it comes from.
-    pub(super) home: Home,
+    pub(super) origin: Origin,
     /// Whether its lanes have 64 bits; meaningless for masks.
     pub(super) wide: bool,
 }
@@ -63,7 +63,7 @@ pub(super) struct Info {
 impl Info {
     /// Whether it is a vector that an instruction of the block defines.
     pub(super) fn is_made_vector(&self) -> bool {
-        self.home == Home::Block && self.class == Class::Vector
+        self.origin == Origin::Block && self.class == Class::Vector
     }
 }
 
@@ -236,8 +236,8 @@ impl Block {
     }
 
     /// A new virtual register.
-    pub(super) fn register(&mut self, class: Class, wide: bool, home: Home) -> V {
-        self.infos.push(Info { class, home, wide });
+    pub(super) fn register(&mut self, class: Class, wide: bool, origin: Origin) -> V {
+        self.infos.push(Info { class, origin, wide });
         V(self.infos.len() as u32 - 1)
     }
 
@@ -300,7 +300,7 @@ impl Block {
                 *needed = std::mem::replace(&mut is_place_used, false);
                 continue;
             }
-            let lasting = |v: V| matches!(self.infos[v.index()].home, Home::Register(_));
+            let lasting = |v: V| matches!(self.infos[v.index()].origin, Origin::Register(_));
             *needed = inst.result.is_none_or(|v| is_read[v.index()] || lasting(v));
             if *needed {
                 inst.reads().into_iter().for_each(|v| is_read[v.index()] = true);
@@ -342,14 +342,14 @@ impl fmt::Display for Address {
 
 impl fmt::Display for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |v: &V| match self.info(*v).home {
-            Home::Block => format!("{v}"),
-            Home::Register(register) => format!("acc{register}"),
-            Home::Constant(number) => format!("c{number}"),
-            Home::Element(at) => format!("element[{at}]"),
-            Home::Whole(at) => format!("frame[{at}]"),
-            Home::Lanes(all) => format!("lanes({all})"),
-            Home::Memory(address) => address.to_string(),
+        let named = |v: &V| match self.info(*v).origin {
+            Origin::Block => format!("{v}"),
+            Origin::Register(register) => format!("acc{register}"),
+            Origin::Constant(number) => format!("c{number}"),
+            Origin::Element(at) => format!("element[{at}]"),
+            Origin::Whole(at) => format!("frame[{at}]"),
+            Origin::Lanes(all) => format!("lanes({all})"),
+            Origin::Memory(address) => address.to_string(),
         };
         for inst in &self.insts {
             f.write_str("    ")?;

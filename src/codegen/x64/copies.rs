@@ -4,7 +4,7 @@
 //! defines. It works on its own elements, and has its own masks and partial results. Uniform values are shared by all
 //! copies.
 
-use super::code::{Address, Block, Home, Info, Inst, Op, Start, Those, V};
+use super::code::{Address, Block, Info, Inst, Op, Origin, Start, Those, V};
 use super::folds::PartialLocation;
 
 /// How the instructions of the copies are ordered.
@@ -93,16 +93,16 @@ impl Single {
     }
 
     /// The origin of another copy's value, for a value of the first copy.
-    fn home(&self, home: Home, copy: usize) -> Home {
-        match home {
-            Home::Register(register) => match self.place(PartialLocation::Register(register), copy) {
-                PartialLocation::Register(register) => Home::Register(register),
+    fn origin(&self, origin: Origin, copy: usize) -> Origin {
+        match origin {
+            Origin::Register(register) => match self.place(PartialLocation::Register(register), copy) {
+                PartialLocation::Register(register) => Origin::Register(register),
                 PartialLocation::Frame(_) => {
                     unreachable!("partial results of a pass are all in registers, or all in the frame")
                 }
             },
-            Home::Memory(address) => Home::Memory(Address { disp: self.disp(address, copy), ..address }),
-            Home::Block | Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_) => home,
+            Origin::Memory(address) => Origin::Memory(Address { disp: self.disp(address, copy), ..address }),
+            Origin::Block | Origin::Constant(_) | Origin::Element(_) | Origin::Whole(_) | Origin::Lanes(_) => origin,
         }
     }
 
@@ -151,13 +151,13 @@ impl<'a> Copies<'a> {
         for (index, &info) in infos.iter().enumerate() {
             let number = copies.block.infos.len() as u32;
             copies.block.infos.push(info);
-            let is_own = matches!(info.home, Home::Block | Home::Memory(_) | Home::Register(_));
+            let is_own = matches!(info.origin, Origin::Block | Origin::Memory(_) | Origin::Register(_));
             let is_own = is_own && index >= single.n_shared;
             copies.registers.push((number, is_own as u32));
             if is_own {
                 for copy in 1..n {
-                    let home = single.home(info.home, copy);
-                    copies.block.infos.push(Info { home, ..info });
+                    let origin = single.origin(info.origin, copy);
+                    copies.block.infos.push(Info { origin, ..info });
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! AVX2 masks loads and stores of 32-bit and 64-bit lanes only. So the narrow elements of a partial iteration are
 //! copied through the frame, one by one.
 
-use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, Those, V, Way};
+use super::code::{Address, Class, Inst, Lanes, Op, Origin, Start, Those, V, Way};
 use super::encoder::Width;
 use super::level::Level;
 use super::opcode::{self, Opcode};
@@ -61,8 +61,8 @@ impl Select<'_> {
                 let wide = dtype.size() == 8;
                 (0..self.shape.parts(dtype.compute()))
                     .map(|part| {
-                        let home = Home::Memory(ahead(address, part as i32 * width.bytes()));
-                        self.block.register(Class::Vector, wide, home)
+                        let origin = Origin::Memory(ahead(address, part as i32 * width.bytes()));
+                        self.block.register(Class::Vector, wide, origin)
                     })
                     .collect()
             }
@@ -270,7 +270,7 @@ impl Select<'_> {
         let at = at + self.level().width().bytes() * part as i32;
         let known = self.distances.iter().find(|known| known.0 == at).map(|known| known.1);
         known.unwrap_or_else(|| {
-            let v = self.block.register(Class::Vector, true, Home::Whole(at));
+            let v = self.block.register(Class::Vector, true, Origin::Whole(at));
             self.distances.push((at, v));
             v
         })

@@ -1,6 +1,6 @@
 //! Chooses the form of an fma: each form overwrites another operand.
 
-use super::code::{Class, Home, Inst, Minus, NEVER, V};
+use super::code::{Class, Inst, Minus, NEVER, Origin, V};
 use super::encoder::Rm;
 use super::opcode;
 use super::registers::Allocator;
@@ -19,7 +19,7 @@ impl Allocator<'_> {
         let [a, b, c] = inst.args[..] else { unreachable!("an fma has three operands") };
         let ends = |this: &Self, v: V| {
             let once = || inst.args.iter().filter(|&&arg| arg == v).count() == 1;
-            let own = || matches!(this.block.info(v).home, Home::Block | Home::Memory(_));
+            let own = || matches!(this.block.info(v).origin, Origin::Block | Origin::Memory(_));
             this.places[v.index()].is_some() && this.later(at, inst, v) == NEVER && own() && once()
         };
         let in_memory = |this: &Self, v: V| {

@@ -4,7 +4,7 @@
 //! 32-bit lanes, that is lane `i mod n` of group `i / n mod (32 / n)`. A bool is an all-ones or zero 32-bit lane here.
 
 use super::body::Function;
-use super::code::{Address, Block, Class, Home, Inst, Lanes, Op, Start, V};
+use super::code::{Address, Block, Class, Inst, Lanes, Op, Origin, Start, V};
 use super::frame::Frame;
 use super::level::Level;
 use super::masks::Relation;
@@ -180,7 +180,7 @@ impl Fold {
     pub(super) fn reserve(&self, block: &mut Block, from: usize) {
         for place in self.places[from..].iter().flatten() {
             if let PartialLocation::Register(register) = *place {
-                block.register(Class::Vector, is_wide(self.ty), Home::Register(register));
+                block.register(Class::Vector, is_wide(self.ty), Origin::Register(register));
             }
         }
     }
@@ -451,9 +451,10 @@ fn keeps_nan(combine: Combine, ty: Ty) -> bool {
 impl Select<'_> {
     /// The accumulator in that register.
     fn accumulator(&mut self, register: u8, wide: bool) -> V {
-        let existing =
-            (0..self.block.infos.len() as u32).map(V).find(|&v| self.block.info(v).home == Home::Register(register));
-        existing.unwrap_or_else(|| self.block.register(Class::Vector, wide, Home::Register(register)))
+        let existing = (0..self.block.infos.len() as u32)
+            .map(V)
+            .find(|&v| self.block.info(v).origin == Origin::Register(register));
+        existing.unwrap_or_else(|| self.block.register(Class::Vector, wide, Origin::Register(register)))
     }
 
     /// The lanes, of a mask or of all, that are NaN or that are not, as `relation` says.

@@ -205,8 +205,8 @@ impl<'a> Writer<'a> {
             self.encoder.set(R11, (buffer * argument::BUFFER_BYTES) as u64);
             self.encoder.int(Int::Imul, R11, Rm::Reg(RCX.0));
             self.encoder.int(Int::Add, R11, self.argument(argument::KEPT));
-            let home = self.row_offsets[self.function.motions.len() + buffer];
-            self.encoder.int(Int::Store, R11, self.frame_at(home));
+            let origin = self.row_offsets[self.function.motions.len() + buffer];
+            self.encoder.int(Int::Store, R11, self.frame_at(origin));
         }
     }
 

@@ -4,7 +4,7 @@
 //! parts. Each takes its own part of a mask: the lower or upper bits, or half the lanes widened. Parts that a mask was
 //! made of are remembered.
 
-use super::code::{Address, Class, Home, Inst, Lanes, Op, Start, V};
+use super::code::{Address, Class, Inst, Lanes, Op, Origin, Start, V};
 use super::encoder::{Constant, Width};
 use super::level::Level;
 use super::opcode;
@@ -57,7 +57,7 @@ impl Select<'_> {
             Level::Avx2 => Class::Vector,
             Level::Avx512 => Class::Mask,
         };
-        self.block.register(class, false, Home::Block)
+        self.block.register(class, false, Origin::Block)
     }
 
     /// The mask that an instruction makes.
@@ -73,7 +73,7 @@ impl Select<'_> {
             return self.word(if all { u32::MAX } else { 0 });
         }
         let existing = self.lanes[all as usize];
-        let v = existing.unwrap_or_else(|| self.block.register(Class::Mask, false, Home::Lanes(all)));
+        let v = existing.unwrap_or_else(|| self.block.register(Class::Mask, false, Origin::Lanes(all)));
         self.lanes[all as usize] = Some(v);
         v
     }
@@ -82,13 +82,13 @@ impl Select<'_> {
     pub(super) fn row_mask(&mut self, slot: i32) -> V {
         match self.level() {
             Level::Avx2 => {
-                let mask = self.block.register(Class::Vector, false, Home::Element(slot));
-                let wide = self.block.register(Class::Vector, true, Home::Element(slot));
+                let mask = self.block.register(Class::Vector, false, Origin::Element(slot));
+                let wide = self.block.register(Class::Vector, true, Origin::Element(slot));
                 self.mask_parts.insert(mask, Val::from([wide, wide]));
                 mask
             }
             Level::Avx512 => {
-                let mask = self.block.register(Class::Mask, false, Home::Whole(slot));
+                let mask = self.block.register(Class::Mask, false, Origin::Whole(slot));
                 // The mask is uniform, so its upper half equals itself.
                 self.mask_parts.insert(mask, Val::from([mask, mask]));
                 mask
@@ -100,7 +100,7 @@ impl Select<'_> {
     pub(super) fn first_lane(&mut self, one: i32) -> V {
         match self.level() {
             Level::Avx2 => self.shared(Constant::Vector([u32::MAX as u64, 0, 0, 0, 0, 0, 0, 0]), false),
-            Level::Avx512 => self.block.register(Class::Mask, false, Home::Whole(one)),
+            Level::Avx512 => self.block.register(Class::Mask, false, Origin::Whole(one)),
         }
     }
 
@@ -125,8 +125,8 @@ impl Select<'_> {
             Level::Avx512 => {
                 let mask = |copy: usize| {
                     let at = tail + (copy * n_lanes / 8) as i32;
-                    let mask = self.block.register(Class::Mask, false, Home::Whole(at));
-                    let upper = self.block.register(Class::Mask, false, Home::Whole(at + 1));
+                    let mask = self.block.register(Class::Mask, false, Origin::Whole(at));
+                    let upper = self.block.register(Class::Mask, false, Origin::Whole(at + 1));
                     self.mask_parts.insert(mask, Val::from([mask, upper]));
                     mask
                 };
@@ -142,14 +142,14 @@ impl Select<'_> {
 
     /// The part of a mask for a part of a value; `wide` says whether its lanes have 64 bits.
     pub(super) fn mask_part(&mut self, mask: V, part: usize, wide: bool) -> V {
-        let home = self.block.info(mask).home;
-        match (self.level(), home) {
+        let origin = self.block.info(mask).origin;
+        match (self.level(), origin) {
             (Level::Avx2, _) if !wide => return mask,
-            (Level::Avx2, Home::Constant(number)) if self.encoder.is_uniform(number) => {
+            (Level::Avx2, Origin::Constant(number)) if self.encoder.is_uniform(number) => {
                 let bits = if self.encoder.constant_bits(number) == 0 { 0 } else { u64::MAX };
                 return self.bits(true, bits);
             }
-            (Level::Avx512, Home::Lanes(_)) => return mask,
+            (Level::Avx512, Origin::Lanes(_)) => return mask,
             (Level::Avx512, _) if part == 0 => return mask,
             (Level::Avx2 | Level::Avx512, _) => {}
         }

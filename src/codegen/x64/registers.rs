@@ -5,7 +5,9 @@
 //! every iteration of a loop reads are *pinned* before the loop, as far as registers are left over. Instructions read
 //! the others from memory, or load them if they cannot.
 
-use super::code::{self, Address, Block, Class, Home, Inst, Lanes, MOST_READS, NEVER, Op, Start, Those, Uses, V, Way};
+use super::code::{
+    self, Address, Block, Class, Inst, Lanes, MOST_READS, NEVER, Op, Origin, Start, Those, Uses, V, Way,
+};
 use super::encoder::{Base, Encoder, Gpr, Index, Masked, Memory, Operands, R10, R11, RAX, RSP, Rm, Width};
 use super::encoder::{Condition, Int, Label, RDI, RDX, RSI};
 use super::frame::Frame;
@@ -62,7 +64,7 @@ impl<'a> Allocator<'a> {
         let n = block.infos.len();
         let (mut vectors, mut places, mut fixed) = ([None; MOST_VECTORS], vec![None; n], 0);
         for (index, info) in block.infos.iter().enumerate() {
-            if let Home::Register(register) = info.home {
+            if let Origin::Register(register) = info.origin {
                 vectors[register as usize] = Some(V(index as u32));
                 places[index] = Some(register);
                 fixed |= 1 << register;
@@ -176,17 +178,20 @@ impl<'a> Allocator<'a> {
 
     /// Whether a value is in memory and the same in every iteration.
     fn is_shared(&self, v: V) -> bool {
-        matches!(self.block.info(v).home, Home::Constant(_) | Home::Element(_) | Home::Whole(_) | Home::Lanes(_))
+        matches!(
+            self.block.info(v).origin,
+            Origin::Constant(_) | Origin::Element(_) | Origin::Whole(_) | Origin::Lanes(_)
+        )
     }
 
     /// Whether a value can be loaded again after it was evicted, without a spill.
     pub(super) fn is_reloadable(&self, v: V) -> bool {
-        self.is_shared(v) || matches!(self.block.info(v).home, Home::Memory(_))
+        self.is_shared(v) || matches!(self.block.info(v).origin, Origin::Memory(_))
     }
 
     /// Whether an instruction can read a value from memory. A single element needs an embedded broadcast.
     fn stays_in_memory(&self, v: V) -> bool {
-        self.level() == Level::Avx512 || !matches!(self.block.info(v).home, Home::Element(_))
+        self.level() == Level::Avx512 || !matches!(self.block.info(v).origin, Origin::Element(_))
     }
 
     /// The next use of a value after an instruction that reads it.
@@ -311,13 +316,16 @@ impl<'a> Allocator<'a> {
     }
 
     fn load_mask(&mut self, v: V, register: u8) {
-        let at = match (self.spilled[v.index()], self.block.info(v).home) {
-            (Some(slot), _) | (None, Home::Whole(slot)) => slot,
-            (None, Home::Lanes(all)) => {
+        let at = match (self.spilled[v.index()], self.block.info(v).origin) {
+            (Some(slot), _) | (None, Origin::Whole(slot)) => slot,
+            (None, Origin::Lanes(all)) => {
                 let opcode = if all { &opcode::MASK_XNOR } else { &opcode::MASK_XOR };
                 return self.vector(opcode, Width::X, register, register, Rm::Reg(register));
             }
-            (None, Home::Block | Home::Register(_) | Home::Constant(_) | Home::Element(_) | Home::Memory(_)) => {
+            (
+                None,
+                Origin::Block | Origin::Register(_) | Origin::Constant(_) | Origin::Element(_) | Origin::Memory(_),
+            ) => {
                 unreachable!("{v} is read before it is made")
             }
         };
@@ -326,12 +334,12 @@ impl<'a> Allocator<'a> {
 
     /// The memory operand of a value that is in memory from the start.
     fn memory(&mut self, v: V) -> Option<Memory> {
-        match self.block.info(v).home {
-            Home::Constant(number) => Some(self.encoder.constant_memory(number)),
-            Home::Element(at) => Some(Memory { broadcast: true, ..Memory::at(RSP, at) }),
-            Home::Whole(at) => Some(Memory::at(RSP, at)),
-            Home::Memory(address) => Some(self.address(address)),
-            Home::Block | Home::Register(_) | Home::Lanes(_) => None,
+        match self.block.info(v).origin {
+            Origin::Constant(number) => Some(self.encoder.constant_memory(number)),
+            Origin::Element(at) => Some(Memory { broadcast: true, ..Memory::at(RSP, at) }),
+            Origin::Whole(at) => Some(Memory::at(RSP, at)),
+            Origin::Memory(address) => Some(self.address(address)),
+            Origin::Block | Origin::Register(_) | Origin::Lanes(_) => None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! [`super::masks`]. Where AVX2 has no instruction, [`super::emulated`] has several. Inactive lanes may hold anything;
 //! no instruction faults on them.
 
-use super::code::{Block, Class, Home, Inst, Minus, Op, V};
+use super::code::{Block, Class, Inst, Minus, Op, Origin, V};
 use super::encoder::{Constant, Encoder, Width};
 use super::level::Level;
 use super::masks::Relation;
@@ -122,7 +122,7 @@ impl<'e> Select<'e> {
 
     /// A new vector register.
     pub(super) fn vector(&mut self, wide: bool) -> V {
-        self.block.register(Class::Vector, wide, Home::Block)
+        self.block.register(Class::Vector, wide, Origin::Block)
     }
 
     /// The vector that an instruction makes.
@@ -146,7 +146,7 @@ impl<'e> Select<'e> {
         if let Some(v) = self.constants[number as usize] {
             return v;
         }
-        let v = self.block.register(Class::Vector, wide, Home::Constant(number));
+        let v = self.block.register(Class::Vector, wide, Origin::Constant(number));
         self.constants[number as usize] = Some(v);
         v
     }
@@ -182,7 +182,7 @@ impl<'e> Select<'e> {
     }
 
     fn is_shared(&self, v: V) -> bool {
-        self.block.info(v).home != Home::Block
+        self.block.info(v).origin != Origin::Block
     }
 
     /// The value of a prim on these operands.
@@ -298,7 +298,7 @@ impl<'e> Select<'e> {
             let amounts = self.with_bits(&args[1], &opcode::AND, ty, modulus);
             return self.each_part(&args[0], &amounts, Select::shift_right_64);
         }
-        if let Home::Constant(number) = self.block.info(amount).home {
+        if let Origin::Constant(number) = self.block.info(amount).origin {
             let bits = (self.encoder.constant_bits(number) & modulus) as u8;
             return self.each(&args[0], |this, a| this.op_imm(&by_imm[wide], &[a], Some(bits)));
         }
