@@ -1,6 +1,6 @@
-//! One iteration of an element loop: loads, prims, stores, and partial results taking elements in.
+//! One iteration of an element loop: loads, prims, stores, and updates of partial results.
 //!
-//! The same code writes the vector form, several copies at a time, and the scalar form for what is left.
+//! The same code writes the vector form, several copies at a time, and the scalar form for the remaining elements.
 
 use super::elements::Step;
 use super::function::{Invariants, Writer, next_partial};
@@ -15,10 +15,10 @@ use crate::ir::scalar::Ty;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use smallvec::SmallVec;
 
-/// Per node its value in one copy of a body.
+/// The value of each node in one copy of a body.
 pub(super) type Values = Vec<Option<Val>>;
 
-/// One iteration of an element loop while it is written.
+/// One iteration of an element loop, under construction.
 pub(super) struct Body<'w, 'a, 'f> {
     /// The function.
     pub(super) writer: &'w mut Writer<'a, 'f>,
@@ -26,13 +26,13 @@ pub(super) struct Body<'w, 'a, 'f> {
     pub(super) pass: &'w Pass,
     /// What was computed before the loop.
     pub(super) invariants: &'w Invariants,
-    /// Elements at once, per copy.
+    /// Elements per copy.
     pub(super) form: Form,
     /// The first element.
     pub(super) i: Value,
-    /// Addresses of element `i`, per access; row buffers come behind the accesses.
+    /// Address of element `i` per access; row buffers follow the accesses.
     pub(super) addresses: Vec<Option<Value>>,
-    /// Literals of this iteration, per node.
+    /// Literals of this iteration, by node.
     pub(super) lits: Vec<Option<Val>>,
 }
 
@@ -41,8 +41,8 @@ impl<'f> Body<'_, '_, 'f> {
         Emit { b: self.writer.b, form: self.form }
     }
 
-    /// Copies of the body for neighbouring groups of elements, node by node: constants are loaded once for all, and
-    /// every load comes before every store.
+    /// Writes copies of the body for neighbouring groups of elements, node by node. Constants are loaded once for all
+    /// copies, and every load precedes every store.
     pub(super) fn copies(&mut self, n: usize) -> Vec<Values> {
         let mut copies: Vec<Values> = vec![vec![None; self.writer.flat.nodes.len()]; n];
         for &(id, buffer) in &self.pass.kept {
@@ -93,7 +93,7 @@ impl<'f> Body<'_, '_, 'f> {
             self.lits.resize(flat.nodes.len(), None);
             let val = self.lits[id].unwrap_or_else(|| self.emit().lit(lit));
             self.lits[id] = Some(val);
-            // Only shifts ask for the scalar.
+            // Only shifts use the scalar.
             let scalar = matches!(ty, Ty::I32 | Ty::I64).then(|| self.writer.operand(id));
             return Arg { val, ty, scalar };
         }
@@ -124,7 +124,7 @@ impl<'f> Body<'_, '_, 'f> {
         self.emit().store(dtype, value, address, offset, step);
     }
 
-    /// Address, offset and lane distance of an access for a copy of the body.
+    /// Address, offset and lane distance of an access in a copy of the body.
     fn place(&mut self, access: usize, dtype: DType, copy: usize) -> (Value, i32, Step) {
         let base = self.writer.row_address(access);
         let Some(stride) = self.invariants.strides[access] else {
@@ -149,7 +149,7 @@ impl<'f> Body<'_, '_, 'f> {
         self.writer.b.ins().iadd(base, offset)
     }
 
-    /// The address with that number, made on first use.
+    /// The address with that number, computed on first use.
     fn address(&mut self, number: usize, make: impl FnOnce(&mut Self) -> Value) -> Value {
         if self.addresses.len() <= number {
             self.addresses.resize(number + 1, None);
@@ -162,7 +162,7 @@ impl<'f> Body<'_, '_, 'f> {
         address
     }
 
-    /// Values `row + (i + lane) * stride`.
+    /// The values `row + (i + lane) * stride`.
     fn iota(&mut self, slot: usize, copy: usize) -> Val {
         let stride = self.invariants.strides[slot].expect("an iota in a body has its stride loaded");
         let base = self.writer.row_address(slot);
@@ -187,23 +187,23 @@ impl<'f> Body<'_, '_, 'f> {
         Partial { value: self.arg(values, fold.value).val, index: fold.index.map(|id| self.arg(values, id).val) }
     }
 
-    /// Takes the elements into the partial results of the stack slots.
+    /// Updates the partial results in the stack slots.
     pub(super) fn fold_in_memory(&mut self, copies: &[Values]) {
         let invariants = self.invariants;
         for fold in &invariants.folds {
             let lane = self.writer.b.ins().band_imm_s(self.i, (GROUPS * LANES - 1) as i64);
-            let home = fold.home(self.writer.b, (copies.len() < GROUPS).then_some(lane));
+            let addresses = fold.addresses(self.writer.b, (copies.len() < GROUPS).then_some(lane));
             for (copy, values) in copies.iter().enumerate() {
                 let element = self.partial(fold, values);
                 let at = copy * self.form.lanes();
-                let acc = fold.read(&mut self.emit(), home, at);
+                let acc = fold.read(&mut self.emit(), addresses, at);
                 let combined = fold.combine(&mut self.emit(), acc, element);
-                fold.write(&mut self.emit(), home, at, combined);
+                fold.write(&mut self.emit(), addresses, at, combined);
             }
         }
     }
 
-    /// Takes the elements into partial results carried around the loop: one copy of the body per group.
+    /// Updates partial results that the loop carries in registers, with one copy of the body per group.
     pub(super) fn fold_in_registers(&mut self, copies: &[Values], carried: &[Value], out: &mut SmallVec<[Value; 8]>) {
         let invariants = self.invariants;
         let mut carried = carried.iter().copied();

@@ -1,8 +1,8 @@
 //! Executable memory of the code that Cranelift makes.
 //!
-//! Compiled bytes are copied into a `JITModule` of their own: it knows how every system maps, protects and flushes
-//! code, and costs a few microseconds when it is handed finished bytes instead of a function to compile. A module
-//! never frees by itself, so [`Mapped`] does when dropped. Nothing is writable and executable at once.
+//! Compiled bytes are copied into a `JITModule` of their own. It knows how every system maps, protects and flushes
+//! code, and takes a few microseconds for finished bytes. A module never frees its memory by itself, so [`Mapped`] does
+//! when dropped. Nothing is writable and executable at once.
 
 #![allow(unsafe_code, reason = "owns the memory of machine code made at run time")]
 
@@ -14,9 +14,9 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, ModuleError, default_libcall_names};
 use std::sync::{Mutex, PoisonError};
 
-/// A module and with it the memory of its code.
+/// A module, which owns the memory of its code.
 struct Mapped {
-    /// Only touched when dropped; the lock is what makes a `Send` module shareable.
+    /// Only used when dropped; the lock makes a `Send` module shareable.
     module: Mutex<Option<JITModule>>,
 }
 

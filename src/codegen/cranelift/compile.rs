@@ -1,4 +1,4 @@
-//! From a kernel to machine code.
+//! Compiles a kernel with Cranelift.
 
 use super::code;
 use super::function::Writer;
@@ -16,8 +16,8 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use std::cell::Cell;
 
-/// Prims from which the body of a kernel without folds is compiled quickly rather than carefully: `cargo bench --bench
-/// compile_time` showed 1.1 ms for twenty ops with `exp` and `tanh` before.
+/// Without folds, a body of this many prims is compiled with the fast register allocator. Otherwise twenty ops with
+/// `exp` and `tanh` take 1.1 ms (`cargo bench --bench compile_time`).
 const LONG_BODY: usize = 140;
 
 /// Machine code for `kernel` with operands and outputs that move as `classes` says.
@@ -27,7 +27,7 @@ pub(super) fn compile(kernel: &Kernel, classes: &[Class], _: Manner) -> Result<(
             .compile(&**isa, &mut ControlPlane::default())
             .map_err(|error| TierLimit::Cranelift { error: error.inner.to_string().into() })?;
         let compiled = context.compiled_code().expect("the context was compiled just now");
-        // A relocation is a call into a library, one per lane, for an instruction this machine does not have.
+        // A relocation is a call into a library, one per lane, for an instruction that this processor lacks.
         if !compiled.buffer.relocs().is_empty() {
             return Err(TierLimit::MissingInstruction.into());
         }
@@ -38,17 +38,17 @@ pub(super) fn compile(kernel: &Kernel, classes: &[Class], _: Manner) -> Result<(
 }
 
 /// The CLIF of `kernel` before optimization.
-pub(super) fn text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
+pub(super) fn listing(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
     with_function(kernel, classes, |_, context, _| Ok(context.func.display().to_string()))
 }
 
-/// Writes the kernel's function into this thread's context and hands it on.
+/// Writes the kernel's function into this thread's context and passes it to `body`.
 fn with_function<R>(
     kernel: &Kernel,
     classes: &[Class],
-    then: impl FnOnce(&OwnedTargetIsa, &mut Context, &Passes) -> Result<R, Reason>,
+    body: impl FnOnce(&OwnedTargetIsa, &mut Context, &Passes) -> Result<R, Reason>,
 ) -> Result<R, Reason> {
-    // Taken out while in use, so that a panic leaves no half-written function behind.
+    // The context is taken out while in use, so that a panic leaves no half-written function in it.
     thread_local! {
         static CONTEXT: Cell<Option<Box<(Context, FunctionBuilderContext)>>> = const { Cell::new(None) };
     }
@@ -62,7 +62,7 @@ fn with_function<R>(
     let mut b = FunctionBuilder::new(&mut context.func, builder);
     Writer::write(kernel, classes, &flat, &plan, &mut b, isa.default_call_conv());
     b.finalize(isa.frontend_config());
-    let result = then(isa, context, &plan);
+    let result = body(isa, context, &plan);
     CONTEXT.set(Some(contexts));
     result
 }

@@ -1,8 +1,8 @@
 //! Loads and stores of every dtype, contiguous or strided, in both forms.
 //!
-//! An element is first *raw*: the bits of narrow dtypes in an i32, others as they are. Widening and narrowing are
-//! separate, so that a strided vector access is four raw scalars and one conversion. Memory order is little-endian;
-//! other machines are declined by [`super::host`].
+//! An element is first *raw*: the bits of narrow dtypes in an i32, others unchanged. Widening and narrowing are
+//! separate, so a strided vector access is four raw scalars and one conversion. Memory is little-endian;
+//! [`super::host`] declines other processors.
 
 use super::value::{Emit, Form, LANES, Val, flags};
 use crate::ir::DType;
@@ -10,7 +10,7 @@ use crate::ir::scalar::Ty;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-/// How the lanes of an access lie in memory.
+/// The distance of the lanes of an access in memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     /// Neighbours.
@@ -30,7 +30,7 @@ const fn raw_type(dtype: DType) -> Ty {
 }
 
 impl<'f> Emit<'_, 'f> {
-    /// The element or elements from `address + offset` on, in their computation type.
+    /// Loads the elements at `address + offset`, in their computation type.
     pub(super) fn load(&mut self, dtype: DType, address: Value, offset: i32, step: Step) -> Val {
         let raw = match (self.form, step) {
             (Form::Scalar, _) => Val::One(self.load_raw(dtype, address, offset)),
@@ -52,7 +52,7 @@ impl<'f> Emit<'_, 'f> {
         }
     }
 
-    /// Writes an element or elements, given in their computation type and already rounded.
+    /// Stores elements that are in their computation type and already rounded.
     pub(super) fn store(&mut self, dtype: DType, value: Val, address: Value, offset: i32, step: Step) {
         let raw = self.narrow(dtype, value);
         match (self.form, step) {

@@ -1,10 +1,11 @@
-//! The function of a kernel: a loop over rows, and in it one loop over the elements per pass.
+//! The function of a kernel: a loop over rows, and inside it one loop over the elements per pass.
 //!
-//! Every loop is rotated: a guard in front, the test at the end. With the test on top Cranelift sinks what does not
-//! change into the body. Each pass has a vector loop, unrolled by the size of its body, and a scalar loop for what is
-//! left; both are written by the same code. A pass with folds also has a loop over blocks of [`FOLD_BLOCK`].
+//! Every loop is rotated: a guard before it, the test at its end. With the test at the top, Cranelift sinks
+//! loop-invariant values into the body. Each pass has a vector loop, unrolled by the size of its body, and a scalar
+//! loop for the remaining elements; the same code writes both. A pass with folds also has a loop over blocks of
+//! [`FOLD_BLOCK`].
 //!
-//! The only argument is the address of a list of 64-bit words, laid out as [`word`] says.
+//! The only argument is the address of a buffer of 64-bit words, laid out as [`argument`] says.
 
 use super::body::Body;
 use super::elements::Step;
@@ -23,16 +24,16 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 use smallvec::SmallVec;
 
-/// From how many nodes on a loop body is not unrolled four, and two, times.
+/// Bodies of fewer nodes are unrolled so many times.
 const UNROLL_NODES: [(usize, usize); 3] = [(16, 4), (80, 2), (usize::MAX, 1)];
-/// The same for bodies with folds, whose natural unrolling is all partial results.
+/// The same for bodies with folds, whose natural unrolling covers all partial results.
 const UNROLL_FOLD_NODES: [(usize, usize); 4] = [(6, GROUPS), (14, 4), (48, 2), (usize::MAX, 1)];
-/// Up to how many vector registers partial results stay in registers.
+/// Most vector registers that partial results are carried in.
 const MAX_ACCUMULATORS: usize = 8;
 
 /// Writes the body of a kernel's function.
 pub(super) struct Writer<'a, 'f> {
-    /// What is compiled.
+    /// The kernel that is compiled.
     pub(super) kernel: &'a Kernel,
     /// How its accesses move.
     pub(super) classes: &'a [Class],
@@ -44,17 +45,17 @@ pub(super) struct Writer<'a, 'f> {
     call_conv: CallConv,
     args: Value,
     n_inner: Value,
-    /// Scalars known in this row: row values and, inside a pass, uniform ones.
+    /// Scalars that are available in this row: row values and, inside a pass, uniform ones.
     scalars: Vec<Option<Value>>,
-    /// Per access its address, or an iota's value, in this row.
+    /// The address of each access, or the value of an iota, in this row.
     rows: Vec<Option<Value>>,
 }
 
-/// What is the same in every iteration of a pass's loops.
+/// The loop invariants of a pass.
 pub(super) struct Invariants {
-    /// Per access the distance of elements, where it is not fixed.
+    /// The distance of elements per access, where it is not a constant.
     pub(super) strides: Vec<Option<Value>>,
-    /// Per node the vector of a scalar.
+    /// The vector of each scalar node.
     pub(super) splats: Vec<Option<Val>>,
     /// Addresses of the row buffers.
     pub(super) buffers: Vec<Value>,
@@ -63,7 +64,7 @@ pub(super) struct Invariants {
 }
 
 impl<'a, 'f> Writer<'a, 'f> {
-    /// Writes the whole function into `b`, which has its signature set.
+    /// Writes the whole function into `b`, whose signature is set.
     pub(super) fn write(
         kernel: &'a Kernel,
         classes: &'a [Class],
@@ -89,7 +90,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         writer.b.seal_all_blocks();
     }
 
-    /// `for i in start..end` by `step`, rotated, with values carried around; gives the values behind it.
+    /// Writes `for i in start..end` by `step`, rotated, with carried values. Returns their final values.
     fn counted(
         &mut self,
         start: Value,
@@ -121,14 +122,14 @@ impl<'a, 'f> Writer<'a, 'f> {
         self.b.block_params(done).to_vec()
     }
 
-    fn word(&mut self, word: usize) -> Value {
+    fn argument(&mut self, word: usize) -> Value {
         self.b.ins().load(types::I64, flags(), self.args, 8 * word as i32)
     }
 
     fn row(&mut self, row: Value) {
         for access in 0..self.classes.len() {
             let first = argument::ACCESSES + access * argument::ACCESS_WORDS;
-            let (base, stride) = (self.word(first), self.word(first + 1));
+            let (base, stride) = (self.argument(first), self.argument(first + 1));
             let offset = self.b.ins().imul(row, stride);
             self.rows[access] = Some(self.b.ins().iadd(base, offset));
         }
@@ -149,12 +150,12 @@ impl<'a, 'f> Writer<'a, 'f> {
         }
     }
 
-    /// The address, or an iota's value, of an access in this row.
+    /// The address of an access, or the value of an iota, in this row.
     pub(super) fn row_address(&self, access: usize) -> Value {
         self.rows[access].expect("addresses are computed at the start of a row")
     }
 
-    /// A row or uniform value that is known, or a literal, as a scalar.
+    /// A row value, uniform value or literal that is available, as a scalar.
     pub(super) fn operand(&mut self, id: Id) -> Value {
         match (self.flat.as_lit(id), self.scalars[id]) {
             (Some(lit), _) => Emit { b: self.b, form: Form::Scalar }.lit(lit).one(),
@@ -163,7 +164,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         }
     }
 
-    /// Computes a row or uniform value. Folds are there already.
+    /// Computes a row or uniform value. Folds are available already.
     fn scalar(&mut self, id: Id) -> Value {
         let node = &self.flat.nodes[id];
         match node.op {
@@ -189,7 +190,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         Arg { val: Val::One(value), ty: self.flat.nodes[id].ty, scalar: Some(value) }
     }
 
-    /// One pass over the row's elements. Without elements its folds are those of nothing, and nothing is loaded.
+    /// Writes one pass over the row's elements. Without elements, its folds are empty, and nothing is loaded.
     fn pass(&mut self, pass: &Pass) {
         let folds: Vec<FoldState> = pass.folds.iter().map(|&id| FoldState::new(self.flat, id, self.b)).collect();
         let (some, none, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
@@ -218,7 +219,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         }
     }
 
-    /// The loops of a pass, given that there are elements; gives the results of its folds.
+    /// Writes the loops of a pass that has elements. Returns the results of its folds.
     fn elements(&mut self, pass: &Pass, folds: Vec<FoldState>) -> Vec<Value> {
         for &id in &pass.uniform {
             self.scalars[id] = Some(self.scalar(id));
@@ -226,16 +227,16 @@ impl<'a, 'f> Writer<'a, 'f> {
         let invariants = self.invariants(pass, folds);
         let zero = self.b.ins().iconst(types::I64, 0);
         if pass.folds.is_empty() {
-            self.stretch(pass, &invariants, zero, self.n_inner);
+            self.range_loops(pass, &invariants, zero, self.n_inner);
             return Vec::new();
         }
         let n_folds = invariants.folds.len();
-        // Block results are carried out of the loop: with one block they are the folds' results.
-        let nothing: Vec<Value> = self.carried_nothing(&invariants.folds);
-        let last = self.counted(zero, self.n_inner, FOLD_BLOCK as i64, &nothing, |writer, start, _| {
+        // Block results are carried out of the loop. If there is one block, they are the folds' results.
+        let identities: Vec<Value> = self.carried_identities(&invariants.folds);
+        let last = self.counted(zero, self.n_inner, FOLD_BLOCK as i64, &identities, |writer, start, _| {
             let limit = writer.b.ins().iadd_imm_s(start, FOLD_BLOCK as i64);
             let end = writer.b.ins().smin(limit, writer.n_inner);
-            writer.stretch(pass, &invariants, start, end);
+            writer.range_loops(pass, &invariants, start, end);
             let mut out = SmallVec::new();
             for (index, fold) in invariants.folds.iter().enumerate() {
                 let result = fold.tree(&mut Emit { b: writer.b, form: Form::Scalar });
@@ -248,7 +249,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         self.join_blocks(&invariants.folds, &last)
     }
 
-    fn carried_nothing(&mut self, folds: &[FoldState]) -> Vec<Value> {
+    fn carried_identities(&mut self, folds: &[FoldState]) -> Vec<Value> {
         let flat = self.flat;
         folds.iter().map(|fold| Emit { b: self.b, form: Form::Scalar }.lit(fold.empty(flat)).one()).collect()
     }
@@ -263,11 +264,11 @@ impl<'a, 'f> Writer<'a, 'f> {
         let first = self.b.ins().imul_imm_s(n_blocks, fold as i64);
         let entry = self.b.ins().iadd(first, block);
         let offset = self.b.ins().imul_imm_s(entry, argument::BLOCK_BYTES as i64);
-        let blocks = self.word(argument::BLOCKS);
+        let blocks = self.argument(argument::BLOCKS);
         self.b.ins().iadd(blocks, offset)
     }
 
-    /// Writes the result of the block that starts at element `start` where the folding of blocks finds it.
+    /// Stores the result of the block that starts at element `start`.
     fn keep_block(&mut self, index: usize, start: Value, fold: &FoldState, result: Partial) {
         let block = self.b.ins().ushr_imm_u(start, FOLD_BLOCK.trailing_zeros() as i64);
         let entry = self.block_entry(index, block);
@@ -286,7 +287,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         }
     }
 
-    /// The results of the folds from those of their blocks: the only block's, or what the host makes of them.
+    /// The results of folds from those of their blocks: of the only block, or as the host combines them.
     fn join_blocks(&mut self, folds: &[FoldState], last: &[Value]) -> Vec<Value> {
         let (many, done) = (self.b.create_block(), self.b.create_block());
         for &value in last {
@@ -305,7 +306,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         for (index, fold) in folds.iter().enumerate() {
             let entries = self.block_entry(index, zero);
             let code = self.b.ins().iconst(types::I64, fold_code(fold) as i64);
-            let (n_blocks, callee) = (self.n_blocks(), self.word(argument::FOLD_BLOCKS));
+            let (n_blocks, callee) = (self.n_blocks(), self.argument(argument::FOLD_BLOCKS));
             self.b.ins().call_indirect(signature, callee, &[code, entries, n_blocks]);
             let result = Emit { b: self.b, form: Form::Scalar }.part(self.flat.nodes[fold.id].ty);
             joined.push(self.b.ins().load(result, flags(), entries, 0).into());
@@ -326,13 +327,13 @@ impl<'a, 'f> Writer<'a, 'f> {
         for access in loads.chain(stores).collect::<Vec<_>>() {
             let iota = access < n_operands && self.kernel.operands[access].source == Source::Iota;
             if self.classes[access] != Class::Contiguous || iota {
-                strides[access] = Some(self.word(argument::ACCESSES + access * argument::ACCESS_WORDS + 2));
+                strides[access] = Some(self.argument(argument::ACCESSES + access * argument::ACCESS_WORDS + 2));
             }
         }
         let buffers = (0..if pass.keeps.is_empty() && pass.kept.is_empty() { 0 } else { self.plan.n_kept })
             .map(|buffer| {
                 let first = self.b.ins().imul_imm_s(self.n_inner, (buffer * argument::BUFFER_BYTES) as i64);
-                let base = self.word(argument::KEPT);
+                let base = self.argument(argument::KEPT);
                 self.b.ins().iadd(base, first)
             })
             .collect();
@@ -356,8 +357,9 @@ impl<'a, 'f> Writer<'a, 'f> {
         used.chain(folded).chain(stored).filter(|&id| flat.nodes[id].uniform && !kept(id)).collect()
     }
 
-    /// All elements from `start` to `end`, vectors first. Behind it partial results are in their stack slots.
-    fn stretch(&mut self, pass: &Pass, invariants: &Invariants, start: Value, end: Value) {
+    /// Writes the loops over the elements from `start` to `end`, vectors first. Then partial results are in their
+    /// slots.
+    fn range_loops(&mut self, pass: &Pass, invariants: &Invariants, start: Value, end: Value) {
         let size = pass.body.len();
         let table = if pass.folds.is_empty() { &UNROLL_NODES[..] } else { &UNROLL_FOLD_NODES[..] };
         let copies = table.iter().find(|row| size < row.0).map_or(1, |row| row.1);
@@ -377,7 +379,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         if in_registers {
             self.registers_to_partials(&invariants.folds, &behind);
         }
-        // Rows that are folded are often short.
+        // Folded rows are often short.
         if copies > 1 && !invariants.folds.is_empty() {
             let from = at;
             at = self.whole_steps(from, end, 1);
@@ -388,14 +390,14 @@ impl<'a, 'f> Writer<'a, 'f> {
         self.counted(at, end, 1, &[], |writer, i, _| writer.iteration(pass, invariants, Form::Scalar, 1, i, &[]));
     }
 
-    /// The end of as many whole iterations of `copies` vectors as fit.
+    /// The end of the whole iterations of `copies` vectors that fit.
     fn whole_steps(&mut self, start: Value, end: Value, copies: usize) -> Value {
         let length = self.b.ins().isub(end, start);
         let whole = self.b.ins().band_imm_s(length, -((copies * LANES) as i64));
         self.b.ins().iadd(start, whole)
     }
 
-    /// Partial results of nothing, as vector registers.
+    /// Initial partial results, in vector registers.
     fn identities(&mut self, folds: &[FoldState]) -> Vec<Value> {
         let mut emit = Emit { b: self.b, form: Form::Vector };
         let mut registers = Vec::new();
@@ -413,15 +415,15 @@ impl<'a, 'f> Writer<'a, 'f> {
         let mut emit = Emit { b: self.b, form: Form::Vector };
         let mut registers = registers.iter().copied();
         for fold in folds {
-            let (shape, home) = (fold.identity(&mut emit), fold.home(emit.b, None));
+            let (shape, addresses) = (fold.identity(&mut emit), fold.addresses(emit.b, None));
             for group in 0..GROUPS {
                 let partial = next_partial(shape, &mut registers);
-                fold.write(&mut emit, home, group * LANES, partial);
+                fold.write(&mut emit, addresses, group * LANES, partial);
             }
         }
     }
 
-    /// One iteration of an element loop: `copies` times the body, for neighbouring elements from `i` on.
+    /// Writes one iteration of an element loop: `copies` of the body, for neighbouring elements starting at `i`.
     fn iteration(
         &mut self,
         pass: &Pass,
@@ -443,12 +445,12 @@ impl<'a, 'f> Writer<'a, 'f> {
     }
 }
 
-/// The next partial result of registers, of the shape given.
+/// The next partial result in registers, with the form of `shape`.
 pub(super) fn next_partial(shape: Partial, registers: &mut impl Iterator<Item = Value>) -> Partial {
     Partial { value: shape.value.rebuilt(registers), index: shape.index.map(|index| index.rebuilt(registers)) }
 }
 
-/// A fold as a number that [`block_folds`] takes apart again.
+/// The code of a fold, which [`block_folds`] decodes.
 fn fold_code(fold: &FoldState) -> u64 {
     block_folds::fold_code(fold.combine, fold.ty)
 }

@@ -1,4 +1,4 @@
-//! The machine code is made for: this one, asked once.
+//! The processor that machine code is made for: this one, detected once.
 
 use crate::error::{Reason, TierLimit};
 use cranelift_codegen::ir::Endianness;
@@ -9,13 +9,13 @@ use std::sync::OnceLock;
 /// How registers are allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Registers {
-    /// With care: values that loops carry stay in registers.
+    /// Carefully: values that loops carry stay in registers.
     Backtracking,
-    /// In one pass over the code, several times as fast; good enough for long straight bodies, which spill anyway.
+    /// In one pass over the code, several times as fast. It suffices for long straight bodies, which spill anyway.
     SinglePass,
 }
 
-/// Cranelift's description of this machine, or why there is none.
+/// Cranelift's description of this processor, or why there is none.
 pub(super) fn isa(registers: Registers) -> Result<&'static OwnedTargetIsa, Reason> {
     static ISAS: [OnceLock<Result<OwnedTargetIsa, TierLimit>>; 2] = [const { OnceLock::new() }; 2];
     let isa = ISAS[registers as usize].get_or_init(|| build(registers));
@@ -26,8 +26,8 @@ fn build(registers: Registers) -> Result<OwnedTargetIsa, TierLimit> {
     let mut flags = settings::builder();
     let verifier = if cfg!(debug_assertions) { "true" } else { "false" };
     let wanted = [
-        // The writer merges equal nodes and keeps what does not change out of loops by itself; with "speed" the code ran
-        // no faster and took 1.3 to 1.8 times as long to compile.
+        // The writer merges equal nodes and hoists loop invariants by itself. With "speed", the code ran no faster and
+        // took 1.3 to 1.8 times as long to compile.
         ("opt_level", "none"),
         ("regalloc_algorithm", if registers == Registers::SinglePass { "single_pass" } else { "backtracking" }),
         ("enable_verifier", verifier),

@@ -1,7 +1,8 @@
-//! The portable JIT tier: kernels as CLIF, 128-bit vectors, compiled by Cranelift.
+//! The portable JIT tier: kernels as CLIF, with 128-bit vectors, compiled by Cranelift.
 //!
-//! From the loops of [`super::native`], [`function`] and [`body`] write a function, [`value`], [`prims`], [`elements`]
-//! and [`partials`] what is in it. [`compile()`] runs Cranelift, [`code`] owns the memory of the result.
+//! [`super::native`] prepares the loops. [`function`] and [`body`] write them as a function, with the values of
+//! [`value`], [`prims`], [`elements`] and [`partials`]. [`compile()`] runs Cranelift, and [`code`] owns the memory of
+//! the result.
 
 mod body;
 mod code;
@@ -22,15 +23,15 @@ use crate::error::Reason;
 /// Compiles a valid `kernel` for accesses of these `classes`, operands first.
 ///
 /// # Errors
-/// The reason why this tier does not take it.
+/// The reason why this tier declines the kernel.
 pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<NativeProgram, Reason> {
     NativeProgram::new(compile::compile, false, kernel, lanes, classes, Deinterleave::Never)
 }
 
-/// The CLIF that [`compile()`] hands to Cranelift.
+/// The CLIF that [`compile()`] gives to Cranelift.
 ///
 /// # Errors
-/// The reason why this tier does not take the kernel.
+/// The reason why this tier declines the kernel.
 pub fn emit_text(kernel: &Kernel, classes: &[Class]) -> Result<String, Reason> {
-    compile::text(kernel, classes)
+    compile::listing(kernel, classes)
 }

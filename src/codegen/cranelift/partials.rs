@@ -1,7 +1,7 @@
-//! Partial results of folds: where they live, how one takes an element in, and how they become one value.
+//! Partial results of folds: where they are, how an element updates them, and how they are combined into one value.
 //!
-//! The order is that of [`crate::codegen::fold`]. Between loops the partial results lie in a stack slot, lane after
-//! lane, values and indices apart; a bool lane is an all-ones or zero i32 there.
+//! The order is that of [`crate::codegen::fold`]. Between loops, the partial results are in a stack slot, one lane
+//! after another, with values and indices apart. A bool lane is an all-ones or zero i32 there.
 
 use super::elements::Step;
 use super::prims::Arg;
@@ -15,7 +15,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value, types};
 use cranelift_frontend::FunctionBuilder;
 
-/// Vectors of partial results.
+/// The number of vectors of partial results.
 pub(super) const GROUPS: usize = FOLD_LANES / LANES;
 
 /// A partial result or an element: a value and, for index folds, its index.
@@ -27,9 +27,9 @@ pub(super) struct Partial {
     pub(super) index: Option<Val>,
 }
 
-/// Where partial results lie: the addresses of values and of indices.
+/// Addresses of partial results: of values and of indices.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Home {
+pub(super) struct PartialAddresses {
     values: Value,
     indices: Option<Value>,
 }
@@ -78,13 +78,13 @@ impl FoldState {
         }
     }
 
-    /// Vector registers that its partial results fill.
+    /// Vector registers that its partial results take.
     pub(super) fn n_registers(&self) -> usize {
         let parts = |ty: Ty| if lane_bytes(ty) == 8 { 2 } else { 1 };
         GROUPS * (parts(self.ty) + if self.index.is_some() { 2 } else { 0 })
     }
 
-    /// The result of the fold of nothing.
+    /// The result of an empty fold.
     pub(super) fn empty(&self, flat: &Flat) -> Lit {
         Lit { ty: flat.nodes[self.id].ty, bits: fold::sequence(self.combine, self.ty, &[]).result(self.combine) }
     }
@@ -96,8 +96,8 @@ impl FoldState {
         Partial { value, index: self.index.map(|_| emit.lit(Lit::i64(identity.index))) }
     }
 
-    /// The addresses of the partial results from `lane` on.
-    pub(super) fn home(&self, b: &mut FunctionBuilder<'_>, lane: Option<Value>) -> Home {
+    /// The addresses of the partial results starting at `lane`.
+    pub(super) fn addresses(&self, b: &mut FunctionBuilder<'_>, lane: Option<Value>) -> PartialAddresses {
         let mut address = |slot: StackSlot, ty: Ty| {
             let base = b.ins().stack_addr(types::I64, slot, 0);
             lane.map_or(base, |lane| {
@@ -106,25 +106,25 @@ impl FoldState {
             })
         };
         let values = address(self.values, self.ty);
-        Home { values, indices: self.indices.map(|slot| address(slot, Ty::I64)) }
+        PartialAddresses { values, indices: self.indices.map(|slot| address(slot, Ty::I64)) }
     }
 
-    /// Reads the partial results from lane `offset` of `home` on.
-    pub(super) fn read(&self, emit: &mut Emit<'_, '_>, home: Home, offset: usize) -> Partial {
+    /// Loads the partial results at `addresses`, starting at lane `offset`.
+    pub(super) fn read(&self, emit: &mut Emit<'_, '_>, addresses: PartialAddresses, offset: usize) -> Partial {
         let at = |ty: Ty| offset as i32 * lane_bytes(ty);
         let value = if self.ty == Ty::Bool {
-            let lanes = emit.load(DType::I32, home.values, at(Ty::Bool), Step::Contiguous);
+            let lanes = emit.load(DType::I32, addresses.values, at(Ty::Bool), Step::Contiguous);
             let zero = emit.int(0);
             lanes.zip(zero, |lanes, zero| emit.b.ins().icmp(IntCC::NotEqual, lanes, zero))
         } else {
-            emit.load(self.ty.dtype(), home.values, at(self.ty), Step::Contiguous)
+            emit.load(self.ty.dtype(), addresses.values, at(self.ty), Step::Contiguous)
         };
-        let index = home.indices.map(|indices| emit.load(DType::I64, indices, at(Ty::I64), Step::Contiguous));
+        let index = addresses.indices.map(|indices| emit.load(DType::I64, indices, at(Ty::I64), Step::Contiguous));
         Partial { value, index }
     }
 
-    /// Writes the partial results from lane `offset` of `home` on.
-    pub(super) fn write(&self, emit: &mut Emit<'_, '_>, home: Home, offset: usize, partial: Partial) {
+    /// Stores the partial results at `addresses`, starting at lane `offset`.
+    pub(super) fn write(&self, emit: &mut Emit<'_, '_>, addresses: PartialAddresses, offset: usize, partial: Partial) {
         let at = |ty: Ty| offset as i32 * lane_bytes(ty);
         let (dtype, value) = match (self.ty, emit.form) {
             (Ty::Bool, Form::Vector) => (DType::I32, emit.mask(partial.value, false)),
@@ -134,13 +134,13 @@ impl FoldState {
             }
             (Ty::I32 | Ty::I64 | Ty::F32 | Ty::F64, _) => (self.ty.dtype(), partial.value),
         };
-        emit.store(dtype, value, home.values, at(self.ty), Step::Contiguous);
-        if let (Some(indices), Some(index)) = (home.indices, partial.index) {
+        emit.store(dtype, value, addresses.values, at(self.ty), Step::Contiguous);
+        if let (Some(indices), Some(index)) = (addresses.indices, partial.index) {
             emit.store(DType::I64, index, indices, at(Ty::I64), Step::Contiguous);
         }
     }
 
-    /// The partial result `acc` with `x` in it.
+    /// The partial result `acc` combined with `x`.
     pub(super) fn combine(&self, emit: &mut Emit<'_, '_>, acc: Partial, x: Partial) -> Partial {
         let ty = self.ty;
         let value = |emit: &mut Emit<'_, '_>, prim: Prim| Partial {
@@ -158,7 +158,7 @@ impl FoldState {
                 if !ty.is_float() {
                     return better;
                 }
-                // The prim gives the element where the partial result is a NaN; a NaN stays.
+                // Where the partial result is a NaN, the prim gives the element, but the NaN has to stay.
                 let nan = pair(emit, Prim::Ne, ty, acc.value, acc.value);
                 Partial { value: emit.select(nan, acc.value, better.value, ty), index: None }
             }
@@ -197,9 +197,10 @@ impl FoldState {
 
     /// The partial results of the stack slot combined into one, in scalar form.
     pub(super) fn tree(&self, emit: &mut Emit<'_, '_>) -> Partial {
-        let home = self.home(emit.b, None);
+        let addresses = self.addresses(emit.b, None);
         let mut vector = emit.with_form(Form::Vector);
-        let mut groups: Vec<Partial> = (0..GROUPS).map(|group| self.read(&mut vector, home, group * LANES)).collect();
+        let mut groups: Vec<Partial> =
+            (0..GROUPS).map(|group| self.read(&mut vector, addresses, group * LANES)).collect();
         while groups.len() > 1 {
             let upper = groups.split_off(groups.len() / 2);
             groups = groups.iter().zip(&upper).map(|(&low, &high)| self.combine(&mut vector, low, high)).collect();

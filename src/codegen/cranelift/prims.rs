@@ -1,7 +1,7 @@
 //! Every prim as CLIF, in both forms, with the bits of [`crate::ir::scalar::eval`].
 //!
-//! What CLIF has no vector instruction for is done lane by lane. Nothing here may trap: a tail of a vector loop and a
-//! branch that is not taken both run prims on values nobody asked for.
+//! What CLIF has no vector instruction for is done lane by lane. No instruction may trap: the remaining lanes of a
+//! vector loop, and branches that are not taken, run prims on arbitrary values.
 
 use super::value::{Emit, Form, Val};
 use crate::ir::scalar::half_bits::{BF16_NAN, F16_NAN};
@@ -9,7 +9,7 @@ use crate::ir::scalar::{Lit, Prim, Ty};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-/// An operand: its value in the current form, its type, and the same as a scalar where all lanes are equal.
+/// An operand: its value in the current form, its type, and its scalar if all lanes are equal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arg {
     /// The value.
@@ -21,7 +21,7 @@ pub(super) struct Arg {
 }
 
 impl<'f> Emit<'_, 'f> {
-    /// The value of a prim.
+    /// Computes a prim.
     pub(super) fn prim(&mut self, prim: Prim, args: &[Arg]) -> Val {
         let (ty, a) = (args[0].ty, args[0].val);
         let second = || args[1].val;
@@ -103,7 +103,7 @@ impl<'f> Emit<'_, 'f> {
         }
     }
 
-    /// And, or, xor of bools; masks of different widths meet in the narrow one.
+    /// And, or, xor of bools. Masks of different widths are narrowed first.
     fn logic(&mut self, prim: Prim, a: Val, b: Val) -> Val {
         let wide = matches!((a, b), (Val::Two(..), Val::Two(..)));
         let (a, b) = (self.mask(a, wide), self.mask(b, wide));
@@ -116,8 +116,8 @@ impl<'f> Emit<'_, 'f> {
         a.zip(b, |a, b| if ty.is_float() { self.b.ins().fcmp(float, a, b) } else { self.b.ins().icmp(int, a, b) })
     }
 
-    /// `Max` (`b < a`) and `Min` (`a < b`): the first operand where the comparison holds, else the second. In this
-    /// shape x86-64 has one instruction for it.
+    /// `Max` (`b < a`) and `Min` (`a < b`): the first operand where the comparison holds, else the second. In this form
+    /// x86-64 has one instruction for it.
     fn select_by(&mut self, float: FloatCC, int: IntCC, ty: Ty, a: Val, b: Val, swapped: bool) -> Val {
         let (x, y) = if swapped { (b, a) } else { (a, b) };
         let holds = self.compare(float, int, ty, x, y);
@@ -164,7 +164,7 @@ impl<'f> Emit<'_, 'f> {
                 Val::Two(low, self.b.ins().fvpromote_low(high))
             }
             (Ty::F64, Ty::F32) => {
-                // Each half comes with zeros above it.
+                // Each half has zeros above it.
                 let mut halves = a.parts().map(|part| self.b.ins().fvdemote(part)).collect::<Vec<_>>().into_iter();
                 let (low, high) = (halves.next().expect("two halves"), halves.next().expect("two halves"));
                 let bytes = [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
@@ -208,7 +208,7 @@ impl<'f> Emit<'_, 'f> {
     }
 }
 
-/// Half formats: the steps of [`crate::ir::scalar::half_bits`], on i32 lanes.
+/// The half formats: the steps of [`crate::ir::scalar::half_bits`], on i32 lanes.
 impl<'f> Emit<'_, 'f> {
     fn int_and(&mut self, a: Val, mask: i32) -> Val {
         let mask = self.int(mask);
@@ -288,7 +288,7 @@ impl<'f> Emit<'_, 'f> {
         self.unless_nan(a, Ty::F32, rounded, Lit { ty: Ty::F32, bits: (BF16_NAN as u64) << 16 })
     }
 
-    /// f16 bits, without sign, nearest to the magnitude given as f32 bits; not for NaN.
+    /// The f16 bits, without sign, nearest to a magnitude given as f32 bits; not for NaN.
     fn f16_magnitude(&mut self, magnitude: Val) -> Val {
         let odd = self.shifted_right(magnitude, 13);
         let odd = self.int_and(odd, 1);

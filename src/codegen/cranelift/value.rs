@@ -1,8 +1,8 @@
 //! Values of one or four lanes, and the builder that makes them.
 //!
-//! In scalar form a value is one CLIF value; bools are 0 or 1 in an `i8`. In vector form it has four lanes: one
-//! 128-bit CLIF value for 32-bit types, two for 64-bit types. A vector bool is a mask of all-ones lanes, as wide as
-//! the comparison that made it; [`Emit::mask`] brings it to the width of what it selects.
+//! In scalar form a value is one CLIF value; bools are 0 or 1 in an `i8`. In vector form it has four lanes: one 128-bit
+//! CLIF value for 32-bit types, two for 64-bit types. A vector bool is a mask of all-ones lanes, as wide as the
+//! comparison that made it; [`Emit::mask`] converts it to the width of what it selects.
 
 use crate::ir::scalar::{Lit, Ty};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -59,7 +59,7 @@ impl Val {
         }
     }
 
-    /// A value from as many parts as this one has.
+    /// A value with as many parts as this one has.
     pub(super) fn rebuilt(self, parts: &mut impl Iterator<Item = Value>) -> Val {
         let mut next = || parts.next().expect("as many parts as the value has");
         match self {
@@ -68,7 +68,7 @@ impl Val {
         }
     }
 
-    /// Every part through `f`.
+    /// Applies `f` to every part.
     pub(super) fn map(self, mut f: impl FnMut(Value) -> Value) -> Val {
         match self {
             Val::One(a) => Val::One(f(a)),
@@ -76,7 +76,7 @@ impl Val {
         }
     }
 
-    /// Parts of two values of the same width through `f`.
+    /// Applies `f` to the parts of two values of the same width.
     pub(super) fn zip(self, other: Val, mut f: impl FnMut(Value, Value) -> Value) -> Val {
         match (self, other) {
             (Val::One(a), Val::One(b)) => Val::One(f(a, b)),
@@ -88,7 +88,7 @@ impl Val {
     }
 }
 
-/// Memory that is there; alignment is not promised.
+/// Flags of a memory access that cannot trap; it may be unaligned.
 pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
@@ -97,11 +97,11 @@ fn lane_order() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 
-/// Writes values in one form into a function.
+/// Emits values in one form into a function.
 pub(super) struct Emit<'a, 'f> {
     /// The function.
     pub(super) b: &'a mut FunctionBuilder<'f>,
-    /// The form of the values made.
+    /// The form of the emitted values.
     pub(super) form: Form,
 }
 
@@ -111,7 +111,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         Emit { b: self.b, form }
     }
 
-    /// The CLIF type of a part of a value of type `ty`; of a bool in vector form the narrow mask.
+    /// The CLIF type of a part of a value of type `ty`; for a bool in vector form, the narrow mask.
     pub(super) fn part(&self, ty: Ty) -> Type {
         match (self.form, ty) {
             (Form::Scalar, Ty::Bool) => types::I8,
@@ -169,12 +169,12 @@ impl<'a, 'f> Emit<'a, 'f> {
         self.b.ins().vconst(ty, constant)
     }
 
-    /// The bits of a part as another type of the same width.
+    /// Bitcasts a part to another type of the same width.
     pub(super) fn cast(&mut self, ty: Type, value: Value) -> Value {
         if self.b.func.dfg.value_type(value) == ty { value } else { self.b.ins().bitcast(ty, lane_order(), value) }
     }
 
-    /// Bytes of two vectors picked by number, those of `b` from 16 on.
+    /// Selects bytes of two vectors by number, with those of `b` starting at 16.
     pub(super) fn shuffle(&mut self, a: Value, b: Value, bytes: [u8; 16], ty: Type) -> Value {
         let (a, b) = (self.cast(types::I8X16, a), self.cast(types::I8X16, b));
         let mask = self.b.func.dfg.immediates.push(ConstantData::from(V128Imm(bytes)));
@@ -193,7 +193,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         self.shuffle(a, b, [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27], types::I32X4)
     }
 
-    /// A vector mask as four lanes of 32 bits, or as pairs of 64 bits; a scalar bool as it is.
+    /// A vector mask as four lanes of 32 bits, or as pairs of 64 bits; a scalar bool unchanged.
     pub(super) fn mask(&mut self, mask: Val, wide: bool) -> Val {
         match (self.form, mask, wide) {
             (Form::Scalar, _, _) | (Form::Vector, Val::One(_), false) | (Form::Vector, Val::Two(..), true) => mask,
@@ -220,7 +220,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         })
     }
 
-    /// A scalar copied to all lanes; in scalar form the value itself.
+    /// Broadcasts a scalar to all lanes; in scalar form it is unchanged.
     pub(super) fn splat(&mut self, scalar: Value, ty: Ty) -> Val {
         if self.form == Form::Scalar {
             return Val::One(scalar);
@@ -242,7 +242,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         put(self.b, ones)
     }
 
-    /// One lane of a vector value as a scalar.
+    /// Extracts one lane of a vector value.
     pub(super) fn lane(&mut self, value: Val, ty: Ty, lane: usize) -> Value {
         let value = if ty == Ty::Bool { self.mask(value, false) } else { value };
         match value {
@@ -254,7 +254,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         }
     }
 
-    /// A vector value from its lanes.
+    /// Builds a vector value from its lanes.
     pub(super) fn join_lanes(&mut self, lanes: [Value; LANES], ty: Ty) -> Val {
         let part = self.part(ty);
         match ty {
@@ -277,7 +277,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         }
     }
 
-    /// `scalar` applied to every lane of operands of the given types.
+    /// Applies `scalar` to every lane of operands of the given types.
     pub(super) fn by_lane(
         &mut self,
         args: &[(Val, Ty)],

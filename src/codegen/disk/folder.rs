@@ -1,8 +1,8 @@
 //! A folder of files with machine code, one per kernel, bounded in bytes.
 //!
-//! A file is written under a name of its own and renamed when it is whole. The time of its last change says when it was last
-//! used, to the hour. Whoever writes makes room first: the files that were not used for longest go. Only names that this
-//! file makes are looked at or removed.
+//! A file is written under a temporary name and renamed when it is complete. Its modification time says when it was
+//! last used, to the hour. A writer makes room first, by removing the least recently used files. Only names of the form
+//! made here are read or removed.
 
 use super::format::{Key, pack, unpack};
 use super::{Miss, Stats, owner};
@@ -13,17 +13,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How names end: of files, and of those being written.
+/// Extension of complete files.
 const WHOLE: &str = "opfuse";
+/// Extension of files that are being written.
 const UNFINISHED: &str = "opfuse-part";
-/// How long a file being written may take; what is older was left by a process that ended.
+/// How long writing may take. An older unfinished file was left by a process that ended.
 const LONGEST_WRITE: Duration = Duration::from_secs(3600);
-/// How exactly the last use of a file is known.
+/// Resolution of the time of last use.
 const USE_STEP: Duration = Duration::from_secs(3600);
-/// Files written between two looks at the folder.
-const LOOK_EVERY: u64 = 256;
+/// Files written between two scans of the folder.
+const SCAN_EVERY: u64 = 256;
 
-/// A folder that machine code is kept in.
+/// A folder of machine code.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -34,17 +35,17 @@ pub struct Folder {
 #[derive(Debug, Default)]
 struct Held {
     stats: Stats,
-    /// Bytes of all files as of the last look, and those written since.
+    /// Bytes of all files at the last scan, plus those written since.
     bytes: u64,
-    /// Attempts to write so far; each has a name of its own.
+    /// Attempts to write so far; each has its own temporary name.
     writes: u64,
 }
 
 impl Folder {
-    /// A folder of at most `bound` bytes of files; it is made if it is not there.
+    /// Opens a folder with at most `bound` bytes of files, which is created if it does not exist.
     ///
     /// # Errors
-    /// In words: it cannot be made or read, is not the user's, or others may write it.
+    /// A sentence, if it cannot be created or read, is not the user's, or others may write it.
     pub fn open(path: &Path, bound: u64) -> std::result::Result<Folder, String> {
         let shown = path.display();
         owner::create_folder(path).map_err(|error| format!("the folder {shown} cannot be made: {error}"))?;
@@ -55,12 +56,12 @@ impl Folder {
         Ok(Folder { path: path.into(), bound, held: Mutex::default() })
     }
 
-    /// What it has been good for.
+    /// Hits, misses and files written so far.
     pub fn stats(&self) -> Stats {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).stats
     }
 
-    /// The content kept for a key.
+    /// Reads the content of a key.
     ///
     /// # Errors
     /// Why there is none.
@@ -74,13 +75,13 @@ impl Folder {
         loaded
     }
 
-    /// Keeps content for a key; what cannot be written is counted and otherwise of no consequence.
+    /// Stores content for a key. A failure is counted and has no other effect.
     pub(in crate::codegen) fn store(&self, key: &Key, content: &[u8]) {
         let file = pack(key, content);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let number = held.writes;
         held.writes += 1;
-        if number.is_multiple_of(LOOK_EVERY) || held.bytes + file.len() as u64 > self.bound {
+        if number.is_multiple_of(SCAN_EVERY) || held.bytes + file.len() as u64 > self.bound {
             self.make_room(&mut held, file.len() as u64);
         }
         if file.len() as u64 > self.bound / 8 || self.write(key, number, &file).is_err() {
@@ -91,7 +92,7 @@ impl Folder {
         held.bytes += file.len() as u64;
     }
 
-    /// Whether there is a file for a key, whatever it is worth.
+    /// Whether there is a file for a key, valid or not.
     pub(in crate::codegen) fn has(&self, key: &Key) -> bool {
         self.file(key).symlink_metadata().is_ok()
     }
@@ -119,7 +120,7 @@ impl Folder {
         })?;
         let n_content = unpack(key, &bytes)?.len();
         if age(&metadata) > USE_STEP {
-            // A folder that may not be written is of use all the same.
+            // A folder that is read-only is still useful.
             let _ = file.set_modified(SystemTime::now());
         }
         bytes.drain(..bytes.len() - n_content);
@@ -127,19 +128,19 @@ impl Folder {
     }
 
     fn write(&self, key: &Key, number: u64, bytes: &[u8]) -> Result<()> {
-        // Folders may be shared by processes and a process may have several of the same path.
+        // Processes may share a folder, and a process may open the same folder several times.
         let own = format!("{:016x}-{}-{:x}-{number}", key.name(), std::process::id(), std::ptr::from_ref(self).addr());
         let part = self.path.join(own).with_extension(UNFINISHED);
         let written = owner::create(&part).and_then(|mut file| file.write_all(bytes));
         let renamed = written.and_then(|()| fs::rename(&part, self.file(key)));
         if renamed.is_err() {
-            // If it is not even there, so much the better.
+            // The file may not exist.
             let _ = fs::remove_file(&part);
         }
         renamed
     }
 
-    /// Looks at the folder, and removes what was not used for longest until `n_bytes` more fit.
+    /// Scans the folder and removes the least recently used files until `n_bytes` more fit.
     fn make_room(&self, held: &mut Held, n_bytes: u64) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
@@ -160,7 +161,7 @@ impl Folder {
         if held.bytes + n_bytes <= self.bound {
             return;
         }
-        // An eighth more than needed goes, so that room is made rarely.
+        // An eighth more than needed is removed, so that this is rare.
         let goal = (self.bound - self.bound / 8).saturating_sub(n_bytes);
         files.sort();
         for (_, n_bytes, path) in files {
@@ -175,7 +176,7 @@ impl Folder {
     }
 }
 
-/// How long ago a file was changed.
+/// The time since a file was modified.
 fn age(metadata: &Metadata) -> Duration {
     metadata.modified().ok().and_then(|time| time.elapsed().ok()).unwrap_or_default()
 }

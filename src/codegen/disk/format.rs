@@ -1,28 +1,28 @@
-//! What a file of machine code holds: a mark, a checksum, two lengths, the whole key, the content.
+//! The format of a file of machine code: magic number, checksum, two lengths, key, content.
 //!
-//! All numbers are 64 bits, lowest byte first. The checksum covers all that follows it. A key is everything that decides
-//! which code comes out, so it stands in the file whole and is compared whole; the name of the file is only a hash of it.
+//! All numbers are 64 bits, little-endian. The checksum covers everything after it. The key is everything that decides
+//! which code is generated. The file holds the whole key, which is compared; the file's name is only a hash of it.
 
 use super::Miss;
 use std::hash::{Hash, Hasher};
 
-/// How a file begins; another form of files has another mark.
+/// The magic number; another format of files has another one.
 const MARK: [u8; 8] = *b"opfuse 1";
-/// Bytes in front of the key.
+/// Bytes before the key.
 const HEAD: usize = 32;
 
-/// What code is for: this version of the library, and whatever else was [written](Hasher::write) to it.
+/// What code is for: this version of the library, and everything [written](Hasher::write) to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::codegen) struct Key {
     bytes: Vec<u8>,
 }
 
 impl Key {
-    /// The key of `subject`, whose `Hash` must tell apart all that differ, as derived ones do: what it hands out is kept,
-    /// and hashed by nobody.
+    /// The key of `subject`. Its `Hash` must feed different bytes for different subjects, as derived ones do, because
+    /// the bytes are kept and not hashed.
     pub(in crate::codegen) fn new(subject: impl Hash) -> Key {
         let mut key = Key { bytes: Vec::with_capacity(1024) };
-        // Numbers of variants and the meaning of code follow from the sources, of which versions have many in their time.
+        // The numbers of variants and the meaning of code follow from the sources, which change within a version.
         for part in [env!("CARGO_PKG_VERSION"), env!("OPFUSE_SOURCES"), std::env::consts::OS, std::env::consts::ARCH] {
             part.hash(&mut key);
         }
@@ -30,7 +30,7 @@ impl Key {
         key
     }
 
-    /// The name of its file.
+    /// The name of the file.
     pub(super) fn name(&self) -> u64 {
         checksum(&self.bytes)
     }
@@ -46,7 +46,7 @@ impl Hasher for Key {
     }
 }
 
-/// A file.
+/// The bytes of a file.
 pub(super) fn pack(key: &Key, content: &[u8]) -> Vec<u8> {
     let mut file = Vec::with_capacity(HEAD + key.bytes.len() + content.len());
     file.extend(MARK);
@@ -60,7 +60,7 @@ pub(super) fn pack(key: &Key, content: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The content of a file, if it is one of that key.
+/// The content of a file, if the file is intact and belongs to the key.
 pub(super) fn unpack<'a>(key: &Key, file: &'a [u8]) -> Result<&'a [u8], Miss> {
     let word = |at: usize| file.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
     let (Some(mark), Some(sum), Some(n_key), Some(n_content)) = (word(0), word(8), word(16), word(24)) else {
@@ -77,10 +77,11 @@ pub(super) fn unpack<'a>(key: &Key, file: &'a [u8]) -> Result<&'a [u8], Miss> {
     if found == key.bytes { Ok(content) } else { Err(Miss::Other) }
 }
 
-/// A checksum of 64 bits over words of eight bytes, the last one filled up with zeros, and the length.
+/// A checksum of 64 bits over words of eight bytes, the last one padded with zeros, and the length.
 ///
-/// Every step maps one to one, both of the sum so far and of the word: bytes that differ within one word always differ in
-/// the sum, others do but once in 2⁶⁴ times. It guards against accidents; against malice the owner of the file does.
+/// Every step is a bijection, both of the sum so far and of the word. So bytes that differ within one word always
+/// differ in the sum; others do except once in 2⁶⁴ times. It detects accidents. Against malice, the owner of the file
+/// is checked.
 fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, word: u64| {
         let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,11 +1,12 @@
-//! Machine code kept on disk, for kernels that other processes compiled before. Off unless somebody asks for it.
+//! Machine code on disk, for kernels that other processes compiled before. It is off by default.
 //!
-//! [`format`] says what a file holds, [`folder`] keeps files and their number of bytes, [`owner`] says who may have written
-//! them. `OPFUSE_CACHE_DIR` or [`use_folder`] names the folder; the tier `x64`, whose code has no relocations, uses it, and CUDA for cubins.
+//! [`format`] defines the files, [`folder`] manages them, and [`owner`] checks who may have written them.
+//! `OPFUSE_CACHE_DIR` or [`use_folder`] names the folder. The x64 tier, whose code has no relocations, and CUDA, for
+//! cubins, use it.
 //!
-//! What always holds: a file is used only if it is whole, for exactly the kernel that is asked for, and nobody but the user
-//! can have written it, for what it holds is run. Everything else is a [`Miss`], counted, and the kernel is compiled. Absent:
-//! locks between processes; files appear whole, under their names, or not at all.
+//! What always holds: a file is used only if it is intact, its key is exactly that of the kernel, and only the user can
+//! have written it, because its content is run. Everything else is a [`Miss`], counted, and the kernel is compiled.
+//! Absent: locks between processes. Files appear complete under their names, or not at all.
 
 mod folder;
 mod format;
@@ -20,30 +21,30 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most bytes of all files of a folder. Several processes that write at once may exceed it by what each of them writes
-/// between two looks at the folder, which are at most 256 files apart.
+/// between two scans, which are at most 256 files apart.
 pub const BOUND: u64 = 64 << 20;
 
-/// Why no code came from a folder.
+/// Why no code was loaded from a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Miss {
     /// There is no such file.
     Absent,
-    /// Someone else owns the file or may write it, or it is no file at all.
+    /// Another user owns the file or may write it, or it is no regular file.
     Untrusted,
-    /// The system does not let it be read, or it is a link.
+    /// It is a link, or the system refuses to read it.
     Unreadable,
-    /// It is cut off or its checksum does not fit.
+    /// It is truncated, or its checksum differs.
     Damaged,
-    /// It is whole, and of another kernel whose name happens to be the same, or of another form of files.
+    /// It is intact but has another key with the same name, or another format.
     Other,
 }
 
-/// What a folder has been good for in this process.
+/// What happened to a folder in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Kernels whose code was there.
+    /// Kernels whose code was loaded.
     pub hits: u64,
-    /// Kernels that were not, by [`Miss`].
+    /// Kernels whose code was not loaded, by [`Miss`].
     pub misses: [u64; 5],
     /// Files written.
     pub stored: u64,
@@ -54,30 +55,30 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Kernels that were not there for this reason.
+    /// Kernels whose code was not loaded for this reason.
     pub fn missed(&self, miss: Miss) -> u64 {
         self.misses[miss as usize]
     }
 }
 
-/// Where code is kept.
+/// Which folder is used.
 #[derive(Debug, Clone)]
 enum State {
-    /// Nobody has asked yet.
+    /// Not decided yet.
     Unknown,
     Off,
     On(Arc<Folder>),
-    /// The folder that `OPFUSE_CACHE_DIR` names is of no use.
+    /// The folder of `OPFUSE_CACHE_DIR` cannot be used.
     Refused(String),
 }
 
 static STATE: Mutex<State> = Mutex::new(State::Unknown);
 
-/// Keeps machine code in this folder from now on, whatever `OPFUSE_CACHE_DIR` says; nowhere if there is none. A folder
-/// that does not exist is made, for the user alone.
+/// Stores machine code in this folder from now on, whatever `OPFUSE_CACHE_DIR` says. `None` turns it off. A folder that
+/// does not exist is created, for the user alone.
 ///
 /// # Errors
-/// The folder cannot be made or read, is not the user's, or can be written by others: code is run that lies there.
+/// If the folder cannot be created or read, is not the user's, or can be written by others. Code in it is run.
 pub fn use_folder(path: Option<&Path>) -> Result<()> {
     match path {
         None => set(State::Off),
@@ -86,10 +87,10 @@ pub fn use_folder(path: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// [`use_folder`], of a folder with at most `bound` bytes of files.
+/// Like [`use_folder`], with at most `bound` bytes of files.
 ///
 /// # Errors
-/// As there.
+/// As for [`use_folder`].
 pub fn use_folder_of(path: &Path, bound: u64) -> Result<()> {
     let folder = Folder::open(path, bound).map_err(|why| Error::argument("use_folder", why))?;
     set(State::On(Arc::new(folder)));
@@ -100,7 +101,7 @@ fn set(state: State) {
     *STATE.lock().unwrap_or_else(PoisonError::into_inner) = state;
 }
 
-/// The folder where code is kept, if it is.
+/// The folder in use, if there is one.
 pub fn folder() -> Option<Arc<Folder>> {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     if let State::Unknown = *state {
@@ -112,7 +113,7 @@ pub fn folder() -> Option<Arc<Folder>> {
     }
 }
 
-/// Why the folder that `OPFUSE_CACHE_DIR` names is not used, if it is not.
+/// Why the folder of `OPFUSE_CACHE_DIR` is not used, if it is not.
 pub fn refusal() -> Option<String> {
     folder();
     match &*STATE.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -1,7 +1,7 @@
-//! Whose a file is. What lies in the folder is run, so nobody but the user may have written it.
+//! Checks the owner of a file. Files of the folder are run, so only the user may have been able to write them.
 //!
-//! A file is judged by the handle that it is then read from, so it cannot be exchanged in between. Systems without Unix
-//! permissions trust nothing; no tier whose code is kept runs there.
+//! The check uses the handle that the file is then read from, so the file cannot be exchanged in between. Without Unix
+//! permissions nothing is trusted; no tier that stores code runs on such systems.
 
 #![allow(unsafe_code, reason = "asks the system which user this is")]
 
@@ -9,7 +9,7 @@ use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::Result;
 use std::path::Path;
 
-/// Whether the user owns it and nobody else may write it.
+/// Whether the user owns the file and no other user may write it.
 #[cfg(unix)]
 pub(super) fn is_trusted(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ pub(super) fn is_trusted(metadata: &Metadata) -> bool {
     metadata.uid() == user && metadata.mode() & WRITABLE_BY_OTHERS == 0
 }
 
-/// The permissions of a group and of all to write.
+/// The write permissions of group and others.
 #[cfg(unix)]
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -27,7 +27,7 @@ pub(super) fn is_trusted(_: &Metadata) -> bool {
     false
 }
 
-/// Opens a file for reading; a link is an error, and a pipe does not wait.
+/// Opens a file for reading. A link is an error, and a pipe does not block.
 pub(super) fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -36,7 +36,7 @@ pub(super) fn open(path: &Path) -> Result<File> {
     options.open(path)
 }
 
-/// Makes a file for the user alone that is not there yet.
+/// Creates a new file for the user alone.
 pub(super) fn create(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -45,7 +45,7 @@ pub(super) fn create(path: &Path) -> Result<File> {
     options.open(path)
 }
 
-/// Makes a folder for the user alone, and those around it.
+/// Creates a folder for the user alone, with its parents.
 pub(super) fn create_folder(path: &Path) -> Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);

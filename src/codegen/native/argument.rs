@@ -1,4 +1,4 @@
-//! The argument buffer of a compiled function: its only argument is the address of a list of 64-bit words.
+//! The argument buffer of a compiled function, whose only argument is the address of these 64-bit words.
 
 /// Rows to run.
 pub(in crate::codegen) const ROWS: usize = 0;
@@ -10,14 +10,14 @@ pub(in crate::codegen) const KEPT: usize = 2;
 pub(in crate::codegen) const BLOCKS: usize = 3;
 /// Address of the function that folds block results.
 pub(in crate::codegen) const FOLD_BLOCKS: usize = 4;
-/// From here on [`ACCESS_WORDS`] per operand and output: address (an iota: value) in the first row, stride per
-/// row, stride per element.
+/// From here on, [`ACCESS_WORDS`] per operand and output: the address in the first row (for an iota, its value), stride
+/// per row, stride per element.
 pub(in crate::codegen) const ACCESSES: usize = 5;
 /// Words per access.
 pub(in crate::codegen) const ACCESS_WORDS: usize = 3;
 /// Bytes of an element in a row buffer.
 pub(in crate::codegen) const BUFFER_BYTES: usize = 8;
-/// What the address of the row buffers is a multiple of: the widest vector.
+/// The alignment of the row buffers: that of the widest vector.
 pub(in crate::codegen) const BUFFER_ALIGN: usize = 64;
 /// Bytes of a block result: bits of the value, then its index.
 pub(in crate::codegen) const BLOCK_BYTES: usize = 16;

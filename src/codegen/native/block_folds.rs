@@ -1,4 +1,4 @@
-//! The one function that compiled code calls back: the fold of block results.
+//! The only function that compiled code calls back: it folds block results.
 
 #![allow(unsafe_code, reason = "reads and writes block results at an address that compiled code passes")]
 
@@ -17,7 +17,7 @@ const COMBINES: [Combine; 8] = [
     Combine::ArgMin,
 ];
 
-/// A fold as a number for [`fold_blocks`].
+/// The code of a fold for [`fold_blocks`].
 pub(in crate::codegen) fn fold_code(combine: Combine, ty: Ty) -> u64 {
     (combine as usize * Ty::ALL.len() + ty as usize) as u64
 }
@@ -34,11 +34,11 @@ pub(in crate::codegen) fn fold_blocks_address() -> u64 {
     fold_blocks as *const () as u64
 }
 
-/// Folds `n` block results in the canonical order and leaves the fold's result in the first one's bits.
+/// Folds `n` block results in the canonical order and stores the result in the bits of the first one.
 unsafe extern "C" fn fold_blocks(code: u64, blocks: *mut BlockResult, n: u64) {
     let (combine, ty) = (COMBINES[code as usize / Ty::ALL.len()], Ty::ALL[code as usize % Ty::ALL.len()]);
-    // SAFETY: generated code passes the address of its `n > 1` entries in the words' block area, written by it
-    // before and used by no one else during the call.
+    // SAFETY: generated code passes the address of its `n > 1` entries in the block area of the argument buffer. It
+    // wrote them before, and nothing else uses them during the call.
     let blocks = unsafe { std::slice::from_raw_parts_mut(blocks, n as usize) };
     let indexed = matches!(combine, Combine::ArgMax | Combine::ArgMin);
     let values: Vec<FoldValue> = blocks
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fold_codes_are_taken_apart_as_they_were_made() {
+    fn fold_codes_decode_to_what_they_encode() {
         for (number, combine) in COMBINES.into_iter().enumerate() {
             assert_eq!(combine as usize, number);
         }

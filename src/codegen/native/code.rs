@@ -1,11 +1,11 @@
-//! Machine code, and the door into it.
+//! Machine code and how it is called.
 
 #![allow(unsafe_code, reason = "runs machine code made at run time")]
 
-/// One compiled function: takes the address of its words, in the convention of C.
+/// A compiled function: it takes the address of its argument buffer, in the C calling convention.
 pub(in crate::codegen) type Entry = extern "C" fn(*const u64);
 
-/// Keeps the memory of code alive, and frees it when dropped.
+/// Owns the memory of code, and frees it when dropped.
 pub(in crate::codegen) trait Memory: Send + Sync {}
 
 /// Machine code with its memory.
@@ -16,13 +16,14 @@ pub(in crate::codegen) struct Code {
 }
 
 impl Code {
-    /// The function at `entry`, whose `n_bytes` of code and constants lie in `memory`.
+    /// The function at `entry`, whose `n_bytes` of code and constants are in `memory`.
     ///
     /// # Safety
-    /// `entry` is the start of a function of that type in the platform's convention of C, and stays so until `memory`
-    /// is dropped.
+    /// `entry` is the start of a function of that type in the platform's C calling convention, and stays so until
+    /// `memory` is dropped.
     pub(in crate::codegen) unsafe fn new(entry: *const u8, n_bytes: usize, memory: Box<dyn Memory>) -> Code {
-        // SAFETY: the caller says that it is such a function; `Code` owns its memory, so it lives as long as `entry`.
+        // SAFETY: the caller guarantees that it is such a function; `Code` owns its memory, so it lives as long as
+        // `entry`.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(entry) };
         Code { entry, n_bytes, _memory: memory }
     }
@@ -35,9 +36,9 @@ impl Code {
     /// Calls the function.
     ///
     /// # Safety
-    /// `words` are laid out as [`super::word`] says for the kernel this was compiled from, and every element that their
+    /// `buffer` is laid out as [`super::argument`] says for the kernel this was compiled from. Every element that its
     /// counts, addresses and strides lead to may be read, or written for an output.
-    pub(in crate::codegen) unsafe fn call(&self, words: &[u64]) {
-        (self.entry)(words.as_ptr());
+    pub(in crate::codegen) unsafe fn call(&self, buffer: &[u64]) {
+        (self.entry)(buffer.as_ptr());
     }
 }

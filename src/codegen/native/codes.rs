@@ -1,4 +1,4 @@
-//! The code of a kernel, and that which writes past the caches once a launch is large enough.
+//! The code of a kernel, and its variant with non-temporal stores, compiled once a launch is large enough.
 
 use super::code::Code;
 use super::launch::Shape;
@@ -9,11 +9,11 @@ use crate::error::Reason;
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
-/// Code of one kernel for accesses that move in one way.
+/// The code of one kernel for one set of access classes.
 pub(super) struct Codes {
-    /// What makes it.
+    /// The tier's compiler.
     pub(super) compile: Compile,
-    /// How the kernel's accesses move, operands first.
+    /// The classes of the kernel's accesses, operands first.
     pub(super) classes: SmallVec<[Class; 8]>,
     rows: Rows,
     /// What a launch must know.
@@ -23,7 +23,7 @@ pub(super) struct Codes {
 }
 
 impl Codes {
-    /// Compiles `kernel`, whose stores are cached.
+    /// Compiles `kernel` with cached stores.
     ///
     /// # Errors
     /// The reason why no code is made for it.
@@ -32,7 +32,7 @@ impl Codes {
         Ok(Codes { compile, classes: classes.into(), rows, shape, cached, streamed: OnceLock::new() })
     }
 
-    /// The code of the kernel that these were made of with such stores, if the tier makes it; else that with cached ones.
+    /// The code of the kernel with such stores, if the tier makes it, and else that with cached ones.
     pub(super) fn storing(&self, stores: Stores, kernel: &Kernel) -> &Code {
         let streamed = || {
             let manner = Manner { stores: Stores::Streamed, rows: self.rows };

@@ -1,9 +1,9 @@
-//! Operand staging by deinterleaving: operands whose elements lie a few apart along the vector loop, such as every second
-//! column of a matrix, or one part of pairs.
+//! Operand staging by deinterleaving: operands whose elements are a few apart along the vector loop, such as every
+//! second column of a matrix, or one part of pairs.
 //!
-//! Machines without AVX-512 gather slowly: eight elements take as long as sixteen loads and stores of one. So elements are
-//! staged into lines first, some rows and lanes at a time. Where every second to fourth element is taken, vectors do that. The
-//! code is that of the same kernel with these operands contiguous, and is compiled on first use.
+//! Processors without AVX-512 gather slowly: eight elements take as long as sixteen loads and stores of one. So some
+//! rows and lanes at a time are first copied to contiguous buffers. Where every second to fourth element is taken,
+//! vectors do that. The code is that of the same kernel with these operands contiguous. It is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
@@ -12,16 +12,16 @@ use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
 use smallvec::SmallVec;
 
-/// Whether operands whose elements lie a few apart are deinterleaved first.
+/// Whether operands whose elements are a few apart are deinterleaved first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codegen) enum Deinterleave {
-    /// Machine code gathers them itself.
+    /// Machine code gathers the elements itself.
     Never,
-    /// Machine code reads copies in lines.
+    /// Machine code reads contiguous copies.
     Always,
 }
 
-/// The operands of a launch that are deinterleaved; none of a kernel with folds, whose rows are not cut.
+/// The operands of a launch that are deinterleaved. A kernel with folds has none, because its rows are not cut.
 pub(super) fn deinterleaved(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
     if kernel.has_folds() || geometry.n_inner() < LEAST_LANES {
         return SmallVec::new();
@@ -34,10 +34,11 @@ pub(super) fn deinterleaved(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[u
     (0..kernel.operands.len()).filter(is_interleaved).collect()
 }
 
-/// Lanes that pay for a copy.
+/// Fewest lanes that pay for a copy.
 const LEAST_LANES: usize = 16;
-/// Elements of a patch, and lanes: the copies of several operands stay in the nearest cache.
+/// Elements of a patch: the copies of several operands stay in the nearest cache.
 const ELEMENTS: usize = 4096;
+/// Most lanes of a patch.
 const LANES: usize = 1024;
 
 /// How these operands are staged.
@@ -52,17 +53,17 @@ unsafe fn copy(patch: &Patch) {
     for row in 0..patch.rows {
         let from = patch.from.wrapping_add(row.wrapping_mul(patch.strides[0]));
         let to = patch.to.wrapping_add(row * patch.pitch * patch.bytes);
-        // SAFETY: the caller's promise, of one row.
+        // SAFETY: passed on from the caller, for one row.
         unsafe { line(from, patch.strides[1], to, patch.bytes, patch.lanes) };
     }
 }
 
-/// Copies elements of `bytes` bytes that lie `stride` bytes apart into a line.
+/// Copies elements of `bytes` bytes that are `stride` bytes apart to contiguous memory.
 ///
 /// # Safety
-/// All of them are alive, and so are those from `to` on, which nobody else uses.
+/// All of them are alive, and so are those starting at `to`, which nothing else uses.
 pub(super) unsafe fn line(from: *const u8, stride: usize, to: *mut u8, bytes: usize, lanes: usize) {
-    // SAFETY: passed on from the caller; the cases make every copy one machine move.
+    // SAFETY: passed on from the caller; in each case a copy is one machine instruction.
     unsafe {
         match bytes {
             1 => line_of::<u8>(from, stride, to, lanes),
@@ -76,7 +77,7 @@ pub(super) unsafe fn line(from: *const u8, stride: usize, to: *mut u8, bytes: us
 /// # Safety
 /// As for [`line`], of elements of type `T`.
 unsafe fn line_of<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: usize) {
-    // SAFETY: the caller's promise; a known stride lets the compiler take whole vectors and pick from them.
+    // SAFETY: passed on from the caller; a constant stride lets the compiler load vectors and shuffle them.
     unsafe {
         match stride / size_of::<T>() {
             2 if stride == 2 * size_of::<T>() => every::<T, 2>(from.cast(), to, lanes),
@@ -96,7 +97,7 @@ unsafe fn line_of<T: Copy>(from: *const u8, stride: usize, to: *mut T, lanes: us
 /// As for [`line_of`], `N` elements apart.
 unsafe fn every<T: Copy, const N: usize>(from: *const T, to: *mut T, lanes: usize) {
     for lane in 0..lanes {
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         unsafe { to.add(lane).write(from.add(lane * N).read_unaligned()) };
     }
 }

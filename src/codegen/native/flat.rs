@@ -1,11 +1,11 @@
-//! A kernel as one flat list of prims, loads and folds: what the code generator walks.
+//! A kernel as one flat list of prims, loads and folds, which code generators walk.
 //!
-//! Funcs are expanded into their bodies, equal nodes are one node, and prims on literals are literals, so a node
-//! stands for one value of the whole kernel. Operands have smaller numbers than users. A node knows its level, its
-//! pass (as [`Kernel::passes`] counts) and whether all lanes of a vector hold the same value.
+//! Funcs are expanded into their bodies, equal nodes are merged, and prims on literals are folded. So a node is one
+//! value of the whole kernel. Operands have smaller numbers than users. A node knows its level, its pass (as in
+//! [`Kernel::passes`]) and whether it is uniform.
 //!
-//! No algebra happens here: what a kernel computes was settled before it came. Of two bodies with the same bits, an
-//! exponential has the one that is shorter for what [`signs`](super::signs) knows of its argument.
+//! No algebraic rewriting happens here. But an exponential has two bodies with the same bits, and gets the shorter one
+//! where the sign that [`signs`](super::signs) finds for its argument allows it.
 
 use super::signs;
 use crate::codegen::geometry::Class;
@@ -24,18 +24,18 @@ pub(in crate::codegen) type Id = usize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::codegen) enum Op {
     /// The element of an operand at this position; with an argument, at that index of its gathered dimension. Only CUDA
-    /// has gathers: the other generators decline kernels with them before they are flattened.
+    /// supports gathers: the other generators decline such kernels first.
     Load(u16),
     /// A literal.
     Lit(Lit),
     /// A primitive.
     Prim(Prim),
-    /// The inner elements of its operand combined.
+    /// The inner elements of its operand, combined.
     Fold(Combine),
 }
 
 impl Op {
-    /// The operand that is loaded.
+    /// The number of the operand that is loaded.
     pub(in crate::codegen) fn operand(self) -> Option<usize> {
         match self {
             Op::Load(slot) => Some(slot as usize),
@@ -55,29 +55,30 @@ pub(in crate::codegen) struct Node {
     pub(in crate::codegen) ty: Ty,
     /// Per row or per element.
     pub(in crate::codegen) level: Level,
-    /// The pass in which it can first be computed, or before which it is known.
+    /// The pass in which it can first be computed, or before which it is available.
     pub(in crate::codegen) pass: usize,
     /// Whether it is the same for all inner elements of a row.
     pub(in crate::codegen) uniform: bool,
 }
 
-/// The nodes of a kernel, and which of them its outputs are.
+/// The nodes of a kernel, and those that are its outputs.
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Flat {
     /// All nodes, operands before users.
     pub(in crate::codegen) nodes: Vec<Node>,
     /// The value of every output.
     pub(in crate::codegen) outputs: Vec<Id>,
-    /// The divisions of `tanh` in f32: 1, or less, over a sum from 1 to 2^27, for a difference in which its last place is lost.
+    /// The f32 divisions of `tanh`: 1 or less, over a sum from 1 to 2^27, in a difference that absorbs an error of one
+    /// last place.
     pub(in crate::codegen) tanh_quotients: Vec<Id>,
-    /// The numbers of nodes by what they are, at places of their hashes or the next free ones behind; `u32::MAX` where none is.
-    known: Vec<u32>,
+    /// A hash table with open addressing: the numbers of nodes, for value numbering. [`NONE`] is an empty place.
+    table: Vec<u32>,
 }
 
 impl Flat {
     /// Flattens `kernel`, whose operands move along the vector loop as `classes` says.
     pub(in crate::codegen) fn new(kernel: &Kernel, classes: &[Class]) -> Flat {
-        let mut flat = Flat { nodes: Vec::with_capacity(LEAST_KNOWN / 2), ..Flat::default() };
+        let mut flat = Flat { nodes: Vec::with_capacity(LEAST_PLACES / 2), ..Flat::default() };
         let mut ids: Vec<Id> = Vec::with_capacity(kernel.insts.len());
         for inst in &kernel.insts {
             let args: SmallVec<[Id; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
@@ -101,7 +102,7 @@ impl Flat {
         flat
     }
 
-    /// The literal a node is, if it is one.
+    /// The literal of a node, if it is one.
     pub(in crate::codegen) fn as_lit(&self, id: Id) -> Option<Lit> {
         match self.nodes[id].op {
             Op::Lit(lit) => Some(lit),
@@ -109,7 +110,7 @@ impl Flat {
         }
     }
 
-    /// Per node whether the sign and payload of a NaN that it is can reach an output.
+    /// Per node, whether the sign and payload of a NaN in it can reach an output.
     pub(in crate::codegen) fn shown_payloads(&self) -> Vec<bool> {
         let payload = |node: &Node| match node.op {
             Op::Prim(prim) => prim.payload(),
@@ -126,7 +127,7 @@ impl Flat {
 
     fn prim(&mut self, prim: Prim, args: SmallVec<[Id; 3]>, ty: Ty) -> Id {
         let lits: Option<SmallVec<[Lit; 3]>> = args.iter().map(|&id| self.as_lit(id)).collect();
-        // A zero divisor is a fault of the launch, which a literal would not record.
+        // Division by zero is a fault of the launch, which constant folding would not record.
         let is_fault = |lits: &[Lit]| prim.needs_divisor(ty) && lits[1].bits == 0;
         if let Some(lits) = lits.filter(|lits| !is_fault(lits)) {
             return self.lit(eval::prim(prim, &lits));
@@ -156,30 +157,30 @@ impl Flat {
     }
 
     fn node(&mut self, op: Op, args: SmallVec<[Id; 3]>, ty: Ty, level: Level, uniform: bool) -> Id {
-        if 2 * self.nodes.len() >= self.known.len() {
+        if 2 * self.nodes.len() >= self.table.len() {
             self.make_room();
         }
         let place = self.place(op, &args, level);
-        if self.known[place] != NONE {
-            return self.known[place] as Id;
+        if self.table[place] != NONE {
+            return self.table[place] as Id;
         }
         let ready = args.iter().map(|&id| self.nodes[id].pass).max().unwrap_or(0);
         let pass = if matches!(op, Op::Fold(_)) { ready + 1 } else { ready };
         let id = self.nodes.len();
-        self.known[place] = id as u32;
+        self.table[place] = id as u32;
         self.nodes.push(Node { op, args, ty, level, pass, uniform });
         id
     }
 
-    /// Where the number of such a node is, or belongs.
+    /// Where the number of such a node is in the table, or belongs.
     fn place(&self, op: Op, args: &[Id], level: Level) -> usize {
         let mut hasher = FxHasher::default();
         op.hash(&mut hasher);
         args.iter().for_each(|&arg| hasher.write_usize(arg));
         let mut place = hasher.finish() as usize;
         loop {
-            place &= self.known.len() - 1;
-            let Some(node) = self.nodes.get(self.known[place] as usize) else { return place };
+            place &= self.table.len() - 1;
+            let Some(node) = self.nodes.get(self.table[place] as usize) else { return place };
             if node.op == op && node.level == level && node.args[..] == *args {
                 return place;
             }
@@ -188,27 +189,27 @@ impl Flat {
     }
 
     fn make_room(&mut self) {
-        self.known = vec![NONE; (4 * self.nodes.len()).next_power_of_two().max(LEAST_KNOWN)];
+        self.table = vec![NONE; (4 * self.nodes.len()).next_power_of_two().max(LEAST_PLACES)];
         for id in 0..self.nodes.len() {
             let node = &self.nodes[id];
             let place = self.place(node.op, &node.args, node.level);
-            self.known[place] = id as u32;
+            self.table[place] = id as u32;
         }
     }
 }
 
-/// Where [`Flat`] knows no node.
+/// An empty place of the table.
 const NONE: u32 = u32::MAX;
-/// Places for nodes at least: a power of two.
-const LEAST_KNOWN: usize = 512;
+/// The smallest size of the table, a power of two.
+const LEAST_PLACES: usize = 512;
 
-/// The body of a func; recorded once, because recording costs more than expanding.
+/// The body of a func. It is recorded once, because recording costs more than expanding.
 fn func_body(func: Func, ty: Ty) -> &'static Body {
     static BODIES: [[OnceLock<Body>; 2]; Func::ALL.len()] = [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
     BODIES[func as usize][(ty == Ty::F64) as usize].get_or_init(|| func.body(ty))
 }
 
-/// The body of the exponential of what is not positive.
+/// The body of the exponential for arguments that are not positive.
 fn short_exp(ty: Ty) -> &'static Body {
     static BODIES: [OnceLock<Body>; 2] = [const { OnceLock::new() }; 2];
     BODIES[(ty == Ty::F64) as usize].get_or_init(|| Body::exp_of_not_positive(ty))

@@ -1,4 +1,4 @@
-//! From a geometry and pointers to calls: one per stretch of the last row loop.
+//! Calls compiled code for a geometry and pointers: one call per run of rows in the last row loop.
 
 #![allow(unsafe_code, reason = "hands addresses of a launch to generated code")]
 
@@ -13,45 +13,45 @@ use std::cell::Cell;
 
 /// What a launch must know of a compiled kernel.
 pub(in crate::codegen) struct Shape {
-    /// Whether rows are whole.
+    /// Whether rows must not be cut.
     pub(in crate::codegen) has_folds: bool,
     /// Per operand, whether it is an iota.
     pub(in crate::codegen) iotas: SmallVec<[bool; 8]>,
-    /// Folds in the pass that has most.
+    /// The most folds of any pass.
     pub(in crate::codegen) n_folds: usize,
-    /// Row buffers.
+    /// The number of row buffers.
     pub(in crate::codegen) n_kept: usize,
 }
 
-/// Words that may be skipped to align the row buffers.
+/// Most words that are skipped to align the row buffers.
 const BUFFER_ALIGN_WORDS: usize = argument::BUFFER_ALIGN / 8;
 
-/// Scratch words a thread keeps between launches; longer ones are allocated each time.
+/// Most scratch words that a thread keeps between launches.
 const MAX_CACHED_WORDS: usize = 1 << 17;
 
 /// Runs a part of a launch.
 ///
 /// # Safety
-/// As [`super::NativeProgram::run`], and the geometry has one inner loop.
+/// As for [`super::NativeProgram::run`], and the geometry has one inner loop.
 pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
     let (n_inner, first) = if shape.has_folds { (geometry.inner[0], 0) } else { (part.lanes.len(), part.lanes.start) };
     if part.outer.is_empty() || (n_inner == 0 && !shape.has_folds) {
         return;
     }
     let n_accesses = geometry.operands.len() + geometry.outputs.len();
-    if geometry.rows.is_empty() && !shape.has_folds && n_accesses <= FEW {
+    if geometry.rows.is_empty() && !shape.has_folds && n_accesses <= MAX_FIXED {
         // SAFETY: passed on from the caller.
         return unsafe { run_one_row(code, shape, geometry, pointers, n_inner, first) };
     }
     let n_kept = shape.n_kept * n_inner * argument::BUFFER_BYTES / 8;
     let n_blocks = shape.n_folds * n_inner.div_ceil(FOLD_BLOCK).max(1) * argument::BLOCK_BYTES / 8;
     with_scratch(n_kept + n_blocks + BUFFER_ALIGN_WORDS, |scratch| {
-        let mut words: SmallVec<[u64; 48]> =
+        let mut buffer: SmallVec<[u64; 48]> =
             SmallVec::from_elem(0, argument::ACCESSES + n_accesses * argument::ACCESS_WORDS);
-        words[argument::INNER] = n_inner as u64;
-        words[argument::KEPT] = (scratch.as_mut_ptr() as u64).next_multiple_of(argument::BUFFER_ALIGN as u64);
-        words[argument::BLOCKS] = words[argument::KEPT] + 8 * n_kept as u64;
-        words[argument::FOLD_BLOCKS] = fold_blocks_address();
+        buffer[argument::INNER] = n_inner as u64;
+        buffer[argument::KEPT] = (scratch.as_mut_ptr() as u64).next_multiple_of(argument::BUFFER_ALIGN as u64);
+        buffer[argument::BLOCKS] = buffer[argument::KEPT] + 8 * n_kept as u64;
+        buffer[argument::FOLD_BLOCKS] = fold_blocks_address();
         let operands = pointers.operands.iter().zip(&shape.iotas);
         let starts = operands.map(|(&pointer, &iota)| if iota { 0 } else { pointer as u64 });
         let starts: SmallVec<[u64; 12]> =
@@ -61,30 +61,30 @@ pub(super) unsafe fn run(code: &Code, shape: &Shape, geometry: &Geometry, pointe
         let mut row = part.outer.start;
         while row < part.outer.end {
             let run = (last - row % last).min(part.outer.end - row);
-            words[argument::ROWS] = run as u64;
+            buffer[argument::ROWS] = run as u64;
             for (index, (access, &start)) in accesses().zip(&starts).enumerate() {
                 let at = argument::ACCESSES + index * argument::ACCESS_WORDS;
                 let stride = access.inner.last().copied().unwrap_or(0) as u64;
                 let offset = row_offset(geometry, access, row).wrapping_add(stride.wrapping_mul(first as u64));
-                words[at] = start.wrapping_add(offset);
-                words[at + 1] = access.rows.last().copied().unwrap_or(0) as u64;
-                words[at + 2] = stride;
+                buffer[at] = start.wrapping_add(offset);
+                buffer[at + 1] = access.rows.last().copied().unwrap_or(0) as u64;
+                buffer[at + 2] = stride;
             }
-            // SAFETY: the words describe rows `row..row + run` of the launch, which the caller vouches for; the scratch
-            // is as long as the row buffers and block results of one row are.
-            unsafe { code.call(&words) };
+            // SAFETY: the buffer describes rows `row..row + run` of the launch, which the caller vouches for. The
+            // scratch is as long as the row buffers and block results of one row.
+            unsafe { code.call(&buffer) };
             row += run;
         }
     });
 }
 
-/// Accesses of a launch whose words have a place of fixed size.
-const FEW: usize = 8;
+/// Most accesses of a launch whose argument buffer has a fixed size.
+const MAX_FIXED: usize = 8;
 
-/// Runs one row of a kernel without folds, from element `first` on: what small calls are.
+/// Runs one row of a kernel without folds, starting at element `first`: the fast path of small calls.
 ///
 /// # Safety
-/// As [`run`], of a geometry without row loops and with at most [`FEW`] accesses.
+/// As for [`run`], with a geometry without row loops and at most [`MAX_FIXED`] accesses.
 unsafe fn run_one_row(
     code: &Code,
     shape: &Shape,
@@ -93,28 +93,28 @@ unsafe fn run_one_row(
     n_inner: usize,
     first: usize,
 ) {
-    let mut words = [0; argument::ACCESSES + FEW * argument::ACCESS_WORDS];
-    words[argument::ROWS] = 1;
-    words[argument::INNER] = n_inner as u64;
-    words[argument::FOLD_BLOCKS] = fold_blocks_address();
+    let mut buffer = [0; argument::ACCESSES + MAX_FIXED * argument::ACCESS_WORDS];
+    buffer[argument::ROWS] = 1;
+    buffer[argument::INNER] = n_inner as u64;
+    buffer[argument::FOLD_BLOCKS] = fold_blocks_address();
     let operands = pointers.operands.iter().zip(&shape.iotas);
     let operands = operands.map(|(&pointer, &iota)| if iota { 0 } else { pointer as u64 }).zip(&geometry.operands);
     let outputs = pointers.outputs.iter().map(|&pointer| pointer as u64).zip(&geometry.outputs);
-    let mut put = |(words, (start, access)): (&mut [u64], (u64, &Access))| {
+    let mut put = |(buffer, (start, access)): (&mut [u64], (u64, &Access))| {
         let stride = access.inner.last().copied().unwrap_or(0) as u64;
-        words[0] = start.wrapping_add(access.base as u64).wrapping_add(stride.wrapping_mul(first as u64));
-        words[2] = stride;
+        buffer[0] = start.wrapping_add(access.base as u64).wrapping_add(stride.wrapping_mul(first as u64));
+        buffer[2] = stride;
     };
     let (of_operands, of_outputs) =
-        words[argument::ACCESSES..].split_at_mut(geometry.operands.len() * argument::ACCESS_WORDS);
+        buffer[argument::ACCESSES..].split_at_mut(geometry.operands.len() * argument::ACCESS_WORDS);
     of_operands.chunks_exact_mut(argument::ACCESS_WORDS).zip(operands).for_each(&mut put);
     of_outputs.chunks_exact_mut(argument::ACCESS_WORDS).zip(outputs).for_each(&mut put);
-    // SAFETY: the words describe the only row of the launch, which the caller vouches for; without folds nothing is kept
-    // from one pass over a row to the next, so there is no scratch.
-    unsafe { code.call(&words) };
+    // SAFETY: the buffer describes the only row of the launch, which the caller vouches for. Without folds there are no
+    // row buffers and no block results, so no scratch is needed.
+    unsafe { code.call(&buffer) };
 }
 
-/// Distance of a row's first element from an access's pointer.
+/// Offset of a row's first element from an access's pointer.
 pub(super) fn row_offset(geometry: &Geometry, access: &Access, mut row: usize) -> u64 {
     let mut offset = access.base as u64;
     for (&size, &stride) in geometry.rows.iter().zip(&access.rows).rev() {
@@ -124,18 +124,18 @@ pub(super) fn row_offset(geometry: &Geometry, access: &Access, mut row: usize) -
     offset
 }
 
-/// Lends out `n` words of scratch with unspecified content.
+/// Calls `body` with `n` words of scratch, whose content is unspecified.
 pub(super) fn with_scratch<R>(n: usize, body: impl FnOnce(&mut [u64]) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
     }
-    let mut words = SCRATCH.take();
-    if words.len() < n {
-        words = vec![0; n];
+    let mut scratch = SCRATCH.take();
+    if scratch.len() < n {
+        scratch = vec![0; n];
     }
-    let result = body(&mut words[..n]);
-    if words.len() <= MAX_CACHED_WORDS {
-        SCRATCH.set(words);
+    let result = body(&mut scratch[..n]);
+    if scratch.len() <= MAX_CACHED_WORDS {
+        SCRATCH.set(scratch);
     }
     result
 }

@@ -1,16 +1,17 @@
-//! What tiers that make machine code share.
+//! What the tiers with machine code share.
 //!
-//! [`flat`] makes one list of prims of a kernel, and [`signs`] knows the signs of their values. [`passes`] distributes the list
-//! over loops. A tier writes a function from those, which reads its launch from an [`argument`] buffer. [`program`] owns the
-//! result as [`codes`], and [`launch`] calls it. [`streamed`] says when outputs are written with non-temporal stores.
+//! [`flat`] makes one list of prims of a kernel, and [`signs`] finds the signs of their values. [`passes`] distributes
+//! the list over loops. A tier writes a function from those, which reads its launch from an [`argument`] buffer.
+//! [`program`] owns the result as [`codes`], and [`launch`] calls it. [`streamed`] decides where stores are
+//! non-temporal.
 //!
-//! Some operands are staged, which means copied into lines before the code reads them:
+//! Some operands are staged, which means copied to contiguous memory before the code reads them:
 //!
 //! | file | operands |
 //! |---|---|
 //! | [`packed`] | rows of several inner loops |
 //! | [`transposed`] | contiguous along the rows, strided along the vector loop; [`transpose`] copies blocks of them |
-//! | [`deinterleaved`] | elements that lie a few apart |
+//! | [`deinterleaved`] | elements that are a few apart |
 //! | [`gathered`] | strided, and the same in every row |
 //!
 //! The second and third are staged in [`patches`]. [`staged`] is the code that runs on copies.
@@ -46,40 +47,40 @@ use code::Code;
 use flat::Flat;
 use passes::{Keep, Passes};
 
-/// Makes machine code for a kernel whose accesses move along the vector loop as the classes say.
+/// Compiles a kernel whose accesses have these classes along the vector loop.
 pub(super) type Compile = fn(&Kernel, &[Class], Manner) -> Result<(Code, Shape), Reason>;
 
-/// How code goes through memory.
+/// How code accesses memory: its stores, and the shape of its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Manner {
     pub(super) stores: Stores,
     pub(super) rows: Rows,
 }
 
-/// How whole vectors of contiguous outputs are written, where [`streamed`] takes their dtype.
+/// How whole vectors of contiguous outputs are stored, where [`streamed`] allows their dtype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Stores {
     /// Into the caches.
     Cached,
-    /// Past them, to addresses that are multiples of a vector's bytes.
+    /// With non-temporal stores, to addresses that are multiples of a vector's bytes.
     Streamed,
 }
 
-/// What the rows of a launch are.
+/// The rows that a call of the code runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Rows {
-    /// Whole lines of elements.
+    /// Whole rows.
     Whole,
-    /// Short pieces of them, each a jump away from the one before: see [`patches`].
+    /// Short pieces of rows, which are far apart: see [`patches`].
     Pieces,
 }
 
 impl Manner {
-    /// How most code does.
+    /// Cached stores and whole rows.
     pub(super) const USUAL: Manner = Manner { stores: Stores::Cached, rows: Rows::Whole };
 }
 
-/// Why no machine code is made for a kernel, if none is.
+/// Why no machine code is made for a kernel, if it is declined.
 pub(super) fn declined(kernel: &Kernel) -> Option<Reason> {
     if kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(_))) {
         return Some(TierLimit::Gathers.into());
@@ -100,11 +101,11 @@ pub(super) fn prepare(kernel: &Kernel, classes: &[Class]) -> Result<(Flat, Passe
     }
     let flat = Flat::new(kernel, classes);
     let once = |slot: usize| kernel.has_folds() && classes[kernel.operands.len() + slot] == Class::Uniform;
-    let passes = Passes::new(&flat, once, Keep::Dear);
+    let passes = Passes::new(&flat, once, Keep::Expensive);
     Ok((flat, passes))
 }
 
-/// What a launch of `kernel` must know; its loops have so many folds at most, and row buffers.
+/// What a launch of `kernel` must know.
 pub(super) fn shape(kernel: &Kernel, n_folds: usize, n_kept: usize) -> Shape {
     Shape {
         has_folds: kernel.has_folds(),

@@ -1,8 +1,8 @@
-//! Rows of several inner loops: their elements are staged into one line first.
+//! Operand staging by packing: rows of several inner loops are copied to contiguous memory.
 //!
-//! The order of a fold counts elements across all inner loops, so lanes would have to turn at every end of the last
-//! one. Folding over, say, the first and the last dimension of three is rare enough for a copy that stays in cache.
-//! The code is that of the same kernel with contiguous operands and outputs; it is compiled on first use.
+//! The order of a fold counts elements across all inner loops, so a vector would have to cross every end of the last
+//! one. Folding over, say, the first and the last dimension of three is rare enough for a copy, which stays in cache.
+//! The code is that of the same kernel with contiguous operands and outputs. It is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from and to raw addresses")]
 
@@ -15,18 +15,18 @@ use crate::codegen::launch::{Part, Pointers};
 use crate::error::Reason;
 use smallvec::{SmallVec, smallvec};
 
-/// A kernel compiled for rows that lie in one line.
+/// A kernel compiled for packed rows.
 pub(super) struct Packed {
     code: Code,
     shape: Shape,
-    /// Per operand: bytes of an element, and whether it is an iota and read per element.
+    /// Per operand: bytes of an element, whether it is an iota, and whether it is read per element.
     operands: Vec<(usize, bool, bool)>,
     /// Per output: bytes of an element, and whether it is computed once per row.
     outputs: Vec<(usize, bool)>,
 }
 
 impl Packed {
-    /// Compiles `kernel` for rows in one line.
+    /// Compiles `kernel` for packed rows.
     pub(super) fn compile(compile: Compile, kernel: &Kernel) -> Result<Packed, Reason> {
         let mut kernel = kernel.clone();
         let full = |slot: usize| {
@@ -38,7 +38,7 @@ impl Packed {
         let outputs: Vec<(usize, bool)> = (kernel.outputs.iter())
             .map(|output| (output.dtype.size(), kernel.inst(output.value).level == Level::Row))
             .collect();
-        // Iotas come as memory, too.
+        // Iotas become memory, too.
         kernel.operands.iter_mut().for_each(|operand| operand.source = Source::Memory);
         let class = |once: bool| if once { Class::Uniform } else { Class::Contiguous };
         let classes = operands.iter().map(|_| Class::Contiguous).chain(outputs.iter().map(|output| class(output.1)));
@@ -49,10 +49,10 @@ impl Packed {
     /// Runs whole rows.
     ///
     /// # Safety
-    /// As [`super::NativeProgram::run`].
+    /// As for [`super::NativeProgram::run`].
     pub(super) unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part) {
         let n_inner = geometry.n_inner();
-        // Operands are lines of a row; an iota or a value per row is one, too.
+        // Every operand and output gets a buffer for a row, also an iota or a value per row.
         let lines = self.operands.iter().map(|operand| operand.0).chain(self.outputs.iter().map(|output| output.0));
         let ends: SmallVec<[usize; 8]> = lines
             .scan(0, |end, bytes| {
@@ -62,7 +62,7 @@ impl Packed {
             .collect();
         let mut lines: Vec<u64> = vec![0; ends.last().copied().unwrap_or(0)];
         let base = lines.as_mut_ptr();
-        // SAFETY: starts of lines lie in `lines`, which outlives every use of them.
+        // SAFETY: buffers start inside `lines`, which outlives every use of them.
         let line = |index: usize| unsafe { base.add(if index == 0 { 0 } else { ends[index - 1] }) }.cast::<u8>();
         let one_row = self.one_row(n_inner);
         let operand_lines: SmallVec<[*const u8; 8]> =
@@ -76,7 +76,8 @@ impl Packed {
                 let to = line(slot);
                 each(sizes, access, |index, offset| {
                     let offset = start.wrapping_add(offset as u64);
-                    // SAFETY: the line has an element per position, and the caller vouches for the operand's elements.
+                    // SAFETY: the buffer has an element per position, and the caller vouches for the operand's
+                    // elements.
                     unsafe {
                         if iota {
                             to.cast::<u64>().add(index).write(offset);
@@ -87,7 +88,7 @@ impl Packed {
                 });
             }
             let lines = Pointers { operands: &operand_lines, outputs: &output_lines };
-            // SAFETY: every access of `one_row` is a line of `n_inner` elements.
+            // SAFETY: every access of `one_row` is a buffer of `n_inner` elements.
             unsafe { launch::run(&self.code, &self.shape, &one_row, lines, &Part { outer: 0..1, lanes: 0..n_inner }) };
             for (slot, (&(bytes, once), access)) in self.outputs.iter().zip(&geometry.outputs).enumerate() {
                 let from = output_lines[slot];
@@ -102,7 +103,7 @@ impl Packed {
         }
     }
 
-    /// The geometry of a single row whose accesses are lines.
+    /// The geometry of a single packed row.
     fn one_row(&self, n_inner: usize) -> Geometry {
         let access = |stride: usize| Access { rows: smallvec![], inner: smallvec![stride], base: 0, gather: None };
         Geometry {
@@ -115,7 +116,7 @@ impl Packed {
     }
 }
 
-/// Calls `visit` with the number and the offset of every position of nested loops, the last fastest.
+/// Calls `visit` with the number and the offset of every position of nested loops, innermost fastest.
 fn each(sizes: &[usize], access: &Access, mut visit: impl FnMut(usize, usize)) {
     let Some((&last, outer)) = sizes.split_last() else { return visit(0, 0) };
     let stride = access.inner[outer.len()];
@@ -137,7 +138,7 @@ fn each(sizes: &[usize], access: &Access, mut visit: impl FnMut(usize, usize)) {
 /// Both addresses have `bytes` live bytes, `to`'s writable, and do not overlap.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: passed on from the caller; the cases make every copy one machine move.
+    // SAFETY: passed on from the caller; in each case a copy is one machine instruction.
     unsafe {
         match bytes {
             1 => to.write(from.read()),

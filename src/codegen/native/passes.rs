@@ -1,58 +1,58 @@
-//! Which node is computed where: before a pass, once per pass, or for every element.
+//! Distributes the nodes of a kernel over loops: before a pass, once per pass, or for every element.
 //!
-//! A pass is one loop over the row's elements. It computes the folds that become known behind it and the outputs of
-//! its number. A per-element value of an earlier pass that a later one needs is computed again if that is cheap, and
-//! otherwise *kept*: the earlier pass writes it to a row buffer which the later one reads.
+//! A pass is one loop over the row's elements. It computes its folds, which are available after it, and its outputs. A
+//! later pass may need a per-element value of an earlier one. It is recomputed if that is cheap. Otherwise it is
+//! *kept*: the earlier pass writes it to a row buffer, which the later one reads.
 
 use super::flat::{Flat, Id, Op};
 use crate::codegen::kernel::Level;
 use crate::ir::scalar::Ty;
 use rustc_hash::FxHashSet;
 
-/// From how many nodes on a value is kept instead of computed again.
+/// Values made of this many nodes are kept instead of recomputed.
 const KEEP_NODES: usize = 14;
 
-/// What becomes of values of an earlier pass that a later one needs.
+/// Which values of an earlier pass are kept for later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codegen) enum Keep<'a> {
-    /// Dear ones are kept in row buffers.
-    Dear,
-    /// Those that need an operand in memory are kept: per operand whether it is.
+    /// Expensive ones, in row buffers.
+    Expensive,
+    /// Those that read an operand in memory; per operand, whether it is in memory.
     Read(&'a [bool]),
-    /// All are computed again.
+    /// None: all are recomputed.
     Nothing,
 }
 
-/// One loop over the row's elements, and the row values that must be known before it.
+/// One loop over the row's elements, and the row values that are needed before it.
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Pass {
-    /// Row values computed in front of it.
+    /// Row values computed before it.
     pub(in crate::codegen) row: Vec<Id>,
-    /// Values that are the same for all elements, but may only be computed if there is one.
+    /// Uniform values that may only be computed if there is an element.
     pub(in crate::codegen) uniform: Vec<Id>,
     /// Values per element.
     pub(in crate::codegen) body: Vec<Id>,
-    /// Folds fed by this loop.
+    /// Folds updated by this loop.
     pub(in crate::codegen) folds: Vec<Id>,
     /// Outputs written by this loop.
     pub(in crate::codegen) stores: Vec<usize>,
-    /// Values this loop keeps, with the number of their row buffer.
+    /// Values that this loop keeps, with the numbers of their row buffers.
     pub(in crate::codegen) keeps: Vec<(Id, usize)>,
     /// Values of its body that are read from a row buffer instead of computed.
     pub(in crate::codegen) kept: Vec<(Id, usize)>,
 }
 
 impl Pass {
-    /// Whether there is anything to loop for.
+    /// Whether the loop has anything to do.
     pub(in crate::codegen) fn has_loop(&self) -> bool {
         !self.folds.is_empty() || !self.stores.is_empty()
     }
 }
 
-/// All passes in order; outputs per row are written behind the last.
+/// All passes in order; outputs per row are written after the last one.
 #[derive(Debug)]
 pub(in crate::codegen) struct Passes {
-    /// The passes; the last may consist of row values only.
+    /// The passes; the last one may have row values only.
     pub(in crate::codegen) passes: Vec<Pass>,
     /// Outputs written once per row.
     pub(in crate::codegen) row_stores: Vec<usize>,
@@ -61,13 +61,13 @@ pub(in crate::codegen) struct Passes {
 }
 
 impl Passes {
-    /// The number of folds in the pass that has most.
+    /// The most folds of any pass.
     pub(in crate::codegen) fn n_folds(&self) -> usize {
         self.passes.iter().map(|pass| pass.folds.len()).max().unwrap_or(0)
     }
 
-    /// Distributes the nodes. A row value goes to an output `once` per row where the output does not move along the
-    /// inner loop, and to every element where it does.
+    /// Distributes the nodes. A row value is stored `once` per row in an output that does not move along the inner
+    /// loop, and for every element in one that does.
     pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool, keep: Keep<'_>) -> Passes {
         let n_passes = flat.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
         let mut all = Passes { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
@@ -96,7 +96,7 @@ impl Passes {
     fn fill(&mut self, flat: &Flat, pass: usize, keep: Keep<'_>) {
         let roots = self.roots(flat, pass);
         let kept: Vec<Id> = match keep {
-            Keep::Dear => self.worth_keeping(flat, pass, &roots, |id, cone| {
+            Keep::Expensive => self.worth_keeping(flat, pass, &roots, |id, cone| {
                 flat.nodes[id].ty != Ty::Bool && cone.len() >= KEEP_NODES
             }),
             Keep::Read(in_memory) => self.worth_keeping(flat, pass, &roots, |_, cone| {
@@ -134,8 +134,15 @@ impl Passes {
         (0..before).find(|&pass| self.passes[pass].body.binary_search(&id).is_ok())
     }
 
-    /// The values nearest to the roots that an earlier pass computes and that are dear, judged by all that they are made of.
-    fn worth_keeping(&self, flat: &Flat, pass: usize, roots: &[Id], is_dear: impl Fn(Id, &[Id]) -> bool) -> Vec<Id> {
+    /// The values nearest to the roots that an earlier pass computes and that are expensive, by all nodes they are made
+    /// of.
+    fn worth_keeping(
+        &self,
+        flat: &Flat,
+        pass: usize,
+        roots: &[Id],
+        is_expensive: impl Fn(Id, &[Id]) -> bool,
+    ) -> Vec<Id> {
         let mut kept = Vec::new();
         let mut seen = FxHashSet::default();
         let mut stack: Vec<Id> = roots.to_vec();
@@ -145,7 +152,7 @@ impl Passes {
                 continue;
             }
             let cone = || closure(flat, &[id], |id| flat.nodes[id].level == Level::Full && !flat.nodes[id].uniform);
-            if self.first_pass_with(id, pass).is_some() && is_dear(id, &cone()) {
+            if self.first_pass_with(id, pass).is_some() && is_expensive(id, &cone()) {
                 kept.push(id);
             } else {
                 stack.extend(node.args.iter().copied());
@@ -155,7 +162,7 @@ impl Passes {
     }
 }
 
-/// All nodes reachable from `roots`, ascending; operands of nodes that `enter` refuses are not followed.
+/// All nodes reachable from `roots`, in ascending order. The operands of nodes that `enter` refuses are not followed.
 fn closure(flat: &Flat, roots: &[Id], enter: impl Fn(Id) -> bool) -> Vec<Id> {
     let mut seen = vec![false; flat.nodes.len()];
     roots.iter().for_each(|&id| seen[id] = true);

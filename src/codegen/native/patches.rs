@@ -1,7 +1,7 @@
-//! Launches that are run patch by patch, on copies of some operands.
+//! Runs launches patch by patch, on copies of some operands.
 //!
-//! A patch is some neighbouring rows and lanes. What is staged how is told by [`super::transposed`] and [`super::deinterleaved`]; copies
-//! lie in lines and stay in a near cache.
+//! A patch is a few neighbouring rows and lanes. [`super::transposed`] and [`super::deinterleaved`] say which operands
+//! are staged and how. The copies are contiguous along the lanes and stay in a near cache.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
@@ -14,25 +14,25 @@ use smallvec::{SmallVec, smallvec};
 
 /// A way to copy operands in patches.
 pub(super) struct Patches {
-    /// Rows of a patch at most.
+    /// Most rows of a patch.
     pub(super) rows: usize,
-    /// Lanes of a patch at most, and elements between the beginnings of a copy's rows.
+    /// Most lanes of a patch, and the elements between the rows of a copy.
     pub(super) lanes: usize,
     /// Copies an operand's elements of a patch.
     ///
     /// # Safety
-    /// All of them are alive, and so are those of the copy, which nobody else uses.
+    /// All of them are alive, and so are those of the copy, which nothing else uses.
     pub(super) copy: unsafe fn(&Patch),
 }
 
-/// An operand's elements of a patch, and where they are staged to.
+/// An operand's elements of a patch, and where they are copied to.
 #[derive(Clone, Copy)]
 pub(super) struct Patch {
     pub(super) from: *const u8,
-    /// Bytes from row to row, and from lane to lane.
+    /// Bytes between rows, and between lanes.
     pub(super) strides: [usize; 2],
     pub(super) to: *mut u8,
-    /// Elements from row to row of the copy.
+    /// Elements between the rows of the copy.
     pub(super) pitch: usize,
     /// Bytes of an element.
     pub(super) bytes: usize,
@@ -44,7 +44,7 @@ impl Patches {
     /// Runs a part of a launch.
     ///
     /// # Safety
-    /// As [`super::NativeProgram::run`]; the code is that for copies of these operands.
+    /// As for [`super::NativeProgram::run`]; the code is for copies of these operands.
     pub(super) unsafe fn run(
         &self,
         code: &Code,
@@ -70,8 +70,8 @@ impl Patches {
                     let from = operands[slot].wrapping_offset(access.base as isize);
                     let (strides, to) = ([access.rows[0], access.inner[0]], copy.as_mut_ptr().cast());
                     let block = Patch { from, strides, to, pitch: self.lanes, bytes, rows, lanes };
-                    // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy has
-                    // room for a patch.
+                    // SAFETY: the caller vouches for the operand's elements, of which these are the patch's; the copy
+                    // has room for a patch.
                     unsafe { (self.copy)(&block) };
                     operands[slot] = copy.as_ptr().cast();
                     patch.operands[slot] =

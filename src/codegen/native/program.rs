@@ -24,7 +24,7 @@ pub struct NativeProgram {
     codes: Codes,
     /// Whether outputs may be written with non-temporal stores.
     is_streaming: bool,
-    /// For rows of several inner loops, which only kernels with folds have, and for operands that are staged.
+    /// Needed to compile for packed rows, which only kernels with folds have, and for staged operands.
     kernel: Kernel,
     packed: OnceLock<Packed>,
     transposed: OnceLock<Option<StagedCode>>,
@@ -34,8 +34,8 @@ pub struct NativeProgram {
 }
 
 impl NativeProgram {
-    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. Outputs are
-    /// written with non-temporal stores in launches that are large enough, if it `is_streaming`.
+    /// Compiles a valid `kernel` with `compile` for accesses of these `classes`, operands first. If it `is_streaming`,
+    /// launches that are large enough use non-temporal stores.
     pub(in crate::codegen) fn new(
         compile: Compile,
         is_streaming: bool,
@@ -65,12 +65,12 @@ impl NativeProgram {
         self.codes.n_bytes()
     }
 
-    /// Runs a part of a launch. Nothing here can fault.
+    /// Runs a part of a launch. It records no faults.
     ///
     /// # Safety
-    /// `geometry` belongs to the compiled kernel and has the classes it was compiled for. From every pointer all
-    /// elements that `geometry` leads to in `part` are alive; those of outputs may be written and are not accessed by
-    /// anyone else during the call. An output may coincide with an operand element for element if the kernel has no
+    /// `geometry` belongs to the compiled kernel and has the classes it was compiled for. From every pointer, all
+    /// elements that `geometry` leads to in `part` are alive. Those of outputs may be written, and nothing else
+    /// accesses them during the call. An output may coincide with an operand element for element if the kernel has no
     /// folds, and overlaps none otherwise.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, _faults: &Faults) {
         assert_eq!(geometry.lanes, Lanes::Inner, "the program was compiled for vectors along the inner loop");
@@ -116,7 +116,7 @@ impl NativeProgram {
         unsafe { launch::run(code, &self.codes.shape, geometry, pointers, part) }
     }
 
-    /// The code for copies of the operands in `slots`, if there are any and they are what `cell` was first needed for.
+    /// The code for copies of the operands in `slots`, if there are any, and `cell` was compiled for the same ones.
     fn staged<'a>(
         &self,
         cell: &'a OnceLock<Option<StagedCode>>,

@@ -1,10 +1,10 @@
-//! What is known of the sign of a node's value, whatever the operands hold.
+//! The sign of a node's value, as far as it is known for all operands.
 
 use super::flat::{Flat, Id, Op};
 use crate::ir::Combine;
 use crate::ir::scalar::{Lit, Prim, Ty};
 
-/// Whether a float cannot be greater than zero; it may be NaN.
+/// Whether a float cannot be greater than zero. It may be NaN.
 pub(super) fn is_not_positive(flat: &Flat, id: Id) -> bool {
     let node = &flat.nodes[id];
     match (node.op, &node.args[..]) {
@@ -19,7 +19,7 @@ pub(super) fn is_not_positive(flat: &Flat, id: Id) -> bool {
     }
 }
 
-/// Whether a float cannot be less than zero; it may be NaN.
+/// Whether a float cannot be less than zero. It may be NaN.
 fn is_not_negative(flat: &Flat, id: Id) -> bool {
     let node = &flat.nodes[id];
     match (node.op, &node.args[..]) {
@@ -30,7 +30,7 @@ fn is_not_negative(flat: &Flat, id: Id) -> bool {
     }
 }
 
-/// Whether `most` is the greatest of values that `x` is one of.
+/// Whether `most` is the maximum of values that include `x`.
 fn is_maximum_of(flat: &Flat, most: Id, x: Id) -> bool {
     let node = &flat.nodes[most];
     match node.op {
@@ -40,7 +40,7 @@ fn is_maximum_of(flat: &Flat, most: Id, x: Id) -> bool {
     }
 }
 
-/// 1 or -1 for a finite number with that sign, else 0.
+/// 1 or -1 for a finite nonzero number, else 0.
 fn sign(lit: Lit) -> f64 {
     let value = match lit.ty {
         Ty::F32 => lit.as_f32() as f64,
@@ -59,7 +59,7 @@ mod tests {
     use crate::ir::scalar::{Func, Reg};
     use smallvec::SmallVec;
 
-    /// A kernel of what the instructions make of operand 0.
+    /// A kernel that applies the instructions to operand 0.
     fn flat(insts: &[(Kind, &[u32])]) -> Flat {
         let operands = vec![Operand { dtype: DType::F32, source: Source::Memory }];
         let mut kernel = Kernel { operands, ..Kernel::default() };

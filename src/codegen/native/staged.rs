@@ -1,7 +1,7 @@
-//! A kernel compiled for copies of some operands.
+//! A kernel compiled for contiguous copies of some operands.
 //!
-//! The copies lie in lines along the vector loop, so it is the same kernel's code with these operands contiguous. What is
-//! staged when is told by [`super::transposed`], [`super::deinterleaved`] and [`super::gathered`].
+//! It is the same kernel's code with these operands contiguous. [`super::transposed`], [`super::deinterleaved`] and
+//! [`super::gathered`] say what is staged when.
 
 use super::codes::Codes;
 use super::{Compile, Rows};
@@ -10,15 +10,15 @@ use crate::codegen::kernel::Kernel;
 use crate::error::Reason;
 use smallvec::SmallVec;
 
-/// The code, and which operands it finds as copies.
+/// The code, and the operands that it reads from copies.
 pub(super) struct StagedCode {
     pub(super) codes: Codes,
-    /// Per operand that is staged, its number and the bytes of an element.
+    /// Per staged operand, its number and the bytes of an element.
     pub(super) operands: SmallVec<[(usize, usize); 4]>,
 }
 
 impl StagedCode {
-    /// Compiles `kernel` for copies of the operands in `slots`; the others move as `classes` says, in such rows.
+    /// Compiles `kernel` for copies of the operands in `slots`; the others have the given classes, in such rows.
     ///
     /// # Errors
     /// The reason why no code is made for it.
@@ -36,7 +36,7 @@ impl StagedCode {
         Ok(StagedCode { codes, operands })
     }
 
-    /// Whether these operands are what it was compiled for.
+    /// Whether it was compiled for copies of these operands.
     pub(super) fn is_for(&self, slots: &[usize]) -> bool {
         self.operands.iter().map(|&(slot, _)| slot).eq(slots.iter().copied())
     }

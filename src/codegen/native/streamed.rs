@@ -1,13 +1,19 @@
-//! Outputs that are written past the caches.
+//! Outputs that are written with non-temporal (streaming) stores.
 //!
-//! A store fetches its line first, and pushes another one out of the caches. Whoever reads an output that is larger than the last
-//! cache finds its beginning gone anyway, so it is written by stores that do neither. So is one of a launch that moves so much that
-//! little of the output can be left, even where the last cache is larger: such a cache is shared by dozens of cores. Where the next
-//! reader finds most of it, writing past the caches loses more there than it gains here. These stores take aligned vectors alone,
-//! and an operand that is written in its place was fetched already: these run the other code. So does, with AVX2, a kernel that computes
-//! more than it moves: it is slower by up to a third (`scripts/peers.sh --rows W17` on Zen 3), as lines wait half written. A vector of
-//! AVX-512 is a line: ten ops of 1e7 elements take 0.83 of the time so, and 0.94 with two threads, Black-Scholes as long as before
-//! (`scripts/peers.sh --rows W01l,W17`).
+//! A cached store fetches its line first, and evicts another. An output larger than the last-level cache is evicted
+//! before it is read again, so it is written by stores that do neither. The same holds for a launch that moves so much
+//! data that little of the output can stay, even in a larger cache, which dozens of cores share. Where the next reader
+//! would find most of the output cached, non-temporal stores cost it more than they save here.
+//!
+//! They are not used for:
+//!
+//! - unaligned vectors, which they do not support;
+//! - an output in the place of an operand, whose lines are already fetched;
+//! - with AVX2, a kernel that computes more than it moves. It takes up to a third longer (`scripts/peers.sh --rows W17`
+//!   on Zen 3), because lines wait half written.
+//!
+//! A vector of AVX-512 is a whole line: ten ops of 1e7 elements take 0.83 of the time, and 0.94 with two threads;
+//! Black-Scholes takes the same (`scripts/peers.sh --rows W01l,W17`).
 
 use crate::codegen::geometry::{Access, Class, Geometry};
 use crate::codegen::kernel::{Kernel, Source};
@@ -17,24 +23,26 @@ use crate::device::last_cache_bytes;
 use crate::ir::DType;
 use std::sync::OnceLock;
 
-/// A line of a cache, which the widest vector fills: addresses have to be multiples of it.
+/// A cache line, which the widest vector fills. Addresses have to be multiples of it.
 const LINE: usize = 64;
 
-/// Instructions up to which a kernel without functions waits for memory.
+/// Most instructions for which a kernel without functions waits for memory.
 const SHORT_CHAIN: usize = 24;
 
-/// Whether stores past the caches write elements of a dtype.
+/// Whether elements of a dtype have non-temporal stores.
 pub(in crate::codegen) const fn takes(dtype: DType) -> bool {
     dtype.size() >= 4
 }
 
-/// Bytes that a launch moves from which on little of an output is left in any cache: on a Xeon whose last cache has 260 MiB,
-/// `relu(a*b+c)` of 1e7 elements (153 MiB) takes 0.73 of the time so, and 0.78 with two threads (`opfuse-peers --peer
-/// opfuse-compile --workloads W02`); what is left of 96 MiB is worth more to the next reader, and `OPFUSE_STREAM_FROM=33554432`
-/// takes 1.2 of the time (`--peer opfuse-eager --workloads W11t`).
+/// Bytes that a launch moves after which little of an output is left in any cache.
+///
+/// On a Xeon with 260 MiB of last-level cache, `relu(a*b+c)` of 1e7 elements (153 MiB) takes 0.73 of the time with
+/// non-temporal stores, and 0.78 with two threads (`opfuse-peers --peer opfuse-compile --workloads W02`). At 96 MiB,
+/// what stays cached is worth more to the next reader: `OPFUSE_STREAM_FROM=33554432` takes 1.2 of the time (`--peer
+/// opfuse-eager --workloads W11t`).
 const MOST_MOVED: usize = 128 << 20;
 
-/// From how many bytes on outputs are written past the caches: those of all outputs, and all that a launch moves.
+/// Bytes from which non-temporal stores pay: of all outputs, or of all that a launch moves.
 #[derive(Clone, Copy)]
 struct Least {
     outputs: usize,
@@ -49,21 +57,21 @@ fn least() -> Least {
     })
 }
 
-/// Bytes of the cache lines that an access of elements of `size` bytes touches, about: neighbours share lines, and what does not
-/// move along a loop is there already.
+/// Bytes of the cache lines that an access touches, roughly. Neighbours share lines, and a loop with stride 0 touches
+/// no new ones.
 fn touched(access: &Access, size: usize, geometry: &Geometry) -> usize {
     let loops = geometry.rows.iter().zip(&access.rows).chain(geometry.inner.iter().zip(&access.inner));
     let moving = loops.filter(|(_, stride)| **stride != 0);
     let (mut count, mut step) = (1, LINE);
     for (&length, &stride) in moving {
         count *= length;
-        // Strides backwards are written as their remainder.
+        // A negative stride is stored as its two's complement.
         step = step.min((stride as isize).unsigned_abs());
     }
     count * step.max(size)
 }
 
-/// Bytes of all cache lines that a launch touches, about.
+/// Bytes of all cache lines that a launch touches, roughly.
 fn moved(kernel: &Kernel, geometry: &Geometry) -> usize {
     let operands = kernel.operands.iter().zip(&geometry.operands);
     let operands = operands.filter(|(operand, _)| operand.source != Source::Iota);
@@ -77,8 +85,7 @@ pub(in crate::codegen) fn is_short(kernel: &Kernel) -> bool {
     !kernel.has_funcs() && kernel.insts.len() <= SHORT_CHAIN
 }
 
-/// Whether a part of a launch is to run the code that writes past the caches, of a kernel that it [suits]. Accesses move as `classes`
-/// says.
+/// Whether a part of a launch runs the code with non-temporal stores. The accesses have the given classes.
 pub(super) fn is_streamed(
     kernel: &Kernel,
     classes: &[Class],
@@ -87,7 +94,7 @@ pub(super) fn is_streamed(
     part: &Part,
 ) -> bool {
     let (least, n_elements) = (least(), geometry.n_rows() * geometry.n_inner());
-    // Small launches are to pass by quickly.
+    // Small launches should decide this fast.
     let n_accesses = kernel.operands.len() + kernel.outputs.len();
     if n_elements < least.outputs.min(least.moved) / (LINE * n_accesses.max(1)) {
         return false;
@@ -134,11 +141,11 @@ mod tests {
             lanes: Lanes::Inner,
         };
         let of = |row: usize, inner: usize| touched(&access(row, inner), 4, &geometry);
-        assert_eq!(of(4000, 4), 400_000, "side by side");
+        assert_eq!(of(4000, 4), 400_000, "contiguous");
         assert_eq!(of(4000, 4_usize.wrapping_neg()), 400_000, "backwards");
         assert_eq!(of(8000, 8), 800_000, "every other one");
         assert_eq!(of(4, 400), 400_000, "transposed");
-        assert_eq!(of(400_000, 400), 6_400_000, "a line each");
+        assert_eq!(of(400_000, 400), 6_400_000, "one line per element");
         assert_eq!((of(0, 4), of(4, 0), of(0, 0)), (4000, 400, 64), "the same in every row, or in a row, or one");
         let memory = |dtype| Operand { dtype, source: Source::Memory };
         let iota = Operand { dtype: DType::I64, source: Source::Iota };
@@ -152,6 +159,6 @@ mod tests {
             outputs: vec![access(4000, 4)],
             ..geometry
         };
-        assert_eq!(moved(&kernel, &geometry), 400_000 + 8000 + 400_000, "numbers that nobody stores move nothing");
+        assert_eq!(moved(&kernel, &geometry), 400_000 + 8000 + 400_000, "iotas move no memory");
     }
 }

@@ -1,16 +1,17 @@
-//! Transposes blocks of memory, many elements at a time where the machine has vectors for that.
+//! Transposes blocks of memory, with vectors where the processor has them.
 //!
-//! A vector takes the same 16 bytes of several lines, four of them for every 16 bytes it has; unpacking four such vectors gives
-//! four rows of neighbouring lanes. Words of eight bytes go two by two in the same way.
+//! A vector takes the same 16 bytes of several lines, one line per 16 bytes of its width. Unpacking four such vectors
+//! gives four rows of neighbouring lanes. Elements of eight bytes are unpacked two by two in the same way.
 
 #![allow(unsafe_code, reason = "SIMD moves between raw addresses")]
 
 use crate::codegen::vm::Isa;
 
-/// Copies `lanes` lines of `rows` elements of `bytes` bytes, `stride` bytes apart, into rows that begin `pitch` elements apart.
+/// Copies `lanes` lines of `rows` elements of `bytes` bytes, `stride` bytes apart, to rows that start `pitch` elements
+/// apart.
 ///
 /// # Safety
-/// Every element of the lines is alive, and so is that of every row, which nobody else uses.
+/// Every element of the lines is alive, and so is every element of the rows, which nothing else uses.
 pub(super) unsafe fn transpose(
     from: *const u8,
     stride: usize,
@@ -20,7 +21,8 @@ pub(super) unsafe fn transpose(
     rows: usize,
     lanes: usize,
 ) {
-    // SAFETY: passed on from the caller; the cases make every copy one machine move, and a level is one of this machine.
+    // SAFETY: passed on from the caller. In each case a copy is one machine instruction, and a level is one of this
+    // processor.
     unsafe {
         match (bytes, Isa::best()) {
             #[cfg(target_arch = "x86_64")]
@@ -40,7 +42,7 @@ pub(super) unsafe fn transpose(
 }
 
 /// # Safety
-/// As for [`transpose`], of some rows and lanes of elements of type `T`.
+/// As for [`transpose`], for some rows and lanes of elements of type `T`.
 #[inline(always)]
 unsafe fn one_by_one<T: Copy>(
     from: *const u8,
@@ -53,7 +55,7 @@ unsafe fn one_by_one<T: Copy>(
     for lane in lanes {
         let line = from.wrapping_add(lane.wrapping_mul(stride)).cast::<T>();
         for row in rows.clone() {
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             unsafe { to.add(row * pitch + lane).write(line.add(row).read_unaligned()) };
         }
     }
@@ -64,13 +66,12 @@ mod x86 {
     use super::one_by_one;
     use std::arch::x86_64::*;
 
-    /// A function that transposes whole vectors of lanes, and the rest one by one. `$together` lines make a vector's 16 bytes, a
-    /// row of which is `$together` elements.
+    /// Defines a function that transposes blocks of `$lanes` lines by `$together` elements, and the rest one by one.
     macro_rules! transposer {
         ($name:ident, $features:literal, $element:ty, lanes $lanes:literal, together $together:literal,
          |$at:ident, $apart:ident| $take:expr, |$parts:ident| $transpose:expr, $store:ident) => {
             /// # Safety
-            /// As for [`super::transpose`], of these elements; the machine has the features.
+            /// As for [`super::transpose`], for these elements; the processor has the features.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $name(
                 from: *const u8,
@@ -81,7 +82,8 @@ mod x86 {
                 lanes: usize,
             ) {
                 let (whole_rows, whole_lanes) = (rows / $together * $together, lanes / $lanes * $lanes);
-                // SAFETY: the caller's promise: vectors lie within whole lanes and rows, single elements behind them.
+                // SAFETY: passed on from the caller. Vectors are within whole lanes and rows; the rest is copied one by
+                // one.
                 unsafe {
                     for lane in (0..whole_lanes).step_by($lanes) {
                         let lines = from.wrapping_add(lane.wrapping_mul(stride));
@@ -105,11 +107,11 @@ mod x86 {
         };
     }
 
-    /// Whole lines of memory, and what is left of their rows four by four: more lines are on their way at once than by parts of them,
+    /// Whole cache lines, and the rest of their rows four by four. More lines are in flight than with parts of lines,
     /// which takes 0.9 of the time where they come from memory (`scripts/peers.sh --rows W11t`).
     ///
     /// # Safety
-    /// As for [`super::transpose`], of words; the machine has AVX-512.
+    /// As for [`super::transpose`], for elements of four bytes; the processor has AVX-512.
     pub(super) unsafe fn avx512_lines(
         from: *const u8,
         stride: usize,
@@ -120,7 +122,7 @@ mod x86 {
     ) {
         let whole = rows / 16 * 16;
         let rest = (from.wrapping_add(whole * size_of::<u32>()), to.wrapping_add(whole * pitch), rows - whole);
-        // SAFETY: the caller's promise, of the first rows and of the others.
+        // SAFETY: passed on from the caller, for the first rows and for the others.
         unsafe {
             avx512_squares(from, stride, to, pitch, whole, lanes);
             avx512_words(rest.0, stride, rest.1, pitch, rest.2, lanes);
@@ -128,7 +130,7 @@ mod x86 {
     }
 
     transposer!(avx512_squares, "avx512f", u32, lanes 16, together 16, |at, _apart| _mm512_loadu_ps(at.cast()), |lines| {
-        // Pairs of lines, then fours, in every 16 bytes; then these are brought together from fours and from eights.
+        // Interleaves pairs of lines, then fours, within every 16 bytes; then joins these to eights and sixteens.
         let pairs: [_; 16] = std::array::from_fn(|at| {
             let (a, b) = (lines[at / 2 * 2], lines[at / 2 * 2 + 1]);
             _mm512_castps_pd(if at % 2 == 0 { _mm512_unpacklo_ps(a, b) } else { _mm512_unpackhi_ps(a, b) })

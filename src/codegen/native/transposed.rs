@@ -1,9 +1,9 @@
 //! Operand staging by transposing: operands that are strided along the vector loop but contiguous along the rows.
 //!
-//! Read lane by lane, every element is another cache line. The lines of a few rows share so few sets of a cache that they are
-//! evicted before the next row needs them. So a patch of rows and lanes is transposed into a copy first; each line is read
-//! once and whole. The code then walks the copy, which stays in a near cache. It is the same kernel's code for contiguous
-//! operands, compiled on first use.
+//! Read lane by lane, every element is in another cache line. The lines of a few rows map to so few cache sets that
+//! they are evicted before the next row needs them. So a patch of rows and lanes is transposed into a copy first, and
+//! each line is read once and whole. The code then reads the copy, which stays in a near cache. It is the same kernel's
+//! code for contiguous operands. It is compiled on first use.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
@@ -13,17 +13,17 @@ use crate::codegen::geometry::Geometry;
 use crate::codegen::kernel::{Kernel, Source};
 use smallvec::SmallVec;
 
-/// Rows of a patch: as many elements lie side by side in memory, which likes to be read some lines at a time.
+/// Rows of a patch. So many elements are contiguous in memory, which is faster to read some lines at a time.
 const ROWS: usize = 64;
-/// Rows that pay for copies: elements of four bytes in a line of memory.
+/// Fewest rows that pay for copies: the elements of four bytes in a cache line.
 const LEAST_ROWS: usize = 16;
-/// Lanes of a patch, few enough for the lines of some rows, the next ones, and the copy to stay in the nearest cache: 64 and 256 take
-/// 1.5 and 1.1 times as long (`scripts/peers.sh --rows W11t --threads 1`).
+/// Lanes of a patch. The lines of some rows, those of the next rows, and the copy stay in the nearest cache: 64 and 256
+/// lanes take 1.5 and 1.1 times as long (`scripts/peers.sh --rows W11t --threads 1`).
 const LANES: usize = 128;
-/// Bytes of a line of memory.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// The operands of a launch that are transposed; none of a kernel with folds, whose rows are not cut.
+/// The operands of a launch that are transposed. A kernel with folds has none, because its rows are not cut.
 pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[usize; 4]> {
     if kernel.has_folds() || geometry.rows.last().is_none_or(|&rows| rows < LEAST_ROWS) {
         return SmallVec::new();
@@ -40,9 +40,9 @@ pub(in crate::codegen) fn transposed(kernel: &Kernel, geometry: &Geometry) -> Sm
 pub(super) const PATCHES: Patches = Patches { rows: ROWS, lanes: LANES, copy };
 
 /// # Safety
-/// As for [`Patches::copy`]; the elements of a lane lie in a line.
+/// As for [`Patches::copy`]; the elements of a lane are contiguous.
 unsafe fn copy(patch: &Patch) {
     let Patch { from, strides: [_, stride], to, pitch, bytes, rows, lanes } = *patch;
-    // SAFETY: the caller's promise.
+    // SAFETY: passed on from the caller.
     unsafe { transpose(from, stride, to, pitch, bytes, rows, lanes) };
 }
