@@ -1,12 +1,12 @@
-//! From nodes to a plan.
+//! Builds a plan from nodes.
 //!
-//! Per pass, the values that its folds, stores and kept values need are computed in order; a value of an earlier
-//! pass is read from the row buffer if it was dear, and else computed again. Tiles are handed out so that a result
-//! never lies where an operand of the same step lies.
+//! Each pass computes, in order, the values that its folds, stores and kept values need. A value of an earlier pass is
+//! read from the row buffer if it was expensive, and recomputed otherwise. Tiles are allocated such that a result never
+//! has the memory of an operand of the same step.
 
 use super::isa::Isa;
 use super::nodes::{Nodes, What};
-use super::plan::{Fold, Home, Line, Pass, PlaceId, Plan, RowRead, Shape, Step};
+use super::plan::{Fold, Line, Location, Pass, PlaceId, Plan, RowRead, Shape, Step};
 use super::routine::BLOCK;
 use super::{folds, moves, pairs, table};
 use crate::codegen::Class;
@@ -15,19 +15,19 @@ use crate::ir::scalar::{Lit, Prim};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 
-/// From this cost on a full value is kept for later passes.
-const DEAR: usize = 4;
+/// A full value of this cost is kept for later passes.
+const EXPENSIVE: usize = 4;
 
 /// Whether full values may be kept in row buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// The dear ones are.
-    Dear,
-    /// All are computed again: for rows that are too long.
+    /// Expensive ones are.
+    Expensive,
+    /// None: all are recomputed. For rows that are too long.
     Nothing,
 }
 
-/// Compiles a kernel.
+/// Builds the plan of a kernel.
 pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
     let n = nodes.nodes.len();
     let mut builder = Builder {
@@ -37,7 +37,7 @@ pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
         shared: vec![None; n],
         local: vec![None; n],
         buffers: vec![None; n],
-        dear: nodes.costs().into_iter().map(|cost| keep == Keep::Dear && cost >= DEAR).collect(),
+        is_expensive: nodes.costs().into_iter().map(|cost| keep == Keep::Expensive && cost >= EXPENSIVE).collect(),
         free: [const { Vec::new() }; 9],
     };
     builder.plan.iotas = nodes.kernel.operands.iter().map(|operand| operand.source == Source::Iota).collect();
@@ -45,7 +45,7 @@ pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
     builder.shared_places();
     let n_passes = nodes.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
     let mut passes: Vec<Pass> = (0..n_passes).map(|_| Pass::default()).collect();
-    // Later passes say what earlier ones must keep.
+    // Later passes determine what earlier ones keep.
     let lists: Vec<Needs> = {
         let mut lists: Vec<Needs> = (0..n_passes).rev().map(|pass| builder.needs(pass)).collect();
         lists.reverse();
@@ -60,7 +60,7 @@ pub(super) fn build(isa: Isa, nodes: &Nodes<'_>, keep: Keep) -> Plan {
     builder.plan
 }
 
-/// Drops repeats of tiles that no routine reads by whole blocks.
+/// Drops repeats of tiles that no routine reads as whole blocks.
 fn drop_unread_repeats(passes: &mut [Pass]) {
     let mut read: HashSet<PlaceId> = HashSet::new();
     for step in passes.iter().flat_map(|pass| pass.rows.iter().chain(&pass.tile)) {
@@ -77,11 +77,11 @@ fn drop_unread_repeats(passes: &mut [Pass]) {
 
 /// What one pass computes per tile.
 struct Needs {
-    /// Full values, in order; with whether they come from the row buffer.
+    /// Full values, in order, and whether they come from the row buffer.
     values: Vec<(usize, Origin)>,
     /// Outputs that are stored.
     outputs: Vec<usize>,
-    /// Folds that are fed.
+    /// Folds that are updated.
     folds: Vec<usize>,
 }
 
@@ -95,22 +95,22 @@ struct Builder<'a> {
     isa: Isa,
     nodes: &'a Nodes<'a>,
     plan: Plan,
-    /// Places that hold from list to list: literals, row values, splats.
+    /// Places that all lists share: literals, row values, splats.
     shared: Vec<Option<PlaceId>>,
-    /// Places of the list that is being made.
+    /// Places of the current list.
     local: Vec<Option<PlaceId>>,
     /// Row buffers.
     buffers: Vec<Option<u16>>,
     /// Whether a value is worth keeping.
-    dear: Vec<bool>,
+    is_expensive: Vec<bool>,
     /// Free tiles by element size.
     free: [Vec<usize>; 9],
 }
 
 impl Builder<'_> {
-    fn place(&mut self, home: Home, shape: Shape) -> PlaceId {
-        self.plan.homes.push((home, shape));
-        PlaceId::try_from(self.plan.homes.len() - 1).expect("a kernel has fewer values than 65536")
+    fn place(&mut self, location: Location, shape: Shape) -> PlaceId {
+        self.plan.locations.push((location, shape));
+        PlaceId::try_from(self.plan.locations.len() - 1).expect("a kernel has fewer values than 65536")
     }
 
     fn constant(&mut self, lit: Lit) -> PlaceId {
@@ -122,13 +122,13 @@ impl Builder<'_> {
         };
         let lines = BLOCK * lit.ty.size() / Line::BYTES;
         self.plan.constants.extend(std::iter::repeat_n(Line([word; 8]), lines));
-        self.place(Home::Constant(at), Shape::Splat)
+        self.place(Location::Constant(at), Shape::Splat)
     }
 
     fn block(&mut self, size: usize) -> PlaceId {
         let at = self.plan.block_bytes;
         self.plan.block_bytes += BLOCK * size;
-        self.place(Home::Block(at), Shape::Splat)
+        self.place(Location::Block(at), Shape::Splat)
     }
 
     fn tile(&mut self, size: usize) -> PlaceId {
@@ -136,10 +136,10 @@ impl Builder<'_> {
             self.plan.tile_bytes += size;
             self.plan.tile_bytes - size
         });
-        self.place(Home::Tile(at), Shape::Tile)
+        self.place(Location::Tile(at), Shape::Tile)
     }
 
-    /// Gives literals, folds, row values and splats their places, and declares the folds.
+    /// Allocates the places of literals, folds, row values and splats, and declares the folds.
     fn shared_places(&mut self) {
         let nodes = self.nodes;
         for (index, node) in nodes.nodes.iter().enumerate() {
@@ -147,10 +147,10 @@ impl Builder<'_> {
             self.shared[index] = match (node.what, node.shape) {
                 (What::Fused, _) => None,
                 (What::Lit(lit), _) => Some(self.constant(lit)),
-                (What::Fold(_), Shape::Tile) => Some(self.place(Home::Moving, Shape::Tile)),
+                (What::Fold(_), Shape::Tile) => Some(self.place(Location::Moving, Shape::Tile)),
                 (_, Shape::Splat) => Some(self.block(size)),
                 (_, Shape::Tile) if node.level == Level::Row && nodes.is_in_place_load(index) => {
-                    Some(self.place(Home::Moving, Shape::Tile))
+                    Some(self.place(Location::Moving, Shape::Tile))
                 }
                 (_, Shape::Tile) if node.level == Level::Row => Some(self.tile(size)),
                 (_, Shape::Tile) => None,
@@ -164,7 +164,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The values that a pass needs, found from its folds, stores, and what later passes want kept.
+    /// The values that a pass needs for its folds, its stores, and what later passes want kept.
     fn needs(&mut self, pass: usize) -> Needs {
         let nodes = self.nodes;
         let is_here =
@@ -185,7 +185,7 @@ impl Builder<'_> {
             if node.level == Level::Row || origins[index].is_some() {
                 continue;
             }
-            if node.pass < pass && node.shape == Shape::Tile && self.dear[index] {
+            if node.pass < pass && node.shape == Shape::Tile && self.is_expensive[index] {
                 origins[index] = Some(Origin::Buffer);
                 if self.buffers[index].is_none() {
                     self.buffers[index] = Some(self.plan.buffers.len() as u16);
@@ -226,7 +226,7 @@ impl Builder<'_> {
     fn tile_steps(&mut self, pass_index: usize, needs: &Needs, pass: &mut Pass) {
         let nodes = self.nodes;
         self.local.fill(None);
-        // Position after which a value is not read any more, and where stores and folds go.
+        // The position of a value's last use, and where stores and folds go.
         let position = |reg: usize| needs.values.iter().position(|&(value, _)| value == reg);
         let mut last: Vec<usize> = (0..needs.values.len()).collect();
         for (at, &(reg, origin)) in needs.values.iter().enumerate() {
@@ -274,20 +274,20 @@ impl Builder<'_> {
         pass.folds.clone_from(&needs.folds);
     }
 
-    /// Where a value is in the list that is being made.
+    /// The place of a value in the current list.
     fn of(&self, reg: usize) -> PlaceId {
         self.local[reg].or(self.shared[reg]).expect("operands precede users and are in the list")
     }
 
     fn release(&mut self, reg: usize) {
         if let Some(place) = self.local[reg]
-            && let (Home::Tile(at), _) = self.plan.homes[place as usize]
+            && let (Location::Tile(at), _) = self.plan.locations[place as usize]
         {
             self.free[self.nodes.nodes[reg].ty.size()].push(at);
         }
     }
 
-    /// Whether a value can be computed right into an output.
+    /// Whether a value can be computed directly into an output.
     fn is_direct(&self, reg: usize, output: usize) -> bool {
         let (node, dtype) = (&self.nodes.nodes[reg], self.nodes.kernel.outputs[output].dtype);
         node.shape == Shape::Tile
@@ -298,7 +298,7 @@ impl Builder<'_> {
             && self.nodes.is_contiguous_output(output)
     }
 
-    /// Adds the steps after which a full value is in its place.
+    /// Adds the steps that compute a full value.
     fn value(&mut self, pass: usize, reg: usize, origin: Origin, direct: Option<usize>, steps: &mut Vec<Step>) {
         let node = &self.nodes.nodes[reg];
         if node.shape == Shape::Splat {
@@ -308,7 +308,7 @@ impl Builder<'_> {
         let keep = self.buffers[reg].filter(|_| origin == Origin::Buffer || node.pass == pass);
         let place = match (keep, direct) {
             (None, None) if !self.nodes.is_in_place_load(reg) => self.tile(node.ty.size()),
-            _ => self.place(Home::Moving, Shape::Tile),
+            _ => self.place(Location::Moving, Shape::Tile),
         };
         self.local[reg] = Some(place);
         if let Some(buffer) = keep {
@@ -363,16 +363,16 @@ impl Builder<'_> {
         };
         let mut places: SmallVec<[PlaceId; 3]> = node.args.iter().map(|&arg| self.of(arg)).collect();
         places.resize(3, places[0]);
-        let whole = places.iter().chain([&dst]).all(|&place| self.plan.homes[place as usize].0 != Home::Moving);
+        let whole = places.iter().chain([&dst]).all(|&place| self.plan.locations[place as usize].0 != Location::Moving);
         steps.push(Step::Map { routine, dst, args: [places[0], places[1], places[2]], shape: node.shape, whole });
         if !whole {
             self.repeat(reg, dst, steps);
         }
     }
 
-    /// Adds the step that fills the last block of a value's tile, if it is one in scratch memory.
+    /// Adds the step that fills the last block of a value's tile, if it is in scratch memory.
     fn repeat(&self, reg: usize, place: PlaceId, steps: &mut Vec<Step>) {
-        if let (Home::Tile(_), Shape::Tile) = self.plan.homes[place as usize] {
+        if let (Location::Tile(_), Shape::Tile) = self.plan.locations[place as usize] {
             steps.push(Step::Repeat { repeater: moves::repeater(self.nodes.nodes[reg].ty.size()), place });
         }
     }
@@ -405,7 +405,7 @@ impl Builder<'_> {
 }
 
 impl Nodes<'_> {
-    /// Whether a node is a load (or a gather of whole rows) whose tile is the operand's memory.
+    /// Whether a node is a load (or a gather of whole rows) whose tile is the operand's own memory.
     fn is_in_place_load(&self, index: usize) -> bool {
         let node = &self.nodes[index];
         match node.what {

@@ -1,23 +1,23 @@
-//! Plans of one routine over memory: how most eager calls run.
+//! Plans of one routine over memory: most eager calls run this way.
 //!
-//! A pointwise op on contiguous operands of its compute dtype reads them where they lie and writes its result where
-//! it belongs, so a launch needs no scratch memory and no machine. A small launch of one row is [`PreparedRow`]: what does
-//! not change between calls has been worked out before.
+//! A pointwise op on contiguous operands of its compute dtype reads them in place and writes its result in place. So a
+//! launch needs no scratch memory and no interpreter. A small launch of one row is a [`PreparedRow`], which has
+//! everything precomputed that is the same for all calls.
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory")]
 
 use super::interpreter::offset;
 use super::moves::Reader;
-use super::plan::{AccessId, Home, Line, PlaceId, Plan, Shape, Step};
+use super::plan::{AccessId, Line, Location, PlaceId, Plan, Shape, Step};
 use super::routine::{BLOCK, Call, Routine, TileOperand};
 use crate::codegen::kernel::Level;
 use crate::codegen::{Geometry, Part, Pointers};
 use std::mem::MaybeUninit;
 
-/// Room for a block of the widest elements.
+/// A buffer for a block of the widest elements.
 type SplatBlock = [Line; BLOCK * size_of::<u64>() / Line::BYTES];
 
-/// One routine whose operands need no work before.
+/// A routine whose operands need no steps before it.
 #[derive(Debug)]
 pub(super) struct Direct {
     routine: Routine,
@@ -26,21 +26,21 @@ pub(super) struct Direct {
     output: AccessId,
 }
 
-/// Where an operand of the routine comes from.
+/// The source of a routine's operand.
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    /// Memory that is walked over.
+    /// Memory that the launch walks over.
     Memory(AccessId),
     /// One element of memory, for all lanes.
     Element(Reader, AccessId),
-    /// What a routine makes of one element of memory, for all lanes: most often a number in another dtype.
+    /// A routine applied to one element of memory, for all lanes: most often a number in another dtype.
     Computed(Reader, AccessId, Routine),
     /// The plan's constants, at a byte offset.
     Constant(usize),
 }
 
 impl Source {
-    /// Whether both are the same. An access is read in one way.
+    /// Whether both are the same. An access has one kind of source.
     fn is(&self, other: &Source) -> bool {
         match (self, other) {
             (Source::Memory(one), Source::Memory(other)) | (Source::Element(_, one), Source::Element(_, other)) => {
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// The memory that it is in.
+    /// The access that it reads.
     fn access(self) -> Option<AccessId> {
         match self {
             Source::Memory(access) | Source::Element(_, access) | Source::Computed(_, access, _) => Some(access),
@@ -64,7 +64,7 @@ impl Source {
 }
 
 impl Direct {
-    /// The routine of a plan that consists of nothing else.
+    /// The only routine of a plan, if it has nothing else.
     pub(super) fn of(plan: &Plan) -> Option<Direct> {
         let [pass] = &plan.passes[..] else { return None };
         let [moves @ .., Step::Map { routine, dst, args, shape: Shape::Tile, .. }] = &pass.tile[..] else {
@@ -74,7 +74,7 @@ impl Direct {
             return None;
         }
         let mut output = None;
-        // What places hold; a place may hold something else later.
+        // The contents of places; a later step may overwrite one.
         let mut sources: Vec<(PlaceId, Source)> = Vec::new();
         let held = |sources: &[(PlaceId, Source)], place: PlaceId| {
             sources.iter().rev().find(|(of, _)| *of == place).map(|&(_, source)| source)
@@ -97,15 +97,15 @@ impl Direct {
                 _ => return None,
             }
         }
-        let source = |&place: &PlaceId| match plan.homes[place as usize].0 {
-            Home::Constant(at) => Some(Source::Constant(at)),
-            Home::Block(_) | Home::Tile(_) | Home::Moving => held(&sources, place),
+        let source = |&place: &PlaceId| match plan.locations[place as usize].0 {
+            Location::Constant(at) => Some(Source::Constant(at)),
+            Location::Block(_) | Location::Tile(_) | Location::Moving => held(&sources, place),
         };
         let [a, b, c] = args;
         Some(Direct { routine: *routine, sources: [source(a)?, source(b)?, source(c)?], output: output? })
     }
 
-    /// The launch of one row of `n` elements, with everything worked out but the pointers.
+    /// The launch of one row of `n` elements, with everything but the pointers precomputed.
     pub(super) fn ready(&self, plan: &Plan, geometry: &Geometry, n: usize) -> PreparedRow {
         let base = |access: AccessId| match (access as usize).checked_sub(geometry.operands.len()) {
             None => geometry.operands[access as usize].base,
@@ -116,7 +116,7 @@ impl Direct {
             Source::Memory(access) => geometry.lane_stride(&geometry.operands[access as usize]),
             Source::Element(..) | Source::Computed(..) | Source::Constant(_) => 0,
         };
-        // The routine does not have more operands than differ, or takes the same one twice.
+        // The routine has as many operands as there are different sources, or takes one twice.
         let first_like = |index: usize| self.sources.iter().position(|other| other.is(&self.sources[index]));
         let output = self.output as usize - geometry.operands.len();
         PreparedRow {
@@ -134,7 +134,7 @@ impl Direct {
     /// Runs one part of a launch, `tile` elements at a time.
     ///
     /// # Safety
-    /// As for [`VmProgram::run`](super::Program::run); the plan is the one that this was made of.
+    /// As for [`VmProgram::run`](super::Program::run), with the plan that this was made of.
     pub(super) unsafe fn run(
         &self,
         plan: &Plan,
@@ -159,8 +159,8 @@ impl Direct {
             let mut left = part.lanes.len();
             while left > 0 {
                 call.n = left.min(tile);
-                // SAFETY: the caller vouches for these elements of every access and for the instructions; operands
-                // that are walked over lie in one piece, and blocks and constants hold a whole block.
+                // SAFETY: the caller vouches for these elements of every access and for the instructions. Operands that
+                // are walked over are contiguous, and blocks and constants hold a whole block.
                 unsafe { (self.routine)(&call) };
                 left -= call.n;
                 call.dst = call.dst.wrapping_add(call.n * dst_step);
@@ -172,17 +172,17 @@ impl Direct {
     }
 }
 
-/// A launch of one row that waits for its pointers.
+/// A launch of one row that lacks only its pointers.
 #[derive(Debug, Clone)]
 pub struct PreparedRow {
     routine: Routine,
-    /// With the distance of the first element from the pointer.
+    /// With the offset of the first element from the pointer.
     sources: [(Source, i64); 3],
     /// The first operand that is the same as this one.
     same_as: [u8; 3],
     /// Bytes of an element of each operand that is walked over.
     sizes: [usize; 3],
-    /// The output, and the distance of its first element from the pointer.
+    /// The output, and the offset of its first element from the pointer.
     output: (usize, i64),
     output_size: usize,
     n: usize,
@@ -198,7 +198,7 @@ impl PreparedRow {
     pub unsafe fn run(&self, pointers: Pointers<'_>) {
         let mut blocks: [MaybeUninit<SplatBlock>; 3] = [const { MaybeUninit::uninit() }; 3];
         let dst = pointers.outputs[self.output.0].wrapping_offset(self.output.1 as isize);
-        // Filled where it lies: copies read it in wider pieces than it is written in, for which a processor waits.
+        // Filled in place, because copies would read it in wider pieces than it is written in, which stalls.
         let mut call = Call { dst, src: [TileOperand { ptr: std::ptr::null_mut(), step: 0 }; 3], n: self.n };
         for (index, block) in blocks.iter_mut().enumerate() {
             let same_as = self.same_as[index] as usize;
@@ -211,10 +211,10 @@ impl PreparedRow {
             let ptr = source.access().map_or(std::ptr::null_mut(), |access| {
                 pointers.operands[access as usize].wrapping_offset(base as isize).cast_mut()
             });
-            // SAFETY: the caller vouches for the operands; a block has room for so many of any type.
+            // SAFETY: the caller vouches for the operands; a block has room for that many elements of any type.
             call.src[index] = unsafe {
                 match source {
-                    Source::Memory(_) if self.n < BLOCK => few(ptr, self.n, self.sizes[index], block),
+                    Source::Memory(_) if self.n < BLOCK => padded_block(ptr, self.n, self.sizes[index], block),
                     Source::Memory(_) | Source::Element(..) | Source::Computed(..) | Source::Constant(_) => {
                         place(source, ptr, &self.constants, block)
                     }
@@ -229,38 +229,38 @@ impl PreparedRow {
         // SAFETY: every operand is a whole block now, and so is the result; then as many elements are written as the
         // caller vouches for.
         unsafe {
-            let whole = few(dst, 0, self.output_size, &mut block);
+            let whole = padded_block(dst, 0, self.output_size, &mut block);
             (call.dst, call.n) = (whole.ptr, BLOCK);
             (self.routine)(&call);
-            copy_few(whole.ptr, dst, self.n * self.output_size);
+            copy_bytes(whole.ptr, dst, self.n * self.output_size);
         }
     }
 }
 
-/// A block that begins with `n` elements of `size` bytes from `ptr`; zero is behind them, a value of every type.
+/// A block with `n` elements of `size` bytes from `ptr`, padded with zeros, which are values of every type.
 ///
 /// # Safety
-/// There are so many elements, fewer than a block's and at most as large as the widest.
+/// The elements exist; they are fewer than a block's, and at most as large as the widest.
 #[inline(always)]
-unsafe fn few(ptr: *const u8, n: usize, size: usize, block: &mut MaybeUninit<SplatBlock>) -> TileOperand {
+unsafe fn padded_block(ptr: *const u8, n: usize, size: usize, block: &mut MaybeUninit<SplatBlock>) -> TileOperand {
     let lines = block.as_mut_ptr().cast::<Line>();
-    // SAFETY: a block of elements of one byte is one line, and this block has room for the widest; the elements fit.
+    // SAFETY: a block of one-byte elements is one line, and this block has room for the widest; the elements fit.
     unsafe {
         for line in 0..size * BLOCK / Line::BYTES {
             lines.add(line).write(Line::ZERO);
         }
-        copy_few(ptr, lines.cast(), n * size);
+        copy_bytes(ptr, lines.cast(), n * size);
     }
     TileOperand { ptr: lines.cast(), step: BLOCK }
 }
 
-/// Copies bytes, most often those of a single element.
+/// Copies a few bytes, most often a single element.
 ///
 /// # Safety
 /// As for `copy_nonoverlapping`.
 #[inline(always)]
-unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise; lengths that are known are copied without a call.
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: passed on from the caller; constant lengths are copied without a call.
     unsafe {
         match bytes {
             4 => std::ptr::copy_nonoverlapping(from, to, 4),
@@ -270,10 +270,10 @@ unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// The operand of a routine that begins at `ptr`, unless it is a constant. An element is copied all over `block`.
+/// The operand of a routine that starts at `ptr`, unless it is a constant. A single element fills `block`.
 ///
 /// # Safety
-/// The element is one of the reader's type.
+/// The element has the reader's type.
 #[inline(always)]
 unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut MaybeUninit<SplatBlock>) -> TileOperand {
     match source {
@@ -283,7 +283,7 @@ unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut Ma
         }
         Source::Element(reader, _) => {
             let block = block.as_mut_ptr().cast();
-            // SAFETY: the caller vouches for the element, and a block has room for so many of any type.
+            // SAFETY: the caller vouches for the element; a block has room for that many elements of any type.
             unsafe { reader(block, ptr, 0, BLOCK) };
             TileOperand { ptr: block, step: 0 }
         }
@@ -291,8 +291,8 @@ unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut Ma
             let mut elements = MaybeUninit::<SplatBlock>::uninit();
             let src = TileOperand { ptr: elements.as_mut_ptr().cast(), step: 0 };
             let dst = block.write([Line::ZERO; BLOCK * size_of::<u64>() / Line::BYTES]).as_mut_ptr().cast();
-            // SAFETY: the caller vouches for the element, and blocks have room for so many of any type; the routine's
-            // only operand is the block of elements.
+            // SAFETY: the caller vouches for the element; blocks have room for that many elements of any type. The
+            // routine's only operand is the block of elements.
             unsafe {
                 reader(src.ptr, ptr, 0, BLOCK);
                 routine(&Call { dst, src: [src; 3], n: BLOCK });
@@ -302,7 +302,7 @@ unsafe fn place(source: Source, ptr: *mut u8, constants: &[Line], block: &mut Ma
     }
 }
 
-/// Where an access is at a lane of a row, and the distance of its lanes.
+/// The address of an access at a lane of a row, and the distance of its lanes.
 fn at(geometry: &Geometry, pointers: Pointers<'_>, access: AccessId, row: usize, lane: usize) -> (*mut u8, usize) {
     let access = access as usize;
     let (pointer, access) = match access.checked_sub(geometry.operands.len()) {

@@ -11,14 +11,14 @@ use crate::ir::scalar::Ty;
 
 /// The arguments of a fold's routine.
 ///
-/// Sound if the partial results are [`FOLD_LANES`] values (and indices, for an index fold) for `feed`, and `n`
-/// rounded up to whole blocks for `into`; if the operands are as in [`super::routine::Call`] and overlap no partial
-/// result; and if the machine has the routine's instructions.
+/// A call is sound under these conditions. The partial results are [`FOLD_LANES`] values for `feed`, and `n` rounded up
+/// to whole blocks for `into`; an index fold has as many indices. The operands are as in [`super::routine::Call`] and
+/// overlap no partial result. The processor has the routine's instructions.
 #[derive(Debug)]
 pub(super) struct Feed {
     /// Partial results.
     pub(super) acc: *mut u8,
-    /// Their indices; not used by folds without indices.
+    /// Their indices; unused by folds without indices.
     pub(super) acc_index: *mut i64,
     /// The values.
     pub(super) value: TileOperand,
@@ -35,11 +35,11 @@ pub(super) struct Feed {
 pub(super) struct FoldRoutines {
     /// Sets `n` partial results to the identity.
     pub(super) init: unsafe fn(acc: *mut u8, acc_index: *mut i64, n: usize),
-    /// Combines a stretch of one sequence into its partial results.
+    /// Combines consecutive elements of one sequence into its partial results.
     pub(super) feed: unsafe fn(&Feed),
     /// Combines one value per lane into one partial result per lane.
     pub(super) into: unsafe fn(&Feed),
-    /// The result of [`FOLD_LANES`] partial results.
+    /// The combined result of [`FOLD_LANES`] partial results.
     pub(super) finish: unsafe fn(acc: *const u8, acc_index: *const i64) -> FoldValue,
 }
 
@@ -119,27 +119,27 @@ unsafe fn init_index<F: IndexFold>(acc: *mut u8, acc_index: *mut i64, n: usize) 
     }
 }
 
-/// The element of a place at a position; every position of a single block holds the same.
+/// The element of an operand at a position. A single block holds the same element everywhere.
 ///
 /// # Safety
-/// The place holds that element.
+/// The operand holds that element.
 #[inline(always)]
 unsafe fn at<T: Element>(place: TileOperand, i: usize) -> T {
     // SAFETY: see above.
     unsafe { place.ptr.cast::<T>().add(if place.step == 0 { 0 } else { i }).read() }
 }
 
-/// `LEN` elements of a place from a position.
+/// `LEN` elements of an operand, starting at a position.
 ///
 /// # Safety
-/// The place holds them; `LEN` is at most a block.
+/// The operand holds them; `LEN` is at most a block.
 #[inline(always)]
 unsafe fn chunk<'a, T: Element, const LEN: usize>(place: TileOperand, i: usize) -> &'a [T; LEN] {
     // SAFETY: see above.
     unsafe { &*place.ptr.cast::<T>().add(if place.step == 0 { 0 } else { i }).cast() }
 }
 
-/// Instantiates the loops for one level of instructions.
+/// Instantiates the loops for one instruction set.
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         pub(super) mod $level {

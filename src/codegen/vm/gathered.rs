@@ -1,7 +1,9 @@
-//! Operands that jump along the lanes and are the same for every position of the outer row loops: copied into a line first.
+//! Operand staging by gathering: operands that are strided along the lanes, and the same for every position of the
+//! outer row loops.
 //!
-//! With lanes along the rows, such an operand would be read jump by jump again for each of these positions. The copy has one
-//! line of lanes per inner element and stays in a cache. Nothing is widened here: the copy has the operand's elements.
+//! With lanes along the rows, such an operand would be gathered again for each of these positions. The copy has a
+//! contiguous run of lanes per inner element, and stays in a cache. It has the operand's dtype; nothing is widened
+//! here.
 
 #![allow(unsafe_code, reason = "copies elements of a launch from raw addresses")]
 
@@ -10,16 +12,16 @@ use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::{Access, Class, Geometry, Lanes, Part, Pointers};
 use smallvec::SmallVec;
 
-/// Positions of the outer row loops from which a copy pays.
+/// Fewest positions of the outer row loops for which a copy pays.
 const WORTH_COPYING: usize = 4;
-/// Bytes of a copy: a part of a second-level cache.
+/// Most bytes of a copy: a part of a second-level cache.
 const LARGEST: usize = 256 << 10;
 
 /// Operands that may be copied: number, and bytes of an element.
-pub(super) type Jumping = SmallVec<[(usize, usize); 2]>;
+pub(super) type Gatherable = SmallVec<[(usize, usize); 2]>;
 
-/// The operands of a kernel that are read from memory, and jump along lanes that lie along the rows.
-pub(super) fn jumping(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Jumping {
+/// The operands of a kernel in memory that are strided along lanes, which are along the rows.
+pub(super) fn gatherable(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Gatherable {
     let is_gathered = |slot: usize| {
         kernel.insts.iter().any(|inst| matches!(inst.kind, Kind::Gather(other) if other as usize == slot))
     };
@@ -30,7 +32,7 @@ pub(super) fn jumping(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Jumpi
     kernel.operands.iter().map(|operand| operand.dtype.size()).enumerate().filter(jumps).collect()
 }
 
-/// A launch with copies of some operands.
+/// A launch on copies of some operands.
 pub(super) struct Gathered {
     geometry: Geometry,
     operands: SmallVec<[*const u8; 8]>,
@@ -39,26 +41,26 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Copies what of a part's operands pays, if any does.
+    /// Copies those operands of a part for which it pays, if there are any.
     ///
     /// # Safety
     /// As for [`VmProgram::run`](super::Program::run).
     pub(super) unsafe fn new(
-        jumping: &Jumping,
+        gatherable: &Gatherable,
         geometry: &Geometry,
         pointers: Pointers<'_>,
         part: &Part,
     ) -> Option<Gathered> {
         let n_lanes = part.lanes.len();
-        // Values per row are read also where there are no inner elements.
+        // Values per row are also read where there are no inner elements.
         if part.outer.len() < WORTH_COPYING || geometry.n_inner() == 0 {
             return None;
         }
         let mut packed: Option<Gathered> = None;
-        for &(slot, bytes) in jumping {
+        for &(slot, bytes) in gatherable {
             let access = &geometry.operands[slot];
             let (&stride, outer) = access.rows.split_last().expect("lanes along the rows need a row loop");
-            // Loops that the operand does not follow are not copied for.
+            // Loops that the operand does not depend on are not copied.
             let sizes: SmallVec<[usize; 4]> =
                 geometry.inner.iter().zip(&access.inner).map(|(&n, &stride)| if stride == 0 { 1 } else { n }).collect();
             let n_lines: usize = sizes.iter().product();
@@ -72,8 +74,8 @@ impl Gathered {
                 .wrapping_add((access.base as usize).wrapping_add(part.lanes.start.wrapping_mul(stride)));
             for index in 0..n_lines {
                 let from = first.wrapping_add(offset(&sizes, &access.inner, index));
-                // SAFETY: these are the operand's elements at the lanes of the part and an inner element, which the caller
-                // vouches for; the copy has room for a line per inner element.
+                // SAFETY: these are the operand's elements at the lanes of the part and an inner element, which the
+                // caller vouches for; the copy has room for the lanes of every inner element.
                 unsafe { copy_line(from, stride, to.add(index * line), bytes, n_lanes) };
             }
             let packed = packed.get_or_insert_with(|| Gathered {
@@ -89,7 +91,7 @@ impl Gathered {
                 distance *= size;
             }
             packed.geometry.operands[slot] = access;
-            // The lanes of a part are counted from the first of all.
+            // Lanes are numbered from the first lane of the launch, not of the part.
             packed.operands[slot] = to.cast_const().wrapping_sub(part.lanes.start * bytes);
             packed._copies.push(copy);
         }
@@ -101,20 +103,20 @@ impl Gathered {
         &self.geometry
     }
 
-    /// Where operands are now.
+    /// The operands, some of which are copies.
     pub(super) fn operands(&self) -> &[*const u8] {
         &self.operands
     }
 }
 
-/// Copies `n` elements, `stride` bytes apart, into a line.
+/// Copies `n` elements, `stride` bytes apart, to contiguous memory.
 ///
 /// # Safety
-/// Every element is alive, and the line has room.
+/// Every element is alive, and the copy has room.
 unsafe fn copy_line(from: *const u8, stride: usize, to: *mut u8, bytes: usize, n: usize) {
     for index in 0..n {
         let (from, to) = (from.wrapping_add(index.wrapping_mul(stride)), to.wrapping_add(index * bytes));
-        // SAFETY: passed on from the caller; elements are aligned to their size, and so are those of the line.
+        // SAFETY: passed on from the caller; elements are aligned to their size, and so are those of the copy.
         unsafe {
             match bytes {
                 1 => to.write(from.read()),

@@ -1,48 +1,49 @@
-//! Runs a plan over the loops of one part of a launch.
+//! The interpreter: runs a plan over the loops of one part of a launch.
 //!
 //! With lanes along the inner loop, a row's elements are walked in tiles, and a fold has one set of partial results.
 //! With lanes along the rows, a tile of rows is walked element by element, and a fold has partial results per lane.
-//! Both walk the inner elements of a partial result in logical order, which is the order of the folds; many partial results
-//! side by side are finished one after another.
+//! Both walk the inner elements of a partial result in logical order, which is the order of the folds. If many partial
+//! results would not fit the nearest cache, they are computed one after another.
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
-use super::plan::{Fold, Home, Line, Pass, Plan, Shape};
+use super::plan::{Fold, Line, Location, Pass, Plan, Shape};
 use super::routine::{BLOCK, TileOperand};
 use super::scratch::{Live, Partials, Scratch};
 use crate::codegen::fold::{self, FoldValue};
 use crate::codegen::{Access, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Pointers};
 use std::ops::Range;
 
-/// Lanes along the rows up to which memory is asked for ahead of its use, and how many inner elements ahead.
-const NARROW: usize = 256;
+/// Most lanes along the rows for which memory is prefetched some inner elements ahead.
+const NARROW_LANES: usize = 256;
+/// How many inner elements ahead.
 const AHEAD: usize = 4;
-/// Bytes of the beginning of a stretch of memory that are asked for ahead of its use.
-const HEAD: usize = 1 << 10;
-/// Bytes of partial results that stay in the nearest cache beside what is combined into them.
-const NEAR: usize = 32 << 10;
-/// Bytes that are probably in a cache anyway.
-const CACHED: usize = 1 << 20;
+/// Bytes that are prefetched at the beginning of contiguous memory.
+const HEAD_BYTES: usize = 1 << 10;
+/// Bytes of partial results that stay in the nearest cache beside the elements that update them.
+const NEAR_BYTES: usize = 32 << 10;
+/// An operand of at most this many bytes is probably cached.
+const CACHED_BYTES: usize = 1 << 20;
 
-/// A plan on one launch, on one thread.
+/// A plan for one launch, on one thread.
 pub(super) struct Interpreter<'a> {
     pub(super) plan: &'a Plan,
     pub(super) geometry: &'a Geometry,
     pointers: Pointers<'a>,
     pub(super) faults: &'a Faults,
     pub(super) scratch: Box<Scratch>,
-    /// The most elements of a tile; whole blocks.
+    /// Most elements of a tile, in whole blocks.
     tile: usize,
     /// Elements of the current tile.
     pub(super) n: usize,
-    /// Where the current tile is in a row buffer, in elements.
+    /// Offset of the current tile in a row buffer, in elements.
     pub(super) at: usize,
     /// Position of the current tile in the sequence of the folds.
     pub(super) element: usize,
 }
 
 impl<'a> Interpreter<'a> {
-    /// A machine with tiles of at most `tile` lanes, of whole blocks.
+    /// An interpreter with tiles of at most `tile` lanes, in whole blocks.
     pub(super) fn new(
         plan: &'a Plan,
         geometry: &'a Geometry,
@@ -51,12 +52,12 @@ impl<'a> Interpreter<'a> {
         tile: usize,
     ) -> Interpreter<'a> {
         let scratch = Scratch::take();
-        let mut machine = Interpreter { plan, geometry, pointers, faults, scratch, tile, n: 1, at: 0, element: 0 };
-        machine.lay_out();
-        machine
+        let mut interpreter = Interpreter { plan, geometry, pointers, faults, scratch, tile, n: 1, at: 0, element: 0 };
+        interpreter.lay_out();
+        interpreter
     }
 
-    /// Gives the scratch memory back.
+    /// Returns the scratch memory.
     pub(super) fn finish(self) {
         self.scratch.keep();
     }
@@ -88,12 +89,12 @@ impl<'a> Interpreter<'a> {
         let base = scratch.reserve(buffers + plan.buffers.iter().map(of_buffer).sum::<usize>());
         let constants = plan.constants.as_ptr().cast::<u8>().cast_mut();
         scratch.places.clear();
-        scratch.places.extend(plan.homes.iter().map(|&(home, shape)| {
-            let ptr = match home {
-                Home::Constant(at) => constants.wrapping_add(at),
-                Home::Block(at) => base.wrapping_add(at),
-                Home::Tile(at) => base.wrapping_add(tiles + at * self.tile),
-                Home::Moving => std::ptr::null_mut(),
+        scratch.places.extend(plan.locations.iter().map(|&(location, shape)| {
+            let ptr = match location {
+                Location::Constant(at) => constants.wrapping_add(at),
+                Location::Block(at) => base.wrapping_add(at),
+                Location::Tile(at) => base.wrapping_add(tiles + at * self.tile),
+                Location::Moving => std::ptr::null_mut(),
             };
             let place = TileOperand { ptr, step: if shape == Shape::Tile { BLOCK } else { 0 } };
             Live { place, source: std::ptr::null() }
@@ -142,11 +143,11 @@ impl<'a> Interpreter<'a> {
     /// Runs the current row, or tile of `lanes` rows. Without folds, only the given elements of it.
     ///
     /// # Safety
-    /// Every access of the current row, moved over all (or the given) inner elements and over `lanes` lanes, is
-    /// inside its memory; outputs lie as [`VmProgram::run`](super::Program::run) says; the machine's ISA is available.
+    /// Every access of the current row, moved over all (or the given) inner elements and over `lanes` lanes, is inside
+    /// its memory. Outputs are as [`VmProgram::run`](super::Program::run) says. The instruction set is available.
     pub(super) unsafe fn run_row(&mut self, lanes: usize, elements: Range<usize>) {
         for pass in &self.plan.passes {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: passed on from the caller.
             unsafe {
                 self.run_row_values(pass, lanes);
                 if !pass.tile.is_empty() {
@@ -169,13 +170,13 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Folds a stretch of whole blocks of the current row; `values` gets a value per block and fold, blocks outermost.
+    /// Folds whole blocks of the current row. `values` gets a value per block and fold, blocks outermost.
     ///
     /// # Safety
     /// See [`Interpreter::run_row`]; outputs are not touched.
     pub(super) unsafe fn fold_stretch(&mut self, elements: Range<usize>, values: &mut [FoldValue]) {
         let pass = &self.plan.passes[0];
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: passed on from the caller.
         unsafe {
             self.run_steps(&pass.rows);
             self.sweep_row(pass, elements);
@@ -191,7 +192,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Computes what the current row has behind its folds, from the values of their blocks.
+    /// Computes what follows the folds of the current row, from the values of their blocks.
     ///
     /// # Safety
     /// See [`Interpreter::run_row`].
@@ -204,18 +205,18 @@ impl<'a> Interpreter<'a> {
             unsafe { self.set_result(index, value) };
         }
         for pass in &self.plan.passes {
-            // SAFETY: the caller's promise, passed on.
+            // SAFETY: passed on from the caller.
             unsafe { self.run_row_values(pass, 1) };
         }
     }
 
-    /// Computes and stores the row values that a pass begins with.
+    /// Computes and stores the row values before a pass.
     ///
     /// # Safety
     /// See [`Interpreter::run_row`].
     pub(super) unsafe fn run_row_values(&mut self, pass: &Pass, lanes: usize) {
         self.n = lanes;
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: passed on from the caller.
         unsafe {
             self.run_steps(&pass.rows);
             self.run_steps(&pass.stores);
@@ -225,7 +226,7 @@ impl<'a> Interpreter<'a> {
     /// Sets the result of a fold along the lanes.
     ///
     /// # Safety
-    /// Lanes lie along the inner loop.
+    /// Lanes are along the inner loop.
     pub(super) unsafe fn set_result(&mut self, index: usize, value: FoldValue) {
         let fold = &self.plan.folds[index];
         let (bits, ptr) = (value.result(fold.combine), self.place(fold.result).ptr);
@@ -239,7 +240,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Walks elements of the current row in tiles; leaves the results of the folds' blocks.
+    /// Walks elements of the current row in tiles. The results of the folds' blocks are kept.
     ///
     /// # Safety
     /// See [`Interpreter::run_row`].
@@ -280,7 +281,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Ends a block of every fold of a pass with lanes along the inner loop.
+    /// Finishes a block of every fold of a pass with lanes along the inner loop.
     fn finish_block(&mut self, pass: &Pass) {
         for &index in &pass.folds {
             let (fold, partials) = (&self.plan.folds[index], self.scratch.partials[index]);
@@ -310,7 +311,7 @@ impl<'a> Interpreter<'a> {
         self.n = lanes;
         self.scratch.here.clone_from(&self.scratch.row);
         let partials: usize = pass.folds.iter().map(|&fold| self.plan.folds[fold].bytes()).sum();
-        let by_partial = partials * lanes * FOLD_LANES > NEAR && n_inner > FOLD_LANES;
+        let by_partial = partials * lanes * FOLD_LANES > NEAR_BYTES && n_inner > FOLD_LANES;
         for start in (0..n_inner).step_by(FOLD_BLOCK) {
             let block = start..n_inner.min(start + FOLD_BLOCK);
             let end = block.end;
@@ -342,14 +343,14 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Walks the inner elements of a block of the folds, one after another.
+    /// Walks the inner elements of a block of the folds in order.
     ///
     /// # Safety
     /// See [`Interpreter::run_row`].
     unsafe fn sweep_block(&mut self, pass: &Pass, lanes: usize, block: Range<usize>) {
         for element in block {
             (self.at, self.element) = (element * self.tile, element);
-            if lanes <= NARROW {
+            if lanes <= NARROW_LANES {
                 self.prefetch(lanes);
             }
             // SAFETY: passed on from the caller.
@@ -358,8 +359,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Walks the inner elements of a block of the folds, those of a partial result after those of the one before, so that
-    /// it stays in the nearest cache meanwhile.
+    /// Walks the inner elements of a block of the folds, one partial result after another, so that each stays in the
+    /// nearest cache.
     ///
     /// # Safety
     /// See [`Interpreter::run_row`].
@@ -377,31 +378,31 @@ impl<'a> Interpreter<'a> {
         self.move_inner(block.end);
     }
 
-    /// Asks for what a tile of few rows reads some inner elements on: such short stretches of memory, far apart, are
-    /// not foreseen by the machine.
+    /// Prefetches what a tile of few rows reads some inner elements later. The hardware prefetcher does not follow
+    /// short, distant runs of memory.
     fn prefetch(&self, lanes: usize) {
         let size = self.geometry.inner[self.geometry.inner.len() - 1];
         for (here, step, stride) in self.reads() {
             let (bytes, ahead) = (lanes.saturating_mul(stride), step.wrapping_mul(AHEAD));
-            let is_far = ahead > bytes && step.wrapping_mul(size) > CACHED;
-            if is_far && bytes <= NARROW * size_of::<u64>() {
-                ask(here.wrapping_add(ahead), bytes);
+            let is_far = ahead > bytes && step.wrapping_mul(size) > CACHED_BYTES;
+            if is_far && bytes <= NARROW_LANES * size_of::<u64>() {
+                prefetch_range(here.wrapping_add(ahead), bytes);
             }
         }
     }
 
-    /// Asks for the beginning of what a partial result is given next, a tile of many rows: the machine foresees what follows in a
-    /// stretch of memory, but not where the next one begins.
+    /// Prefetches the beginning of the next elements of a partial result, in a tile of many rows. The hardware
+    /// prefetcher follows contiguous memory, but not to the beginning of the next run.
     fn prefetch_heads(&self) {
         for (here, step, stride) in self.reads() {
             let (bytes, ahead) = (self.n.saturating_mul(stride), step.wrapping_mul(FOLD_LANES));
             if stride <= size_of::<u64>() && ahead > bytes {
-                ask(here.wrapping_add(ahead), bytes.min(HEAD));
+                prefetch_range(here.wrapping_add(ahead), bytes.min(HEAD_BYTES));
             }
         }
     }
 
-    /// Per operand where it is read now, and the bytes from an inner element and from a lane to the next.
+    /// Per operand, where it is read now, and its strides per inner element and per lane, in bytes.
     fn reads(&self) -> impl Iterator<Item = (*mut u8, usize, usize)> {
         let last = self.geometry.inner.len() - 1;
         let places = self.scratch.here.iter().zip(&self.scratch.strides);
@@ -412,7 +413,7 @@ impl<'a> Interpreter<'a> {
             .map(move |(access, (&here, &stride))| (here, access.inner[last], stride))
     }
 
-    /// Moves all accesses from an inner element to the one that comes so many later.
+    /// Advances all accesses by some inner elements.
     fn advance_inner(&mut self, element: usize, by: usize) {
         let sizes = &self.geometry.inner;
         let last = sizes.len() - 1;
@@ -425,7 +426,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Moves all accesses to the inner element of that number.
+    /// Moves all accesses to an inner element.
     fn move_inner(&mut self, element: usize) {
         let sizes = &self.geometry.inner;
         let scratch = &mut *self.scratch;
@@ -435,7 +436,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// A fold's partial results per lane, of one level and lane of the order.
+    /// A fold's partial results per lane, for a level and a partial result of the order.
     pub(super) fn partial(&self, fold: usize, level: usize, lane: usize) -> (*mut u8, *mut i64) {
         let partials = self.scratch.partials[fold];
         let at = (level * FOLD_LANES + lane) * self.tile;
@@ -454,13 +455,13 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Combines the partial results of a level, of which `n` elements made use, into the first.
+    /// Combines the partial results of a level that `n` elements used into the first one.
     fn close_level(&mut self, pass: &Pass, level: usize, n: usize) {
         let used = n.min(FOLD_LANES);
         for &index in &pass.folds {
             let mut half = FOLD_LANES / 2;
             while half > 0 {
-                // Partial results that no element fell into would not change what they are combined into.
+                // Partial results without elements would not change what they are combined into.
                 for lane in (0..half).take_while(|lane| lane + half < used) {
                     let (low, high) = (self.partial(index, level, lane), self.partial(index, level, lane + half));
                     self.combine_partials(index, low, high);
@@ -470,7 +471,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Combines the result of a level into the next one, and starts the level again.
+    /// Combines the result of a level into the next one, and restarts the level.
     fn carry(&mut self, pass: &Pass, level: usize, lane: usize) {
         for &index in &pass.folds {
             let (to, from) = (self.partial(index, level + 1, lane), self.partial(index, level, 0));
@@ -488,7 +489,7 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// How many levels of blocks a fold over `n` elements has.
+/// The number of levels of blocks of a fold over `n` elements.
 pub(super) fn fold_levels(n: usize) -> usize {
     let mut levels = 1;
     let mut left = n;
@@ -503,7 +504,7 @@ pub(super) fn fold_levels(n: usize) -> usize {
 pub(super) fn offset(sizes: &[usize], strides: &[usize], mut flat: usize) -> usize {
     let mut sum = 0usize;
     for (&size, &stride) in sizes.iter().zip(strides).rev() {
-        // Also where a loop is empty: nothing but its first position is ever asked for.
+        // If a loop is empty, only the first position is asked for.
         if flat == 0 {
             break;
         }
@@ -513,11 +514,11 @@ pub(super) fn offset(sizes: &[usize], strides: &[usize], mut flat: usize) -> usi
     sum
 }
 
-/// Asks for the line of memory at an address, which need not be one.
+/// Prefetches the cache line at an address, which may be invalid.
 #[inline(always)]
 fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, which touches no memory; every x86-64 has it.
+    // SAFETY: a hint, which accesses no memory; every x86-64 has it.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
@@ -525,7 +526,7 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Asks for so many bytes from an address on.
-fn ask(from: *mut u8, bytes: usize) {
+/// Prefetches a range of bytes.
+fn prefetch_range(from: *mut u8, bytes: usize) {
     (0..bytes).step_by(Line::BYTES).for_each(|at| prefetch(from.wrapping_add(at)));
 }

@@ -1,9 +1,9 @@
-//! Which instructions the code of this machine may use: that of routines, and that which is made at run time.
+//! The instruction sets that routines and generated code may use on this processor.
 
 use crate::debug;
 use std::sync::OnceLock;
 
-/// A level of the machine's vector instructions. All of them give the same bits.
+/// A level of vector instructions. All of them give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
     /// What the crate was compiled for.
@@ -18,7 +18,7 @@ impl Isa {
     /// Every level, weakest first.
     pub const ALL: [Isa; 3] = [Isa::Baseline, Isa::Avx2, Isa::Avx512];
 
-    /// Whether this machine has it.
+    /// Whether this processor has it.
     #[cfg(target_arch = "x86_64")]
     pub fn is_available(self) -> bool {
         let avx2 = || is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -35,7 +35,7 @@ impl Isa {
         }
     }
 
-    /// Whether this machine has it.
+    /// Whether this processor has it.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_available(self) -> bool {
         self == Isa::Baseline
@@ -50,7 +50,7 @@ impl Isa {
         }
     }
 
-    /// The best level of this machine, or the best that `OPFUSE_ISA` leaves.
+    /// The best level of this processor that `OPFUSE_ISA` allows.
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         let most = || Isa::ALL.into_iter().find(|isa| debug::most_isa() == Some(isa.name())).unwrap_or(Isa::Avx512);

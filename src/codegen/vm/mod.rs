@@ -1,8 +1,8 @@
-//! The tier that generates no code: a kernel over tiles that fit the first-level cache.
+//! The vm: the tier that generates no code, and runs a kernel over tiles that fit the first-level cache.
 //!
-//! A kernel becomes a list of steps, each one call of a precompiled vector routine over a tile of the vector loop.
-//! Every kernel can be expressed, on every machine; compiling is a walk over the instructions. Start with
-//! [`VmProgram`]; `build` makes the steps, `machine` walks the loops, and `steps` says what each step does there.
+//! A kernel becomes a list of steps. Each step is one call of a precompiled vector routine over a tile of the vector
+//! loop. Every kernel can be expressed on every processor, and compiling is one walk over the instructions. Start with
+//! [`VmProgram`]; `build` makes the steps, `interpreter` walks the loops, and `steps` runs each step.
 
 mod build;
 mod direct;

@@ -1,4 +1,4 @@
-//! Routines between memory as a tensor has it and tiles: strides, narrow storage, gathers, iotas; and f16.
+//! Routines between a tensor's memory and tiles: strides, narrow dtypes, gathers, iotas; and f16.
 
 #![allow(unsafe_code, reason = "operands and outputs are raw memory with strides")]
 
@@ -9,46 +9,46 @@ use crate::ir::DType;
 
 /// Reads `n` elements, `stride` bytes (or units) apart, into a tile.
 ///
-/// Sound if every one of these elements is readable and aligned, and the tile has room.
+/// Sound if each of these elements is readable and aligned, and the tile has room.
 pub(super) type Reader = unsafe fn(dst: *mut u8, src: *const u8, stride: usize, n: usize);
 
 /// Writes `n` elements of a tile, `stride` bytes apart. Sound under the mirrored conditions.
 pub(super) type Writer = unsafe fn(dst: *mut u8, stride: usize, src: TileOperand, n: usize);
 
-/// Reads elements at indices; returns one that was outside.
+/// Reads elements at indices. Returns an index that was out of range, if any was.
 pub(super) type Gatherer = unsafe fn(&Gather) -> Option<i64>;
 
-/// Whether one of `n` integers at a place is zero.
+/// Whether one of `n` integers of an operand is zero.
 pub(super) type ZeroFinder = unsafe fn(TileOperand, usize) -> bool;
 
 /// Repeats the last of `n` elements of a tile up to the end of its block.
 ///
-/// Sound if `n` is not 0, so many elements are there, and the tile has room for whole blocks.
+/// Sound if `n` is not 0, that many elements exist, and the tile has room for whole blocks.
 pub(super) type Repeater = unsafe fn(tile: *mut u8, n: usize);
 
 /// The arguments of a [`Gatherer`].
 ///
-/// Sound if `dst` has room for `n` elements, `index` holds `n`, and the element of every lane at every index below
-/// `size` is readable and aligned.
+/// Sound if `dst` has room for `n` elements, `index` holds `n`, and the element of every lane is readable and aligned
+/// at every index below `size`.
 #[derive(Debug)]
 pub(super) struct Gather {
     /// The tile.
     pub(super) dst: *mut u8,
     /// The element of the first lane at index 0.
     pub(super) src: *const u8,
-    /// Bytes (or units) from lane to lane.
+    /// Bytes (or units) between lanes.
     pub(super) stride: usize,
     /// The indices, i64.
     pub(super) index: TileOperand,
-    /// The number of legal indices.
+    /// The number of valid indices.
     pub(super) size: usize,
-    /// Bytes (or units) from index to index.
+    /// Bytes (or units) between indices.
     pub(super) index_stride: usize,
     /// The number of lanes.
     pub(super) n: usize,
 }
 
-/// Gives `$use` the operation that widens a dtype's storage.
+/// Passes `$use` the operation that widens a dtype's storage.
 macro_rules! widening {
     ($dtype:expr, $widen:ident => $use:expr) => {
         match $dtype {
@@ -88,7 +88,7 @@ macro_rules! widening {
     };
 }
 
-/// Gives `$use` the operation that makes a dtype's storage of an already rounded value.
+/// Passes `$use` the operation that converts an already rounded value to a dtype's storage.
 macro_rules! narrowing {
     ($dtype:expr, $narrow:ident => $use:expr) => {
         match $dtype {
@@ -124,7 +124,7 @@ macro_rules! narrowing {
     };
 }
 
-/// The routines of f16: the machine's conversion where it takes whole vectors, else the operation.
+/// The routines of f16: conversion instructions where the processor has them for whole vectors, else the operation.
 macro_rules! halves {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {$(
         $(#[$doc])*
@@ -140,7 +140,7 @@ macro_rules! halves {
 halves! {
     /// Widens f16.
     widen_f16 WidenF16;
-    /// Narrows values that f16 has.
+    /// Narrows f16 values.
     narrow_f16 NarrowF16;
     /// Rounds to f16, and narrows.
     store_f16 StoreF16;
@@ -148,8 +148,8 @@ halves! {
     round_f16 RoundF16;
 }
 
-/// Conversions of f16 by the machine's instructions. These make every NaN quiet, so NaN is put right behind them: the
-/// bits are those of [`crate::ir::scalar::half_bits`].
+/// Conversions of f16 by instructions. These quiet every NaN, so NaNs are corrected afterwards. The bits are those of
+/// [`crate::ir::scalar::half_bits`].
 #[cfg(target_arch = "x86_64")]
 mod f16_vectors {
     use crate::codegen::vm::routine::{BLOCK, Call, TileOperand, edge};
@@ -158,7 +158,7 @@ mod f16_vectors {
 
     /// Elements of a vector.
     const WIDTH: usize = 16;
-    /// The mode of the machine's rounding: to nearest, ties to even.
+    /// The rounding mode of the instructions: to nearest, ties to even.
     const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
@@ -205,7 +205,7 @@ mod f16_vectors {
             pub(super) unsafe fn $name(call: &Call) {
                 let (mut out, mut a, step) = (call.dst.cast::<$to>(), call.src[0].ptr.cast::<$from>(), call.src[0].step);
                 for _ in 0..call.n / BLOCK {
-                    // SAFETY: a whole block is there; loads and stores need no alignment.
+                    // SAFETY: a whole block exists; loads and stores need no alignment.
                     unsafe {
                         for i in (0..BLOCK).step_by(WIDTH) {
                             $store(out.add(i).cast(), $convert($load(a.add(i).cast())));
@@ -246,12 +246,12 @@ pub(super) fn narrow(isa: Isa, dtype: DType) -> Routine {
     narrowing!(dtype, Narrow => map1::<Narrow>(isa))
 }
 
-/// Rounds and narrows into contiguous elements, for dtypes that have a rounding prim of their own.
+/// Rounds and narrows into contiguous elements, for dtypes with a rounding prim of their own.
 pub(super) fn round_and_narrow(isa: Isa, dtype: DType) -> Option<Routine> {
     match dtype {
         DType::F16 => Some(store_f16(isa)),
         DType::BF16 => Some(map1::<op::StoreBF16>(isa)),
-        // Narrowing keeps the low bits, and these are all that wrapping keeps.
+        // Narrowing keeps the low bits, and so does wrapping.
         DType::U8 | DType::I8 | DType::I16 => Some(narrow(isa, dtype)),
         DType::Bool | DType::I32 | DType::I64 | DType::F32 | DType::F64 => None,
     }
@@ -281,7 +281,7 @@ pub(super) fn scatter(dtype: DType) -> Writer {
 /// See [`Reader`].
 unsafe fn read_strided<O: Unary>(dst: *mut u8, src: *const u8, stride: usize, n: usize) {
     let dst = dst.cast::<O::Out>();
-    // Copies of operands lie in a line, though the class says otherwise.
+    // Copies of operands are contiguous, though the class is strided.
     if stride == size_of::<O::A>() {
         // SAFETY: the caller vouches for every element and for the tile, which nothing else refers to.
         let (dst, src) =
@@ -303,7 +303,7 @@ unsafe fn read_splat<O: Unary>(dst: *mut u8, src: *const u8, _stride: usize, n: 
     dst.fill(value);
 }
 
-/// The values of an iota; the address of `src` is the first.
+/// The values of an iota; the address of `src` is the first value.
 ///
 /// # Safety
 /// The tile has room for `n` i64.
@@ -327,7 +327,7 @@ unsafe fn read_at<O: Unary>(gather: &Gather) -> Option<i64> {
             outside = Some(index);
             O::Out::default()
         } else {
-            // SAFETY: the index is legal, so the element is there.
+            // SAFETY: the index is valid, so the element exists.
             unsafe { O::apply(place(gather, lane, index).cast::<O::A>().read()) }
         };
         // SAFETY: the tile has room.
@@ -356,7 +356,7 @@ pub(super) unsafe fn iota_at(gather: &Gather) -> Option<i64> {
     outside
 }
 
-/// Repeats the last element, of so many bytes, of a tile.
+/// Repeats the last element of a tile, for elements of `size` bytes.
 pub(super) fn repeater(size: usize) -> Repeater {
     match size {
         1 => repeat_last::<u8>,
@@ -377,7 +377,7 @@ unsafe fn repeat_last<T: Copy>(tile: *mut u8, n: usize) {
 }
 
 /// # Safety
-/// The place holds `n` elements, or a block that stands for all.
+/// The operand holds `n` elements, or a block that stands for all.
 pub(super) unsafe fn has_zero<T: Copy + Default + PartialEq>(place: TileOperand, n: usize) -> bool {
     let n = if place.step == 0 { n.min(1) } else { n };
     // SAFETY: the caller vouches for the elements.
@@ -385,11 +385,11 @@ pub(super) unsafe fn has_zero<T: Copy + Default + PartialEq>(place: TileOperand,
 }
 
 /// # Safety
-/// The gather's indices are there, see [`Gather`].
+/// The gather's indices exist, see [`Gather`].
 #[inline(always)]
 unsafe fn index_of(gather: &Gather, lane: usize) -> i64 {
     let lane = if gather.index.step == 0 { lane % BLOCK } else { lane };
-    // SAFETY: the caller vouches for it.
+    // SAFETY: passed on from the caller.
     unsafe { gather.index.ptr.cast::<i64>().add(lane).read() }
 }
 
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn f16_has_the_bits_of_its_definition() {
         let halves: Vec<u16> = (0..=u16::MAX).chain(0..7).collect();
-        // Every half, what lies between halves, and NaN of all kinds.
+        // Every f16, values between two f16, and NaNs of all kinds.
         let between = (0..=u32::MAX / 1021).map(|step| step * 1021);
         let near = halves.iter().flat_map(|&half| {
             let bits = half_bits::widen_f16(half).to_bits();

@@ -1,4 +1,4 @@
-//! A kernel's instructions as this tier sees them: shapes known, neighbours fused where the bits stay.
+//! A kernel's instructions as this tier needs them: with shapes, and fused where the bits stay the same.
 
 use super::isa::Isa;
 use super::pairs::{self, Half, Pair, Side};
@@ -19,9 +19,9 @@ pub(super) enum What {
     /// Two prims, of three operands.
     Pair(Pair),
     Func(Func),
-    /// The fold of that number.
+    /// The fold with that number.
     Fold(usize),
-    /// Part of its only user.
+    /// A part of its only user.
     Fused,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// What half of a pair this node may be.
+    /// The half of a pair that this node may be.
     fn half(&self) -> Option<Half> {
         match self.what {
             What::Prim(prim, finish) => Half::of(prim, finish),
@@ -48,7 +48,7 @@ impl Node {
     }
 }
 
-/// An output, and the value it is made of.
+/// An output and its value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Store {
     pub(super) value: usize,
@@ -101,7 +101,7 @@ impl<'k> Nodes<'k> {
         }
     }
 
-    /// Whether an operand can be used where it lies.
+    /// Whether an operand can be used in place.
     pub(super) fn is_in_place(&self, slot: usize, level: Level) -> bool {
         let operand = &self.kernel.operands[slot];
         operand.source == Source::Memory
@@ -114,7 +114,7 @@ impl<'k> Nodes<'k> {
         self.classes[self.kernel.operands.len() + output] == Class::Contiguous
     }
 
-    /// What it costs to compute a full value again, in simple steps.
+    /// The cost of recomputing each full value, in simple steps.
     pub(super) fn costs(&self) -> Vec<usize> {
         let mut costs: Vec<usize> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -150,7 +150,7 @@ impl<'k> Nodes<'k> {
         if is_tile { Shape::Tile } else { Shape::Splat }
     }
 
-    /// `select(a != a, a, max(a, b))` as operands of one step: what a maximum or minimum of floats is made of.
+    /// The operands of `select(a != a, a, max(a, b))` as one step: how a maximum or minimum of floats is written.
     fn nan_stays(&self, index: usize, uses: &[usize]) -> Option<(Prim, [usize; 3])> {
         let node = &self.nodes[index];
         let (&[mask, a, picked], What::Prim(Prim::Select, Finish::Raw)) = (&node.args[..], node.what) else {
@@ -166,7 +166,7 @@ impl<'k> Nodes<'k> {
         fits.then_some((prim, [mask, a, picked]))
     }
 
-    /// `select(a < b, b, a)`, which is a maximum, or `select(a < b, a, b)`, a minimum, as operands of one step.
+    /// The operands of `select(a < b, b, a)`, which is a maximum, or `select(a < b, a, b)`, a minimum, as one step.
     fn chosen_by_order(&self, index: usize, uses: &[usize]) -> Option<(Prim, [usize; 2])> {
         let node = &self.nodes[index];
         let (&[mask, yes, no], What::Prim(Prim::Select, Finish::Raw)) = (&node.args[..], node.what) else {
@@ -182,7 +182,7 @@ impl<'k> Nodes<'k> {
         (order.args[..] == [yes, no]).then_some((Prim::Min, [yes, no]))
     }
 
-    /// How many times each value is read or stored.
+    /// How often each value is read or stored.
     fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes.len()];
         let live = self.nodes.iter().filter(|node| node.what != What::Fused);
@@ -191,7 +191,7 @@ impl<'k> Nodes<'k> {
         uses
     }
 
-    /// Makes two prims one step where there is a routine for both and nobody else looks at the value between them.
+    /// Merges two prims into one step where there is a routine for both, and the value between them has no other user.
     fn pair(&mut self, isa: Isa) {
         let uses = self.uses();
         for index in 0..self.nodes.len() {
@@ -226,7 +226,7 @@ impl<'k> Nodes<'k> {
         }
     }
 
-    /// Fuses neighbours where nobody else looks at the value between them: a NaN check and a maximum, a prim and a
+    /// Fuses neighbours where the value between them has no other user: a NaN check and a maximum, a prim and a
     /// `Canon`, a rounding and a store.
     fn fuse(&mut self) {
         let uses = self.uses();

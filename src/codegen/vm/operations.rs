@@ -1,6 +1,6 @@
-//! Prims, funcs, and changes of storage as types that the loops of [`super::routine`] are instantiated with.
+//! Prims, funcs, and storage conversions, as types that the loops of [`super::routine`] are instantiated with.
 //!
-//! Each is the native form of the same entry in [`crate::ir::scalar::eval`]. A bool is a byte of 0 or 1.
+//! Each is the native form of the same operation in [`crate::ir::scalar::eval`]. A bool is a byte of 0 or 1.
 
 #![allow(unsafe_code, reason = "only the unchecked conversion to integers becomes vector instructions")]
 
@@ -12,7 +12,7 @@ use crate::ir::scalar::math;
 use crate::ir::scalar::number::Float;
 use std::marker::PhantomData;
 
-/// What prims do on any type; a default panics where [`crate::ir::scalar::Prim::result`] refuses the type.
+/// Prims on any type. A default panics where [`crate::ir::scalar::Prim::result`] rejects the type.
 pub(super) trait Native: Element {
     fn add(self, o: Self) -> Self;
     fn sub(self, o: Self) -> Self;
@@ -22,7 +22,7 @@ pub(super) trait Native: Element {
     fn rem(self, o: Self) -> Self;
 }
 
-/// What prims do on integers; bools are bytes and take part in the logic.
+/// Prims on integers; bools are bytes and take part in the logic.
 pub(super) trait Bitwise: Element {
     fn and(self, o: Self) -> Self;
     fn or(self, o: Self) -> Self;
@@ -30,7 +30,7 @@ pub(super) trait Bitwise: Element {
     fn not(self) -> Self;
 }
 
-/// What prims do on integers only: shifts, amounts modulo the width, division, by zero giving 0, and powers.
+/// Prims on integers only: shifts, with amounts modulo the width; division, which gives 0 for zero; and powers.
 pub(super) trait Whole: Element {
     fn quot(self, o: Self) -> Self;
     fn pow(self, o: Self) -> Self;
@@ -129,7 +129,7 @@ macro_rules! floats {
         impl Canonical for $float {
             #[inline(always)]
             fn canonical(self) -> $float {
-                // In integers: as floats, a choice between NaN and a NaN is none to the compiler.
+                // In integers: for floats, the compiler treats all NaNs as equal and drops the selection.
                 let (bits, sign) = ($float::to_bits(self), (-0.0 as $float).to_bits());
                 let is_nan = bits & !sign > $float::INFINITY.to_bits();
                 $float::from_bits(if is_nan { $float::NAN.to_bits() & !sign } else { bits })
@@ -190,7 +190,7 @@ conversions! {
 macro_rules! saturating {
     ($($from:ident => $to:ident;)*) => {$(
         impl To<$to> for $from {
-            /// What `as` does, written so that it becomes vector instructions.
+            /// What `as` does, written so that it vectorizes.
             #[inline(always)]
             fn to(self) -> $to {
                 // The bounds are powers of two, so they are exact; a NaN is in no range.
@@ -445,7 +445,7 @@ funcs! {
     Trigamma trigamma32 trigamma64;
 }
 
-/// Functions of angles; a block without a huge one is spared their reduction.
+/// Functions of angles. A block without huge angles skips their range reduction.
 macro_rules! angle_funcs {
     ($($name:ident: $($float:ident $func:ident $high:ident),*;)*) => {$(
         pub(super) struct $name<T>(PhantomData<T>);

@@ -1,7 +1,7 @@
 //! Two neighbouring prims as one routine, with the value between them in a register.
 //!
-//! The bits are those of the two steps: each prim rounds, and nothing is contracted. There are only the pairs that
-//! kernels of floats are full of, and none for the baseline, whose vectors do not pay for the code.
+//! The bits are those of the two steps: each prim rounds, and nothing is contracted. Only pairs that are frequent in
+//! float kernels exist. The baseline has none, because they do not pay for narrow vectors.
 
 use super::isa::Isa;
 use super::operations as op;
@@ -10,7 +10,7 @@ use super::table::Finish;
 use crate::ir::scalar::{Prim, Ty};
 use std::marker::PhantomData;
 
-/// A prim of two operands that pairs are made of, with what is fused behind it.
+/// A binary prim of a pair, with what is fused after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Half {
     Add,
@@ -86,7 +86,7 @@ impl<O1: Binary, O2: Binary<B = O1::Out>> Ternary for Right<O1, O2> {
     }
 }
 
-/// A prim of two operands of one type.
+/// A binary prim on one type.
 trait Same<T>: Binary<A = T, B = T, Out = T> {}
 impl<T, O: Binary<A = T, B = T, Out = T>> Same<T> for O {}
 
@@ -106,7 +106,7 @@ fn typed<T: op::Native + op::Canonical>(isa: Isa, pair: Pair) -> Option<Routine>
         Half::Mul => arithmetic::<T, op::Mul<T>>(isa, pair),
         Half::Max => arithmetic::<T, op::Max<T>>(isa, pair),
         Half::Min => arithmetic::<T, op::Min<T>>(isa, pair),
-        // Behind these a NaN is moved, so it is made canonical before.
+        // A NaN is moved after these, so it is made canonical before.
         Half::AddCanon => extreme::<T, op::Canoned<op::Add<T>>>(isa, pair),
         Half::SubCanon => extreme::<T, op::Canoned<op::Sub<T>>>(isa, pair),
         Half::MulCanon => extreme::<T, op::Canoned<op::Mul<T>>>(isa, pair),
@@ -120,7 +120,7 @@ fn typed<T: op::Native + op::Canonical>(isa: Isa, pair: Pair) -> Option<Routine>
 }
 
 fn arithmetic<T: op::Native + op::Canonical, O: Same<T>>(isa: Isa, pair: Pair) -> Option<Routine> {
-    // The order of the operands of a sum or a product can be seen in nothing but the payload of a NaN.
+    // The order of the operands of a sum or product affects only the payload of a NaN.
     Some(match (pair.second, pair.side) {
         (Half::Add, _) => map3::<Left<O, op::Add<T>>>(isa),
         (Half::Mul, _) => map3::<Left<O, op::Mul<T>>>(isa),

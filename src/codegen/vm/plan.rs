@@ -1,6 +1,6 @@
 //! The compiled form of a kernel: passes of steps over places.
 //!
-//! A *place* is where a value of one step list is while a tile runs: scratch memory, a constant, or memory of an
+//! A *place* holds a value of one step list while a tile runs. It is scratch memory, a constant, or memory of an
 //! operand or output that the tile walks over. Nothing here depends on sizes; scratch is laid out per launch.
 
 use super::folds::FoldRoutines;
@@ -20,19 +20,19 @@ impl Line {
     pub(super) const BYTES: usize = 64;
 }
 
-/// A place by its number.
+/// The number of a place.
 pub(super) type PlaceId = u16;
 
-/// Where a place lies before the first tile.
+/// The memory of a place before the first tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum Location {
     /// In the plan's constants, at a byte offset.
     Constant(usize),
     /// In scratch memory: one block, at a byte offset.
     Block(usize),
-    /// In scratch memory: a tile, at an offset that is to be multiplied by the tile's size.
+    /// In scratch memory: a tile, at an offset that is multiplied by the tile's size.
     Tile(usize),
-    /// Set by a step; a tile.
+    /// A tile; a step sets its address.
     Moving,
 }
 
@@ -45,32 +45,32 @@ pub(super) enum Shape {
     Tile,
 }
 
-/// Something a step reads or writes in memory: operands first, then outputs.
+/// The number of an operand or output in memory, operands first.
 pub(super) type AccessId = u16;
 
 /// One step of a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// Runs a routine; on `whole` blocks if all places are in scratch memory, where what follows a tile does not matter but
-    /// that it is computed with: it is like the tile's last element ([`Step::Repeat`]).
+    /// Runs a routine. It runs on `whole` blocks if all places are in scratch memory. The elements after a tile's last
+    /// one are computed too, so they repeat that one ([`Step::Repeat`]).
     Map { routine: Routine, dst: PlaceId, args: [PlaceId; 3], shape: Shape, whole: bool },
-    /// Lets a place be the operand's memory.
+    /// Makes a place the operand's memory.
     InPlace { place: PlaceId, access: AccessId, level: Level },
     /// Widens contiguous elements.
     Widen { routine: Routine, dst: PlaceId, access: AccessId, level: Level },
     /// Reads strided elements, or one element for all lanes.
     Read { reader: Reader, dst: PlaceId, access: AccessId, level: Level, shape: Shape },
-    /// As the three above, moved along the gathered dimension by an index that is the same for all lanes; `size` bytes
-    /// per value.
+    /// Like the three above, but moved along the gathered dimension by an index that is the same for all lanes. A value
+    /// has `size` bytes.
     Row { read: RowRead, dst: PlaceId, index: PlaceId, access: AccessId, level: Level, size: u8 },
     /// Reads an element per lane at an index per lane.
     Gather { gatherer: Gatherer, dst: PlaceId, index: PlaceId, access: AccessId, level: Level },
-    /// Fills the last block of a tile that was written for its elements alone with the last of them. What an earlier launch
-    /// left there would go from launch to launch and become subnormal in the end, which is many times slower.
+    /// Fills the rest of a tile's last block with its last element. Otherwise values of earlier launches would be
+    /// computed with again and again, and end up subnormal, which is many times slower.
     Repeat { repeater: Repeater, place: PlaceId },
     /// Records a fault if a divisor is zero.
     CheckDivisor { finder: ZeroFinder, src: PlaceId },
-    /// Lets a place be the output's memory.
+    /// Makes a place the output's memory.
     Direct { place: PlaceId, access: AccessId },
     /// Runs a routine into contiguous output memory.
     Store { routine: Routine, src: PlaceId, access: AccessId },
@@ -78,7 +78,7 @@ pub(super) enum Step {
     Scatter { writer: Writer, src: PlaceId, access: AccessId },
     /// Writes a row value.
     ScatterRow { writer: Writer, src: PlaceId, access: AccessId },
-    /// Lets a place be the row buffer.
+    /// Makes a place the row buffer.
     Keep { place: PlaceId, buffer: u16 },
     /// Combines a tile into a fold.
     Fold { fold: u16, value: PlaceId, index: PlaceId },
@@ -87,7 +87,7 @@ pub(super) enum Step {
 /// How the elements of one gathered row are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RowRead {
-    /// They are used where they lie.
+    /// They are used in place.
     InPlace,
     /// Widened by a routine.
     Widen(Routine),
@@ -123,24 +123,24 @@ impl Fold {
     }
 }
 
-/// One walk over the elements of a row, and what comes before it.
+/// One walk over the elements of a row, and what precedes it.
 #[derive(Debug, Default)]
 pub(super) struct Pass {
-    /// Row values that are known before.
+    /// Computes the row values that are available before it.
     pub(super) rows: Vec<Step>,
-    /// Stores of these.
+    /// Stores these.
     pub(super) stores: Vec<Step>,
-    /// What is done per tile.
+    /// The steps per tile.
     pub(super) tile: Vec<Step>,
-    /// The folds that this walk finishes.
+    /// The folds that it finishes.
     pub(super) folds: Vec<usize>,
 }
 
 /// A compiled kernel.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Places and whether they are blocks or tiles.
-    pub(super) homes: Vec<(Home, Shape)>,
+    /// The memory of each place, and whether it is a block or a tile.
+    pub(super) locations: Vec<(Location, Shape)>,
     /// Literals, a block each.
     pub(super) constants: Vec<Line>,
     /// Bytes of scratch for blocks.
@@ -155,6 +155,6 @@ pub(super) struct Plan {
     pub(super) buffers: Vec<usize>,
     /// Per operand, whether it is an iota.
     pub(super) iotas: Vec<bool>,
-    /// A block of zeros: what an index outside its dimension reads.
+    /// A block of zeros, which an index out of range reads.
     pub(super) zeros: PlaceId,
 }

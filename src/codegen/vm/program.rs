@@ -1,10 +1,10 @@
-//! The door of this tier: a compiled kernel, and how it is run.
+//! A compiled kernel of this tier, and how it is run.
 
 #![allow(unsafe_code, reason = "a launch hands over raw pointers")]
 
 use super::build::{Keep, build};
 use super::direct::{Direct, PreparedRow};
-use super::gathered::{Gathered, Jumping, jumping};
+use super::gathered::{Gatherable, Gathered, gatherable};
 use super::interpreter::Interpreter;
 use super::isa::Isa;
 use super::nodes::Nodes;
@@ -16,80 +16,82 @@ use crate::codegen::{Class, FOLD_BLOCK, FOLD_LANES, Faults, Geometry, Lanes, Par
 use crate::error::{Reason, TierLimit};
 use std::ops::Range;
 
-/// Scratch bytes that the tiles of one list should stay within: they share the first-level cache with operands.
+/// Scratch bytes that the tiles of one list should fit: they share the first-level cache with operands.
 const TILE_BUDGET: usize = 20 << 10;
-/// Scratch bytes that partial results per lane should stay within: part of a second-level cache. More of them count less
-/// than that the rows below them are read in long stretches.
+/// Scratch bytes that partial results per lane should fit: part of a second-level cache. Longer contiguous reads of the
+/// rows matter more than fewer partial results.
 const PARTIAL_BUDGET: usize = 512 << 10;
-/// The largest row buffers, per thread; beyond, values are computed again.
+/// The largest row buffers per thread; beyond it, values are recomputed.
 const BUFFER_LIMIT: usize = 32 << 20;
 /// Most lanes of a tile.
 const MAX_TILE: usize = 4096;
-/// The same without folds: the machine foresees about this much of a stream while the tile before it is at work.
+/// The same without folds: the hardware prefetcher fetches about this much of a stream while a tile is computed.
 const MAX_STREAM_TILE: usize = 512;
 
-/// Rows and lanes of the patches that strided memory is walked in: so few lines that they stay in the caches, even
-/// when they fall into few of their sets, until all rows that share them are done.
-const CROSS_ROWS: usize = 32;
-const CROSS_COLUMNS: usize = 128;
+/// Rows of the patches that strided memory is walked in. Their lines stay in the caches, even if they map to few sets,
+/// until all rows that share them are done.
+const PATCH_ROWS: usize = 32;
+/// Lanes of these patches.
+const PATCH_COLUMNS: usize = 128;
 
-/// A kernel compiled for this tier. Immutable; the same for all shapes of its classes.
+/// A kernel compiled for this tier. It is immutable, and the same for all shapes of its classes.
 #[derive(Debug)]
 pub struct VmProgram {
     lanes: Lanes,
     n_outputs: usize,
-    /// With dear values kept in row buffers.
+    /// The plan that keeps expensive values in row buffers.
     kept: Plan,
-    /// Without, if that is another plan.
-    lean: Option<Plan>,
-    /// The whole of it, if it is one routine.
+    /// The plan that recomputes them, if it differs.
+    recomputing: Option<Plan>,
+    /// The routine of the plan, if it has only one.
     direct: Option<Direct>,
     splits: bool,
-    /// Whether a row walks across the lines of some memory, which the next rows then need as well.
-    crosses: bool,
-    /// Operands that may be copied into a line first.
-    jumping: Jumping,
+    /// Whether memory is strided along the lanes, so that neighbouring rows share cache lines.
+    is_strided: bool,
+    /// Operands that may be gathered first.
+    gatherable: Gatherable,
 }
 
-// Threads share programs.
+// Programs are shared between threads.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<VmProgram>();
 };
 
 impl VmProgram {
-    /// Compiles a verified kernel. `classes` are [`Geometry::classes`]; this tier takes every kernel.
+    /// Compiles a verified kernel, for [`Geometry::classes`]. This tier takes every kernel.
     pub fn compile(kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<VmProgram, Reason> {
         VmProgram::compile_for(Isa::best(), kernel, lanes, classes)
     }
 
-    /// Compiles for a level of instructions, which this machine must have.
+    /// Compiles for an instruction set, which this processor must have.
     pub fn compile_for(isa: Isa, kernel: &Kernel, lanes: Lanes, classes: &[Class]) -> Result<VmProgram, Reason> {
         if !isa.is_available() {
             return Err(TierLimit::MissingIsa { isa: format!("{isa:?}").into() }.into());
         }
         debug_assert!(kernel.verify().is_ok(), "kernels are verified before they are compiled");
         let nodes = Nodes::new(isa, kernel, lanes, classes);
-        let kept = build(isa, &nodes, Keep::Dear);
-        let lean = (!kept.buffers.is_empty()).then(|| build(isa, &nodes, Keep::Nothing));
+        let kept = build(isa, &nodes, Keep::Expensive);
+        let recomputing = (!kept.buffers.is_empty()).then(|| build(isa, &nodes, Keep::Nothing));
         let has_row_outputs = kernel.outputs.iter().all(|output| kernel.inst(output.value).level == Level::Row);
         let n_sweeps = kept.passes.iter().filter(|pass| !pass.tile.is_empty()).count();
         let splits = lanes == Lanes::Inner && kernel.has_folds() && has_row_outputs && n_sweeps == 1;
         let splits = splits && !kept.passes[0].folds.is_empty();
-        let crosses = classes.contains(&Class::Strided);
-        let direct = Direct::of(&kept).filter(|_| lanes == Lanes::Inner && !crosses);
-        let (n_outputs, jumping) = (kernel.outputs.len(), jumping(kernel, lanes, classes));
-        Ok(VmProgram { lanes, n_outputs, kept, lean, direct, splits, crosses, jumping })
+        let is_strided = classes.contains(&Class::Strided);
+        let direct = Direct::of(&kept).filter(|_| lanes == Lanes::Inner && !is_strided);
+        let (n_outputs, gatherable) = (kernel.outputs.len(), gatherable(kernel, lanes, classes));
+        Ok(VmProgram { lanes, n_outputs, kept, recomputing, direct, splits, is_strided, gatherable })
     }
 
-    /// The launch with everything worked out but the pointers, if it is one routine over one row of few elements.
+    /// The launch with everything but the pointers precomputed, if it is one routine over one row of few elements.
     pub fn ready(&self, geometry: &Geometry) -> Option<PreparedRow> {
         let direct = self.direct.as_ref().filter(|_| geometry.rows.is_empty())?;
         let &[n] = &geometry.inner[..] else { return None };
         (1..=MAX_STREAM_TILE).contains(&n).then(|| direct.ready(&self.kept, geometry, n))
     }
 
-    /// Whether the blocks of one row may be folded apart: [`VmProgram::fold_blocks`], then [`VmProgram::finish_row`].
+    /// Whether the blocks of one row may be folded separately: [`VmProgram::fold_blocks`], then
+    /// [`VmProgram::finish_row`].
     pub fn splits(&self) -> bool {
         self.splits
     }
@@ -107,31 +109,31 @@ impl VmProgram {
     /// Runs one part of a launch.
     ///
     /// # Safety
-    /// - `geometry` fits the kernel: its lanes and classes are those the program was compiled for, and it has an
-    ///   access per operand and output with a stride per loop.
+    /// - `geometry` fits the kernel: its lanes and classes are those the program was compiled for, and it has an access
+    ///   per operand and output with a stride per loop.
     /// - Every access at every position of the part (for a gathered operand, at every legal index) is inside live
-    ///   memory behind its pointer, aligned to its dtype, and initialized if it is an operand.
-    /// - Until this returns, nobody else accesses the output elements of the part or writes operand elements, and
-    ///   outputs do not overlap each other. The output of a kernel of one output without folds and gathers may lie
-    ///   where operands of its dtype do whose strides are its own; otherwise outputs overlap no operand.
+    ///   memory of its pointer, aligned to its dtype, and initialized if it is an operand.
+    /// - Until this returns, nothing else accesses the output elements of the part or writes operand elements, and
+    ///   outputs do not overlap each other. If the kernel has one output and no folds and gathers, the output may be in
+    ///   the place of operands of its dtype with its strides. Otherwise outputs overlap no operand.
     pub unsafe fn run(&self, geometry: &Geometry, pointers: Pointers<'_>, part: &Part, faults: &Faults) {
         debug_assert_eq!((geometry.lanes, geometry.outputs.len()), (self.lanes, self.n_outputs));
         if let Some(direct) = &self.direct {
-            // SAFETY: the caller's promise.
+            // SAFETY: passed on from the caller.
             return unsafe { direct.run(&self.kept, geometry, pointers, part, MAX_STREAM_TILE) };
         }
         if part.outer.is_empty() {
             return;
         }
-        if !self.jumping.is_empty() {
-            // SAFETY: the caller's promise.
-            if let Some(packed) = unsafe { Gathered::new(&self.jumping, geometry, pointers, part) } {
+        if !self.gatherable.is_empty() {
+            // SAFETY: passed on from the caller.
+            if let Some(packed) = unsafe { Gathered::new(&self.gatherable, geometry, pointers, part) } {
                 let pointers = Pointers { operands: packed.operands(), outputs: pointers.outputs };
-                // SAFETY: the same; copies have the elements of their operands, and outlive the run.
+                // SAFETY: passed on from the caller; copies have the elements of their operands, and outlive the run.
                 return unsafe { self.run_part(packed.geometry(), pointers, part, faults) };
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: passed on from the caller.
         unsafe { self.run_part(geometry, pointers, part, faults) }
     }
 
@@ -143,39 +145,39 @@ impl VmProgram {
             Lanes::Rows => geometry.rows.last().copied().unwrap_or(1),
         };
         let (plan, tile) = self.choose(geometry, longest.min(part.lanes.len()));
-        let mut machine = Interpreter::new(plan, geometry, pointers, faults, tile);
+        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile);
         match self.lanes {
             Lanes::Inner => {
                 let elements = if plan.folds.is_empty() { part.lanes.clone() } else { 0..geometry.n_inner() };
-                let (rows, columns) = if self.crosses && plan.folds.is_empty() {
-                    (CROSS_ROWS, CROSS_COLUMNS)
+                let (rows, columns) = if self.is_strided && plan.folds.is_empty() {
+                    (PATCH_ROWS, PATCH_COLUMNS)
                 } else {
                     (usize::MAX, usize::MAX)
                 };
                 for (rows, columns) in patches(part.outer.clone(), elements, rows, columns) {
                     for row in rows {
-                        machine.set_row(row, 0);
-                        // SAFETY: the caller's promise; the row is part of the part.
-                        unsafe { machine.run_row(1, columns.clone()) };
+                        interpreter.set_row(row, 0);
+                        // SAFETY: passed on from the caller; the row belongs to the part.
+                        unsafe { interpreter.run_row(1, columns.clone()) };
                     }
                 }
             }
             Lanes::Rows => {
                 for outer in part.outer.clone() {
                     for lane in part.lanes.clone().step_by(tile) {
-                        machine.set_row(outer, lane);
+                        interpreter.set_row(outer, lane);
                         let lanes = tile.min(part.lanes.end - lane);
                         // SAFETY: as above.
-                        unsafe { machine.run_row(lanes, 0..geometry.n_inner()) };
+                        unsafe { interpreter.run_row(lanes, 0..geometry.n_inner()) };
                     }
                 }
             }
         }
-        machine.finish();
+        interpreter.finish();
     }
 
-    /// Folds some blocks of one row; other threads may fold others. `values[(block - blocks.start) * n_folds + fold]`
-    /// is set.
+    /// Folds some blocks of one row. Other threads may fold others. Sets `values[(block - blocks.start) * n_folds +
+    /// fold]`.
     ///
     /// # Panics
     /// If the program does not split, or `values` has another length.
@@ -193,12 +195,12 @@ impl VmProgram {
     ) {
         assert!(self.splits && values.len() == blocks.len() * self.n_folds(), "values are one per block and fold");
         let (plan, tile) = self.choose(geometry, geometry.inner.last().copied().unwrap_or(1));
-        let mut machine = Interpreter::new(plan, geometry, pointers, faults, tile);
-        machine.set_row(row, 0);
+        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile);
+        interpreter.set_row(row, 0);
         let end = (blocks.end * FOLD_BLOCK).min(geometry.n_inner());
-        // SAFETY: the caller's promise; these elements are part of the row.
-        unsafe { machine.fold_stretch(blocks.start * FOLD_BLOCK..end, values) };
-        machine.finish();
+        // SAFETY: passed on from the caller; these elements belong to the row.
+        unsafe { interpreter.fold_stretch(blocks.start * FOLD_BLOCK..end, values) };
+        interpreter.finish();
     }
 
     /// Computes a row's outputs from the values of all its blocks.
@@ -218,34 +220,33 @@ impl VmProgram {
     ) {
         assert!(self.splits, "only programs that split are finished by row");
         let (plan, tile) = self.choose(geometry, BLOCK);
-        let mut machine = Interpreter::new(plan, geometry, pointers, faults, tile);
-        machine.set_row(row, 0);
-        // SAFETY: the caller's promise.
-        unsafe { machine.finish_folds(values) };
-        machine.finish();
+        let mut interpreter = Interpreter::new(plan, geometry, pointers, faults, tile);
+        interpreter.set_row(row, 0);
+        // SAFETY: passed on from the caller.
+        unsafe { interpreter.finish_folds(values) };
+        interpreter.finish();
     }
 
-    /// The plan and the size of its tiles for a launch whose vector loop runs over `lanes` lanes.
+    /// The plan and the tile size for a launch whose vector loop has `lanes` lanes.
     fn choose(&self, geometry: &Geometry, lanes: usize) -> (&Plan, usize) {
         let n_inner = geometry.n_inner();
         let buffered: usize = self.kept.buffers.iter().sum::<usize>() * n_inner;
         let limit = if self.lanes == Lanes::Rows { BUFFER_LIMIT / BLOCK } else { BUFFER_LIMIT };
-        let plan = self.lean.as_ref().filter(|_| buffered > limit).unwrap_or(&self.kept);
+        let plan = self.recomputing.as_ref().filter(|_| buffered > limit).unwrap_or(&self.kept);
         let mut tile = TILE_BUDGET / plan.tile_bytes.max(4);
         if self.lanes == Lanes::Rows {
             let partials: usize = plan.folds.iter().map(Fold::bytes).sum::<usize>() * n_inner.clamp(1, FOLD_LANES);
             let buffers = plan.buffers.iter().sum::<usize>() * n_inner;
             tile = tile.min(PARTIAL_BUDGET / (partials + buffers).max(1));
         }
-        // Powers of two keep tiles in step with the blocks of a fold.
+        // Powers of two keep tiles aligned with the blocks of a fold.
         let most = if plan.folds.is_empty() { MAX_STREAM_TILE } else { MAX_TILE };
         let tile = 1 << tile.clamp(BLOCK, most).ilog2();
         (plan, lanes.clamp(1, tile).next_multiple_of(BLOCK))
     }
 }
 
-/// Cuts rows and columns into patches of at most that many rows and columns; the patches of the same rows follow each
-/// other.
+/// Cuts rows and columns into patches. The patches of the same rows are consecutive.
 fn patches(
     rows: Range<usize>,
     columns: Range<usize>,
@@ -273,7 +274,7 @@ mod tests {
 
     const SUBNORMAL: u32 = 1;
 
-    /// `tanh(a) * b * c`, its `tanh`, and more, of three operands that come to their tiles in three ways.
+    /// `tanh(a) * b * c`, its `tanh`, and more, of three operands whose tiles are filled in three ways.
     fn kernel() -> Kernel {
         let inst = |kind, args: &[u32]| Inst {
             kind,
@@ -299,7 +300,7 @@ mod tests {
         }
     }
 
-    /// What an earlier launch left in scratch memory is not computed with: it would become subnormal in the end.
+    /// Leftovers of an earlier launch in scratch memory are not computed with: they would become subnormal.
     #[test]
     fn what_follows_a_tile_is_like_its_last_element() {
         let kernel = kernel();

@@ -1,8 +1,8 @@
-//! How a scalar operation becomes a routine over a tile: once as source, three times as code.
+//! How a scalar operation becomes a routine over a tile: one source, compiled for three instruction sets.
 //!
-//! A routine runs over `n` elements in blocks of [`BLOCK`]; the last, partial block is computed on copies, so that no
-//! routine has a scalar remainder and none touches memory behind an operand. An operand that is the same for all
-//! elements is one block that holds it [`BLOCK`] times and is not stepped over.
+//! A routine runs over `n` elements in blocks of [`BLOCK`]. The last, partial block is computed on copies. So no
+//! routine has a scalar remainder, and none accesses memory past an operand. A uniform operand is one block that holds
+//! its element [`BLOCK`] times, with step 0.
 
 #![allow(unsafe_code, reason = "tiles are raw memory, and vector instructions are chosen at run time")]
 
@@ -24,15 +24,15 @@ pub(super) struct TileOperand {
 
 /// The arguments of a routine.
 ///
-/// For every routine: `dst` has room for `n` results; each source with step `BLOCK` holds `n` elements, each with step 0
-/// holds `BLOCK`; all are aligned to their element types, and the machine has the routine's instructions. A source may
-/// begin where `dst` does, if it has step `BLOCK` and its elements the size of a result: then each result replaces its
+/// For every routine: `dst` has room for `n` results; each source with step `BLOCK` holds `n` elements, each with step
+/// 0 holds `BLOCK`; all are aligned to their element types, and the processor has the routine's instructions. A source
+/// may start at `dst`, if it has step `BLOCK` and its elements have the size of a result: then each result replaces its
 /// operand. Otherwise `dst` overlaps no source.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Where the results go.
+    /// Where the results are written.
     pub(super) dst: *mut u8,
-    /// The operands; those that the routine does not have repeat another.
+    /// The operands. Those that the routine lacks repeat another.
     pub(super) src: [TileOperand; 3],
     /// The number of elements.
     pub(super) n: usize,
@@ -46,12 +46,12 @@ pub(super) trait Unary {
     type A: Copy + Default;
     type Out: Copy + Default;
     fn apply(a: Self::A) -> Self::Out;
-    /// Whether [`Unary::apply_usual`] does for this operand. The default leaves no choice.
+    /// Whether [`Unary::apply_usual`] applies to this operand. By default it never does.
     #[inline(always)]
     fn is_usual(_: Self::A) -> bool {
         true
     }
-    /// As `apply`, but only for usual operands, where it gives the same bits.
+    /// Like `apply`, with the same bits, but only for usual operands.
     #[inline(always)]
     fn apply_usual(a: Self::A) -> Self::Out {
         Self::apply(a)
@@ -75,8 +75,8 @@ pub(super) trait Ternary {
     fn apply(a: Self::A, b: Self::B, c: Self::C) -> Self::Out;
 }
 
-/// Runs a routine on the last, partial block, by way of copies. `sizes` are the bytes of an element of each operand, 0
-/// for those that the routine does not have, and of a result.
+/// Runs a routine on the last, partial block, through copies. `sizes` are the bytes of an element of each operand, 0
+/// for those that the routine lacks, and of a result.
 ///
 /// # Safety
 /// As for the routine, with `n` less than [`BLOCK`].
@@ -100,11 +100,11 @@ pub(super) unsafe fn edge(rest: &Call, sizes: [usize; 3], out_size: usize, routi
     }
 }
 
-/// A block to read while results are written to `dst`: a copy if they take its place. Nothing else of the block is
-/// referred to then, so results may be written through a reference of their own.
+/// A block to read while results are written to `dst`: a copy if they replace it. Then nothing else refers to the
+/// block, so results may be written through a reference of their own.
 ///
 /// # Safety
-/// A block is at `from`, aligned, and it begins where the block at `dst` does or does not overlap it.
+/// A block is at `from`, aligned. It starts where the block at `dst` does, or does not overlap it.
 #[inline(always)]
 unsafe fn apart<T: Copy, Out>(from: *const T, dst: *const Out, copy: &mut MaybeUninit<[T; BLOCK]>) -> &[T; BLOCK] {
     let block = from.cast::<[T; BLOCK]>();
@@ -112,8 +112,8 @@ unsafe fn apart<T: Copy, Out>(from: *const T, dst: *const Out, copy: &mut MaybeU
     unsafe { if from.addr() == dst.addr() { copy.write(block.read()) } else { &*block } }
 }
 
-/// Instantiates the loops for one level of instructions. References to whole blocks tell the compiler that results
-/// and operands do not overlap; see [`apart`].
+/// Instantiates the loops for one instruction set. References to whole blocks tell the compiler that results and
+/// operands do not overlap; see [`apart`].
 macro_rules! level {
     ($level:ident $(, $feature:literal)?) => {
         pub(super) mod $level {
@@ -156,7 +156,7 @@ macro_rules! level {
                 let (mut out, mut a, step) = (call.dst.cast::<O::Out>(), call.src[0].ptr.cast::<O::A>(), call.src[0].step);
                 let mut copy = MaybeUninit::uninit();
                 for _ in 0..call.n / BLOCK {
-                    // SAFETY: `n / BLOCK` whole blocks are there, aligned; none overlaps the results but one that is copied.
+                    // SAFETY: there are `n / BLOCK` aligned whole blocks; those that overlap results are copied.
                     unsafe {
                         let block = apart(a, out, &mut copy);
                         block1::<O>(&mut *out.cast(), block);
@@ -181,7 +181,7 @@ macro_rules! level {
                 let (mut pa, mut pb) = (a.ptr.cast::<O::A>(), b.ptr.cast::<O::B>());
                 let mut copies = (MaybeUninit::uninit(), MaybeUninit::uninit());
                 for _ in 0..call.n / BLOCK {
-                    // SAFETY: `n / BLOCK` whole blocks are there, aligned; none overlaps the results but one that is copied.
+                    // SAFETY: there are `n / BLOCK` aligned whole blocks; those that overlap results are copied.
                     unsafe {
                         let blocks = (apart(pa, out, &mut copies.0), apart(pb, out, &mut copies.1));
                         block2::<O>(&mut *out.cast(), blocks.0, blocks.1);
@@ -206,7 +206,7 @@ macro_rules! level {
                 let (mut pa, mut pb, mut pc) = (a.ptr.cast::<O::A>(), b.ptr.cast::<O::B>(), c.ptr.cast::<O::C>());
                 let mut copies = (MaybeUninit::uninit(), MaybeUninit::uninit(), MaybeUninit::uninit());
                 for _ in 0..call.n / BLOCK {
-                    // SAFETY: `n / BLOCK` whole blocks are there, aligned; none overlaps the results but one that is copied.
+                    // SAFETY: there are `n / BLOCK` aligned whole blocks; those that overlap results are copied.
                     unsafe {
                         let blocks = (apart(pa, out, &mut copies.0), apart(pb, out, &mut copies.1));
                         block3::<O>(&mut *out.cast(), blocks.0, blocks.1, apart(pc, out, &mut copies.2));
@@ -231,19 +231,19 @@ level!(avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
 level!(avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
 
-/// The instance of a loop for a level: `pick!(self, isa, map2::<Add<f32>>)`, the first argument being the module that
-/// holds the levels.
+/// The instance of a loop for an instruction set: `pick!(self, isa, map2::<Add<f32>>)`. The first argument is the
+/// module with the instances.
 macro_rules! pick {
-    ($home:ident, $isa:expr, $map:ident :: < $op:ty >) => {
+    ($module:ident, $isa:expr, $map:ident :: < $op:ty >) => {
         match $isa {
-            $crate::codegen::vm::isa::Isa::Baseline => $home::baseline::$map::<$op> as _,
+            $crate::codegen::vm::isa::Isa::Baseline => $module::baseline::$map::<$op> as _,
             #[cfg(target_arch = "x86_64")]
-            $crate::codegen::vm::isa::Isa::Avx2 => $home::avx2::$map::<$op> as _,
+            $crate::codegen::vm::isa::Isa::Avx2 => $module::avx2::$map::<$op> as _,
             #[cfg(target_arch = "x86_64")]
-            $crate::codegen::vm::isa::Isa::Avx512 => $home::avx512::$map::<$op> as _,
+            $crate::codegen::vm::isa::Isa::Avx512 => $module::avx512::$map::<$op> as _,
             #[cfg(not(target_arch = "x86_64"))]
             $crate::codegen::vm::isa::Isa::Avx2 | $crate::codegen::vm::isa::Isa::Avx512 => {
-                $home::baseline::$map::<$op> as _
+                $module::baseline::$map::<$op> as _
             }
         }
     };
@@ -276,8 +276,8 @@ mod tests {
         std::array::from_fn(|i| ((i * 37 + seed * 11) % 101) as f32 - 50.25)
     }
 
-    /// What a routine makes of three operands, where those of `replaced` hold the same numbers; with `in_place`, these
-    /// lie where the result does.
+    /// Runs a routine on three operands, of which those `replaced` hold the same numbers; with `in_place`, these are
+    /// where the result is.
     fn run(routine: Routine, n: usize, replaced: [bool; 3], in_place: bool) -> Vec<u32> {
         let mut operands = [1, 2, 3].map(|seed| if replaced[seed - 1] { numbers(0) } else { numbers(seed) });
         let mut target = if in_place { numbers(0) } else { [0.0; N_MOST] };
@@ -287,13 +287,13 @@ mod tests {
         for (place, _) in src.iter_mut().zip(replaced).filter(|(_, replaced)| in_place && *replaced) {
             place.ptr = dst;
         }
-        // SAFETY: all hold so many elements, operands that overlap the result begin where it does, and the level is
+        // SAFETY: all hold that many elements, operands that overlap the result start where it does, and the level is
         // available.
         unsafe { routine(&Call { dst, src, n }) };
         target[..n].iter().map(|value| value.to_bits()).collect()
     }
 
-    /// Also for Miri, which sees references that overlap (`cargo +nightly miri test --lib vm::routine`).
+    /// Miri also checks that references do not overlap (`cargo +nightly miri test --lib vm::routine`).
     #[test]
     fn results_may_take_the_place_of_operands() {
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {

@@ -1,4 +1,4 @@
-//! Memory that a thread keeps between launches: tiles, row buffers, and the lists of a running machine.
+//! Memory that a thread keeps between launches: tiles, row buffers, and the lists of a running interpreter.
 
 use super::folds::Feed;
 use super::plan::Line;
@@ -6,22 +6,22 @@ use super::routine::TileOperand;
 use crate::codegen::fold::FoldValue;
 use std::cell::Cell;
 
-/// Where one fold's partial results are.
+/// Addresses of one fold's partial results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Partials {
     pub(super) acc: *mut u8,
     pub(super) index: *mut i64,
 }
 
-/// A place while a machine runs.
+/// A place while an interpreter runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Live {
     pub(super) place: TileOperand,
-    /// The element that a splat was read from, so that it is not read again.
+    /// The element that a splat was read from, so that it is not read twice.
     pub(super) source: *const u8,
 }
 
-/// What a machine needs besides its program; empty lists keep their memory.
+/// What an interpreter needs besides its program. Empty lists keep their memory.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) memory: Vec<Line>,
@@ -42,16 +42,16 @@ thread_local! {
     static KEPT: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
-/// Bytes of scratch that a thread keeps; more is given back after the launch.
+/// Bytes of scratch that a thread keeps; more is freed after the launch.
 const KEPT_BYTES: usize = 4 << 20;
 
 impl Scratch {
-    /// This thread's scratch, or a fresh one while that is in use.
+    /// This thread's scratch, or a new one while that is in use.
     pub(super) fn take() -> Box<Scratch> {
         KEPT.take().unwrap_or_default()
     }
 
-    /// Gives it back.
+    /// Returns it to the thread.
     pub(super) fn keep(mut self: Box<Self>) {
         if self.memory.capacity() * Line::BYTES > KEPT_BYTES {
             self.memory = Vec::new();
@@ -59,7 +59,7 @@ impl Scratch {
         KEPT.set(Some(self));
     }
 
-    /// Makes `bytes` bytes of memory available; what is in them does not matter.
+    /// Provides `bytes` bytes of memory with unspecified content.
     pub(super) fn reserve(&mut self, bytes: usize) -> *mut u8 {
         let lines = bytes.div_ceil(Line::BYTES);
         if self.memory.len() < lines {

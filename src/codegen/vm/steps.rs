@@ -1,4 +1,4 @@
-//! What each step of a plan does to the current tile of a machine.
+//! What each step of a plan does to the current tile of an interpreter.
 
 #![allow(unsafe_code, reason = "operands, outputs and tiles are raw memory")]
 
@@ -28,9 +28,9 @@ impl Interpreter<'_> {
     /// See [`Interpreter::run_row`].
     pub(super) unsafe fn run_steps(&mut self, steps: &[Step]) {
         for step in steps {
-            // SAFETY: the plan gives every place the room and alignment that its type needs and never a result the
-            // place of an operand; an output that lies where an operand does has its strides and dtype, so both are
-            // one where a step writes the output. The caller vouches for the accesses and the ISA.
+            // SAFETY: the plan gives every place the room and alignment that its type needs, and never gives a result
+            // the place of an operand. An output that is where an operand is has its strides and dtype, so both are the
+            // same where a step writes the output. The caller vouches for the accesses and the instruction set.
             unsafe { self.run_step(step) }
         }
     }
@@ -112,7 +112,7 @@ impl Interpreter<'_> {
             Step::ScatterRow { writer, src, access } => {
                 let (stride, strides) = (self.scratch.strides[access as usize], &self.access(access as usize).inner);
                 let sizes = &self.geometry.inner;
-                // A row value is written once, unless the output has an element of its own per inner element.
+                // A row value is written once, unless the output has a separate element per inner element.
                 let n = if strides.iter().all(|&stride| stride == 0) { 1 } else { self.geometry.n_inner() };
                 for element in 0..n {
                     let at = self.scratch.row[access as usize].wrapping_add(offset(sizes, strides, element));
@@ -183,7 +183,7 @@ impl Interpreter<'_> {
                 let here = TileOperand { ptr: src, step: BLOCK };
                 self.scratch.places[dst as usize].place = if is_legal { here } else { zeros };
             }
-            // SAFETY: see `run_steps`; the index is legal, or nothing is read.
+            // SAFETY: see `run_steps`; the index is valid, or nothing is read.
             RowRead::Widen(routine) if is_legal => unsafe {
                 routine(&Call { dst: self.place(dst).ptr, src: [TileOperand { ptr: src, step: BLOCK }; 3], n: self.n });
             },
@@ -193,7 +193,7 @@ impl Interpreter<'_> {
                 let live = &mut self.scratch.places[dst as usize];
                 live.source = std::ptr::null();
                 let n = if live.place.step == 0 { BLOCK } else { self.n };
-                // SAFETY: a place in scratch memory, of the size that its home says; zero fits every type.
+                // SAFETY: a place in scratch memory, of its own size; zero is a value of every type.
                 unsafe { std::ptr::write_bytes(live.place.ptr, 0, n * bytes as usize) };
             }
         }

@@ -1,4 +1,4 @@
-//! Which routine a prim or func on given types is.
+//! The table of routines: for each prim and func on given types.
 
 use super::isa::Isa;
 use super::moves::{self, ZeroFinder, has_zero};
@@ -6,7 +6,7 @@ use super::operations as op;
 use super::routine::{Binary, Routine, Ternary, Unary, map1, map2, map3};
 use crate::ir::scalar::{Func, Prim, Ty};
 
-/// What is fused behind a prim.
+/// What is fused after a prim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finish {
     /// Nothing.
@@ -15,19 +15,19 @@ pub(super) enum Finish {
     Canon,
     /// A `RoundBF16`.
     BF16,
-    /// Behind `Max` and `Min` of floats: the first operand where that is a NaN.
+    /// After `Max` and `Min` of floats: the first operand where that is a NaN.
     NanStays,
 }
 
-/// Whether there is a routine for this prim with a `Canon` behind it.
+/// Whether there is a routine for this prim followed by a `Canon`.
 pub(super) const fn has_canoned(prim: Prim) -> bool {
     matches!(prim, Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::Fma | Prim::Sqrt)
 }
 
-/// A routine for each level of instructions.
+/// A routine for each instruction set.
 type Choice = fn(Isa) -> Routine;
 
-/// The prims that there are routines for with a `RoundBF16` behind them.
+/// The prims with a routine for the prim followed by a `RoundBF16`.
 const ROUNDED_BF16: [(Prim, Choice); 4] = [
     (Prim::Add, map2::<op::RoundedBF16<op::Add<f32>>>),
     (Prim::Sub, map2::<op::RoundedBF16<op::Sub<f32>>>),
@@ -35,7 +35,7 @@ const ROUNDED_BF16: [(Prim, Choice); 4] = [
     (Prim::Div, map2::<op::RoundedBF16<op::Div<f32>>>),
 ];
 
-/// The routine of a prim with a `RoundBF16` behind it, if there is one.
+/// The routine of a prim followed by a `RoundBF16`, if there is one.
 pub(super) fn rounded_bf16(isa: Isa, prim: Prim) -> Option<Routine> {
     ROUNDED_BF16.iter().find(|rounded| rounded.0 == prim).map(|rounded| rounded.1(isa))
 }
@@ -43,7 +43,7 @@ pub(super) fn rounded_bf16(isa: Isa, prim: Prim) -> Option<Routine> {
 /// The routine of a prim whose first operand has type `ty`; for a select, the type of its values.
 ///
 /// # Panics
-/// On operands that [`Prim::result`] refuses; kernels are verified.
+/// On operands that [`Prim::result`] rejects; kernels are verified.
 pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
     macro_rules! typed {
         ($map:ident, $op:ident: $($ty:ident $native:ident),*) => {
@@ -100,7 +100,7 @@ pub(super) fn prim(isa: Isa, prim: Prim, finish: Finish, ty: Ty) -> Routine {
         Prim::Rem => typed!(map2, Rem: numbers),
         Prim::IntPow => typed!(map2, IntPow: integers),
         Prim::Select => typed!(map3, Select: all),
-        // The same bits as another type: a tile does not know its type.
+        // The same bits in another type: tiles are untyped.
         Prim::Bitcast => copy(isa, ty.size()),
         Prim::Canon => typed!(map1, Canon: floats),
         Prim::RoundF16 => moves::round_f16(isa),
@@ -234,7 +234,7 @@ pub(super) fn func(isa: Isa, func: Func, ty: Ty) -> Routine {
     }
 }
 
-/// What finds a zero among integers of type `ty`.
+/// The routine that looks for a zero among integers of type `ty`.
 pub(super) fn zero_finder(ty: Ty) -> ZeroFinder {
     match ty {
         Ty::I32 => has_zero::<i32>,
