@@ -15,22 +15,22 @@ pub fn tensor_struct(input: proc_macro::TokenStream) -> proc_macro::TokenStream 
 }
 
 fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
-    let (take_apart, put_together) = match &input.data {
+    let (tree_flatten, tree_unflatten) = match &input.data {
         Data::Struct(data) => {
-            let Arm { pattern, take_apart, put_together } = arm(quote!(Self), &data.fields);
-            (quote!(let #pattern = self; #take_apart), quote!(::core::option::Option::Some(#put_together)))
+            let Arm { pattern, tree_flatten, tree_unflatten } = arm(quote!(Self), &data.fields);
+            (quote!(let #pattern = self; #tree_flatten), quote!(::core::option::Option::Some(#tree_unflatten)))
         }
         Data::Enum(data) => {
             let arms = data.variants.iter().enumerate().map(|(number, variant)| {
                 let (name, number) = (&variant.ident, number as u64);
-                let Arm { pattern, take_apart, put_together } = arm(quote!(Self::#name), &variant.fields);
-                let take_apart = quote!(#pattern => { into.words.push(#number); #take_apart });
-                (take_apart, quote!(#number => ::core::option::Option::Some(#put_together),))
+                let Arm { pattern, tree_flatten, tree_unflatten } = arm(quote!(Self::#name), &variant.fields);
+                let tree_flatten = quote!(#pattern => { into.words.push(#number); #tree_flatten });
+                (tree_flatten, quote!(#number => ::core::option::Option::Some(#tree_unflatten),))
             });
-            let (take_apart, put_together): (Vec<_>, Vec<_>) = arms.unzip();
+            let (tree_flatten, tree_unflatten): (Vec<_>, Vec<_>) = arms.unzip();
             (
-                quote!(match self { #(#take_apart)* }),
-                quote!(match from.word()? { #(#put_together)* _ => ::core::option::Option::None }),
+                quote!(match self { #(#tree_flatten)* }),
+                quote!(match from.word()? { #(#tree_unflatten)* _ => ::core::option::Option::None }),
             )
         }
         Data::Union(data) => {
@@ -46,11 +46,11 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
     Ok(quote! {
         #[automatically_derived]
         impl #generics ::opfuse::TensorStruct for #name #arguments #where_clause {
-            fn take_apart(&self, into: &mut ::opfuse::compile::Flat) {
-                #take_apart
+            fn tree_flatten(&self, into: &mut ::opfuse::compile::Flat) {
+                #tree_flatten
             }
-            fn put_together(from: &mut ::opfuse::compile::Parts<'_>) -> ::core::option::Option<Self> {
-                #put_together
+            fn tree_unflatten(from: &mut ::opfuse::compile::Parts<'_>) -> ::core::option::Option<Self> {
+                #tree_unflatten
             }
         }
     })
@@ -60,8 +60,8 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
 struct Arm {
     /// Binds every field to a name of its own.
     pattern: TokenStream,
-    take_apart: TokenStream,
-    put_together: TokenStream,
+    tree_flatten: TokenStream,
+    tree_unflatten: TokenStream,
 }
 
 fn arm(constructor: TokenStream, fields: &Fields) -> Arm {
@@ -69,7 +69,7 @@ fn arm(constructor: TokenStream, fields: &Fields) -> Arm {
     let names: Vec<_> = (0..members.len()).map(|index| format_ident!("field_{index}")).collect();
     Arm {
         pattern: quote!(#constructor { #(#members: #names),* }),
-        take_apart: quote!(#(::opfuse::TensorStruct::take_apart(#names, into);)*),
-        put_together: quote!(#constructor { #(#members: ::opfuse::TensorStruct::put_together(from)?),* }),
+        tree_flatten: quote!(#(::opfuse::TensorStruct::tree_flatten(#names, into);)*),
+        tree_unflatten: quote!(#constructor { #(#members: ::opfuse::TensorStruct::tree_unflatten(from)?),* }),
     }
 }

@@ -147,7 +147,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// The function's result by a program, some of whose random keys may have been drawn already.
     #[inline]
     fn run_program(program: &Program, inputs: &[&Tensor], keys: &[Tensor]) -> Result<F::Output> {
-        guarded(|| program.run(inputs, keys))?.put_together().ok_or_else(other_outputs)
+        guarded(|| program.run(inputs, keys))?.tree_unflatten().ok_or_else(other_outputs)
     }
 
     /// Why this call is for the function itself, if it is.
@@ -344,7 +344,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 Ok(results)
             })
         })?;
-        let output = parts.put_together();
+        let output = parts.tree_unflatten();
         output.map(|output| (output, traffic)).ok_or_else(other_outputs)
     }
 

@@ -1,20 +1,20 @@
-//! Structures of tensors: what functions that are compiled or mapped take and return.
+//! Structures of tensors: what functions that are compiled or mapped take and return (pytrees in PyTorch).
 //!
-//! A structure is taken apart into its tensors and a few words for the rest: how many there are of what may be none, one
-//! or several, and plain values beside the tensors. The words belong to the type of an input: another number of layers,
-//! or another plain value, is captured anew.
+//! A structure is flattened into its tensors and a few words. The words hold the variants of options and enums, the
+//! lengths of vectors, and plain values. They are part of an input's type: if they change, the function is captured
+//! again.
 
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
-/// The tensors of a structure, of few without memory of their own.
+/// The tensors of a structure.
 pub type Tensors = SmallVec<[Tensor; 4]>;
 
-/// What a structure is besides its tensors.
+/// The rest of a structure, encoded as words.
 pub type Words = SmallVec<[u64; 4]>;
 
-/// A structure of tensors: a tensor, an option, vector, array or tuple of structures, a plain value, or a struct or enum
-/// of these, by `#[derive(TensorStruct)]`.
+/// A structure of tensors: a tensor, an option, vector, array or tuple of structures, a plain value, or a struct or
+/// enum of these. Derive it with `#[derive(TensorStruct)]`.
 ///
 /// ```
 /// use opfuse::{Result, Tensor, TensorStruct, compile};
@@ -46,48 +46,48 @@ pub type Words = SmallVec<[u64; 4]>;
 /// # }
 /// ```
 pub trait TensorStruct: Sized {
-    /// Adds its parts, in order.
-    fn take_apart(&self, into: &mut Flat);
+    /// Appends the tensors and words of the structure, in order.
+    fn tree_flatten(&self, into: &mut Flat);
 
-    /// Puts one together of the next parts; `None` if they are those of another structure.
-    fn put_together(from: &mut Parts<'_>) -> Option<Self>;
+    /// Builds a structure from the next parts. `None` if they are those of another structure.
+    fn tree_unflatten(from: &mut Parts<'_>) -> Option<Self>;
 
-    /// The tensor that it is, if it is nothing else.
+    /// The tensor, if the structure is a single tensor.
     fn as_tensor(&self) -> Option<&Tensor> {
         None
     }
 }
 
-/// A structure that was taken apart.
+/// A flattened structure.
 #[derive(Clone, Default)]
 pub struct Flat {
     /// Its tensors, in order.
     pub tensors: Tensors,
-    /// The rest.
+    /// Everything else.
     pub words: Words,
 }
 
 impl Flat {
-    /// A structure, taken apart.
+    /// Flattens a structure.
     pub fn of<T: TensorStruct>(structure: &T) -> Flat {
         let mut flat = Flat::default();
-        structure.take_apart(&mut flat);
+        structure.tree_flatten(&mut flat);
         flat
     }
 
-    /// The same structure of other tensors.
+    /// The same structure with other tensors.
     pub(crate) fn with_tensors(&self, tensors: &[Tensor]) -> Flat {
         Flat { tensors: tensors.into(), words: self.words.clone() }
     }
 
-    /// The structure; `None` if the parts are those of another one.
-    pub fn put_together<T: TensorStruct>(self) -> Option<T> {
+    /// The structure. `None` if the parts are those of another type.
+    pub fn tree_unflatten<T: TensorStruct>(self) -> Option<T> {
         let mut parts = Parts { tensors: self.tensors.into_iter(), words: self.words.iter() };
-        T::put_together(&mut parts).filter(|_| parts.is_empty())
+        T::tree_unflatten(&mut parts).filter(|_| parts.is_empty())
     }
 }
 
-/// The parts of a structure that is put together, from the first one on.
+/// The parts of a flattened structure that are not consumed yet.
 pub struct Parts<'a> {
     tensors: smallvec::IntoIter<[Tensor; 4]>,
     words: std::slice::Iter<'a, u64>,
@@ -114,10 +114,10 @@ impl<'a> Parts<'a> {
 }
 
 impl TensorStruct for Tensor {
-    fn take_apart(&self, into: &mut Flat) {
+    fn tree_flatten(&self, into: &mut Flat) {
         into.tensors.push(self.clone());
     }
-    fn put_together(from: &mut Parts<'_>) -> Option<Tensor> {
+    fn tree_unflatten(from: &mut Parts<'_>) -> Option<Tensor> {
         from.tensor()
     }
     #[inline]
@@ -127,48 +127,48 @@ impl TensorStruct for Tensor {
 }
 
 impl<T: TensorStruct> TensorStruct for Option<T> {
-    fn take_apart(&self, into: &mut Flat) {
+    fn tree_flatten(&self, into: &mut Flat) {
         into.words.push(u64::from(self.is_some()));
-        self.iter().for_each(|some| some.take_apart(into));
+        self.iter().for_each(|some| some.tree_flatten(into));
     }
-    fn put_together(from: &mut Parts<'_>) -> Option<Option<T>> {
+    fn tree_unflatten(from: &mut Parts<'_>) -> Option<Option<T>> {
         match from.word()? {
             0 => Some(None),
-            _ => T::put_together(from).map(Some),
+            _ => T::tree_unflatten(from).map(Some),
         }
     }
 }
 
 impl<T: TensorStruct> TensorStruct for Vec<T> {
-    fn take_apart(&self, into: &mut Flat) {
+    fn tree_flatten(&self, into: &mut Flat) {
         into.words.push(self.len() as u64);
-        self.iter().for_each(|one| one.take_apart(into));
+        self.iter().for_each(|one| one.tree_flatten(into));
     }
-    fn put_together(from: &mut Parts<'_>) -> Option<Vec<T>> {
+    fn tree_unflatten(from: &mut Parts<'_>) -> Option<Vec<T>> {
         let len = from.word()?;
         let mut all = Vec::with_capacity(from.tensors.len().min(len as usize));
         for _ in 0..len {
-            all.push(T::put_together(from)?);
+            all.push(T::tree_unflatten(from)?);
         }
         Some(all)
     }
 }
 
 impl<T: TensorStruct> TensorStruct for Box<T> {
-    fn take_apart(&self, into: &mut Flat) {
-        (**self).take_apart(into);
+    fn tree_flatten(&self, into: &mut Flat) {
+        (**self).tree_flatten(into);
     }
-    fn put_together(from: &mut Parts<'_>) -> Option<Box<T>> {
-        T::put_together(from).map(Box::new)
+    fn tree_unflatten(from: &mut Parts<'_>) -> Option<Box<T>> {
+        T::tree_unflatten(from).map(Box::new)
     }
 }
 
 impl<T: TensorStruct, const N: usize> TensorStruct for [T; N] {
-    fn take_apart(&self, into: &mut Flat) {
-        self.iter().for_each(|one| one.take_apart(into));
+    fn tree_flatten(&self, into: &mut Flat) {
+        self.iter().for_each(|one| one.tree_flatten(into));
     }
-    fn put_together(from: &mut Parts<'_>) -> Option<[T; N]> {
-        let all: Option<Vec<T>> = (0..N).map(|_| T::put_together(from)).collect();
+    fn tree_unflatten(from: &mut Parts<'_>) -> Option<[T; N]> {
+        let all: Option<Vec<T>> = (0..N).map(|_| T::tree_unflatten(from)).collect();
         all?.try_into().ok()
     }
 }
@@ -176,11 +176,11 @@ impl<T: TensorStruct, const N: usize> TensorStruct for [T; N] {
 macro_rules! tuples {
     ($(($($name:ident $index:tt),*);)*) => {$(
         impl<$($name: TensorStruct),*> TensorStruct for ($($name,)*) {
-            fn take_apart(&self, _into: &mut Flat) {
-                $(self.$index.take_apart(_into);)*
+            fn tree_flatten(&self, _into: &mut Flat) {
+                $(self.$index.tree_flatten(_into);)*
             }
-            fn put_together(_from: &mut Parts<'_>) -> Option<Self> {
-                Some(($($name::put_together(_from)?,)*))
+            fn tree_unflatten(_from: &mut Parts<'_>) -> Option<Self> {
+                Some(($($name::tree_unflatten(_from)?,)*))
             }
         }
     )*};
@@ -197,15 +197,15 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7);
 }
 
-/// Plain values: two words are the same exactly if the values are, NaN included.
+/// Plain values. Two words are equal exactly if the values have the same bits.
 macro_rules! plain_values {
     ($($ty:ty: |$value:ident| $to:expr, |$word:ident| $from:expr;)*) => {$(
         impl TensorStruct for $ty {
-            fn take_apart(&self, into: &mut Flat) {
+            fn tree_flatten(&self, into: &mut Flat) {
                 let $value = *self;
                 into.words.push($to);
             }
-            fn put_together(from: &mut Parts<'_>) -> Option<$ty> {
+            fn tree_unflatten(from: &mut Parts<'_>) -> Option<$ty> {
                 let $word = from.word()?;
                 $from
             }

@@ -14,7 +14,7 @@ pub trait Function<A>: Send + Sync {
     /// What it returns.
     type Output: TensorStruct;
 
-    /// Calls it; `inputs` are its arguments, taken apart.
+    /// Calls it; `inputs` are its arguments, flattened.
     ///
     /// # Errors
     /// What the function returns, or if the inputs are those of another function.
@@ -23,7 +23,7 @@ pub trait Function<A>: Send + Sync {
 
 /// Arguments of one call of a function with arguments `A`.
 pub trait Inputs<A> {
-    /// Taken apart.
+    /// Flattens the arguments.
     ///
     /// # Errors
     /// If there is no memory for a number.
@@ -65,7 +65,7 @@ impl Input<Tensor> for Tensor {
 
 impl<T: TensorStruct> Input<T> for &T {
     fn add_parts(&self, into: &mut Flat) -> Result<()> {
-        self.take_apart(into);
+        self.tree_flatten(into);
         Ok(())
     }
     #[inline]
@@ -76,7 +76,7 @@ impl<T: TensorStruct> Input<T> for &T {
 
 impl<T: TensorStruct> Input<T> for &&T {
     fn add_parts(&self, into: &mut Flat) -> Result<()> {
-        self.take_apart(into);
+        self.tree_flatten(into);
         Ok(())
     }
 }
@@ -109,7 +109,7 @@ macro_rules! arities {
             type Output = R;
             fn apply(&self, inputs: &Flat) -> Result<R> {
                 let mut parts = Parts::of(inputs);
-                let arguments = ($($name::put_together(&mut parts).ok_or_else(|| other(inputs))?,)+);
+                let arguments = ($($name::tree_unflatten(&mut parts).ok_or_else(|| other(inputs))?,)+);
                 if !parts.is_empty() {
                     return Err(other(inputs));
                 }

@@ -159,7 +159,7 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
         let outputs = tensors.iter().zip(out_dims).map(|(output, dim)| unmapped(&session, size, output, dim));
         let result = Flat { tensors: outputs.collect::<Result<_>>()?, words };
         result
-            .put_together()
+            .tree_unflatten()
             .ok_or_else(|| Error::Internal { message: "a result has as many tensors as it had".into() })
     }
 }
