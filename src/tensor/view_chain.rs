@@ -1,8 +1,8 @@
-//! Views as chains of view ops from the tensor that is a view of nothing.
+//! Chains of view ops, which lead from a base to a view.
 //!
-//! A chain can be applied to another base of the same type, which is how a view is made anew after its base has
-//! changed, and it can be turned around: [`write_back`] gives the base as it is after a value was written through the
-//! view. Both are made of ordinary ops, on tensors (so they are recorded for gradients) or on nodes of a graph.
+//! A chain can be applied to another base of the same type, to recompute a view after its base has changed. It can also
+//! be inverted: [`write_back`] computes the base after a write through the view. Both consist of ordinary ops, on
+//! tensors (so that they are recorded for gradients) or on nodes of a graph.
 
 use crate::error::{Error, Result};
 use crate::ir::attrs::{Attributes, Dims};
@@ -22,44 +22,44 @@ impl ViewStep {
         ViewStep { op, attrs: Attrs::from(attrs) }
     }
 
-    /// Whether [`write_back`] knows what it does to the base that something is written through it.
-    pub(crate) fn turns_around(&self) -> bool {
-        turn(self.op).is_some()
+    /// Whether [`write_back`] supports this step.
+    pub(crate) fn is_invertible(&self) -> bool {
+        inverse(self.op).is_some()
     }
 }
 
-/// How a view op is turned around.
-enum Turn {
-    /// By the sizes of the base.
+/// How a write through a view op changes the base.
+enum Inverse {
+    /// The value is viewed with the sizes of the base.
     Resize,
-    /// The view has the elements of the base in their order.
-    Nothing,
-    /// By the op itself.
-    Again,
-    /// By the inverse order of dims.
+    /// The value is the base: the view has the same elements in the same order.
+    Identity,
+    /// The op is its own inverse.
+    Itself,
+    /// The dims are permuted back.
     Permute,
-    /// By the op that writes to what the view shows.
+    /// This op writes the value into the base.
     Write(Op),
 }
 
-/// How an op is turned around, if each element of the view is one of the base's and no other element is.
-fn turn(op: Op) -> Option<Turn> {
+/// How to invert an op whose view shows each element of the base at most once. `None` for others.
+fn inverse(op: Op) -> Option<Inverse> {
     match op {
-        Op::View | Op::UnsafeView | Op::Squeeze | Op::Unsqueeze => Some(Turn::Resize),
-        Op::Alias | Op::Detach => Some(Turn::Nothing),
-        Op::T | Op::Transpose => Some(Turn::Again),
-        Op::Permute => Some(Turn::Permute),
-        Op::Select => Some(Turn::Write(Op::SelectScatter)),
-        Op::Slice => Some(Turn::Write(Op::SliceScatter)),
-        Op::Diagonal => Some(Turn::Write(Op::DiagonalScatter)),
-        // What shows elements several times, or other memory than the elements of its base.
+        Op::View | Op::UnsafeView | Op::Squeeze | Op::Unsqueeze => Some(Inverse::Resize),
+        Op::Alias | Op::Detach => Some(Inverse::Identity),
+        Op::T | Op::Transpose => Some(Inverse::Itself),
+        Op::Permute => Some(Inverse::Permute),
+        Op::Select => Some(Inverse::Write(Op::SelectScatter)),
+        Op::Slice => Some(Inverse::Write(Op::SliceScatter)),
+        Op::Diagonal => Some(Inverse::Write(Op::DiagonalScatter)),
+        // These show elements several times, or show other memory than the elements of their base.
         _others => None,
     }
 }
 
-/// Where the values of a chain live.
+/// Computes a chain on tensors or on nodes of a graph.
 pub(crate) trait Values {
-    /// A value.
+    /// A tensor or a node.
     type Value: Clone;
 
     /// The result of an op.
@@ -82,15 +82,15 @@ impl Values for Graph {
     }
 }
 
-/// The view of `base`.
+/// Applies a chain to `base`.
 pub(crate) fn apply<V: Values>(values: &mut V, base: &V::Value, chain: &[ViewStep]) -> Result<V::Value> {
     chain.iter().try_fold(base.clone(), |view, step| values.call(step.op, &[&view], &step.attrs))
 }
 
-/// What `base` holds after `value`, of the view's sizes and dtype, was written through the view.
+/// The base after `value`, which has the view's sizes and dtype, was written through the view.
 ///
 /// # Errors
-/// If a step of the chain cannot be turned around: several elements of an expanded view are one element of its base.
+/// If a step cannot be inverted, because several elements of the view are one element of the base.
 pub(crate) fn write_back<V: Values>(
     values: &mut V,
     base: &V::Value,
@@ -105,10 +105,11 @@ pub(crate) fn write_back<V: Values>(
             write_back(values, &inner, rest, value)?
         }
     };
-    turned_around(values, base, step, &value)
+    inverted(values, base, step, &value)
 }
 
-/// As [`write_back`] on a graph. Views of views are one window of the base, so that nothing between them is copied.
+/// Like [`write_back`] on a graph. A chain that is one strided window of the base becomes one op, so nothing is copied
+/// in between.
 pub(crate) fn write_through(graph: &mut Graph, base: NodeId, chain: &[ViewStep], value: NodeId) -> Result<NodeId> {
     let n_all = graph[base].ty.numel();
     match window(&graph[base].ty.sizes, chain) {
@@ -120,32 +121,32 @@ pub(crate) fn write_through(graph: &mut Graph, base: NodeId, chain: &[ViewStep],
     }
 }
 
-/// Where the elements of a chain's view lie in a row-major base, if each step can be turned around and needs no copy.
+/// The layout of a chain's view in a row-major base, if every step can be inverted and needs no copy.
 fn window(base: &[usize], chain: &[ViewStep]) -> Option<Layout> {
     chain.iter().try_fold(Layout::contiguous(base), |layout, step| match &step.op.row().meaning {
-        Meaning::View(rule) if step.turns_around() => rule(&layout, &step.attrs).ok(),
+        Meaning::View(rule) if step.is_invertible() => rule(&layout, &step.attrs).ok(),
         _others => None,
     })
 }
 
-fn turned_around<V: Values>(values: &mut V, base: &V::Value, step: &ViewStep, value: &V::Value) -> Result<V::Value> {
+fn inverted<V: Values>(values: &mut V, base: &V::Value, step: &ViewStep, value: &V::Value) -> Result<V::Value> {
     let sizes = values.sizes(base);
-    match turn(step.op) {
-        Some(Turn::Resize) => {
-            // What was written may have other strides than the view had.
+    match inverse(step.op) {
+        Some(Inverse::Resize) => {
+            // The value may have other strides than the view.
             let dense = values.call(Op::Clone, &[value], &[MemoryFormat::Contiguous.into()])?;
             values.call(Op::View, &[&dense], &[Attr::Ints(sizes.iter().map(|&size| size as i64).collect())])
         }
-        Some(Turn::Nothing) => Ok(value.clone()),
-        Some(Turn::Again) => values.call(step.op, &[value], &step.attrs),
-        Some(Turn::Permute) => {
+        Some(Inverse::Identity) => Ok(value.clone()),
+        Some(Inverse::Itself) => values.call(step.op, &[value], &step.attrs),
+        Some(Inverse::Permute) => {
             let mut inverse = smallvec![0i64; sizes.len()];
             for (to, &from) in Dims::read(&step.attrs).dims.iter().enumerate() {
                 inverse[normalize_dim("permute", from, sizes.len())?] = to as i64;
             }
             values.call(Op::Permute, &[value], &[Attr::Ints(inverse)])
         }
-        Some(Turn::Write(write)) => values.call(write, &[base, value], &step.attrs),
+        Some(Inverse::Write(write)) => values.call(write, &[base, value], &step.attrs),
         None => Err(Error::argument(
             step.op.name(),
             "its result cannot be written through here: several of its elements may be one element of the tensor; \

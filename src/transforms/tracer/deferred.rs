@@ -305,10 +305,10 @@ impl Recording {
         let op = || operator.name().to_string().into();
         let root = target.view_of().map_or(target, |view| &view.base);
         let is_shared = || self.inputs.iter().any(|input| input.id() != root.id() && input.shares(root));
-        let turns = || target.view_of().is_none_or(|view| view.chain.iter().all(|step| step.turns_around()));
+        let invertible = || target.view_of().is_none_or(|view| view.chain.iter().all(|step| step.is_invertible()));
         match () {
             () if self.hides_writes(root).is_some() || is_shared() => Some(NotCaptured::WriteToShared { op: op() }),
-            () if !turns() => Some(NotCaptured::WriteThroughView { op: op() }),
+            () if !invertible() => Some(NotCaptured::WriteThroughView { op: op() }),
             () => None,
         }
     }
