@@ -1,6 +1,6 @@
-//! The end of the way back: a leaf, which adds up its gradients.
+//! The end of the backward pass: a leaf accumulates its gradients.
 //!
-//! They are added in the place of the gradient that is there, unless the way back is recorded.
+//! A new gradient is added in place to the existing one, unless the backward pass is recorded.
 
 use crate::autograd::hook;
 use crate::autograd::node::{Backward, BackwardCall};
@@ -12,7 +12,7 @@ use crate::tensor::handle::{Tensor, WeakTensor};
 use crate::tensor::observer::{Access, observer};
 use std::borrow::Cow;
 
-/// Adds gradients to a leaf, which owns it; edges keep the leaf.
+/// Adds gradients to a leaf. The leaf owns this node, and edges keep the leaf alive.
 pub(super) struct Accumulate {
     leaf: WeakTensor,
 }
@@ -39,9 +39,9 @@ impl Backward for Accumulate {
         let gradient = hook::run(hooks, gradient)?;
         let leaf = gradient_owner(&leaf, Access::Add);
         let sum = match leaf.gradient() {
-            // A way back that is recorded may have to find again what was there before.
+            // A recorded backward pass may need the old gradient again, so it is not overwritten.
             Some(before) if is_grad_enabled() => before.add(&gradient)?,
-            // Whoever holds the gradient sees the sum.
+            // In place: other handles of the gradient see the sum.
             Some(before) => return before.add_(&gradient).map(|()| Vec::new()),
             None if may_be_written(&gradient) => gradient,
             None => call(Op::Clone, &[&gradient], &[MemoryFormat::Contiguous.into()])?,
@@ -51,14 +51,14 @@ impl Backward for Accumulate {
     }
 }
 
-/// Whether nobody else knows a gradient, and it may be written to: later ones are added in its place.
+/// Whether the leaf can adopt a gradient and later add to it in place: it is dense and nothing else refers to it.
 fn may_be_written(gradient: &Tensor) -> bool {
     !gradient.has_other_handles()
         && !gradient.array().storage().has_others()
         && !gradient.array().layout().is_expanded()
 }
 
-/// The tensor that holds the gradient of a leaf, which is about to be touched: in a trace, that of the call.
+/// The tensor that holds the gradient of a leaf, before an access to it. In a trace it is the tensor of the call.
 pub(super) fn gradient_owner(leaf: &Tensor, access: Access) -> Cow<'_, Tensor> {
     observer().map_or(Cow::Borrowed(leaf), |observer| observer.on_gradient(leaf, access))
 }

@@ -1,9 +1,9 @@
-//! The way back: gradients flow from roots through the tape.
+//! The engine of the backward pass: gradients flow from roots through the tape.
 //!
-//! Nodes run in descending order of their sequence numbers once every node that feeds them has run, so the order, and
-//! with it every rounding, depends on the calls that were recorded alone. Gradients that meet are added in the order in
-//! which they arrive. Everything runs on the calling thread, through the dispatcher, so that a way back can itself be
-//! recorded, traced or seen by modes.
+//! A node runs once all nodes that feed it have run. Ready nodes run in descending order of their sequence numbers. So
+//! the order, and with it every rounding, depends on the recorded calls alone. Gradients that meet are added in order
+//! of arrival. Everything runs on the calling thread through the dispatcher, so a backward pass can itself be recorded,
+//! traced, or seen by modes.
 
 use crate::autograd::hook;
 use crate::autograd::node::{BackwardCall, Edge, Node};
@@ -16,18 +16,18 @@ use smallvec::SmallVec;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// How a way back is run.
+/// How a backward pass runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Options {
-    /// Saved values stay for another way back.
+    /// Keeps saved values for another backward pass.
     pub(super) retain_graph: bool,
-    /// The way back is recorded itself.
+    /// Records the backward pass itself.
     pub(super) create_graph: bool,
 }
 
 type Gradients = SmallVec<[Option<Tensor>; 1]>;
 
-/// A node that waits for its turn.
+/// A node whose gradients have all arrived. The heap orders nodes by sequence number.
 struct Ready(Arc<Node>);
 
 impl PartialEq for Ready {
@@ -55,20 +55,20 @@ struct Task<'a> {
     options: Options,
     /// Gradients that have arrived, by node and result.
     arrived: HashMap<usize, Gradients>,
-    /// How many edges into a node have not been served.
+    /// The number of edges into a node that have not delivered yet.
     missing: HashMap<usize, usize>,
-    /// The edges whose gradients are wanted, instead of being added up in leaves.
+    /// The edges whose gradients are returned. If present, leaves accumulate nothing.
     wanted: Option<&'a [Option<Edge>]>,
-    /// With `wanted`: the nodes behind which a wanted edge lies.
+    /// With `wanted`: the nodes from which a wanted edge can be reached.
     useful: HashSet<usize>,
     found: Vec<Option<Tensor>>,
 }
 
-/// Runs the way back from `roots`, each with the gradient it starts with. With `wanted`, gradients at those edges are
-/// returned and leaves are left alone; without, gradients are added up in the leaves.
+/// Runs the backward pass from `roots`, each with its initial gradient. With `wanted`, it returns the gradients at
+/// those edges and leaves accumulate nothing. Otherwise leaves accumulate their gradients.
 ///
 /// # Errors
-/// What a node's formula returns; the first error ends the way back, and leaves keep what was added until then.
+/// The first error of a node ends the backward pass. Leaves keep what they accumulated before it.
 pub(super) fn run(
     roots: Vec<(Edge, Tensor)>,
     wanted: Option<&[Option<Edge>]>,
@@ -92,7 +92,7 @@ pub(super) fn run(
             ready.push(Ready(edge.node));
         }
     }
-    // Nodes are kept to the end: their edges keep the leaves that are added to last.
+    // Nodes are kept to the end: their edges keep alive the leaves that accumulate last.
     let mut visited = Vec::new();
     while let Some(Ready(node)) = ready.pop() {
         task.visit(&node, &mut ready)?;
@@ -102,10 +102,10 @@ pub(super) fn run(
 }
 
 impl Task<'_> {
-    /// Counts the edges into every node that can be reached, and marks those that lead to something wanted.
+    /// Counts the edges into every reachable node, and marks the nodes that lead to a wanted edge.
     fn count(&mut self, roots: &[(Edge, Tensor)]) {
         let mut seen = HashSet::new();
-        // Post-order: a node is done once everything behind it is.
+        // Post-order: a node is marked after everything reachable from it.
         let mut stack: Vec<(Arc<Node>, usize)> = Vec::new();
         for (edge, _) in roots {
             if seen.insert(key(&edge.node)) {
@@ -213,7 +213,7 @@ impl Task<'_> {
     }
 }
 
-/// A gradient as its receiver wants it: of the result's shape and dtype.
+/// Casts and checks a gradient, so that it has the shape and dtype of the value it belongs to.
 fn fitted(node: &Node, output: usize, gradient: Tensor) -> Result<Tensor> {
     let Some(result) = node.results.get(output) else { return Ok(gradient) };
     let gradient = if gradient.dtype() == result.dtype { gradient } else { gradient.to_dtype(result.dtype)? };
@@ -229,7 +229,7 @@ fn fitted(node: &Node, output: usize, gradient: Tensor) -> Result<Tensor> {
     Err(Error::shape("backward", what, "a gradient has the shape of its value"))
 }
 
-/// The gradients of all results of a node, zeros where none arrived.
+/// The gradients of all results of a node, with zeros where none arrived.
 pub(crate) fn with_zeros(node: &Node, gradients: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
     let zeros = |index: usize| {
         let result = &node.results[index];

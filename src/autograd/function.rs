@@ -1,4 +1,4 @@
-//! Functions with a derivative of the user's own.
+//! Functions with a user-defined derivative.
 
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
@@ -11,7 +11,7 @@ use crate::tensor::observer::observer;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A function whose derivative is written down rather than found from its parts.
+/// A function with a user-defined derivative, like PyTorch's `torch.autograd.Function`.
 ///
 /// ```
 /// use opfuse::autograd::{Context, Function, apply};
@@ -43,26 +43,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub trait Function: Send + Sync + 'static {
     /// The results. Nothing in here is recorded; what the way back needs is named to `context`.
     ///
-    /// # Errors
-    /// Whatever goes wrong; the call then returns it.
-    fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
-
-    /// The gradient of every input, `None` where none flows, from what was saved, in the order in which it was, and the
-    /// gradients of the results, zeros where none arrived. What is called here is recorded if a higher derivative is
-    /// wanted.
+    /// Computes the results. Calls made here are not recorded. `context` keeps the tensors that `backward` needs.
     ///
     /// # Errors
-    /// Whatever goes wrong; the way back then returns it.
+    /// Any error is returned by [`apply`].
+    fn forward(&self, context: &mut Context, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+
+    /// The gradient of every input, in order; `None` where no gradient flows. `saved` holds the kept tensors in the
+    /// order in which they were saved. `gradients` holds one gradient per result, zeros where none arrived. Calls made
+    /// here are recorded if higher derivatives are wanted.
+    ///
+    /// # Errors
+    /// Any error is returned by the backward pass.
     fn backward(&self, saved: &[Tensor], gradients: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
 
-    /// The name in `grad_fn` and in errors.
+    /// The name of the function in `grad_fn` and in errors.
     fn name(&self) -> String {
         let path = std::any::type_name::<Self>();
         format!("{}Backward", path.rsplit("::").next().unwrap_or(path))
     }
 }
 
-/// What a [`Function`] keeps for the way back.
+/// The tensors that a [`Function`] keeps for its backward pass.
 #[derive(Default)]
 pub struct Context {
     inputs: Vec<Tensor>,
@@ -75,13 +77,13 @@ enum Keep {
 }
 
 impl Context {
-    /// Keeps an input or any other tensor.
+    /// Keeps an input or another tensor.
     pub fn save(&mut self, tensor: &Tensor) {
-        // The handle that the function was given stands for the caller's, which has the history.
+        // Inputs were given as handles without history. They stand for the caller's tensors, which have it.
         self.keeps.push(Keep::Value(tensor.clone()));
     }
 
-    /// Keeps result number `index`.
+    /// Keeps the result with this index.
     pub fn save_result(&mut self, index: usize) {
         self.keeps.push(Keep::Result(index));
     }
@@ -93,10 +95,10 @@ struct FunctionBackward {
     n_inputs: usize,
 }
 
-/// Calls a [`Function`] and records it with its own derivative.
+/// Calls a [`Function`] and records it with its own derivative. Returns its results.
 ///
 /// # Errors
-/// What the function returns, or a result to save that is not there.
+/// If the function fails, or if it saves a result that does not exist.
 pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let function: Arc<dyn Function> = Arc::new(function);
     let mut context = Context { inputs: inputs.iter().map(|&input| input.clone()).collect(), keeps: Vec::new() };
@@ -115,7 +117,7 @@ pub fn apply(function: impl Function, inputs: &[&Tensor]) -> Result<Vec<Tensor>>
     if let Some(observer) = observer() {
         observer.on_function(&function.name())?;
     }
-    // A result may be an input handed on; its own history must not change.
+    // A result may be one of the inputs, whose own history must not change.
     let results: Vec<Tensor> = results.iter().map(Tensor::fresh_handle).collect();
     let save = |keep: &Keep| match keep {
         Keep::Value(tensor) => Saved::operand(tensor),

@@ -1,4 +1,4 @@
-//! Derivatives against differences.
+//! A numerical check of gradients.
 
 use crate::autograd::{GradOptions, grad};
 use crate::dispatch::key::grad_mode::{enable_grad, no_grad};
@@ -6,14 +6,16 @@ use crate::error::{Error, Result};
 use crate::ir::DType;
 use crate::tensor::handle::Tensor;
 
-/// Step of the differences: about the cube root of the f64 rounding unit, where cutting off and rounding err equally.
+/// Step of the differences: about the cube root of the f64 rounding unit, where truncation and rounding errors are
+/// equal.
 const STEP: f64 = 6e-6;
 
-/// Compares the gradients of a function, at f64 inputs, with central differences, element by element.
+/// Compares the gradients of a function of f64 inputs with central differences, element by element. Like PyTorch's
+/// `torch.autograd.gradcheck`.
 ///
 /// # Errors
-/// If an input is not f64, the function fails, or a gradient is further from the difference than `atol + rtol *
-/// |difference|`; the message names the input, the element and both numbers.
+/// If an input is not f64, if the function fails, or if a gradient differs from the central difference by more than
+/// `atol + rtol * |difference|`. The message names the input, the element and both numbers.
 pub fn gradcheck(
     function: impl Fn(&[Tensor]) -> Result<Tensor>,
     inputs: &[&Tensor],
@@ -26,7 +28,7 @@ pub fn gradcheck(
     }
     let leaves = inputs.iter().map(|input| leaf(&input.to_vec::<f64>()?, input.sizes())).collect::<Result<Vec<_>>>()?;
     let output = function(&leaves)?;
-    // A fixed cotangent that no symmetry of the function can hide behind.
+    // A fixed cotangent without symmetry, so that errors do not cancel.
     let weights: Vec<f64> = (0..output.numel()).map(|index| 0.5 + ((index * 7) % 11) as f64 * 0.17).collect();
     let cotangent = Tensor::from_slice(&weights, output.sizes())?;
     let wanted: Vec<&Tensor> = leaves.iter().collect();
@@ -52,7 +54,7 @@ pub fn gradcheck(
             let distance = (difference - found[element]).abs();
             if distance.is_nan() || distance > atol + rtol * difference.abs() {
                 let what = format!(
-                    "the gradient of input {index} at element {element} is {}, but differences give {difference}",
+                    "the gradient of input {index} at element {element} is {}, but central differences give {difference}",
                     found[element]
                 );
                 return Err(Error::argument("gradcheck", what));

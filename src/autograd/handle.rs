@@ -1,4 +1,4 @@
-//! What autograd adds to the methods of a tensor.
+//! The autograd methods of a tensor.
 
 use crate::autograd::accumulate::gradient_owner;
 use crate::autograd::hook::{Hook, HookId};
@@ -13,21 +13,22 @@ use crate::tensor::observer::{Access, Property, observer};
 use std::sync::Arc;
 
 impl Tensor {
-    /// Whether gradients flow to it: because it was said so, or because it was made from tensors they flow to.
+    /// Whether gradients flow to this tensor: it is a leaf that was told to require them, or it was computed from
+    /// tensors that require them.
     #[inline]
     pub fn requires_grad(&self) -> bool {
         if self.view_of().is_some_and(|view| view.is_differentiable && view.base.requires_grad()) {
-            // A write may have given the base a history that this view comes to share.
+            // A write may have given the base a history, which this view shares.
             let _ = crate::autograd::views::refresh(self);
         }
         self.autograd().is_some_and(|meta| meta.requires_grad())
     }
 
-    /// Says whether gradients are to flow to it. Only floating dtypes have gradients.
+    /// Sets whether gradients flow to this tensor. Only floating dtypes have gradients.
     ///
     /// # Errors
-    /// If the dtype is not floating, if it is an inference tensor, or when switching it off for a tensor that was made
-    /// from others (detach it instead).
+    /// If the dtype is not floating, if this is an inference tensor outside inference mode, or if a tensor that is no
+    /// leaf would stop requiring gradients (use [`Tensor::detach`] instead).
     pub fn set_requires_grad(&self, requires_grad: bool) -> Result<()> {
         let refuse = |what: &str| Err(Error::argument("requires_grad", what));
         if requires_grad && !self.dtype().is_float() {
@@ -51,24 +52,24 @@ impl Tensor {
         Ok(())
     }
 
-    /// Whether it was not made by a recorded call.
+    /// Whether this is a leaf: a tensor that was not computed by a recorded call.
     pub fn is_leaf(&self) -> bool {
         observer().and_then(|observer| observer.has(Property::Leaf, self)).unwrap_or_else(|| self.is_tape_leaf())
     }
 
-    /// As [`Tensor::is_leaf`], without a word to a trace.
+    /// Like [`Tensor::is_leaf`], but records no guard while tracing.
     pub(crate) fn is_tape_leaf(&self) -> bool {
         !self.requires_grad() || self.autograd().is_none_or(|meta| meta.edge().is_none())
     }
 
-    /// Whether it, or the tensor it is a view of, requires gradients; a view may have to be looked at closer.
+    /// Whether this tensor or its base requires gradients. For a view this is an upper bound.
     #[inline]
     pub(crate) fn may_require_grad(&self) -> bool {
         let flows = |tensor: &Tensor| tensor.autograd().is_some_and(|meta| meta.requires_grad());
         flows(self) || self.view_of().is_some_and(|view| view.is_differentiable && flows(&view.base))
     }
 
-    /// Makes it a leaf that requires gradients and has the hooks of `other`, if that requires any.
+    /// Makes this a leaf that requires gradients and has the hooks of `other`, if `other` requires gradients.
     pub(crate) fn flow_as(&self, other: &Tensor) {
         if other.requires_grad() {
             let meta = self.autograd_or_new();
@@ -77,7 +78,7 @@ impl Tensor {
         }
     }
 
-    /// The recorded call that made it.
+    /// The recorded call that computed this tensor. `None` for a leaf.
     pub fn grad_fn(&self) -> Option<GradFn> {
         on_history(self, "grad_fn");
         if self.is_tape_leaf() {
@@ -86,17 +87,18 @@ impl Tensor {
         self.autograd().and_then(crate::autograd::meta::Meta::edge).map(GradFn)
     }
 
-    /// The gradient that was added up in it. It has the sizes, dtype and device of the tensor.
+    /// The gradient accumulated in this tensor, with its sizes, dtype and device. `None` before the first backward
+    /// pass.
     pub fn grad(&self) -> Option<Tensor> {
         gradient_owner(self, Access::Read).gradient()
     }
 
-    /// As [`Tensor::grad`], without a word to a trace.
+    /// Like [`Tensor::grad`], but records no guard while tracing.
     pub(crate) fn gradient(&self) -> Option<Tensor> {
         self.autograd().and_then(|meta| meta.state().grad.clone())
     }
 
-    /// Puts another gradient in the place of its own; `None` forgets it.
+    /// Replaces the accumulated gradient. `None` clears it.
     ///
     /// # Errors
     /// If the gradient has another shape or dtype.
@@ -111,19 +113,20 @@ impl Tensor {
         Ok(())
     }
 
-    /// As [`Tensor::set_grad`] with a gradient that fits, without a word to a trace.
+    /// Like [`Tensor::set_grad`] for a gradient of the right type, but records no guard while tracing.
     pub(crate) fn put_gradient(&self, gradient: Option<&Tensor>) {
         if gradient.is_some() || self.autograd().is_some() {
             self.autograd_or_new().state().grad = gradient.cloned();
         }
     }
 
-    /// The hooks on its own gradient, by name.
+    /// The ids of the hooks on its own gradient.
     pub(crate) fn hooks(&self) -> Vec<HookId> {
         self.autograd().map(|meta| meta.state().hooks.iter().map(Hook::handle).collect()).unwrap_or_default()
     }
 
-    /// Adds its gradients to the leaves it was made from; it has one element.
+    /// Computes the gradients of this tensor, which has one element, and accumulates them in the leaves it was computed
+    /// from.
     ///
     /// ```
     /// # fn main() -> opfuse::Result<()> {
@@ -136,28 +139,29 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If it has several elements or requires no gradients, or saved values were freed or written to.
+    /// If the tensor has several elements or does not require gradients, or if saved values were freed or written to.
     pub fn backward(&self) -> Result<()> {
         backward(&[self], &[], GradOptions::default())
     }
 
-    /// As [`Tensor::backward`], from a gradient of its own shape.
+    /// Like [`Tensor::backward`], starting from `gradient`, which has the shape of this tensor. The tensor can have any
+    /// shape.
     ///
     /// # Errors
-    /// As [`Tensor::backward`], or if the gradient has another shape.
+    /// Same as [`Tensor::backward`], except that several elements are allowed. Also if the gradient has another shape.
     pub fn backward_with(&self, gradient: &Tensor) -> Result<()> {
         backward(&[self], &[Some(gradient)], GradOptions::default())
     }
 
-    /// The same elements without history, whose writes autograd does not notice. Prefer [`Tensor::detach`].
+    /// The same elements without history. Autograd does not notice writes to the result. Prefer [`Tensor::detach`].
     pub fn data(&self) -> Tensor {
         self.with_own_version()
     }
 
-    /// Keeps the gradient of a tensor that is no leaf, so that [`Tensor::grad`] gives it after a way back.
+    /// Makes a tensor that is no leaf keep its gradient, so that [`Tensor::grad`] returns it after a backward pass.
     ///
     /// # Errors
-    /// If it requires no gradients.
+    /// If the tensor does not require gradients.
     pub fn retain_grad(&self) -> Result<()> {
         let Some(edge) = gradient_edge(self)? else {
             return Err(Error::argument("retain_grad", "can't retain_grad on Tensor that has requires_grad=False"));
@@ -179,10 +183,11 @@ impl Tensor {
         Ok(())
     }
 
-    /// Calls `hook` with its gradient when that is ready; what it returns, if anything, takes the gradient's place.
+    /// Calls `hook` with the gradient of this tensor when it is computed. A tensor that the hook returns replaces the
+    /// gradient.
     ///
     /// # Errors
-    /// If it requires no gradients.
+    /// If the tensor does not require gradients.
     pub fn register_hook(
         &self,
         hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
@@ -203,7 +208,7 @@ impl Tensor {
         Ok(id)
     }
 
-    /// Takes a hook back; whether it was there.
+    /// Removes a hook. Returns whether it existed.
     pub fn remove_hook(&self, id: HookId) -> bool {
         let Some(meta) = self.autograd() else { return false };
         let mut state = meta.state();
@@ -222,29 +227,29 @@ impl Tensor {
         removed
     }
 
-    /// Whether it is a view that shares the elements of a base which autograd knows of.
+    /// Whether this is a view whose base autograd tracks.
     pub fn is_view(&self) -> bool {
         observer().and_then(|observer| observer.has(Property::View, self)).unwrap_or_else(|| self.is_tape_view())
     }
 
-    /// As [`Tensor::is_view`], without a word to a trace.
+    /// Like [`Tensor::is_view`], but records no guard while tracing.
     pub(crate) fn is_tape_view(&self) -> bool {
         self.view_of().is_some_and(|view| view.is_differentiable)
     }
 
-    /// The tensor it is a view of.
+    /// The base, if this is a view that autograd tracks.
     pub fn base(&self) -> Option<Tensor> {
         on_history(self, "base");
         self.view_of().filter(|view| view.is_differentiable).map(|view| view.base.clone())
     }
 
-    /// Whether it was made in inference mode and stays out of autograd.
+    /// Whether this tensor was made in inference mode, so that it stays outside autograd.
     pub fn is_inference(&self) -> bool {
         !self.key_set().has(DispatchKey::ADInplaceOrView) && self.as_number().is_none()
     }
 }
 
-/// Called where a function asks how a tensor came about.
+/// Notifies the observer that a function asked about the history of a tensor.
 fn on_history(tensor: &Tensor, method: &str) {
     if let Some(observer) = observer() {
         observer.on_history(tensor, method);

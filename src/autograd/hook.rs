@@ -1,11 +1,11 @@
-//! Hooks: what a user wants done with a gradient when it is ready.
+//! Hooks: user functions that run when a gradient is computed.
 
 use crate::error::Result;
 use crate::tensor::handle::Tensor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sees a gradient, and may put another in its place.
+/// Receives a gradient, and may return a replacement.
 pub(super) type HookFn = dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync;
 
 /// A registered hook.
@@ -13,7 +13,7 @@ pub(super) type HookFn = dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync
 pub(crate) struct Hook {
     id: u64,
     pub(super) function: Arc<HookFn>,
-    /// Keeps the gradient for the user rather than changing it, so it comes after the others.
+    /// Stores the gradient for the user and does not change it, so it runs after the other hooks.
     pub(super) retains: bool,
 }
 
@@ -32,11 +32,11 @@ impl Hook {
     }
 }
 
-/// Names a registered hook, for [`Tensor::remove_hook`].
+/// Identifies a registered hook, for [`Tensor::remove_hook`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HookId(u64);
 
-/// The gradient after all hooks, in the order they were registered.
+/// The gradient after all hooks, which run in the order of registration.
 pub(super) fn run(hooks: Vec<Hook>, mut gradient: Tensor) -> Result<Tensor> {
     let (keepers, changers): (Vec<Hook>, Vec<Hook>) = hooks.into_iter().partition(|hook| hook.retains);
     for hook in changers.iter().chain(&keepers) {

@@ -1,7 +1,7 @@
-//! The ADInplaceOrView key: views know their base, and writes are counted.
+//! The ADInplaceOrView key: records the base of views, and counts writes.
 //!
-//! All aliases of a storage count their writes together, so that a value saved for backward, and a view whose base
-//! has changed, can tell.
+//! All aliases of a storage share one version counter. A value saved for backward can so detect a later write, and a
+//! view can detect a write to its base.
 
 use crate::dispatch::key::dispatch_key::DispatchKey;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
@@ -16,17 +16,17 @@ use crate::tensor::view_chain::ViewStep;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
-/// The kernel of every view of the table.
+/// The kernel of every view op of the table.
 pub(crate) fn view_kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let result = redispatch(op, keys - KeySet::of(DispatchKey::ADInplaceOrView), tensors, attrs)?;
     Ok(marked(op, tensors[0], attrs, result))
 }
 
-/// `result` as the view of `operand` that a view op made.
+/// Marks `result` as a view of `operand`, made by a view op.
 pub(crate) fn marked(op: Op, operand: &Tensor, attrs: &[Attr], result: Tensor) -> Tensor {
     let step = ViewStep::new(op, attrs);
     let (base, mut chain) = match operand.view_of() {
-        // A detached tensor is the base of its views as far as gradients go.
+        // The result of `detach` is the base of its views as far as gradients are concerned.
         Some(view) if view.is_differentiable => (view.base.clone(), view.chain.clone()),
         Some(_) | None => (operand.clone(), SmallVec::new()),
     };

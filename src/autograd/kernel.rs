@@ -1,7 +1,7 @@
 //! The Autograd keys: calls whose operands require gradients are recorded on a tape.
 //!
-//! The call itself goes on below; its result gets a node of the tape whose edges lead to the operands. Calls that
-//! nobody wants gradients of pass through after one look at the operands.
+//! The kernel passes the call on to the keys below, and gives the result a node of the tape with edges to the operands.
+//! Calls that need no gradients skip this kernel after one check of the operands.
 
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::Edge;
@@ -18,7 +18,7 @@ use crate::ops::mutation::copy_operator;
 use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 
-/// The Autograd kernel of every op of the table.
+/// The Autograd kernel of every row of the op table.
 pub(crate) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let below = keys - AUTOGRAD_KEYS;
     if !is_wanted(tensors) {
@@ -32,13 +32,13 @@ pub(crate) fn kernel(op: Op, keys: KeySet, tensors: &[&Tensor], attrs: &[Attr]) 
     Ok(result)
 }
 
-/// Whether somebody wants gradients of a call.
+/// Whether a call with these operands is recorded.
 #[inline]
 pub(crate) fn is_wanted(tensors: &[&Tensor]) -> bool {
     is_grad_enabled() && tensors.iter().any(|tensor| tensor.requires_grad())
 }
 
-/// Records a call that gave `result`, if it has a gradient that somebody wants.
+/// Records a call that returned `result`, if an operand has a gradient edge.
 pub(crate) fn record_call(op: Op, tensors: &[&Tensor], attrs: &[Attr], result: &Tensor) -> Result<()> {
     if !is_wanted(tensors) || op == Op::Detach || !op.is_differentiable() || !DType::is_float(result.dtype()) {
         return Ok(());
@@ -50,7 +50,7 @@ pub(crate) fn record_call(op: Op, tensors: &[&Tensor], attrs: &[Attr], result: &
     record(op, attrs, tensors, edges, result)
 }
 
-/// The kernel of `copy_`: the one op that writes.
+/// The kernel of `copy_`, the only op that writes.
 pub(crate) fn copy_kernel(keys: KeySet, target: &Tensor, source: &Tensor, async_: bool) -> Result<Tensor> {
     recorded_write(target, source, || {
         let _below = below_autograd();
@@ -58,7 +58,7 @@ pub(crate) fn copy_kernel(keys: KeySet, target: &Tensor, source: &Tensor, async_
     })
 }
 
-/// Writes `source` into `target` by `write`, and gives the target the history that it has then.
+/// Writes `source` into `target` by `write`, and updates the history of the target.
 pub(crate) fn recorded_write(
     target: &Tensor,
     source: &Tensor,

@@ -1,8 +1,8 @@
-//! What autograd knows of a tensor: whether it requires gradients, where it comes from, and its gradient.
+//! The autograd state of a tensor: whether it requires gradients, what computed it, and its gradient.
 //!
-//! A *leaf* requires gradients because the user said so; its gradients are added up in it by an accumulating node.
-//! Any other tensor requires them because a recorded call made it. A view of a tensor that was written to comes from
-//! whatever that tensor comes from now, so its edge is looked up anew when the version has moved.
+//! A *leaf* requires gradients because the user said so. An accumulating node adds up its gradients. Any other tensor
+//! requires them because a recorded call computed it. The history of a view is that of its base, so its edge is
+//! recomputed when the version of the base has changed.
 
 use crate::autograd::accumulate::Accumulate;
 use crate::autograd::hook::Hook;
@@ -13,25 +13,25 @@ use crate::tensor::handle::Tensor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What autograd knows of one tensor.
+/// The autograd state of one tensor.
 #[derive(Default)]
 pub(crate) struct Meta {
     requires_grad: AtomicBool,
     state: Mutex<State>,
 }
 
-/// The part under a lock.
+/// The part of the state behind the lock.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The gradient added up so far.
+    /// The accumulated gradient.
     pub(super) grad: Option<Tensor>,
-    /// The recorded call that made the tensor.
+    /// The recorded call that computed the tensor.
     pub(super) edge: Option<Edge>,
-    /// The version of the tensor that `edge` is right for.
+    /// The version of the tensor at which `edge` was set.
     pub(super) version: u64,
-    /// The node that adds up gradients in a leaf, once anything has referred to it.
+    /// The node that accumulates gradients in a leaf. It is made at first use.
     accumulator: Option<Arc<Node>>,
-    /// Hooks of a leaf.
+    /// The hooks of a leaf.
     pub(super) hooks: Vec<Hook>,
     /// Whether a tensor that is no leaf keeps its gradient.
     pub(super) retains: bool,
@@ -51,23 +51,23 @@ impl Meta {
         self.requires_grad.store(requires, Ordering::Release);
     }
 
-    /// The version that the edge is right for.
+    /// The version of the tensor at which the edge was set.
     pub(super) fn known_version(&self) -> u64 {
         self.state().version
     }
 
-    /// The recorded call that made the tensor.
+    /// The recorded call that computed the tensor.
     pub(super) fn edge(&self) -> Option<Edge> {
         self.state().edge.clone()
     }
 
-    /// Of a tensor that a recorded call has just made; its version is `version`.
+    /// The state of a new result of a recorded call, at version `version`.
     pub(crate) fn recorded(edge: Option<Edge>, version: u64) -> Meta {
         let requires_grad = AtomicBool::new(edge.is_some());
         Meta { requires_grad, state: Mutex::new(State { edge, version, ..State::default() }) }
     }
 
-    /// Says which recorded call made the tensor, whose version is now `version`.
+    /// Sets the recorded call that computed the tensor, whose version is now `version`.
     pub(crate) fn set_edge(&self, edge: Edge, version: u64) {
         let mut state = self.state();
         (state.edge, state.version) = (Some(edge), version);
@@ -76,7 +76,7 @@ impl Meta {
     }
 }
 
-/// Where the gradient of a tensor flows to; `None` if it requires none.
+/// The edge along which the gradient of a tensor flows. `None` if the tensor does not require gradients.
 pub(crate) fn gradient_edge(tensor: &Tensor) -> Result<Option<Edge>> {
     views::refresh(tensor)?;
     let Some(meta) = tensor.autograd().filter(|meta| meta.requires_grad()) else { return Ok(None) };
@@ -90,23 +90,23 @@ pub(crate) fn gradient_edge(tensor: &Tensor) -> Result<Option<Edge>> {
 }
 
 impl Tensor {
-    /// What autograd knows of it, if anything.
+    /// The autograd state of this tensor, if it has any.
     #[inline]
     pub(crate) fn autograd(&self) -> Option<&Meta> {
         self.autograd_slot().get().and_then(|slot| slot.downcast_ref())
     }
 
-    /// What autograd knows of it, made if there is nothing yet.
+    /// The autograd state of this tensor, which is made if it has none.
     pub(crate) fn autograd_or_new(&self) -> &Meta {
         let slot = self.autograd_slot().get_or_init(|| Box::new(Meta::default()));
         slot.downcast_ref().expect("autograd alone fills its slot")
     }
 
-    /// Says which recorded call made it.
+    /// Sets the recorded call that computed this tensor.
     pub(crate) fn set_edge(&self, edge: Edge) {
         let version = self.version();
         let mut edge = Some(edge);
-        // Usually it was made just now, so there is nothing to lock yet.
+        // Usually the tensor is new, so there is no state to lock.
         self.autograd_slot().get_or_init(|| Box::new(Meta::recorded(edge.take(), version)));
         if let Some(edge) = edge {
             self.autograd_or_new().set_edge(edge, version);

@@ -1,13 +1,12 @@
 //! Gradients.
 //!
-//! A call whose operands require gradients is recorded by the Autograd key as a [node](GradFn) of a tape; the tape is
-//! run backwards by [`Tensor::backward`] or [`grad`]. What a row of the op table does on the way back is a graph of its
-//! derivative column, so that the way back is made of the same ops as everything else: it can be recorded again for
-//! higher derivatives, traced by `compile`, and seen by modes. Composite operators have no derivative of their own: their
-//! parts are recorded.
+//! The Autograd key records a call whose operands require gradients as a [node](GradFn) of a tape. [`Tensor::backward`]
+//! and [`grad`] run the tape backwards. The backward formula of a row of the op table is a graph from its derivative
+//! column. A backward pass therefore consists of ordinary ops: it can be recorded for higher derivatives, traced by
+//! `compile`, and seen by modes. Composite operators have no derivative of their own: their parts are recorded.
 //!
-//! What always holds: a tape refers to what it needs and to nothing that refers to it; a value that was written to after
-//! it was saved is noticed; the order of the way back depends on the recorded calls alone.
+//! What always holds: references in a tape form no cycle. A write to a value after it was saved is detected. The order
+//! of the backward pass depends on the recorded calls alone.
 
 mod accumulate;
 mod engine;
@@ -47,23 +46,23 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use engine::Options;
 
-/// How gradients are asked for.
+/// Options of [`grad`] and [`backward`]. All are off by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GradOptions {
-    /// Keep saved values, so that the way back can be run again; calls that save none can be in any case. Implied by
-    /// `create_graph`.
+    /// Keep saved values, so that the backward pass can run again. Calls that saved nothing can run again in any case.
+    /// Implied by `create_graph`.
     pub retain_graph: bool,
-    /// Record the way back itself, for higher derivatives.
+    /// Record the backward pass itself, for higher derivatives.
     pub create_graph: bool,
-    /// Give `None` for an input that the outputs do not depend on, instead of an error.
+    /// Return `None` for an input that the outputs do not depend on, instead of an error.
     pub allow_unused: bool,
 }
 
-/// Gradients of `outputs` with respect to `inputs`: the sum over the outputs of output gradient times derivative. Leaves
-/// keep the gradients they have.
+/// The gradients of `outputs` with respect to `inputs`: for each input, the vector-Jacobian product summed over the
+/// outputs. Each gradient has the shape and dtype of its input. Leaves accumulate nothing.
 ///
-/// `grad_outputs` holds one gradient per output, of its shape; `None`, or an empty list, stands for 1 where the output has
-/// one element.
+/// `grad_outputs` holds one gradient per output, with its shape. For an output with one element it may be `None`, which
+/// stands for 1. An empty list stands for `None` everywhere.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {
@@ -81,8 +80,8 @@ pub struct GradOptions {
 /// ```
 ///
 /// # Errors
-/// If an output does not require gradients, a gradient is missing or of another shape, an input was not used, or saved
-/// values were freed or written to.
+/// If an output does not require gradients, if a gradient in `grad_outputs` is missing or has another shape, if an
+/// input was not used, or if saved values were freed or written to.
 pub fn grad(
     outputs: &[&Tensor],
     inputs: &[&Tensor],
@@ -106,10 +105,11 @@ pub fn grad(
     Ok(found)
 }
 
-/// Adds the gradients of `outputs` to the leaves they depend on; see [`grad`] for `grad_outputs`.
+/// Computes the gradients of `outputs` and accumulates them in the leaves they depend on. [`grad`] explains
+/// `grad_outputs`.
 ///
 /// # Errors
-/// As [`grad`]. Leaves keep what was added before an error.
+/// Same as [`grad`]. Leaves keep what they accumulated before an error.
 pub fn backward(outputs: &[&Tensor], grad_outputs: &[Option<&Tensor>], options: GradOptions) -> Result<()> {
     let roots = roots(outputs, grad_outputs, options.create_graph)?;
     engine::run(roots, None, options.into()).map(|_| ())
@@ -146,7 +146,7 @@ fn root_gradient(output: &Tensor, given: Option<&Tensor>, create_graph: bool) ->
             );
             Err(Error::shape("backward", what, "a gradient has the shape of its output"))
         }
-        // A trace may be called op by op later on, in a way back that is recorded.
+        // The gradient keeps its history: this backward pass is recorded, or its trace may be replayed in one that is.
         Some(gradient) if create_graph || observer::is_abstract() => Ok(gradient.clone()),
         Some(gradient) => gradient.detach(),
         None if output.numel() == 1 => output.detach()?.ones_like(),
@@ -158,10 +158,10 @@ fn root_gradient(output: &Tensor, given: Option<&Tensor>, create_graph: bool) ->
     }
 }
 
-/// Registers what the Autograd and ADInplaceOrView keys do with every row of the op table and with `copy_`.
+/// Registers the kernels of the Autograd and ADInplaceOrView keys for every row of the op table and for `copy_`.
 ///
 /// # Errors
-/// If the registry refuses a kernel.
+/// If a registration fails.
 pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     let mut recorded = Library::impl_block("aten", DispatchKey::Autograd)?;
     let mut views = Library::impl_block("aten", DispatchKey::ADInplaceOrView)?;

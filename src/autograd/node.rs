@@ -1,7 +1,7 @@
-//! The tape: one node per recorded call, with an edge to the node that made each operand.
+//! The tape: one node per recorded call, with an edge to the node that computed each operand.
 //!
-//! A node is kept alive by the tensors that came out of its call and by the nodes behind it. Edges point backwards
-//! only, so there are no circles, and a long tape is let go of without deep recursion.
+//! The results of a call and the nodes of later calls keep its node alive. Edges point to earlier calls only, so there
+//! are no cycles. A long tape is dropped without deep recursion.
 
 use crate::autograd::hook::Hook;
 use crate::device::Device;
@@ -14,32 +14,32 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a recorded call does on the way back.
+/// The backward formula of a recorded call.
 pub(crate) trait Backward: Send + Sync {
-    /// Its name in error messages: `MulBackward`.
+    /// The name in error messages, such as `MulBackward`.
     fn name(&self) -> String;
 
-    /// Gradients of the operands from those of the results. `needed` says which are wanted; others may be `None`.
+    /// The gradients of the operands from those of the results. Only gradients marked in `call.needs` must be computed.
     fn apply(&self, gradients: Vec<Option<Tensor>>, call: &BackwardCall<'_>) -> Result<Vec<Option<Tensor>>>;
 
-    /// Lets go of saved values: nobody will ask again. A call that saved none may be asked again.
+    /// Drops saved values after the backward pass. A call that saved nothing can still run again.
     fn release(&self) {}
 }
 
-/// How a node is asked for gradients.
+/// The context in which a backward formula runs.
 pub(crate) struct BackwardCall<'a> {
     /// The node.
     pub(crate) node: &'a Arc<Node>,
-    /// Which operands want a gradient.
+    /// Which operands need a gradient.
     pub(crate) needs: &'a [bool],
 }
 
-/// Where a gradient flows to: result number `output` of the call that `node` recorded.
+/// Where a gradient flows: to result number `output` of the call that `node` recorded.
 #[derive(Clone)]
 pub(crate) struct Edge {
     pub(crate) node: Arc<Node>,
     pub(crate) output: usize,
-    /// The leaf that the node adds gradients to. The leaf owns the node, so the edge keeps the leaf.
+    /// The leaf that the node accumulates gradients in. The leaf owns the node, so the edge keeps the leaf alive.
     _leaf: Option<Tensor>,
 }
 
@@ -49,13 +49,13 @@ impl Edge {
         Edge { node, output, _leaf: None }
     }
 
-    /// The edge to a leaf, whose gradients `node` adds up.
+    /// The edge to a leaf, whose gradients `node` accumulates.
     pub(super) fn to_leaf(node: Arc<Node>, leaf: &Tensor) -> Edge {
         Edge { node, output: 0, _leaf: Some(leaf.clone()) }
     }
 }
 
-/// Type and device of a result, which its gradient has to match.
+/// The type and device of a result. Its gradient must match.
 #[derive(Debug, Clone)]
 pub(crate) struct ResultType {
     pub(crate) dtype: DType,
@@ -75,7 +75,7 @@ impl ResultType {
 
 /// A recorded call.
 pub(crate) struct Node {
-    /// Later calls have greater numbers, so descending order is a legal order on the way back.
+    /// Later calls have larger numbers, so descending order is a topological order of the backward pass.
     pub(crate) sequence: u64,
     pub(crate) function: Box<dyn Backward>,
     pub(crate) next: SmallVec<[Option<Edge>; 2]>,
@@ -84,7 +84,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node of this call.
+    /// A node for a new call.
     pub(crate) fn new(
         function: Box<dyn Backward>,
         next: SmallVec<[Option<Edge>; 2]>,
@@ -95,13 +95,13 @@ impl Node {
         Arc::new(Node { sequence, function, next, results, hooks: Mutex::default() })
     }
 
-    /// A node that comes behind all others, for gradients that end in a leaf.
+    /// A node that runs after all others: it accumulates the gradients of a leaf.
     pub(super) fn last(function: Box<dyn Backward>, result: ResultType) -> Arc<Node> {
         let results = SmallVec::from_iter([result]);
         Arc::new(Node { sequence: 0, function, next: SmallVec::new(), results, hooks: Mutex::default() })
     }
 
-    /// The hooks on gradients of its results, by result.
+    /// The hooks on the gradients of its results, each with the index of its result.
     pub(super) fn hooks(&self) -> MutexGuard<'_, Vec<(usize, Hook)>> {
         self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Only nodes that nobody else knows wait, which are none as long as leaves and kept results are behind.
+        // Dropped in a loop, not by recursion: the nodes whose last reference was this edge.
         let alone = |edge: Edge| Arc::into_inner(edge.node);
         let mut waiting: Vec<Node> = Vec::new();
         waiting.extend(self.next.drain(..).flatten().filter_map(alone));
@@ -125,17 +125,17 @@ impl fmt::Debug for Node {
     }
 }
 
-/// The call that made a tensor, as autograd recorded it: what `grad_fn` shows.
+/// A recorded call, as the `grad_fn` of the tensor that it computed.
 #[derive(Clone)]
 pub struct GradFn(pub(crate) Edge);
 
 impl GradFn {
-    /// What the recorded call does on the way back: `MulBackward`.
+    /// The name of the backward formula, such as `MulBackward`.
     pub fn name(&self) -> String {
         self.0.node.function.name()
     }
 
-    /// The recorded calls that made its operands; `None` where no gradient flows.
+    /// The recorded calls that computed the operands. `None` where no gradient flows.
     pub fn next_functions(&self) -> Vec<Option<GradFn>> {
         self.0.node.next.iter().map(|edge| edge.clone().map(GradFn)).collect()
     }

@@ -1,4 +1,4 @@
-//! Recorded calls of programs: compiled functions whose way back is compiled too.
+//! Recorded calls of compiled functions, whose backward pass is compiled too.
 
 use crate::autograd::engine::with_zeros;
 use crate::autograd::meta::gradient_edge;
@@ -13,19 +13,19 @@ use crate::tensor::handle::Tensor;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The way back of a compiled function.
+/// The backward pass of a compiled function.
 pub(crate) trait GradientProgram: Send + Sync {
-    /// Gradients of the operands from what was kept and the cotangents of the differentiable results, row-major.
+    /// The gradients of the operands from the kept tensors and the cotangents of the differentiable results, row-major.
     fn run(&self, kept: &[Tensor], cotangents: &[Tensor]) -> Result<Vec<Option<Tensor>>>;
 
-    /// The graph of function and gradients, to be called op by op when the way back is recorded. Its inputs are the
-    /// operands, then the cotangents.
+    /// The graph of the function and its gradients, which is called op by op when the backward pass is recorded. Its
+    /// inputs are the operands, then the cotangents.
     fn joint(&self) -> &Graph;
 
     /// Which outputs of [`GradientProgram::joint`] are the gradients of the operands.
     fn gradients(&self) -> &[Option<usize>];
 
-    /// The graph of the gradients alone, whose inputs are what was kept, then the cotangents.
+    /// The graph of the gradients alone. Its inputs are the kept tensors, then the cotangents.
     fn alone(&self) -> &Graph;
 
     /// Which outputs of [`GradientProgram::alone`] are the gradients of the operands.
@@ -34,11 +34,12 @@ pub(crate) trait GradientProgram: Send + Sync {
 
 struct ProgramBackward {
     program: Arc<dyn GradientProgram>,
-    /// The operands and what was kept. A way back that reads no tensor needs no operands either, however often it runs.
+    /// The operands, and the kept tensors. If all that was kept are plain numbers, the operands are not saved, and the
+    /// backward pass can run any number of times.
     saved: Mutex<Option<(Vec<Saved>, Vec<Saved>)>>,
 }
 
-/// Records a program that was run on `operands`, kept `kept`, and gave the differentiable results `results`.
+/// Records a program that ran on `operands`, kept `kept`, and returned the differentiable results `results`.
 pub(crate) fn record_program(
     program: Arc<dyn GradientProgram>,
     operands: &[&Tensor],
@@ -71,7 +72,7 @@ impl Backward for ProgramBackward {
         let (operands, kept, reads) = {
             let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
             let (operands, kept) = saved.as_ref().ok_or_else(|| freed(&self.name()))?;
-            // Operands are for a way back that is recorded: otherwise they may have been written to.
+            // Only a recorded backward pass reads the operands. For others a write to them is no error.
             let operands = if is_grad_enabled() { unpack(operands)? } else { Vec::new() };
             (operands, unpack(kept)?, !kept.iter().all(Saved::is_number))
         };

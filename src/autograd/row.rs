@@ -1,9 +1,9 @@
 //! Recorded calls of rows of the op table.
 //!
-//! What a call does on the way back is a graph of the derivative column ([`vjp`]), kept per thread by op, arguments
-//! and types. The node saves what the graph reads and nothing else. On the way back the graph runs fused, as one
-//! executable; or, when the way back is itself recorded, traced or watched, op by op through the dispatcher. Both have
-//! the same bits.
+//! The backward formula of a call is a graph from the derivative column ([`vjp`]). It is cached per thread by op,
+//! arguments and types. The node saves exactly what the graph reads. The backward pass runs the graph fused, as one
+//! executable. If the backward pass is itself recorded, traced, or seen by modes, the graph is called op by op through
+//! the dispatcher. Both give the same bits.
 
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
 use crate::autograd::saved::Saved;
@@ -29,11 +29,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A recorded call of a row.
 struct RowBackward {
     formula: Arc<Formula>,
-    /// What the formula reads, in the order of its inputs; `None` for the gradient. Gone once released, if it saved any.
+    /// The inputs of the formula in order; `None` for the gradient. Emptied by `release`, unless all are plain numbers.
     saved: Mutex<Option<SmallVec<[Option<Saved>; 3]>>>,
 }
 
-/// Records a call that gave `result`, whose operands have the edges `next`.
+/// Records a call that returned `result`. The operands have the edges `next`.
 pub(crate) fn record(
     op: Op,
     attrs: &[Attr],
@@ -88,14 +88,14 @@ impl Backward for RowBackward {
     }
 }
 
-/// The error of a second way back over values that the first has let go of.
+/// The error of a second backward pass over values that the first one freed.
 pub(super) fn freed(name: &str) -> Error {
     let what = "Trying to backward through the graph a second time (or directly access saved tensors after they have \
                 already been freed); pass retain_graph to the first backward to keep saved values";
     Error::argument(name, what)
 }
 
-/// The results of a graph on tensors: fused if nobody needs to see the single ops.
+/// The results of a graph on tensors. It runs fused, unless a key or mode must see the single ops.
 fn run_graph(id: u64, graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
     if !runs_fused(inputs) {
         return replay(graph, inputs, device);
@@ -114,9 +114,9 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
     plain && !recorded && inputs.iter().all(Tensor::has_data)
 }
 
-/// The results of a graph on tensors, called op by op; what it makes of nothing is made on the device.
+/// The results of a graph on tensors, called op by op. Ops without operands run on `device`.
 pub(super) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
-    // The way back has the dtypes of the way there, whatever is set by now.
+    // The dtypes are those of the recorded call, whatever autocast says now.
     let _as_recorded = exclude(AUTOCAST_KEYS);
     let mut values: SideTable<Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {

@@ -1,8 +1,8 @@
-//! Values that a recorded call keeps for the way back.
+//! Values that a recorded call saves for the backward pass.
 //!
-//! A saved value shares its elements with the tensor, so it remembers how often that had been written to: if it has
-//! been since, the way back would compute with other numbers and is refused. A call's own result is saved without its
-//! history, which would be a circle.
+//! A saved value shares its elements with the tensor, so it remembers their version. If they were written to since, the
+//! backward pass would use wrong numbers: it is an error. A call's own result is saved without its history, which would
+//! be a reference cycle.
 
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Edge, Node};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) struct Saved {
     value: Tensor,
     edge: Option<Edge>,
-    /// It is this result of the call that saved it.
+    /// Set if it is a result of the call that saved it: the index of the result.
     own_result: Option<usize>,
     version: u64,
 }
@@ -32,7 +32,7 @@ impl Saved {
         Saved::new(tensor, edge, None)
     }
 
-    /// Saves a result of the call itself, before it has its history.
+    /// Saves a result of the call itself, before its history is set.
     pub(super) fn result(tensor: &Tensor, output: usize) -> Result<Saved> {
         Saved::new(tensor, None, Some(output))
     }
@@ -46,12 +46,12 @@ impl Saved {
         Ok(Saved { value: tensor.snapshot(), edge, own_result, version: tensor.version() })
     }
 
-    /// Whether it is a plain number, which nobody can free.
+    /// Whether it is a plain number, which is never freed.
     pub(super) fn is_number(&self) -> bool {
         self.value.as_number().is_some()
     }
 
-    /// The value, with its history if the way back is recorded.
+    /// The saved value. If the backward pass is recorded, it has its history.
     pub(super) fn unpack(&self, node: &Arc<Node>) -> Result<Tensor> {
         let found = self.value.version();
         if found != self.version {

@@ -1,4 +1,4 @@
-//! `Tensor::to_device`: a move between devices, whose gradient moves the other way.
+//! `Tensor::to_device`: a copy between devices, whose gradient is copied back.
 
 use crate::autograd::function::{Context, Function, apply};
 use crate::device::{Device, DeviceKind, current_device};
@@ -10,10 +10,11 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::observer::on_read;
 
 impl Tensor {
-    /// This tensor on a device: itself if it is there, else a copy that lies as densely as it can.
+    /// This tensor on `device`: the tensor itself if it is there already, and otherwise a dense copy. Sizes and dtype
+    /// are kept.
     ///
     /// # Errors
-    /// If a meta tensor is to get data, there is no such device, or one of the devices fails.
+    /// If a meta tensor is copied to another kind of device, if there is no such device, or if a device fails.
     pub fn to_device(&self, device: Device) -> Result<Tensor> {
         let device = match (device.kind, device.index) {
             (DeviceKind::Cuda, None) => current_device(DeviceKind::Cuda)?,
@@ -34,7 +35,7 @@ impl Tensor {
     }
 }
 
-/// A move that is recorded for gradients.
+/// A copy between devices that is recorded for gradients.
 struct Transfer {
     from: Device,
     to: Device,

@@ -1,8 +1,8 @@
 //! Views and writes.
 //!
-//! A write through any alias gives the base a new history: what was there before, with the written part replaced. The
-//! view that was written through, and every other view of the base, then comes from the base again; its edge is made
-//! anew, by applying its chain of view ops to the base, when somebody asks for it.
+//! A write through any alias gives the base a new history: its old value, with the written part replaced. From then on
+//! all views of the base come from this new base. The edge of a view is recomputed when it is needed, by applying its
+//! view chain to the base.
 
 use crate::autograd::meta::gradient_edge;
 use crate::autograd::node::{Backward, BackwardCall, Edge, Node, ResultType};
@@ -17,7 +17,7 @@ use crate::tensor::view_chain;
 use crate::tensor::view_chain::{Values, ViewStep};
 use smallvec::SmallVec;
 
-/// Makes the edge of a view anew if its base was written to since.
+/// Recomputes the edge of a view if its base was written to since.
 pub(super) fn refresh(tensor: &Tensor) -> Result<()> {
     let Some(view) = tensor.view_of().filter(|view| view.is_differentiable) else { return Ok(()) };
     let version = tensor.version();
@@ -35,12 +35,12 @@ pub(super) fn refresh(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Whether `target` may be written to now.
+/// Checks that `target` may be written to.
 ///
 /// # Errors
-/// If gradients are recorded and it is a leaf or a view of one; if gradients are involved and it is a view that was
-/// made while nothing was recorded; if several of its elements are one; outside inference mode, if it is an inference
-/// tensor.
+/// If gradients are recorded and it is a leaf that requires them, or a view of one. If gradients are involved and it is
+/// a view that was made in no-grad mode. If several of its elements share memory. If it is an inference tensor outside
+/// inference mode.
 pub(crate) fn check_write(op: &str, target: &Tensor, value_requires_grad: bool) -> Result<()> {
     if !is_grad_enabled() {
         return Ok(());
@@ -70,7 +70,7 @@ pub(crate) fn check_write(op: &str, target: &Tensor, value_requires_grad: bool) 
     Ok(())
 }
 
-/// What `copy_(target, source)` does on the way back.
+/// The backward formula of `copy_(target, source)`.
 struct CopyBackward {
     dtype: DType,
     sizes: SmallVec<[usize; 6]>,
@@ -87,7 +87,7 @@ impl Backward for CopyBackward {
     }
 }
 
-/// Broadcasting undone: the sum over the dims that were repeated.
+/// Reverses broadcasting: sums over the repeated dims.
 fn sum_to(gradient: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     let lead = gradient.dim() - sizes.len();
     let repeated = |dim: &usize| *dim < lead || (sizes[dim - lead] == 1 && gradient.sizes()[*dim] != 1);
@@ -98,7 +98,8 @@ fn sum_to(gradient: &Tensor, sizes: &[usize]) -> Result<Tensor> {
     gradient.sum(&dims[..], true)?.reshape(sizes)
 }
 
-/// A write through a view, seen from its base: the written part of the gradient goes to the value, the rest stays.
+/// A write through a view, as its base records it. The written part of the gradient flows to the value, the rest to the
+/// old base.
 struct CopySlices {
     chain: SmallVec<[ViewStep; 1]>,
     copy: CopyBackward,
@@ -132,7 +133,7 @@ impl Backward for CopySlices {
     }
 }
 
-/// Gives `target` the history it has after `source` was copied into it; its version has moved already.
+/// Gives `target` its history after `source` was copied into it. The version was increased already.
 pub(crate) fn rebase(target: &Tensor, source: &Tensor, before: Option<Edge>) -> Result<()> {
     let copy = CopyBackward { dtype: source.dtype(), sizes: source.sizes().into() };
     let edge = gradient_edge(source)?;
@@ -149,7 +150,7 @@ pub(crate) fn rebase(target: &Tensor, source: &Tensor, before: Option<Edge>) -> 
     refresh(target)
 }
 
-/// Values are tensors; ops are called.
+/// View chains on tensors: each step calls an op.
 pub(crate) struct Tensors;
 
 impl Values for Tensors {

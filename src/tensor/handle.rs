@@ -1,8 +1,8 @@
-//! The tensor: a cheap handle to shared bytes.
+//! The tensor: a cheap handle to shared memory.
 //!
-//! A handle knows dtype, sizes, strides, offset, device and dispatch keys; cloning it shares everything. Views share
-//! the storage, whose lock makes readers and writers take turns, so handles may be used from any thread. What autograd
-//! knows of a tensor hangs on the handle too, and is made when it is first needed.
+//! A handle has a dtype, sizes, strides, an offset, a device and dispatch keys. A clone shares everything. Views share
+//! the storage, whose lock separates readers and writers, so handles may be used from any thread. The handle also holds
+//! the autograd state of the tensor, which is made at first use.
 
 use crate::device::{Device, DeviceKind, Pooled, Shared, Spare, Storage, WeakShared};
 use crate::dispatch::key::alias::AUTOGRAD_AND_INPLACE_KEYS;
@@ -23,19 +23,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::LocalKey;
 
-/// An n-dimensional array of one dtype, which any thread may use. A clone is the same tensor.
+/// An n-dimensional array of one dtype. A clone is the same tensor. Any thread may use it.
 ///
-/// Elements are of a [`DType`]; sizes, strides and dtype of a tensor never change. Methods give a [`Result`], whose error
-/// names the op, the shapes and dtypes, and what to do. What they return is a new tensor, or a view of the same elements
-/// where the method says so; methods that write to the tensor end in `_` or are called `set`.
-///
-/// - From numbers: [`Tensor::from_slice`], [`Tensor::zeros`], [`Tensor::arange`], [`Tensor::rand`], and `try_from` of
+/// Elements have a [`DType`]. The sizes, strides and dtype of a tensor never change. Methods return a [`Result`], whose
+/// error names the op, the shapes and dtypes, and what to do. The value is a new tensor, or a view of the same elements
+/// where the method says so. Methods that write to the tensor end in `_` or start with `set`.
+/// - Conversion: [`Tensor::from_slice`], [`Tensor::zeros`], [`Tensor::arange`], [`Tensor::rand`], and `try_from` of
 ///   numbers, slices, vectors and nested arrays and vectors of up to four dims. Back: [`Tensor::to_vec`],
 ///   [`Tensor::item`], `f32::try_from(&x)`.
-/// - `+ - * / % & | ^` take tensors, references, numbers and, on one side, results of other calls. Sizes are broadcast.
-///   A number raises the category of the dtype (bool, integer, floating) but never the width. On the left it is a
-///   literal, f64, i64, bool, f16 or bf16.
-/// - Parts: [`Tensor::i`] reads and [`Tensor::set`] writes by numbers, ranges, masks and index tensors.
+/// - Operators: `+ - * / % & | ^` take tensors, references, numbers and, on one side, results of other calls. Sizes are
+///   broadcast. A number raises the category of the dtype (bool, integer, floating) but never the width. On the left it
+///   is a literal, f64, i64, bool, f16 or bf16.
+/// - Indexing: [`Tensor::i`] reads and [`Tensor::set`] writes by numbers, ranges, masks and index tensors.
 /// - Text: `{}` prints the elements as NumPy does, `{:?}` the type and a few elements.
 ///
 /// ```
@@ -62,21 +61,22 @@ pub struct Tensor(Shared<Inner>);
 struct Inner {
     array: Array,
     keys: KeySet,
-    /// The plain number it stands for, which promotes weakly.
+    /// The plain number it stands for, which promotes weakly (a wrapped number in PyTorch).
     number: Option<Scalar>,
-    /// Its name in traces; no other tensor of the process ever has the same.
+    /// Its identity in traces, unique in the process.
     id: u64,
-    /// The device it belongs to; while a function is traced abstractly, its values have one but no bytes.
+    /// The device it belongs to. In an abstract trace, tensors have a device but no bytes.
     device: Device,
-    /// What a wrapper stands for; see [`Tensor::wrapper`].
+    /// The value of a wrapper; see [`Tensor::wrapper`].
     payload: Option<Arc<dyn Any + Send + Sync>>,
-    /// The tensor it is a view of, if that matters to autograd.
+    /// The base and view chain of a view, if autograd tracks it.
     view: Option<Box<ViewOf>>,
-    /// Counts writes, unless the storage does.
+    /// The version counter, if it is not that of the storage.
     version: Option<Arc<AtomicU64>>,
-    /// What autograd knows of it.
+    /// The autograd state.
     autograd: OnceLock<Box<dyn Any + Send + Sync>>,
-    /// The elements, if they came after the handle: see [`Tensor::take_elements`]. They lie as those of `array` would.
+    /// The elements, if the handle was made before them; see [`Tensor::take_elements`]. They have the layout of
+    /// `array`.
     filled: OnceLock<Box<Array>>,
 }
 
@@ -91,18 +91,18 @@ impl Pooled for Inner {
     }
 }
 
-/// What a view knows of where it comes from.
+/// Where a view comes from.
 #[derive(Clone)]
 pub(crate) struct ViewOf {
-    /// The tensor that is a view of nothing.
+    /// The base, which is not itself a view.
     pub(crate) base: Tensor,
-    /// How to get from there to here.
+    /// The view ops that lead from the base to this view.
     pub(crate) chain: SmallVec<[ViewStep; 1]>,
     /// The version of the elements when the view was made.
     pub(crate) made_at: u64,
     /// Whether gradients flow from the view to the base.
     pub(crate) is_differentiable: bool,
-    /// Whether it was made while gradients were recorded; writing through one that was not is refused later on.
+    /// Whether it was made in grad mode. If not, later writes through it may be an error.
     pub(crate) made_with_grad: bool,
 }
 
@@ -135,7 +135,7 @@ impl Tensor {
     fn over(array: Array, number: Option<Scalar>) -> Tensor {
         let device = array.device();
         let (keys, id) = (device_keys(device), next_id());
-        // Written out: whatever is copied into its place costs a small call several nanoseconds.
+        // Built in place: each copy would cost a small call several nanoseconds.
         Tensor(Shared::made_by(|| Inner {
             array,
             keys,
@@ -150,11 +150,11 @@ impl Tensor {
         }))
     }
 
-    /// A 0-dim tensor that stands for a plain number: in promotion it is the weakest operand, and a trace records
-    /// the number itself.
+    /// A 0-dim tensor that stands for a plain number. In type promotion it is the weakest operand. A trace records the
+    /// number itself.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub fn number(value: impl Into<Scalar>) -> Result<Tensor> {
         let value = value.into();
         let lit = value.to_lit(value.dtype());
@@ -165,7 +165,7 @@ impl Tensor {
         Ok(Tensor::over(array, Some(value)))
     }
 
-    /// A row-major tensor over bytes that are copied.
+    /// A row-major tensor with a copy of these bytes.
     pub(crate) fn from_bytes(dtype: DType, sizes: &[usize], bytes: &[u8], device: Device) -> Result<Tensor> {
         let count = checked_numel("from_slice", sizes, dtype.size())?;
         if count * dtype.size() != bytes.len() {
@@ -184,15 +184,16 @@ impl Tensor {
         Array::new(Device::META, ty).map(Tensor::from_array)
     }
 
-    /// A tensor of type `ty` that belongs to `device` but has no bytes: what a function sees while only its shapes
-    /// are traced. Reading it is an error.
+    /// A tensor of type `ty` that belongs to `device` but has no bytes, as abstract traces use it. Reading it is an
+    /// error.
     pub(crate) fn abstracted(ty: &TensorType, device: Device, number: Option<Scalar>) -> Result<Tensor> {
         let array = Array::new(Device::META, ty)?;
         Ok(Tensor(Shared::new(Inner { number, ..Inner::new(array, device_keys(device), device) })))
     }
 
-    /// A tensor of type `ty` without bytes whose calls go to the kernels of `keys`, which find in `payload` what it
-    /// stands for: how a key with behaviour of its own (mapped tensors, a backend's own kind) makes its tensors.
+    /// A tensor of type `ty` without bytes, whose calls go to the kernels of `keys`. These read its value from
+    /// `payload`. Keys with behaviour of their own make their tensors this way: mapped tensors, or the tensors of a
+    /// backend.
     ///
     /// # Errors
     /// If the sizes have too many elements.
@@ -206,38 +207,38 @@ impl Tensor {
         Ok(Tensor(Shared::new(Inner { payload: Some(payload), ..Inner::new(array, keys, device) })))
     }
 
-    /// What a wrapper stands for, if it is a wrapper of that kind.
+    /// The payload of a wrapper, if it has type `T`.
     pub fn payload<T: Any>(&self) -> Option<&T> {
         self.0.payload.as_deref()?.downcast_ref()
     }
 
-    /// Whether it is no wrapper.
+    /// Whether this is not a wrapper.
     pub(crate) fn payload_is_none(&self) -> bool {
         self.0.payload.is_none()
     }
 
-    /// A tensor over an array with the dispatch keys of this one, as a view has them.
+    /// A view of this tensor: a tensor over `array` with the same dispatch keys and version counter.
     pub(crate) fn view_with(&self, array: Array) -> Tensor {
         let Inner { keys, device, version, .. } = &*self.0;
         Tensor(Shared::new(Inner { version: version.clone(), ..Inner::new(array, *keys, *device) }))
     }
 
-    /// Another handle of the same elements, without history; a trace tells the two apart, writes count for both.
+    /// A new handle of the same elements, without history. A trace sees two tensors. Both share the version counter.
     pub(crate) fn fresh_handle(&self) -> Tensor {
         self.derived(|_| {})
     }
 
-    /// Another handle that a trace takes for the same tensor, without history.
+    /// A new handle of the same elements, without history. A trace sees the same tensor.
     pub(crate) fn snapshot(&self) -> Tensor {
         self.derived(|inner| inner.id = self.0.id)
     }
 
-    /// The same elements as a tensor that writes are counted apart for, without history.
+    /// A new handle of the same elements, without history and with its own version counter.
     pub(crate) fn with_own_version(&self) -> Tensor {
         self.derived(|inner| inner.version = Some(Arc::default()))
     }
 
-    /// The same tensor marked as a view.
+    /// The same tensor, marked as a view.
     pub(crate) fn marked_as_view(mut self, view: ViewOf) -> Tensor {
         let view = Some(Box::new(view));
         match self.0.get_mut() {
@@ -267,18 +268,18 @@ impl Tensor {
         WeakTensor(self.0.downgrade())
     }
 
-    /// The slot where autograd keeps what it knows of the tensor.
+    /// The slot for the autograd state.
     #[inline]
     pub(crate) fn autograd_slot(&self) -> &OnceLock<Box<dyn Any + Send + Sync>> {
         &self.0.autograd
     }
 
-    /// Where it comes from, if it is a view that autograd tracks.
+    /// Where this view comes from, if autograd tracks it.
     pub(crate) fn view_of(&self) -> Option<&ViewOf> {
         self.0.view.as_deref()
     }
 
-    /// How often it or a tensor that shares its elements was written to.
+    /// The version: how often this tensor, or a tensor that shares its elements, was written to.
     pub fn version(&self) -> u64 {
         self.version_counter().load(Ordering::Acquire)
     }
@@ -292,22 +293,22 @@ impl Tensor {
         }
     }
 
-    /// Whether it has bytes to read.
+    /// Whether the tensor has elements in memory, unlike meta tensors and wrappers.
     pub fn has_data(&self) -> bool {
         self.array().device().kind != DeviceKind::Meta
     }
 
-    /// The array behind the handle.
+    /// The array of the tensor.
     #[inline]
     pub fn array(&self) -> &Array {
         self.0.filled.get().map_or(&self.0.array, |filled| filled)
     }
 
-    /// Gives a handle without bytes the elements that `storage` holds at its places; whoever had the handle before has
-    /// them too. A handle is filled once: what it holds is never exchanged.
+    /// Gives a handle without bytes the elements in `storage`. All clones of the handle get them. A handle is filled at
+    /// most once.
     ///
     /// # Errors
-    /// If the storage is too short for it.
+    /// If the storage is too short.
     pub(crate) fn take_elements(&self, storage: &Shared<Storage>) -> Result<()> {
         let Array { dtype, layout, .. } = &self.0.array;
         let array = Array::from_storage(storage.clone(), *dtype, Layout::clone(layout))?;
@@ -325,7 +326,7 @@ impl Tensor {
         &self.0.array.layout.sizes
     }
 
-    /// Sizes and strides, as they are shared between tensors.
+    /// Sizes and strides, which tensors share.
     #[inline]
     pub(crate) fn shared_layout(&self) -> &SharedLayout {
         &self.0.array.layout
@@ -336,7 +337,7 @@ impl Tensor {
         &self.0.array.layout.strides
     }
 
-    /// Storage element of the first element.
+    /// The position of the first element in the storage, in elements.
     pub fn storage_offset(&self) -> usize {
         observer::memory_start(self)
     }
@@ -351,96 +352,96 @@ impl Tensor {
         self.0.array.layout.numel()
     }
 
-    /// Whether elements are dense and row-major.
+    /// Whether the elements are dense and row-major.
     pub fn is_contiguous(&self) -> bool {
         self.0.array.layout.is_contiguous()
     }
 
-    /// Where the bytes are.
+    /// The device of the elements.
     pub fn device(&self) -> Device {
         self.0.device
     }
 
-    /// The dispatch keys.
+    /// The dispatch keys of this tensor.
     #[inline]
     pub fn key_set(&self) -> KeySet {
         self.0.keys
     }
 
-    /// The plain number it stands for, if it does.
+    /// The plain number that the tensor stands for, if any.
     pub fn as_number(&self) -> Option<Scalar> {
         self.0.number
     }
 
-    /// Its type, as inference sees it.
+    /// Dtype, sizes and wrapped-number flag, as type inference takes them.
     pub fn ty(&self) -> TensorType {
         TensorType { number: self.0.number.is_some(), ..self.0.array.ty() }
     }
 
-    /// Whether both handles share one storage.
+    /// Whether both tensors share one storage.
     pub fn is_alias_of(&self, other: &Tensor) -> bool {
         observer()
             .and_then(|observer| observer.relates(Relation::Alias, self, other))
             .unwrap_or_else(|| self.has_storage_of(other))
     }
 
-    /// As [`Tensor::is_alias_of`], without a word to a trace.
+    /// Like [`Tensor::is_alias_of`], but records no guard while tracing.
     pub(crate) fn has_storage_of(&self, other: &Tensor) -> bool {
         Shared::ptr_eq(self.array().storage(), other.array().storage())
     }
 
-    /// Whether writing to one may change the other.
+    /// Whether a write to one tensor may change the other.
     pub(crate) fn shares(&self, other: &Tensor) -> bool {
         self.has_storage_of(other) && self.numel() > 0 && other.numel() > 0
     }
 
-    /// Whether both are the very same handle; a trace names tensors by this.
+    /// Whether both are clones of the same handle.
     pub fn is_same(&self, other: &Tensor) -> bool {
         observer()
             .and_then(|observer| observer.relates(Relation::Same, self, other))
             .unwrap_or_else(|| self.is_handle_of(other))
     }
 
-    /// As [`Tensor::is_same`], without a word to a trace.
+    /// Like [`Tensor::is_same`], but records no guard while tracing.
     pub(crate) fn is_handle_of(&self, other: &Tensor) -> bool {
         Shared::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether there are other handles of this very tensor.
+    /// Whether the handle has other clones.
     pub(crate) fn has_other_handles(&self) -> bool {
         self.0.has_others()
     }
 
-    /// A number that no other tensor of this process has or will have; clones of a handle share it.
+    /// A number that identifies the tensor in this process. Clones of a handle share it.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// The number that the next tensor of this thread has, unless it begins a new block.
+    /// The id of the next tensor of this thread, unless that starts a new block of ids.
     pub(crate) fn upcoming_id() -> u64 {
         NEXT_ID.get()
     }
 
-    /// Whether this thread made it after its upcoming number was `since`: surely not, if it did not; surely, unless it took
-    /// several blocks of numbers meanwhile.
+    /// Whether this thread made the tensor after [`Tensor::upcoming_id`] was `since`. The answer true is always right.
+    /// The answer false can be wrong if the thread has started several blocks of ids since.
     pub(crate) fn is_made_since(&self, since: u64) -> bool {
         let (id, upcoming) = (self.id(), Tensor::upcoming_id());
         let block = |id: u64| id / BLOCK_OF_IDS;
-        // Blocks belong to one thread: the one that it was in then, and the one that it is in now.
+        // A block belongs to one thread. Known are the block at `since` and the current one.
         let is_first = !since.is_multiple_of(BLOCK_OF_IDS) && block(id) == block(since);
         let is_last = upcoming > 0 && block(id) == block(upcoming - 1);
         upcoming != since && (is_first || is_last) && (block(id) != block(since) || id >= since)
     }
 }
 
-/// Threads take numbers by the block, so that they do not meet.
+/// Threads take ids in blocks, so that ids are unique without an atomic operation per tensor.
 const BLOCK_OF_IDS: u64 = 1 << 12;
 
 thread_local! {
     static NEXT_ID: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The next tensor's number.
+/// The id of the next tensor.
 #[inline]
 fn next_id() -> u64 {
     static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
@@ -452,8 +453,8 @@ fn next_id() -> u64 {
     id
 }
 
-/// The keys of a dense tensor on a device, with the keys of autograd and mixed precision that ride along; those of
-/// autograd stay away in inference mode.
+/// The keys of a dense tensor on a device, with its autograd and autocast keys. In inference mode it has no autograd
+/// keys.
 #[inline]
 fn device_keys(device: Device) -> KeySet {
     use DispatchKey as K;

@@ -1,7 +1,7 @@
 //! What is a tensor?
 //!
-//! The handle: dtype, layout, storage, device, key set, version, and what autograd and transforms hang on it; and how
-//! structures of tensors are split into tensors and put together. No operator is called here.
+//! The handle, with dtype, layout, storage, device, key set, version, and the state that autograd and transforms add to
+//! it. Also structures of tensors, and how they are split into tensors and rebuilt. No operator is called here.
 
 pub(crate) mod handle;
 pub(crate) mod observer;

@@ -1,9 +1,9 @@
-//! What a tensor tells the transforms, and what it asks them.
+//! Callbacks from tensors to the transforms.
 //!
-//! A trace has to know that a function read a value or asked whether two tensors share memory. A mapped tensor answers
-//! for the tensor that it wraps. Tensors, operators and autograd lie below both, so they call the functions of this
-//! file. The transforms install one [`Observer`] when the built-in operators are registered, which every trace and
-//! `vmap` begins with. Before that, every answer is that of a plain tensor.
+//! A trace must know when a function reads a value or asks whether two tensors share memory. A mapped tensor answers
+//! for the tensor that it wraps. Tensors, operators and autograd lie below the transforms, so they call the functions
+//! of this file. The transforms install one [`Observer`] when the built-in operators are registered. Every trace and
+//! `vmap` triggers that registration. Without an observer every tensor is a plain tensor.
 
 use crate::device::Generator;
 use crate::error::{Error, Result};
@@ -12,64 +12,64 @@ use crate::tensor::handle::Tensor;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// What a function asked of one tensor, to be answered by yes or no.
+/// A question about one tensor, whose answer is yes or no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Property {
-    /// Whether gradients flow to it.
+    /// Does it require gradients?
     RequiresGrad,
-    /// Whether no recorded call made it.
+    /// Is it a leaf?
     Leaf,
-    /// Whether it is a view that autograd knows of.
+    /// Is it a view that autograd tracks?
     View,
 }
 
-/// What a function asked of two tensors.
+/// A question about two tensors, whose answer is yes or no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// Whether they are one handle.
+    /// Are they clones of one handle?
     Same,
-    /// Whether they lie in one storage.
+    /// Do they share a storage?
     Alias,
 }
 
-/// What is done with the gradient of a tensor.
+/// An access to the gradient of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It is read.
+    /// The gradient is read.
     Read,
-    /// Something is added to it.
+    /// A gradient is added to it.
     Add,
-    /// Another one takes its place, or none.
+    /// The gradient is replaced or cleared.
     Replace,
 }
 
-/// The transforms, as tensors, operators and autograd see them.
+/// What the transforms do on these callbacks.
 pub(crate) trait Observer: Sync {
-    /// The tensor that a wrapper stands for.
+    /// The tensor that a wrapper wraps.
     fn physical<'a>(&self, wrapper: &'a Tensor) -> Option<&'a Tensor>;
 
-    /// Whether values have shapes alone on this thread now.
+    /// Whether this thread is in an abstract trace, where tensors have no values.
     fn is_abstract(&self) -> bool;
 
-    /// The answer to a question about two tensors, if it may differ between calls of a traced function.
+    /// The answer to a question about two tensors, if a trace must decide it.
     fn relates(&self, relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool>;
 
-    /// The answer to a question about one tensor, if it may differ between calls of a traced function.
+    /// The answer to a question about one tensor, if a trace must decide it.
     fn has(&self, property: Property, tensor: &Tensor) -> Option<bool>;
 
-    /// The element of its memory that a tensor begins at.
+    /// The storage offset of a tensor, in elements.
     fn memory_start(&self, tensor: &Tensor) -> usize;
 
-    /// Called before a value is read.
+    /// Called before the value of a tensor is read.
     fn on_read(&self, tensor: &Tensor, op: &str) -> Result<()>;
 
-    /// A count that follows from sizes, as a plain number.
+    /// Called for a plain number that was computed from sizes.
     fn on_extent(&self, number: &Tensor, count: usize);
 
-    /// The key of random numbers, drawn from a generator.
+    /// Draws a key for random numbers from a generator.
     fn draw(&self, generator: &Generator, n_counters: u64) -> Result<Tensor>;
 
-    /// Draws random numbers by `draw`, whose argument are the sizes; inside `vmap` with the dims that it maps.
+    /// Draws random numbers of the given sizes by `draw`. Inside `vmap` the mapped dims are added to the sizes.
     fn draw_mapped(
         &self,
         op: &str,
@@ -77,52 +77,52 @@ pub(crate) trait Observer: Sync {
         draw: &mut dyn FnMut(&[usize]) -> Result<Tensor>,
     ) -> Result<Tensor>;
 
-    /// Called before a function with a derivative of its own is recorded for gradients.
+    /// Called before a function with a derivative of its own is recorded on the tape.
     fn on_function(&self, name: &str) -> Result<()>;
 
-    /// Called where a function asks how a tensor came about.
+    /// Called when a function asks about the history of a tensor.
     fn on_history(&self, tensor: &Tensor, method: &str);
 
     /// Called before `requires_grad` of a tensor is set.
     fn on_requires_grad(&self, tensor: &Tensor, requires_grad: bool) -> Result<()>;
 
-    /// Called before the gradient of a tensor is touched; gives the tensor that holds the gradient.
+    /// Called before an access to the gradient of a tensor. Returns the tensor that holds the gradient.
     fn on_gradient<'a>(&self, leaf: &'a Tensor, access: Access) -> Cow<'a, Tensor>;
 
     /// Called before the hooks of a leaf run.
     fn on_hooks(&self, leaf: &Tensor);
 
-    /// Called before a hook is registered; whether it must not be.
+    /// Called before a hook is registered. Returns whether it must not be.
     fn refuses_hook(&self, tensor: &Tensor) -> bool;
 }
 
 static OBSERVER: OnceLock<&'static dyn Observer> = OnceLock::new();
 
-/// Installs the observer of the process. Later calls change nothing.
+/// Installs the observer of the process. Only the first call has an effect.
 pub(crate) fn install(observer: &'static dyn Observer) {
     OBSERVER.get_or_init(|| observer);
 }
 
-/// The observer, if there has been anything to observe.
+/// The observer, if it is installed.
 #[inline]
 pub(crate) fn observer() -> Option<&'static dyn Observer> {
     OBSERVER.get().copied()
 }
 
-/// Whether values have shapes alone on this thread now.
+/// Whether this thread is in an abstract trace, where tensors have no values.
 pub(crate) fn is_abstract() -> bool {
     observer().is_some_and(|observer| observer.is_abstract())
 }
 
-/// The element of its memory that a tensor begins at. In a trace it is that of the call's input.
+/// The storage offset of a tensor, in elements. In a trace it is that of the call's input.
 pub(crate) fn memory_start(tensor: &Tensor) -> usize {
     observer().map_or_else(|| tensor.array().layout().offset, |observer| observer.memory_start(tensor))
 }
 
-/// Called before a value is read: a trace cannot follow what the function does with it.
+/// Called before the value of a tensor is read. A trace ends here, because it cannot follow the value.
 ///
 /// # Errors
-/// For a mapped tensor; for one without elements, as in an abstract trace or on the meta device.
+/// If the tensor is mapped, or if it has no elements, as in an abstract trace or on the meta device.
 pub(crate) fn on_read(tensor: &Tensor, op: &str) -> Result<()> {
     if let Some(observer) = observer() {
         observer.on_read(tensor, op)?;
@@ -137,12 +137,12 @@ pub(crate) fn on_read(tensor: &Tensor, op: &str) -> Result<()> {
     })
 }
 
-/// A count that follows from sizes, as a plain number.
+/// A plain number that was computed from sizes.
 ///
-/// A trace records that it is one, so that kernels take it as an argument and other sizes find the same kernels.
+/// A trace records it as an extent, which kernels take as an argument. So other sizes reuse the same kernels.
 ///
 /// # Errors
-/// If there is no memory.
+/// If there is not enough memory.
 pub(crate) fn extent(count: usize) -> Result<Tensor> {
     let number = Tensor::number(Scalar::Int(count as i64))?;
     if let Some(observer) = observer() {
