@@ -70,7 +70,7 @@ impl Tensor {
     }
 
     /// Makes this a leaf that requires gradients and has the hooks of `other`, if `other` requires gradients.
-    pub(crate) fn flow_as(&self, other: &Tensor) {
+    pub(crate) fn require_grad_like(&self, other: &Tensor) {
         if other.requires_grad() {
             let meta = self.autograd_or_new();
             meta.set_requires_grad(true);

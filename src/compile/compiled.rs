@@ -26,7 +26,7 @@ use crate::transforms::function::{Function, Inputs, TensorRefs};
 use crate::transforms::tracer;
 use crate::transforms::tracer::GradientsBefore;
 use crate::transforms::tracer::Reads;
-use crate::transforms::tracer::{Apart, First};
+use crate::transforms::tracer::{First, NoTrace};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -201,13 +201,13 @@ impl<A, F: Function<A>> Compiled<F, A> {
                 self.count(|cells| cells.costs.captured(captured, start.elapsed() - captured));
                 return output;
             }
-            First::Ran(output, Apart::Gradients) => (output, self.capture_again(inputs, &flowed, watch.end())),
-            First::Ran(output, Apart::Break(reason)) => (output, self.entry(Err(reason), inputs)),
-            First::Ran(output, Apart::Keeps) if self.count(Cells::keeps_again) => {
+            First::Ran(output, NoTrace::Gradients) => (output, self.capture_again(inputs, &flowed, watch.end())),
+            First::Ran(output, NoTrace::Break(reason)) => (output, self.entry(Err(reason), inputs)),
+            First::Ran(output, NoTrace::Keeps) if self.count(Cells::keeps_again) => {
                 (output, self.entry(Err(NotCaptured::KeepsTensors.into()), inputs))
             }
             // What is made once and kept is there in the next call.
-            First::Ran(output, Apart::Keeps) => return Ok(output),
+            First::Ran(output, NoTrace::Keeps) => return Ok(output),
         };
         match unless_out_of_memory(entry)?.map(|entry| cell.put(entry)) {
             Some(Entry::Refused(error)) => Err(error.clone()),
@@ -250,8 +250,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
 
     fn reads(&self) -> Reads {
         match self.options.breaks {
-            BreakPolicy::Allow | BreakPolicy::Eager => Reads::Noted,
-            BreakPolicy::Error => Reads::Refused,
+            BreakPolicy::Allow | BreakPolicy::Eager => Reads::GraphBreak,
+            BreakPolicy::Error => Reads::Error,
         }
     }
 

@@ -81,7 +81,7 @@ impl Program {
     /// A graph that breaks an invariant, or one whose halves cannot be told apart.
     pub(super) fn build(trace: Trace, joint: Joint, settings: &Settings) -> Result<Program> {
         let Trace { graph, mut lifted, written, mut gradients, conditions, mut aliases, owners } = trace;
-        let (flows, conditions) = Condition::flows(conditions);
+        let (flows, conditions) = Condition::split_requires_grad(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
         // Gradients are behind the function's outputs, and are what the graph makes them.
         aliases.retain(|alias| alias.output < joint.n_outputs);

@@ -1,10 +1,10 @@
-//! The Autocast keys: mixed precision, per kind of device.
+//! The Autocast keys: automatic mixed precision per kind of device.
 //!
-//! While autocast is on, some operators first convert their operands; [`POLICIES`] says which and how. Only floating
-//! operands of the device kind are converted, f64 never. All other operators fall through. The keys are on every
-//! tensor and normally excluded; [`autocast`] takes them out of the excluded set. The conversions are calls like any
-//! other, above autograd and the tracer: the gradient of an f32 weight is f32, and a graph holds the conversions.
-//! Converted weights are deliberately not kept for later calls: inside a compiled function one conversion serves all.
+//! In autocast, some operators first convert their operands; [`POLICIES`] lists them. Only floating operands on that
+//! kind of device are converted, and f64 never. All other operators fall through. Every tensor has the keys, which are
+//! normally excluded; [`autocast`] removes them from the excluded set. The conversions are ordinary calls above
+//! autograd and the tracer: the gradient of an f32 weight is f32, and a graph contains the conversions. Converted
+//! weights are deliberately not cached between calls: in a compiled function one conversion serves all uses.
 
 use crate::device::DeviceKind;
 use crate::dispatch::dispatcher::Dispatcher;
@@ -24,21 +24,21 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-/// How the operands of an operator are converted.
+/// The conversion of an operator's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// To the dtype of the scope, f16 or bf16.
     Lower,
     /// To f32.
     F32,
-    /// To the widest of their dtypes: f32 if one is, else that of the scope.
+    /// To the widest dtype among them: f32 if one is f32, else the dtype of the scope.
     Promote,
 }
 
 use Policy::{F32, Lower, Promote};
 
-/// The operators that convert, all overloads of a name: what is done on the CPU, and what on an accelerator, whose
-/// 16-bit units make it worth to keep more of the rest in f32.
+/// The operators that convert, by the name of all their overloads: the policy on the CPU, and the policy on
+/// accelerators. Products gain more from 16 bits on accelerators, so there more of the other operators run in f32.
 pub(crate) const POLICIES: &[(Option<Policy>, Option<Policy>, &str)] = &[
     (
         Some(Lower),
@@ -72,14 +72,14 @@ pub(crate) const POLICIES: &[(Option<Policy>, Option<Policy>, &str)] = &[
     (None, Some(Promote), "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot"),
 ];
 
-/// The kinds of devices that have autocast, with their keys.
+/// The kinds of devices that support autocast, with their keys.
 const KINDS: [(DeviceKind, DispatchKey); 3] = [
     (DeviceKind::Cpu, DispatchKey::AutocastCPU),
     (DeviceKind::Cuda, DispatchKey::AutocastCUDA),
     (DeviceKind::PrivateUse1, DispatchKey::AutocastPrivateUse1),
 ];
 
-/// What autocast does on a thread: the dtype of the scope by kind of device, where it is on.
+/// The autocast state of a thread: the lower-precision dtype for each kind of device where it is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AutocastState([Option<DType>; KINDS.len()]);
 
@@ -93,13 +93,14 @@ impl AutocastState {
         STATE.get()
     }
 
-    /// The dtype that products run in on devices of that kind, if autocast is on there.
+    /// The lower-precision dtype on devices of that kind, if autocast is on there.
     pub fn dtype(self, kind: DeviceKind) -> Option<DType> {
         KINDS.iter().zip(self.0).find(|((of, _), _)| *of == kind).and_then(|(_, dtype)| dtype)
     }
 }
 
-/// Keeps autocast on or off; made by [`autocast`] and its kin. Guards are dropped in reverse order, as locals are.
+/// Keeps autocast on or off. Made by [`autocast`] and its variants. Guards must be dropped in reverse order, as locals
+/// are.
 #[derive(Debug)]
 #[must_use = "autocast is changed only while the guard lives"]
 pub struct AutocastGuard {
@@ -107,7 +108,8 @@ pub struct AutocastGuard {
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Turns autocast on for this thread, on devices of every kind, with `dtype` (bf16 or f16) as the lower precision.
+/// Enables autocast on this thread, on devices of every kind, until the guard is dropped. `dtype` (bf16 or f16) is the
+/// lower precision. Like PyTorch's `torch.autocast`.
 ///
 /// ```
 /// use opfuse::autocast;
@@ -123,27 +125,27 @@ pub struct AutocastGuard {
 /// ```
 ///
 /// # Errors
-/// If the dtype is another one.
+/// If `dtype` is neither bf16 nor f16.
 pub fn autocast(dtype: DType) -> Result<AutocastGuard> {
     check(dtype)?;
     Ok(enter(AutocastState([Some(dtype); KINDS.len()])))
 }
 
-/// As [`autocast`], on devices of one kind only.
+/// Like [`autocast`], on devices of one kind only.
 ///
 /// # Errors
-/// If the dtype is neither bf16 nor f16, or the kind has no autocast.
+/// If `dtype` is neither bf16 nor f16, or if the kind has no autocast.
 pub fn autocast_on(kind: DeviceKind, dtype: DType) -> Result<AutocastGuard> {
     check(dtype)?;
     changed(kind, Some(dtype))
 }
 
-/// Turns autocast off for this thread, on devices of every kind.
+/// Disables autocast on this thread, on devices of every kind, until the guard is dropped.
 pub fn no_autocast() -> AutocastGuard {
     enter(AutocastState::default())
 }
 
-/// As [`no_autocast`], on devices of one kind only.
+/// Like [`no_autocast`], on devices of one kind only.
 ///
 /// # Errors
 /// If the kind has no autocast.
@@ -184,7 +186,7 @@ impl Drop for AutocastGuard {
     }
 }
 
-/// Registers the kernels of [`POLICIES`] for all operators there are by now.
+/// Registers the kernels of [`POLICIES`] for all operators that are registered now.
 pub(crate) fn register(libraries: &mut Vec<Library>) -> Result<()> {
     let mut overloads: HashMap<String, Vec<OperatorName>> = HashMap::new();
     for name in Dispatcher::global().operator_names() {
@@ -198,7 +200,7 @@ pub(crate) fn register(libraries: &mut Vec<Library>) -> Result<()> {
             let Some(policy) = (if kind == DeviceKind::Cpu { *cpu } else { *accelerator }) else { continue };
             for name in bases.split(' ').filter_map(|base| overloads.get(base)).flatten() {
                 let operator = Dispatcher::global().find_schema(&name.name, &name.overload)?;
-                // A result that is given has a dtype of its own.
+                // The dtype of an `out` tensor is its own.
                 let writes = operator.schema().is_some_and(|schema| {
                     schema.arguments.iter().any(|argument| argument.alias.as_ref().is_some_and(|alias| alias.is_write))
                 });

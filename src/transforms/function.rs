@@ -1,6 +1,6 @@
-//! What can be compiled or mapped: functions over structures of tensors that return such.
+//! Functions over structures of tensors: what `compile` and `vmap` accept.
 //!
-//! A marker type stands for the arguments, so that closures of one to six references, or of one `&[Tensor]`, all fit:
+//! A marker type stands for the arguments. So closures of one to six references, or of one `&[Tensor]`, all fit:
 //! `compile(|a: &Tensor, b: &Tensor| (a * b)?.relu())`.
 
 use crate::error::{Error, Result};
@@ -9,15 +9,15 @@ use crate::tensor::handle::Tensor;
 use crate::tensor::structure::{Flat, Parts, TensorStruct, Words};
 use smallvec::SmallVec;
 
-/// A function over tensors. `A` stands for its arguments: a tuple of structures, or `Vec<Tensor>` for a slice.
+/// A function over tensors. `A` marks its arguments: a tuple of structures, or `Vec<Tensor>` for a slice.
 pub trait Function<A>: Send + Sync {
-    /// What it returns.
+    /// The type of its result.
     type Output: TensorStruct;
 
-    /// Calls it; `inputs` are its arguments, flattened.
+    /// Calls the function with flattened arguments.
     ///
     /// # Errors
-    /// What the function returns, or if the inputs are those of another function.
+    /// If the function fails, or if the inputs do not fit its arguments.
     fn apply(&self, inputs: &Flat) -> Result<Self::Output>;
 }
 
@@ -26,28 +26,28 @@ pub trait Inputs<A> {
     /// Flattens the arguments.
     ///
     /// # Errors
-    /// If there is no memory for a number.
+    /// If there is not enough memory.
     fn into_parts(self) -> Result<Flat>;
 
-    /// All of them, if they are tensors and nothing else: handles need not be copied then.
+    /// The arguments, if all of them are single tensors. Then no handle is cloned.
     fn as_tensors(&self) -> Option<TensorRefs<'_>> {
         None
     }
 }
 
-/// Tensors that are looked at.
+/// Borrowed tensors.
 pub type TensorRefs<'a> = SmallVec<[&'a Tensor; 6]>;
 
-/// One argument of a call of a function that takes `&T`. A number is a tensor, too: it becomes a 0-dim tensor that
-/// promotes as a number, and stays an argument.
+/// An argument for a parameter `&T`. A number fits `&Tensor`: it becomes a 0-dim tensor that promotes as a number, and
+/// stays an argument.
 pub trait Input<T> {
-    /// Adds its parts.
+    /// Appends the tensors and words of the argument.
     ///
     /// # Errors
-    /// If there is no memory for a number.
+    /// If there is not enough memory.
     fn add_parts(&self, into: &mut Flat) -> Result<()>;
 
-    /// The tensor that it is, if it is nothing else.
+    /// The tensor, if the argument is a single tensor.
     fn as_tensor(&self) -> Option<&Tensor> {
         None
     }

@@ -1,4 +1,4 @@
-//! What else may a call do? One folder or file per key with behaviour of its own: tracing, mapping, autocast.
+//! What else may a call do? One folder or file per key with behaviour: tracing, `vmap`, autocast.
 
 pub(crate) mod autocast;
 pub(crate) mod batched;
@@ -16,10 +16,10 @@ use crate::error::Result;
 pub use autocast::{AutocastGuard, AutocastState, autocast, autocast_on, no_autocast, no_autocast_on};
 pub use function::{Function, Input, Inputs, TensorRefs};
 
-/// Registers what the keys of transforms do.
+/// Registers the kernels of the transforms' keys.
 ///
 /// # Errors
-/// If the registry refuses a kernel.
+/// If a registration fails.
 pub(crate) fn register(builtins: &mut Builtins) -> Result<()> {
     observer::install();
     let fallbacks = [

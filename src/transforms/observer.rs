@@ -1,4 +1,4 @@
-//! The transforms as tensors, operators and autograd see them: traces and `vmap` behind one [`Observer`].
+//! The [`Observer`] that connects tensors, operators and autograd to traces and `vmap`.
 
 use crate::device::Generator;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 struct Transforms;
 
-/// Has tensors, operators and autograd tell the transforms what they do.
+/// Installs the observer.
 pub(crate) fn install() {
     observer::install(&Transforms);
 }
@@ -52,7 +52,7 @@ impl Observer for Transforms {
         tracer::draw(generator, n_counters)
     }
 
-    /// Every slice gets numbers of its own where that is wanted: those of a dim more, which is mapped.
+    /// If slices draw different numbers, the draw has the mapped dims in addition.
     fn draw_mapped(
         &self,
         op: &str,

@@ -1,8 +1,7 @@
-//! Functions of one slice, applied to all slices at once.
+//! `vmap`: applies a function of one slice to all slices at once.
 //!
-//! [`vmap`] makes from a function of, say, a vector one of a batch of vectors: the function is called once, with
-//! tensors whose mapped dim is hidden, and every op it calls works on all slices. How an op does is said in
-//! [`super::batched`].
+//! [`vmap`] turns a function of, say, a vector into a function of a batch of vectors. The function is called once, with
+//! tensors whose mapped dim is hidden, and every op works on all slices. [`super::batched`] says how.
 
 use crate::error::{Error, Result};
 use crate::tensor::handle::Tensor;
@@ -15,12 +14,12 @@ use std::marker::PhantomData;
 pub use crate::transforms::batched::Randomness;
 pub use crate::transforms::batched::slow_calls;
 
-/// Which dim is mapped: one answer for all tensors, or one for each; `None` maps nothing.
+/// The mapped dims: one for all tensors, or one for each. `None` maps nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MapDims {
-    /// The same for all.
+    /// The same dim for all tensors.
     All(Option<i64>),
-    /// One per tensor.
+    /// One dim per tensor.
     Each(Vec<Option<i64>>),
 }
 
@@ -70,7 +69,7 @@ impl MapDims {
     }
 }
 
-/// A function of slices, as one of whole tensors; made by [`vmap`].
+/// A function of slices as a function of whole tensors. Made by [`vmap`].
 pub struct Vmap<F, A> {
     function: F,
     in_dims: MapDims,
@@ -79,7 +78,8 @@ pub struct Vmap<F, A> {
     arguments: PhantomData<fn(A)>,
 }
 
-/// Maps a function over a dim of its arguments, the first unless [`Vmap::in_dims`] says otherwise.
+/// Maps a function over a dim of its arguments: the first dim, unless [`Vmap::in_dims`] is called. The results are
+/// stacked along their first dim, unless [`Vmap::out_dims`] is called. Like PyTorch's `torch.vmap`.
 ///
 /// ```
 /// use opfuse::{Result, Tensor, vmap};
@@ -98,21 +98,21 @@ pub fn vmap<A, F: Function<A>>(function: F) -> Vmap<F, A> {
 }
 
 impl<F, A> Vmap<F, A> {
-    /// The dim of each argument that is mapped; negative ones count from the end, `None` gives the whole argument to
-    /// every slice.
+    /// Sets the mapped dim of each argument tensor. Negative dims count from the end. With `None` every slice gets the
+    /// whole tensor.
     pub fn in_dims(mut self, dims: impl Into<MapDims>) -> Self {
         self.in_dims = dims.into();
         self
     }
 
-    /// Where each result gets the mapped dim; negative ones count from the end. `None` says that the result does not
-    /// depend on mapped arguments, and gives it back once.
+    /// Sets the position of the mapped dim in each result tensor. Negative dims count from the end. `None` states that
+    /// the result does not depend on mapped arguments. It is then returned once.
     pub fn out_dims(mut self, dims: impl Into<MapDims>) -> Self {
         self.out_dims = dims.into();
         self
     }
 
-    /// What random operators do; an error unless it is said.
+    /// Sets the behaviour of random operators. By default they are errors.
     pub fn randomness(mut self, randomness: Randomness) -> Self {
         self.randomness = randomness;
         self
@@ -123,8 +123,8 @@ impl<A, F: Function<A>> Vmap<F, A> {
     /// Calls the function on all slices.
     ///
     /// # Errors
-    /// If no argument is mapped, a mapped one is a plain number or has no such dim, or sizes of mapped dims differ;
-    /// and what the function returns: reading a mapped value is an error too.
+    /// If no argument is mapped, if a mapped argument is a plain number or has no such dim, or if the sizes of mapped
+    /// dims differ. If the function fails: reading a mapped value is an error too.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
         self.apply(&inputs.into_parts()?)
     }
@@ -146,7 +146,7 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
         };
         if sizes.iter().any(|&other| other != size) {
             let what = format!("the mapped dims have sizes {sizes:?}");
-            return Err(Error::shape("vmap", what, "they must be equal: each slice takes one of each argument"));
+            return Err(Error::shape("vmap", what, "the mapped dims of all arguments must have the same size"));
         }
         let session = enter(size, self.randomness);
         let slices = inputs.iter().zip(&dims).map(|(input, dim)| match dim {
@@ -164,7 +164,7 @@ impl<A, F: Function<A>> Function<A> for Vmap<F, A> {
     }
 }
 
-/// The dim of an argument as an index.
+/// The dim of an argument, as an index.
 fn mapped_dim(index: usize, input: &Tensor, dim: Option<i64>) -> Result<Option<usize>> {
     let Some(dim) = dim else { return Ok(None) };
     if input.as_number().is_some() {
@@ -184,7 +184,7 @@ fn mapped_dim(index: usize, input: &Tensor, dim: Option<i64>) -> Result<Option<u
     Ok(Some(if dim < 0 { dim + rank } else { dim } as usize))
 }
 
-/// A result with its mapped dim where it is wanted.
+/// A result with its mapped dim at `dim`.
 fn unmapped(session: &Session, size: usize, output: &Tensor, dim: Option<i64>) -> Result<Tensor> {
     let mapped = session.unmap(output);
     let Some(dim) = dim else {
@@ -205,7 +205,7 @@ fn unmapped(session: &Session, size: usize, output: &Tensor, dim: Option<i64>) -
     match mapped {
         Some((physical, from)) if from == dim => Ok(physical.clone()),
         Some((physical, from)) => move_dim(physical, from, dim),
-        // The same for every slice.
+        // The result is the same for every slice.
         None => {
             let mut sizes = output.sizes().to_vec();
             sizes.insert(dim, size);

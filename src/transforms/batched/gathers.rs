@@ -1,4 +1,4 @@
-//! Elements found by index, where the source, the index, or both are mapped.
+//! Gathers by index, where the source, the index, or both are mapped.
 
 use crate::error::Result;
 use crate::ir::attrs::{Along, Attributes};
@@ -15,14 +15,14 @@ pub(super) fn gather(kind: GatherKind, operands: &Operands, attrs: &Attrs, resul
     let [source, index] = &operands.list[..] else { unreachable!("a gather has a source and an index") };
     let size = operands.level.size;
     let dim = |op: Op| shifted(op, Along::read(attrs).dim, source.ty.rank());
-    // A dim to work along, for slices that have none.
+    // Scalar slices get a dim to gather along.
     let with_dim = |value: Tensor| if value.dim() == 1 { pad(&value, 1) } else { Ok(value) };
     let physical = match kind {
         GatherKind::Select if !index.is_mapped => {
             with_dim(source.value.clone())?.index_select(dim(Op::IndexSelect)?, &index.value)?
         }
         GatherKind::Select => {
-            // One index vector per slice, the same for all elements beside the dim.
+            // Each slice has an index vector, which is the same along all other dims.
             let source = with_dim(source.spread(size)?)?;
             let dim = dim(Op::IndexSelect)?;
             let mut sizes = source.sizes().to_vec();
@@ -39,7 +39,7 @@ pub(super) fn gather(kind: GatherKind, operands: &Operands, attrs: &Attrs, resul
         }
         GatherKind::Rows if !source.is_mapped => embedding(&source.value, &index.value)?,
         GatherKind::Rows => {
-            // All tables as one, in which those of a slice start at its number times their height.
+            // The tables of all slices become one. The rows of slice `i` start at `i * height`.
             let [_, height, width] = *source.value.sizes() else { unreachable!("inference saw a 2-dim table") };
             let table = source.value.reshape(&[size * height, width][..])?;
             let mut first = vec![1; index.ty.rank() + 1];

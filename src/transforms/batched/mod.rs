@@ -1,18 +1,18 @@
-//! The FuncTorchBatched key: tensors with a mapped dim, as `vmap` makes them.
+//! The FuncTorchBatched key: tensors with a mapped dim, which `vmap` makes.
 //!
-//! A mapped tensor is a wrapper. Its sizes are those that one slice has; behind it lies the *physical* tensor, which
-//! has one dim more, and the level of the `vmap` that maps it. A call takes the innermost level among its operands,
-//! brings the mapped dims of that level to the front, calls the op, with its arguments changed, on the physical
-//! tensors, and wraps the result. Physical tensors may be mapped by an outer level; then the same happens again.
+//! A mapped tensor is a wrapper with the sizes of one slice. It wraps the *physical* tensor, which has the mapped dim
+//! in addition, and the level of its `vmap`. A call takes the innermost level among its operands and moves the mapped
+//! dims of that level to the front. It then calls the op on the physical tensors, with adapted arguments, and wraps the
+//! result. Physical tensors may be mapped by an outer level, where the same happens again.
 //!
-//! Which op is called with which arguments follows from what the op means, not from its name; see [`rules`]. An
-//! operator that is no row of the op table runs its decomposition; what has neither runs once per slice, which is
-//! counted with its [`Reason`](crate::error::Reason). The key lies above autograd, autocast and the tracer: these see
-//! physical tensors only.
+//! The meaning of an op, not its name, gives the physical call; see [`rules`]. An operator that is no row of the op
+//! table runs its decomposition. An operator without either runs once per slice, which is counted with its
+//! [`Reason`](crate::error::Reason). The key lies above autograd, autocast and the tracer: these see physical tensors
+//! only.
 //!
-//! Gradients are recorded twice where both are wanted: of the physical tensors by autograd, as seen from outside the
-//! `vmap`, and of the mapped ones here, as seen from inside. So a gradient taken inside is one of each slice, also with
-//! respect to a tensor that is not mapped itself.
+//! If gradients are wanted inside and outside the `vmap`, they are recorded twice: for the physical tensors by
+//! autograd, and for the mapped tensors here. So a gradient taken inside is a gradient per slice, even with respect to
+//! a tensor that is not mapped.
 
 mod gathers;
 mod rules;
@@ -35,61 +35,61 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What random operators do inside `vmap`.
+/// The behaviour of random operators inside `vmap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Randomness {
-    /// They are errors.
+    /// Random operators are errors.
     #[default]
     Error,
-    /// Every slice gets numbers of its own.
+    /// Each slice draws different numbers.
     Different,
     /// All slices get the same numbers.
     Same,
 }
 
-/// What a mapped tensor stands for.
+/// The payload of a mapped tensor.
 struct Mapped {
     physical: Tensor,
     dim: usize,
     level: u64,
 }
 
-/// One `vmap` in progress on this thread.
+/// One active `vmap` of this thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Level {
     id: u64,
-    /// How many slices there are.
+    /// The number of slices.
     size: usize,
-    /// What random operators do.
+    /// The behaviour of random operators.
     randomness: Randomness,
 }
 
 thread_local! {
-    /// Outermost first. Ids grow inwards.
+    /// Outermost first. Inner levels have larger ids.
     static LEVELS: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A level for as long as it lives; ends also by a panic.
+/// An active level. It ends when the session is dropped, even by a panic.
 pub(crate) struct Session(Level);
 
 /// Starts a level on this thread.
 pub(crate) fn enter(size: usize, randomness: Randomness) -> Session {
-    // Never given twice, so that a tensor that outlives its level, or its thread, is found out.
+    // Ids are never reused, so a tensor that outlives its level or leaves its thread is detected.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let level = Level { id: NEXT.fetch_add(1, Ordering::Relaxed), size, randomness };
     LEVELS.with_borrow_mut(|levels| levels.push(level));
     Session(level)
 }
 
-/// The levels of this thread whose slices get random numbers of their own, outermost first.
+/// The levels of this thread whose slices draw different random numbers, outermost first.
 ///
 /// # Errors
-/// If one refuses random operators.
+/// If random operators are errors at some level.
 pub(crate) fn drawing_levels(op: &str) -> Result<SmallVec<[Level; 2]>> {
     LEVELS.with_borrow(|levels| {
         if levels.iter().any(|level| level.randomness == Randomness::Error) {
-            let what = "a random operator was called inside vmap, which was not told what it should do; choose \
-                        Randomness::Different, numbers for every slice, or Randomness::Same";
+            let what = "a random operator was called inside vmap without a choice of randomness; choose \
+                        Randomness::Different (numbers per slice) or Randomness::Same (the same numbers)";
             return Err(Error::argument(op, what));
         }
         let different = |level: &&Level| level.randomness == Randomness::Different;
@@ -98,7 +98,7 @@ pub(crate) fn drawing_levels(op: &str) -> Result<SmallVec<[Level; 2]>> {
 }
 
 impl Level {
-    /// How many slices there are.
+    /// The number of slices.
     pub(crate) fn size(self) -> usize {
         self.size
     }
@@ -128,7 +128,7 @@ impl Drop for Session {
     }
 }
 
-/// What a mapped tensor stands for: a tensor with one dim more.
+/// The physical tensor of a mapped tensor, which has one more dim.
 pub(crate) fn physical(tensor: &Tensor) -> Option<&Tensor> {
     tensor.payload::<Mapped>().map(|mapped| &mapped.physical)
 }
@@ -144,10 +144,10 @@ fn wrap(physical: &Tensor, dim: usize, level: Level) -> Result<Tensor> {
 
 /// One operand of a mapped call.
 struct Operand {
-    /// With the mapped dim in front if it is mapped, else as it was given.
+    /// Has the mapped dim in front if it is mapped.
     value: Tensor,
     is_mapped: bool,
-    /// The type that one slice has.
+    /// The type of one slice.
     ty: TensorType,
 }
 
@@ -180,7 +180,7 @@ impl Operands {
 }
 
 impl Operand {
-    /// The physical tensor, with the dim in front repeated for an operand that is not mapped.
+    /// The physical tensor. If the operand is not mapped, it is expanded by the mapped dim in front.
     fn spread(&self, size: usize) -> Result<Tensor> {
         if self.is_mapped {
             Ok(self.value.clone())
@@ -190,17 +190,17 @@ impl Operand {
     }
 }
 
-/// The sizes of one slice, behind the number of slices.
+/// The sizes of a physical tensor: the number of slices, then those of one slice.
 fn physical_sizes(size: usize, slice: &[usize]) -> SmallVec<[usize; 6]> {
     std::iter::once(size).chain(slice.iter().copied()).collect()
 }
 
-/// The same tensor with dim `from` as the first.
+/// A view with dim `from` first.
 fn to_front(tensor: &Tensor, from: usize) -> Result<Tensor> {
     if from == 0 { Ok(tensor.clone()) } else { move_dim(tensor, from, 0) }
 }
 
-/// The same tensor with dim `from` at `to`, the others in order.
+/// A view with dim `from` moved to `to`. The other dims keep their order.
 pub(crate) fn move_dim(tensor: &Tensor, from: usize, to: usize) -> Result<Tensor> {
     let mut dims: SmallVec<[i64; 6]> = (0..tensor.dim() as i64).collect();
     let moved = dims.remove(from);
@@ -208,11 +208,11 @@ pub(crate) fn move_dim(tensor: &Tensor, from: usize, to: usize) -> Result<Tensor
     tensor.permute(&dims[..])
 }
 
-/// The kernel of every row of the op table at this key.
+/// The kernel of this key for every row of the op table.
 pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> Result<Tensor> {
     let attrs = &Attrs::from(attrs);
     let operands = Operands::of(op.name(), tensors)?;
-    // Asked of one slice, so that errors speak of what the caller sees.
+    // Inferred for one slice, so that errors show the sizes that the caller sees.
     let result = op.infer(&operands.types(), attrs)?;
     let physical = match rules::apply(op, &operands, tensors, attrs, &result)? {
         rules::Applied::Physical(physical) => physical,
@@ -228,7 +228,7 @@ pub(crate) fn kernel(op: Op, _: KeySet, tensors: &[&Tensor], attrs: &[Attr]) -> 
     Ok(result)
 }
 
-/// The kernel of `copy_` at this key.
+/// The kernel of this key for `copy_`.
 pub(crate) fn copy_kernel(_: KeySet, target: &Tensor, source: &Tensor, _: bool) -> Result<Tensor> {
     let operands = Operands::of("copy_", &[target, source])?;
     let [into, from] = &operands.list[..] else { unreachable!("there are two operands") };
@@ -237,7 +237,7 @@ pub(crate) fn copy_kernel(_: KeySet, target: &Tensor, source: &Tensor, _: bool) 
                     use the form that returns a new tensor, or map the target too";
         return Err(Error::argument("copy_", what));
     }
-    // Asked of one slice, so that the error speaks of what the caller sees.
+    // Checked for one slice, so that the error shows the sizes that the caller sees.
     source.array().layout.expand("copy_", target.sizes())?;
     autograd::recorded_write(target, source, || {
         let n_missing = if from.is_mapped { into.ty.rank() - from.ty.rank() } else { 0 };
@@ -246,11 +246,11 @@ pub(crate) fn copy_kernel(_: KeySet, target: &Tensor, source: &Tensor, _: bool) 
     })
 }
 
-/// The kernel at this key of every operator that is no row.
+/// The kernel of this key for every operator that is no row.
 pub(crate) fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::FuncTorchBatched);
     if operator.slot(below.highest_backend_key()).source == Source::Math {
-        // Its parts come back here one by one.
+        // The parts of the decomposition come back to this key.
         return operator.redispatch_boxed(below, stack);
     }
     let operands = {
@@ -260,10 +260,10 @@ pub(crate) fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> 
     slices::boxed(operator, &operands, stack)
 }
 
-/// Called before a value is read.
+/// Called before the value of a tensor is read.
 ///
 /// # Errors
-/// If the tensor is mapped: there is one value per slice.
+/// If the tensor is mapped, because it has one value per slice.
 pub(crate) fn on_read(tensor: &Tensor, what: &str) -> Result<()> {
     if tensor.payload::<Mapped>().is_none() {
         return Ok(());

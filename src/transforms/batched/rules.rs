@@ -1,7 +1,7 @@
-//! What is called on physical tensors, by what an op means.
+//! Batching rules: the physical call of an op, by what the op means.
 //!
-//! All rules take operands with the mapped dim in front and give results with it in front. Arguments of one slice are
-//! made arguments of the physical call by counting dims from 1.
+//! All rules take operands with the mapped dim in front and return a result with it in front. Arguments that count the
+//! dims of one slice are changed to count the physical dims, where the slice begins at dim 1.
 
 use crate::dispatch::builtins::operator;
 use crate::dispatch::rows::call;
@@ -15,17 +15,17 @@ use crate::tensor::observer;
 use crate::transforms::batched::{Operand, Operands, gathers, physical_sizes, views};
 use smallvec::SmallVec;
 
-/// What a rule gave.
+/// The outcome of a rule.
 pub(super) enum Applied {
-    /// The physical result, the mapped dim in front.
+    /// The physical result, with the mapped dim in front.
     Physical(Tensor),
-    /// The result as the caller gets it.
+    /// The result for the caller.
     Wrapped(Tensor),
     /// There is no rule.
     NoRule,
 }
 
-/// Applies the rule of an op. `tensors` are the operands as they were given, `result` is the type of one slice.
+/// Applies the rule of an op. `tensors` are the operands as given. `result` is the type of one slice.
 pub(super) fn apply(
     op: Op,
     operands: &Operands,
@@ -49,13 +49,13 @@ pub(super) fn apply(
         Meaning::Routine(_) => Some(routine(op, operands, attrs, result)?),
         Meaning::Concat => Some(concat(op, operands, attrs, result)?),
         Meaning::Overlay => Some(overlay(op, operands, attrs)?),
-        // They have no tensor that could be mapped.
+        // They have no tensor operand.
         Meaning::Fill | Meaning::Range => None,
     };
     Ok(physical.map_or(Applied::NoRule, Applied::Physical))
 }
 
-/// The batched product broadcasts the dims in front. Sums that are not rounded are those of operands as wide as they are.
+/// A batched product broadcasts the leading dims. If the result is wider than the operands, these are converted first.
 fn product(operands: &Operands, result: &TensorType) -> Result<Tensor> {
     let [left, right] = [0, 1].map(|index| &operands.list[index].value);
     if left.dtype() == result.dtype {
@@ -64,7 +64,7 @@ fn product(operands: &Operands, result: &TensorType) -> Result<Tensor> {
     left.to_dtype(result.dtype)?.matmul(&right.to_dtype(result.dtype)?)
 }
 
-/// Slices are aligned at their last dims, so those of lower rank get dims of size 1 behind the mapped one.
+/// Slices are aligned at their last dims, so slices of lower rank get dims of size 1 after the mapped dim.
 fn pointwise(op: Op, rule: Rule, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
     let types = operands.types();
     let rank = types.iter().map(|ty| ty.rank()).max().unwrap_or(0);
@@ -75,7 +75,7 @@ fn pointwise(op: Op, rule: Rule, operands: &Operands, attrs: &Attrs) -> Result<T
             return Ok(value);
         }
         if operand.ty.rank() == 0 {
-            // A 0-dim tensor promotes weakly; the physical one has a dim and would not.
+            // A 0-dim slice promotes weakly. Its physical tensor has a dim and would not.
             value = compute.of_operand(index).map_or_else(|| Ok(value.clone()), |dtype| value.to_dtype(dtype))?;
         }
         pad(&value, rank - operand.ty.rank())
@@ -84,7 +84,7 @@ fn pointwise(op: Op, rule: Rule, operands: &Operands, attrs: &Attrs) -> Result<T
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), attrs)
 }
 
-/// The physical dims as they lie in memory if an argument asks for channels last.
+/// The order of the physical dims in memory, if an argument asks for channels last.
 fn channels_last(attrs: &Attrs) -> Option<&'static [i64]> {
     attrs.iter().find_map(|attr| match attr.memory_format()? {
         MemoryFormat::ChannelsLast => Some(&[0, 1, 3, 4, 2][..]),
@@ -93,7 +93,7 @@ fn channels_last(attrs: &Attrs) -> Option<&'static [i64]> {
     })
 }
 
-/// A copy whose dims lie in memory in another order: row-major with the dims in that order, seen in the old one.
+/// Calls an op so that the dims of its result lie in memory in `order`.
 fn in_order(op: Op, operands: &Operands, attrs: &Attrs, order: &[i64]) -> Result<Tensor> {
     let mut attrs = attrs.clone();
     for format in attrs.iter_mut().filter(|attr| attr.memory_format().is_some()) {
@@ -104,29 +104,29 @@ fn in_order(op: Op, operands: &Operands, attrs: &Attrs, order: &[i64]) -> Result
     call(op, &[&operands.list[0].value.permute(order)?], &attrs)?.permute(back)
 }
 
-/// `n` dims of size 1 behind the first.
+/// Inserts `n` dims of size 1 after the first dim.
 pub(super) fn pad(value: &Tensor, n: usize) -> Result<Tensor> {
     (0..n).try_fold(value.clone(), |value, _| value.unsqueeze(1))
 }
 
-/// An argument that names dims, and whether it is a list.
+/// A parameter that holds dims.
 struct DimArgument {
     is_list: bool,
-    /// Whether an empty list names every dim; a list without a usual length names those that it names.
+    /// Whether an empty list stands for all dims. Parameters whose list has no declared length take it literally.
     empty_is_all: bool,
 }
 
-/// For every attribute whether it is an argument called `dim`, `dims`, `dim0`, …; `None` if there is none that could be
-/// counted from 1.
+/// For each attribute: whether it is a parameter called `dim`, `dims`, `dim0`, …. `None` if shifting dims is not enough
+/// to adapt the op.
 fn dim_arguments(op: Op) -> Result<Option<SmallVec<[Option<DimArgument>; 4]>>> {
     let mut found = SmallVec::new();
     for argument in operator(op)?.schema().map_or(&[][..], |schema| &schema.arguments) {
-        // Its sizes would have to change with the dims; its parts know how.
+        // `input_sizes` would have to change with the dims. The parts of the op handle it.
         if argument.name == "input_sizes" {
             return Ok(None);
         }
         let ty = if let Type::Optional(inner) = &argument.ty { inner } else { &argument.ty };
-        // A tensor that may be absent leaves its presence among the attributes.
+        // Whether an optional tensor is present is an attribute.
         let is_attr = !ty.holds_tensors() || matches!(argument.ty, Type::Optional(_));
         let is_dims = argument.name.trim_end_matches(char::is_numeric).trim_end_matches('s') == "dim";
         if is_attr {
@@ -137,20 +137,20 @@ fn dim_arguments(op: Op) -> Result<Option<SmallVec<[Option<DimArgument>; 4]>>> {
     Ok(Some(found).filter(|found: &SmallVec<_>| found.iter().any(Option::is_some)))
 }
 
-/// A dim of one slice as a dim of the physical tensor.
+/// The physical dim of a dim of one slice.
 pub(super) fn shifted(op: Op, dim: i64, rank: usize) -> Result<i64> {
     Ok(normalize_dim(op.name(), dim, rank)? as i64 + 1)
 }
 
-/// An op of one operand that works along dims and treats what else there is alike.
+/// An op of one operand that works along dims and treats all other dims alike.
 fn along_dims(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Option<Tensor>> {
     let ([operand], Some(arguments)) = (&operands.list[..], dim_arguments(op)?) else { return Ok(None) };
-    // A list of anything else, of sizes, say, would have to change too.
+    // A list that is not of dims, such as sizes, would have to change too.
     if attrs.iter().zip(&arguments).any(|(attr, argument)| matches!(attr, Attr::Ints(_)) && argument.is_none()) {
         return Ok(None);
     }
     let rank = operand.ty.rank();
-    // A dim to work along, for slices that have none.
+    // Scalar slices get a dim to work along.
     let mut value = if rank == 0 { operand.value.unsqueeze(1)? } else { operand.value.clone() };
     let mut attrs = attrs.clone();
     for (attr, argument) in attrs.iter_mut().zip(arguments) {
@@ -174,7 +174,7 @@ fn along_dims(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -
     physical.reshape(&physical_sizes(operands.level.size, &result.sizes)[..]).map(Some)
 }
 
-/// The parts of a decomposition, each of them a mapped call.
+/// Runs a decomposition. Each of its ops is a mapped call.
 fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor> {
     let mut graph = Graph::new();
     let inputs: SmallVec<[_; 4]> = tensors.iter().map(|tensor| graph.input(tensor.ty())).collect();
@@ -194,7 +194,7 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
     Ok(values[output].clone())
 }
 
-/// The window of every slice, one slice behind the other.
+/// The windows of all slices as one window, with the mapped dim outermost.
 fn overlay(op: Op, operands: &Operands, attrs: &Attrs) -> Result<Tensor> {
     let values = operands.list.iter().map(|operand| operand.spread(operands.level.size));
     let values = values.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
@@ -209,7 +209,7 @@ fn concat(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Re
     let mut nothing = physical_sizes(size, &result.sizes);
     nothing[dim as usize] = 0;
     let values = operands.list.iter().map(|operand| match operand.spread(size)? {
-        // An empty vector joins slices of any rank.
+        // An empty vector can be concatenated with tensors of any rank.
         value if operand.ty.rank() != rank => value.reshape(&nothing[..]),
         value => Ok(value),
     });
@@ -217,11 +217,11 @@ fn concat(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Re
     call(op, &values.iter().collect::<SmallVec<[&Tensor; 4]>>(), &Attrs::from(Along { dim }))
 }
 
-/// A procedure on whole arrays treats every line along its dim alike.
+/// A routine treats all lines along its dim alike.
 fn routine(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
     let spread = |operand: &Operand| {
         let value = operand.spread(operands.level.size)?;
-        // A dim to work along, for slices that have none.
+        // Scalar slices get a dim to work along.
         if operand.ty.rank() == 0 { value.unsqueeze(1) } else { Ok(value) }
     };
     let values = operands.list.iter().map(spread).collect::<Result<SmallVec<[Tensor; 4]>>>()?;

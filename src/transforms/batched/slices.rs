@@ -1,4 +1,4 @@
-//! Calls without a batching rule: once per slice, the results stacked.
+//! Calls without a batching rule, which run once per slice. Their results are stacked.
 
 use crate::debug;
 use crate::device::Device;
@@ -22,7 +22,7 @@ thread_local! {
     static SLOW: RefCell<BTreeMap<OperatorName, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The mapped calls of this thread that ran once per slice, with how often that happened.
+/// The reasons why mapped calls of this thread ran once per slice, with their counts.
 pub fn slow_calls() -> Vec<(Reason, u64)> {
     SLOW.with_borrow(|slow| {
         slow.iter().map(|(name, &n)| (Reason::NoBatchingRule { op: name.to_string().into() }, n)).collect()
@@ -36,7 +36,7 @@ fn count(operator: &Operator) {
     }
 }
 
-/// A row, slice by slice: the physical result.
+/// Runs a row slice by slice. Returns the physical result.
 pub(super) fn row(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorType) -> Result<Tensor> {
     count(operator(op)?);
     let size = operands.level.size;
@@ -55,7 +55,7 @@ pub(super) fn row(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTyp
     stack(&slices.iter().collect::<Vec<_>>(), 0)
 }
 
-/// Any operator, slice by slice: the stack holds wrapped results.
+/// Runs any operator slice by slice. The stack then holds wrapped results.
 pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut Stack) -> Result<()> {
     let refusal = |what: &str| Error::argument(operator.name().to_string(), format!("vmap: {what}"));
     if let Some(schema) = operator.schema() {
@@ -67,11 +67,13 @@ pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut St
     }
     let records = is_grad_enabled() && arguments.iter().flat_map(Value::tensors).any(is_recorded);
     if records {
-        return Err(refusal("the operator has no batching rule, so its gradient inside vmap is not known; detach"));
+        return Err(refusal(
+            "the operator has no batching rule, so its gradient inside vmap is not known; detach its operands",
+        ));
     }
     count(operator);
     if operands.level.size == 0 {
-        return Err(refusal("there are no slices, and the operator's results are known from running it only"));
+        return Err(refusal("there are no slices, and the types of the operator's results are only known from a run"));
     }
     let mut results: Vec<Stack> = Vec::new();
     for index in 0..operands.level.size {
@@ -88,7 +90,7 @@ pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut St
         Value::Tensor(_) => joined(&results, at, operands.level).map(Value::Tensor),
         Value::None => Ok(Value::None),
         other => {
-            let what = format!("the operator gives a value of type {} per slice, not a tensor", other.type_name());
+            let what = format!("the operator returns a value of type {} per slice, not a tensor", other.type_name());
             Err(refusal(&what))
         }
     });
@@ -96,7 +98,7 @@ pub(super) fn boxed(operator: &Operator, operands: &Operands, arguments: &mut St
     Ok(())
 }
 
-/// Whether gradients of a mapped tensor are taken inside the `vmap`.
+/// Whether gradients of a mapped tensor are recorded inside the `vmap`.
 fn is_recorded(tensor: &Tensor) -> bool {
     tensor.payload::<Mapped>().is_some() && tensor.requires_grad()
 }

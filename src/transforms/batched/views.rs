@@ -1,4 +1,4 @@
-//! Views of mapped tensors: the arguments of the view of one slice as those of the physical view.
+//! Views of mapped tensors: adapts the arguments of the view of one slice to the physical view.
 
 use crate::dispatch::rows::call;
 use crate::error::Result;
@@ -8,31 +8,31 @@ use crate::tensor::handle::Tensor;
 use crate::transforms::batched::rules::{pad, shifted};
 use crate::transforms::batched::{Operands, physical_sizes};
 
-/// How the arguments of a view change.
+/// How the arguments of a view are adapted.
 enum Rule {
-    /// The sizes of the result are given.
+    /// The argument is the sizes of the result.
     Sizes,
-    /// As `Sizes`, for dims that are added in front of those of the slice.
+    /// Like `Sizes`, but dims may be added in front of those of the slice.
     Expand,
-    /// The order of all dims.
+    /// The argument is an order of all dims.
     Order,
-    /// These arguments are dims.
+    /// The arguments with these names are dims.
     Dims(&'static [&'static str]),
-    /// The argument is a dim of the result.
+    /// The argument is a new dim of the result.
     NewDim,
-    /// Dims of size 1 go away: so they do in a view of the result's sizes.
+    /// Removes dims of size 1: the physical view has the sizes of the result.
     Squeeze,
-    /// The two dims of a matrix are swapped.
+    /// Swaps the two dims of a matrix.
     Matrix,
-    /// Sizes and strides are given.
+    /// The arguments are sizes and strides.
     Memory,
-    /// Sizes and strides are given, counted in the order of elements.
+    /// The arguments are sizes and strides, in the order of elements and not of memory.
     Part,
-    /// No argument speaks of dims.
+    /// No argument depends on dims.
     Same,
 }
 
-/// The rule of every view of the op table.
+/// The rule of every view op.
 const RULES: &[(Op, Rule)] = &[
     (Op::View, Rule::Sizes),
     (Op::UnsafeView, Rule::Sizes),
@@ -71,7 +71,7 @@ pub(super) fn view(op: Op, operands: &Operands, attrs: &Attrs, result: &TensorTy
             for (attr, _) in attrs.iter_mut().zip(op.attr_names()).filter(|(_, name)| dims.contains(name)) {
                 *attr = Attr::int(shifted(op, attr.as_int().unwrap_or(0), rank)?);
             }
-            // A dim to work along, for slices that have none.
+            // Scalar slices get a dim to work along.
             let view = call(op, &[&pad(value, usize::from(rank == 0))?], &attrs)?;
             if rank == 0 { view.view(&sizes()[..]) } else { Ok(view) }
         }

@@ -1,8 +1,8 @@
-//! Outputs that are an input or a view of one, the same tensor as another output, or views of one tensor.
+//! Outputs that are inputs, views of inputs, or aliases of each other.
 //!
-//! A graph has values and no tensors, so what it gives for such an output has the right elements, but autograd takes it for
-//! a tensor of its own: a write to one of two would not reach the history of the other. Such an output is therefore made
-//! again in each call, by the view ops that the function called, of the tensor that it was a view of there.
+//! A graph has values, not tensors. It computes the elements of such an output, but not its relation to another tensor:
+//! autograd would not see a write to one in the history of the other. So each call rebuilds such an output from its
+//! origin, by the view ops that the function called.
 
 use crate::autograd::Meta;
 use crate::autograd::Tensors;
@@ -15,32 +15,32 @@ use crate::transforms::tracer::recording::Recording;
 use crate::transforms::tracer::session::with_recording;
 use smallvec::SmallVec;
 
-/// The tensor that an output is made of.
+/// The tensor that an output is rebuilt from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// That input of the graph, after what is written to it.
+    /// This input of the graph, after the writes to it.
     Input(usize),
-    /// That output.
+    /// This output.
     Output(usize),
 }
 
-/// An output that shares its elements.
+/// An output that is an alias of an input or of another output.
 pub struct OutputAlias {
-    /// Which output.
+    /// The index of the output.
     pub output: usize,
-    /// What it is made of. An output is none that is made itself, or stands before this one.
+    /// Its origin. An origin that is an output comes earlier, or is not rebuilt itself.
     pub origin: Origin,
-    /// By which view ops; by none if it is the same tensor.
+    /// The view ops. Without any, the output is its origin.
     chain: SmallVec<[ViewStep; 1]>,
-    /// Whether the function made it while gradients were recorded.
+    /// Whether the function made the view in grad mode.
     is_recorded: bool,
 }
 
 impl OutputAlias {
-    /// The output, of its origin.
+    /// Rebuilds the output from its origin.
     ///
     /// # Errors
-    /// If the origin is of another type than the one that was traced.
+    /// If the origin has another type than in the trace.
     pub fn made_of(&self, origin: &Tensor) -> Result<Tensor> {
         if self.chain.is_empty() {
             return Ok(origin.clone());
@@ -50,13 +50,13 @@ impl OutputAlias {
     }
 }
 
-/// The tensors that several of these outputs of a function are views of and that are neither inputs nor outputs: they
-/// are to become outputs, so that the views can be made of them.
+/// Bases that several of these outputs are views of, and that are neither inputs nor outputs. They become outputs, so
+/// that the views can be rebuilt.
 pub(crate) fn shared_bases(outputs: &[Tensor]) -> Vec<Tensor> {
     with_recording(|recording| recording.shared_bases(outputs)).unwrap_or_default()
 }
 
-/// Which of these outputs are made of inputs or of other outputs; whether they require gradients was asked before.
+/// Which outputs are rebuilt. Whether they require gradients was asked before.
 pub(crate) fn are_aliases(outputs: &[Tensor]) -> Vec<bool> {
     let are = |recording: &mut Recording| {
         (0..outputs.len()).map(|output| recording.alias(outputs, output).is_some()).collect()
@@ -66,7 +66,7 @@ pub(crate) fn are_aliases(outputs: &[Tensor]) -> Vec<bool> {
 
 impl Recording {
     fn shared_bases(&self, outputs: &[Tensor]) -> Vec<Tensor> {
-        // With the number of the first output that is a view of it, and whether there is another one.
+        // Each with the id of the first output that is a view of it, and whether another output is one too.
         let mut bases: Vec<(&Tensor, u64, bool)> = Vec::new();
         for output in outputs {
             let Some(view) = output.view_of().filter(|view| view.is_differentiable) else { continue };
@@ -83,7 +83,7 @@ impl Recording {
         bases.into_iter().filter(|(_, _, is_shared)| *is_shared).map(|(base, ..)| base.clone()).collect()
     }
 
-    /// How an output is made of an input or of another output, if it is.
+    /// How to rebuild an output, if it is an alias.
     fn alias<'a>(&'a self, outputs: &'a [Tensor], output: usize) -> Option<OutputAlias> {
         let tensor = &outputs[output];
         let is_it = |other: &Tensor| other.id() == tensor.id();
@@ -92,7 +92,7 @@ impl Recording {
             return Some(OutputAlias { output, origin, chain: SmallVec::new(), is_recorded: true });
         }
         let view = tensor.view_of()?;
-        // An input that the function was not given may be a view itself.
+        // An input that was lifted may itself be a view.
         let of_input = |(index, input): (usize, &'a Tensor)| {
             let (root, begin) = match input.view_of().filter(|of| of.is_differentiable) {
                 Some(of) => (of.base.id(), &of.chain[..]),
@@ -103,24 +103,24 @@ impl Recording {
         };
         let of_output = || {
             let base = outputs.iter().position(|other| other.id() == view.base.id())?;
-            // One that comes later is not made yet.
+            // A later output that is rebuilt does not exist yet.
             (base < output || self.alias(outputs, base).is_none()).then_some(base)?;
             Some((Origin::Output(base), &view.chain[..], &outputs[base]))
         };
         let (origin, chain, base) = self.inputs.iter().enumerate().find_map(of_input).or_else(of_output)?;
-        // What is written to is not what the graph was given, so there is no other way to make it.
+        // The written value is not an input of the graph, so the output must be rebuilt.
         let is_written = matches!(origin, Origin::Input(input) if self.written.contains(&input));
-        // Views of which only a part was recorded have less history than one that is made in one go.
+        // Rebuilding gives the full history. It is wrong if the function recorded only part of it.
         let requires_grad = |tensor: &Tensor| tensor.autograd().is_some_and(Meta::requires_grad);
         let has_history = view.made_with_grad && requires_grad(base);
         let is_known = is_written || (view.is_differentiable && requires_grad(tensor) == has_history);
         is_known.then(|| OutputAlias { output, origin, chain: chain.into(), is_recorded: view.made_with_grad })
     }
 
-    /// All outputs that are made of others.
+    /// All outputs that are rebuilt.
     ///
     /// # Errors
-    /// If one shares its elements with an input that is written to, and it is not known how.
+    /// If an output shares elements with a written input, and the view ops are not known.
     pub(super) fn aliases(&self, outputs: &[Tensor]) -> Result<Vec<OutputAlias>, Reason> {
         let mut aliases = Vec::new();
         for (output, tensor) in outputs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Conditions of a trace: what it takes for granted of tensors from outside its function, beyond the types of inputs.
+//! Conditions of a trace: guards on tensors from outside the function, beyond the types of inputs.
 
 use crate::autograd::HookId;
 use crate::device::Device;
@@ -10,17 +10,17 @@ use crate::tensor::handle::Tensor;
 pub use crate::tensor::observer::{Property, Relation};
 use std::fmt;
 
-/// A tensor that a function has from outside.
+/// A tensor from outside the traced function.
 #[derive(Clone)]
 pub enum Outside {
-    /// The input at that position.
+    /// The input at this position.
     Given(usize),
-    /// One that the function holds.
+    /// A captured tensor.
     Captured(Tensor),
 }
 
 impl Outside {
-    /// The tensor, for a call with these inputs.
+    /// The tensor, in a call with these inputs.
     pub fn of<'a>(&'a self, inputs: &[&'a Tensor]) -> &'a Tensor {
         match self {
             Outside::Given(index) => inputs[*index],
@@ -47,7 +47,7 @@ impl fmt::Display for Outside {
     }
 }
 
-/// What is taken for granted of a gradient that a function reads.
+/// The type of a gradient that a function reads. It is a guard.
 #[derive(Clone)]
 pub struct GradientType {
     dtype: DType,
@@ -56,7 +56,7 @@ pub struct GradientType {
 }
 
 impl GradientType {
-    /// That of a gradient; why there is none if it cannot be an input of a graph.
+    /// The type of a gradient, or why the gradient cannot be an input of a graph.
     pub(super) fn of(gradient: &Tensor) -> std::result::Result<GradientType, NotCaptured> {
         match () {
             () if gradient.may_require_grad() => Err(NotCaptured::GradientWithHistory),
@@ -69,14 +69,14 @@ impl GradientType {
         }
     }
 
-    /// A tensor of this type that has no elements.
-    pub(super) fn stand_in(&self) -> Result<Tensor> {
+    /// A tensor of this type without elements.
+    pub(super) fn placeholder(&self) -> Result<Tensor> {
         let Layout { sizes, strides, .. } = &*self.layout;
         let ty = TensorType { dtype: self.dtype, sizes: sizes.clone(), strides: strides.clone(), number: false };
         Tensor::abstracted(&ty, self.device, None)
     }
 
-    /// Whether a gradient is of this type.
+    /// Whether a gradient has this type.
     pub(super) fn holds(&self, gradient: &Tensor) -> bool {
         self.dtype == gradient.dtype()
             && self.layout.has_extents_of(gradient.shared_layout())
@@ -92,14 +92,14 @@ impl fmt::Display for GradientType {
     }
 }
 
-/// Something that a trace takes for granted.
+/// A guard of a trace.
 #[derive(Clone)]
 pub enum Condition {
-    /// The tensor has the property, or has it not.
+    /// Whether the tensor has the property.
     Is(Property, Outside, bool),
-    /// The tensors are related, or are not.
+    /// Whether the tensors are related.
     Are(Relation, Outside, Outside, bool),
-    /// The input begins at that element of its memory.
+    /// The storage offset of the input.
     Begins(usize, usize),
     /// The leaf has no gradient.
     NoGradient(Outside),
@@ -108,7 +108,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether it is so for these inputs.
+    /// Whether the condition holds for these inputs.
     pub fn holds(&self, inputs: &[&Tensor]) -> bool {
         match self {
             Condition::Is(property, tensor, answer) => property.of(tensor.of(inputs)) == *answer,
@@ -119,8 +119,8 @@ impl Condition {
         }
     }
 
-    /// Which captured tensors are to require gradients, and which not; and all else.
-    pub(crate) fn flows(conditions: Vec<Condition>) -> (Vec<(Tensor, bool)>, Vec<Condition>) {
+    /// Separates the conditions on `requires_grad` of captured tensors from all others.
+    pub(crate) fn split_requires_grad(conditions: Vec<Condition>) -> (Vec<(Tensor, bool)>, Vec<Condition>) {
         let (mut flows, mut others) = (Vec::new(), Vec::new());
         for condition in conditions {
             match condition {
@@ -192,10 +192,10 @@ impl Relation {
     }
 }
 
-/// An input of a function that is traced.
+/// An input of the traced function.
 pub(super) struct Given {
-    /// What the function has of it.
+    /// The handle that the function got.
     pub(super) handle: Tensor,
-    /// What the call was given.
+    /// The tensor that the caller passed.
     pub(super) original: Tensor,
 }

@@ -1,4 +1,4 @@
-//! What a deferred recording has besides its graph, and who runs its segments.
+//! The state of deferred recordings, and the trait that runs their segments.
 
 use crate::device::{Shared, Storage, WeakShared};
 use crate::error::{Error, Reason, Result};
@@ -7,27 +7,27 @@ use crate::runtime::Array;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Runs segments.
+/// Runs segments of deferred calls.
 pub trait Runner: Send + Sync {
-    /// The outputs of a graph. They lie in memory of their own: none shares any with another one or with an input.
+    /// Runs a graph and returns its outputs. Each output has memory of its own, which no other output or input shares.
     ///
     /// # Errors
-    /// What the calls in it would have returned.
+    /// The error that a call of the segment would return if it ran eagerly.
     fn run(&self, segment: Graph, inputs: &[&Array]) -> Result<Vec<Array>>;
 }
 
-/// What a deferred recording has besides its graph.
+/// The state of a deferred recording.
 pub(super) struct Deferral {
     pub(super) runner: Arc<dyn Runner>,
-    /// Why segments ended, but for the last.
+    /// Why each segment ended, except the last.
     pub(super) breaks: Vec<Reason>,
     /// Whether a value was read.
     pub(super) has_read: bool,
-    /// Elements of segments that were run, by the address of the storage that stood for theirs.
+    /// The computed elements, by the address of the storage without bytes that stands for them.
     pub(super) filled: HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
-    /// What a segment failed with; its values are lost.
+    /// The error of a failed segment, whose values are lost.
     pub(super) failed: Option<Error>,
-    /// Whether all calls of a function so far are recorded, and none was run.
+    /// Whether all calls of the function so far are recorded, and none was run.
     pub(super) is_whole: bool,
     /// Whether a call was recorded for gradients.
     pub(super) has_gradients: bool,
@@ -39,12 +39,12 @@ impl Deferral {
         Deferral { runner, breaks, has_read: false, filled, failed: None, is_whole, has_gradients: false }
     }
 
-    /// Whether the recording may still become a trace.
+    /// Whether the recording can still become a trace.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Whether plain numbers are inputs: behind a read they may depend on what was read.
+    /// Whether plain numbers become inputs. After a read they may depend on the value.
     pub(super) fn lifts_numbers(&self) -> bool {
         self.has_read
     }

@@ -1,16 +1,16 @@
-//! Deferred recordings: calls are recorded and nothing is computed until a value is needed.
+//! Deferred recordings: calls are recorded, and run when a value is needed.
 //!
-//! A function cannot be stopped in the middle and gone on with later. So one that reads values is run anew at each call,
-//! with tensors that have no elements yet. What was recorded up to a read is a *segment*: it is handed to a [`Runner`],
-//! which finds it among those it has seen, the tensors that are still there get their elements, and the function goes
-//! on. Nothing is assumed between calls, so nothing goes stale: captured state, control flow, numbers and draws are those
-//! of the call.
+//! A Rust function cannot be suspended. So a function that reads values runs anew at each call, with tensors that have
+//! no elements yet. The calls up to a read are a *segment*. A [`Runner`] runs it, and looks up its compiled graph among
+//! earlier ones. The live tensors then get their elements, and the function continues. Nothing is assumed from one call
+//! to the next: captured state, control flow, numbers and draws are those of the current call.
 //!
-//! A call that is not recorded (it has no row, gradients are recorded, other devices take part, writes that views in
-//! inference mode would have to see) ends the segment and runs for real.
+//! A call that cannot be recorded ends the segment and runs eagerly. It has no row, is recorded for gradients, is on
+//! another device, or writes to a tensor with views that were made in inference mode.
 //!
-//! The first call of a function is recorded in this way too ([`trace_first`]). If it ends without having computed anything,
-//! what was recorded is a trace; else it has run, once and with real values, and it is known why there is no trace.
+//! The first call of a function is recorded in this way too ([`trace_first`]). If nothing was computed when it ends,
+//! the recording is a trace. Otherwise the function has run, once and with real values, and the reason for the missing
+//! trace is known.
 
 use crate::device::{DeviceKind, Shared, Storage, WeakShared};
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -35,10 +35,10 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// Runs `function`, and what it calls in segments; also why they ended, but for the last.
+/// Runs `function` and compiles its calls in segments. Also returns why each segment ended, except the last.
 ///
 /// # Errors
-/// What the function returns, and what calls return that it deferred.
+/// An error of the function, or of a deferred call.
 pub fn defer<R>(
     runner: Arc<dyn Runner>,
     reads: Reads,
@@ -50,30 +50,30 @@ pub fn defer<R>(
     }
 }
 
-/// What came of the first call of a function.
+/// The outcome of the first call of a function.
 pub enum First<R> {
-    /// A trace; nothing was computed. Tensors of the result that are no inputs have shapes alone. Keys of random draws
-    /// were drawn: these belong to the call.
+    /// A trace. Nothing was computed: result tensors that are no inputs have no elements. The keys of random draws
+    /// belong to this call.
     Traced(R, Box<Trace>, Vec<Tensor>),
-    /// The result. The function ran, and this is why there is no trace.
-    Ran(R, Apart),
+    /// The result. The function ran, because there is no trace.
+    Ran(R, NoTrace),
 }
 
-/// Why the first call of a function ran.
+/// Why the first call of a function gave no trace.
 #[derive(Debug)]
-pub enum Apart {
-    /// Something in it is not traced.
+pub enum NoTrace {
+    /// A call cannot be traced.
     Break(Reason),
-    /// The function keeps a tensor that it computed, as a cache does: later calls may do something else.
+    /// The function keeps a tensor that it computed, like a cache. Later calls may do something else.
     Keeps,
     /// Calls are recorded for gradients, or gradients were touched.
     Gradients,
 }
 
-/// Calls `function` with handles of `inputs` for the first time; `outputs` says which tensors are in its result.
+/// Calls `function` for the first time, with handles of `inputs`. `outputs` returns the tensors of a result.
 ///
 /// # Errors
-/// What the function returns, and what calls return that it deferred.
+/// An error of the function, or of a deferred call.
 pub fn trace_first<R>(
     runner: Arc<dyn Runner>,
     reads: Reads,
@@ -83,14 +83,14 @@ pub fn trace_first<R>(
 ) -> Result<First<R>> {
     crate::dispatch::load()?;
     let mut recording = Recording::new(reads, Some(Deferral::new(runner, true)));
-    // Fresh handles, so that a tensor given twice is two inputs.
+    // New handles, so that a tensor given twice is two inputs.
     let handles: Vec<Tensor> = inputs.iter().map(Tensor::fresh_handle).collect();
     for (handle, original) in handles.iter().zip(inputs) {
         recording.give(handle, original);
     }
     let (traced, _) = record(recording, || {
         let result = function(&handles)?;
-        let nested = || Err(Apart::Break(NotCaptured::NestedTrace.into()));
+        let nested = || Err(NoTrace::Break(NotCaptured::NestedTrace.into()));
         let outputs = outputs(&result);
         let whole = with_recording(|recording| recording.whole(&outputs)).unwrap_or_else(nested);
         Ok((result, whole))
@@ -101,7 +101,7 @@ pub fn trace_first<R>(
     })
 }
 
-/// Runs `function` while it is recorded, and the last segment; also why segments ended, but for the last.
+/// Records `function` and runs its last segment. Also returns why each segment ended, except the last.
 fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Result<R>, Vec<Reason>) {
     BREAK.take();
     RECORDING.set(Some(recording));
@@ -110,19 +110,19 @@ fn record<R>(recording: Recording, function: impl FnOnce() -> Result<R>) -> (Res
         let _tracing = include(DispatchKey::Tracer);
         function()
     }));
-    // What came before an error or a panic has happened.
+    // The calls before an error or a panic take effect.
     let last = flush(None);
     let recording = RECORDING.take();
     let (mut breaks, mut failed) = (Vec::new(), None);
     if let Some(Recording { deferral: Some(deferral), gradients, .. }) = recording {
-        gradients.iter().for_each(LeafGradient::put_back_lost);
+        gradients.iter().for_each(LeafGradient::restore_lost);
         (breaks, failed) = (deferral.breaks, deferral.failed);
     }
     let result = result.unwrap_or_else(|panic| resume_unwind(panic));
     (last.and(failed.map_or(Ok(()), Err)).and(result), breaks)
 }
 
-/// Takes the recording away while something runs for real.
+/// Removes the recording while something runs eagerly.
 struct Paused(Option<Recording>);
 
 impl Paused {
@@ -137,7 +137,7 @@ impl Drop for Paused {
     }
 }
 
-/// Ends the segment: runs it, gives the tensors that are still there their elements, and writes what was written.
+/// Ends the segment: runs it, gives live tensors their elements, and writes to the written inputs.
 pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     let mut paused = Paused::new();
     let Some(recording) = &mut paused.0 else { return Ok(()) };
@@ -168,7 +168,7 @@ pub(super) fn flush(reason: Option<Reason>) -> Result<()> {
     done
 }
 
-/// A segment that is to be run.
+/// A segment about to run.
 struct Segment {
     graph: Graph,
     inputs: Vec<Tensor>,
@@ -184,7 +184,7 @@ impl Segment {
         filled: &mut HashMap<usize, (WeakShared<Storage>, Shared<Storage>)>,
     ) -> Result<()> {
         let _below = exclude(DispatchKey::Tracer);
-        // Values that somebody still has a handle of, and that are not inputs.
+        // Values with live handles that are not inputs.
         let is_wanted = |named: &Named| {
             let lives = named.storage.upgrade().is_some_and(|storage| storage.device().kind == DeviceKind::Meta);
             if lives { node_of(named.id) } else { None }
@@ -219,7 +219,7 @@ impl Segment {
 
 const RELAXED: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Relaxed;
 
-/// A result as the handles expect it to lie: from the beginning of its memory, with the strides they were made with.
+/// A result with the layout that its handles have: offset 0 and their strides.
 fn laid_out(result: &Array, named: &Named) -> Result<Array> {
     if result.layout().offset == 0 && result.layout().strides == named.ty.strides {
         return Ok(result.clone());
@@ -231,24 +231,24 @@ fn laid_out(result: &Array, named: &Named) -> Result<Array> {
 }
 
 impl Recording {
-    /// The trace of a function with these results, if nothing was computed and it holds for other calls; and the keys
-    /// that were drawn.
-    fn whole(&mut self, outputs: &[Tensor]) -> Result<(Trace, Vec<Tensor>), Apart> {
+    /// The trace of a function with these results, if nothing was computed and it is valid for other calls. Also the
+    /// keys that were drawn.
+    fn whole(&mut self, outputs: &[Tensor]) -> Result<(Trace, Vec<Tensor>), NoTrace> {
         let has_gradients = self.deferral.as_ref().is_some_and(|deferral| deferral.has_gradients);
         if has_gradients || !self.gradients.is_empty() {
-            return Err(Apart::Gradients);
+            return Err(NoTrace::Gradients);
         }
         if self.broken.is_none() && self.is_kept_elsewhere(outputs) {
-            return Err(Apart::Keeps);
+            return Err(NoTrace::Keeps);
         }
-        let trace = self.finish(outputs).map_err(Apart::Break)?;
+        let trace = self.finish(outputs).map_err(NoTrace::Break)?;
         let lifted = self.inputs[self.inputs.len() - trace.lifted.len()..].iter().zip(&trace.lifted);
         let drawn = lifted.filter(|(_, from)| matches!(from, Lifted::Draw { .. }));
         let keys = drawn.map(|(key, _)| key.clone()).collect();
         Ok((trace, keys))
     }
 
-    /// Whether somebody has a handle of a value that is neither an input, nor one of these, nor what one is a view of.
+    /// Whether a live handle refers to a value that is not an input, an output or the base of an output.
     fn is_kept_elsewhere(&self, outputs: &[Tensor]) -> bool {
         let bases = outputs.iter().filter_map(|output| output.view_of().map(|view| view.base.id()));
         let known: HashSet<u64> = self.inputs.iter().chain(outputs).map(Tensor::id).chain(bases).collect();
@@ -256,7 +256,7 @@ impl Recording {
         handles.into_iter().any(|tensor| !tensor.has_data() && !known.contains(&tensor.id()))
     }
 
-    /// The node of a tensor that is not known, or was written to since: a view of its base, else an input.
+    /// The node of a tensor that is unknown or was written to: a view of its base, or a new input.
     pub(super) fn deferred_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         if let Some(view) = tensor.view_of() {
             let base = self.node(&view.base)?;
@@ -264,7 +264,7 @@ impl Recording {
             self.name(tensor, node);
             return Ok(node);
         }
-        self.settle(tensor)?;
+        self.materialize(tensor)?;
         if self.may_be_trace() {
             if self.is_input(tensor) {
                 self.give_up(NotCaptured::UntracedWrite { tensor: tensor.ty().to_string().into() });
@@ -274,8 +274,8 @@ impl Recording {
         Ok(self.add_input(tensor))
     }
 
-    /// Sees to it that a tensor which is not of this segment has its elements.
-    fn settle(&self, tensor: &Tensor) -> Result<()> {
+    /// Gives a tensor of an earlier segment its elements.
+    fn materialize(&self, tensor: &Tensor) -> Result<()> {
         if tensor.has_data() {
             return Ok(());
         }
@@ -287,20 +287,20 @@ impl Recording {
         }
     }
 
-    /// Whether the elements of a tensor are still to be computed, or to be written.
+    /// Whether the tensor waits for a segment that computes its elements or writes to them.
     fn is_pending(&self, tensor: &Tensor) -> bool {
         !tensor.has_data() || self.written.iter().any(|&input| self.inputs[input].shares(tensor))
     }
 
-    /// Whether what is recorded must be done before a call reads this tensor: it is a stranger to the trace and lies
-    /// where something is to be written.
-    fn is_in_the_way(&self, tensor: &Tensor) -> bool {
+    /// Whether the segment must run before a call reads this tensor: the tensor is unknown to the trace, and shares
+    /// elements with an input that the segment writes to.
+    fn must_run_before(&self, tensor: &Tensor) -> bool {
         let root = tensor.view_of().map_or(tensor, |view| &view.base);
         !self.nodes.contains_key(&root.id()) && tensor.has_data() && self.is_pending(tensor)
     }
 
-    /// Why a write to this tensor cannot be recorded, if that is so: something else has its elements but what is known to
-    /// be a view, or they cannot be told from memory.
+    /// Why a write to this tensor cannot be recorded, if it cannot: its elements are shared by a tensor that is not
+    /// known to be a view, or a view op cannot be inverted.
     fn refuses_write(&self, operator: &Operator, target: &Tensor) -> Option<NotCaptured> {
         let op = || operator.name().to_string().into();
         let root = target.view_of().map_or(target, |view| &view.base);
@@ -322,7 +322,7 @@ fn no_data() -> Error {
     }
 }
 
-/// Runs a call for real, after all that came before.
+/// Runs a call eagerly, after the current segment.
 pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack, why: NotCaptured) -> Result<()> {
     flush(Some(why.into()))?;
     let paused = Paused::new();
@@ -330,20 +330,20 @@ pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack
         stack
             .iter()
             .flat_map(crate::dispatch::value::Value::tensors)
-            .try_for_each(|tensor| recording.settle(tensor))?;
+            .try_for_each(|tensor| recording.materialize(tensor))?;
     }
     let _below = exclude(DispatchKey::Tracer);
     operator.redispatch_boxed(below, stack)
 }
 
-/// Notes that something is recorded for gradients.
+/// Notes that a call was recorded for gradients.
 pub(super) fn meets_gradients() {
     with_recording(|recording| {
         recording.deferral.iter_mut().for_each(|deferral| deferral.has_gradients = true);
     });
 }
 
-/// Why a call cannot be recorded, if that is so. What must be done before it is.
+/// Prepares the recording of a call. Returns the reason if it cannot be recorded.
 pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&Tensor>) -> Result<Option<NotCaptured>> {
     let op = || operator.name().to_string().into();
     let elsewhere = |tensor: &Tensor| tensor.device().kind != DeviceKind::Cpu && tensor.as_number().is_none();
@@ -356,7 +356,7 @@ pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&T
     }
     let asked = with_recording(|recording| {
         let refused = target.and_then(|target| recording.refuses_write(operator, target));
-        (refused, tensors.iter().any(|tensor| recording.is_in_the_way(tensor)))
+        (refused, tensors.iter().any(|tensor| recording.must_run_before(tensor)))
     });
     match asked {
         Some((Some(why), _)) => Ok(Some(why)),
@@ -368,7 +368,7 @@ pub(super) fn prepare(operator: &Operator, tensors: &[Tensor], target: Option<&T
     }
 }
 
-/// Sees to it that a tensor can be read.
+/// Makes the elements of a tensor readable.
 pub(super) fn read(tensor: &Tensor, what: &str) -> Result<()> {
     if with_recording(|recording| recording.is_pending(tensor)) == Some(true) {
         flush(Some(Reason::ReadsValue { op: what.into() }))?;
@@ -376,11 +376,11 @@ pub(super) fn read(tensor: &Tensor, what: &str) -> Result<()> {
     if tensor.device().kind != DeviceKind::Cpu {
         return Ok(());
     }
-    let settled = with_recording(|recording| {
+    let materialized = with_recording(|recording| {
         if let Some(deferral) = &mut recording.deferral {
             (deferral.has_read, deferral.is_whole) = (true, false);
         }
-        recording.settle(tensor)
+        recording.materialize(tensor)
     });
-    settled.unwrap_or(Ok(()))
+    materialized.unwrap_or(Ok(()))
 }

@@ -1,11 +1,11 @@
-//! Gradients of leaves from outside a function that is traced.
+//! Gradients of leaves from outside the traced function.
 //!
-//! The gradient that a leaf has before the call is an input of the trace as soon as the function reads it or adds to it:
-//! a stand-in without elements takes its place, and each call looks up its own. Where there is none, that is taken for
-//! granted. A gradient that is put aside first matters to nobody. In a deferred recording gradients are real.
+//! If the function reads the gradient of a leaf, or adds to it, the gradient becomes an input of the trace: a
+//! placeholder without elements. Each call passes its own gradient. If the leaf has no gradient, that is a guard. A
+//! gradient that the function clears or replaces first needs no guard. In a deferred recording gradients are real.
 //!
-//! A function that was called first and is traced afterwards has changed gradients by then, so the call is watched: the
-//! trace begins with what each leaf had before.
+//! A function that is traced after its first call has already changed gradients. So that call is watched, and the trace
+//! starts from the gradients before it.
 
 use crate::dispatch::key::local::is_tracing;
 use crate::error::{NotCaptured, Reason, Result};
@@ -20,7 +20,7 @@ use crate::transforms::tracer::session::with_recording;
 use crate::transforms::tracer::trace::{GradientChange, Lifted, NewGradient};
 use std::borrow::Cow;
 
-/// Called before the gradient of a tensor is touched; which tensor has it.
+/// Called before an access to the gradient of a tensor. Returns the tensor that holds the gradient.
 pub(crate) fn on_gradient(leaf: &Tensor, access: Access) -> Cow<'_, Tensor> {
     let mut owner = Cow::Borrowed(leaf);
     if is_tracing() {
@@ -44,7 +44,7 @@ pub(crate) fn on_gradient(leaf: &Tensor, access: Access) -> Cow<'_, Tensor> {
     owner
 }
 
-/// Called before the hooks of a leaf run: a trace holds what they do.
+/// Called before the hooks of a leaf run. A trace contains what they do, so they are a guard.
 pub(crate) fn on_hooks(leaf: &Tensor) {
     if !is_tracing() {
         return;
@@ -52,13 +52,13 @@ pub(crate) fn on_hooks(leaf: &Tensor) {
     with_recording(|recording| {
         if let (false, Some(of)) = (recording.is_deferred(), recording.outside(leaf)) {
             let hooks = recording.original(&of).hooks();
-            recording.grant(Condition::Hooks(of, hooks));
+            recording.add_condition(Condition::Hooks(of, hooks));
         }
     });
 }
 
-/// Called before a hook is registered; whether it is not to be: the trace of a function that registers one on a tensor from
-/// outside is not used.
+/// Called before a hook is registered. Returns whether it must not be. A function that registers a hook on a tensor
+/// from outside is not traced.
 pub(crate) fn refuses_hook(tensor: &Tensor) -> bool {
     is_tracing()
         && with_recording(|recording| {
@@ -68,11 +68,11 @@ pub(crate) fn refuses_hook(tensor: &Tensor) -> bool {
         }) == Some(true)
 }
 
-/// What became of a gradient that is about to be touched.
+/// Where an accessed gradient is.
 enum Touched {
-    /// The tensor at hand has what the trace knows.
+    /// The tensor itself holds the traced gradient.
     Traced,
-    /// It is the gradient of this tensor, or of the one at hand, outside the trace.
+    /// This tensor, or else the accessed one, holds a real gradient.
     Real(Option<Tensor>),
 }
 
@@ -83,7 +83,7 @@ impl Recording {
             let owner = original.as_ref().unwrap_or(leaf);
             if !self.gradients.iter().any(|known| known.leaf.id() == owner.id()) {
                 let (leaf, kept) = (owner.clone(), owner.gradient());
-                self.gradients.push(LeafGradient { leaf, of: None, kept, stand_in: None, is_replaced: false });
+                self.gradients.push(LeafGradient { leaf, of: None, kept, placeholder: None, is_replaced: false });
             }
             return Touched::Real(original);
         }
@@ -92,31 +92,31 @@ impl Recording {
             known.is_replaced |= is_replaced;
             return Touched::Traced;
         }
-        // The gradient of a value of the function is a value of the function.
+        // The gradient of a value of the function is itself such a value.
         let Some(of) = self.outside(leaf) else { return Touched::Traced };
         let kept = leaf.gradient();
-        let mut stand_in = None;
+        let mut placeholder = None;
         if !is_replaced {
             let original = self.original(&of).clone();
             match self.before.0.remove(&original.id()).unwrap_or_else(|| before(&original)) {
-                None => self.grant(Condition::NoGradient(of.clone())),
-                Some(Ok(ty)) => stand_in = self.lift_gradient(&of, ty),
+                None => self.add_condition(Condition::NoGradient(of.clone())),
+                Some(Ok(ty)) => placeholder = self.lift_gradient(&of, ty),
                 Some(Err(why)) => self.give_up(why),
             }
         }
-        leaf.put_gradient(stand_in.as_ref());
-        let stand_in = stand_in.map(|stand_in| stand_in.id());
-        self.gradients.push(LeafGradient { leaf: leaf.clone(), of: Some(of), kept, stand_in, is_replaced });
+        leaf.put_gradient(placeholder.as_ref());
+        let placeholder = placeholder.map(|placeholder| placeholder.id());
+        self.gradients.push(LeafGradient { leaf: leaf.clone(), of: Some(of), kept, placeholder, is_replaced });
         Touched::Traced
     }
 
-    /// What stands for the gradient that a leaf has before the call.
+    /// Makes the gradient that a leaf has before the call an input of the trace. Returns its placeholder.
     fn lift_gradient(&mut self, of: &Outside, ty: GradientType) -> Option<Tensor> {
-        match ty.stand_in() {
-            Ok(stand_in) => {
+        match ty.placeholder() {
+            Ok(placeholder) => {
                 self.lifted.push(Lifted::Gradient(of.clone(), ty));
-                self.add_input(&stand_in);
-                Some(stand_in)
+                self.add_input(&placeholder);
+                Some(placeholder)
             }
             Err(error) => {
                 self.give_up(Reason::of_error(error));
@@ -125,7 +125,7 @@ impl Recording {
         }
     }
 
-    /// What becomes of gradients at the end of each call; values that are no outputs yet are added to `nodes`.
+    /// The changes of gradients at the end of each call. Values that are no outputs yet are appended to `nodes`.
     pub(super) fn gradient_changes(
         &mut self,
         outputs: &[Tensor],
@@ -137,7 +137,7 @@ impl Recording {
             .iter()
             .filter_map(|known| {
                 let value = known.leaf.gradient();
-                let is_kept = !known.is_replaced && value.as_ref().map(Tensor::id) == known.stand_in;
+                let is_kept = !known.is_replaced && value.as_ref().map(Tensor::id) == known.placeholder;
                 known.of.clone().filter(|_| !is_kept).map(|of| (of, value))
             })
             .collect();
@@ -150,7 +150,7 @@ impl Recording {
                     }
                     let node = self.node(value)?;
                     let is_value = |tensor: &Tensor| tensor.id() == value.id();
-                    // A tensor that others have is left in the leaf as it is.
+                    // If the gradient is an input or output, the leaf gets that very tensor.
                     match (self.inputs.iter().position(is_value), outputs.iter().position(is_value)) {
                         (Some(input), _) => NewGradient::Input(input),
                         (None, Some(output)) => NewGradient::Output(output),

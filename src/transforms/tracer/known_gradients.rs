@@ -1,4 +1,4 @@
-//! The gradients that leaves had before a call: a trace that is made after the call begins with them.
+//! The gradients that leaves had before a call. A trace that is made after the call starts from them.
 
 use crate::error::NotCaptured;
 use crate::tensor::handle::Tensor;
@@ -6,10 +6,10 @@ use crate::transforms::tracer::condition::GradientType;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// What a leaf had before; of a gradient that cannot be an input, why.
+/// The gradient before a call: none, its type, or why it cannot be an input.
 pub(super) type Before = Option<std::result::Result<GradientType, NotCaptured>>;
 
-/// The gradients that leaves had before a call, by the numbers of the leaves.
+/// The gradients that leaves had before a call, by the id of the leaf.
 #[derive(Clone, Default)]
 pub struct GradientsBefore(pub(super) HashMap<u64, Before>);
 
@@ -17,21 +17,21 @@ thread_local! {
     pub(super) static WATCHED: RefCell<Option<GradientsBefore>> = const { RefCell::new(None) };
 }
 
-/// Notes what gradients are before they are touched, as long as it lives; made by [`watch_gradients`].
+/// Records gradients before they change, until it is dropped. Made by [`watch_gradients`].
 #[must_use = "gradients are watched only while it lives"]
 pub struct GradientWatch {
     around: Option<GradientsBefore>,
 }
 
-/// Notes what gradients were before something on this thread touched them.
+/// Starts to record the gradients of this thread before they change.
 pub fn watch_gradients() -> GradientWatch {
-    // A library that cannot be loaded is the error of every call.
+    // If loading fails, every call returns the error.
     let _ = crate::dispatch::load();
     GradientWatch { around: WATCHED.replace(Some(GradientsBefore::default())) }
 }
 
 impl GradientWatch {
-    /// What was noted.
+    /// The recorded gradients.
     pub fn end(self) -> GradientsBefore {
         WATCHED.with_borrow(Clone::clone).unwrap_or_default()
     }
@@ -50,7 +50,7 @@ impl Drop for GradientWatch {
     }
 }
 
-/// What a leaf has now.
+/// The current gradient of a leaf.
 pub(super) fn before(leaf: &Tensor) -> Before {
     leaf.gradient().map(|gradient| GradientType::of(&gradient))
 }

@@ -1,14 +1,14 @@
 //! The Tracer key: records calls into a graph.
 //!
-//! While a thread traces, the key is included for all its calls. A call of an op of the table becomes a node; a
-//! composite operator is passed through, so that its parts are recorded. Tensors that the function was not given
-//! become inputs of the graph (*lifted*). In an *abstract* trace values have shapes alone, so nothing runs. In a
-//! *deferred* recording they have shapes until one is needed: what was recorded so far runs then.
+//! While a thread traces, the key is included for all its calls. A call of a row of the op table becomes a node. A
+//! composite operator is passed on, so that its parts are recorded. Tensors that the function was not given become
+//! inputs of the graph (*lifted*). In an *abstract* trace tensors have no values, and nothing runs. In a *deferred*
+//! recording they have none until one is needed: then the calls recorded so far run.
 //!
-//! A graph has no writes. `copy_` gives the tensor that was written to a new node (*functionalization*), turned around
-//! through the view it was written through; other views of that tensor are recorded anew when they are next used. An
-//! input that was written to becomes an output, to be copied back once at the end. So does what is left as gradient of a
-//! tensor from outside (`gradients`). What else the function is told of such tensors is noted (`outside`).
+//! A graph has no writes. `copy_` assigns the written tensor a new node (*functionalization*). A write through a view
+//! is inverted to a new value of its base, and other views of the base are recomputed at their next use. A written
+//! input becomes an output, which is copied back once at the end. So does a gradient that the function leaves on a
+//! tensor from outside (`gradients`). Answers about such tensors become guards (`outside`).
 
 use crate::device::{Device, DeviceKind, Generator};
 use crate::dispatch::builtins::op_of;
@@ -40,7 +40,7 @@ pub use aliases::{Origin, OutputAlias};
 pub(crate) use aliases::{are_aliases, shared_bases};
 pub use condition::{Condition, GradientType, Outside, Property, Relation};
 pub use deferral::Runner;
-pub use deferred::{Apart, First, defer, trace_first};
+pub use deferred::{First, NoTrace, defer, trace_first};
 pub(crate) use gradients::{on_gradient, on_hooks, refuses_hook};
 pub use known_gradients::{GradientWatch, GradientsBefore, watch_gradients};
 pub(crate) use outside::{has, memory_start, on_history, on_requires_grad, relates};
@@ -50,7 +50,7 @@ pub use session::take_break;
 use session::{BREAK, RECORDING, Session, is_deferred, with_recording};
 pub use trace::{Captured, GradientChange, Lifted, NewGradient, Owner, Trace};
 
-/// A new input of the trace in progress, on shapes alone: something that is handed in with each call.
+/// Adds an input to the current trace that the function was not given. The caller passes its value with each call.
 ///
 /// # Errors
 /// If no trace is in progress.
@@ -63,10 +63,10 @@ pub(crate) fn declare_input(ty: &TensorType, device: Device) -> Result<Tensor> {
     declared.map(|()| input).ok_or_else(|| Error::Internal { message: "an input was declared outside a trace".into() })
 }
 
-/// Makes tensors from outside inputs of the trace that the function returns, or leaves as gradients, and did not use.
+/// Lifts tensors from outside that the function returns or leaves as gradients, but did not use.
 ///
 /// # Errors
-/// If a view of something that was written to cannot be made anew.
+/// If a view of a written tensor cannot be recomputed.
 pub(crate) fn lift_results(outputs: &[Tensor]) -> Result<()> {
     let lift = |recording: &mut Recording| {
         let gradients: Vec<Tensor> = recording.gradients.iter().filter_map(|known| known.leaf.gradient()).collect();
@@ -75,7 +75,7 @@ pub(crate) fn lift_results(outputs: &[Tensor]) -> Result<()> {
     with_recording(lift).unwrap_or(Ok(()))
 }
 
-/// The tensors that the trace in progress uses without having been given them, by their place among all that is lifted.
+/// The tensors that the current trace has lifted, with their positions among all lifted inputs.
 pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
     let tensors = |recording: &mut Recording| {
         let tensor = |(index, lifted): (usize, &Lifted)| match lifted {
@@ -87,28 +87,29 @@ pub(crate) fn lifted_tensors() -> Vec<(usize, Tensor)> {
     with_recording(tensors).unwrap_or_default()
 }
 
-/// Whether values have shapes alone on this thread now.
+/// Whether a trace is in progress on this thread, so that tensors have no values.
 pub(crate) fn is_abstract() -> bool {
     with_recording(|_| true).unwrap_or(false)
 }
 
-/// Runs `function` on the shapes of `inputs` and records its calls; `outputs` says which tensors of the result leave the
-/// graph.
+/// Records the calls of `function` on inputs of these types, without running them. `outputs` returns the tensors of a
+/// result, which become outputs of the graph.
 ///
 /// # Errors
-/// What the function returns as error.
+/// If the function fails.
 pub fn trace<R>(
     inputs: &[Tensor],
     function: impl FnOnce(&[Tensor]) -> Result<R>,
     outputs: impl FnOnce(&R) -> Vec<Tensor>,
 ) -> Result<(R, Captured)> {
-    trace_with(Reads::Noted, GradientsBefore::default(), inputs, function, outputs)
+    trace_with(Reads::GraphBreak, GradientsBefore::default(), inputs, function, outputs)
 }
 
-/// As [`trace()`]; `reads` says what comes of reading a value, `before` what gradients leaves had before the call.
+/// Like [`trace()`]. `reads` is the reaction to a read of a value. `before` holds the gradients that leaves had before
+/// the call.
 ///
 /// # Errors
-/// As [`trace()`].
+/// Same as [`trace()`].
 pub fn trace_with<R>(
     reads: Reads,
     before: GradientsBefore,
@@ -121,7 +122,7 @@ pub fn trace_with<R>(
     recording.before = before;
     let abstracted = |input: &Tensor| {
         let handle = Tensor::abstracted(&input.ty(), input.device(), input.as_number())?;
-        handle.flow_as(input);
+        handle.require_grad_like(input);
         Ok(handle)
     };
     let handles = inputs.iter().map(abstracted).collect::<Result<Vec<Tensor>>>()?;
@@ -142,17 +143,17 @@ pub fn trace_with<R>(
     Ok((result, captured))
 }
 
-/// Draws from a generator: the key of random ops, an i64 tensor of seed and first counter.
+/// Draws the key of a random op from a generator: an i64 tensor of seed and first counter.
 ///
-/// A trace records that a key is drawn, not which; an abstract one draws nothing.
+/// A trace records that a key is drawn, and not its value. An abstract trace draws nothing.
 ///
 /// # Errors
-/// If there is no memory.
+/// If there is not enough memory.
 pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     let deferred = if is_tracing() { with_recording(|recording| recording.is_deferred()) } else { None };
     let key = match deferred {
         Some(false) => Tensor::abstracted(&TensorType::contiguous(DType::I64, &[2]), Device::CPU, None)?,
-        // What is deferred draws at once, in the order of the calls.
+        // A deferred recording draws at once, in the order of the calls.
         Some(true) | None => key_of(generator.draw(n_counters))?,
     };
     if deferred.is_some() {
@@ -166,7 +167,7 @@ pub fn draw(generator: &Generator, n_counters: u64) -> Result<Tensor> {
     Ok(key)
 }
 
-/// Records that a number is a count that follows from sizes.
+/// Records that a number was computed from sizes.
 pub(crate) fn on_extent(number: &Tensor, count: usize) {
     if is_tracing() {
         with_recording(|recording| {
@@ -179,7 +180,7 @@ pub(crate) fn on_extent(number: &Tensor, count: usize) {
 /// The Tracer kernel of every operator.
 ///
 /// # Errors
-/// If the call cannot be recorded, and what the call below returns.
+/// If the call cannot be recorded, or if the kernel below fails.
 pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<()> {
     let below = keys - KeySet::of(DispatchKey::Tracer);
     if copy_operator().is_ok_and(|copy| copy.name() == operator.name()) {
@@ -197,7 +198,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
             return deferred::run_for_real(operator, below, stack, why);
         }
     }
-    if is_window(op) && with_recording(|recording| recording.is_written_apart(&tensors[0])) == Some(true) {
+    if is_window(op) && with_recording(|recording| recording.is_written_elsewhere(&tensors[0])) == Some(true) {
         let why = NotCaptured::ShowsGaps { op: name() };
         if is_deferred() {
             return deferred::run_for_real(operator, below, stack, why);
@@ -207,15 +208,15 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     let recorded = with_recording(|recording| recording.record(op, &tensors, attrs));
     let Some(node) = recorded.transpose()? else { return operator.redispatch_boxed(below, stack) };
     let has_shape_alone = if is_deferred() {
-        // Its operands may have data, and nothing below but the computation is concerned with it.
+        // Operands may have data. The keys below have nothing to do except to compute the result.
         !op.is_view()
     } else {
-        // It is made of nothing.
+        // A call without tensor operands.
         tensors.iter().all(|tensor| tensor.as_number().is_some())
     };
     let result = if has_shape_alone {
         let ty = with_recording(|recording| recording.graph[node].ty.clone());
-        // What is made of nothing is made where the key says.
+        // Such a result is on the device that the keys give.
         let device = match below.has(DispatchKey::CUDA) {
             true => crate::device::current_device(DeviceKind::Cuda)?,
             false => Device::CPU,
@@ -233,7 +234,7 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
     Ok(())
 }
 
-/// `copy_`: done below, for real or on shapes, and recorded as new values of what it writes to.
+/// The Tracer kernel of `copy_`: passes the write on, and records the new values of the tensors that it changes.
 fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     let (Some(Value::Tensor(target)), Some(Value::Tensor(source))) = (stack.first().cloned(), stack.get(1).cloned())
     else {
@@ -257,11 +258,11 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     Ok(())
 }
 
-/// Called before a function with a derivative of its own is recorded for gradients. A graph would have the derivative of
-/// its parts where the way back is recorded itself.
+/// Called before a function with a derivative of its own is recorded on the tape. A recorded backward pass of the graph
+/// would use the derivatives of the function's parts instead.
 ///
 /// # Errors
-/// What calls return that were deferred.
+/// An error of a deferred call.
 pub(crate) fn on_function(name: &str) -> Result<()> {
     if !is_tracing() {
         return Ok(());
@@ -275,7 +276,7 @@ pub(crate) fn on_function(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// An operator that is no row: its decomposition is traced; a kernel of its own is not, which breaks the trace.
+/// An operator that is no row. A composite operator is passed on. A kernel of its own cannot be traced: a graph break.
 fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     let composite = operator.slot(below.highest()).source == crate::dispatch::table::Source::Math;
     let why = || NotCaptured::NoDecomposition { op: operator.name().to_string().into() };
@@ -291,26 +292,26 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     operator.redispatch_boxed(below, stack)
 }
 
-/// Called before a value is read: a trace cannot follow what the function does with it.
+/// Called before the value of a tensor is read. A trace ends here, because it cannot follow the value.
 ///
 /// # Errors
-/// If reads are refused, and what calls return that were deferred.
+/// If reads are errors, or if a deferred call fails.
 pub(crate) fn on_read(tensor: &Tensor, op: &str) -> Result<()> {
     if !is_tracing() {
         return Ok(());
     }
     let reads = with_recording(|recording| {
-        if recording.may_be_trace() || recording.reads == Reads::Refused {
+        if recording.may_be_trace() || recording.reads == Reads::Error {
             recording.give_up(Reason::ReadsValue { op: op.into() });
         }
         recording.reads
     });
-    if is_deferred() && reads == Some(Reads::Noted) {
+    if is_deferred() && reads == Some(Reads::GraphBreak) {
         deferred::read(tensor, op)?;
     }
-    if reads == Some(Reads::Refused) {
+    if reads == Some(Reads::Error) {
         let refused = "it reads a value while the function is traced, and the break policy is BreakPolicy::Error";
-        return Err(Error::argument(op, format!("{refused}; allow breaks, or read it outside the function")));
+        return Err(Error::argument(op, format!("{refused}; allow graph breaks, or read it outside the function")));
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! What a trace takes for granted of tensors from outside its function, beyond the types of inputs.
+//! Questions about tensors from outside the traced function.
 //!
-//! A function may ask where in its memory an input begins, whether two tensors are one, whether a leaf has a gradient.
-//! The answer is that of the call which is traced, and it is noted: a program runs only where all answers are the same.
-//! Of what nobody asked nothing is noted, so nobody else pays.
+//! A function may ask for the storage offset of an input, whether two tensors are the same, or whether a leaf has a
+//! gradient. The answer for the traced call becomes a condition: a program runs only if all answers are the same. A
+//! function that asks nothing gets no conditions.
 
 use crate::autograd::gradient_edge;
 use crate::dispatch::key::dispatch_key::DispatchKey;
@@ -20,7 +20,7 @@ impl Recording {
         self.given.iter().position(|given| given.handle.id() == tensor.id())
     }
 
-    /// A tensor as what the function has from outside, if it is no value of the function.
+    /// The tensor as one from outside, if it is not a value of the function.
     pub(super) fn outside(&self, tensor: &Tensor) -> Option<Outside> {
         if let Some(index) = self.given(tensor) {
             return Some(Outside::Given(index));
@@ -29,11 +29,11 @@ impl Recording {
         is_outside.then(|| Outside::Captured(tensor.clone()))
     }
 
-    /// As [`Recording::outside`], where a value of the function stands for what has its storage.
+    /// Like [`Recording::outside`]. A value of the function stands for the outside tensor whose storage it shares.
     fn outside_with_storage(&self, tensor: &Tensor) -> Option<Outside> {
         let is_lifted = || self.inputs.iter().skip(self.given.len()).any(|input| input.id() == tensor.id());
-        // Values of the function are views of what they share a storage with; a captured tensor may be an alias of an
-        // input, which another call need not have.
+        // A value of the function is a view of the outside tensor with its storage. A captured tensor may be an alias
+        // of an input only in this call.
         if self.nodes.contains_key(&tensor.id()) && !is_lifted() {
             let given = self.given.iter().position(|given| given.handle.has_storage_of(tensor)).map(Outside::Given);
             let lifted = || self.inputs.iter().skip(self.given.len()).find(|input| input.has_storage_of(tensor));
@@ -42,7 +42,7 @@ impl Recording {
         self.outside(tensor)
     }
 
-    /// What the call that is traced was given, or what its function holds.
+    /// The tensor that the caller passed, or the captured tensor.
     pub(super) fn original<'a>(&'a self, of: &'a Outside) -> &'a Tensor {
         match of {
             Outside::Given(index) => &self.given[*index].original,
@@ -50,14 +50,14 @@ impl Recording {
         }
     }
 
-    /// Notes what is taken for granted, once.
-    pub(super) fn grant(&mut self, condition: Condition) {
+    /// Adds a condition, unless there is one on the same question.
+    pub(super) fn add_condition(&mut self, condition: Condition) {
         if !self.conditions.iter().any(|known| known.is_same(&condition)) {
             self.conditions.push(condition);
         }
     }
 
-    /// Whether two tensors are related, if that is not the same in each call.
+    /// The answer to a question about two tensors, if it may differ between calls.
     fn relates(&mut self, relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool> {
         let outside = |tensor: &Tensor| match relation {
             Relation::Same => self.outside(tensor),
@@ -71,11 +71,11 @@ impl Recording {
             return None;
         }
         let answer = relation.of(self.original(&one), self.original(&other));
-        self.grant(Condition::Are(relation, one, other, answer));
+        self.add_condition(Condition::Are(relation, one, other, answer));
         Some(answer)
     }
 
-    /// Where a tensor begins that lies in an input, if it does: in the memory of what the call was given.
+    /// The storage offset of a tensor that shares memory with an input. It is that of the caller's tensor.
     fn begins(&mut self, tensor: &Tensor) -> Option<usize> {
         if !self.may_be_trace() {
             return None;
@@ -84,12 +84,12 @@ impl Recording {
         let start = |tensor: &Tensor| tensor.array().layout().offset;
         let Given { handle, original } = &self.given[index];
         let (in_handle, in_original) = (start(handle), start(original));
-        self.grant(Condition::Begins(index, in_original));
+        self.add_condition(Condition::Begins(index, in_original));
         Some((start(tensor) + in_original).saturating_sub(in_handle))
     }
 }
 
-/// Whether two tensors are related, if a function that is traced asks and the answer may differ between calls.
+/// The answer to a question about two tensors, if a function is traced and the answer may differ between calls.
 pub(crate) fn relates(relation: Relation, one: &Tensor, other: &Tensor) -> Option<bool> {
     if !is_tracing() || one.is_handle_of(other) {
         return None;
@@ -97,14 +97,15 @@ pub(crate) fn relates(relation: Relation, one: &Tensor, other: &Tensor) -> Optio
     with_recording(|recording| recording.relates(relation, one, other)).flatten()
 }
 
-/// Which element of its memory a tensor begins at, as an input of the call does: its handle may begin elsewhere.
+/// The storage offset of a tensor. While tracing, handles may have another offset than the caller's tensor: the latter
+/// counts.
 pub(crate) fn memory_start(tensor: &Tensor) -> usize {
-    // Also below the Tracer key: that is where calls are recorded for gradients.
+    // Also below the Tracer key, where calls are recorded for gradients.
     let start = with_recording(|recording| recording.begins(tensor)).flatten();
     start.unwrap_or_else(|| tensor.array().layout().offset)
 }
 
-/// Whether a tensor has a property, if a function that is traced asks and the answer may differ between calls.
+/// The answer to a question about one tensor, if a function is traced and the answer may differ between calls.
 pub(crate) fn has(property: Property, tensor: &Tensor) -> Option<bool> {
     if !is_tracing() {
         return None;
@@ -115,16 +116,16 @@ pub(crate) fn has(property: Property, tensor: &Tensor) -> Option<bool> {
     });
     let (original, of) = found.flatten()?;
     let answer = {
-        // Views may have their history made anew, which is no part of the function.
+        // A view may recompute its history, which is not part of the function.
         let _outside = exclude(DispatchKey::Tracer);
         property.of(&original)
     };
-    with_recording(|recording| recording.grant(Condition::Is(property, of, answer)));
+    with_recording(|recording| recording.add_condition(Condition::Is(property, of, answer)));
     Some(answer)
 }
 
-/// Called where a function asks how a tensor came about. A handle of an input does not know, so if there is something to know
-/// the trace is not used.
+/// Called when a function asks about the history of a tensor. The handle of an input has none. If the caller's tensor
+/// has a history, the trace is not used.
 pub(crate) fn on_history(tensor: &Tensor, what: &str) {
     if !is_tracing() || with_recording(|recording| recording.given(tensor)).flatten().is_none() {
         return;
@@ -134,10 +135,10 @@ pub(crate) fn on_history(tensor: &Tensor, what: &str) {
     }
 }
 
-/// Called before `requires_grad` of a tensor is set. A program does not set it for its inputs.
+/// Called before `requires_grad` of a tensor is set. Programs cannot do that to their inputs.
 ///
 /// # Errors
-/// If the history of an input cannot be made anew.
+/// If the history of an input cannot be recomputed.
 pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<()> {
     if !is_tracing() || tensor.may_require_grad() == requires_grad {
         return Ok(());
@@ -147,7 +148,7 @@ pub(crate) fn on_requires_grad(tensor: &Tensor, requires_grad: bool) -> Result<(
         recording.give_up(NotCaptured::RequiresGradSet { input: index, value: requires_grad });
         recording.is_deferred().then(|| recording.given[index].original.clone())
     });
-    // In a deferred recording it is done, and gradients flow through the handle to what the call was given.
+    // In a deferred recording it takes effect: gradients flow through the handle to the caller's tensor.
     let Some(original) = original.flatten() else { return Ok(()) };
     let _outside = exclude(DispatchKey::Tracer);
     original.autograd_or_new().set_requires_grad(requires_grad);

@@ -1,4 +1,4 @@
-//! A recording in progress: which node every tensor is, what was lifted, what was written to.
+//! The state of a recording: the node of every tensor, lifted tensors, and written tensors.
 
 use crate::device::{Storage, WeakShared, n_settings};
 use crate::error::{NotCaptured, Reason, Result};
@@ -15,81 +15,81 @@ use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What comes of reading a value while it is traced.
+/// The reaction to a read of a value while tracing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
-    /// The trace is not used, and says so.
-    Noted,
+    /// A graph break: the trace is not used.
+    GraphBreak,
     /// An error.
-    Refused,
+    Error,
 }
 
 /// A recording in progress.
 pub(super) struct Recording {
     pub(super) reads: Reads,
     pub(super) graph: Graph,
-    /// The node of every tensor seen so far, by the tensor's number, which is never given to another.
+    /// The node of every tensor seen so far, by tensor id. Ids are never reused.
     pub(super) nodes: HashMap<u64, Known>,
-    /// The tensors behind the inputs of the graph, in order.
+    /// The tensors of the graph's inputs, in order.
     pub(super) inputs: Vec<Tensor>,
-    /// Where the inputs that were not given to the function come from; they are the last.
+    /// The origins of the lifted inputs, which come last.
     pub(super) lifted: Vec<Lifted>,
-    /// How often this thread had set generators when the recording began.
+    /// How often this thread had set generators when the recording started.
     pub(super) n_settings: u64,
     /// Inputs that were written to, by position, in the order of their first write.
     pub(super) written: Vec<usize>,
-    /// What the function was given, in the order of the first inputs.
+    /// The inputs that the function was given. They come first.
     pub(super) given: Vec<Given>,
-    /// The number that tensors of this thread had next when the recording began.
+    /// The next tensor id of this thread when the recording started.
     pub(super) first_id: u64,
-    /// What is taken for granted of tensors from outside.
+    /// Guards on tensors from outside.
     pub(super) conditions: Vec<Condition>,
-    /// The gradients that leaves had before a call that has changed them since.
+    /// The gradients that leaves had before a call that has changed them.
     pub(super) before: GradientsBefore,
-    /// Leaves whose gradients were touched.
+    /// Leaves whose gradients were accessed.
     pub(super) gradients: Vec<LeafGradient>,
     pub(super) broken: Option<Reason>,
-    /// Every storage that a named tensor lies in, by address, which is its own as long as it is listed here.
+    /// The storages of all named tensors, by address. An entry keeps its address from being reused.
     pub(super) storages: IndexMap<usize, Named>,
-    /// Written values that were laid out as their target is, and what was laid out.
+    /// Copies of written values in the layout of their targets, with the values.
     pub(super) laid_out: HashMap<NodeId, NodeId>,
-    /// What a deferred recording has besides; values of another one have shapes alone.
+    /// The state of a deferred recording. `None` in an abstract trace.
     pub(super) deferral: Option<Deferral>,
 }
 
-/// The tensors that lie in one storage.
+/// The named tensors of one storage.
 pub(super) struct Named {
     pub(super) storage: WeakShared<Storage>,
-    /// All that were named; the first one has the storage, the others are views.
+    /// The first tensor owns the storage. The others are views.
     pub(super) tensors: SmallVec<[WeakTensor; 1]>,
-    /// The first one's number and type.
+    /// The id and type of the first tensor.
     pub(super) id: u64,
     pub(super) ty: TensorType,
 }
 
-/// What a tensor was when it was last seen.
+/// The node and version of a tensor when it was last named.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     pub(super) node: NodeId,
     pub(super) version: u64,
 }
 
-/// A leaf whose gradient was touched while its function was traced. Meanwhile it holds what the function made of it.
+/// A leaf whose gradient was accessed while tracing. Until the end of the trace it holds the traced gradient.
 pub(super) struct LeafGradient {
     pub(super) leaf: Tensor,
-    /// What it is to the trace; `None` in a deferred recording.
+    /// The leaf as a tensor from outside. `None` in a deferred recording.
     pub(super) of: Option<Outside>,
-    /// What it held before it was touched, which it gets back.
+    /// The gradient before the trace, which is restored.
     pub(super) kept: Option<Tensor>,
-    /// The number of what stands for the gradient from before the call.
-    pub(super) stand_in: Option<u64>,
-    /// Whether another gradient, or none, took the place of that.
+    /// The id of the placeholder of the gradient before the call.
+    pub(super) placeholder: Option<u64>,
+    /// Whether the gradient was replaced or cleared.
     pub(super) is_replaced: bool,
 }
 
 impl LeafGradient {
-    /// A gradient whose value was lost becomes what it was before.
-    pub(super) fn put_back_lost(&self) {
+    /// Restores the old gradient if the value of the new one was lost.
+    pub(super) fn restore_lost(&self) {
         if self.leaf.gradient().is_some_and(|gradient| !gradient.has_data()) {
             self.leaf.put_gradient(self.kept.as_ref());
         }
@@ -118,17 +118,17 @@ impl Recording {
         }
     }
 
-    /// Whether what was recorded is run where a value is needed.
+    /// Whether this is a deferred recording.
     pub(super) fn is_deferred(&self) -> bool {
         self.deferral.is_some()
     }
 
-    /// Whether it may still become a trace: nothing was computed.
+    /// Whether the recording can still become a trace, because nothing was computed.
     pub(super) fn may_be_trace(&self) -> bool {
         self.deferral.as_ref().is_none_or(Deferral::is_whole)
     }
 
-    /// The trace, whose graph ends with these outputs of the function.
+    /// Ends the recording. Returns the trace, whose graph has these outputs of the function.
     pub(super) fn finish(&mut self, outputs: &[Tensor]) -> Captured {
         let nodes = self.end(outputs);
         if let Some(reason) = self.broken.take() {
@@ -160,7 +160,7 @@ impl Recording {
         })
     }
 
-    /// The outputs of the whole trace, and what was done to gradients.
+    /// All outputs of the trace, and the changes of gradients.
     fn end(&mut self, outputs: &[Tensor]) -> Result<(Vec<NodeId>, Vec<GradientChange>)> {
         let mut nodes = outputs.iter().map(|tensor| self.node(tensor)).collect::<Result<Vec<_>>>()?;
         nodes.extend(self.writes().into_iter().map(|(_, node)| node));
@@ -183,22 +183,22 @@ impl Recording {
         named.tensors.push(tensor.downgrade());
     }
 
-    /// Whether every tensor in the storage of `root` that is still there is known to be a view of it, so that a write
-    /// to `root` is seen by all of them. Views that were made in inference mode do not know what they are views of.
+    /// Whether all live tensors in the storage of `root` are known to be views of it, so that they see a write to it.
+    /// Views that were made in inference mode do not know their base.
     pub(super) fn knows_views_of(&self, root: &Tensor) -> bool {
         let is_view = |view: &ViewOf| view.base.id() == root.id();
-        // Nothing is seen by tensors without elements.
+        // A tensor without elements sees no writes.
         self.views_of(root).all(|tensor| !tensor.shares(root) || tensor.view_of().is_some_and(is_view))
     }
 
-    /// The other tensors in the storage of `root` that are still there.
+    /// The other live tensors in the storage of `root`.
     fn views_of(&self, root: &Tensor) -> impl Iterator<Item = Tensor> {
         let named = self.storages.get(&root.array().storage().as_ptr().addr());
         let tensors = named.into_iter().flat_map(|named| named.tensors.iter().filter_map(WeakTensor::upgrade));
         tensors.filter(|tensor| tensor.id() != root.id())
     }
 
-    /// A new input that the function is given, as `handle`.
+    /// Adds an input that the function gets as `handle`.
     pub(super) fn give(&mut self, handle: &Tensor, original: &Tensor) {
         self.add_input(handle);
         self.given.push(Given { handle: handle.clone(), original: original.clone() });
@@ -206,7 +206,7 @@ impl Recording {
 
     pub(super) fn add_input(&mut self, tensor: &Tensor) -> NodeId {
         let node = self.graph.input(tensor.ty());
-        // A write to either would have to be seen by the other, whose node does not know.
+        // A write to one of the two changes the other, but not its node.
         let is_alias = |index: &usize| self.inputs[*index].shares(tensor);
         if self.written.iter().any(is_alias) {
             self.give_up(NotCaptured::WrittenInputShared);
@@ -220,11 +220,11 @@ impl Recording {
         self.broken.get_or_insert(reason.into());
     }
 
-    /// The node of a tensor; one that is not known is lifted, or recorded as the number it stands for. A view whose
-    /// base was written to since is recorded anew.
+    /// The node of a tensor. An unknown tensor is lifted, or recorded as the number it stands for. A view is recomputed
+    /// if its base was written to.
     pub(super) fn node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         let known = self.nodes.get(&tensor.id()).copied();
-        // Nothing can be written to a tensor without elements.
+        // A tensor without elements cannot be written to.
         if let Some(known) = known.filter(|known| known.version == tensor.version() || tensor.numel() == 0) {
             return Ok(known.node);
         }
@@ -259,10 +259,10 @@ impl Recording {
         }
     }
 
-    /// The node of a tensor that the function was not given.
+    /// Makes a tensor from outside an input of the graph.
     pub(super) fn lift(&mut self, tensor: &Tensor) -> NodeId {
         if let (true, Some(of)) = (tensor.dtype().is_float(), self.outside(tensor)) {
-            self.grant(Condition::Is(Property::RequiresGrad, of, tensor.may_require_grad()));
+            self.add_condition(Condition::Is(Property::RequiresGrad, of, tensor.may_require_grad()));
         }
         self.lifted.push(Lifted::Tensor(tensor.clone()));
         self.add_input(tensor)
@@ -274,7 +274,7 @@ impl Recording {
         self.graph.add(op, &args, attrs)
     }
 
-    /// A node that lies in memory as the tensor does: what was written through a view lies in its base.
+    /// A node with the memory layout of the tensor: a value that was written through a view is part of its base.
     fn memory_node(&mut self, tensor: &Tensor) -> Result<NodeId> {
         match tensor.view_of().filter(|view| !self.is_input(tensor) && self.nodes.contains_key(&view.base.id())) {
             Some(view) => {
@@ -285,7 +285,7 @@ impl Recording {
         }
     }
 
-    /// The value that `target` has after `source` is copied into it, and the base it is a view of with its new value.
+    /// The values after `source` was copied into `target`: of `target` itself, and of the bases that it is a view of.
     pub(super) fn write(&mut self, target: &Tensor, source: &Tensor) -> Result<Vec<(Tensor, NodeId)>> {
         let mut value = self.node(source)?;
         self.node(target)?;
@@ -325,16 +325,16 @@ impl Recording {
         Ok(written)
     }
 
-    /// `value` in memory of its own with the strides of `target`, or dense in their order if it has gaps. A write
-    /// changes neither strides nor memory, and views of the target are recorded anew from this. Whoever reads it
-    /// element by element reads `value`, and no kernel makes it.
+    /// A copy of `value` with the strides of `target`, or with dense strides in the same order if `target` has gaps. A
+    /// write changes no strides, and views of the target are recomputed from this copy. Element-wise readers use
+    /// `value`, so no kernel makes the copy for them.
     fn as_laid_out(&mut self, value: NodeId, target: &Tensor) -> Result<NodeId> {
         let sizes = target.sizes();
         let strides = dense_strides(target);
-        // Memory is its own if it was computed and holds nothing else.
+        // The memory is its own if a node computed exactly these elements.
         let root = &self.graph[self.graph.view_base(value)];
         let is_own = root.op().is_some() && root.ty.numel() == target.numel();
-        if is_own && lie_alike(sizes, &self.graph[value].ty.strides, &strides) {
+        if is_own && same_strides(sizes, &self.graph[value].ty.strides, &strides) {
             return Ok(value);
         }
         let mut outermost_first: SmallVec<[usize; 4]> = (0..sizes.len()).collect();
@@ -349,7 +349,7 @@ impl Recording {
         Ok(laid_out)
     }
 
-    /// The inputs that were written to, and what is to be copied into them: it need not lie as they do.
+    /// The written inputs and their new values, in any layout.
     pub(super) fn writes(&self) -> Vec<(usize, NodeId)> {
         let write = |&input: &usize| {
             let node = self.nodes.get(&self.inputs[input].id())?.node;
@@ -358,8 +358,8 @@ impl Recording {
         self.written.iter().filter_map(write).collect()
     }
 
-    /// Why a write to `root`, or through a view of it, would not be seen where it is to be seen, if that is so: values
-    /// of a graph have elements, and know nothing of the memory that these lie in.
+    /// Why a write to `root`, or through a view of it, cannot be functionalized, if it cannot. Values of a graph have
+    /// elements, but no place in a larger memory.
     pub(super) fn hides_writes(&self, root: &Tensor) -> Option<NotCaptured> {
         if !self.knows_views_of(root) {
             return Some(NotCaptured::InferenceViews);
@@ -373,8 +373,8 @@ impl Recording {
         (has_gaps(root) && is_looked_into()).then_some(NotCaptured::GapsShown)
     }
 
-    /// Whether `tensor` was written to, or what it is a view of, and its value does not lie as it does.
-    pub(super) fn is_written_apart(&self, tensor: &Tensor) -> bool {
+    /// Whether `tensor` or its base was written to, and the new value has another memory layout.
+    pub(super) fn is_written_elsewhere(&self, tensor: &Tensor) -> bool {
         let root = tensor.view_of().filter(|_| !self.is_input(tensor)).map_or(tensor, |view| &view.base);
         has_gaps(root) && self.written.iter().any(|&input| self.inputs[input].id() == root.id())
     }
@@ -384,22 +384,22 @@ impl Recording {
     }
 }
 
-/// The strides that an element-wise result has which follows a tensor.
+/// The strides of an element-wise result of a tensor.
 fn dense_strides(tensor: &Tensor) -> Strides {
     elementwise_strides(tensor.sizes(), &[(tensor.sizes(), tensor.strides())])
 }
 
-/// Whether elements are next to elements that belong to nobody, or to another tensor.
+/// Whether there is memory between the elements that is not theirs.
 fn has_gaps(tensor: &Tensor) -> bool {
-    !lie_alike(tensor.sizes(), tensor.strides(), &dense_strides(tensor))
+    !same_strides(tensor.sizes(), tensor.strides(), &dense_strides(tensor))
 }
 
-/// Whether tensors of these sizes have their elements in the same places, beginning alike.
-fn lie_alike(sizes: &[usize], one: &[usize], other: &[usize]) -> bool {
+/// Whether two strides give these sizes the same layout.
+fn same_strides(sizes: &[usize], one: &[usize], other: &[usize]) -> bool {
     sizes.contains(&0) || (0..sizes.len()).all(|dim| sizes[dim] == 1 || one[dim] == other[dim])
 }
 
-/// Whether an op shows the memory of its operand rather than its elements.
+/// Whether an op shows the memory of its operand, and not its elements.
 pub(super) fn is_window(op: Op) -> bool {
     matches!(op.row().meaning, Meaning::Window(_))
 }

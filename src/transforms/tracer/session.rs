@@ -1,4 +1,4 @@
-//! The recording in progress of a thread.
+//! The current recording of a thread.
 
 use crate::error::Reason;
 use crate::transforms::tracer::recording::Recording;
@@ -6,26 +6,26 @@ use std::cell::RefCell;
 
 thread_local! {
     pub(super) static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
-    /// Why the last recording was broken, if it ended by an error or a panic.
+    /// The graph break of the last recording, if it ended by an error or a panic.
     pub(super) static BREAK: RefCell<Option<Reason>> = const { RefCell::new(None) };
 }
 
-/// Why the last trace of this thread was broken, if it ended by an error or a panic of the function.
+/// The graph break of the last trace of this thread, if it ended by an error or a panic of the function.
 pub fn take_break() -> Option<Reason> {
     BREAK.take()
 }
 
-/// Whether calls are recorded until a value is needed.
+/// Whether this thread makes a deferred recording.
 pub(super) fn is_deferred() -> bool {
     with_recording(|recording| recording.is_deferred()).unwrap_or(false)
 }
 
-/// Works on the recording in progress, if there is one.
+/// Calls `work` with the current recording, if there is one.
 pub(super) fn with_recording<T>(work: impl FnOnce(&mut Recording) -> T) -> Option<T> {
     RECORDING.with_borrow_mut(|recording| recording.as_mut().map(work))
 }
 
-/// Ends the recording when it goes out of scope, also by a panic.
+/// Ends the recording when dropped, even by a panic.
 pub(super) struct Session;
 
 impl Drop for Session {
@@ -33,7 +33,7 @@ impl Drop for Session {
         let Some(recording) = RECORDING.take() else { return };
         for change in &recording.gradients {
             if recording.is_deferred() {
-                change.put_back_lost();
+                change.restore_lost();
                 continue;
             }
             change.leaf.put_gradient(change.kept.as_ref());

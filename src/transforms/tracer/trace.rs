@@ -1,4 +1,4 @@
-//! Traces: what a recording gives when it is done.
+//! Traces: the results of recordings.
 
 use crate::device::{Device, Generator};
 use crate::error::{Error, Reason, Result};
@@ -11,23 +11,24 @@ use std::borrow::Cow;
 
 /// An input of a graph that the function was not given.
 pub enum Lifted {
-    /// A tensor that the function touched.
+    /// A tensor from outside that the function used.
     Tensor(Tensor),
-    /// The key of a random draw. Every call takes a new one, in the order in which the function drew.
+    /// The key of a random draw. Every call draws a new one, in the order in which the function drew.
     Draw {
-        /// Whose counters are drawn.
+        /// The generator.
         generator: Generator,
-        /// How many of them.
+        /// The number of counters that the draw takes.
         n_counters: u64,
     },
-    /// The gradient that a tensor has before the call.
+    /// The gradient of a tensor before the call.
     Gradient(Outside, GradientType),
-    /// Something that is handed in with each call, like the gradient of a result; see [`declare_input`](super::declare_input).
+    /// An input that the caller passes with each call, such as the gradient of a result; see
+    /// [`declare_input`](super::declare_input).
     Declared,
 }
 
 impl Lifted {
-    /// Whether both are the same tensor, or hold the same bytes, or draw alike.
+    /// Whether both are the same tensor, have the same bytes, or draw alike.
     pub fn is_same(&self, other: &Lifted) -> bool {
         match (self, other) {
             (Lifted::Tensor(one), Lifted::Tensor(other)) => {
@@ -43,17 +44,17 @@ impl Lifted {
         }
     }
 
-    /// The device that it is known to be on.
+    /// The device, if it is known.
     pub fn device(&self) -> Option<Device> {
         match self {
-            // Plain numbers may be anywhere.
+            // Plain numbers have no fixed device.
             Lifted::Tensor(tensor) => Some(tensor.device()).filter(|_| tensor.as_number().is_none()),
             Lifted::Gradient(_, ty) => Some(ty.device),
             Lifted::Draw { .. } | Lifted::Declared => None,
         }
     }
 
-    /// Whether it is there for these inputs, as it was when it was traced.
+    /// Whether the input exists in a call with these inputs, with the traced type.
     pub fn holds(&self, inputs: &[&Tensor]) -> bool {
         match self {
             Lifted::Gradient(of, ty) => of.of(inputs).gradient().is_some_and(|gradient| ty.holds(&gradient)),
@@ -64,8 +65,8 @@ impl Lifted {
     /// The tensor for one call with these inputs.
     ///
     /// # Errors
-    /// If there is no memory for a key, a gradient has changed since the call was found to fit, or it is for the caller to
-    /// hand in.
+    /// If there is not enough memory for a key, if a gradient has changed since the conditions were checked, or if the
+    /// caller must pass the input.
     pub fn tensor(&self, inputs: &[&Tensor]) -> Result<Cow<'_, Tensor>> {
         match self {
             Lifted::Gradient(of, ty) => {
@@ -82,57 +83,57 @@ impl Lifted {
     }
 }
 
-/// What a function leaves as the gradient of a tensor from outside.
+/// A gradient that a function leaves on a tensor from outside.
 #[derive(Clone)]
 pub struct GradientChange {
-    /// Which tensor.
+    /// The tensor.
     pub of: Outside,
-    /// What takes the place of its gradient.
+    /// Its new gradient.
     pub to: NewGradient,
 }
 
-/// What takes the place of a gradient.
+/// The new gradient of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewGradient {
-    /// Nothing.
+    /// The gradient is cleared.
     Nothing,
     /// An output of the graph.
     Output(usize),
-    /// An input of the graph, itself.
+    /// An input of the graph.
     Input(usize),
 }
 
-/// A trace: the calls a function made.
+/// A trace: the recorded calls of a function.
 pub struct Trace {
-    /// The calls. Inputs are those the function was given, then the lifted ones; outputs are the function's, then the
-    /// values of inputs that it wrote to, then gradients that it leaves.
+    /// The calls. Inputs are those that the function was given, then the lifted ones. Outputs are those of the
+    /// function, then the new values of written inputs, then new gradients.
     pub graph: Graph,
-    /// What the function used without being given it.
+    /// The lifted inputs.
     pub lifted: Vec<Lifted>,
-    /// The inputs to which the outputs behind the function's are to be copied.
+    /// The written inputs. The outputs that follow the function's own are copied into them.
     pub written: Vec<usize>,
-    /// What the function did to gradients.
+    /// The changes of gradients.
     pub gradients: Vec<GradientChange>,
-    /// What is taken for granted of inputs and captured tensors, beyond the types of inputs.
+    /// Guards on inputs and captured tensors, beyond the types of inputs.
     pub conditions: Vec<Condition>,
-    /// Outputs of the function that are made of inputs or of other outputs.
+    /// Outputs of the function that are rebuilt from inputs or other outputs.
     pub aliases: Vec<OutputAlias>,
-    /// Who has the elements of each output of the function.
+    /// The owner of each output's memory.
     pub owners: Vec<Owner>,
 }
 
-/// Whose elements an output has. Outputs with equal owners share them in the function, others do not.
+/// The owner of an output's memory. Outputs share memory in the function exactly if their owners are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// That input.
+    /// This input.
     Input(usize),
-    /// That output, the first one that has them.
+    /// This output, the first in this memory.
     Output(usize),
-    /// Nobody asks: it is only read, before anything is written.
+    /// Not decided, because it is only read before any write.
     Anyone,
 }
 
-/// Who has the elements of the outputs of a function with these inputs.
+/// The owners of the outputs of a function with these inputs.
 pub(super) fn owners(inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Owner> {
     let owner = |output: &Tensor| {
         let input = inputs.iter().position(|input| input.has_storage_of(output)).map(Owner::Input);
@@ -143,11 +144,11 @@ pub(super) fn owners(inputs: &[Tensor], outputs: &[Tensor]) -> Vec<Owner> {
 }
 
 impl Trace {
-    /// Whether it does more than to return values.
+    /// Whether the function does more than return values.
     pub fn has_effects(&self) -> bool {
         !self.written.is_empty() || !self.gradients.is_empty()
     }
 }
 
-/// The calls a function made, or why they are not all there.
+/// A trace, or why there is none.
 pub type Captured = Result<Trace, Reason>;
