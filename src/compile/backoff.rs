@@ -1,19 +1,19 @@
-//! Which new input types are worth a capture.
+//! Recompile back-off: which new input types are worth a capture.
 //!
-//! A capture takes longer than a small function runs, so one that is called with ever new sizes, like a decoder whose
-//! cache grows by a token, would do little but be captured. From [`AT_ONCE`] captures on, inputs of new types wait
-//! if a capture takes longer than a run: the function itself runs until that has taken as long, for these types, as the
-//! capture will. That is ski rental (Karlin, Manasse, Rudolph, Sleator 1988): whatever comes, all calls take at
-//! most twice as long as if it had been known. Types that are forgotten meanwhile, for lack of room, wait anew.
+//! A capture takes longer than one run of a small function. A function that always gets new sizes, like a decoder whose
+//! cache grows by a token, would spend its time on captures. After [`AT_ONCE`] captures, inputs of new types wait if a
+//! capture takes longer than a run: the function runs eagerly until these runs have taken as long as a capture. This is
+//! ski rental (Karlin, Manasse, Rudolph, Sleator 1988): the calls take at most twice the time of the best choice in
+//! hindsight. Types that are evicted from the cache wait anew.
 
 use crate::error::Reason;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Captures of a function that are made at once, whatever they take.
+/// The number of captures of a function that never wait.
 pub const AT_ONCE: u64 = 32;
 
-/// What a function's captures and runs take, as the last ones did.
+/// The time of a function's last capture and last run.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     capture: Duration,
@@ -21,34 +21,34 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// Notes a capture and the run that followed it, or was part of the same call.
+    /// Records the times of a capture, and of the run in the same call.
     pub(super) fn captured(&mut self, capture: Duration, run: Duration) {
         *self = Costs { capture, run };
     }
 
-    /// Notes a run of the function itself.
+    /// Records the time of an eager run.
     pub(super) fn ran(&mut self, run: Duration) {
         self.run = run;
     }
 
-    /// Why inputs of new types are not captured yet after so many captures, if so.
+    /// Why inputs of new types are not captured yet, after `n_captures` captures.
     pub(super) fn reason_to_wait(&self, n_captures: u64, waited: &Waited) -> Option<Reason> {
         if n_captures < AT_ONCE { None } else { self.reason_after(waited.so_far()) }
     }
 
-    /// As `reason_to_wait`, for types that the function ran with for so long already.
+    /// Like `reason_to_wait`, for types whose eager runs took `waited`.
     fn reason_after(&self, waited: Duration) -> Option<Reason> {
         let Costs { capture, run } = *self;
         (run < capture && waited < capture).then_some(Reason::NewTypes { capture, run, waited })
     }
 }
 
-/// How long the function itself ran with inputs of some types.
+/// The total time of eager runs with inputs of some types.
 #[derive(Debug, Default)]
 pub(super) struct Waited(AtomicU64);
 
 impl Waited {
-    /// Runs `work`, and counts the time it takes, which is returned, too.
+    /// Runs `work` and adds its time, which is also returned.
     pub(super) fn count<R>(&self, work: impl FnOnce() -> R) -> (R, Duration) {
         let start = Instant::now();
         let result = work();

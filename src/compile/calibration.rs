@@ -1,9 +1,9 @@
 //! Calibration: the rates of this machine, for the cost model.
 //!
-//! Plans are made for [`Rates::BUILT_IN`] unless somebody asks for more, so that the same function has the same plan
-//! everywhere. Those who want plans for their machine set `OPFUSE_CALIBRATION` to a file: it is read once per process,
-//! and made if it is not there. [`calibrate`] measures at once; its rates go into `CompileOptions::fusion.rates`. A file
-//! that cannot be read never stops anything: the built-in rates hold, and reports say why.
+//! By default plans are made for [`Rates::BUILT_IN`], so the same function has the same plan everywhere.
+//! `OPFUSE_CALIBRATION` names a file with the rates of a machine. It is read once per process, and written if it does
+//! not exist. [`calibrate`] measures at once; its rates go into `CompileOptions::fusion.rates`. If the file cannot be
+//! read, the built-in rates are used, and reports say why.
 
 use super::pipeline::{self, Built};
 use crate::debug;
@@ -18,41 +18,41 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// First line of a file.
+/// The first line of a file.
 const HEADER: &str = "opfuse rates 1";
-/// Time for one rate; the largest arrays take a run more.
+/// The time to measure one rate. The largest arrays take one run more.
 const BUDGET: Duration = Duration::from_millis(3);
-/// Fewest runs of each, the first of which only warms up.
+/// The minimum number of runs per rate. The first one is a warm-up.
 const MIN_RUNS: usize = 3;
-/// Bytes of the arrays that stand for memory: several times a large cache.
+/// The size in bytes of arrays that lie in memory: several times a large cache.
 const MEMORY: usize = 96 << 20;
 
-/// Rates, and where they are from.
+/// Rates, and their source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calibration {
     /// The rates.
     pub rates: Rates,
-    /// Where they are from.
+    /// Their source.
     pub source: Source,
 }
 
-/// Where rates are from.
+/// The source of rates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody asked for others.
+    /// The default.
     BuiltIn,
-    /// The options of the function.
+    /// Set in the options of the function.
     Given,
     /// The file that `OPFUSE_CALIBRATION` names.
     File(PathBuf),
-    /// They were measured by this process, for that file.
+    /// Measured by this process and written to that file.
     Measured(PathBuf),
-    /// The built-in ones, because the file or the measurement was of no use: what was wrong.
+    /// The built-in rates, because the file or the measurement failed; with the error.
     Failed(String),
 }
 
 impl Calibration {
-    /// Where these rates are from.
+    /// Rates with their source.
     pub fn of(rates: Rates) -> Calibration {
         let in_force = calibration();
         match rates {
@@ -63,9 +63,9 @@ impl Calibration {
     }
 }
 
-/// The rates that options have unless they say otherwise, and where these are from.
+/// The default rates of options, with their source.
 ///
-/// Reads or makes the file of `OPFUSE_CALIBRATION` when it is first asked for.
+/// The first call reads or writes the file of `OPFUSE_CALIBRATION`.
 pub fn calibration() -> &'static Calibration {
     static IN_FORCE: OnceLock<Calibration> = OnceLock::new();
     IN_FORCE.get_or_init(|| match debug::calibration_file() {
@@ -74,7 +74,7 @@ pub fn calibration() -> &'static Calibration {
     })
 }
 
-/// The rates of a file, which is made if it is not there; the built-in ones if that fails.
+/// The rates in a file, which is written if it does not exist. If that fails, the built-in rates.
 ///
 /// ```
 /// use opfuse::internals::compile::calibration::{Source, from_file};
@@ -103,10 +103,10 @@ pub fn from_file(path: impl AsRef<Path>) -> Calibration {
     }
 }
 
-/// Measures the rates of this machine, with one thread: a few milliseconds for each rate.
+/// Measures the rates of this machine on one thread. It takes a few milliseconds per rate.
 ///
 /// # Errors
-/// Out of memory.
+/// If there is not enough memory.
 pub fn calibrate() -> Result<Rates> {
     pool::with_threads(1, measured)
 }
@@ -143,7 +143,7 @@ fn per_microsecond(count: usize, time: Duration) -> u32 {
     (rate as u32).max(1)
 }
 
-/// The best time of a graph on zeros.
+/// The best time of a graph on inputs of zeros.
 fn time(built: &Built) -> Result<Duration> {
     let types = built.graph.inputs().iter().map(|&input| &built.graph[input].ty);
     let inputs = types.map(|ty| Array::new(Device::CPU, ty)).collect::<Result<Vec<Array>>>()?;
@@ -174,7 +174,7 @@ fn sum(n: usize) -> Result<Built> {
     built(&[&[n], &[n]], |graph, x| graph.add(Op::Add, x, Attrs::from_elem(Attr::int(1), 1)))
 }
 
-/// `x^T + y`: one of the two is read across its rows.
+/// `x^T + y`: one operand is read across its rows.
 fn transposed(side: usize) -> Result<Built> {
     built(&[&[side, side], &[side, side]], |graph, x| {
         let across = graph.add(Op::Transpose, &x[..1], Attrs::from_iter([Attr::int(0), Attr::int(1)]))?;
@@ -182,7 +182,7 @@ fn transposed(side: usize) -> Result<Built> {
     })
 }
 
-/// The same op over and over; of two operands, the second is an input.
+/// A chain of one op. The second operand of a binary op is always an input.
 fn chain(op: Op, n: usize, length: usize) -> Result<Built> {
     built(&[&[n], &[n]], |graph, x| {
         let mut value = x[0];
@@ -198,7 +198,7 @@ fn product(side: usize) -> Result<Built> {
     built(&[&[side, side], &[side, side]], |graph, x| graph.add(Op::Mm, x, Attrs::new()))
 }
 
-/// Rates as text: a header, then a name and its numbers per line.
+/// Rates as text: a header, then one line per rate with its name and numbers.
 fn text(rates: &Rates) -> String {
     let bandwidth = rates.bandwidth.map(|rate| rate.to_string()).join(" ");
     let Rates { launch, jump, plain, functions, multiply_adds, .. } = rates;
@@ -237,7 +237,7 @@ fn parse(text: &str) -> Result<Rates> {
     })
 }
 
-/// Writes a file so that readers see all of it or nothing.
+/// Writes a file atomically: readers see all of it or nothing.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));

@@ -1,7 +1,8 @@
-//! Capturing: from a call of a function to its trace.
+//! Capture: from a call of a function to its trace.
 //!
-//! Where gradients are recorded, the way back is traced in one go with the function: the trace asks for the gradients of
-//! the outputs with respect to every input that requires them, from cotangents that are declared as inputs.
+//! Where gradients are recorded, the backward pass is traced together with the function. The trace contains the
+//! gradients of the outputs with respect to every input that requires them, from cotangents that are declared as
+//! inputs.
 
 use super::panics::applied;
 use super::program::Joint;
@@ -21,10 +22,10 @@ use crate::transforms::tracer::Reads;
 use crate::transforms::tracer::{First, Runner};
 use std::sync::Arc;
 
-/// A trace, and where in it the gradients are.
+/// A trace, and the positions of its gradients.
 pub(super) type Capture = Result<(tracer::Trace, Joint), Reason>;
 
-/// Whether gradients are recorded and flow to one of these tensors.
+/// Whether gradients are recorded, and one of these tensors requires them.
 pub(super) fn wants_gradients<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
     is_grad_enabled() && tensors.into_iter().any(Tensor::requires_grad)
 }
@@ -34,7 +35,7 @@ pub(super) fn gpu_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Optio
     cuda::device_of(tensors.into_iter().map(Tensor::device))
 }
 
-/// Why tensors of several devices are not for one executable, if they are not. Plain numbers may be anywhere.
+/// Why tensors on several devices cannot share one executable. Plain numbers have no fixed device.
 fn scattered(inputs: &[Tensor], others: impl IntoIterator<Item = Device>) -> Option<Reason> {
     let gpu = gpu_of(inputs).unwrap_or(Device::CPU);
     let stray = inputs.iter().filter_map(device).chain(others).find(|other| *other != gpu)?;
@@ -45,10 +46,11 @@ fn device(tensor: &Tensor) -> Option<Device> {
     Some(tensor.device()).filter(|_| tensor.as_number().is_none())
 }
 
-/// Calls the function without gradients: it is traced and not run, or it has run in segments.
+/// The first call of a function without gradients. Either the function is traced and not run, or it has run in
+/// segments.
 ///
 /// # Errors
-/// What the function returns.
+/// If the function fails.
 pub(super) fn first<A, F: Function<A>>(
     function: &F,
     inputs: &Flat,
@@ -64,8 +66,8 @@ pub(super) fn first<A, F: Function<A>>(
     tracer::trace_first(runner, reads, &inputs.tensors, apply, tensors)
 }
 
-/// Records the function, and its gradients if they are wanted, on shapes alone; `before` says what gradients leaves had
-/// before a call that has changed them since.
+/// Records the function, and its gradients if they are wanted, in an abstract trace. `before` holds the gradients that
+/// leaves had before a call that has changed them.
 pub(super) fn on_shapes<A, F: Function<A>>(
     function: &F,
     inputs: &Flat,
@@ -92,14 +94,14 @@ pub(super) fn on_shapes<A, F: Function<A>>(
     Ok(captured.map(|trace| (trace, joint)))
 }
 
-/// The gradients of `outputs` with respect to everything that requires them.
+/// The gradients of `outputs` with respect to all inputs that require them.
 fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     let outputs = &flat.tensors;
     if handles.iter().any(|handle| !handle.is_tape_leaf()) {
         return Err(Error::argument("compile", "an input is written to while gradients are recorded"));
     }
-    // What the function has from outside and returns as it is has its history already; what is made of another output, or of an
-    // input, has it from there.
+    // A tensor from outside that is returned as it is has its history already. An alias of an output or input gets its
+    // history when it is rebuilt.
     let is_outside = |output: &Tensor| output.has_data() || handles.iter().any(|handle| handle.id() == output.id());
     let aliases = tracer::are_aliases(outputs);
     let wants = |&index: &usize| outputs[index].requires_grad() && !aliases[index] && !is_outside(&outputs[index]);
@@ -107,7 +109,7 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
     if differentiable.is_empty() {
         return Ok((Vec::new(), Joint::without_gradients(flat)));
     }
-    // Cotangents come behind all that the function has from outside.
+    // Cotangents come after all tensors from outside.
     tracer::lift_results(outputs)?;
     let lifted = tracer::lifted_tensors();
     let operands: Vec<(usize, &Tensor)> = handles
@@ -136,7 +138,7 @@ fn gradients(handles: &[Tensor], flat: &Flat) -> Result<(Vec<Tensor>, Joint)> {
 }
 
 impl Joint {
-    /// Nothing but these outputs.
+    /// A trace with these outputs and no gradients.
     pub(super) fn without_gradients(outputs: &Flat) -> Joint {
         let (n_outputs, words) = (outputs.tensors.len(), outputs.words.clone());
         let (differentiable, operands) = (Vec::new(), Vec::new());

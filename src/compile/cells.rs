@@ -1,11 +1,12 @@
-//! The executables of a compiled function, by what they take for granted.
+//! The cache of a compiled function: its programs by guard.
 //!
-//! There are never more than the capacity; the one used longest ago goes first, and a call that runs it keeps it until
-//! it is done. Concurrent first calls meet in a [`Cell`]: one builds, the others wait. A thread that is building never
-//! waits for another one, and nobody waits for ever, so functions that call themselves or each other get stuck nowhere.
+//! It holds at most `capacity` sets of input types, with LRU eviction. A call keeps the program that it runs alive.
+//! Concurrent first calls meet in a [`Cell`]: one builds, the others wait. A thread that is building never waits for
+//! another thread, and waiting has a time limit. So functions that call themselves or each other cannot deadlock.
 //!
-//! What a guard cannot see, since only the function knows that it matters (whether a leaf has a gradient, where an input
-//! begins), is a condition of the program. Programs for one guard are a chain of cells; a call takes the first that fits.
+//! Some guards matter only to some functions, such as whether a leaf has a gradient, or a storage offset. These are
+//! conditions of a program. Programs with the same guard form a chain of cells, and a call takes the first one whose
+//! conditions hold.
 
 use super::backoff::{Costs, Waited};
 use super::entry::Entry;
@@ -20,80 +21,80 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most programs for inputs of the same types that differ in what they take for granted beyond them.
+/// The maximum number of programs with the same guard and different conditions.
 const MAX_VARIANTS: usize = 8;
 
-/// Most different breaks that are remembered.
+/// The maximum number of different graph breaks that are kept.
 const MAX_BREAKS: usize = 64;
 
-/// How long a call waits for another one that builds what it needs; after that it runs eagerly.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a call waits for another thread that builds its program. After that it runs eagerly.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What happened to a compiled function so far.
+/// The counters of a compiled function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Calls, also those inside other compiled functions.
+    /// Calls, including those inside other compiled functions.
     pub calls: u64,
-    /// How often the function was captured, or given up on.
+    /// Captures, including failed ones.
     pub captures: u64,
-    /// Calls that found what they needed.
+    /// Calls that found a program in the cache.
     pub hits: u64,
-    /// Calls in which the function itself ran, each for a reason; that of the last is in `explain()`.
+    /// Calls that ran the function eagerly. `explain()` has the reason of the last one.
     pub eager: u64,
     /// Calls that ran in segments.
     pub deferred: u64,
-    /// Captures and segments that ended at a value being read, or at something that is not captured.
+    /// Graph breaks: captures and segments that ended at a read of a value, or at a call that cannot be captured.
     pub breaks: u64,
-    /// Executables that were thrown away to make room.
+    /// Programs that were evicted from the cache.
     pub evictions: u64,
-    /// Sets of input types that are held now.
+    /// Sets of input types in the cache.
     pub entries: usize,
-    /// Segments that are held now.
+    /// Segments in the cache.
     pub segments: usize,
-    /// Segments that were compiled.
+    /// Segments that were compiled so far.
     pub segment_captures: u64,
 }
 
-/// Something that ended a segment, or kept a function from being captured whole.
+/// A graph break: what ended a segment, or kept a function from being captured whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Break {
-    /// What it was.
+    /// Why the graph broke.
     pub reason: Reason,
     /// How often it happened.
     pub count: u64,
 }
 
-/// Executables by guard, and counters.
+/// Programs by guard, and counters.
 #[derive(Default)]
 pub(super) struct Cells {
     by_guard: Lru<Guard, Arc<Cell>>,
     counts: Counts,
     breaks: Vec<Break>,
-    /// Why the last call ran the function itself, if no cell says so.
+    /// Why the last call ran eagerly, if its cell does not say so.
     inline: Option<Reason>,
     /// Whether the last call ran in segments.
     ran_deferred: bool,
     /// Whether a call kept a tensor that it computed.
     has_kept: bool,
-    /// What captures and runs take.
+    /// The times of captures and runs.
     pub(super) costs: Costs,
 }
 
-/// What is there for some inputs.
+/// The outcome of a cache look-up.
 pub(super) enum Found {
-    /// A place.
+    /// A cell, which may be empty.
     Cell(Arc<Cell>),
-    /// No place, and none is made: how the inputs differ from those seen last.
+    /// No cell, because the stance forbids a new one: how the inputs differ from those seen last.
     Differs(String),
 }
 
 impl Cells {
-    /// The place for inputs of these types; a new one is made unless `frozen` and there is another one already.
+    /// The cell for inputs of these types. If there is none it is added, unless `frozen` and the cache is not empty.
     pub(super) fn find(&mut self, inputs: &Flat, capacity: usize, frozen: bool) -> Found {
         self.counts.calls += 1;
         self.inline = None;
         self.ran_deferred = false;
-        // Calls mostly repeat the last types.
+        // Most calls have the same types as the last one.
         if let Some(cell) = self.by_guard.last_if(|guard| guard.holds(inputs)).cloned() {
             return self.hit(&cell, inputs, frozen);
         }
@@ -102,15 +103,15 @@ impl Cells {
             return self.hit(&cell, inputs, frozen);
         }
         if let (true, Some((known, _))) = (frozen, self.by_guard.by_use().first()) {
-            return Found::Differs(known.violation(inputs).unwrap_or_else(|| "they were seen and forgotten".into()));
+            return Found::Differs(known.violation(inputs).unwrap_or_else(|| "their program was evicted".into()));
         }
         let cell = Arc::new(Cell::default());
         self.counts.evictions += self.by_guard.put(guard, cell.clone(), capacity);
         Found::Cell(cell)
     }
 
-    /// The place for these tensors, if it is the one that calls mostly repeat and its entry is one to run with them; the
-    /// call is noted then.
+    /// The cell of the last call, if its guard and conditions hold for these tensors and `runs` accepts its entry. Then
+    /// the call is counted as a hit.
     pub(super) fn repeated(&mut self, inputs: &[&Tensor], runs: impl FnOnce(&Entry) -> bool) -> Option<Arc<Cell>> {
         let cell = self.by_guard.last_if(|guard| guard.holds_of_tensors(inputs))?;
         let cell = cell.known(inputs)?;
@@ -125,7 +126,7 @@ impl Cells {
         Some(cell)
     }
 
-    /// The place for inputs of these types, if there is one.
+    /// The cell for inputs of these types, if it has an entry.
     pub(super) fn known(&mut self, inputs: &Flat) -> Option<Arc<Cell>> {
         let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
         self.by_guard.get(&Guard::of(inputs))?.known(&tensors).cloned()
@@ -140,7 +141,7 @@ impl Cells {
         match first.entry() {
             Some(Entry::Graph(program)) if frozen => {
                 let what = program.violation(&tensors).unwrap_or_else(|| "nothing else".into());
-                Found::Differs(format!("it takes for granted that {what}"))
+                Found::Differs(format!("the program requires that {what}"))
             }
             Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
                 Found::Cell(first.fitting(&tensors))
@@ -148,7 +149,7 @@ impl Cells {
         }
     }
 
-    /// What is known of the types seen last: an entry, or why the function ran in the place of one.
+    /// The entry for the types seen last, or why the function ran eagerly instead.
     pub(super) fn latest(&self) -> Result<Arc<Cell>, Reason> {
         if let Some(reason) = &self.inline {
             return Err(reason.clone());
@@ -160,14 +161,14 @@ impl Cells {
         })
     }
 
-    /// Notes that the function itself runs, and why: no cell says so.
+    /// Records that a call runs eagerly for this reason, which its cell does not say.
     pub(super) fn runs_inline(&mut self, reason: Reason) {
         self.counts.eager += 1;
         self.inline = Some(reason);
         self.ran_deferred = false;
     }
 
-    /// Notes that the function ran in segments.
+    /// Records that a call ran in segments.
     pub(super) fn runs_deferred(&mut self) {
         self.inline = None;
         self.ran_deferred = true;
@@ -178,13 +179,13 @@ impl Cells {
         self.ran_deferred
     }
 
-    /// Notes that the function ran and kept a tensor that it computed; whether it did before.
+    /// Records that the function kept a tensor that it computed. Returns whether it did so before.
     pub(super) fn keeps_again(&mut self) -> bool {
         self.inline = Some(NotCaptured::KeptTensor.into());
         std::mem::replace(&mut self.has_kept, true)
     }
 
-    /// Why inputs of types that nothing was captured for are not captured now, if so.
+    /// Why inputs of new types are not captured now, if they are not.
     pub(super) fn reason_to_wait(&self, policy: NewTypes, waited: &Waited) -> Option<Reason> {
         match policy {
             NewTypes::Capture => None,
@@ -192,7 +193,7 @@ impl Cells {
         }
     }
 
-    /// Notes a break.
+    /// Records a graph break.
     pub(super) fn breaks_at(&mut self, reason: &Reason) {
         self.counts.breaks += 1;
         if let Some(one) = self.breaks.iter_mut().find(|one| one.reason == *reason) {
@@ -202,7 +203,7 @@ impl Cells {
         }
     }
 
-    /// What broke captures and calls so far.
+    /// The graph breaks so far.
     pub(super) fn breaks(&self) -> &[Break] {
         &self.breaks
     }
@@ -216,22 +217,22 @@ impl Cells {
     }
 }
 
-/// The place of an executable; concurrent first calls meet here, and one of them builds it.
+/// The place of one program. Concurrent first calls meet here, and one of them builds it.
 #[derive(Default)]
 pub(super) struct Cell {
     entry: OnceLock<Entry>,
-    /// What took its place when it turned out wrong.
+    /// Replaces the entry if a check found it wrong.
     correction: OnceLock<Entry>,
     is_checked: AtomicBool,
-    /// How long the function itself ran in its place.
+    /// The time of eager runs in place of a program.
     pub(super) waited: Waited,
     is_building: Mutex<bool>,
     built: Condvar,
-    /// Where to look if the entry takes for granted what is not so.
+    /// The next cell of the chain, for inputs that violate a condition of this one.
     next: OnceLock<Arc<Cell>>,
-    /// How many come before it.
+    /// The number of cells before it in the chain.
     position: usize,
-    /// What the one before it takes for granted and was not so.
+    /// The condition of the cell before it that was violated.
     because: String,
 }
 
@@ -239,7 +240,7 @@ thread_local! {
     static IS_BUILDING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Lets others build once it is dropped, also by a panic.
+/// The right to build. Dropping it lets others build, even after a panic.
 pub(super) struct Building<'a>(&'a Cell);
 
 impl Drop for Building<'_> {
@@ -251,13 +252,13 @@ impl Drop for Building<'_> {
 }
 
 impl Cell {
-    /// What was built.
+    /// The current entry.
     #[inline]
     pub(super) fn entry(&self) -> Option<&Entry> {
         self.correction.get().or_else(|| self.entry.get())
     }
 
-    /// Whether its entry is one for these inputs, as far as a guard does not say.
+    /// Whether the conditions of its entry hold for these inputs. `None` if there is no entry.
     #[inline]
     fn fits(&self, inputs: &[&Tensor]) -> Option<bool> {
         self.entry().map(|entry| match entry {
@@ -266,7 +267,7 @@ impl Cell {
         })
     }
 
-    /// From here on, the first cell whose entry is one for these inputs, if there is one.
+    /// The first cell of the chain, from here on, whose conditions hold for these inputs.
     #[inline]
     fn known(self: &Arc<Cell>, inputs: &[&Tensor]) -> Option<&Arc<Cell>> {
         let mut cell = self;
@@ -276,7 +277,7 @@ impl Cell {
         Some(cell)
     }
 
-    /// From here on, the first cell whose entry is one for these inputs, or where one is to be made.
+    /// The first cell of the chain, from here on, whose conditions hold, or else a new or empty one.
     pub(super) fn fitting(self: &Arc<Cell>, inputs: &[&Tensor]) -> Arc<Cell> {
         let mut cell = self;
         while cell.fits(inputs) == Some(false) {
@@ -291,13 +292,13 @@ impl Cell {
         cell.clone()
     }
 
-    /// Why no further program is to be made for inputs of the same types, if there are enough.
+    /// Why this cell is not built, if the chain has reached its limit.
     pub(super) fn beyond_limit(&self) -> Option<Reason> {
         (self.position >= MAX_VARIANTS)
             .then(|| NotCaptured::TooManyVariants { programs: MAX_VARIANTS, last: self.because.as_str().into() }.into())
     }
 
-    /// From here on, the last cell that has an entry.
+    /// The last cell of the chain that has an entry.
     fn latest(self: &Arc<Cell>) -> Arc<Cell> {
         let mut cell = self;
         while let Some(next) = cell.next.get().filter(|next| next.entry().is_some()) {
@@ -306,28 +307,28 @@ impl Cell {
         cell.clone()
     }
 
-    /// Whether it is for the caller to check the entry: the first one who asks.
+    /// Whether the entry has not been checked yet. Only the first caller gets true.
     pub(super) fn is_unchecked(&self) -> bool {
         !self.is_checked.swap(true, Ordering::Relaxed)
     }
 
-    /// Puts another entry in the place of one that is wrong.
+    /// Replaces an entry that is wrong.
     pub(super) fn correct(&self, entry: Entry) {
         let _ = self.correction.set(entry);
     }
 
-    /// Puts an entry here, unless one is here; what is here then.
+    /// Sets the entry, unless there is one. Returns the entry.
     pub(super) fn put(&self, entry: Entry) -> &Entry {
         self.entry.get_or_init(|| entry)
     }
 
-    /// The right to build, once nobody else does. `None` if there is an entry now, if this thread is building already,
-    /// or if it took too long.
+    /// Waits for the right to build. `None` if there is an entry now, if this thread is building already, or if the
+    /// time limit passed.
     pub(super) fn build(&self) -> Option<Building<'_>> {
         if IS_BUILDING.get() {
             return None;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + BUILD_TIMEOUT;
         let mut is_building = self.lock();
         while *is_building {
             let left = until.checked_duration_since(Instant::now())?;

@@ -1,9 +1,9 @@
 //! Compiled functions: captured once, run many times.
 //!
-//! A call with inputs of new types records what the function does, and nothing is computed: what was recorded is compiled
-//! and run. Where gradients flow to inputs the function runs, and is traced on shapes. A function that reads values runs in
-//! segments, also in its first call, and what cannot be captured at all runs eagerly, each with a reason. What runs is kept
-//! per input types in a bounded cache, the one used longest ago going first.
+//! The first call with inputs of new types records the function without computing anything, and then compiles and runs
+//! the recording. If an input requires gradients, the function runs first and is then traced abstractly. A function
+//! that reads values runs in segments, from its first call on. What cannot be captured at all runs eagerly, with a
+//! reason. Programs are cached by input types, with LRU eviction.
 
 use super::capture::{self, Capture};
 use super::cells::{Break, Building, Cell, Cells, Counts, Found};
@@ -32,17 +32,17 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A compiled function; made by [`compile`]. It can be shared between threads.
+/// A compiled function. Made by [`compile`]. Threads can share it.
 pub struct Compiled<F, A> {
     function: F,
     options: CompileOptions,
     cells: Mutex<Cells>,
-    /// What deferred calls ran.
+    /// The compiled segments of deferred calls.
     segments: Arc<Segments>,
     arguments: PhantomData<fn(A)>,
 }
 
-/// Compiles a function of tensors; it is captured when it is first called.
+/// Compiles a function of tensors. It is captured at its first call, once per set of input types.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {
@@ -57,19 +57,19 @@ pub fn compile<A, F: Function<A>>(function: F) -> Compiled<F, A> {
     compile_with(function, CompileOptions::default())
 }
 
-/// As [`compile`], with options.
+/// Like [`compile`], with options.
 pub fn compile_with<A, F: Function<A>>(function: F, options: CompileOptions) -> Compiled<F, A> {
     let segments = Arc::new(Segments::new(&options));
     Compiled { function, options, cells: Mutex::default(), segments, arguments: PhantomData }
 }
 
 impl<A, F: Function<A>> Compiled<F, A> {
-    /// Calls the function: compiled if it could be captured, else eagerly. The bits are the same, unless
-    /// [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
+    /// Calls the function. It runs compiled if it could be captured, and eagerly otherwise. Both give the same bits,
+    /// unless [`Numerics::Fast`](crate::Numerics::Fast) is chosen.
     ///
     /// # Errors
-    /// What the function returns; [`Error::Panicked`] if it panics; what stance and break policy refuse. The next call
-    /// works in any case.
+    /// An error of the function. [`Error::Panicked`] if it panics. An error if the stance or the break policy forbids
+    /// the call. Later calls are not affected.
     pub fn call(&self, inputs: impl Inputs<A>) -> Result<F::Output> {
         let _numerics = self.options.numerics.map(numerics);
         if let Some(output) = inputs.as_tensors().and_then(|tensors| self.call_again(&tensors)) {
@@ -77,7 +77,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
         let inputs = inputs.into_parts()?;
         let stance = stance_here().unwrap_or(self.options.stance);
-        if let Some(reason) = self.not_now(inputs.tensors.iter(), stance) {
+        if let Some(reason) = self.bypass(inputs.tensors.iter(), stance) {
             self.count(|cells| cells.counts_mut().calls += 1);
             return self.run_inline(&inputs, reason);
         }
@@ -95,7 +95,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    /// A call whose entry belongs into `cell`.
+    /// A call whose program belongs in `cell`.
     fn call_at(&self, cell: &Arc<Cell>, inputs: &Flat) -> Result<F::Output> {
         if let Some(entry) = cell.entry() {
             if self.options.determinism == Determinism::Checked && cell.is_unchecked() {
@@ -105,14 +105,14 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
         let building = cell.build();
         if cell.entry().is_some() {
-            // What another call built meanwhile may take for granted what is not so in this one.
+            // Another thread may have built a program whose conditions do not hold for this call.
             let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
             return self.call_at(&cell.fitting(&tensors), inputs);
         }
         let Some(building) = building else {
             return self.run_inline(inputs, NotCaptured::IsCompiling.into());
         };
-        // What broke for other inputs breaks for these: no need to find out half-way.
+        // A function that had a graph break for other inputs is assumed to have it for these, without a capture.
         let known = || self.count(|cells| cells.breaks().first().map(|known| known.reason.clone()));
         if let Some(reason) = cell.beyond_limit().or_else(known) {
             let entry = cell.put(self.entry(Err(reason), inputs)?);
@@ -128,30 +128,30 @@ impl<A, F: Function<A>> Compiled<F, A> {
         self.capture_first(cell, building, inputs)
     }
 
-    /// A call like the last one, which most calls are: its tensors are not taken over, and nothing is built. `None` if it
-    /// is another one.
+    /// The fast path of a call with the same types as the last one. It clones no tensor and builds nothing. `None` if
+    /// the call is another one.
     fn call_again(&self, inputs: &[&Tensor]) -> Option<Result<F::Output>> {
         let stance = stance_here().unwrap_or(self.options.stance);
         let is_usual = matches!(stance, Stance::Default | Stance::FailOnRecompile)
             && self.options.determinism != Determinism::Checked
-            && self.not_now(inputs.iter().copied(), stance).is_none();
+            && self.bypass(inputs.iter().copied(), stance).is_none();
         if !is_usual {
             return None;
         }
-        let runs = |entry: &Entry| matches!(entry, Entry::Graph(program) if !program.is_tangled(inputs));
+        let runs = |entry: &Entry| matches!(entry, Entry::Graph(program) if !program.has_aliased_writes(inputs));
         let cell = self.count(|cells| cells.repeated(inputs, runs))?;
         let Some(Entry::Graph(program)) = cell.entry() else { return None };
         Some(Self::run_program(program, inputs, &[]))
     }
 
-    /// The function's result by a program, some of whose random keys may have been drawn already.
+    /// Runs a program and rebuilds the function's result. `keys` are random keys that were drawn already.
     #[inline]
     fn run_program(program: &Program, inputs: &[&Tensor], keys: &[Tensor]) -> Result<F::Output> {
         guarded(|| program.run(inputs, keys))?.tree_unflatten().ok_or_else(other_outputs)
     }
 
-    /// Why this call is for the function itself, if it is.
-    fn not_now<'a>(&self, mut inputs: impl Iterator<Item = &'a Tensor>, stance: Stance) -> Option<Reason> {
+    /// Why this call bypasses the cache and runs eagerly, if it does.
+    fn bypass<'a>(&self, mut inputs: impl Iterator<Item = &'a Tensor>, stance: Stance) -> Option<Reason> {
         let no_data =
             |input: &Tensor| !matches!(input.device().kind, DeviceKind::Cpu | DeviceKind::Cuda) || !input.has_data();
         Some(match () {
@@ -169,16 +169,17 @@ impl<A, F: Function<A>> Compiled<F, A> {
         applied(&self.function, inputs)
     }
 
-    /// Calls the function with types that are new: records it and runs what was recorded, or finds out that it cannot.
+    /// The first call with inputs of new types: records the function and runs the recording, or finds out why it
+    /// cannot.
     fn capture_first(&self, cell: &Cell, building: Building<'_>, inputs: &Flat) -> Result<F::Output> {
         let start = Instant::now();
         let tensors = &inputs.tensors;
-        let are_tangled =
+        let share_memory =
             tensors.iter().enumerate().any(|(at, input)| tensors[..at].iter().any(|one| one.shares(input)));
         let watch = tracer::watch_gradients();
         let flowed = flows(inputs);
-        // Gradients may be switched on inside the function.
-        if are_tangled || flowed.contains(&true) || capture::gpu_of(tensors).is_some() {
+        // Grad mode may be enabled inside the function.
+        if share_memory || flowed.contains(&true) || capture::gpu_of(tensors).is_some() {
             let output = applied(&self.function, inputs)?;
             let ran = start.elapsed();
             if let Some(entry) = unless_out_of_memory(self.capture_again(inputs, &flowed, watch.end()))? {
@@ -206,7 +207,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             First::Ran(output, NoTrace::Keeps) if self.count(Cells::keeps_again) => {
                 (output, self.entry(Err(NotCaptured::KeepsTensors.into()), inputs))
             }
-            // What is made once and kept is there in the next call.
+            // Kept once: the next call will find the tensor and compute no other.
             First::Ran(output, NoTrace::Keeps) => return Ok(output),
         };
         match unless_out_of_memory(entry)?.map(|entry| cell.put(entry)) {
@@ -215,11 +216,11 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    /// Records the function, which has just run, on shapes alone. Before that gradients flowed to the inputs of which
-    /// `flowed` says so, and leaves had the gradients `before`.
+    /// Traces the function abstractly, after it has just run. Before that run, `flowed` said which inputs required
+    /// gradients, and leaves had the gradients `before`.
     ///
     /// # Errors
-    /// As [`Compiled::entry`].
+    /// Same as [`Compiled::entry`].
     fn capture_again(&self, inputs: &Flat, flowed: &[bool], before: GradientsBefore) -> Result<Entry> {
         if let Some(input) = flows(inputs).iter().zip(flowed).position(|(now, before)| now != before) {
             let tensor = format!("input {input}").into();
@@ -229,14 +230,14 @@ impl<A, F: Function<A>> Compiled<F, A> {
             Ok(captured) => self.entry(captured, inputs),
             Err(error @ Error::OutOfMemory { .. }) => Err(error),
             Err(error) => {
-                // What follows from a value that could not be read says less than that it was to be read.
+                // The graph break at a read says more than an error that followed from it.
                 let reason = tracer::take_break().unwrap_or_else(|| Reason::of_error(error));
                 self.entry(Err(reason), inputs)
             }
         }
     }
 
-    /// Traces the function once more, and corrects an entry that is not what it does.
+    /// Traces the function again, and replaces an entry that differs from the new trace.
     fn check(&self, cell: &Cell, entry: &Entry, inputs: &Flat) {
         let Entry::Graph(program) = entry else { return };
         let now = GradientsBefore::default();
@@ -255,10 +256,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
         }
     }
 
-    /// What to remember of a capture.
+    /// The entry for the result of a capture.
     ///
     /// # Errors
-    /// Out of memory, which says nothing about the function and is not to be remembered.
+    /// Out of memory. That says nothing about the function, so it is not cached.
     fn entry(&self, captured: Capture, inputs: &Flat) -> Result<Entry> {
         let n_captures = self.count(|cells| {
             if let Some(reason) = captured.as_ref().err().filter(|reason| reason.is_break()) {
@@ -271,7 +272,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
             && joint.n_outputs == 0
             && !trace.has_effects()
         {
-            // Nothing for the first inputs is a mistake; for others, like empty ones, it need not be.
+            // A function that does nothing is a mistake, unless only later inputs make it do nothing, such as empty
+            // ones.
             let why = NotCaptured::NoEffect;
             return Ok(match n_captures {
                 1 => Entry::Refused(Error::argument("compile", format!("{why}; {}", why.hint()))),
@@ -310,19 +312,19 @@ impl<A, F: Function<A>> Compiled<F, A> {
         })
     }
 
-    /// As [`Compiled::call`], with the bytes that each kernel moved, counted while it ran: a kernel's traffic is at the
-    /// position of its group in [`Explain::groups`]. Kernels run in a slow interpreter; bits and effects are those of a
-    /// call. Bytes are counted once per kernel, however often it touches them.
+    /// Like [`Compiled::call`], and counts the bytes that each kernel moved while it ran. The traffic of a kernel has
+    /// the position of its group in [`Explain::groups`]. Kernels run in a slow interpreter. Results and side effects
+    /// are those of a call. A byte counts once per kernel, however often the kernel accesses it.
     ///
     /// # Errors
-    /// As [`Compiled::call`]; and if nothing is compiled for inputs of these types, since the function was not called
-    /// with them yet, runs eagerly or in segments.
+    /// Same as [`Compiled::call`]. Also if nothing is compiled for inputs of these types: the function was not called
+    /// with them yet, or runs eagerly or in segments.
     pub fn call_counted(&self, inputs: impl Inputs<A>) -> Result<(F::Output, Vec<Traffic>)> {
         let _numerics = self.options.numerics.map(numerics);
         let inputs = inputs.into_parts()?;
         let cell = self.count(|cells| cells.known(&inputs));
         let program = match cell.as_ref().and_then(|cell| cell.entry()) {
-            Some(Entry::Graph(program)) if self.not_now(inputs.tensors.iter(), Stance::Default).is_none() => program,
+            Some(Entry::Graph(program)) if self.bypass(inputs.tensors.iter(), Stance::Default).is_none() => program,
             Some(Entry::Graph(_) | Entry::Eager(_) | Entry::Deferred(_) | Entry::Refused(_)) | None => {
                 let what = "nothing is compiled for these inputs, so no kernel's bytes can be counted";
                 return Err(Error::argument(
@@ -332,8 +334,8 @@ impl<A, F: Function<A>> Compiled<F, A> {
             }
         };
         let tensors: TensorRefs<'_> = inputs.tensors.iter().collect();
-        if program.is_tangled(&tensors) {
-            let what = "an input that is written to shares elements with another one; give it memory of its own";
+        if program.has_aliased_writes(&tensors) {
+            let what = "a written input shares elements with another input; clone one of them";
             return Err(Error::argument("call_counted", what));
         }
         let mut traffic = Vec::new();
@@ -357,7 +359,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
             }
             Entry::Refused(error) => Err(error.clone()),
             Entry::Deferred(_) => self.run_deferred(inputs),
-            Entry::Graph(program) if program.is_tangled(&tensors) => {
+            Entry::Graph(program) if program.has_aliased_writes(&tensors) => {
                 self.run_inline(inputs, NotCaptured::WrittenInputShared.into())
             }
             Entry::Graph(program) => Self::run_program(program, &tensors, &[]),
@@ -367,7 +369,7 @@ impl<A, F: Function<A>> Compiled<F, A> {
     /// Runs the function in segments.
     fn run_deferred(&self, inputs: &Flat) -> Result<F::Output> {
         let gradients = || capture::wants_gradients(&inputs.tensors).then(|| NotCaptured::SegmentsNeedGradients.into());
-        if let Some(reason) = gradients().or_else(|| self.segments.hopeless()) {
+        if let Some(reason) = gradients().or_else(|| self.segments.reason_to_stop()) {
             return self.run_inline(inputs, reason);
         }
         let (result, breaks) = guarded(|| {
@@ -382,13 +384,12 @@ impl<A, F: Function<A>> Compiled<F, A> {
         result
     }
 
-    /// What broke the capture of the function or ended its segments so far, and how often.
+    /// The graph breaks so far, with their counts.
     pub fn breaks(&self) -> Vec<Break> {
         self.count(|cells| cells.breaks().to_vec())
     }
 
-    /// The reports of the segments that are held, the one that ran last first. A function that was captured whole has
-    /// none.
+    /// The reports of the cached segments, the last run first. A function that was captured whole has none.
     pub fn segments(&self) -> Vec<Explain> {
         self.segments.explain()
     }
@@ -397,9 +398,10 @@ impl<A, F: Function<A>> Compiled<F, A> {
         change(&mut self.cells.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What was compiled for the types seen last: kernels, traffic, and a decision for every edge. Where nothing is
-    /// compiled, or the last call ran the function itself, why that is. Of a function that runs in segments the one that
-    /// moves most bytes; see [`Compiled::segments`] for all, and [`Compiled::breaks`] for why.
+    /// The report of what was compiled for the types seen last: kernels, traffic, and a decision for every edge. If
+    /// nothing is compiled, or if the last call ran eagerly, it has the reason. For a function that runs in segments it
+    /// is the report of the segment with the most traffic. See [`Compiled::segments`] for all of them, and
+    /// [`Compiled::breaks`] for the reasons.
     pub fn explain(&self) -> Explain {
         if self.count(|cells| cells.ran_deferred()) {
             let nothing = || Explain::eager(NotCaptured::ComputesNothing.into());
@@ -422,19 +424,19 @@ impl<A, F: Function<A>> Compiled<F, A> {
         self.segments.explain().into_iter().max_by_key(|segment| segment.bytes_before)
     }
 
-    /// Graphviz text of the graph compiled last, one cluster per kernel; empty if there is none.
+    /// The graph of [`Compiled::explain`] as Graphviz text, one cluster per kernel. Empty if nothing is compiled.
     pub fn to_dot(&self) -> String {
         self.explain().to_dot()
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         let (segments, segment_captures) = self.segments.counts();
         Counts { segments, segment_captures, ..self.count(|cells| cells.counts()) }
     }
 }
 
-/// Whether gradients flow to the inputs, one by one.
+/// Whether each input requires gradients.
 fn flows(inputs: &Flat) -> SmallVec<[bool; 4]> {
     inputs.tensors.iter().map(Tensor::requires_grad).collect()
 }
@@ -443,14 +445,14 @@ fn other_outputs() -> Error {
     Error::Internal { message: "a trace has other outputs than its function".into() }
 }
 
-/// The error of a call whose function is to be captured whole and cannot be.
+/// The error of a call that must be captured whole and cannot be.
 fn refused(reason: &Reason) -> Error {
     let op = if let Reason::ReadsValue { op } = reason { op } else { "compile" };
-    let policy = "the break policy is BreakPolicy::Error; allow breaks, or leave this call outside the function";
+    let policy = "the break policy is BreakPolicy::Error; allow graph breaks, or leave this call outside the function";
     Error::argument(op, format!("{reason}, and {policy}"))
 }
 
-/// What is to be remembered of a function that has run: nothing if there was no memory to find out.
+/// The entry to cache after a run of the function. `None` if it was not found for want of memory.
 fn unless_out_of_memory(entry: Result<Entry>) -> Result<Option<Entry>> {
     match entry {
         Err(Error::OutOfMemory { .. }) => Ok(None),

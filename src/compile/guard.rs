@@ -1,8 +1,8 @@
-//! Guards: what an executable takes for granted of its inputs.
+//! Guards: what a program requires of its inputs and of the thread.
 //!
-//! Graphs are concrete in sizes and strides, so an executable serves inputs of exactly the types it was traced with.
-//! Mixed precision and grad mode decide what a trace holds, and numerics what is made of it, so they are part of the guard.
-//! Another size is traced abstractly, planned in microseconds, and finds its kernels in the cache.
+//! Sizes and strides are concrete in graphs, so a program serves exactly the types it was traced with. Autocast and
+//! grad mode change what a trace records, and numerics change its kernels, so they are part of the guard. Inputs of
+//! another size are traced abstractly and planned in microseconds, and their kernels are found in the cache.
 
 use crate::device::Device;
 use crate::dispatch::key::grad_mode::is_grad_enabled;
@@ -15,20 +15,20 @@ use crate::transforms::autocast::AutocastState;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
-/// What is known of one input.
+/// The guard on one input.
 #[derive(Debug, Clone)]
 struct InputGuard {
     dtype: DType,
-    /// Sizes and strides count; the offset may be any.
+    /// Sizes and strides. The offset is not part of the guard.
     layout: SharedLayout,
     device: Device,
     number: bool,
-    /// Whether gradients flow to it; they may be switched on inside the function.
+    /// Whether it requires gradients. This counts in no-grad mode too: the function may enable grad mode.
     requires_grad: bool,
 }
 
 impl InputGuard {
-    /// All that inputs are compared by.
+    /// The fields that are compared.
     fn key(&self) -> (DType, &[usize], &[usize], Device, bool, bool) {
         (self.dtype, &self.layout.sizes, &self.layout.strides, self.device, self.number, self.requires_grad)
     }
@@ -48,11 +48,11 @@ impl Hash for InputGuard {
     }
 }
 
-/// What is known of all inputs and of the thread's state; equal guards share an executable.
+/// The guard on all inputs and on the thread's state. Equal guards share programs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Guard {
     inputs: SmallVec<[InputGuard; 4]>,
-    /// What the arguments are besides their tensors.
+    /// The arguments besides their tensors.
     words: Words,
     autocast: AutocastState,
     grad_mode: bool,
@@ -60,7 +60,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The guard that these inputs satisfy.
+    /// The guard that these inputs define.
     pub fn of(inputs: &Flat) -> Guard {
         Guard {
             inputs: inputs.tensors.iter().map(InputGuard::of).collect(),
@@ -71,12 +71,12 @@ impl Guard {
         }
     }
 
-    /// Whether inputs satisfy it.
+    /// Whether these inputs satisfy the guard.
     pub fn holds(&self, inputs: &Flat) -> bool {
         self.words == inputs.words && self.holds_of(inputs.tensors.iter())
     }
 
-    /// Whether inputs satisfy it that are tensors and nothing else.
+    /// Like [`Guard::holds`], for inputs that are single tensors.
     pub(super) fn holds_of_tensors(&self, inputs: &[&Tensor]) -> bool {
         self.words.is_empty() && self.holds_of(inputs.iter().copied())
     }
@@ -89,7 +89,7 @@ impl Guard {
             && self.inputs.iter().zip(inputs).all(|(guard, input)| guard.holds(input))
     }
 
-    /// What is different about `inputs`, in words; `None` if nothing is.
+    /// The first difference between the guard and these inputs, in words. `None` if they satisfy it.
     pub fn violation(&self, flat: &Flat) -> Option<String> {
         let inputs = &flat.tensors;
         let differs = |(index, (guard, input)): (usize, (&InputGuard, &Tensor))| {
@@ -113,7 +113,7 @@ impl Guard {
                     format!("input {index} has strides {found:?}, not {known:?}")
                 }
                 () if guard.requires_grad != found.requires_grad => {
-                    format!("input {index} requires gradients now, or did before")
+                    format!("input {index} differs in requires_grad")
                 }
                 () => format!("input {index} is a number where a tensor was, or the other way round"),
             })
@@ -123,15 +123,13 @@ impl Guard {
             let (had, has) = (self.inputs.len(), inputs.len());
             (had != has).then(|| format!("there are {has} inputs, not {had}"))
         };
-        let autocast =
-            || (self.autocast != AutocastState::current()).then(|| "mixed precision is set otherwise".into());
-        let grad_mode =
-            || (self.grad_mode != is_grad_enabled()).then(|| "gradients are recorded now, or were then".into());
+        let autocast = || (self.autocast != AutocastState::current()).then(|| "the autocast state differs".into());
+        let grad_mode = || (self.grad_mode != is_grad_enabled()).then(|| "the grad mode differs".into());
         let numerics = || {
             let (had, has) = (self.numerics, current_numerics());
             (had != has).then(|| format!("numerics are {has}, not {had}"))
         };
-        let words = || (self.words != flat.words).then(|| "a structure or a plain value in it is another one".into());
+        let words = || (self.words != flat.words).then(|| "a structure, or a plain value in one, differs".into());
         count().or(input).or_else(words).or_else(autocast).or_else(grad_mode).or_else(numerics)
     }
 }

@@ -1,10 +1,10 @@
-//! A bounded map whose entry used longest ago goes first.
+//! A bounded map with LRU eviction.
 
 use indexmap::IndexMap;
 use std::cmp::Reverse;
 use std::hash::Hash;
 
-/// Values by key, each with when it was used last: looked up, or put in.
+/// Values by key, each with the time of its last use.
 pub(super) struct Lru<K, V> {
     entries: IndexMap<K, (V, u64)>,
     clock: u64,
@@ -17,18 +17,18 @@ impl<K, V> Default for Lru<K, V> {
 }
 
 impl<K: Hash + Eq, V> Lru<K, V> {
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The value of a key, which is used by that.
+    /// The value of a key. This counts as a use.
     pub(super) fn get(&mut self, key: &K) -> Option<&V> {
         let at = self.entries.get_index_of(key)?;
         self.used(at)
     }
 
-    /// The value that stands last if it is the one asked for: without hashing, what was put in last and its like.
+    /// The value of the last position, if its key passes the test. This saves hashing for a repeated key.
     pub(super) fn last_if(&mut self, is_it: impl FnOnce(&K) -> bool) -> Option<&V> {
         let (key, _) = self.entries.last()?;
         if !is_it(key) {
@@ -37,7 +37,7 @@ impl<K: Hash + Eq, V> Lru<K, V> {
         self.used(self.entries.len() - 1)
     }
 
-    /// Puts in a value; how many others, beyond `capacity` entries, went for it.
+    /// Inserts a value. Returns how many others were evicted to stay within `capacity`.
     pub(super) fn put(&mut self, key: K, value: V, capacity: usize) -> u64 {
         let mut evicted = 0;
         while self.entries.len() >= capacity.max(1) {
@@ -51,7 +51,7 @@ impl<K: Hash + Eq, V> Lru<K, V> {
         evicted
     }
 
-    /// All entries, the one used last first.
+    /// All entries, the most recently used first.
     pub(super) fn by_use(&self) -> Vec<(&K, &V)> {
         let mut entries: Vec<(&K, &(V, u64))> = self.entries.iter().collect();
         entries.sort_by_key(|(_, (_, used))| Reverse(*used));

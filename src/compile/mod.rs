@@ -1,7 +1,7 @@
 //! How is a function captured once and run many times?
 //!
-//! [`compile`] wraps a function; [`pipeline`] runs the passes and plans; [`guard`] says what an
-//! executable takes for granted; [`explain`] says what was done and why.
+//! [`compile`] wraps a function. [`pipeline`] runs the passes and plans. [`guard`] says what a program requires of its
+//! inputs. [`explain`] reports what was done and why.
 
 pub(crate) mod backoff;
 pub(crate) mod calibration;

@@ -1,7 +1,7 @@
-//! How a function is compiled, and what is done about it now: options, break policy, stances.
+//! Options of compiled functions, and stances.
 //!
-//! A stance of the thread ([`stance`]) goes before that of the function. Nothing here changes what a function computes but
-//! [`Numerics::Fast`].
+//! A stance of the thread ([`stance`]) overrides that of the function. Only [`Numerics::Fast`] changes what a function
+//! computes.
 
 use super::calibration::calibration;
 use crate::codegen::tier::Tier;
@@ -12,30 +12,30 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-/// Most sets of input types that a compiled function keeps an executable for, unless its options say otherwise.
+/// The default number of sets of input types that a compiled function keeps programs for.
 pub const CAPACITY: usize = 256;
 
-/// How a function is compiled.
+/// Options of a compiled function.
 #[derive(Debug, Clone)]
 pub struct CompileOptions {
-    /// Limits of the fuser.
+    /// Options of fusion.
     pub fusion: Options,
-    /// The code tier to use for every kernel; `None` chooses per kernel. What a tier declines runs in the vm.
+    /// The code tier of all kernels. `None` chooses per kernel. A kernel that the tier declines runs in the vm.
     pub tier: Option<Tier>,
-    /// Most sets of input types that an executable is kept for; the one used longest ago goes first. With 0 nothing is
-    /// kept, so the function runs eagerly.
+    /// The maximum number of sets of input types to keep programs for, with LRU eviction. With 0 the function always
+    /// runs eagerly.
     pub capacity: usize,
-    /// Which input types that were not seen before are captured at once.
+    /// Which new input types are captured at once.
     pub new_types: NewTypes,
-    /// What happens when the function reads a value of a tensor while it is captured.
+    /// What a graph break does.
     pub breaks: BreakPolicy,
-    /// What a call does; see [`stance`] for that of a thread.
+    /// What a call does, unless [`stance`] sets it for the thread.
     pub stance: Stance,
-    /// Whether the function is believed to do the same at each call.
+    /// Whether a second trace checks that the function always does the same.
     pub determinism: Determinism,
-    /// Whether what the cost model says is checked by a measurement.
+    /// Whether measurements check the decisions of the cost model.
     pub tuning: Tuning,
-    /// What results may depend on, also where the function runs eagerly; `None` takes what the calling thread has chosen
+    /// What results may depend on, also when the function runs eagerly. `None` uses the setting of the calling thread
     /// ([`numerics`](crate::numerics)).
     ///
     /// ```
@@ -69,76 +69,74 @@ impl Default for CompileOptions {
 }
 
 impl CompileOptions {
-    /// The tier asked for here, or else by the environment.
+    /// The tier of these options, or else that of `OPFUSE_TIER`.
     pub(super) fn tier_or_forced(&self) -> Option<Tier> {
         self.tier.or_else(|| debug::forced_tier().and_then(Tier::from_name))
     }
 }
 
-/// Which input types that were not seen before a function is captured for at once.
+/// Which new input types a function is captured for at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum NewTypes {
-    /// The first `AT_ONCE` of a function, and others if a run takes as long as a capture. Else the
-    /// function itself runs until that has taken as long, for these types, as their capture will.
+    /// The first `AT_ONCE` types of a function, and more if a run takes as long as a capture. Other types run eagerly
+    /// until these runs have taken as long as a capture.
     #[default]
     Wait,
-    /// All.
+    /// All types.
     Capture,
 }
 
-/// What happens when a function cannot be captured whole, because it reads a value (`item`, `to_vec`, printing) or calls
-/// something that is not captured.
+/// What a graph break does: a read of a value (`item`, `to_vec`, printing), or a call that cannot be captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum BreakPolicy {
-    /// What comes before and after is compiled: the function is run in segments from the next call on, as in
-    /// [`Stance::Deferred`]. Each break is counted, and has a reason.
+    /// From the next call on, the function runs in compiled segments between graph breaks, as with
+    /// [`Stance::Deferred`]. Each graph break is counted, and has a reason.
     #[default]
     Allow,
-    /// The call is an error that names what broke the capture, also where the function would have run eagerly.
+    /// The call returns an error that names the graph break, also where the function would otherwise run eagerly.
     Error,
     /// The whole function runs eagerly.
     Eager,
 }
 
-/// Whether a function is believed to do the same whenever it is called with inputs of the same types. One that goes by
-/// a counter, a clock or state that is not a tensor's elements does not; `Stance::Deferred` is for those. Random numbers
-/// of generators are no such thing: each call draws its own.
+/// Whether the function can be trusted to do the same in every call with inputs of the same types. A function that
+/// depends on a counter, a clock, or other state outside tensors does not; use `Stance::Deferred` for it. Random
+/// numbers from generators are no problem: each call draws its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Determinism {
-    /// It is.
+    /// It is trusted.
     #[default]
     Assumed,
-    /// The second call traces it once more, on shapes alone. If that is another trace, the function runs in segments from
-    /// then on, with that as its reason.
+    /// The second call traces the function again abstractly. If the traces differ, the function runs in segments from
+    /// then on, and the report says so.
     Checked,
 }
 
-/// What decides whether ops are merged into one kernel. The bits are the same either way.
+/// What decides whether kernels are merged. The results have the same bits in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Tuning {
-    /// The cost model alone: the same function has the same plan at each run.
+    /// The cost model alone. The same function has the same plan in every run.
     #[default]
     Modelled,
-    /// A measurement too: the third run of a graph takes some ten milliseconds longer, in which each merged kernel is timed
-    /// against its parts, and those that are slower are taken apart. Plans may then differ between runs; reports say
-    /// why.
+    /// Measurements too. The third run of a graph takes some ten milliseconds longer: each merged kernel is timed
+    /// against its parts, and is split if it is slower. Plans may then differ between runs. Reports say why.
     Measured,
 }
 
 /// What a call of a compiled function does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Stance {
-    /// Captures on the first call of each set of input types, and runs what was captured after that.
+    /// Captures at the first call with each set of input types, and runs the captured program in later calls.
     #[default]
     Default,
-    /// Runs the function itself, whatever was captured.
+    /// Runs the function eagerly, even if it was captured.
     Eager,
-    /// Runs the function at each call, but only records what it calls, until it reads a value or returns: what was
-    /// recorded runs compiled then. So nothing is ever stale: captured state, control flow and numbers are those of the
-    /// call. An error of a recorded call comes out where a value is read, or at the end. Where gradients flow to an
-    /// input, the function runs eagerly.
+    /// Runs the function in every call, and records the calls that it makes. They run compiled when a value is needed
+    /// or when the function returns. So captured state, control flow and numbers are always current. An error of a
+    /// recorded call is reported at the next read of a value, or at the end. If an input requires gradients, the
+    /// function runs eagerly.
     Deferred,
-    /// As the default, but types that differ from those seen before are an error, which says what differs.
+    /// Like `Default`, but inputs of new types are an error that says what differs.
     FailOnRecompile,
 }
 
@@ -151,7 +149,7 @@ pub(super) fn stance_here() -> Option<Stance> {
     STANCE.get()
 }
 
-/// Keeps a stance; made by [`stance`].
+/// Keeps a stance. Made by [`stance`].
 #[derive(Debug)]
 #[must_use = "the stance holds only while the guard lives"]
 pub struct StanceGuard {
@@ -159,7 +157,7 @@ pub struct StanceGuard {
     not_send: PhantomData<Rc<()>>,
 }
 
-/// Sets the stance of every compiled function that this thread calls; it goes before those in their options.
+/// Sets the stance of all compiled functions on this thread until the guard is dropped. It overrides their options.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {

@@ -1,7 +1,7 @@
 //! The pipeline: from a traced graph to an executable. Start reading here.
 //!
-//! A traced graph goes through the passes of [`PASSES`](crate::ir::passes::PASSES) in order, is planned, and each step of
-//! the plan is lowered and compiled. Each form is printed if `OPFUSE_DUMP` names it.
+//! A traced graph goes through the passes of [`PASSES`](crate::ir::passes::PASSES) in order and is planned. Each step
+//! of the plan is lowered and compiled. `OPFUSE_DUMP` prints each form.
 
 use crate::codegen::tier::Tier;
 use crate::debug::{self, Stage};
@@ -16,75 +16,74 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Everything that the pipeline made, kept for reports.
+/// The results of the pipeline, which are kept for reports.
 pub struct Built {
-    /// The graph as it was traced.
+    /// The traced graph.
     pub traced: Graph,
-    /// The graph that was planned.
+    /// The planned graph, after all passes.
     pub graph: Graph,
-    /// Its steps, and a decision per edge.
+    /// Its steps, and a decision for every edge.
     pub plan: Plan,
     /// The steps as running code.
     pub executable: Executable,
-    /// What its merges were weighed by.
+    /// The rates of the cost model.
     pub rates: Rates,
-    /// How long each pass took.
+    /// The time of each pass.
     pub passes: Vec<Timed>,
-    /// How long the base partition and each merge step took.
+    /// The times of the base partition and of each merge step.
     pub merges: Vec<Timed>,
-    /// How long passes and planning took.
+    /// The time of passes and planning.
     pub plan_time: Duration,
-    /// How long lowering and compiling took.
+    /// The time of lowering and compilation.
     pub compile_time: Duration,
 }
 
-/// How long one pass or merge step took.
+/// The time of one pass or merge step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {
     /// Its name.
     pub name: &'static str,
-    /// The time, without that of verifying and printing.
+    /// The time, without verification and printing.
     pub time: Duration,
 }
 
-/// Builds an executable from a traced graph, pass by pass. `tier` forces a code tier.
+/// Builds an executable from a traced graph. `tier` forces a code tier.
 ///
 /// # Errors
-/// A graph that breaks an invariant, naming which.
+/// If the graph breaks an invariant, which the message names.
 pub fn build(traced: Graph, options: &Options, tier: Option<Tier>) -> Result<Built> {
     build_over(traced, Vec::new(), options, tier)
 }
 
-/// As [`build`], where kernels that `accepts` refuses are not compiled: their groups are split.
+/// Like [`build`], but kernels that `accepts` rejects are not compiled. Their groups are split.
 ///
 /// # Errors
-/// A graph that breaks an invariant, naming which, or a single op that is refused.
+/// Same as [`build`], and if a single op is rejected.
 pub fn build_if(traced: Graph, options: &Options, tier: Option<Tier>, accepts: Accepts<'_>) -> Result<Built> {
     build_by(traced, Vec::new(), options, Target::Cpu, &|graph, plan| Executable::build_if(graph, plan, tier, accepts))
 }
 
-/// As [`build`], for a caller that overwrites these inputs with their new values: what is written to them may be written in
-/// place.
+/// Like [`build`], for a caller that overwrites these inputs with their new values. These may be written in place.
 ///
 /// # Errors
-/// As [`build`].
+/// Same as [`build`].
 pub fn build_over(traced: Graph, rewritten: Vec<Rewritten>, options: &Options, tier: Option<Tier>) -> Result<Built> {
     build_by(traced, rewritten, options, Target::Cpu, &|graph, plan| {
         Executable::build_if(graph, plan, tier, &|_| Ok(()))
     })
 }
 
-/// As [`build`], for a GPU and with these numerics: what it has no code for runs on the CPU.
+/// Like [`build`], for a GPU and with these numerics. Steps without GPU code run on the CPU.
 ///
 /// # Errors
-/// As [`build`].
+/// Same as [`build`].
 pub fn build_on(device: Device, numerics: Numerics, traced: Graph, options: &Options) -> Result<Built> {
     build_by(traced, Vec::new(), options, Target::Gpu, &|graph, plan| {
         Executable::build_on(device, numerics, graph, plan)
     })
 }
 
-/// Makes an executable of a graph and its plan.
+/// Builds an executable from a graph and its plan.
 type Make<'a> = &'a dyn Fn(&Graph, &Plan) -> std::result::Result<Executable, Failure>;
 
 fn build_by(
@@ -105,7 +104,7 @@ fn build_by(
     Ok(Built { traced, graph, plan, executable, rates: options.rates, passes, merges, plan_time, compile_time })
 }
 
-/// Runs the passes for a target, each on the result of the one before it; says how long each took.
+/// Runs the passes for a target in order. Also returns the time of each.
 fn run_passes(traced: &Graph, target: Target) -> Result<(Graph, Vec<Timed>)> {
     debug::check_dump(PASSES.iter().map(|pass| pass.name));
     debug::dump(Stage::Trace, || traced.to_string());
@@ -125,7 +124,7 @@ fn run_passes(traced: &Graph, target: Target) -> Result<(Graph, Vec<Timed>)> {
     Ok((graph.into_owned(), times))
 }
 
-/// Plans a graph; says how long the base partition and each merge step took.
+/// Plans a graph. Also returns the times of the base partition and of each merge step.
 fn planned(graph: &Graph, options: &Options) -> (Plan, Vec<Timed>) {
     let mut times = Vec::with_capacity(1 + MERGES.len());
     let mut start = Instant::now();
@@ -137,8 +136,8 @@ fn planned(graph: &Graph, options: &Options) -> (Plan, Vec<Timed>) {
     (plan, times)
 }
 
-/// Lowers and compiles a plan. A step that fails is split into base groups, and these into single ops if they fail too;
-/// the edges between them get the reason. So one kernel that cannot be compiled costs its own fusion and no other.
+/// Lowers and compiles a plan. A step that fails is split into its base groups, and those that fail into single ops.
+/// The edges between them get the reason. So a kernel that cannot be compiled loses only its own fusion.
 fn lower(graph: &Graph, options: &Options, mut plan: Plan, make: Make<'_>) -> Result<(Plan, Executable)> {
     loop {
         let Failure { step, reason } = match make(graph, &plan) {

@@ -1,8 +1,8 @@
-//! Programs: what runs in the place of a captured function.
+//! Programs: what runs instead of a captured function.
 //!
-//! A program is an executable and what it takes and gives besides the function's own inputs and outputs: lifted tensors,
-//! random keys, values to copy back, gradients to add, and, where gradients are recorded, the values its way back reads.
-//! The way back is compiled too; see [`Gradients`].
+//! A program is an executable, and what it takes and returns besides the function's inputs and outputs: lifted tensors,
+//! random keys, values to copy back, gradients to add, and the tensors that its backward pass reads. The backward pass
+//! is compiled too; see [`Gradients`].
 
 use super::explain::Explain;
 use super::separation::{Separation, input_behind};
@@ -24,33 +24,33 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What a trace is besides its graph: which outputs belong to gradients.
+/// The structure of a trace: its results, and the positions of its gradients.
 pub(super) struct Joint {
-    /// The function's outputs that require gradients, by position.
+    /// The positions of the function's outputs that require gradients.
     pub(super) differentiable: Vec<usize>,
-    /// The function's outputs, all of them, and behind them what several of them are views of.
+    /// The number of the function's outputs, including the bases that several of them share.
     pub(super) n_outputs: usize,
-    /// The function's outputs alone.
+    /// The number of the function's results.
     pub(super) n_results: usize,
-    /// What the function's result is besides its tensors.
+    /// The words of the function's result.
     pub(super) words: Words,
-    /// For every input that gradients flow to, its position and which gradient of the trace is its own, if any.
+    /// For every input that requires gradients: its position, and the index of its gradient, if it has one.
     pub(super) operands: Vec<(usize, Option<usize>)>,
-    /// How many gradients there are; they are the outputs behind the function's.
+    /// The number of gradients. They follow the function's outputs.
     pub(super) n_gradients: usize,
 }
 
-/// A graph that runs in the place of a function.
+/// A compiled graph that runs instead of a function.
 pub(super) struct Program {
     tuned: Tuned,
     lifted: Vec<Lifted>,
     written: Vec<usize>,
     changes: Vec<GradientChange>,
-    /// Captured tensors, and whether they require gradients: what most programs take for granted, looked at at once.
+    /// Captured tensors, and whether they require gradients. This is the most frequent condition.
     flows: Vec<(Tensor, bool)>,
-    /// What else has to be so, beyond the types of inputs.
+    /// All other conditions.
     conditions: Vec<Condition>,
-    /// Whether gradients from before the call are among what is lifted.
+    /// Whether a lifted input is the gradient of a tensor before the call.
     reads_gradients: bool,
     aliases: Vec<OutputAlias>,
     separation: Separation,
@@ -58,32 +58,32 @@ pub(super) struct Program {
     n_results: usize,
     words: Words,
     gradients: Option<Arc<Gradients>>,
-    /// Whether it takes the function's inputs, gives its outputs, and does nothing else.
+    /// Whether the inputs and outputs of the graph are exactly those of the function, without side effects.
     is_plain: bool,
 }
 
-/// The way back of a program.
+/// The backward pass of a program.
 struct Gradients {
     backward: Tuned,
     joint: Graph,
     kept: Vec<Kept>,
     differentiable: Vec<usize>,
-    /// Which gradient belongs to which input of the program.
+    /// For each input of the program, the index of its gradient.
     places: Vec<Option<usize>>,
-    /// The same as outputs of the joint graph.
+    /// The same as output indices of the joint graph.
     joint_places: Vec<Option<usize>>,
 }
 
 impl Program {
-    /// Builds the program of a trace; `joint` says where in it the gradients are.
+    /// Builds the program of a trace. `joint` has the positions of the gradients.
     ///
     /// # Errors
-    /// A graph that breaks an invariant, or one whose halves cannot be told apart.
+    /// If the graph breaks an invariant, or cannot be split into a forward and a backward graph.
     pub(super) fn build(trace: Trace, joint: Joint, settings: &Settings) -> Result<Program> {
         let Trace { graph, mut lifted, written, mut gradients, conditions, mut aliases, owners } = trace;
         let (flows, conditions) = Condition::split_requires_grad(conditions);
         let reads_gradients = lifted.iter().any(|lifted| matches!(lifted, Lifted::Gradient(..)));
-        // Gradients are behind the function's outputs, and are what the graph makes them.
+        // Gradients follow the function's outputs. They are never rebuilt as aliases.
         aliases.retain(|alias| alias.output < joint.n_outputs);
         let n_given = graph.inputs().len() - lifted.len();
         if joint.n_gradients == 0 {
@@ -93,7 +93,7 @@ impl Program {
             let changes = gradients;
             let (words, gradients) = (joint.words, None);
             let does_more = !(lifted.is_empty() && written.is_empty() && changes.is_empty() && aliases.is_empty());
-            let is_plain = !does_more && separation.is_nothing() && tuned.built().graph.outputs().len() == n_outputs;
+            let is_plain = !does_more && separation.is_empty() && tuned.built().graph.outputs().len() == n_outputs;
             return Ok(Program {
                 tuned,
                 lifted,
@@ -113,7 +113,7 @@ impl Program {
         }
         let n_kept_back = lifted.iter().rev().take_while(|lifted| matches!(lifted, Lifted::Declared)).count();
         if n_kept_back != joint.differentiable.len() {
-            return Err(Error::invalid("trace", "the way back reads a tensor that the function did not"));
+            return Err(Error::invalid("trace", "the backward pass reads a tensor that the function did not"));
         }
         lifted.truncate(lifted.len() - n_kept_back);
         let n_inputs = n_given + lifted.len();
@@ -154,7 +154,7 @@ impl Program {
         })
     }
 
-    /// Whether what it takes for granted of tensors is so, beyond the types of inputs.
+    /// Whether the conditions hold for these inputs.
     #[inline]
     pub(super) fn holds(&self, inputs: &[&Tensor]) -> bool {
         self.flows.iter().all(|(tensor, flows)| tensor.may_require_grad() == *flows)
@@ -162,7 +162,7 @@ impl Program {
             && (!self.reads_gradients || self.lifted.iter().all(|lifted| lifted.holds(inputs)))
     }
 
-    /// What it takes for granted and is not so, in words.
+    /// The first condition that does not hold, in words.
     pub(super) fn violation(&self, inputs: &[&Tensor]) -> Option<String> {
         if let Some((tensor, flows)) = self.flows.iter().find(|(tensor, flows)| tensor.may_require_grad() != *flows) {
             return Some(Condition::Is(Property::RequiresGrad, Outside::Captured(tensor.clone()), *flows).to_string());
@@ -175,9 +175,9 @@ impl Program {
         })
     }
 
-    /// Whether an input that is written to shares elements with another one: values of a graph do not see each other's
-    /// writes, so it must not run then.
-    pub(super) fn is_tangled(&self, inputs: &[&Tensor]) -> bool {
+    /// Whether a written input shares elements with another input. The graph would not see the write in the other
+    /// input, so the program must not run.
+    pub(super) fn has_aliased_writes(&self, inputs: &[&Tensor]) -> bool {
         if self.written.is_empty() {
             return false;
         }
@@ -197,10 +197,11 @@ impl Program {
         })
     }
 
-    /// Whether it does what was traced: the same calls on the same tensors, with a result of the same structure.
+    /// Whether a second trace equals that of this program: the same calls on the same tensors, with the same structure
+    /// of the result.
     pub(super) fn is_of(&self, trace: &Trace, joint: &Joint) -> bool {
         let graph = self.gradients.as_ref().map_or(&self.tuned.built().traced, |gradients| &gradients.joint);
-        // Where gradients are, cotangents are the last that is lifted; a program has none of its own.
+        // Cotangents are declared inputs, which a program does not keep.
         let lifted = trace.lifted.iter().filter(|lifted| !matches!(lifted, Lifted::Declared));
         *graph == trace.graph
             && self.written == trace.written
@@ -209,22 +210,22 @@ impl Program {
             && lifted.zip(&self.lifted).all(|(one, other)| one.is_same(other))
     }
 
-    /// What was made of the function, and of its way back if it has one.
+    /// The report of the program, with that of its backward pass.
     pub(super) fn explain(&self) -> Explain {
         let backward = self.gradients.as_ref().map(|gradients| Box::new(Explain::of(gradients.backward.built())));
         Explain { backward, ..Explain::of(self.tuned.built()) }
     }
 
-    /// The function's result, in parts; its inputs are not tangled. `keys` of random draws were drawn already, the others
-    /// are drawn now.
+    /// Runs the program and returns the flattened result. The inputs must have no aliased writes. `keys` are random keys that
+    /// were drawn already. The others are drawn now.
     ///
     /// # Errors
-    /// Out of memory, an index outside its dimension, or a target that cannot be written to.
+    /// If there is not enough memory, if an index is out of range, or if an input cannot be written to.
     pub(super) fn run(&self, inputs: &[&Tensor], keys: &[Tensor]) -> Result<Flat> {
         self.run_by(inputs, keys, Tuned::run)
     }
 
-    /// As [`Program::run`], what was built being run by `run`.
+    /// Like [`Program::run`], where `run` runs the executable.
     #[inline]
     pub(super) fn run_by(
         &self,
@@ -233,7 +234,7 @@ impl Program {
         run: impl FnOnce(&Tuned, &[&Array]) -> Result<SmallVec<[Array; 2]>>,
     ) -> Result<Flat> {
         if self.is_plain {
-            // Pushed one by one, here and below: extending costs a call of its own, which small calls feel.
+            // Pushed one by one, here and below: `extend` is a call, which matters for small graphs.
             let mut arrays: SmallVec<[&Array; 8]> = SmallVec::new();
             for tensor in inputs {
                 arrays.push(tensor.array());
@@ -286,18 +287,18 @@ impl Program {
         Words::from_slice(&self.words)
     }
 
-    /// What a run does besides its results.
+    /// The side effects of a run.
     fn write(&self, inputs: &[&Tensor], all: &[&Tensor], results: &[Tensor]) -> Result<()> {
         if self.written.is_empty() && self.changes.is_empty() {
             return Ok(());
         }
-        // Writes whose values have a history are not captured.
+        // Writes whose values have a history are not captured, so none is recorded here.
         let _unrecorded = no_grad();
         for (&input, value) in self.written.iter().zip(&results[self.n_outputs..]) {
             let is_there = Shared::ptr_eq(all[input].array().storage(), value.array().storage())
                 && all[input].array().layout() == value.array().layout();
             match is_there {
-                // It was written in place, and this is what is left of a write.
+                // The executable wrote in place. Only the version remains to be changed.
                 true => all[input].note_write(),
                 false => all[input].copy_(value)?,
             }
@@ -322,8 +323,7 @@ fn tensors_of(arrays: SmallVec<[Array; 2]>) -> Tensors {
     tensors
 }
 
-/// The inputs that are overwritten behind each run of a program. Where its gradients are recorded there are none: the way
-/// back may read what they held before.
+/// The inputs that are overwritten after each run. None if there is a backward pass, which may read their old values.
 fn rewritten(n_outputs: usize, written: &[usize], aliases: &[OutputAlias]) -> Vec<Rewritten> {
     let of = |(index, &input): (usize, &usize)| {
         let ignored =
@@ -333,14 +333,14 @@ fn rewritten(n_outputs: usize, written: &[usize], aliases: &[OutputAlias]) -> Ve
     written.iter().enumerate().map(of).collect()
 }
 
-/// What is to be done so that the outputs of `graph` share what the function's did, and writes come one by one.
+/// The copies that keep outputs of `graph` apart as in the function, and that keep writes in order.
 fn separation(graph: &Graph, owners: &[Owner], aliases: &[OutputAlias], written: &[usize]) -> Separation {
     let mut owners = owners.to_vec();
     for alias in aliases {
         owners[alias.output] = Owner::Anyone;
     }
     for (output, &node) in graph.outputs().iter().enumerate().skip(owners.len()) {
-        // The new value of an input may be the old one of another that is written to before.
+        // The new value of an input may be the old value of another one, which is overwritten first.
         let old = input_behind(graph, node).is_some_and(|input| written.contains(&input));
         let is_write = output - owners.len() < written.len();
         owners.push(if is_write && !old { Owner::Anyone } else { Owner::Output(output) });

@@ -1,8 +1,8 @@
-//! The segments of a compiled function: what its deferred calls ran, by what they computed.
+//! The cache of compiled segments, which deferred calls run.
 //!
-//! A segment is found by its graph, so two calls share one exactly if they computed the same; concurrent first runs
-//! compile it once. There is room for a number of them, the one used longest ago going first. A function whose segments
-//! differ at every call gains nothing: after a while it is told to run eagerly.
+//! A segment is looked up by its graph, so two calls share one exactly if they computed the same. Concurrent first runs
+//! compile it once. The cache has LRU eviction. A function whose segments differ at every call gains nothing, and after
+//! a while runs eagerly.
 
 use super::explain::Explain;
 use super::lru::Lru;
@@ -17,16 +17,16 @@ use crate::transforms::tracer::Owner;
 use crate::transforms::tracer::Runner;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Segments that are kept per set of input types.
+/// The number of segments per set of input types.
 const PER_ENTRY: usize = 8;
 
-/// A miss counts as much as so many hits.
+/// One miss counts as many hits.
 const COST_OF_MISS: usize = 4;
 
-/// The function runs eagerly once misses outweigh hits by so much.
-const PATIENCE: usize = 64 * COST_OF_MISS;
+/// If misses outweigh hits by more than this, the function runs eagerly.
+const MAX_BALANCE: usize = 64 * COST_OF_MISS;
 
-/// The segments that a compiled function keeps.
+/// The cached segments of a compiled function.
 pub(super) struct Segments {
     settings: Settings,
     capacity: usize,
@@ -36,12 +36,12 @@ pub(super) struct Segments {
 #[derive(Default)]
 struct Known {
     by_graph: Lru<Graph, Arc<Place>>,
-    /// How much misses outweigh hits.
+    /// How much misses outweigh hits so far.
     balance: usize,
     n_compiled: u64,
 }
 
-/// Where a segment is, once it is compiled.
+/// The place of a segment. It is empty until the segment is compiled.
 type Place = OnceLock<Result<Segment>>;
 
 struct Segment {
@@ -55,18 +55,18 @@ impl Segments {
         Segments { settings: Settings::of(options), capacity, known: Mutex::default() }
     }
 
-    /// Why running the function in segments is not worth it, if it turned out so.
-    pub(super) fn hopeless(&self) -> Option<Reason> {
-        (self.lock().balance > PATIENCE).then(|| NotCaptured::SegmentsDiffer.into())
+    /// Why the function should no longer run in segments, if that does not pay.
+    pub(super) fn reason_to_stop(&self) -> Option<Reason> {
+        (self.lock().balance > MAX_BALANCE).then(|| NotCaptured::SegmentsDiffer.into())
     }
 
-    /// How many are held, and how many were compiled so far.
+    /// The number of cached segments, and of those compiled so far.
     pub(super) fn counts(&self) -> (usize, u64) {
         let known = self.lock();
         (known.by_graph.len(), known.n_compiled)
     }
 
-    /// The reports of all that are held, those used last first.
+    /// The reports of all cached segments, the most recently used first.
     pub(super) fn explain(&self) -> Vec<Explain> {
         let places: Vec<Arc<Place>> =
             self.lock().by_graph.by_use().into_iter().map(|(_, place)| place.clone()).collect();
@@ -98,7 +98,7 @@ impl Segments {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // Each change is one step.
+        // No change has a half-made state, so a panic does no harm.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

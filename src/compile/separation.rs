@@ -1,8 +1,8 @@
-//! Results that must not share their elements.
+//! Keeps results apart that must not share memory.
 //!
-//! Values of a graph are not written to, so passes make one of equal ones, and none of a copy. Tensors are: what was
-//! apart in the function stays apart in its results, or a write to one of them would change another. Which results of a
-//! graph would share memory is known when it is built; those are copied after each run, before anything is written.
+//! The values of a graph are immutable, so passes merge equal values and remove copies. Tensors are mutable: results
+//! that were separate in the function must stay separate, or a write to one would change another. The results that
+//! would share memory are known when the graph is built. They are copied after each run, before any write.
 
 use crate::device::Shared;
 use crate::eager::{self, Argument};
@@ -11,14 +11,14 @@ use crate::ir::{Attr, Attrs, Graph, NodeId, NodeKind, Op};
 use crate::runtime::Array;
 use crate::transforms::tracer::Owner;
 
-/// The outputs to be copied, in groups that share their elements.
+/// The outputs to copy, in groups that share memory.
 #[derive(Debug, Default)]
 pub(super) struct Separation(Vec<Vec<usize>>);
 
 impl Separation {
-    /// What is to be done for a graph whose outputs have these owners, one for each.
+    /// The copies for a graph whose outputs have these owners.
     pub(super) fn of(graph: &Graph, owners: &[Owner]) -> Separation {
-        // The value whose memory an output lies in, and who has it.
+        // The values whose memory an output uses, with the owner of that output.
         let mut taken: Vec<(NodeId, Owner)> = Vec::new();
         let mut groups: Vec<(NodeId, Owner, Vec<usize>)> = Vec::new();
         for (output, (&node, &owner)) in graph.outputs().iter().zip(owners).enumerate() {
@@ -41,14 +41,14 @@ impl Separation {
     }
 
     /// Whether there is nothing to copy.
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Copies what has to be, in the results of a run.
+    /// Makes the copies in the results of a run.
     ///
     /// # Errors
-    /// If there is no memory.
+    /// If there is not enough memory.
     pub(super) fn apply(&self, results: &mut [Array]) -> Result<()> {
         for group in &self.0 {
             if let [output] = group[..] {
@@ -71,7 +71,7 @@ impl Separation {
     }
 }
 
-/// The input whose memory a value lies in, if it does.
+/// The input whose memory a value is in, if any.
 pub(super) fn input_behind(graph: &Graph, node: NodeId) -> Option<usize> {
     match graph[graph.view_base(node)].kind {
         NodeKind::Input(input) => Some(input as usize),

@@ -1,9 +1,9 @@
-//! Tuning: measuring whether the steps of a plan are faster than their parts.
+//! Tuning: measures whether the steps of a plan are faster than their parts.
 //!
-//! The cost model may be wrong about a machine. With [`Tuning::Measured`](super::Tuning), a graph that runs for the
-//! third time is measured: its plan and the same plan with every group taken apart run in turns on the inputs of that
-//! call, each kernel is timed, and a group that loses to its parts is split for good, for the reason
-//! [`Reason::MeasuredSlower`]. All plans have the same bits, so nobody sees it but by the clock and in the report.
+//! The cost model may be wrong about a machine. With [`Tuning::Measured`](super::Tuning), the third run of a graph is
+//! measured: its plan, and the same plan with every group split, run alternately on the inputs of that call. Each
+//! kernel is timed. A group that is slower than its parts is split for good, with [`Reason::MeasuredSlower`]. All plans
+//! give the same bits.
 
 use super::options::{CompileOptions, Tuning};
 use super::pipeline::{self, Built};
@@ -20,26 +20,26 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The run that is measured: caches and branch predictors are warm then.
+/// The run that is measured. By then caches and branch predictors are warm.
 const MEASURED_RUN: u32 = 3;
-/// Time for one comparison, but for the fewest runs.
+/// The time of one comparison, unless the minimum number of runs takes longer.
 const BUDGET: Duration = Duration::from_millis(20);
-/// Fewest runs of either side.
+/// The minimum number of runs of each plan.
 const MIN_RUNS: u32 = 5;
-/// Parts must be faster by one part in so many: less may be noise.
+/// The parts must be faster by one part in this many, because less may be noise.
 const MARGIN: u32 = 16;
-/// A group may be split, and its parts again.
+/// A group may be split, and then its parts.
 const MAX_ROUNDS: usize = 2;
 
-/// How graphs are built, and whether they are measured.
+/// How graphs are built, and whether plans are measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub(super) fusion: Options,
     pub(super) tier: Option<Tier>,
     pub(super) tuning: Tuning,
-    /// The GPU that it is built for; the CPU if there is none.
+    /// The target GPU. `None` for the CPU.
     pub(super) device: Option<Device>,
-    /// What results may depend on there.
+    /// What results may depend on, on a GPU.
     pub(super) numerics: Numerics,
 }
 
@@ -50,7 +50,7 @@ impl Settings {
     }
 }
 
-/// A built graph, and the better one that a measurement found.
+/// A built graph, and a better one if a measurement found it.
 pub(super) struct Tuned {
     first: Built,
     settings: Settings,
@@ -59,10 +59,10 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
-    /// Builds a graph, some of whose inputs the caller overwrites with their new values.
+    /// Builds a graph. The caller overwrites the `rewritten` inputs with their new values.
     ///
     /// # Errors
-    /// A graph that breaks an invariant.
+    /// If the graph breaks an invariant.
     pub(super) fn build(graph: Graph, rewritten: Vec<Rewritten>, settings: &Settings) -> Result<Tuned> {
         let first = match settings.device {
             None => pipeline::build_over(graph, rewritten, &settings.fusion, settings.tier)?,
@@ -71,7 +71,7 @@ impl Tuned {
         Ok(Tuned { first, settings: *settings, runs: AtomicU32::new(0), better: OnceLock::new() })
     }
 
-    /// What runs.
+    /// The graph that runs.
     #[inline]
     pub(super) fn built(&self) -> &Built {
         match self.better.get() {
@@ -80,10 +80,10 @@ impl Tuned {
         }
     }
 
-    /// Runs it, and measures it when it is time to.
+    /// Runs the graph, and measures its plan in the third run.
     ///
     /// # Errors
-    /// As [`Executable::run`].
+    /// Same as [`Executable::run`].
     #[inline]
     pub(super) fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 2]>> {
         if self.settings.tuning == Tuning::Measured && self.runs.fetch_add(1, Ordering::Relaxed) + 1 == MEASURED_RUN {
@@ -94,16 +94,16 @@ impl Tuned {
 
     #[cold]
     fn measure(&self, inputs: &[&Array]) {
-        // An error is that of the call, which comes next: nothing is known to be better then.
+        // After an error no better plan is known. The call itself will return the error.
         let better = tuned(&self.first, &self.settings, inputs).unwrap_or_default();
         let _ = self.better.set(better.map(Box::new));
     }
 }
 
-/// The same graph with groups taken apart that are slower than their parts on these inputs, if any are.
+/// The same graph without the groups that are slower than their parts on these inputs. `None` if there are none.
 ///
 /// # Errors
-/// As [`Executable::run`].
+/// Same as [`Executable::run`].
 fn tuned(built: &Built, settings: &Settings, inputs: &[&Array]) -> Result<Option<Built>> {
     let mut better: Option<Built> = None;
     for _ in 0..MAX_ROUNDS {
@@ -114,8 +114,8 @@ fn tuned(built: &Built, settings: &Settings, inputs: &[&Array]) -> Result<Option
         }
         let plan = split(&now.graph, &settings.fusion, &now.plan, Parts::Base, &slower);
         let next = rebuilt(now, plan, settings)?;
-        // What is faster alone may still not be so among others: they share caches.
-        let [before, after] = in_turns([&now.executable, &next.executable], inputs)?.map(|times| total(&times));
+        // Parts that are faster alone may be slower in the whole plan, because kernels share caches.
+        let [before, after] = alternately([&now.executable, &next.executable], inputs)?.map(|times| total(&times));
         if after >= before {
             break;
         }
@@ -124,7 +124,7 @@ fn tuned(built: &Built, settings: &Settings, inputs: &[&Array]) -> Result<Option
     Ok(better)
 }
 
-/// The groups that are slower than their parts, with both times as the reason to split them.
+/// The groups that are slower than their parts. Both times are in the reason.
 fn slower_groups(built: &Built, settings: &Settings, inputs: &[&Array]) -> Result<HashMap<usize, Reason>> {
     let is_group = |(_, step): &(usize, &crate::fusion::Step)| match &step.kind {
         StepKind::Kernel(_) | StepKind::Parts(_) => step.nodes.len() > 1,
@@ -138,7 +138,7 @@ fn slower_groups(built: &Built, settings: &Settings, inputs: &[&Array]) -> Resul
         return Ok(HashMap::new());
     }
     let apart = rebuilt(built, apart, settings)?;
-    let [together_times, apart_times] = in_turns([&built.executable, &apart.executable], inputs)?;
+    let [together_times, apart_times] = alternately([&built.executable, &apart.executable], inputs)?;
     let step_of = steps_of_nodes(&built.plan);
     let mut parts: HashMap<usize, (usize, Duration)> = HashMap::new();
     for (step, &time) in kernels(&apart.plan).zip(&apart_times) {
@@ -182,12 +182,12 @@ fn rebuilt(built: &Built, plan: Plan, settings: &Settings) -> Result<Built> {
     Ok(Built { traced, graph, plan, executable, rates, passes, merges, plan_time, compile_time })
 }
 
-/// The best time of each kernel of two executables that run in turns.
-fn in_turns(executables: [&Executable; 2], inputs: &[&Array]) -> Result<[Vec<Duration>; 2]> {
+/// The best time of each kernel of two executables that run alternately.
+fn alternately(executables: [&Executable; 2], inputs: &[&Array]) -> Result<[Vec<Duration>; 2]> {
     let mut best: [Vec<Duration>; 2] = Default::default();
     executables.iter().for_each(|executable| executable.warm());
     let start = Instant::now();
-    // The first runs only warm up.
+    // The first run is a warm-up.
     for run in 0.. {
         if run > MIN_RUNS && start.elapsed() > BUDGET {
             break;

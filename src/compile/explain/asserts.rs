@@ -1,16 +1,16 @@
-//! Limits on kernels and bytes, for users' tests: [`assert_fused!`](crate::assert_fused).
+//! Limits on kernels and bytes, for tests: [`assert_fused!`](crate::assert_fused).
 
 use super::{Explain, counted};
 use std::fmt::Write;
 
-/// What a test asks of a compiled function.
+/// A limit that a test sets for a compiled function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Exactly so many kernels run.
+    /// Exactly this many kernels run.
     Kernels(usize),
-    /// At most so many kernels run.
+    /// At most this many kernels run.
     KernelsAtMost(usize),
-    /// The kernels move at most so many bytes.
+    /// The kernels move at most this many bytes.
     BytesAtMost(usize),
 }
 
@@ -29,10 +29,10 @@ impl Limit {
 }
 
 impl Explain {
-    /// Checks limits, as [`assert_fused!`](crate::assert_fused) does. A function that runs eagerly keeps none.
+    /// Checks limits, like [`assert_fused!`](crate::assert_fused). A function that runs eagerly fails every limit.
     ///
     /// # Errors
-    /// A message with what does not hold, the plan, and the reasons that kept kernels apart.
+    /// A message with the violated limits, the plan, and the reasons of the edges that were not fused.
     pub fn check(&self, limits: &[Limit]) -> Result<(), String> {
         let mut complaints: Vec<String> = limits.iter().filter_map(|limit| limit.complaint(self)).collect();
         if self.eager.is_some() {
@@ -54,10 +54,11 @@ impl Explain {
     }
 }
 
-/// Asserts that a compiled function, which must have been called, runs in so many kernels or moves at most so many bytes.
+/// Asserts that a compiled function, which must have been called, runs in a number of kernels or moves at most a number
+/// of bytes.
 ///
-/// Forms: `kernels = n`, `kernels <= n`, `bytes <= n`, and several of them separated by commas. The message of a failure
-/// is the plan and the reasons that kept kernels apart.
+/// Forms: `kernels = n`, `kernels <= n`, `bytes <= n`, and several of them separated by commas. The panic message
+/// contains the plan and the reasons of the edges that were not fused.
 ///
 /// ```
 /// # fn main() -> opfuse::Result<()> {

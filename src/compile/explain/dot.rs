@@ -1,11 +1,11 @@
-//! Reports as Graphviz text: one cluster per kernel, so that fused ops lie in one box.
+//! Reports as Graphviz text, with one cluster per kernel.
 
 use super::Explain;
 use crate::ir::Op;
 use std::fmt::Write;
 
 impl Explain {
-    /// Graphviz text of the planned graph, one cluster per kernel; empty if there is none.
+    /// The planned graph as Graphviz text, one cluster per kernel. Empty if nothing is compiled.
     pub fn to_dot(&self) -> String {
         if self.eager.is_some() {
             return String::new();

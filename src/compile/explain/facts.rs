@@ -1,4 +1,4 @@
-//! From what the pipeline kept to the data of a report.
+//! Makes the data of a report from the pipeline's results.
 
 use super::{Decision, Edge, Explain, Group, GroupKind, NodeReport, Source};
 use crate::compile::calibration::{Calibration, calibration};
@@ -93,7 +93,7 @@ fn source(built: &Built, id: NodeId) -> Option<Source> {
     built.traced[node].op().map(|op| Source { node, op })
 }
 
-/// Bytes that an op moves when it runs alone; a gather reads of its source what it picks.
+/// The bytes that an op moves when it runs alone. A gather reads the elements that it picks.
 fn bytes_alone(graph: &Graph, node: NodeId) -> usize {
     let own = graph[node].ty.bytes();
     let gathers = graph[node].op().is_some_and(Op::is_gather);
@@ -124,7 +124,7 @@ fn groups(built: &Built) -> Vec<Group> {
         let mut group = empty(built, groups.len(), kind, step);
         group.modelled_time = Duration::from_nanos(cost.unit(step) as u64);
         while let Some((_, launch)) = launches.next_if(|(kernel, _)| *kernel == group.index) {
-            // What a prologue hands on is no input.
+            // A result of the prologue is not an input of the group.
             let is_own = |node: &&NodeId| step.nodes.contains(node);
             group.inputs.extend(launch.lowered.operands.iter().flatten().filter(|node| !is_own(node)));
             let entry = &launch.code.now().entry;
@@ -158,7 +158,7 @@ fn groups(built: &Built) -> Vec<Group> {
     for Traffic { kernel, read, written } in built.executable.traffic() {
         (groups[kernel].bytes_read, groups[kernel].bytes_written) = (read, written);
         if groups[kernel].in_place.is_some() {
-            // The step was weighed with all that it would copy elsewhere.
+            // The cost of the step includes copies that it would make elsewhere.
             let nanos = f64::from(built.rates.launch) + cost.moving(read + written);
             groups[kernel].modelled_time = Duration::from_nanos(nanos as u64);
         }
@@ -166,7 +166,7 @@ fn groups(built: &Built) -> Vec<Group> {
     groups
 }
 
-/// What nodes that are computed together read from memory.
+/// The values that nodes, if computed together, read from memory.
 fn from_outside(graph: &Graph, nodes: &[NodeId]) -> Vec<NodeId> {
     let is_read = |arg: &NodeId| !nodes.contains(arg) && role(graph, *arg) != Role::Inline;
     let mut read: Vec<NodeId> = nodes.iter().flat_map(|&node| &graph[node].args).copied().filter(is_read).collect();

@@ -1,6 +1,6 @@
-//! Reports as one page of HTML that loads nothing: graph, kernels with their code, edges with their decisions.
+//! Reports as one self-contained page of HTML: the graph, kernels with their code, and edges with their decisions.
 //!
-//! Everything is there without scripts. The script only lights up the boxes of the kernel that the pointer is on.
+//! The page works without scripts. Its script only highlights the boxes of the kernel under the pointer.
 
 use super::picture::svg;
 use super::{Decision, Edge, Explain, Group, counted};
@@ -12,17 +12,17 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 impl Explain {
-    /// The report as one page of HTML without outside parts.
+    /// The report as one self-contained page of HTML.
     pub fn to_html(&self) -> String {
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
              content=\"width=device-width, initial-scale=1\">\n<title>opfuse: {}</title>\n<style>\n{STYLE}</style>\n\
-             </head>\n<body>\n<h1>What was compiled, and why so</h1>\n",
+             </head>\n<body>\n<h1>What was compiled, and why</h1>\n",
             Escaped(&self.headline())
         );
         self.sections(&mut out).expect("writing to a string works");
         if let Some(backward) = &self.backward {
-            out += "<h1>The way back</h1>\n";
+            out += "<h1>Backward pass</h1>\n";
             backward.sections(&mut out).expect("writing to a string works");
         }
         let _ = write!(out, "<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
@@ -55,7 +55,7 @@ impl Explain {
             out,
             "<h2>Graph</h2>\n<p>A box is one {what}; boxes of one colour are one kernel. <span class=\"key fused\">Solid \
              arrows</span> were fused, <span class=\"key kept\">dashed ones</span> were not, <span class=\"key \
-             plain\">thin ones</span> read what lies in memory.</p>\n<div class=\"graph\">\n{svg}</div>"
+             plain\">thin ones</span> read from memory.</p>\n<div class=\"graph\">\n{svg}</div>"
         )?;
         writeln!(out, "<h2>Kernels</h2>")?;
         let most = self.groups.iter().map(Group::bytes).max().unwrap_or(0).max(1);
@@ -111,7 +111,7 @@ impl Explain {
     }
 }
 
-/// A folded table of phases with their times.
+/// A collapsed table of phases with their times.
 fn phases(out: &mut String, title: &str, phases: &[Timed]) -> fmt::Result {
     writeln!(out, "<details>\n<summary>{title}</summary>")?;
     table(out, &["phase", "took"], phases, |out, phase| {
@@ -136,7 +136,7 @@ fn table<T>(
     writeln!(out, "</tbody>\n</table>")
 }
 
-/// The colour of a kernel; neighbours in number are far apart in hue.
+/// The colour of a kernel. Kernels with close numbers differ strongly in hue.
 pub(super) fn colour(group: usize) -> String {
     format!("hsl({},75%,{}%)", group * 137 % 360, 80 + group % 3 * 4)
 }
@@ -145,7 +145,7 @@ fn time(time: Duration) -> String {
     format!("{time:.1?}")
 }
 
-/// Text without HTML's special characters.
+/// Text with HTML's special characters escaped.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -160,7 +160,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A number of bytes for people; the exact one is shown on hover.
+/// A number of bytes in readable units. The exact number is its tooltip.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

@@ -1,8 +1,8 @@
-//! Reports as JSON. The schema is written down in `docs/explain.md`; the functions here are that schema, field by field
-//! in the order of printing. A field that changes its meaning or goes away makes a new [`SCHEMA`]; a new field does not.
+//! Reports as JSON. `docs/explain.md` describes the schema. The functions here follow it field by field, in the order
+//! of printing. A field that changes its meaning or is removed makes a new [`SCHEMA`]; an added field does not.
 //!
-//! Written without serde_json: its comparisons between JSON values and plain numbers would take part in the type
-//! inference of every program that uses this library.
+//! Written without serde_json: its comparisons between JSON values and plain numbers would change type inference in
+//! every program that uses this library.
 
 use super::{Decision, Edge, Explain, Group, NodeReport, Source};
 use crate::codegen::tier::Tier;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The name and version of the schema, the first field of every report.
 pub const SCHEMA: &str = "opfuse.explain/1";
 
-/// As much of JSON as a report needs.
+/// The kinds of JSON values that a report needs.
 enum Json {
     Null,
     Flag(bool),
@@ -31,7 +31,7 @@ enum Json {
 }
 
 impl Explain {
-    /// The report as JSON, indented, its keys in a fixed order; the schema is [`SCHEMA`], in `docs/explain.md`.
+    /// The report as indented JSON with a fixed order of keys. `docs/explain.md` describes the schema [`SCHEMA`].
     pub fn to_json(&self) -> String {
         let mut fields = vec![("schema", text(SCHEMA))];
         fields.extend(report(self));
@@ -205,7 +205,7 @@ impl Json {
             Json::Count(value) => write!(out, "{value}"),
             Json::Text(value) => quoted(out, value),
             Json::List(items) => {
-                // A list of names fits a line.
+                // A list of plain values fits on one line.
                 let flat = items.iter().all(|item| !matches!(item, Json::List(_) | Json::Object(_)));
                 bracketed(out, ['[', ']'], items, if flat { None } else { Some(depth) }, |out, item| {
                     item.write(out, depth + 1)
@@ -220,7 +220,7 @@ impl Json {
     }
 }
 
-/// Items between brackets, a line each if `depth` says how far they are indented.
+/// Items between brackets. If `depth` is given, each has a line with that indentation.
 fn bracketed<T>(
     out: &mut String,
     [open, close]: [char; 2],

@@ -1,34 +1,34 @@
-//! Places for the boxes of a picture: layers from top to bottom, so that arrows point down.
+//! Layout of the boxes of a picture, in layers from top to bottom, so that arrows point down.
 //!
-//! A box stands below everything it uses; what uses nothing stands right above its first user. In a layer, boxes are
-//! ordered by the mean place of their neighbours, in a fixed number of sweeps. An arrow that skips layers gets a lane of
-//! its own through each of them, unless it skips so many that the picture would consist of lanes.
+//! A box is below everything it uses. A box that uses nothing is right above its first user. In a layer, boxes are
+//! ordered by the mean position of their neighbours, in a fixed number of sweeps. An arrow that skips layers gets a
+//! lane through each of them, unless it skips too many.
 
-/// Space between boxes of a layer, and between layers.
+/// Horizontal space between boxes, and vertical space between layers.
 const GAP: (f64, f64) = (24.0, 44.0);
-/// Sweeps down and up again.
+/// Number of sweeps down and up.
 const SWEEPS: usize = 6;
 /// Width of the lane of an arrow.
 const LANE: f64 = 8.0;
-/// Most layers that an arrow has lanes through.
+/// The maximum number of layers that an arrow has lanes through.
 const MAX_LANES: usize = 16;
 
-/// Where boxes are.
+/// The positions of boxes and lanes.
 pub(super) struct Places {
-    /// The left upper corner of each box.
+    /// The upper left corner of each box.
     pub(super) corners: Vec<(f64, f64)>,
-    /// For each arrow, the upper ends of the lanes it runs through.
+    /// For each arrow, the upper ends of its lanes.
     pub(super) lanes: Vec<Vec<(f64, f64)>>,
-    /// Width and height of the whole.
+    /// Width and height of the picture.
     pub(super) size: (f64, f64),
 }
 
-/// Places boxes of these widths and one height. An arrow leads from an earlier box to a later one.
+/// Places boxes of these widths and equal height. An arrow leads from an earlier box to a later one.
 pub(super) fn place(widths: &[f64], height: f64, arrows: &[(usize, usize)]) -> Places {
     let n_boxes = widths.len();
     let mut layer_of = layers(n_boxes, arrows);
     let mut widths = widths.to_vec();
-    // Lanes are boxes too, behind the others.
+    // Lanes are boxes too. They follow the real ones.
     let mut lanes_of: Vec<Vec<usize>> = Vec::new();
     let mut steps: Vec<(usize, usize)> = Vec::new();
     for &(from, to) in arrows {
@@ -53,7 +53,7 @@ pub(super) fn place(widths: &[f64], height: f64, arrows: &[(usize, usize)]) -> P
     Places { corners, lanes, size: (right - left, bottom) }
 }
 
-/// The middle of each box, after ordering every layer.
+/// The centre of each box, after the boxes of every layer were ordered.
 fn centres(widths: &[f64], layer_of: &[usize], arrows: &[(usize, usize)]) -> Vec<f64> {
     let n_layers = layer_of.iter().max().map_or(0, |last| last + 1);
     let mut layers: Vec<Vec<usize>> = vec![Vec::new(); n_layers];
@@ -86,7 +86,7 @@ fn centres(widths: &[f64], layer_of: &[usize], arrows: &[(usize, usize)]) -> Vec
 fn layers(n_boxes: usize, arrows: &[(usize, usize)]) -> Vec<usize> {
     let mut layer_of: Vec<usize> = vec![0; n_boxes];
     let mut has_operands = vec![false; n_boxes];
-    // Arrows lead forwards, so in the order of where they end every start is final.
+    // Arrows lead forwards, so in order of their ends the layer of every start is final.
     let mut sorted = arrows.to_vec();
     sorted.sort_unstable_by_key(|&(from, to)| (to, from));
     for &(from, to) in &sorted {
@@ -105,7 +105,7 @@ fn width(layer: &[usize], widths: &[f64]) -> f64 {
     layer.iter().map(|&index| widths[index]).sum::<f64>() + gaps
 }
 
-/// Puts the boxes of a layer side by side, their middle at 0.
+/// Places the boxes of a layer side by side, centred at 0.
 fn pack(layer: &[usize], widths: &[f64], centres: &mut [f64]) {
     let mut left = -width(layer, widths) / 2.0;
     for &index in layer {

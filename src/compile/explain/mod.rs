@@ -1,9 +1,9 @@
-//! The report of a compiled function: its kernels, what they move, and a decision for every edge between two ops.
+//! The report of a compiled function: its kernels, their traffic, and a decision for every edge between two ops.
 //!
-//! [`Explain`] is plain data, made once from what the pipeline kept; every view of it is a function of that data: text
-//! ([`Explain`] is `Display`), [`Explain::plan_text`] for version control, [`Explain::to_json`], [`Explain::to_html`],
-//! [`Explain::to_dot`], and the answer to one question, [`Explain::why`]. Nothing here decides or measures anything:
-//! times are those of compiling, and those of the cost model.
+//! [`Explain`] is plain data. Every view of it is a function of that data: text ([`Explain`] is `Display`),
+//! [`Explain::plan_text`] for version control, [`Explain::to_json`], [`Explain::to_html`], [`Explain::to_dot`], and
+//! [`Explain::why`] for one question. Nothing here decides or measures anything: times are those of compilation, or of
+//! the cost model.
 
 mod asserts;
 mod dot;
@@ -31,42 +31,43 @@ use crate::ir::{Node, NodeId, Op};
 use std::fmt;
 use std::time::Duration;
 
-/// What was compiled, and why so.
+/// The report of a compiled function. [`Compiled::explain`](crate::Compiled::explain) makes it.
 ///
 /// Node names (`n7`) are those of the planned graph, which is printed by `OPFUSE_DUMP=graph`.
 #[derive(Debug, Clone)]
 pub struct Explain {
-    /// Kernels that the same ops take one by one.
+    /// The number of kernels if each op ran alone.
     pub kernels_before: usize,
-    /// Kernels that run.
+    /// The number of kernels that run.
     pub kernels_after: usize,
-    /// Bytes that the ops move one by one.
+    /// The bytes moved if each op ran alone.
     pub bytes_before: usize,
-    /// Bytes that the kernels move.
+    /// The bytes that the kernels move.
     pub bytes_after: usize,
-    /// The kernels, in the order in which they run.
+    /// The kernels, in execution order.
     pub groups: Vec<Group>,
-    /// Every node of the planned graph, operands first; the position is the node's number.
+    /// The nodes of the planned graph, operands first. The position of a node is its number.
     pub nodes: Vec<NodeReport>,
-    /// One decision for every edge between computed values. Views and plain numbers are looked through.
+    /// A decision for every edge between computed values. Edges lead through views and plain numbers.
     pub edges: Vec<Edge>,
-    /// The values that are returned, in order.
+    /// The returned values, in order.
     pub outputs: Vec<NodeId>,
-    /// Why the function runs eagerly, if it does; there are no kernels then.
+    /// Why the function runs eagerly, if it does. Then there are no kernels.
     pub eager: Option<Reason>,
-    /// What merges were weighed by, and where that is from.
+    /// The rates of the cost model, and their source.
     pub calibration: Calibration,
-    /// After how many calls a GPU starts all kernels of a call as one CUDA graph, or why it never does; `None` on the CPU.
+    /// After how many calls a GPU starts all kernels of a call as one CUDA graph, or why it never does. `None` on the
+    /// CPU.
     pub replay: Option<Result<u32, Reason>>,
-    /// Time for each pass, in order.
+    /// The time of each pass, in order.
     pub passes: Vec<Timed>,
-    /// Time for the base partition and each merge step that ran, in order.
+    /// The times of the base partition and of each merge step that ran, in order.
     pub merges: Vec<Timed>,
-    /// Time for passes and planning.
+    /// The time of passes and planning.
     pub plan_time: Duration,
-    /// Time for lowering and compiling.
+    /// The time of lowering and compilation.
     pub compile_time: Duration,
-    /// The report of the backward pass, where gradients flow through the function. The numbers above do not count it.
+    /// The report of the backward pass, if an input requires gradients. The numbers above do not include it.
     pub backward: Option<Box<Explain>>,
 }
 
@@ -79,38 +80,38 @@ pub struct Group {
     pub kind: GroupKind,
     /// Its nodes, operands first.
     pub nodes: Vec<NodeId>,
-    /// What it reads from memory, each once.
+    /// The values that it reads from memory, each once.
     pub inputs: Vec<NodeId>,
-    /// What it writes to memory.
+    /// The values that it writes to memory.
     pub outputs: Vec<NodeId>,
-    /// The calls that its nodes were made for, each once.
+    /// The traced calls that its nodes come from, each once.
     pub sources: Vec<Source>,
-    /// The tier that runs it; `None` for a library call and a routine.
+    /// The tier that runs it. `None` for a library call or a routine.
     pub tier: Option<Tier>,
-    /// The GPU that runs it; `None` if the CPU does.
+    /// The GPU that runs it. `None` on the CPU.
     pub device: Option<Device>,
-    /// The tier that will run it once it has been called often, where that is another one.
+    /// The tier that will run it after more calls, if it is another one.
     pub tier_up: Option<TierUp>,
-    /// Why another tier, the GPU, or what is faster there was not taken.
+    /// Why another tier, the GPU, or a faster method there was declined.
     pub declined: Option<Reason>,
-    /// What it does otherwise than [`Numerics::Strict`](crate::Numerics::Strict) has it, each in a sentence.
+    /// How its results may differ from [`Numerics::Strict`](crate::Numerics::Strict), a sentence each.
     pub remarks: Vec<String>,
-    /// The value whose memory it writes, of which only what changes: nobody reads it any more.
+    /// The value in whose memory it writes. Only the changed elements are written. The value has no later reader.
     pub in_place: Option<NodeId>,
-    /// Bytes read, each operand once, and of a gathered one what is picked.
+    /// The bytes read. Each operand counts once, and a gather counts the elements that it picks.
     pub bytes_read: usize,
-    /// Bytes written.
+    /// The bytes written.
     pub bytes_written: usize,
-    /// How long it takes one thread, by the cost model.
+    /// The time on one thread, by the cost model.
     pub modelled_time: Duration,
-    /// How long its code took to compile, now or earlier.
+    /// The time that its code took to compile, in this or an earlier call.
     pub compile_time: Duration,
-    /// The generated loops as text, one kernel after the other; empty where nothing is generated.
+    /// The generated loops as text, one kernel after the other. Empty if nothing is generated.
     pub code: String,
 }
 
 impl Group {
-    /// The tier that runs it and the one that will, for people.
+    /// The tier that runs it, and the one that will, as text.
     fn tiers(&self) -> String {
         if let Some(device) = self.device {
             return device.to_string();
@@ -123,18 +124,18 @@ impl Group {
     }
 }
 
-/// What runs a group.
+/// How a group runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GroupKind {
     /// One generated kernel.
     Kernel,
-    /// A matrix product of the library.
+    /// A matrix product by the library.
     Product,
-    /// Generated kernels that write a value part by part.
+    /// Generated kernels, one per part of a value.
     Parts,
-    /// A procedure on whole arrays.
+    /// A procedure on whole arrays, such as a sort.
     Routine,
-    /// Matrix products and generated kernels, some rows at a time.
+    /// Matrix products and generated kernels, computed in blocks of rows.
     Blocks,
 }
 
@@ -145,60 +146,60 @@ pub struct NodeReport {
     pub id: NodeId,
     /// What it computes.
     pub node: Node,
-    /// What part it plays: views and numbers belong to a kernel only if it computes them.
+    /// Its role in fusion. A view or number belongs to a kernel only if the kernel computes it.
     pub role: Role,
-    /// The call that it was made for; `None` for inputs and numbers.
+    /// The traced call that it comes from. `None` for inputs and numbers.
     pub source: Option<Source>,
-    /// The kernel it is computed in.
+    /// The kernel that computes it.
     pub group: Option<usize>,
 }
 
-/// A call that the function made: an op of the traced graph, before composite ops were decomposed.
+/// A call of the traced function: an op before composite ops were decomposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Its name in the traced graph.
+    /// Its node in the traced graph.
     pub node: NodeId,
     /// The op that was called.
     pub op: Op,
 }
 
-/// An edge between two computed values, and what became of it.
+/// An edge between two computed values, with its decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edge {
-    /// The node whose value is used.
+    /// The node that computes the value.
     pub producer: NodeId,
-    /// The node that uses it, itself or a view of it.
+    /// The node that reads it, directly or through views.
     pub consumer: NodeId,
-    /// Whether both are in one kernel.
+    /// The decision: fused or not.
     pub decision: Decision,
 }
 
-/// What became of an edge.
+/// Whether an edge was fused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Both ends are in one kernel.
     Fused {
-        /// The bytes that are not moved because of it.
+        /// The bytes that fusing saves.
         bytes: usize,
     },
-    /// They are in two.
+    /// The ends are in two kernels.
     Kept {
-        /// Why.
+        /// Why they are.
         reason: Reason,
-        /// The bytes that are moved because of it: a read, and a write unless somebody else needs the value too.
+        /// The bytes that this costs: a read, and a write unless another kernel needs the value too.
         bytes: usize,
-        /// What to do about it.
+        /// What the user can do about it.
         hint: &'static str,
     },
 }
 
 impl Explain {
-    /// How long the kernels take one thread, by the cost model.
+    /// The time of all kernels on one thread, by the cost model.
     pub fn modelled_time(&self) -> Duration {
         self.groups.iter().map(|group| group.modelled_time).sum()
     }
 
-    /// The group that computes `node`, if one does.
+    /// The group that computes `node`, if any.
     pub fn group_of(&self, node: NodeId) -> Option<&Group> {
         self.groups.get(self.nodes.get(node.index())?.group?)
     }
@@ -208,13 +209,13 @@ impl Explain {
         self.edges.iter().filter(|edge| !edge.is_fused())
     }
 
-    /// `n7 exp`.
+    /// The name and op of a node, such as `n7 exp`.
     fn name(&self, node: NodeId) -> String {
         let op = self.nodes.get(node.index()).and_then(|report| report.node.op());
         format!("{node} {}", op.map_or("input", Op::name))
     }
 
-    /// The reasons of kept edges, each once, in the order in which they occur.
+    /// The reasons of the kept edges in order, each once.
     fn kept_reasons(&self) -> Vec<&Reason> {
         let mut reasons: Vec<&Reason> = Vec::new();
         for edge in &self.edges {
@@ -229,7 +230,7 @@ impl Explain {
 }
 
 impl Group {
-    /// Bytes read and written.
+    /// The bytes read and written.
     pub fn bytes(&self) -> usize {
         self.bytes_read + self.bytes_written
     }
@@ -241,7 +242,7 @@ impl Edge {
         matches!(self.decision, Decision::Fused { .. })
     }
 
-    /// The bytes that it saved or costs.
+    /// The bytes that fusing saves, or that not fusing costs.
     pub fn bytes(&self) -> usize {
         match self.decision {
             Decision::Fused { bytes } | Decision::Kept { bytes, .. } => bytes,
@@ -250,7 +251,7 @@ impl Edge {
 }
 
 impl GroupKind {
-    /// Its name in texts.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             GroupKind::Kernel => "kernel",
@@ -263,13 +264,13 @@ impl GroupKind {
 }
 
 impl Source {
-    /// The op's name as users know it.
+    /// The name of the op without a leading underscore.
     pub fn name(self) -> &'static str {
         plain(self.op)
     }
 }
 
-/// An op's name without the underscore of ATen's inner names.
+/// The name of an op without the leading underscore of ATen's internal operators.
 fn plain(op: Op) -> &'static str {
     op.name().trim_start_matches('_')
 }

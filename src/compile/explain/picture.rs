@@ -1,7 +1,6 @@
-//! The graph of a report as inline SVG: a box per node, coloured by kernel, an arrow per operand.
+//! The graph of a report as inline SVG: a box per node, coloured by kernel, and an arrow per operand.
 //!
-//! Plain numbers and fills stand in the labels of their users. A graph of too many nodes is drawn with a box per
-//! kernel.
+//! Plain numbers and fills are part of their users' labels. A large graph is drawn with a box per kernel instead.
 
 use super::html::{Escaped, colour};
 use super::layers::place;
@@ -12,17 +11,17 @@ use crate::ir::text::NodeText;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-/// Most boxes of a picture with a box per node.
+/// The maximum number of boxes for a picture with a box per node.
 const MAX_BOXES: usize = 300;
 const BOX_HEIGHT: f64 = 40.0;
-/// About the width of a character.
+/// The approximate width of a character.
 const CHARACTER: f64 = 7.2;
 const MARGIN: f64 = 10.0;
 
 #[derive(Default)]
 struct Picture<'a> {
     boxes: Vec<BoxOf>,
-    /// From, to, and the decision if the arrow is an edge between computed values.
+    /// Start, end, and the edge if the arrow connects computed values.
     arrows: Vec<(usize, usize, Option<&'a Edge>)>,
 }
 
@@ -30,11 +29,11 @@ struct BoxOf {
     lines: [String; 2],
     title: String,
     group: Option<usize>,
-    /// Whether the box is memory, a view of it or an input, and no work.
+    /// Whether the box is memory (an input, or a view of it) and computes nothing.
     is_memory: bool,
 }
 
-/// The picture of a report, and what a box is.
+/// The picture of a report, and what one box stands for.
 pub(super) fn svg(explain: &Explain) -> (String, &'static str) {
     let n_drawn = explain.nodes.iter().filter(|report| report.role != Role::Inline || report.group.is_some()).count();
     match n_drawn <= MAX_BOXES {
@@ -147,7 +146,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// The class of an arrow, and what it says.
+/// The CSS class and the tooltip of an arrow.
 fn arrow(edge: Option<&Edge>) -> (&'static str, String) {
     let Some(edge) = edge else { return ("plain", "read from memory".into()) };
     let ends = format!("{} -> {}", edge.producer, edge.consumer);
@@ -160,7 +159,7 @@ fn arrow(edge: Option<&Edge>) -> (&'static str, String) {
 }
 
 impl GroupKind {
-    /// What a kind of group is, in words.
+    /// A description of a kind of group.
     pub(super) const fn meaning(self) -> &'static str {
         match self {
             GroupKind::Kernel => "one generated kernel",

@@ -1,9 +1,9 @@
-//! Plans as text for version control: the same on every machine and run, and a small change of the function changes few
-//! lines.
+//! Plans as text for version control. The text is the same on every machine and in every run, and a small change of the
+//! function changes few lines.
 //!
-//! Values are numbered per op (`exp2` is the second `exp`), so that a new op renumbers its own kind alone. Kernels are
-//! named by what they write. Numbers, fills and views of memory stand where they are used. There are no times, no tiers
-//! and no node numbers of the graph, which all change more often than the plan.
+//! Values are numbered per op (`exp2` is the second `exp`), so a new op renumbers only its own kind. Kernels are named
+//! by the values that they write. Numbers, fills and views of memory are written where they are used. There are no
+//! times, tiers or node numbers, which change more often than the plan.
 
 use super::{Decision, Explain, counted, plain};
 use crate::fusion::role::Role;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 impl Explain {
-    /// The plan as text that diffs well: one paragraph per kernel, then the edges that were not fused.
+    /// The plan as text that diffs well: a paragraph per kernel, then the edges that were not fused.
     pub fn plan_text(&self) -> String {
         if let Some(reason) = &self.eager {
             return format!("runs eagerly: {reason}\n");
@@ -42,16 +42,16 @@ impl Explain {
             }
         }
         if let Some(backward) = &self.backward {
-            let _ = write!(out, "\nthe way back\n{}", backward.plan_text());
+            let _ = write!(out, "\nbackward pass\n{}", backward.plan_text());
         }
         out
     }
 }
 
-/// What each node is called.
+/// The name of each node.
 struct Names<'a> {
     explain: &'a Explain,
-    /// `None` for what stands where it is used.
+    /// `None` for values that are written where they are used.
     own: Vec<Option<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Reports as text: totals, one line per kernel, one per kept edge, one hint per reason.
+//! Reports as text: totals, one line per kernel, one line per kept edge, and one hint per reason.
 
 use super::{Decision, Explain, Group, counted};
 use crate::compile::pipeline::Timed;
@@ -42,7 +42,7 @@ impl fmt::Display for Explain {
         }
         self.kept_text(f)?;
         if let Some(backward) = &self.backward {
-            write!(f, "the way back:\n{backward}")?;
+            write!(f, "backward pass:\n{backward}")?;
         }
         Ok(())
     }
@@ -60,7 +60,7 @@ impl Explain {
         self.kept_reasons().iter().try_for_each(|reason| writeln!(f, "hint ({reason}): {}", reason.hint()))
     }
 
-    /// The ops of a group in order, those of one composite call together: `softmax(amax, sub, exp, sum, div), relu`.
+    /// The ops of a group in order. Ops of one composite call are grouped: `softmax(amax, sub, exp, sum, div), relu`.
     pub(super) fn calls(&self, group: &Group) -> String {
         let mut out = String::new();
         let mut open = None;
@@ -89,7 +89,7 @@ impl Explain {
     }
 }
 
-/// `decompose 3.1µs, simplify 12.0µs`.
+/// Phases with their times, such as `decompose 3.1µs, simplify 12.0µs`.
 fn times(phases: &[Timed]) -> String {
     phases.iter().map(|phase| format!("{} {:.1?}", phase.name, phase.time)).collect::<Vec<_>>().join(", ")
 }

@@ -1,8 +1,8 @@
-//! Why are these two not in one kernel?
+//! Answers why two ops are not in one kernel.
 //!
-//! A name stands for one node or for all the nodes of a call. Of all pairs the nearest is answered for: the one with
-//! the shortest path over edges between computed values, in either direction; among equals one that was not fused, then
-//! the first. Views are looked through, as they are when fusing.
+//! A name stands for one node, or for all nodes of a call. The answer is for the nearest pair: the one with the
+//! shortest path over edges between computed values, in either direction. Among equals, a path that was not fused comes
+//! first. Paths lead through views, as fusion does.
 
 use super::{Decision, Edge, Explain, plain};
 use crate::error::{Error, Reason, Result};
@@ -14,46 +14,46 @@ use std::fmt;
 /// The answer to [`Explain::why`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
-    /// The node asked about first, views looked through, with its op.
+    /// The node named first, or the value that it is a view of, with its op.
     pub a: (NodeId, String),
-    /// The other one.
+    /// The node named second.
     pub b: (NodeId, String),
-    /// What became of the two.
+    /// Whether both are in one kernel, and why.
     pub answer: Answer,
 }
 
-/// What became of two nodes.
+/// Whether two nodes are in one kernel, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Both are in the kernel of that number. The path is empty if none leads from one to the other.
+    /// Both are in this kernel. The path is empty if none leads from one to the other.
     Together {
         /// The kernel.
         group: usize,
-        /// The decisions between the two, all of them to fuse.
+        /// The edges between the two, all of them fused.
         path: Vec<Edge>,
     },
-    /// A path leads from one to the other, and some edges of it were not fused.
+    /// A path leads from one to the other, and not all of its edges were fused.
     Apart {
-        /// The decisions between the two, from producer to consumer.
+        /// The edges between the two, from producer to consumer.
         path: Vec<Edge>,
     },
-    /// Neither uses the other, not even by way of others: there is nothing between them to fuse.
+    /// Neither uses the other, even indirectly, so no edge between them could be fused.
     NoPath,
-    /// It is an input, a number or a fill: kernels read or compute it in place.
+    /// One is an input, a number or a fill: kernels read or compute it in place.
     InNoKernel {
-        /// Which of the two.
+        /// Which one.
         node: NodeId,
     },
     /// Nothing is compiled.
     Eager {
-        /// Why.
+        /// Why nothing is compiled.
         reason: Reason,
     },
 }
 
 impl Explain {
-    /// Why two ops are not in one kernel, or that they are. Each is named as printed (`n7`), by the op that was called
-    /// (`softmax`, `sum`), or by an op that a call is made of.
+    /// Answers why two ops are not in one kernel. An op is named as in reports (`n7`), by the op that was called
+    /// (`softmax`, `sum`), or by an op that a call consists of.
     ///
     /// ```
     /// # fn main() -> opfuse::Result<()> {
@@ -68,7 +68,7 @@ impl Explain {
     /// ```
     ///
     /// # Errors
-    /// A name that nothing in the graph has; the error says what there is.
+    /// If a name matches nothing in the graph. The message lists what there is.
     pub fn why(&self, a: &str, b: &str) -> Result<Why> {
         if let Some(reason) = &self.eager {
             let nowhere = |name: &str| (NodeId(0), name.to_string());
@@ -82,11 +82,11 @@ impl Explain {
             }
         }
         let paths = [self.shortest(&from, &to), self.shortest(&to, &from)];
-        // A path in the other direction is turned around: `a` is what was named first.
+        // A path in the other direction swaps its ends, so that `a` is the op named first.
         let nearest = paths.into_iter().enumerate().filter_map(|(index, path)| Some((index == 1, path?)));
         if let Some((turned, path)) = nearest.min_by_key(|(turned, path)| (path.len(), is_fused(path), *turned)) {
             let ends = path.first().zip(path.last()).map(|(first, last)| (first.producer, last.consumer));
-            // The empty path: one node has both names.
+            // An empty path: one node has both names.
             let (first, last) = ends
                 .or(from.iter().find(|id| to.contains(id)).map(|&id| (id, id)))
                 .unwrap_or_else(|| unreachable!("an empty path leads from a node to itself"));
@@ -110,8 +110,8 @@ impl Explain {
         Why { a: (a, op(a)), b: (b, op(b)), answer }
     }
 
-    /// The nodes that a name stands for, views looked through: one of that number, those made for calls of that op, or
-    /// those of that op. Never empty.
+    /// The nodes that a name stands for, with views replaced by their bases: a node number, the nodes of the calls of
+    /// an op, or the nodes of an op. Never empty.
     fn named(&self, name: &str) -> Result<Vec<NodeId>> {
         let wanted = name.trim().trim_start_matches('_');
         let pick = |is: &dyn Fn(&super::NodeReport) -> bool| -> Vec<NodeId> {
@@ -154,7 +154,8 @@ impl Explain {
         id
     }
 
-    /// A shortest path of edges from one of `from` to one of `to`; of the last steps, one that was kept is taken first.
+    /// A shortest path of edges from one of `from` to one of `to`. Of several last edges, one that was not fused is
+    /// preferred.
     fn shortest(&self, from: &[NodeId], to: &[NodeId]) -> Option<Vec<Edge>> {
         let n_nodes = self.nodes.len();
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); n_nodes];
@@ -166,12 +167,12 @@ impl Explain {
         if from.iter().any(|id| is_end[id.index()]) {
             return Some(Vec::new());
         }
-        // The edge by which a node was reached.
+        // The edge that first reached each node.
         let mut by: Vec<Option<usize>> = vec![None; n_nodes];
         let mut front: VecDeque<NodeId> = from.iter().copied().collect();
         from.iter().for_each(|id| seen[id.index()] = true);
         while !front.is_empty() {
-            // One ring: everything that is one edge further away.
+            // One step of a breadth-first search: all nodes one edge further away.
             let mut ends: Vec<usize> = Vec::new();
             for _ in 0..front.len() {
                 let node = front.pop_front()?;
