@@ -41,8 +41,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// # }
 /// ```
 pub trait Function: Send + Sync + 'static {
-    /// The results. Nothing in here is recorded; what the way back needs is named to `context`.
-    ///
     /// Computes the results. Calls made here are not recorded. `context` keeps the tensors that `backward` needs.
     ///
     /// # Errors

@@ -69,7 +69,7 @@ pub fn load() -> Result<()> {
 /// The operator of a row of the op table.
 ///
 /// # Errors
-/// As [`load`].
+/// Same as [`load`].
 #[inline]
 pub fn operator(op: Op) -> Result<&'static Operator> {
     builtins().map(|builtins| &builtins.by_op[op as usize])
