@@ -20,16 +20,16 @@ pub(crate) trait GradientProgram: Send + Sync {
 
     /// The graph of the function and its gradients, which is called op by op when the backward pass is recorded. Its
     /// inputs are the operands, then the cotangents.
-    fn joint(&self) -> &Graph;
+    fn joint_graph(&self) -> &Graph;
 
-    /// Which outputs of [`GradientProgram::joint`] are the gradients of the operands.
-    fn gradients(&self) -> &[Option<usize>];
+    /// Which outputs of [`GradientProgram::joint_graph`] are the gradients of the operands.
+    fn joint_gradients(&self) -> &[Option<usize>];
 
     /// The graph of the gradients alone. Its inputs are the kept tensors, then the cotangents.
-    fn alone(&self) -> &Graph;
+    fn backward_graph(&self) -> &Graph;
 
-    /// Which outputs of [`GradientProgram::alone`] are the gradients of the operands.
-    fn gradients_alone(&self) -> &[Option<usize>];
+    /// Which outputs of [`GradientProgram::backward_graph`] are the gradients of the operands.
+    fn backward_gradients(&self) -> &[Option<usize>];
 }
 
 struct ProgramBackward {
@@ -82,8 +82,8 @@ impl Backward for ProgramBackward {
         }
         let device = cotangents.first().map_or(Device::CPU, Tensor::device);
         let (graph, places, mut inputs) = match reads {
-            true => (self.program.joint(), self.program.gradients(), operands),
-            false => (self.program.alone(), self.program.gradients_alone(), kept),
+            true => (self.program.joint_graph(), self.program.joint_gradients(), operands),
+            false => (self.program.backward_graph(), self.program.backward_gradients(), kept),
         };
         inputs.extend(cotangents);
         let results = replay(graph, &inputs, device)?;

@@ -25,11 +25,11 @@ pub(super) fn refresh(tensor: &Tensor) -> Result<()> {
     if version == known || !view.base.autograd().is_some_and(crate::autograd::meta::Meta::requires_grad) {
         return Ok(());
     }
-    let anew = {
+    let recomputed = {
         let _recorded = enable_grad();
         view_chain::apply(&mut Tensors, &view.base, &view.chain)?
     };
-    if let Some(edge) = anew.autograd().and_then(crate::autograd::meta::Meta::edge) {
+    if let Some(edge) = recomputed.autograd().and_then(crate::autograd::meta::Meta::edge) {
         tensor.set_edge(edge);
     }
     Ok(())

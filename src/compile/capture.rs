@@ -36,7 +36,7 @@ pub(super) fn gpu_of<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Optio
 }
 
 /// Why tensors on several devices cannot share one executable. Plain numbers have no fixed device.
-fn scattered(inputs: &[Tensor], others: impl IntoIterator<Item = Device>) -> Option<Reason> {
+fn mixed_devices(inputs: &[Tensor], others: impl IntoIterator<Item = Device>) -> Option<Reason> {
     let gpu = gpu_of(inputs).unwrap_or(Device::CPU);
     let stray = inputs.iter().filter_map(device).chain(others).find(|other| *other != gpu)?;
     Some(NotCaptured::TwoDevices { device: gpu.to_string().into(), other: stray.to_string().into() }.into())
@@ -87,7 +87,7 @@ pub(super) fn on_shapes<A, F: Function<A>>(
         tracer::trace_with(reads, before, &inputs.tensors, traced, all)?;
     if let (Ok(trace), true) = (&captured, gpu_of(inputs.tensors.iter().chain(&outputs)).is_some()) {
         let lifted = trace.lifted.iter().filter_map(tracer::Lifted::device);
-        if let Some(reason) = scattered(&inputs.tensors, outputs.iter().filter_map(device).chain(lifted)) {
+        if let Some(reason) = mixed_devices(&inputs.tensors, outputs.iter().filter_map(device).chain(lifted)) {
             return Ok(Err(reason));
         }
     }

@@ -357,19 +357,19 @@ impl GradientProgram for Gradients {
         Ok(self.places.iter().map(|place| place.map(|at| results[at].clone())).collect())
     }
 
-    fn joint(&self) -> &Graph {
+    fn joint_graph(&self) -> &Graph {
         &self.joint
     }
 
-    fn gradients(&self) -> &[Option<usize>] {
+    fn joint_gradients(&self) -> &[Option<usize>] {
         &self.joint_places
     }
 
-    fn alone(&self) -> &Graph {
+    fn backward_graph(&self) -> &Graph {
         &self.backward.built().traced
     }
 
-    fn gradients_alone(&self) -> &[Option<usize>] {
+    fn backward_gradients(&self) -> &[Option<usize>] {
         &self.places
     }
 }

@@ -323,7 +323,7 @@ fn no_data() -> Error {
 }
 
 /// Runs a call eagerly, after the current segment.
-pub(super) fn run_for_real(operator: &Operator, below: KeySet, stack: &mut Stack, why: NotCaptured) -> Result<()> {
+pub(super) fn run_eagerly(operator: &Operator, below: KeySet, stack: &mut Stack, why: NotCaptured) -> Result<()> {
     flush(Some(why.into()))?;
     let paused = Paused::new();
     if let Some(recording) = &paused.0 {

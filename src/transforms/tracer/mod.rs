@@ -195,13 +195,13 @@ pub fn fallback(operator: &Operator, keys: KeySet, stack: &mut Stack) -> Result<
         let is_elsewhere = below.has(DispatchKey::CUDA).then(|| NotCaptured::OtherDevice { op: name() });
         let declined = is_elsewhere.map_or_else(|| deferred::prepare(operator, &tensors, None), |why| Ok(Some(why)))?;
         if let Some(why) = declined {
-            return deferred::run_for_real(operator, below, stack, why);
+            return deferred::run_eagerly(operator, below, stack, why);
         }
     }
     if is_window(op) && with_recording(|recording| recording.is_written_elsewhere(&tensors[0])) == Some(true) {
         let why = NotCaptured::ShowsGaps { op: name() };
         if is_deferred() {
-            return deferred::run_for_real(operator, below, stack, why);
+            return deferred::run_eagerly(operator, below, stack, why);
         }
         with_recording(|recording| recording.give_up(why));
     }
@@ -243,7 +243,7 @@ fn write(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     if is_deferred()
         && let Some(why) = deferred::prepare(operator, &[target.clone(), source.clone()], Some(&target))?
     {
-        return deferred::run_for_real(operator, below, stack, why);
+        return deferred::run_eagerly(operator, below, stack, why);
     }
     let written = with_recording(|recording| recording.write(&target, &source)).transpose()?;
     {
@@ -281,7 +281,7 @@ fn pass(operator: &Operator, below: KeySet, stack: &mut Stack) -> Result<()> {
     let composite = operator.slot(below.highest()).source == crate::dispatch::table::Source::Math;
     let why = || NotCaptured::NoDecomposition { op: operator.name().to_string().into() };
     if !composite && is_deferred() {
-        return deferred::run_for_real(operator, below, stack, why());
+        return deferred::run_eagerly(operator, below, stack, why());
     }
     if !composite {
         let reason = Reason::from(why());
