@@ -1,7 +1,8 @@
-//! Kernels with folds over few long rows: a warp computes a block of one, and no launch waits within itself.
+//! Kernels with folds over a few long rows: a warp computes a block of one row.
 //!
-//! A pass is a launch in which every block leaves its results in memory, and a launch in which a team per row folds them in
-//! their order. Teams of later launches read what came of it.
+//! A pass is two launches. In the first, every warp stores the results of its block in memory. In the second, a team
+//! per row folds them in order. Later launches read the row's results from memory, so no launch waits for another
+//! block.
 
 use super::elements;
 use super::rows::{self, fold_of, index_of};
@@ -12,16 +13,16 @@ use crate::codegen::kernel::Level;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Passes;
 
-/// What an entry of the text does.
+/// An entry point of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// The loop of a pass: a warp per block.
+    /// The loop of a pass: one warp per block of a row.
     Loop(usize),
-    /// The folds of a pass over the results of blocks: a block of threads per row.
+    /// The folds of a pass over the results of blocks: one thread block per row.
     Totals(usize),
 }
 
-/// The entries in the order of their launches. The last one writes what is written once per row.
+/// The entries in the order of their launches. The last one writes the outputs per row.
 pub(super) fn entries(passes: &Passes) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (number, pass) in passes.passes.iter().enumerate() {
@@ -43,7 +44,7 @@ pub(super) fn n_folds(passes: &Passes) -> usize {
     passes.passes.iter().map(|pass| pass.folds.len()).sum()
 }
 
-/// Writes one entry; it is the last if it writes what is written once per row.
+/// Writes one entry. The last one also writes the outputs per row.
 pub(super) fn emit(text: &mut Text<'_>, passes: &Passes, entry: Entry, is_last: bool, name: &str) {
     match entry {
         Entry::Loop(pass) => emit_loop(text, passes, pass, is_last, name),
@@ -116,24 +117,24 @@ fn emit_totals(text: &mut Text<'_>, passes: &Passes, number: usize, is_last: boo
     text.line("}");
 }
 
-/// The number of a fold among all.
+/// The number of a fold among those of all passes.
 fn number_of(passes: &Passes, id: Id) -> usize {
     let mut all = passes.passes.iter().flat_map(|pass| &pass.folds);
     all.position(|&other| other == id).expect("a fold belongs to a pass")
 }
 
-/// Where the results of a row's blocks begin.
+/// Where the results of a row's blocks start.
 fn first_part(passes: &Passes, id: Id) -> String {
     format!("((u64){} * w.at[{}] + row) * blocks", number_of(passes, id), words::ROWS)
 }
 
-/// Where the result of a row is, behind those of all blocks.
+/// Where the result of a row is: after those of all blocks.
 fn total_part(passes_of: &Text<'_>, passes: &Passes, id: Id) -> String {
     let size = passes_of.layout().size_of_loop(passes_of.layout().items_of_row());
     format!("({} * w.at[{size}] + {}) * w.at[{}] + row", n_folds(passes), number_of(passes, id), words::ROWS)
 }
 
-/// The row values that folds and outputs need, operands first; what folds need themselves is none of it.
+/// The row values that folds and outputs need, operands first, without those that the folds are computed from.
 fn needed(text: &Text<'_>, folds: &[Id], outputs: &[usize]) -> Vec<Id> {
     let flat = text.flat;
     let mut needed = vec![false; flat.nodes.len()];
@@ -149,7 +150,7 @@ fn needed(text: &Text<'_>, folds: &[Id], outputs: &[usize]) -> Vec<Id> {
     (0..needed.len()).filter(of_row).collect()
 }
 
-/// Computes row values; folds are read where they were left, but for those that are there.
+/// Computes row values. Folds are read from memory, except for those in `there`, which are available.
 fn known(text: &mut Text<'_>, passes: &Passes, ids: &[Id], there: &[Id]) {
     for &id in ids.iter().filter(|id| !there.contains(id)) {
         if let Op::Fold(_) = text.flat.nodes[id].op {

@@ -1,8 +1,8 @@
-//! What a pass over a row does for some elements of a thread.
+//! The body of a pass over a row, for some elements of a thread.
 //!
-//! All their loads come first, so that many are on their way at once: memory answers after some 800 ns, and a processor keeps
-//! busy only if each of its threads has asked for several elements. Arithmetic runs on lanes behind the end, too, on zeros;
-//! what they would fold or store is left out.
+//! All loads come first, so that many are in flight: memory has a latency of some 800 ns, and a multiprocessor stays
+//! busy only if each of its threads has loaded several elements. Arithmetic also runs on lanes past the end, on zeros,
+//! but their results are neither folded nor stored.
 
 use super::text::{Text, is_ordered, registers};
 use super::variant::Form;
@@ -10,27 +10,27 @@ use crate::codegen::kernel::Level;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;
 
-/// Elements of a thread: `first + 32 * at` for every `k` below `count`, as long as they are before `end`.
+/// The elements `first + 32 * at` of a thread, for every `k` below `count`, as long as they are before `end`.
 pub(super) struct Span<'a> {
-    /// What asks how many elements a thread has; nothing where it has all.
+    /// The bound that elements are compared with; `None` where a thread has all of them.
     pub(super) end: Option<&'a str>,
-    /// How many.
+    /// The number of elements.
     pub(super) count: usize,
-    /// Which element k is among those of the thread, and where its values are held.
+    /// The number of element `k` among those of the thread, which indexes its held values.
     pub(super) at: &'a str,
-    /// What a store needs besides that its element is there.
+    /// A further condition of stores.
     pub(super) stored: &'a str,
-    /// Values that are folded when it is the turn of their warp.
+    /// Values that are folded later, when it is the turn of their warp.
     pub(super) waiting: &'a [Id],
 }
 
-/// Registers of a thread for elements on their way.
+/// Most registers of a thread for loads in flight.
 const MAX_LOADED: usize = 16;
-/// Values of the elements that are computed together: what a compiler turns into code in a short time. Bodies that reach it compute
-/// for longer than they wait for memory.
+/// Most values of the elements that are computed together, which bounds the time to compile. Bodies of this size are
+/// bound by arithmetic, not by memory.
 const MAX_VALUES: usize = 256;
 
-/// How many elements of a pass are taken at a time: a part of `most`.
+/// How many elements of a pass are computed at a time: a divisor of `most`.
 pub(super) fn batch(text: &Text<'_>, pass: &Pass, most: usize) -> usize {
     let is_held = |id: Id| pass.keeps.iter().any(|keep| keep.0 == id);
     let passing = pass.body.iter().filter(|&&id| is_loaded(text, id) && !is_held(id));
@@ -45,7 +45,7 @@ pub(super) fn batch(text: &Text<'_>, pass: &Pass, most: usize) -> usize {
     count
 }
 
-/// Writes what `pass` does for the elements of `span`.
+/// Writes the body of `pass` for the elements of `span`.
 pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, span: &Span<'_>) {
     if let Some(end) = span.end {
         let signed = text.signed();
@@ -102,7 +102,7 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, span: &Span<'_>) {
     text.line("}");
 }
 
-/// Has indices of elements noted while the loops of a pass are written by `emit`.
+/// Calls `emit`, which writes the loops of a pass, such that indices out of range are recorded after the loops.
 pub(super) fn noting(text: &mut Text<'_>, pass: &Pass, emit: impl FnOnce(&mut Text<'_>)) {
     let ids: Vec<Id> = pass.body.iter().copied().filter(|&id| !is_loaded(text, id)).collect();
     text.note_indices(ids.into_iter());
@@ -110,8 +110,8 @@ pub(super) fn noting(text: &mut Text<'_>, pass: &Pass, emit: impl FnOnce(&mut Te
     text.tell_noted();
 }
 
-/// Asks for elements: those of the same place behind one question, since each is a branch. An index that is the same for all is
-/// looked at once.
+/// Writes loads. Those of the same element share one condition, because each is a branch. A uniform index is checked
+/// once.
 fn load(text: &mut Text<'_>, loads: &[Id], span: &Span<'_>) {
     if loads.is_empty() {
         return;
@@ -148,7 +148,7 @@ fn load(text: &mut Text<'_>, loads: &[Id], span: &Span<'_>) {
     text.line("}");
 }
 
-/// Begins a loop over the elements of a span; their positions in the inner loops.
+/// Starts a loop over the elements of a span, and returns their positions in the inner loops.
 fn open(text: &mut Text<'_>, span: &Span<'_>) -> Vec<(String, usize)> {
     let (layout, signed, at) = (text.layout(), text.signed(), span.at);
     text.line(format!("UNROLL for (int k = 0; k < {}; k++) {{", span.count));
@@ -166,14 +166,14 @@ fn open(text: &mut Text<'_>, span: &Span<'_>) -> Vec<(String, usize)> {
     }
 }
 
-/// Whether it is known where a node reads its element before values of elements are.
+/// Whether the address that a node reads does not depend on per-element values.
 fn is_loaded(text: &Text<'_>, id: Id) -> bool {
     let node = &text.flat.nodes[id];
     let is_known = |&arg: &Id| text.flat.nodes[arg].uniform || text.flat.nodes[arg].level == Level::Row;
     node.args.iter().all(is_known) && node.op.operand().is_some_and(|slot| !text.is_iota(slot))
 }
 
-/// Whether a fold's values wait until it is the turn of their warp.
+/// Whether a fold's values are folded later, when it is the turn of their warp.
 pub(super) fn is_waiting(text: &Text<'_>, id: Id) -> bool {
     matches!(text.variant.form, Form::Held { warps, .. } if warps > 1) && is_ordered(text.flat, id)
 }

@@ -1,10 +1,10 @@
-//! What follows a matrix product on tensor cores: the text of a pointwise kernel as the product's epilogue.
+//! Epilogues of matrix products on tensor cores: the source of a pointwise kernel, applied to the product's sums.
 //!
-//! What always holds: an element of the epilogue is what the kernel would make of the stored product, bit for bit, since a sum
-//! is rounded first as if it were stored. Of the kernel's operands one is the product; its elements come as they lie in a dense
+//! What always holds: an element has the bits that the kernel would compute from the stored product, because a sum is
+//! first rounded as if it were stored. One operand of the kernel is the product. It is read in the order of a dense
 //! result, so positions in the kernel's loops follow from the number of an element.
 //!
-//! The argument is the kernel's own ([`super::words`]), the product's words ([`super::tensor_cores`]) behind it.
+//! The argument buffer is the kernel's own ([`super::argument`]), followed by the product's ([`super::tensor_cores`]).
 
 use super::plan::Plan;
 use super::pointwise::{declare_results, set_results};
@@ -22,37 +22,38 @@ use crate::ir::DType;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// What the text of an epilogue depends on.
+/// What the source of an epilogue depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     /// The kernel.
     pub kernel: Kernel,
     /// The operand that is the product.
     pub slot: usize,
-    /// Its loops and accesses, and how many neighbours it computes at once.
+    /// The loops and accesses, and how many neighbours are computed at once.
     pub variant: Variant,
 }
 
-/// An epilogue on one set of shapes.
+/// An epilogue for one set of shapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpiloguePlan {
-    /// Its text.
+    /// What its source depends on.
     pub epilogue: Epilogue,
-    /// The kernel's part of the argument, pointers not yet added.
+    /// The kernel's part of the argument buffer, with offsets in place of addresses.
     pub words: Vec<u64>,
 }
 
 /// Bytes of the widest access.
 const ACCESS_BYTES: usize = 16;
-/// Words of an argument that an epilogue leaves to its product.
+/// Most words of an epilogue's part of the argument buffer.
 const MAX_WORDS: usize = 480;
 
 impl EpiloguePlan {
-    /// Plans `kernel` behind a product of that shape, which is its operand `slot`; every other pointer, operands first, will be a
-    /// multiple of so many bytes as `alignments` says; an operand of 0 is a number in the words.
+    /// Plans `kernel` as the epilogue of a product of that shape, which is its operand `slot`. Every other pointer,
+    /// operands first, will be a multiple of its entry in `alignments`. An operand with an entry of 0 is a number in
+    /// the argument buffer.
     ///
     /// # Errors
-    /// The reason why it is no epilogue.
+    /// The reason why it cannot be an epilogue.
     pub fn new(
         kernel: &Kernel,
         geometry: &Geometry,
@@ -73,13 +74,13 @@ impl EpiloguePlan {
             return Err(TierLimit::EpilogueReorders.into());
         }
         let mut alignments = alignments.to_vec();
-        // It comes in registers.
+        // The product comes in registers.
         alignments[slot] = ACCESS_BYTES;
         let width = match Plan::new(kernel, geometry, &alignments)?.variant.form {
             Form::Pointwise { width, .. } => width,
             Form::Tiles { .. } | Form::Held { .. } | Form::Warps | Form::Blocks | Form::Columns => 1,
         };
-        // A vector begins at a multiple of its width in its row of the product, and in the kernel's inner loop.
+        // A vector starts at a multiple of its width, in its row of the product and in the kernel's inner loop.
         let fits = |width: &usize| shape.n.is_multiple_of(*width) && geometry.n_inner().is_multiple_of(*width);
         let width = [8, 4, 2].into_iter().filter(|&narrower| narrower <= width).find(fits).unwrap_or(1);
         let numbers = (0..kernel.operands.len()).filter(|&access| alignments[access] == 0);
@@ -92,7 +93,7 @@ impl EpiloguePlan {
     }
 }
 
-/// The same loops, those of rows in the order in which an operand lies in memory.
+/// The same loops, with those of rows in the order of an operand's strides.
 pub(crate) fn in_order_of(geometry: &Geometry, slot: usize) -> Geometry {
     let strides = &geometry.operands[slot].rows;
     let mut order: SmallVec<[usize; 4]> = (0..geometry.rows.len()).collect();
@@ -105,7 +106,7 @@ pub(crate) fn in_order_of(geometry: &Geometry, slot: usize) -> Geometry {
     out
 }
 
-/// Whether an operand is walked as a dense product of that shape lies, and a row of it never ends inside a vector.
+/// Whether an operand is read as a dense product of that shape, whose rows never end inside a vector.
 pub(crate) fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape: &ProductShape) -> bool {
     let (operand, access) = (kernel.operands[slot], &geometry.operands[slot]);
     let mut stride = operand.dtype.size();
@@ -127,18 +128,18 @@ pub(crate) fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape:
         && (inner.is_multiple_of(shape.n) || shape.n.is_multiple_of(inner))
 }
 
-/// What the text of a product does with its sums.
+/// What a product does with its sums.
 pub(super) struct End {
-    /// The text of it, if that is not part of the product's.
+    /// The source of it, where it is not part of the product's.
     pub(super) text: String,
-    /// The type that stores them.
+    /// The type with the `store` function.
     pub(super) name: String,
-    /// Words of its part of the argument, in front of the product's.
+    /// Words of its part of the argument buffer, before the product's.
     pub(super) n_words: usize,
 }
 
 impl End {
-    /// An epilogue as part of the text whose entry is called `entry`, or else storing the sums as a dtype.
+    /// The end with an epilogue, in the source whose entry is called `entry`, or without, storing sums as `dtype`.
     pub(super) fn new(epilogue: Option<&Epilogue>, dtype: DType, entry: &str) -> End {
         match epilogue {
             None => End { text: String::new(), name: format!("AsItIs<dt_{}, {RESULT}>", dtype.name()), n_words: 0 },
@@ -157,7 +158,7 @@ impl Epilogue {
         width
     }
 
-    /// Words of its part of the argument.
+    /// Words of its part of the argument buffer.
     fn n_words(&self) -> usize {
         self.variant.layout.n_words(self.kernel.operands.len() + self.kernel.outputs.len(), 0)
     }

@@ -1,12 +1,12 @@
-// Folds in the canonical order of `codegen::kernel`, by teams of 32 threads: a thread is a partial result.
+// Folds in the canonical order of `codegen::kernel`, by teams of 32 threads: each thread is a partial result.
 //
 // Element i goes to thread i mod 32; then the upper half of the threads is combined into the lower half until one is
-// left. Blocks of 8192 elements are folded on their own, and their results, in order, the same way; so are the results of
-// 8192 blocks. What a thread holds therefore depends on the length alone, not on teams, blocks or the grid.
+// left. Blocks of 8192 elements are folded separately. Their results are folded in order in the same way, and so are
+// the results of 8192 blocks. So what a thread holds depends on the length alone, not on teams, blocks or the grid.
 
 enum { LANES = 32, BLOCK = 8192 };
 
-// A value and where it stands.
+// A value and its index.
 template <class T>
 struct At {
     T value;
@@ -31,7 +31,7 @@ ENDS(i64, -9223372036854775807ll - 1, 9223372036854775807ll)
 ENDS(float, lit_f32(0xff800000u), lit_f32(0x7f800000u))
 ENDS(double, lit_f64(0xfff0000000000000ull), lit_f64(0x7ff0000000000000ull))
 
-// What a fold combines; a NaN stays in a maximum, and the later of two equal values is taken.
+// The folds. A NaN stays in a maximum, and the later of two equal values is taken.
 #define FOLD(name, IDENTITY, COMBINE) \
     template <class T> \
     struct name { \
@@ -45,7 +45,7 @@ FOLD(Max, Ends<T>::lowest(), acc > x || is_nan(acc) ? acc : x)
 FOLD(Min, Ends<T>::highest(), acc < x || is_nan(acc) ? acc : x)
 FOLD(Any, false, acc || x)
 FOLD(All, true, acc && x)
-// Of values with indices a NaN beats all else, and ties go to the lower index.
+// In index folds, a NaN beats everything else, and ties go to the lower index.
 #define INDEX_FOLD(name, WORST, BEFORE) \
     template <class T> \
     struct name { \
@@ -62,7 +62,7 @@ FOLD(All, true, acc && x)
 INDEX_FOLD(ArgMax, Ends<T>::lowest(), >)
 INDEX_FOLD(ArgMin, Ends<T>::highest(), <)
 
-// The value of the thread so many lanes on, and that of the first.
+// The value of a lane further up, and that of the first lane.
 DEVICE int lane_down(int x, u32 by) { return __shfl_down_sync(0xffffffffu, x, by); }
 DEVICE int lane_first(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 DEVICE bool lane_down(bool x, u32 by) { return lane_down((int)x, by) != 0; }
@@ -84,7 +84,7 @@ DEVICE double lane_first(double x) { return op_bitcast(lane_first(op_bitcast(x))
 template <class T>
 DEVICE At<T> lane_first(At<T> x) { return at(lane_first(x.value), lane_first(x.index)); }
 
-// A warp that works on one row.
+// A warp that computes one row.
 struct Warp {
     u32 lane;
     template <class F>
@@ -94,10 +94,10 @@ struct Warp {
     }
 };
 
-// Some warps that work on one row, of which each thread has up to EACH elements: warps have stretches that follow each other.
-// Where several blocks of a fold fit in, stretches do not cross their limits. `slots` has room for two sets of a part of 16 bytes
-// per thread and a line more, which folds use in turn: who reads one set has met all others since it was last written. FULL says
-// that all threads have that many.
+// Several warps that compute one row. Each thread has up to EACH elements, and each warp a contiguous range of the row.
+// If the row has several blocks of a fold, ranges do not cross them. `slots` has two sets of 16 bytes per thread plus
+// 32 more, which folds use alternately: all threads have met at a barrier between a set's reads and its next writes.
+// With FULL, all threads have EACH elements.
 template <int WARPS, int PER_THREAD, bool FULL = false>
 struct Crew {
     enum { EACH = PER_THREAD, OF_BLOCK = BLOCK / LANES / EACH, SHARING = WARPS < OF_BLOCK ? WARPS : OF_BLOCK };
@@ -111,7 +111,7 @@ struct Crew {
         UNROLL for (u32 half = LANES / 2; half > 0; half /= 2) x = F::combine(x, lane_down(x, half));
         return lane_first(x);
     }
-    // The fold of n elements, from the partial results of each block of them.
+    // The fold of n elements, from the partial results of each of their blocks.
     template <class F>
     __device__ __forceinline__ typename F::Part of_blocks(typename F::Part x, typename F::Part* line, u64 n) {
         const typename F::Part of_block = tree_of_warp<F>(x);
@@ -125,7 +125,7 @@ struct Crew {
         set ^= 1;
         return (typename F::Part*)(slots + set * ((WARPS + 1) * LANES * 16));
     }
-    // Of a fold that may begin anywhere: warps fold their stretches at once.
+    // A fold whose order does not matter: all warps fold their ranges at once.
     template <class F>
     __device__ __forceinline__ typename F::Part tree(typename F::Part own, u64 n) {
         typename F::Part* const parts = next_set<F>();
@@ -136,7 +136,7 @@ struct Crew {
         UNROLL for (u32 other = 1; other < SHARING; other++) x = F::combine(x, parts[(first_warp + other) * LANES + lane]);
         return of_blocks<F>(x, parts + WARPS * LANES, n);
     }
-    // Of any fold: a warp goes on with the partial results of the one before.
+    // Any fold: a warp continues with the partial results of the one before.
     template <class F>
     __device__ __forceinline__ typename F::Part in_turn(const typename F::Part (&x)[EACH], u64 n) {
         typename F::Part* const parts = next_set<F>();
@@ -154,8 +154,8 @@ struct Crew {
     }
 };
 
-// The threads of a block that work on one of its rows; neighbours work on neighbouring rows, so that these lie side by side in their
-// accesses. `slots` has room for a part of 16 bytes per thread.
+// The threads of a block that compute one of its rows. Neighbouring threads compute neighbouring rows, so that accesses
+// are coalesced. `slots` has 16 bytes per thread.
 template <int ROWS>
 struct Column {
     u32 lane;
@@ -172,7 +172,7 @@ struct Column {
             barrier();
         }
         const Part result = ((Part*)slots)[row];
-        // The next tree writes to the same slots.
+        // The next tree writes the same slots.
         barrier();
         return result;
     }
@@ -186,7 +186,7 @@ struct Folding {
     __device__ __forceinline__ Folding() : element(F::identity()), block(F::identity()), chunk(F::identity()) {}
     __device__ __forceinline__ void add(Part x) { element = F::combine(element, x); }
 };
-// To be called behind each block of a sequence of n elements if it has more than one.
+// Ends a block of a sequence of n elements; only called if it has several.
 template <class F, class Team>
 DEVICE void close_block(Folding<F>& fold, u64 number, u64 n, Team& team) {
     const u64 blocks = (n + BLOCK - 1) / BLOCK;
@@ -205,7 +205,7 @@ DEVICE typename F::Part total(const Folding<F>& fold, u64 n, Team& team) {
     return team.template tree<F>(n <= BLOCK ? fold.element : n <= (u64)BLOCK * BLOCK ? fold.block : fold.chunk);
 }
 
-// Results of blocks that other teams have left in memory, 16 bytes each.
+// Results of blocks that other teams stored in memory, 16 bytes each.
 template <class F>
 DEVICE typename F::Part* part(u64 scratch, u64 number) { return (typename F::Part*)(scratch + 16 * number); }
 template <class F, class Team>

@@ -1,4 +1,4 @@
-//! The source of a kernel in one of its variants; each form is written by a file of its own.
+//! The source of a kernel in one of its variants. Each form is written by a file of its own.
 
 use super::source::{Source, Target};
 use super::text::Text;
@@ -8,7 +8,7 @@ use crate::codegen::kernel::Kernel;
 use crate::codegen::native::flat::Flat;
 
 impl Source {
-    /// Writes the text of a kernel; its entries are called `name`, with a number behind it where there are several.
+    /// Writes the source of a kernel. Its entry is called `name`; several entries have numbers appended.
     pub fn new(kernel: &Kernel, variant: &Variant, name: &str) -> Source {
         let flat = Flat::new(kernel, &variant.classes);
         let passes = plan::passes(kernel, &flat, variant);

@@ -1,7 +1,7 @@
-//! How much of a row its threads can hold: how many warps share a row, and how many elements each of their threads has.
+//! The form whose threads hold the elements of a row: how many warps share a row, and how many elements a thread holds.
 //!
-//! Values that a later pass needs and that come from memory stay in registers, so every element is read once. What is held
-//! must fit the registers of all threads that a processor needs to have in flight; a longer row is read again in each pass.
+//! Values in memory that a later pass needs stay in registers, so every element is read once. They must fit the
+//! registers of all threads that a multiprocessor needs in flight. A longer row is read again in each pass.
 
 use super::text::{self, is_ordered};
 use super::variant::Form;
@@ -10,19 +10,19 @@ use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id};
 use crate::codegen::native::passes::{Keep, Pass, Passes};
 
-/// Registers of a thread for held values; it has 128 of them at least, and needs some to compute in.
+/// Most registers of a thread for held values. It has 128 at least, and needs some to compute in.
 const MAX_REGISTERS: usize = 32;
-/// Warps of a block that computes a row.
+/// Most warps of a thread block that computes a row.
 const MAX_WARPS: usize = 16;
-/// Warps of a grid below which a device has processors to spare.
+/// With fewer warps in a grid, a device has idle multiprocessors.
 const FEW_WARPS: usize = 2048;
-/// Values of all elements of a thread: what a compiler turns into code in a short time. More warps share a row before there
-/// are more.
+/// Most values of all elements of a thread, which bounds the time to compile. More warps share a row before there are
+/// more.
 const MAX_VALUES: usize = 512;
-/// Elements of a thread below which more threads do not help: they would wait for memory and for each other.
+/// With fewer elements per thread, more threads do not help: they would wait for memory and for each other.
 const MIN_HELD: usize = 4;
 
-/// The passes of a kernel whose rows are held.
+/// The passes of a kernel that holds rows.
 pub(super) fn passes(kernel: &Kernel, flat: &Flat, once: impl Fn(usize) -> bool) -> Passes {
     let in_memory: Vec<bool> = kernel.operands.iter().map(|operand| operand.source == Source::Memory).collect();
     Passes::new(flat, once, Keep::Read(&in_memory))
@@ -55,7 +55,8 @@ pub(super) fn choose(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) ->
     while warps < MAX_WARPS && rows * warps < FEW_WARPS && held > MIN_HELD {
         (held, warps) = (held / 2, warps * 2);
     }
-    // Threads that have all their elements ask for none. A row of several blocks has stretches that fit into a block.
+    // A thread that has all its elements checks no bounds. In a row of several blocks, a warp's elements must not cross
+    // blocks.
     let (full, rest) = (inner / (FOLD_LANES * warps), inner % (FOLD_LANES * warps));
     if rest == 0 && full > 0 && full.is_multiple_of(MIN_HELD) && inner <= FOLD_BLOCK {
         held = full;
@@ -63,14 +64,14 @@ pub(super) fn choose(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) ->
     (warps <= MAX_WARPS).then_some(Form::Held { held, warps })
 }
 
-/// Whether one warp computes a row.
+/// Whether one warp or several compute a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
     Alone,
     Several,
 }
 
-/// Registers per element, where most values are held at once.
+/// The most registers per element that are held at once.
 fn registers(flat: &Flat, passes: &Passes, sharing: Sharing) -> usize {
     let size = |id: Id| text::registers(flat.nodes[id].ty);
     let owner = |buffer: usize| passes.passes.iter().position(|pass| pass.keeps.iter().any(|keep| keep.1 == buffer));
@@ -88,7 +89,7 @@ fn registers(flat: &Flat, passes: &Passes, sharing: Sharing) -> usize {
         buffers.iter().filter(is_held).map(|&(id, ..)| size(id)).sum()
     };
     let of_pass = |(number, pass): (usize, &Pass)| {
-        // An element's value takes the place of the one that it is computed from.
+        // An element's value may take the register of the one that it is computed from.
         let kept = held(number, number + 1).max(if number == 0 { 0 } else { held(number - 1, number) });
         let waiting = waiting(flat, pass).iter().map(|&id| size(id)).sum::<usize>();
         kept + if sharing == Sharing::Several { waiting } else { 0 }
@@ -96,7 +97,7 @@ fn registers(flat: &Flat, passes: &Passes, sharing: Sharing) -> usize {
     passes.passes.iter().enumerate().map(of_pass).max().unwrap_or(0)
 }
 
-/// The values that wait until it is their warp's turn to fold them, and are not held anyway.
+/// The values that wait for their warp's turn to be folded, and are not held anyway.
 pub(super) fn waiting(flat: &Flat, pass: &Pass) -> Vec<Id> {
     let is_held = |id: &Id| pass.keeps.iter().chain(&pass.kept).any(|kept| kept.0 == *id);
     let folded = pass.folds.iter().filter(|&&id| is_ordered(flat, id)).map(|&id| flat.nodes[id].args[0]);

@@ -1,14 +1,15 @@
 //! CUDA C of a kernel, and how it is launched.
 //!
-//! [`Source::new`] writes text on a prelude of named wrappers that needs no CUDA header; [`Plan`] says which text serves a
-//! geometry, with which grid, and what its only argument holds ([`words`]). Both are pure: a kernel and shapes go in, text
-//! and plain data come out, so all of it is tested without a GPU.
+//! [`Source::new`] writes source on top of a prelude of named wrappers, which needs no CUDA header. [`Plan`] chooses
+//! the source for a geometry, the grid, and the content of its [`argument`] buffer. Both are pure: kernel and shapes go
+//! in, source and plain data come out. So all of it is tested without a GPU.
 //!
-//! What always holds: the bits are those of [`super::interp`], but for the sums of [`tensor_cores`] and [`wgmma`]. Nothing is contracted or
-//! approximated, folds keep their canonical order, whose 32 partial results are the threads of a warp, and no two blocks of a
-//! grid touch the same memory: there is no atomic operation. Barriers and shuffles are met by all threads of a block or a warp.
+//! What always holds: the bits are those of [`super::interp`], except for the sums of [`tensor_cores`] and [`wgmma`].
+//! Nothing is contracted or approximated. Folds keep their canonical order, whose 32 partial results are the threads of
+//! a warp. No two thread blocks of a grid write the same memory, so there are no atomic operations. All threads of a
+//! block or warp reach its barriers and shuffles.
 //!
-//! `cubin` has texts compiled, once per text. Not here: what talks to a device.
+//! `cubin` compiles source, once each. Not here: everything that uses a device.
 
 mod blocks;
 mod cubin;

@@ -1,7 +1,6 @@
-//! How a kernel is launched on one set of shapes: which code, which grid, which words.
+//! How a kernel is launched on one set of shapes: the source, the grids, the argument buffer.
 //!
-//! A [`Plan`] is plain data and depends on shapes alone; a launch brings
-//! pointers. Nothing here knows a device.
+//! A [`Plan`] is plain data and depends on shapes alone; a launch brings pointers. Nothing here knows a device.
 
 use super::blocks::{self, Entry};
 use super::variant::{
@@ -20,33 +19,33 @@ use smallvec::SmallVec;
 /// The launches of a kernel on one set of shapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The text that is launched.
+    /// What the source depends on.
     pub variant: Variant,
-    /// The argument, pointers not yet added and [`words::ITEMS`] not yet set.
+    /// The argument buffer, with offsets in place of addresses, and without [`argument::ITEMS`].
     pub words: Vec<u64>,
-    /// Launches, in order on one stream; none where there is nothing to do.
+    /// Launches, in order on one stream; none if there are no elements.
     pub steps: Vec<Step>,
-    /// Bytes for the results of blocks, aligned to 16; no content is expected.
+    /// Bytes of scratch memory for the results of blocks, aligned to 16, with any content.
     pub scratch_bytes: usize,
 }
 
-/// Words that are always passed: 4 KiB of arguments.
+/// Most words of an argument buffer: 4 KiB, which every driver accepts.
 const MAX_WORDS: usize = 512;
-/// Rows below which long ones are cut into blocks: a warp each would leave some of a device idle.
+/// With fewer rows, long ones are cut into blocks: a warp per row would leave a part of the device idle.
 const FEW_ROWS: usize = 8192;
 
 impl Plan {
-    /// Plans the launches of `kernel`. Every pointer of a launch, operands first, will be a multiple of so many bytes as
-    /// `alignments` says, which is at least its element's size.
+    /// Plans the launches of `kernel`. Every pointer of a launch, operands first, will be a multiple of its entry in
+    /// `alignments`, which is at least its element's size.
     ///
     /// # Errors
-    /// The reason why no CUDA code is made for it.
+    /// The reason why no CUDA source is made for it.
     pub fn new(kernel: &Kernel, geometry: &Geometry, alignments: &[usize]) -> Result<Plan, Reason> {
         Plan::with_form(kernel, geometry, choose(kernel, geometry, alignments))
     }
 
-    /// As [`Plan::new`], in a form that the caller has chosen: one for folds if there are any. The width of a vector
-    /// must suit all pointers.
+    /// Like [`Plan::new`], in a form that the caller chooses: one for folds if there are any. All pointers must be
+    /// aligned for the width of a vector.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -54,7 +53,7 @@ impl Plan {
         Plan::with_index(kernel, geometry, form, index(kernel, geometry, form))
     }
 
-    /// As [`Plan::with_form`], with indices of a width that suffices.
+    /// Like [`Plan::with_form`], with indices of a width that suffices.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -139,8 +138,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// The same, but operands of a single element, whose numbers are given, have it in the low bytes of the word that has
-    /// their address otherwise: a number of the host needs no memory of the device.
+    /// The same, with single elements of the host as operands: those with the given numbers. Their elements are in the
+    /// low bytes of the words that otherwise have their addresses, so they need no device memory.
     pub fn with_numbers(mut self, numbers: impl IntoIterator<Item = usize>) -> Plan {
         self.variant.numbers.extend(numbers);
         for &number in &self.variant.numbers {
@@ -151,7 +150,7 @@ impl Plan {
     }
 }
 
-/// Bytes of the result of a block, as the prelude has them.
+/// Bytes of the result of a block, as in the prelude.
 const PART_BYTES: usize = 16;
 
 /// The passes of a kernel in a form.
@@ -202,7 +201,7 @@ fn classes(kernel: &Kernel, geometry: &Geometry) -> SmallVec<[Class; 8]> {
     geometry.operands.iter().chain(&geometry.outputs).zip(kernel.dtypes()).map(class).collect()
 }
 
-/// Narrow if every position and every distance is below 2^31, and a little more for the last block of threads.
+/// Narrow if every position and every offset is below 2^31, with a margin for the last thread block.
 fn index(kernel: &Kernel, geometry: &Geometry, form: Form) -> Index {
     const LIMIT: u128 = (1 << 31) - (1 << 16);
     let span = |access: &Access| {
@@ -210,7 +209,7 @@ fn index(kernel: &Kernel, geometry: &Geometry, form: Form) -> Index {
         let loops = sizes.zip(access.rows.iter().chain(&access.inner));
         loops.map(|(&size, &stride)| size as u128 * (stride as i64).unsigned_abs() as u128).sum::<u128>()
     };
-    // An iota counts in 64 bits always.
+    // Iotas always count in 64 bits.
     let memory = geometry.operands.iter().zip(&kernel.operands).filter(|(_, operand)| operand.source == Source::Memory);
     let accesses = memory.map(|(access, _)| access).chain(&geometry.outputs);
     let elements = geometry.n_rows() as u128 * geometry.n_inner() as u128;

@@ -1,9 +1,9 @@
-//! Kernels without folds: a thread computes some vectors of neighbours along the inner loop.
+//! Kernels without folds: a thread computes one or several vectors of neighbours along the inner loop.
 //!
-//! Vectors of a row are counted; the last one may be short, and then its accesses are made element by element while its
-//! arithmetic is that of a whole one. Where rows consist of whole vectors, nobody asks. All loads of a thread come first, so that
-//! many are on their way at once, and so that an output may replace an operand element for element. Vectors behind the last of
-//! all read where that one does, and store nothing.
+//! The last vector of a row may be partial. Its accesses are made element by element, but its arithmetic is that of a
+//! whole one. Where rows consist of whole vectors, no bounds are checked. All loads of a thread come first, so that
+//! many are in flight, and so that an output may replace an operand element for element. Vectors past the last one read
+//! where it does, and store nothing.
 
 use super::text::{Text, c_type};
 use super::variant::{Form, POINTWISE_THREADS};
@@ -11,7 +11,7 @@ use super::words;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;
 
-/// Writes the only entry, under `name`.
+/// Writes the only entry, called `name`.
 pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
     let Form::Pointwise { width, vectors } = text.variant.form else { unreachable!("the form has no folds") };
     let unsigned = text.unsigned();
@@ -56,7 +56,7 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
     text.line("}");
 }
 
-/// Begins a loop over the vectors of a thread: how many elements each has, and where its row is.
+/// Starts a loop over the vectors of a thread, with the number of elements and the row of each.
 fn vector(text: &mut Text<'_>, width: usize, vectors: usize) {
     let (layout, signed, unsigned) = (text.layout(), text.signed(), text.unsigned());
     text.line(format!("UNROLL for (int u = 0; u < {vectors}; u++) {{"));
@@ -95,7 +95,7 @@ fn load(text: &mut Text<'_>, id: Id) {
     text.fault(id, &format!("{there} && "));
 }
 
-/// What is made of the elements that are there.
+/// Writes the values of a vector's elements.
 fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
     let rows = text.layout().rows;
     let is_full = text.variant.is_full;
@@ -107,14 +107,15 @@ fn computed(text: &mut Text<'_>, pass: &Pass, loads: &[Id], width: usize) {
             Op::Load(_) if loads.contains(&id) => format!("{}::widen(x{id}[u].element[k])", text.loaded_type(id)),
             Op::Load(slot) => {
                 let value = text.loaded(id, slot as usize, &[("(i + k)".into(), rows)]);
-                // A vector behind the last reads what that one does.
+                // A vector past the last one reads what that one does.
                 if is_full || text.is_iota(slot as usize) { value } else { format!("{here} ? {value} : 0") }
             }
             Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
         };
         let declaration = text.declaration(id);
         text.line(format!("{declaration} = {value};"));
-        // Lanes behind the last element are computed of zeros. An index of a whole vector was looked at when it was loaded.
+        // Lanes past the last element are computed from zeros. The index of a whole vector was checked when it was
+        // loaded.
         if !loads.contains(&id) {
             text.fault(id, &format!("{here} && "));
         }
@@ -137,7 +138,7 @@ pub(super) fn declare_results(text: &mut Text<'_>, pass: &Pass, width: &str) {
     }
 }
 
-/// Sets those of element `k`.
+/// Sets the results of element `k`.
 pub(super) fn set_results(text: &mut Text<'_>, pass: &Pass) {
     for &slot in &pass.stores {
         let value = text.value(text.flat.outputs[slot]);
@@ -145,7 +146,7 @@ pub(super) fn set_results(text: &mut Text<'_>, pass: &Pass) {
     }
 }
 
-/// Whether the elements that a node reads are known before those of others: an element at an index of its own is not.
+/// Whether a node's elements can be loaded as vectors. Elements at indices of their own cannot.
 fn is_loaded(text: &Text<'_>, id: Id) -> bool {
     let node = &text.flat.nodes[id];
     node.args.iter().all(|&arg| text.flat.nodes[arg].uniform)

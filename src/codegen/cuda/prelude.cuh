@@ -1,16 +1,16 @@
-// What generated kernels are written in: every machine operation under a name of its own, and nothing else.
+// The prelude of generated kernels: every machine operation has a wrapper here.
 //
-// No CUDA header is included; what is used here is built into the compiler. Meanings are those of `ir::scalar::eval`, whatever
-// options a program is compiled with: sums and products are intrinsics that are never contracted, signs and NaNs are
-// handled on bits, integers wrap by way of unsigned ones, and conversions say what becomes of a NaN.
+// No CUDA header is included, only builtins of the compiler are used. Meanings are those of `ir::scalar::eval`,
+// whatever the options of a program. Sums and products are intrinsics that are never contracted. Signs and NaNs are
+// handled as bits. Integers wrap, through unsigned ones. Conversions define the result for NaN.
 
 #define DEVICE static __device__ __forceinline__
-// Threads of a block and, maybe, blocks that a processor is to hold at least.
+// Threads of a block and, optionally, the fewest blocks that a multiprocessor should hold.
 #define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define UNROLL _Pragma("unroll")
-// Of loops that wait for others in each step: copies of their body take long to compile and save nothing.
+// For loops whose iterations depend on each other: unrolling takes long to compile and saves nothing.
 #define ROLLED _Pragma("unroll 1")
-// Memory of a block; another machine may bring its own.
+// Shared memory of a block; an emulator may define its own.
 #ifndef SHARED
 #define SHARED(type, name, count) __shared__ type name[count]
 #endif
@@ -19,7 +19,7 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// The argument of a kernel.
+// The argument buffer of a kernel.
 template <int N>
 struct Words {
     u64 at[N];
@@ -31,12 +31,12 @@ DEVICE u32 thread_y() { return threadIdx.y; }
 DEVICE void barrier() { __syncthreads(); }
 DEVICE char* address(u64 word) { return (char*)word; }
 
-// n / d by the multiplier and the shift of d; n is below half of its type's range.
+// n / d, by the multiplier and the shift of d; n is below half of the range of its type.
 DEVICE u32 divide(u32 n, u64 multiplier, u64 shift) { return (__umulhi(n, (u32)multiplier) + n) >> (u32)shift; }
 DEVICE u64 divide(u64 n, u64 multiplier, u64 shift) { return (__umul64hi(n, multiplier) + n) >> (u32)shift; }
 
-// What is wrong, for a host that may be looking: the first launch that finds something is named. Its threads may write at once, but
-// what they write of one place is of one kind, so whoever comes last leaves words that belong together.
+// Faults, recorded for a host that may be polling. The first launch with a fault is recorded. Its threads may write at
+// once, but what they write of one place is of one kind, so the last one leaves consistent words.
 DEVICE void fault_zero_divisor(u64 faults, u64 site) {
     volatile u64* const record = (volatile u64*)faults;
     if (record[0] == 0) record[0] = site << 8 | 255;
@@ -50,7 +50,7 @@ DEVICE void fault_index(u64 faults, u64 site, int number, i64 index, u64 size) {
     __threadfence_system();
     record[0] = site << 8 | (u64)place;
 }
-// The first index outside its dimension that a thread has come to, told behind a loop: telling in each step is much code.
+// The first index of a thread that is out of range, recorded after a loop: recording it in every step is too much code.
 struct Outside {
     int number = -1;
     i64 index = 0;
@@ -191,7 +191,7 @@ DEVICE unsigned short narrow_f16(float a) {
 }
 DEVICE float op_round_f16(float a) { return widen_f16(round_f16(a)); }
 
-// Element types in memory: how one is stored, what it is computed in, and the two ways between.
+// Element types in memory: how an element is stored, the type it is computed in, and the conversions.
 #define DTYPE(name, STORED, VALUE, WIDEN, NARROW) \
     struct name { \
         typedef STORED Stored; \
@@ -210,8 +210,8 @@ DTYPE(dt_bf16, unsigned short, float, widen_bf16(x), narrow_bf16(x))
 DTYPE(dt_f32, float, float, x, x)
 DTYPE(dt_f64, double, double, x, x)
 
-// Memory: one element, or the first n of V neighbours; lanes from n on are zero bits. What is loaded is widened where it is
-// used: whoever widens waits for memory.
+// Memory accesses to one element, or to the first n of V neighbours; lanes from n on are zero bits. Elements are
+// widened where they are used, because widening waits for memory.
 template <class D>
 DEVICE typename D::Stored stored(const char* from) { return *(const typename D::Stored*)from; }
 template <class D>
@@ -219,7 +219,8 @@ DEVICE typename D::Value load_one(const char* from) { return D::widen(stored<D>(
 template <class D>
 DEVICE void store_one(char* to, typename D::Value x) { *(typename D::Stored*)to = D::narrow(x); }
 
-// The element at an index of a dimension of so many elements; an index outside of it is a fault, and reads as zero.
+// The element at an index of the gathered dimension, whose size is given. An index out of range is a fault, and reads
+// zero.
 template <class D>
 DEVICE typename D::Value gather_one(const char* from, i64 index, u64 size, u64 stride) {
     return (u64)index < size ? load_one<D>(from + index * (i64)stride) : D::widen(0);
@@ -230,7 +231,7 @@ template <> struct Piece<1> { typedef unsigned char Type; };
 template <> struct Piece<2> { typedef unsigned short Type; };
 template <> struct Piece<4> { typedef u32 Type; };
 template <> struct Piece<8> { typedef uint2 Type; };
-// V elements and the widest accesses that they are moved by.
+// V elements, and the widest accesses that move them.
 template <class T, int V>
 union Vector {
     typedef typename Piece<V * sizeof(T)>::Type Wide;
@@ -270,7 +271,7 @@ DEVICE void store_vector(char* to, const typename D::Value (&x)[V], int n) {
         UNROLL for (int k = 0; k < V; k++) if (k < n) ((typename D::Stored*)to)[k] = raw.element[k];
     }
 }
-// V neighbours behind an index of a dimension, or the first n of them.
+// V neighbours at an index of the gathered dimension, or the first n of them.
 template <class T, int V>
 DEVICE void gather_vector(Vector<T, V>& x, const char* from, i64 index, u64 size, u64 stride) {
     if ((u64)index < size) {

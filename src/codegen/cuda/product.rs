@@ -1,9 +1,9 @@
-//! Matrix products on a device: text, words and grid, as of other kernels.
+//! Matrix products in the canonical order: source, argument buffer and grid.
 //!
-//! What always holds: the bits are those of `runtime::product`. An element is one chain over the inner dimension from its
-//! beginning, in fused multiply-adds of floats (16-bit ones are widened and rounded once at the end) and in wrapping integers.
-//! Tensor cores and cuBLAS have orders of their own; here a sum is never cut, so few long chains leave most of a
-//! device idle. The words of the argument are those of [`super::product_grid`].
+//! What always holds: the bits are those of `runtime::product`. An element is one chain over the inner dimension from
+//! its start: fused multiply-adds for floats (16-bit ones are widened, and rounded once at the end), wrapping
+//! arithmetic for integers. Tensor cores and cuBLAS have other orders. A chain is never cut, so a few long chains leave
+//! most of a device idle. The argument buffer is that of [`super::product_grid`].
 
 use super::product_grid::{N_WORDS, ProductGrid};
 use super::{Source, Step, Target};
@@ -11,31 +11,31 @@ use crate::codegen::product::ProductShape;
 use crate::error::{Reason, TierLimit};
 use crate::ir::DType;
 
-/// Threads along a side of a block.
+/// Threads along each side of a thread block.
 const TEAM: usize = 16;
 
-/// Tiles of a grid below which smaller tiles keep more of a device busy.
+/// With fewer tiles in a grid, smaller tiles keep more of a device busy.
 const FEW_TILES: usize = 256;
 
-/// What the text of a product depends on.
+/// What the source of a product depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProductVariant {
-    /// Of the operands; no bool.
+    /// Dtype of the operands; not bool.
     pub dtype: DType,
-    /// Of the result: see [`ProductShape::result`].
+    /// Dtype of the result: see [`ProductShape::result`].
     pub result: DType,
-    /// Elements along each side of the part of a tile that one thread computes: 2, 4 or 8.
+    /// Elements along each side of one thread's part of a tile: 2, 4 or 8.
     pub side: usize,
-    /// Whether neighbours along the inner dimension lie closer than others, in the left and the right operand.
+    /// Per operand, left first: whether its smallest stride is along the inner dimension.
     pub along: [bool; 2],
 }
 
 /// How a product is launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProductPlan {
-    /// The text that is launched.
+    /// What the source depends on.
     pub variant: ProductVariant,
-    /// The argument; addresses are to be added.
+    /// The argument buffer, without addresses.
     pub words: Vec<u64>,
     /// The launch; none if the result has no elements.
     pub step: Option<Step>,
@@ -45,16 +45,16 @@ impl ProductPlan {
     /// Plans a product in tiles that keep a device busy.
     ///
     /// # Errors
-    /// The reason why there is no code for it.
+    /// The reason why there is no source for it.
     pub fn new(shape: &ProductShape) -> Result<ProductPlan, Reason> {
-        // A thread of wide elements has registers for fewer of them.
+        // A thread has registers for fewer wide elements.
         let sides: &[usize] = if shape.dtype.size() == 8 { &[4, 2] } else { &[8, 4, 2] };
         let is_busy = |side: &usize| ProductGrid::is_busy(shape, [side * TEAM; 2], FEW_TILES);
         let side = sides.iter().copied().find(is_busy).unwrap_or(2);
         ProductPlan::with_side(shape, side)
     }
 
-    /// As [`ProductPlan::new`], in tiles of which a thread computes `side` by `side` elements.
+    /// Like [`ProductPlan::new`], in tiles of which a thread computes `side` by `side` elements.
     ///
     /// # Errors
     /// As [`ProductPlan::new`].
@@ -73,10 +73,10 @@ impl ProductPlan {
 }
 
 impl Source {
-    /// Writes the text of a product; its entry is called `name`.
+    /// Writes the source of a product; its entry is called `name`.
     pub fn of_product(variant: &ProductVariant, name: &str) -> Source {
         let ProductVariant { dtype, result, side, along: [left, right] } = variant;
-        // With more registers a thread, a processor holds a single block, which nobody relieves while it waits.
+        // With more registers per thread, a multiprocessor holds a single block, and is idle while that waits.
         let (threads, blocks) = (TEAM * TEAM, if *side == 8 { 2 } else { 1 });
         let entry = format!(
             "KERNEL({threads}, {blocks}) {name}(const Words<{N_WORDS}> w) {{\n    product<dt_{}, dt_{}, {side}, {left}, {right}>(w);\n}}\n",

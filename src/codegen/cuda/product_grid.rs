@@ -1,37 +1,38 @@
-//! What all matrix products on a device share: the words of their argument, and tiles of the result as blocks of a grid.
+//! What all matrix products on a device share: their argument buffer, and tiles of the result as thread blocks of a
+//! grid.
 //!
-//! | word | what it holds |
+//! | word | content |
 //! |---|---|
 //! | 0, 1 | rows and columns of the result |
-//! | [`words::ITEMS`](super::words::ITEMS) | the inner size |
+//! | [`argument::ITEMS`](super::argument::ITEMS) | the inner size |
 //! | 3, 4 | tiles down and across a matrix |
 //! | [`LEFT`] | address of the left operand, then its strides of batch, row and column in bytes |
-//! | [`RIGHT`] | the same of the right one |
+//! | [`RIGHT`] | the same for the right one |
 //! | [`RESULT`] | address of the result, which is dense |
 //!
-//! What an element is, and how many of them a block computes, is what `product`, `tensor_cores` and `wgmma` do not share.
+//! `product`, `tensor_cores` and `wgmma` decide the size of a tile and how an element is computed.
 
 use super::Step;
 use crate::codegen::product::ProductShape;
 use crate::error::{Reason, TierLimit};
 
-/// Where the left operand's address is.
+/// The word of the left operand's address.
 pub const LEFT: usize = 5;
-/// Where the right operand's address is.
+/// The word of the right operand's address.
 pub const RIGHT: usize = LEFT + 4;
-/// Where the result's address is.
+/// The word of the result's address.
 pub const RESULT: usize = RIGHT + 4;
 
-/// Words of the argument.
+/// Words of the argument buffer.
 pub(super) const N_WORDS: usize = RESULT + 1;
 
 /// A product in tiles.
 pub(super) struct ProductGrid {
-    /// The argument; the addresses at [`LEFT`], [`RIGHT`] and [`RESULT`] are to be added.
+    /// The argument buffer, without the addresses at [`LEFT`], [`RIGHT`] and [`RESULT`].
     pub(super) words: Vec<u64>,
-    /// Whether neighbours along the inner dimension lie closer than others, in the left and the right operand.
+    /// Per operand, left first: whether its smallest stride is along the inner dimension.
     pub(super) along: [bool; 2],
-    /// Tiles, of which each is a block's work.
+    /// Tiles; each is computed by one thread block.
     blocks: u32,
 }
 
@@ -39,7 +40,7 @@ impl ProductGrid {
     /// A product in tiles of so many rows and columns.
     ///
     /// # Errors
-    /// If there are more of them than a grid has blocks.
+    /// If there are more tiles than a grid has blocks.
     pub(super) fn new(shape: &ProductShape, tile: [usize; 2]) -> Result<ProductGrid, Reason> {
         let &ProductShape { dtype, batch, m, k, n, left, right, .. } = shape;
         let too_large = || TierLimit::GridTooLarge;
@@ -55,13 +56,13 @@ impl ProductGrid {
         Ok(ProductGrid { words, along: [left[2] < left[1], right[1] < right[2]], blocks })
     }
 
-    /// Its launch in blocks of such threads; none if the result has no elements.
+    /// Its launch with such thread blocks; none if the result has no elements.
     pub(super) fn step(&self, shape: &ProductShape, block: [u32; 2]) -> Option<Step> {
         let step = Step { entry: 0, items: shape.k as u64, grid: self.blocks, block };
         (self.blocks > 0).then_some(step)
     }
 
-    /// Whether there are at least `few` tiles of so many rows and columns, so that a device is busy with them.
+    /// Whether there are at least `few` tiles of so many rows and columns, so that they keep a device busy.
     pub(super) fn is_busy(shape: &ProductShape, tile: [usize; 2], few: usize) -> bool {
         tiles(shape, tile).is_none_or(|(down, across)| shape.batch.saturating_mul(down * across) >= few)
     }

@@ -1,25 +1,25 @@
-// What products that sum in an order of the machine's own share: the words of their argument, which tile a block computes, and the
-// way of sums from registers through shared memory to an epilogue.
+// What products that sum in the hardware's order share: the words of their argument buffer, the tile of a block, and
+// how sums get from registers through shared memory to an epilogue.
 #ifndef PRODUCT_TILES
 #define PRODUCT_TILES
 
-// Another machine may bring its own.
+// An emulator may define its own.
 #ifndef WARP_OPERATIONS
 DEVICE void warp_barrier() { __syncwarp(); }
 #endif
 
-// A loop whose rounds need not be under way at once; registers are few here.
+// A loop that is not unrolled, to save registers.
 #define IN_TURN _Pragma("unroll 1")
 
 enum { WARP = 32 };
 
-// Words of the argument from BASE on; see `product_grid.rs`.
+// Words of the argument buffer from BASE on; see `product_grid.rs`.
 enum { T_M, T_N, T_K, T_DOWN, T_ACROSS, T_LEFT, T_RIGHT = T_LEFT + 4, T_WORDS = T_RIGHT + 4 };
 
-// Tiles that follow each other in a grid share columns as long as their rows are few enough to stay in a cache.
+// Consecutive tiles of a grid share columns, as long as their rows are few enough to stay in a cache.
 enum { TILES_TOGETHER = 8 };
 
-// The tile of this block: its matrix, and where it begins in there.
+// The tile of this block: its matrix, and its first row and column.
 struct ProductTile { u64 matrix; i64 row, column; };
 template <int ROWS, int COLUMNS, int BASE, int N>
 DEVICE ProductTile product_tile(const Words<N>& w) {
@@ -31,9 +31,9 @@ DEVICE ProductTile product_tile(const Words<N>& w) {
     return {matrix, (i64)(above + in_band % high) * ROWS, (i64)(in_band / high) * COLUMNS};
 }
 
-// Hands 16 rows of sums that the threads of a warp have put into shared memory to the epilogue, WIDTH neighbours at a time; the first
-// of them belongs at a row and a column of the tile's matrix. EPILOGUE::store(w, element, n, sums) stores n results, the first of
-// which is that of the element-th element of the product, all matrices counted.
+// Passes 16 rows of sums, which a warp has put into shared memory, to the epilogue, WIDTH neighbours at a time. The
+// first of them belongs at the given row and column of the tile's matrix. EPILOGUE::store(w, element, n, sums) stores n
+// results. The first is that of the element-th element of the product, counted over all matrices.
 template <int COLUMNS, int PITCH, int WIDTH, class EPILOGUE, int BASE, int N>
 DEVICE void store_sums(const Words<N>& w, const float* rows, int lane, u64 matrix, i64 first_row, i64 first_column) {
     const i64 m = (i64)w.at[BASE + T_M], n = (i64)w.at[BASE + T_N];
@@ -55,7 +55,7 @@ DEVICE void store_sums(const Words<N>& w, const float* rows, int lane, u64 matri
     warp_barrier();
 }
 
-// Stores the sums as they are, rounded; the address is the word AT.
+// Stores the sums, rounded, without an epilogue; the address is the word AT.
 template <class D, int AT>
 struct AsItIs {
     template <int N, int WIDTH>

@@ -1,13 +1,13 @@
-// Matrix products in the canonical order: an element is one chain over the inner dimension, from its beginning.
+// Matrix products in the canonical order: an element is one chain over the inner dimension, from its start.
 //
-// A block of 16 x 16 threads computes a tile of the result, each thread SIDE x SIDE elements of it. Strips of DEPTH columns of
-// the left operand, and as many rows of the right one, lie in shared memory twice: while one pair is multiplied, the next is on
-// its way through registers. No chain is cut, so tiles change no bits. Behind the end of a chain stands what adds nothing to any
-// sum: +0 on the left and -0 on the right, whose product is -0.
+// A block of 16 x 16 threads computes a tile of the result, each thread SIDE x SIDE elements of it. Strips of DEPTH
+// columns of the left operand, and as many rows of the right one, are in shared memory twice: while one pair is
+// multiplied, the next one is loaded through registers. No chain is cut, so tiles do not change bits. Past the end of a
+// chain the padding adds nothing to any sum: +0 on the left and -0 on the right, whose product is -0.
 #ifndef PRODUCTS
 #define PRODUCTS
 
-// One step of a chain: floats are never rounded between product and sum, integers wrap.
+// One step of a chain: floats are fused, so the product is not rounded; integers wrap.
 DEVICE float chain(float a, float b, float sum) { return op_fma(a, b, sum); }
 DEVICE double chain(double a, double b, double sum) { return op_fma(a, b, sum); }
 DEVICE int chain(int a, int b, int sum) { return op_add(sum, op_mul(a, b)); }
@@ -20,16 +20,16 @@ DEVICE i64 nothing(i64) { return 0; }
 
 enum { TEAM = 16, THREADS = TEAM * TEAM, DEPTH = 8 };
 
-// One operand, LENGTH of its rows (or columns) by DEPTH steps along the inner dimension. ALONG: neighbours in memory are
-// neighbours along the inner dimension, so neighbouring threads read those.
+// One operand: LENGTH of its rows (or columns) by DEPTH steps along the inner dimension. ALONG: its smallest stride is
+// along the inner dimension, so neighbouring threads read along it.
 template <class D, int LENGTH, bool ALONG>
 struct Strip {
     typedef typename D::Value Value;
     enum { EACH = LENGTH * DEPTH / THREADS, PITCH = LENGTH + 4 };
-    // Where the thread's first element is, and how far its others and those of the next strip are from there.
+    // The address of the thread's first element, and the offsets of its others and of the next strip.
     const char* from;
     i64 between, onward;
-    // What is left of the operand from the tile's edge, and from the strip's beginning.
+    // What is left of the operand from the tile's edge, and from the strip's start.
     i64 length, depth;
     Value outside;
     Value held[EACH];
@@ -41,7 +41,7 @@ struct Strip {
         : from(corner + (place(thread) * stride + level(thread) * step)),
           between(ALONG ? THREADS / DEPTH * stride : THREADS / LENGTH * step), onward(DEPTH * step), length(length),
           depth(depth), outside(outside) {}
-    // Reads the next strip.
+    // Loads the next strip.
     __device__ __forceinline__ void fetch(int thread) {
         UNROLL for (int k = 0; k < EACH; k++) {
             const int index = k * THREADS + thread;
@@ -59,14 +59,14 @@ struct Strip {
     }
 };
 
-// The k-th of a thread's elements along a side of the tile: fours that lie side by side, so that shared memory is read in wide
-// pieces without conflicts.
+// The k-th of a thread's elements along a side of the tile: groups of four neighbours, so that shared memory is read in
+// wide accesses without bank conflicts.
 template <int SIDE>
 DEVICE int spot(int k, int lane) {
     return SIDE < 4 ? k * TEAM + lane : k / 4 * (4 * TEAM) + lane * 4 + k % 4;
 }
 
-// A thread's elements of a level of a strip.
+// A thread's elements of one step of a strip.
 template <int SIDE, class T>
 DEVICE void take(T (&x)[SIDE], const T* level, int lane) {
     enum { WIDE = SIDE < 4 ? 1 : 4 };
@@ -92,15 +92,15 @@ DEVICE void multiply(const T* left, const T* right, int x, int y, T (&sum)[SIDE]
     }
 }
 
-// Words of the argument; see `product.rs`.
+// Words of the argument buffer; see `product.rs`.
 enum { P_M, P_N, P_K, P_DOWN, P_ACROSS, P_LEFT, P_RIGHT = P_LEFT + 4, P_RESULT = P_RIGHT + 4, P_WORDS };
 
-// D: what operands are; R: what the result is, into which sums go.
+// D: the dtype of the operands; R: that of the result and of the sums.
 template <class D, class R, int SIDE, bool LEFT_ALONG, bool RIGHT_ALONG>
 DEVICE void product(const Words<P_WORDS>& w) {
     typedef typename D::Value Value;
     enum { TILE = SIDE * TEAM, PITCH = TILE + 4 };
-    // In pieces of 16 bytes, so that they are aligned for reading four at once.
+    // In units of 16 bytes, so that they are aligned for reading four at once.
     SHARED(uint4, left_memory, 2 * DEPTH * PITCH * sizeof(Value) / 16);
     SHARED(uint4, right_memory, 2 * DEPTH * PITCH * sizeof(Value) / 16);
     Value *const lefts = (Value*)left_memory, *const rights = (Value*)right_memory;

@@ -1,9 +1,9 @@
-//! Kernels with folds: a team of 32 threads, or several warps, computes a row, or a block of one.
+//! Kernels with folds: a team of 32 threads, or of several warps, computes a row, or a block of one.
 //!
-//! A thread of a warp is a partial result of every fold, so element `i` belongs to lane `i mod 32` in every pass, and
-//! what one pass wrote for an element the same thread reads in the next. A pass is a loop over the elements. In
-//! [`Form::Held`] a thread has all its elements at once and holds what later passes need; elsewhere that is computed again
-//! from operands. Rows of one launch are independent.
+//! A thread of a warp is a partial result of every fold. So element `i` belongs to lane `i mod 32` in every pass, and
+//! what a pass writes for an element is read by the same thread in the next. A pass is a loop over the elements. In
+//! [`Form::Held`], a thread holds what later passes need of its elements; in other forms it is recomputed from
+//! operands. Rows of one launch are independent.
 
 use super::elements::{self, Span};
 use super::held;
@@ -15,14 +15,14 @@ use crate::codegen::native::passes::{Pass, Passes};
 use crate::ir::Combine;
 use crate::ir::scalar::{Prim, Ty};
 
-/// Elements that a thread takes at a time where it has a loop over them.
+/// Elements that a thread computes at a time in a loop.
 pub(super) const AT_ONCE: usize = 8;
-/// The same of [`Form::Columns`], whose blocks have so many threads that each has few registers.
+/// The same for [`Form::Columns`], whose blocks have so many threads that each has few registers.
 const AT_ONCE_OF_COLUMNS: usize = 4;
-/// Values of f64 per element up to which that many elements of a column fit into its thread's registers.
+/// Most f64 values per element for which that many elements fit into a thread's registers.
 const FEW_DOUBLES: usize = 16;
 
-/// Writes the only entry of a kernel whose rows are computed by one team each.
+/// Writes the only entry of a kernel where one team computes each row.
 pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
     let is_column = text.variant.form == Form::Columns;
     let unsigned = text.unsigned();
@@ -32,7 +32,7 @@ pub(super) fn emit_whole(text: &mut Text<'_>, passes: &Passes, name: &str) {
         text.line(format!("SHARED(uint4, slots, {});", side * LANES));
         text.line(format!("const {unsigned} item = ({unsigned})block_x() * {side}u + thread_x();"));
         text.line(format!("const bool live = item < ({unsigned})w.at[{}];", words::ROWS));
-        // Its threads have to meet the others at barriers.
+        // Its threads have to reach the barriers of the others.
         text.line("// A row behind the last is computed as the last one is, and not written.");
         text.line(format!("const {unsigned} row = live ? item : ({unsigned})w.at[{}] - 1;", words::ROWS));
         text.line(format!("Column<{side}> team = {{thread_y(), thread_x(), (char*)slots}};"));
@@ -130,7 +130,7 @@ fn held_elements(text: &mut Text<'_>, pass: &Pass, held: usize, waiting: &[Id]) 
     text.line("}");
 }
 
-/// The loop of one team over all elements of its row.
+/// Writes the loop of one team over all elements of its row.
 fn whole_loop(text: &mut Text<'_>, pass: &Pass) {
     let unsigned = text.unsigned();
     if pass.folds.is_empty() {
@@ -148,7 +148,7 @@ fn whole_loop(text: &mut Text<'_>, pass: &Pass) {
     text.line("}");
 }
 
-/// A loop over the elements of a team's lane between two positions.
+/// Writes a loop over the elements of a team's lane between two positions.
 pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &str) {
     let (signed, unsigned) = (text.signed(), text.unsigned());
     let is_column = text.variant.form == Form::Columns;
@@ -168,8 +168,9 @@ pub(super) fn loop_between(text: &mut Text<'_>, pass: &Pass, start: &str, end: &
     text.line("}");
 }
 
-/// Whether what elements need of f64 leaves no registers for others at the same time: for some quotients, remainders and roots the compiler
-/// calls a function of its own, and what is in registers then has to leave them; functions take some 30 nodes.
+/// Whether elements need so many registers for f64 that none are left for further elements. The compiler calls
+/// functions for some quotients, remainders and roots, around which registers are spilled; these functions have some 30
+/// nodes.
 fn computes_with_doubles(text: &Text<'_>, pass: &Pass) -> bool {
     let doubles = || pass.body.iter().map(|&id| &text.flat.nodes[id]).filter(|node| node.ty == Ty::F64);
     doubles().count() > FEW_DOUBLES
@@ -181,7 +182,7 @@ pub(super) fn open(text: &mut Text<'_>, name: &str, threads: u32) {
     text.line(format!("KERNEL({threads}) {name}(const Words<{n_words}> w) {{"));
 }
 
-/// The item of a warp; warps without one leave as a whole.
+/// Writes the item of a warp. Warps without an item return as a whole.
 pub(super) fn item_of_warp(text: &mut Text<'_>) {
     let unsigned = text.unsigned();
     text.line(format!("const {unsigned} item = ({unsigned})block_x() * {WARPS}u + thread_x() / {LANES}u;"));
@@ -189,7 +190,7 @@ pub(super) fn item_of_warp(text: &mut Text<'_>) {
     text.line(format!("Warp team = {{thread_x() % {LANES}u}};"));
 }
 
-/// The number of elements, and where the row is.
+/// Writes the number of elements, and the address of the row.
 pub(super) fn row(text: &mut Text<'_>) {
     let unsigned = text.unsigned();
     let n = match held_of_full(text) {
@@ -201,7 +202,7 @@ pub(super) fn row(text: &mut Text<'_>) {
     text.row_addresses();
 }
 
-/// The elements of a row, where its threads have all that they have room for.
+/// The elements of a row, where its threads hold as many as they can.
 fn held_of_full(text: &Text<'_>) -> Option<usize> {
     let Form::Held { held, warps } = text.variant.form else { return None };
     text.variant.is_full.then_some(held * warps * LANES as usize)
@@ -216,7 +217,7 @@ pub(super) fn foldings(text: &mut Text<'_>, pass: &Pass) {
     }
 }
 
-/// Values that are the same for all elements, if there is one: their operands may be nothing otherwise.
+/// Writes uniform values, if there is an element. Otherwise their operands may have none.
 pub(super) fn uniform(text: &mut Text<'_>, pass: &Pass) {
     if pass.uniform.is_empty() {
         return;
@@ -247,7 +248,7 @@ pub(super) fn fold_of(text: &Text<'_>, id: Id) -> String {
     fold_name(combine, text.flat.nodes[node.args[0]].ty)
 }
 
-/// What takes the index out of a pair.
+/// The suffix that takes the index of a pair.
 pub(super) fn index_of(text: &Text<'_>, id: Id) -> &'static str {
     match text.flat.nodes[id].op {
         Op::Fold(Combine::ArgMax | Combine::ArgMin) => ".index",

@@ -1,4 +1,4 @@
-// What is stored of the sums of a product.
+// How the sums of a product are stored.
 #ifndef SUMS
 #define SUMS
 template <class D> struct Rounded { template <class T> DEVICE T of(T x) { return x; } };

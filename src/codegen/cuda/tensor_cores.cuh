@@ -1,35 +1,36 @@
-// Matrix products of 16-bit floats on tensor cores: exact products, sums in 32 bits in an order of the machine's own.
+// Matrix products of 16-bit floats on tensor cores: exact products, summed in 32 bits in the hardware's order.
 //
-// A block computes a tile of the result, each of its warps a part of WARP_ROWS x WARP_COLUMNS elements in steps of 16 x 8 x 16.
-// Strips of DEEP steps along the inner dimension lie in shared memory in several stages: while one is multiplied, the next ones
-// are on their way, past the registers where memory is aligned for it. A strip lies as its operand does in memory, in lines of
-// pieces of 16 bytes; pieces are permuted within a line so that eight that are read at once lie in different banks. What is
-// outside an operand is zero. At the end sums go through shared memory, a few rows at a time, so that a thread gets neighbours
-// of a row for the epilogue, which makes of them what is stored.
+// A block computes a tile of the result, and each of its warps a part of WARP_ROWS x WARP_COLUMNS elements in steps of
+// 16 x 8 x 16. Strips of DEEP steps along the inner dimension are in shared memory, in several stages: while one is
+// multiplied, the next ones are copied, without registers where memory is aligned for it. A strip has the layout of its
+// operand in memory, in lines of pieces of 16 bytes. Pieces are permuted within a line (swizzled), so that eight that
+// are read at once are in different banks. What is outside an operand is zero. At the end, sums go through shared
+// memory, a few rows at a time, so that a thread gets neighbours of a row for the epilogue, which stores them.
 #ifndef TENSOR_CORES
 #define TENSOR_CORES
 
-// What a warp, or the machine's copying, does as a whole; another machine may bring its own.
+// Operations of a whole warp, and of asynchronous copies; an emulator may define its own.
 #ifndef WARP_OPERATIONS
 #define WARP_OPERATIONS
-// Where something lies in shared memory.
+// An address in shared memory.
 typedef u32 Place;
 DEVICE Place place_of(const void* at) {
     Place place;
     asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }" : "=r"(place) : "l"(at));
     return place;
 }
-// Has so many of 16 bytes copied to shared memory, and the others cleared; part of the group that `copies_commit` closes.
+// Copies the given bytes of a 16-byte piece to shared memory and clears the others, in the group that `copies_commit`
+// closes.
 DEVICE void copy_async(Place to, const void* from, int bytes) {
     asm volatile("{ .reg .u64 wide; cvta.to.global.u64 wide, %1; cp.async.cg.shared.global [%0], [wide], 16, %2; }" ::
                  "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most so many groups of this thread, the last ones, are on their way.
+// Waits until at most that many groups of this thread, the last ones, are in flight.
 template <int GROUPS>
 DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
-// Four matrices of 8 x 8 elements of 16 bits, whose rows of 16 bytes the threads point at, eight threads to a matrix. A thread
-// gets of each two neighbours of a row, or of a column if they are turned.
+// Four matrices of 8 x 8 elements of 16 bits. The threads point at their rows of 16 bytes, eight threads per matrix. Of
+// each, a thread gets two neighbours of a row, or of a column if they are transposed.
 DEVICE void load_matrices(u32 (&x)[4], Place row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row) : "memory");
@@ -52,9 +53,9 @@ MULTIPLY_MATRICES(dt_bf16, "bf16")
 
 enum { DEEP = 32, STAGES = 3, PIECE = 8 };
 
-// One operand's part of a tile: LENGTH of its rows (of the left one) or columns. ALONG: neighbours along the inner dimension lie
-// closer in memory than others, so a line of a strip runs that way. WIDE: these neighbours are next to each other, and every line
-// begins at a multiple of 16 bytes.
+// One operand's part of a tile: LENGTH of its rows (left operand) or columns. ALONG: its smallest stride is along the
+// inner dimension, so a line of a strip runs along it. WIDE: it is contiguous along a line, and every line starts at a
+// multiple of 16 bytes.
 template <class D, int LENGTH, bool ALONG, bool WIDE, int THREADS>
 struct StripOf {
     enum {
@@ -62,12 +63,12 @@ struct StripOf {
         PIECES = (ALONG ? DEEP : LENGTH) / PIECE,
         EACH = LINES * PIECES / THREADS,
     };
-    // Where the thread's first piece is, and how far its others and those of the next strip are from there.
+    // The address of the thread's first piece, and the offsets of its others and of the next strip.
     const char* from;
     i64 between, onward;
-    // From an element of a line to the next, in bytes.
+    // The stride along a line, in bytes.
     i64 element;
-    // What is left of the operand from the tile's edge, and from the strip's beginning.
+    // What is left of the operand from the tile's edge, and from the strip's start.
     int length;
     i64 depth;
 
@@ -78,11 +79,11 @@ struct StripOf {
         between = THREADS / PIECES * line;
     }
 
-    // Where a piece of a line lies in a stage, in pieces.
+    // The offset of a piece in a stage, in pieces.
     static __device__ __forceinline__ int place(int line, int piece) {
         return line * PIECES + (piece ^ (ALONG ? line / 2 % 4 : line % 8));
     }
-    // Has the next strip come to a stage.
+    // Copies the next strip to a stage.
     __device__ __forceinline__ void fetch(uint4* stage, int thread) {
         const int deep = depth < DEEP ? (int)depth : DEEP;
         const int lines = ALONG ? length : deep, left = (ALONG ? deep : length) - thread % PIECES * PIECE;
@@ -103,14 +104,14 @@ struct StripOf {
         from += onward;
         depth -= DEEP;
     }
-    // A thread's elements of 16 rows of the left operand from `first` on, 16 deep: the four matrices are its upper and its lower
-    // rows, and the same again deeper.
+    // A thread's elements of 16 rows of the left operand, from `first` on, 16 deep. The four matrices are its upper and
+    // lower rows, then the same 8 steps deeper.
     static __device__ __forceinline__ void take_rows(u32 (&x)[4], Place stage, int first, int deep, int lane) {
         const int in = lane % 8, lower = lane / 8 % 2, deeper = lane / 16;
         if (ALONG) load_matrices(x, stage + place(first + in + lower * 8, deep * 2 + deeper) * (int)sizeof(uint4));
         else load_matrices_turned(x, stage + place(deep * 16 + in + deeper * 8, first / PIECE + lower) * (int)sizeof(uint4));
     }
-    // The same of 16 columns of the right operand: the left columns, the same deeper, and the right ones.
+    // The same of 16 columns of the right operand: the left columns, the same deeper, then the right ones.
     static __device__ __forceinline__ void take_columns(u32 (&x)[4], Place stage, int first, int deep, int lane) {
         const int in = lane % 8, deeper = lane / 8 % 2, right = lane / 16;
         if (ALONG) load_matrices(x, stage + place(first + in + right * 8, deep * 2 + deeper) * (int)sizeof(uint4));
@@ -126,7 +127,7 @@ DEVICE void tensor_product(const Words<N>& w) {
         WARP_ROWS = TILE / DOWN, WARP_COLUMNS = TILE / ACROSS,
         HIGH = WARP_ROWS / 16, LONG = WARP_COLUMNS / 8,
         STAGE = TILE * DEEP / PIECE,
-        // Floats of a row of sums, and what keeps rows in different banks.
+        // Floats of a row of sums, padded to keep rows in different banks.
         PITCH = WARP_COLUMNS + 4,
     };
     typedef StripOf<D, TILE, LEFT_ALONG, LEFT_WIDE, THREADS> Left;
@@ -165,10 +166,10 @@ DEVICE void tensor_product(const Words<N>& w) {
     }
     int now = 0, next = STAGES - 1;
     for (i64 strip = 0; strip < strips; strip++) {
-        // A group is closed per strip, also where there is none left, so the strip of now is in the last but so many.
+        // A group is closed per strip, even past the last one, so counting groups finds the current strip.
         copies_wait<STAGES - 2>();
         barrier();
-        // Everybody is done with the strip before, which lies where the next one comes to.
+        // All warps are done with the strip before, whose stage the next copy overwrites.
         if (strip + STAGES - 1 < strips) {
             left.fetch(memory + next * 2 * STAGE, thread);
             right.fetch(memory + next * 2 * STAGE + STAGE, thread);
@@ -192,7 +193,7 @@ DEVICE void tensor_product(const Words<N>& w) {
     }
     barrier();
 
-    // 16 rows of a warp at a time, where strips have been.
+    // 16 rows of a warp at a time, in the memory of the strips.
     float* const rows = (float*)memory + warp * 16 * PITCH;
     UNROLL for (int i = 0; i < HIGH; i++) {
         UNROLL for (int k = 0; k < LONG; k++)

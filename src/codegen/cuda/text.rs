@@ -1,7 +1,7 @@
-//! Pieces of text that all forms of a kernel share: types, literals, prims, positions and addresses.
+//! Writes what all forms of a kernel share: types, literals, prims, positions and addresses.
 //!
-//! A value is named `v` and its node's number, a fold `f`, an access `a` and its number (operands first), the position in a
-//! row loop `p` and in an inner loop `j`. A name is used before its statement is read by nobody: nodes come in order.
+//! A value is named `v` and its node's number, a fold `f`, an access `a` and its number (operands first), the position
+//! in a row loop `p`, and in an inner loop `j`. Nodes are written in order, so no name is used before its statement.
 
 use super::variant::{Index, Variant};
 use super::words::{self, Layout};
@@ -13,14 +13,14 @@ use crate::ir::{Combine, DType};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Text that grows, with what it is about.
+/// Source under construction, and what it is about.
 pub(super) struct Text<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) flat: &'a Flat,
     pub(super) variant: &'a Variant,
     pub(super) out: String,
     gathered: SmallVec<[usize; 2]>,
-    /// Nodes whose indices are noted, and told behind a loop.
+    /// Nodes whose indices out of range are noted, and recorded after a loop.
     noted: Vec<Id>,
     depth: usize,
 }
@@ -30,7 +30,7 @@ impl<'a> Text<'a> {
         Text { kernel, flat, variant, out: String::new(), gathered: kernel.gathered(), noted: vec![], depth: 0 }
     }
 
-    /// A line; one that ends in a bracket opens a block.
+    /// Writes a line. One that ends in a bracket opens a block.
     pub(super) fn line(&mut self, line: impl AsRef<str>) {
         let line = line.as_ref();
         if line.starts_with('}') {
@@ -48,7 +48,7 @@ impl<'a> Text<'a> {
         self.variant.layout
     }
 
-    /// The type of distances.
+    /// The type of offsets.
     pub(super) fn signed(&self) -> &'static str {
         match self.variant.index {
             Index::Narrow => "int",
@@ -64,12 +64,12 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// All accesses.
+    /// The number of accesses.
     pub(super) fn n_accesses(&self) -> usize {
         self.kernel.operands.len() + self.kernel.outputs.len()
     }
 
-    /// Words of the argument.
+    /// Words of the argument buffer.
     pub(super) fn n_words(&self) -> usize {
         self.layout().n_words(self.n_accesses(), self.gathered.len())
     }
@@ -83,7 +83,7 @@ impl<'a> Text<'a> {
         self.kernel.operands.get(access).is_some_and(|operand| operand.source == Source::Iota)
     }
 
-    /// Whether an access is a single element that lies in the words.
+    /// Whether an access is a single element in the argument buffer.
     fn is_number(&self, access: usize) -> bool {
         self.variant.numbers.contains(&access)
     }
@@ -96,7 +96,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Takes a position apart into one per loop, the last loop running fastest.
+    /// Splits a flat position into one per loop, innermost fastest.
     pub(super) fn positions(&mut self, from: &str, loops: Range<usize>, name: &str) {
         let (signed, unsigned) = (self.signed(), self.unsigned());
         let mut rest = from.to_owned();
@@ -120,13 +120,13 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Where an access is in the row whose positions are known.
+    /// Writes the address of each access in the current row.
     pub(super) fn row_addresses(&mut self) {
         let rows: Vec<usize> = (0..self.layout().rows).collect();
         self.addresses_in(&rows);
     }
 
-    /// Where an access is at the known positions in some loops, and at the beginning of the others.
+    /// Writes the address of each access at the current positions in some loops, and at the start of the others.
     pub(super) fn addresses_in(&mut self, loops: &[usize]) {
         for access in 0..self.n_accesses() {
             let at = self.layout().address(access);
@@ -144,14 +144,14 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// ` + ` the distance of positions in bytes; nothing if there are none.
+    /// ` + ` and the offset of positions in bytes; empty if there are none.
     pub(super) fn distance(&self, access: usize, positions: &[(String, usize)]) -> String {
         if self.is_number(access) {
             return String::new();
         }
         let (signed, layout) = (self.signed(), self.layout());
         let term = |(position, index): &(String, usize)| {
-            // A known stride is part of an instruction.
+            // A constant stride becomes part of an instruction.
             if self.class(access) == Class::Contiguous && *index == layout.rows {
                 return format!("{position} * {}", self.dtype(access).size());
             }
@@ -164,7 +164,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The same of an iota, in units and 64 bits.
+    /// The same for an iota, in units and 64 bits.
     pub(super) fn units(&self, access: usize, positions: &[(String, usize)]) -> String {
         let stride = |index: usize| self.layout().stride(access, index);
         positions.iter().map(|(position, index)| format!(" + (u64){position} * w.at[{}]", stride(*index))).collect()
@@ -175,7 +175,7 @@ impl<'a> Text<'a> {
         self.flat.as_lit(id).map_or_else(|| format!("v{id}"), literal)
     }
 
-    /// What a prim's node is, as an expression.
+    /// The expression of a prim.
     pub(super) fn prim(&self, id: Id) -> String {
         let node = &self.flat.nodes[id];
         let Op::Prim(prim) = node.op else { unreachable!("the node is a prim") };
@@ -183,14 +183,14 @@ impl<'a> Text<'a> {
         format!("op_{}({})", prim.name(), args.join(", "))
     }
 
-    /// The condition under which a node is a fault, if it can be one.
+    /// The condition of a division by zero, if the node divides integers.
     pub(super) fn zero_divisor(&self, id: Id) -> Option<String> {
         let node = &self.flat.nodes[id];
         let Op::Prim(prim) = node.op else { return None };
         prim.needs_divisor(node.ty).then(|| format!("{} == 0", self.value(node.args[1])))
     }
 
-    /// The element of an operand at an address within the row, or the value of an iota.
+    /// The element of an operand at an offset in the row, or the value of an iota.
     pub(super) fn load(&self, access: usize, positions: &[(String, usize)]) -> String {
         if self.is_iota(access) {
             return format!("(i64)(a{access}{})", self.units(access, positions));
@@ -205,7 +205,7 @@ impl<'a> Text<'a> {
         format!("dt_{}", self.dtype(slot).name())
     }
 
-    /// The element that a node loads, as memory has it, where its operand (`a`) or what its index names (`g`) begins.
+    /// The stored element that a node loads, from its operand (`a`) or from where its index points (`g`).
     pub(super) fn stored(&self, id: Id, from: char, positions: &[(String, usize)]) -> String {
         let slot = self.flat.nodes[id].op.operand().expect("the node is a load");
         let number = if from == 'a' { slot } else { id };
@@ -219,7 +219,7 @@ impl<'a> Text<'a> {
         format!("gather_one<dt_{dtype}>(a{slot}{distance}, {index}, w.at[{size}], w.at[{}])", size + 1)
     }
 
-    /// The index that a node gathers at, and the word with the size of what is indexed.
+    /// The index that a node gathers at, and the word with the size of the gathered dimension.
     pub(super) fn index(&self, id: Id) -> Option<(String, usize)> {
         let node = &self.flat.nodes[id];
         let Op::Load(slot) = node.op else { return None };
@@ -228,13 +228,13 @@ impl<'a> Text<'a> {
         Some((index, self.layout().gathered(self.n_accesses(), number)))
     }
 
-    /// Which of the gathered operands a node reads.
+    /// The number of a node's operand among the gathered ones.
     fn place_of_index(&self, id: Id) -> usize {
         let slot = self.flat.nodes[id].op.operand().expect("the node gathers");
         self.gathered.iter().position(|&gathered| gathered == slot).unwrap_or(0)
     }
 
-    /// The element of an operand that stays where it is along the inner loops, or what is made of other values.
+    /// The expression of a node that does not move along the inner loops.
     pub(super) fn still(&self, id: Id) -> String {
         match self.flat.nodes[id].op {
             Op::Load(slot) => self.loaded(id, slot as usize, &[]),
@@ -249,12 +249,12 @@ impl<'a> Text<'a> {
         format!("const {} v{id}", c_type(self.flat.nodes[id].ty))
     }
 
-    /// A statement per value that is the same for all elements of a row.
+    /// Writes a statement per uniform value of a row.
     pub(super) fn row_values(&mut self, ids: &[Id]) {
         self.element_values(ids, &[]);
     }
 
-    /// A statement per value of an element, at positions in the inner loops.
+    /// Writes a statement per value of an element, at positions in the inner loops.
     pub(super) fn element_values(&mut self, ids: &[Id], positions: &[(String, usize)]) {
         for &id in ids {
             let value = match self.flat.nodes[id].op {
@@ -267,7 +267,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Records a zero divisor or an index outside its dimension, under a condition that ends in `&&` if there is one.
+    /// Records a zero divisor or an index out of range, under a condition that ends in `&&` if there is one.
     pub(super) fn fault(&mut self, id: Id, condition: &str) {
         let (faults, site) = (words::FAULTS, words::SITE);
         if let Some((index, size)) = self.index(id) {
@@ -286,7 +286,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Has the indices of these nodes noted until [`Text::tell_noted`].
+    /// Notes the indices of these nodes that are out of range until [`Writer::record_noted`].
     pub(super) fn note_indices(&mut self, ids: impl Iterator<Item = Id>) {
         self.noted = ids.filter(|&id| self.index(id).is_some()).collect();
         if !self.noted.is_empty() {
@@ -294,7 +294,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Tells the first of them that was outside its dimension.
+    /// Records the first noted index that was out of range.
     pub(super) fn tell_noted(&mut self) {
         let of = |&id: &Id| Some((self.place_of_index(id), self.index(id)?.1));
         let places: Vec<(usize, usize)> = self.noted.iter().filter_map(of).collect();
@@ -315,7 +315,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The type of a value.
+/// The C type of a value.
 pub(super) const fn c_type(ty: Ty) -> &'static str {
     match ty {
         Ty::Bool => "bool",
@@ -326,7 +326,7 @@ pub(super) const fn c_type(ty: Ty) -> &'static str {
     }
 }
 
-/// Registers that a value takes.
+/// Registers per value.
 pub(super) const fn registers(ty: Ty) -> usize {
     match ty {
         Ty::Bool | Ty::I32 | Ty::F32 => 1,
@@ -334,7 +334,8 @@ pub(super) const fn registers(ty: Ty) -> usize {
     }
 }
 
-/// Whether the order of its elements decides the bits of a fold; if not, parts of a sequence can be folded on their own.
+/// Whether the bits of a fold depend on the order of its elements. If not, parts of a sequence can be folded
+/// separately.
 pub(super) fn is_ordered(flat: &Flat, id: Id) -> bool {
     let node = &flat.nodes[id];
     match node.op {
@@ -346,7 +347,7 @@ pub(super) fn is_ordered(flat: &Flat, id: Id) -> bool {
     }
 }
 
-/// A literal, by its bits where they could be lost; the least integers have no literal of their own.
+/// A literal, by its bits where decimals could lose some. The least integers have no literal in C.
 pub(super) fn literal(lit: Lit) -> String {
     match lit.ty {
         Ty::Bool => lit.to_string(),
@@ -359,7 +360,7 @@ pub(super) fn literal(lit: Lit) -> String {
     }
 }
 
-/// The type of a fold over values of type `ty`.
+/// The C type of a fold over values of type `ty`.
 pub(super) fn fold_name(combine: Combine, ty: Ty) -> String {
     let name = match combine {
         Combine::Sum => "Sum",

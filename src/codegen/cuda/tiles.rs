@@ -1,8 +1,8 @@
-//! Kernels without folds of which some operands lie across the result: a block of threads computes a square of elements.
+//! Kernels without folds that read some operands transposed: a thread block computes a square of elements.
 //!
-//! Neighbours of such an operand are neighbours along a row loop. The threads of a warp read it along that loop, and find it in
-//! shared memory when they compute elements along the inner loop; so all accesses are of neighbours. Lines of the square have
-//! an element more, so that a column of it lies in as many banks of memory as a line does.
+//! Such an operand is contiguous along a row loop. The threads of a warp read it along that loop, and find it in shared
+//! memory when they compute elements along the inner loop. So all accesses are coalesced. Lines of the square are
+//! padded by an element, so that neither lines nor columns have bank conflicts.
 
 use super::text::Text;
 use super::variant::{Form, TILE, TILE_LINES};
@@ -10,7 +10,7 @@ use super::words;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Pass;
 
-/// Writes the only entry, under `name`.
+/// Writes the only entry, called `name`.
 pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
     let Form::Tiles { along, crossed } = text.variant.form else { unreachable!("the form has tiles") };
     let crossed: Vec<usize> = (0..text.kernel.operands.len().min(64)).filter(|slot| crossed >> slot & 1 == 1).collect();
@@ -89,8 +89,8 @@ pub(super) fn emit(text: &mut Text<'_>, pass: &Pass, name: &str) {
     text.line("}");
 }
 
-/// Where the square of a block is, and where accesses are in the other loops. The loops of a square are divided by their
-/// numbers of squares.
+/// Writes the position of a block's square, and the positions in the other loops. The loops of a square are divided by
+/// their numbers of squares.
 fn place(text: &mut Text<'_>, along: usize) {
     let (signed, unsigned, layout) = (text.signed(), text.unsigned(), text.layout());
     let others: Vec<usize> = (0..layout.rows).filter(|&index| index != along).collect();

@@ -1,50 +1,51 @@
-// Matrix products of 16-bit floats by groups of four warps (`wgmma`), for compute capability 9.0: exact products, sums in 32 bits in
-// an order of the machine's own.
+// Matrix products of 16-bit floats by groups of four warps (`wgmma`), for compute capability 9.0: exact products,
+// summed in 32 bits in the hardware's order.
 //
-// A block computes a tile of 128 rows. Its first group of warps has the machine copy strips of the operands, 64 steps along the
-// inner dimension each, into a ring of stages in shared memory (`cp.async.bulk.tensor`); the other two multiply them, 64 rows each,
-// and hold the sums in their registers. Two barriers in memory belong to a stage: one tells that its bytes have arrived, the other that
-// every warp is done with it. What is outside an operand arrives as zeros.
+// A block computes a tile of 128 rows. Its first group of warps starts copies of strips of the operands, 64 steps along
+// the inner dimension each, into a ring of stages in shared memory (`cp.async.bulk.tensor`). The other two groups
+// multiply them, 64 rows each, and hold the sums in registers. Each stage has two barriers in memory: one is passed
+// when its bytes have arrived, the other when every warp is done with it. What is outside an operand arrives as zeros.
 //
-// A strip lies in panels: lines of 128 bytes, pieces of 16 bytes permuted within a line by the number of the line modulo 8, the same
-// way by who copies and by who multiplies. ALONG: neighbours along the inner dimension are next to each other, so a line is a row (of
-// the left operand) or a column of 64 steps, and one panel holds all of them. Else a line is a step of 64 rows or columns, and so
-// many of those make a panel.
+// A strip consists of panels. A panel has lines of 128 bytes, whose pieces of 16 bytes are permuted by the line's
+// number modulo 8 (the 128-byte swizzle), for copies and for products alike. ALONG: the operand is contiguous along the
+// inner dimension, so a line is a row (left operand) or column of 64 steps, and one panel holds all of them. Otherwise
+// a line is one step of 64 rows or columns, and several panels hold all of them.
 //
-// One thread of the first group asks for all copies. Nothing here was ever run on a device.
+// One thread of the first group starts all copies. Nothing here ever ran on a device.
 #ifndef WARP_GROUPS
 #define WARP_GROUPS
 
-// The argument: words, the last of which are the maps of the operands, at addresses that the machine asks for.
+// The argument buffer: its last words are the tensor maps of the operands, with the alignment that the hardware
+// requires.
 template <int N>
 struct alignas(128) MappedWords {
     Words<N> words;
 };
 enum { MAP_WORDS = 16, GROUP = 128 };
 
-// A way to multiply: COLUMNS at once, and whether an operand lies along the inner dimension.
+// The type of a multiplication: COLUMNS at once, and whether each operand is contiguous along the inner dimension.
 template <class D, int COLUMNS, bool LEFT_ALONG, bool RIGHT_ALONG> struct GroupStep {};
 
-// What the machine does by itself, or a group of warps as a whole; another machine may bring its own.
+// Operations of the hardware, or of a whole group of warps; an emulator may define its own.
 #ifndef GROUP_OPERATIONS
 #define GROUP_OPERATIONS
 #define GROUP_ASSEMBLY
-// An argument that is not copied, so that the machine finds maps in it.
+// A parameter that is not copied, so that the hardware finds maps in it.
 #define IN_PLACE const __grid_constant__
-// Memory of a block whose size its launch says.
+// Shared memory whose size the launch gives.
 #define LAUNCHED_SHARED(name) extern __shared__ unsigned char name[]
-// Where something lies in shared memory.
+// An address in shared memory.
 typedef u32 SharedPlace;
 DEVICE SharedPlace shared_place(const void* at) {
     SharedPlace place;
     asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }" : "=r"(place) : "l"(at));
     return place;
 }
-// A barrier in memory, which is passed when so many have arrived, and as many bytes as they have announced.
+// A barrier in memory. It is passed when so many threads have arrived, and as many bytes as they announced.
 DEVICE void gate_begin(u64* gate, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_place(gate)), "r"(count) : "memory");
 }
-// Lets the machine's copying see gates that were begun; others see them behind a barrier.
+// Makes initialized barriers visible to asynchronous copies; other threads see them after a block barrier.
 DEVICE void gates_ready() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -55,7 +56,7 @@ DEVICE void gate_arrive(u64* gate) {
 DEVICE void gate_announce(u64* gate, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(gate)), "r"(bytes) : "memory");
 }
-// Waits until the gate was passed in a round of this parity; the round before the first counts as passed.
+// Waits until a barrier was passed in a phase of this parity; the phase before the first counts as passed.
 DEVICE void gate_wait(u64* gate, u32 parity) {
     u32 passed;
     do {
@@ -63,49 +64,49 @@ DEVICE void gate_wait(u64* gate, u32 parity) {
                      : "=r"(passed) : "r"(shared_place(gate)), "r"(parity) : "memory");
     } while (!passed);
 }
-// Has the machine copy a box of a map, which begins at an element, to a place, and tell a gate of its bytes.
+// Copies a box of a tensor map, which starts at an element, to shared memory, and reports its bytes to a barrier.
 DEVICE void copy_box(SharedPlace to, const u64* map, int x, int y, int z, u64* gate) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::
                  "r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_place(gate)) : "memory");
 }
-// Makes what was computed of registers, and nothing else, the sums that are added to.
+// Orders register writes of the sums before the products that add to them.
 DEVICE void group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 DEVICE void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most so many committed products, the last ones, are under way.
+// Waits until at most so many committed products, the last ones, are in flight.
 template <int PRODUCTS>
 DEVICE void group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PRODUCTS) : "memory"); }
-// Keeps the compiler from moving sums across this.
+// Keeps the compiler from moving sums across this point.
 template <int COUNT>
 DEVICE void group_pin(float (&sum)[COUNT]) {
     UNROLL for (int k = 0; k < COUNT; k++) asm volatile("" : "+f"(sum[k]) :: "memory");
 }
-// Gives registers of this group back, or takes more of them.
+// Releases registers of this group, or takes more of them.
 template <int REGISTERS>
 DEVICE void registers_give() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
 template <int REGISTERS>
 DEVICE void registers_take() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
-// A barrier of so many threads of a block.
+// A barrier of some threads of a block.
 template <int THREADS>
 DEVICE void part_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
 #endif
 
-// What a group multiplies, as the machine is told: where it begins, how many bytes further the next panel is, and the next eight
-// lines; lines are permuted within 1024 bytes.
+// The descriptor of an operand: its address, the stride between panels, and that between groups of eight lines, with
+// the 128-byte swizzle.
 DEVICE u64 matrix_at(SharedPlace at, u32 panel) {
     return (u64)((at & 0x3ffff) >> 4) | (u64)(panel >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
 
-// One operand's part of a strip, LENGTH rows or columns.
+// One operand's part of a strip: LENGTH rows or columns.
 template <int LENGTH, bool ALONG>
 struct PanelsOf {
     enum { LINE = 128, PANEL = 64 * LINE, BYTES = LENGTH * LINE };
 
-    // Has a strip come to a place of its own.
+    // Copies a strip to its place.
     static __device__ __forceinline__ void fetch(SharedPlace to, const u64* map, int strip, int first, int matrix, u64* gate) {
         if (ALONG) copy_box(to, map, strip * 64, first, matrix, gate);
         else UNROLL for (int part = 0; part < LENGTH / 64; part++) copy_box(to + part * PANEL, map, first + part * 64, strip * 64, matrix, gate);
     }
-    // 16 steps of it, from a multiple of 64 of its rows or columns on.
+    // The descriptor of 16 steps, from a multiple of 64 of its rows or columns on.
     static __device__ __forceinline__ u64 take(SharedPlace from, int first, int step) {
         const SharedPlace at = from + first / 64 * PANEL;
         return ALONG ? matrix_at(at + step * 32, PANEL) : matrix_at(at + step * 16 * LINE, PANEL);
@@ -124,7 +125,7 @@ DEVICE void group_product(const Words<N>& w) {
     LAUNCHED_SHARED(launched);
     SHARED(u64, full, STAGES);
     SHARED(u64, empty, STAGES);
-    // Lines are permuted by their addresses.
+    // The swizzle depends on addresses.
     unsigned char* const memory = launched + (1024 - shared_place(launched) % 1024) % 1024;
     const SharedPlace stages = shared_place(memory);
     const int thread = (int)thread_x(), lane = thread % WARP, group = thread / GROUP;
@@ -143,7 +144,7 @@ DEVICE void group_product(const Words<N>& w) {
         registers_give<40>();
         if (thread == 0) {
             const u64 *const left = w.at + (N - 2 * MAP_WORDS), *const right = w.at + (N - MAP_WORDS);
-            // One matrix for all has no third dimension.
+            // A matrix that all batches share has no third dimension.
             const int left_matrix = w.at[BASE + T_LEFT + 1] ? (int)tile.matrix : 0;
             const int right_matrix = w.at[BASE + T_RIGHT + 1] ? (int)tile.matrix : 0;
             int stage = 0, round = 0;
@@ -173,7 +174,7 @@ DEVICE void group_product(const Words<N>& w) {
                 );
             }
             group_commit();
-            // The strip before is multiplied, so another may come to its place.
+            // The strip before is multiplied, so its stage is free.
             group_wait<1>();
             group_pin(sum);
             if (strip > 0 && lane == 0) gate_arrive(empty + before);
@@ -182,7 +183,7 @@ DEVICE void group_product(const Words<N>& w) {
         }
         group_wait<0>();
         group_pin(sum);
-        // Sums come where strips have been, which the other group may still read.
+        // Sums go to the memory of strips, which the other group may still read.
         part_barrier<GROUPS * GROUP>();
         const int warp = thread / WARP - GROUP / WARP;
         float* const rows = (float*)memory + warp * 16 * PITCH;

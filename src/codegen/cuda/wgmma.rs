@@ -1,16 +1,16 @@
-//! Matrix products of 16-bit floats by groups of four warps (`wgmma`), for devices of compute capability 9.0: text, words, maps and
-//! grid. **It never ran on a GPU**, and how fast it is nobody knows.
+//! Matrix products of 16-bit floats by groups of four warps (`wgmma`), for compute capability 9.0: source, argument
+//! buffer, tensor maps and grid. **It never ran on a GPU**, and its speed is unknown.
 //!
-//! What always holds: as in [`super::tensor_cores`], products are exact and summed in 32 bits, in an order that the machine has and
-//! that follows from the inner size alone; a sum is rounded once, or stays in f32. The text is for `sm_90a`, since later devices have
-//! no such instructions.
+//! What always holds: as in [`super::tensor_cores`], products are exact and summed in 32 bits, in an order of the
+//! hardware that follows from the inner size alone. A sum is rounded once, or stays in f32. The source is for `sm_90a`,
+//! because later devices lack these instructions.
 //!
-//! The machine copies operands by itself, as maps describe them. So the words of the argument are those of
-//! [`super::product_grid`] (behind an epilogue's), then zeros up to a multiple of [`MAP_WORDS`], then the maps of left and right operand.
-//! A map holds an address, so it is made anew ([`TileMap`]) when the words around it have got theirs.
+//! The hardware copies operands as tensor maps describe them. So the argument buffer is that of [`super::product_grid`]
+//! (after an epilogue's), then zeros up to a multiple of [`MAP_WORDS`], then the maps of the left and the right
+//! operand. A map contains an address, so it is made ([`TileMap`]) once the addresses are known.
 //!
-//! Not here: operands that lie in another way than maps describe (each is declined with a reason), sums that several blocks share,
-//! blocks that compute several tiles, and copies that blocks share.
+//! Not here: operands with other layouts than maps describe (each is declined with a reason), sums split over several
+//! blocks, blocks that compute several tiles, and copies shared by blocks.
 
 use super::epilogue::{End, Epilogue, EpiloguePlan};
 use super::product_grid::{LEFT, N_WORDS, ProductGrid, RIGHT};
@@ -26,32 +26,33 @@ pub use crate::device::cuda::tiles::{MAP_WORDS, Tiles};
 
 /// Rows of a tile.
 const ROWS: usize = 128;
-/// Threads of a block: a group that copies and two that multiply.
+/// Threads of a block: a group that copies, and two that multiply.
 const THREADS: u32 = 384;
-/// Steps along the inner dimension that are copied at once, and rows or columns where those are neighbours: a line.
+/// Steps along the inner dimension that are copied at once; also the rows or columns of a panel's line where these are
+/// contiguous.
 const PANEL: usize = 64;
-/// Bytes of the stages of a block; what is left of its 227 KiB is for barriers.
+/// Most bytes of the stages of a block; the rest of its 227 KiB is for barriers.
 const STAGED: usize = 192 << 10;
-/// Large tiles of a grid below which small ones keep more of a device busy.
+/// With fewer large tiles in a grid, small ones keep more of a device busy.
 const FEW_TILES: usize = 128;
-/// Words of an argument: 4 KiB, which every driver takes.
+/// Most words of an argument buffer: 4 KiB, which every driver accepts.
 const MAX_WORDS: usize = 512;
-/// A stride is below so many bytes.
+/// Bound of a stride in bytes.
 const MAX_STRIDE: u64 = 1 << 40;
-/// A size is below so many elements: coordinates are of 32 bits.
+/// Bound of a size in elements: coordinates have 32 bits.
 const MAX_SIZE: usize = 1 << 31;
 
-/// What the text of such a product depends on.
+/// What the source of such a product depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WgmmaVariant {
-    /// Of the operands: f16 or bf16.
+    /// Dtype of the operands: f16 or bf16.
     pub dtype: DType,
-    /// Of the result: the same, or f32.
+    /// Dtype of the result: the same, or f32.
     pub result: DType,
     /// Columns of a tile, which has 128 rows: 128 or 256.
     pub columns: usize,
-    /// Whether neighbours along the inner dimension are next to each other, in the left and the right operand; else those along
-    /// the other one are.
+    /// Per operand, left first: whether it is contiguous along the inner dimension. Otherwise it is along the other
+    /// one.
     pub along: [bool; 2],
     /// Neighbours of a row that a thread stores at once: 1, 2, 4 or 8.
     pub width: usize,
@@ -60,20 +61,20 @@ pub struct WgmmaVariant {
 /// How such a product is launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WgmmaPlan {
-    /// The text that is launched.
+    /// What the source depends on.
     pub variant: WgmmaVariant,
-    /// The argument; addresses are to be added, then maps are to be made.
+    /// The argument buffer, without addresses and maps.
     pub words: Vec<u64>,
-    /// The maps of both operands; none where nothing is read.
+    /// The tensor maps of both operands; none if nothing is read.
     pub maps: SmallVec<[TileMap; 2]>,
     /// The launch; none if the result has no elements.
     pub step: Option<Step>,
 }
 
-/// A map among the words of an argument.
+/// A tensor map in an argument buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TileMap {
-    /// The word with the address of what is copied.
+    /// The word with the address of the operand.
     pub address: usize,
     /// The first of its [`MAP_WORDS`] words.
     pub at: usize,
@@ -81,7 +82,7 @@ pub struct TileMap {
     pub tiles: Tiles,
 }
 
-/// Of an operand: sizes and strides in elements, of batch, the other dimension, and the inner one.
+/// Sizes and strides of an operand in elements: batch, the other dimension, and the inner one.
 struct Operand {
     sizes: [usize; 3],
     strides: [usize; 3],
@@ -96,7 +97,7 @@ impl Operand {
         ]
     }
 
-    /// Whether lines run along the inner dimension, and how the operand is copied in tiles of so many rows or columns.
+    /// Whether lines are along the inner dimension, and how the operand is copied in tiles of so many rows or columns.
     ///
     /// # Errors
     /// The reason why no map describes it.
@@ -117,7 +118,7 @@ impl Operand {
         };
         let (size, lines, stride) = if along { (inner, other, of_other) } else { (other, inner, of_inner) };
         let (row, is_one) = (size * dtype.size(), batch <= 1 || apart == 0);
-        // A stride that is never taken is given as one that may be.
+        // A stride that is never used is replaced by a valid one.
         let line = match (lines > 1, is_one) {
             (true, _) => stride * dtype.size(),
             (false, true) => row.next_multiple_of(GRAIN).max(GRAIN),
@@ -146,30 +147,31 @@ impl Operand {
     }
 }
 
-/// Whether a distance is one between what a map describes.
+/// Whether a map can have this stride.
 fn is_whole(bytes: usize) -> bool {
     bytes.is_multiple_of(GRAIN)
 }
 
-/// Why no plan takes a product, whatever the addresses of its operands are.
+/// Checks whether some plan takes a product, whatever the addresses of its operands are.
 ///
 /// # Errors
-/// The reason, if there is one.
+/// The reason why none does.
 pub fn check(shape: &ProductShape) -> Result<(), Reason> {
     WgmmaPlan::new(shape, [GRAIN, GRAIN, shape.result.size()]).map(|_| ())
 }
 
 impl WgmmaPlan {
-    /// Plans a product in tiles that keep a device busy; `alignments` are those of [`super::tensor_cores::TensorPlan::new`].
+    /// Plans a product in tiles that keep a device busy; `alignments` are those of
+    /// [`super::tensor_cores::TensorPlan::new`].
     ///
     /// # Errors
-    /// The reason why there is no code for it.
+    /// The reason why there is no source for it.
     pub fn new(shape: &ProductShape, alignments: [usize; 3]) -> Result<WgmmaPlan, Reason> {
         let is_wide = shape.n > 128 && ProductGrid::is_busy(shape, [ROWS, 256], FEW_TILES);
         WgmmaPlan::with_columns(shape, alignments, if is_wide { 256 } else { 128 })
     }
 
-    /// As [`WgmmaPlan::new`], in tiles of 128 or 256 columns.
+    /// Like [`WgmmaPlan::new`], in tiles of 128 or 256 columns.
     ///
     /// # Errors
     /// As [`WgmmaPlan::new`].
@@ -184,7 +186,7 @@ impl WgmmaPlan {
         let grid = ProductGrid::new(shape, [ROWS, columns])?;
         let step = grid.step(shape, [THREADS, 1]);
         let (mut along, mut maps) = ([true; 2], SmallVec::new());
-        // Of operands without elements there are no maps.
+        // Operands without elements have no maps.
         if step.is_some() && shape.k > 0 {
             for (number, (operand, length)) in Operand::both(shape).iter().zip([ROWS, columns]).enumerate() {
                 let (is_along, tiles) = operand.tiles(dtype, length)?;
@@ -196,10 +198,10 @@ impl WgmmaPlan {
         Ok(WgmmaPlan { variant, words: grid.words, maps, step }.with_places())
     }
 
-    /// As it is with an epilogue in the place of its result. The addresses of operands are behind the epilogue's words.
+    /// The same product with an epilogue in place of its result. The addresses of operands follow the epilogue's words.
     ///
     /// # Errors
-    /// If there are more words than an argument has.
+    /// If the argument buffer gets too long.
     pub fn with_epilogue(mut self, epilogue: &EpiloguePlan) -> Result<WgmmaPlan, Reason> {
         let own = &epilogue.words;
         self.variant.width = epilogue.epilogue.width();
@@ -210,7 +212,7 @@ impl WgmmaPlan {
         if plan.words.len() > MAX_WORDS { Err(Reason::TooManyArguments) } else { Ok(plan) }
     }
 
-    /// With places for the maps, behind all else.
+    /// Adds places for the maps at the end.
     fn with_places(mut self) -> WgmmaPlan {
         self.words.resize(n_words(self.words.len()), 0);
         let first = self.words.len() - 2 * MAP_WORDS;
@@ -219,13 +221,13 @@ impl WgmmaPlan {
     }
 }
 
-/// Words of an argument with so many beside its maps.
+/// Words of an argument buffer with so many words besides its maps.
 fn n_words(others: usize) -> usize {
     others.next_multiple_of(MAP_WORDS) + 2 * MAP_WORDS
 }
 
 impl WgmmaVariant {
-    /// Stages of a strip of both operands.
+    /// The number of stages, each a strip of both operands.
     fn stages(&self) -> usize {
         STAGED / ((ROWS + self.columns) * LINE_BYTES)
     }
@@ -237,7 +239,7 @@ impl WgmmaVariant {
         let listed = |one: &dyn Fn(usize) -> String| (0..n_sums).map(one).collect::<Vec<_>>().join(", ");
         let (registers, sums) = (listed(&|k| format!("%{k}")), listed(&|k| format!("\"+f\"(sum[{k}])")));
         let turned = [left, right].map(|&along| u8::from(!along));
-        // Texts that stand in one file have it once.
+        // Sources that are compiled in one file have it once.
         let guard = format!("GROUPS_OF_{name}_{columns}_{}_{}", turned[0], turned[1]);
         format!(
             "#if defined(GROUP_ASSEMBLY) && !defined({guard})\n#define {guard}\n\
@@ -253,7 +255,7 @@ impl WgmmaVariant {
 }
 
 impl Source {
-    /// Writes the text of such a product, with what follows it if that is an epilogue; its entry is called `name`.
+    /// Writes the source of such a product, with its epilogue if there is one. Its entry is called `name`.
     pub fn of_wgmma_product(variant: &WgmmaVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
         let WgmmaVariant { dtype, result, columns, along: [left, right], width } = variant;
         let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *result, name);

@@ -1,7 +1,8 @@
-//! How much of a kernel without folds a thread computes, and whether in squares.
+//! How many elements of a kernel without folds a thread computes, and whether in squares.
 //!
-//! A processor needs some 64 KiB of loads on their way to keep memory busy, which is 32 to 64 bytes per thread: vectors of 16
-//! bytes if memory is aligned for them, and several of them where there are few operands. A thread has registers for no more.
+//! A multiprocessor needs some 64 KiB of loads in flight to keep memory busy, which is 32 to 64 bytes per thread. These
+//! are vectors of 16 bytes if memory is aligned for them, and several of them where there are few operands. A thread
+//! has no registers for more.
 
 use super::variant::{Form, POINTWISE_THREADS, TILE};
 use crate::codegen::geometry::{Access, Class, Geometry};
@@ -13,19 +14,19 @@ use smallvec::SmallVec;
 const ACCESS_BYTES: usize = 16;
 /// Elements of the longest vector.
 const MAX_WIDTH: usize = 8;
-/// Bytes of operands that a thread asks for at once.
+/// Most bytes of operands that a thread loads at once.
 const THREAD_BYTES: usize = 64;
-/// Vectors of a thread.
+/// Most vectors of a thread.
 const MAX_VECTORS: usize = 4;
-/// Elements of all operands that a thread holds.
+/// Most elements of all operands that a thread holds.
 const MAX_ELEMENTS: usize = 32;
-/// Values of all elements of a thread: what a compiler turns into code in a short time.
+/// Most values of all elements of a thread, which bounds the time to compile.
 const MAX_VALUES: usize = 512;
-/// Blocks of a grid below which threads had better compute one vector each.
+/// With fewer blocks in a grid, threads should compute one vector each.
 const FEW_BLOCKS: usize = 512;
-/// Elements of a loop from which squares pay, though the last ones may not be full.
+/// Loop length from which squares pay, though the last ones may be partial.
 const LONG_SIDE: usize = 16;
-/// Bytes of shared memory for squares: several blocks share a processor's.
+/// Most bytes of shared memory for squares: several blocks share a multiprocessor's.
 const MAX_TILE_BYTES: usize = 24 << 10;
 
 /// The form of a kernel without folds.
@@ -38,7 +39,7 @@ pub(super) fn choose(kernel: &Kernel, geometry: &Geometry, classes: &[Class], al
     Form::Pointwise { width, vectors: vectors(kernel, geometry, classes, &flat, width) }
 }
 
-/// Squares, if operands lie across a result whose elements are neighbours.
+/// Squares, if some operands are transposed and the results are contiguous.
 fn tiles(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) -> Option<Form> {
     let gathered = kernel.gathered();
     let (operands, results) = classes.split_at(kernel.operands.len());
@@ -59,8 +60,8 @@ fn tiles(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) -> Option<Form
     (bits != 0 && bytes <= MAX_TILE_BYTES).then_some(Form::Tiles { along, crossed: bits })
 }
 
-/// How many neighbours a thread computes at a time: 16 bytes of the narrowest access, if all are aligned for it. Where an
-/// access jumps, neighbouring threads had better take neighbouring elements.
+/// How many neighbours a thread computes at a time: 16 bytes of the narrowest access, if all are aligned for it. If an
+/// access is strided, neighbouring threads should compute neighbouring elements instead.
 fn width(kernel: &Kernel, geometry: &Geometry, classes: &[Class], alignments: &[usize], flat: &Flat) -> usize {
     let accesses = || geometry.operands.iter().chain(&geometry.outputs);
     // A vector is gathered at one index.
@@ -108,7 +109,7 @@ fn vectors(kernel: &Kernel, geometry: &Geometry, classes: &[Class], flat: &Flat,
     [MAX_VECTORS, 2].into_iter().find(pays).unwrap_or(1)
 }
 
-/// Whether an access is one of memory.
+/// Whether an access is in memory.
 fn is_memory(kernel: &Kernel, slot: usize) -> bool {
     kernel.operands.get(slot).is_none_or(|operand| operand.source == Source::Memory)
 }

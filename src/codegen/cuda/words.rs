@@ -1,19 +1,20 @@
-//! The argument of a kernel: a list of 64-bit words, passed by value.
+//! The argument buffer of a kernel: a list of 64-bit words, which is its only parameter.
 //!
-//! | word | what it holds |
+//! | word | content |
 //! |---|---|
 //! | [`ROWS`] | rows |
 //! | [`INNER`] | elements per row |
 //! | [`ITEMS`] | what the grid is cut into: vectors, rows, or blocks of rows |
 //! | [`FAULTS`] | address of the fault record, see [`FAULT_WORDS`] |
 //! | [`SCRATCH`] | address of [`super::Plan::scratch_bytes`] bytes for the results of blocks |
-//! | [`SITE`] | what the launch is called in the fault record: a number below 2^56 that is not 0 |
+//! | [`SITE`] | the name of the launch in the fault record: a number below 2^56 that is not 0 |
 //! | from [`LOOPS`] | per loop three words: its size, and the multiplier and shift that divide by it |
-//! | then | per operand and output: the address of its first element (of an iota its first value, of a number the element itself), and a stride per loop in bytes (units) |
-//! | then | per gathered operand the size of the dimension that is indexed, and its stride in bytes |
+//! | then | per operand and output: the address of its first element (of an iota its first value, of a number the
+//! element itself), and a stride per loop in bytes (units) |
+//! | then | per gathered operand: the size of the gathered dimension, and its stride in bytes |
 //!
-//! Loops are the row loops, the inner loops, and the items of a row. Addresses are filled in at launch: [`super::Plan`]
-//! holds the distance from the pointer that is to be added. All else depends on the shapes alone.
+//! Loops are the row loops, the inner loops, and the items of a row. Addresses are added at launch: a [`super::Plan`]
+//! holds the offset from the pointer. All else depends on the shapes alone.
 
 use crate::codegen::geometry::Access;
 
@@ -27,18 +28,18 @@ pub const ITEMS: usize = 2;
 pub const FAULTS: usize = 3;
 /// Address of the results of blocks.
 pub const SCRATCH: usize = 4;
-/// What the launch is called in the fault record.
+/// The name of the launch in the fault record.
 pub const SITE: usize = 5;
-/// Where the loops begin.
+/// The first word of the loops.
 pub const LOOPS: usize = 6;
-/// Words of the fault record. The first is 0 as long as nothing is wrong, then 256 times the site plus a place: which gathered
-/// operand, 7 being all from the eighth on, or 255 for a division of an integer by zero. Behind it come two words per place, an index
-/// outside its dimension, and the size of that.
+/// Words of the fault record. The first is 0 as long as there is no fault. Otherwise it is 256 times the site plus a
+/// place. The place is the number of the gathered operand, 7 for all from the eighth on, or 255 for an integer division
+/// by zero. Then come two words per place: the index out of range, and the size of its dimension.
 pub const FAULT_WORDS: usize = 17;
 /// Words of a loop: size, multiplier, shift.
 const LOOP_WORDS: usize = 3;
 
-/// Where the words of a kernel are: the numbers of its loops decide.
+/// The positions of a kernel's words, which depend on its numbers of loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Row loops.
@@ -53,32 +54,32 @@ impl Layout {
         LOOPS + LOOP_WORDS * index
     }
 
-    /// The number of the loop over the items of a row, behind all others.
+    /// The number of the loop over the items of a row, after all others.
     pub const fn items_of_row(self) -> usize {
         self.rows + self.inner
     }
 
-    /// The address of an access; operands come first, then outputs.
+    /// The word with the address of an access; operands come first, then outputs.
     pub const fn address(self, access: usize) -> usize {
         LOOPS + LOOP_WORDS * (self.items_of_row() + 1) + access * (1 + self.rows + self.inner)
     }
 
-    /// The stride of an access along a loop.
+    /// The word with the stride of an access along a loop.
     pub const fn stride(self, access: usize, index: usize) -> usize {
         self.address(access) + 1 + index
     }
 
-    /// The size of the dimension that the number-th gathered operand is read at indices of; its stride in bytes follows.
+    /// The word with the size of the `number`-th gathered operand's dimension; its stride in bytes follows.
     pub const fn gathered(self, n_accesses: usize, number: usize) -> usize {
         self.address(n_accesses) + 2 * number
     }
 
-    /// All words of a kernel with that many accesses, so many of which are gathered.
+    /// All words of a kernel with so many accesses, of which some are gathered.
     pub const fn n_words(self, n_accesses: usize, n_gathered: usize) -> usize {
         self.gathered(n_accesses, n_gathered)
     }
 
-    /// Writes what an access adds.
+    /// Writes the words of an access.
     pub(super) fn put_access(self, words: &mut [u64], number: usize, access: &Access) {
         words[self.address(number)] = access.base as u64;
         for (index, &stride) in access.rows.iter().chain(&access.inner).enumerate() {
@@ -95,7 +96,7 @@ impl Layout {
     }
 }
 
-/// A division by a constant as a multiplication: `(high half of n * multiplier + n) >> shift`.
+/// Division by a constant through multiplication: `(high half of n * multiplier + n) >> shift`.
 ///
 /// Exact for every `n` below half of the range of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +106,8 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Division of 32-bit numbers by `divisor`, which is below 2^31; by 1 if it is 0, since an empty loop has no positions.
+    /// Division of 32-bit numbers by `divisor`, which is below 2^31. For 0 it divides by 1: an empty loop has no
+    /// positions.
     pub(super) fn narrow(divisor: usize) -> Division {
         let divisor = divisor.max(1) as u128;
         let shift = u128::BITS - (divisor - 1).leading_zeros();

@@ -1,9 +1,9 @@
-// What procedures on whole arrays share: lines, the elements along one dim, which have no element in common, and the arithmetic of
-// elements, which is that of `eager::routine`.
+// What routines share: lines, which are the disjoint sequences of elements along one dim, and the arithmetic of
+// elements, which is that of `runtime::routine`.
 enum { FAULTS = 3, SITE = 5, LINE = 6, STEPS = 7 };
 
-// Lines are counted at word 0 and have as many elements as word 1 says. From STEPS on there is per array its address and the distance
-// of neighbours in a line; then per dim besides the line's its size, and per array a stride.
+// Word 0 is the number of lines, and word 1 their length. From STEPS on, each array has its address and its stride
+// along a line. Then each dim besides the line's has its size and a stride per array.
 template <int ARRAYS, int DIMS>
 struct Lines {
     char* at[ARRAYS];
@@ -26,13 +26,13 @@ struct Lines {
 enum { THREADS = 256 };
 DEVICE u64 item() { return (u64)block_x() * (u32)THREADS + thread_x(); }
 
-// What runs along with a scan of elements: doubles with floats, so that long sums stay exact.
+// The type that scans accumulate in: double for floats, so that long sums stay exact.
 template <class D> struct Running { typedef typename D::Value Type; };
 template <> struct Running<dt_f32> { typedef double Type; };
 DEVICE double running_of(float x, double) { return (double)x; }
 template <class R> DEVICE R running_of(R x, R) { return x; }
 
-// An element of a result, with the one NaN that arithmetic makes; 16-bit floats are rounded here.
+// An element of a result: a NaN becomes canonical, and 16-bit floats are rounded.
 template <class D> struct Settled { template <class T> DEVICE T of(T x) { return x; } };
 template <> struct Settled<dt_f32> {
     DEVICE float of(double x) { return op_canon(op_to_f32(x)); }

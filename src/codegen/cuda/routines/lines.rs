@@ -1,4 +1,4 @@
-//! Lines along a dim, and the arguments of launches over them.
+//! Lines along a dim, and the argument buffers of launches over them.
 
 use super::{LINE, Of, Place, RoutineLaunch, RoutinePlan, STEPS, THREADS, grid};
 use crate::codegen::cuda::Step;
@@ -6,9 +6,9 @@ use crate::codegen::cuda::words::ITEMS;
 use crate::error::{Reason, TierLimit};
 use smallvec::SmallVec;
 
-/// Steps that a thread takes, one after the other, before the rest of the device is missed, where lines are few.
+/// Steps that a single thread takes before it pays to decline, where lines are few.
 const MAX_ALONE: usize = 1 << 14;
-/// Lines that keep a device busy.
+/// With fewer lines, a device is not busy.
 const MANY_LINES: usize = 1024;
 
 /// Lines along a dim, or single elements.
@@ -20,15 +20,15 @@ pub(super) struct Lines {
     others: SmallVec<[(usize, usize); 4]>,
 }
 
-/// A word behind those of lines and arrays.
+/// A word after those of lines and arrays.
 #[derive(Clone, Copy)]
 pub(super) enum More {
     Word(u64),
-    /// The address of collected memory, from this byte on.
+    /// The address of scratch memory, at this byte offset.
     Scratch(usize),
 }
 
-/// The argument of a launch, addresses not yet added.
+/// The argument buffer of a launch, without addresses.
 #[derive(Clone)]
 pub(super) struct Argument {
     pub(super) words: Vec<u64>,
@@ -49,13 +49,13 @@ impl Lines {
         self.others.len()
     }
 
-    /// Whether there are too few of them to keep a device busy.
+    /// Whether there are too few lines to keep a device busy.
     pub(super) fn are_few(&self) -> bool {
         self.count < MANY_LINES
     }
 
     /// # Errors
-    /// If few threads would take many steps, one of them this many, while the rest of a device is idle.
+    /// If a few threads would take many steps, `steps` at most, while the rest of a device is idle.
     pub(super) fn check_length(&self, steps: usize) -> Result<(), Reason> {
         if steps <= MAX_ALONE || !self.are_few() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Lines {
         Err(TierLimit::FewLongLines { lines: self.count, steps }.into())
     }
 
-    /// The argument for these arrays, the word of the kind, and what it needs behind.
+    /// The argument buffer for these arrays, with the word of the kind, and further words.
     pub(super) fn argument(&self, arrays: &[(Of, Place<'_>)], of_kind: u64, more: &[More]) -> Argument {
         let mut words = vec![0; STEPS];
         (words[0], words[1], words[ITEMS]) = (self.count as u64, self.length as u64, self.count as u64);
@@ -74,7 +74,7 @@ impl Lines {
         };
         for &(of, place) in arrays {
             places.push((words.len(), of));
-            // Of other arrays the address is that of their first element.
+            // The address of another array is that of its first element.
             let start = if of == Of::Scratch { place.1.offset * place.0.size() } else { 0 };
             words.extend([start as u64, self.dim.map_or(0, |dim| stride(place, dim))]);
         }
@@ -96,7 +96,7 @@ impl Lines {
 }
 
 impl RoutinePlan {
-    /// Adds an entry, and its launch with a thread per line if there is anything to do.
+    /// Adds an entry, and its launch with a thread per line if there are lines.
     ///
     /// # Errors
     /// If there are more lines than a grid has threads.
@@ -108,7 +108,7 @@ impl RoutinePlan {
         Ok(())
     }
 
-    /// Adds an entry; its number.
+    /// Adds an entry and returns its number.
     pub(super) fn entry(&mut self, call: String, n_words: usize) -> usize {
         self.variant.entries.push((call, n_words));
         self.variant.entries.len() - 1

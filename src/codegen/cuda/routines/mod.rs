@@ -1,24 +1,24 @@
-//! Procedures on whole arrays on a device: text, words and grids, as of other kernels.
+//! Routines on a device: source, argument buffers and grids.
 //!
 //! | file | question |
 //! |---|---|
-//! | `lines` | which lines are there, and where does each lie? |
+//! | `lines` | which lines are there, and where is each? |
 //! | `scans` | how are scans launched? |
-//! | `sorts` | how are sorts? |
-//! | `writes` | how are writes by index, and indices of several dims? |
+//! | `sorts` | how are sorts launched? |
+//! | `writes` | how are writes by index, and indices of several dims, launched? |
 //!
-//! What always holds: the bits are those of `runtime::routine`. Where an order of elements decides them, one thread takes a line's
-//! elements one after the other; lines that are few and long leave most of a device idle then, and there is no code: the reason
-//! says so. An index outside its dimension is recorded as in other kernels.
+//! What always holds: the bits are those of `runtime::routine`. Where they depend on the order of elements, one thread
+//! goes through a line in order. If lines are few and long, most of a device would be idle, and the routine is declined
+//! with a reason. An index out of range is recorded as in other kernels.
 //!
-//! | word | what it holds |
+//! | word | content |
 //! |---|---|
 //! | 0, 1 | lines, or whatever has a thread; elements of a line |
-//! | [`FAULTS`](super::words::FAULTS) | address of the record of faults |
-//! | [`SITE`](super::words::SITE) | what the launch is called there |
-//! | [`LINE`] | what the kind needs: the size of the dimension that is written along, the parts of a line |
-//! | from [`STEPS`] | per array its address and the distance of neighbours in a line, in bytes |
-//! | then | per dim besides the line's its size, and per array a stride in bytes; then what the kind needs |
+//! | [`FAULTS`](super::argument::FAULTS) | address of the fault record |
+//! | [`SITE`](super::argument::SITE) | the name of the launch in it |
+//! | [`LINE`] | a word of the kind: the size of the dimension that is written along, or the parts of a line |
+//! | from [`STEPS`] | per array its address, and the stride along a line in bytes |
+//! | then | per dim besides the line's: its size, and per array a stride in bytes; then further words of the kind |
 
 mod lines;
 mod scans;
@@ -35,27 +35,27 @@ use crate::ir::{Attr, DType, Layout, Op};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Where the word of a kind is.
+/// The word of the kind.
 const LINE: usize = 6;
-/// Where the words of arrays begin.
+/// The first word of arrays.
 const STEPS: usize = 7;
 /// Threads of a block.
 const THREADS: usize = 256;
 /// Most dims and index tensors.
 const MAX_DIMS: usize = 8;
 
-/// An array as far as a routine looks at it.
+/// An array as a routine needs it.
 pub type Place<'a> = (DType, &'a Layout);
 
-/// What the text of a routine depends on: calls of the templates, an entry each.
+/// What the source of a routine depends on: calls of templates, one per entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RoutineVariant {
     piece: Piece,
-    /// Each with the number of its words.
+    /// Each call with its number of words.
     entries: SmallVec<[(String, usize); 3]>,
 }
 
-/// Which templates.
+/// The file of templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Piece {
     Scans,
@@ -75,16 +75,16 @@ impl Piece {
     }
 }
 
-/// Which array an address is of.
+/// What an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// An operand.
     Operand(usize),
-    /// An element of an operand that lies on the host, in the place of an address.
+    /// An element of an operand on the host, which replaces the address.
     Element(usize, usize),
     /// The result.
     Result,
-    /// Memory for what is collected.
+    /// Scratch memory.
     Scratch,
 }
 
@@ -93,31 +93,31 @@ pub enum Of {
 pub struct RoutineLaunch {
     /// How it starts.
     pub step: Step,
-    /// The argument, addresses not yet added.
+    /// The argument buffer, without addresses.
     pub words: Vec<u64>,
-    /// Which addresses are to be added to which words.
+    /// Which addresses are added to which words.
     pub places: SmallVec<[(usize, Of); 4]>,
 }
 
 /// How a routine is launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoutinePlan {
-    /// The text that is launched.
+    /// What the source depends on.
     pub variant: RoutineVariant,
-    /// Launches in order; none where there is nothing to do.
+    /// Launches in order; none if there are no elements.
     pub launches: Vec<RoutineLaunch>,
-    /// Bytes of memory for what is collected.
+    /// Bytes of scratch memory.
     pub scratch_bytes: usize,
-    /// Whether an index may be outside its dimension.
+    /// Whether an index may be out of range.
     pub can_fault: bool,
 }
 
 impl RoutinePlan {
-    /// Plans the routine of an op on operands and a result of these types. `key_on_host`: a key of random words lies on the
-    /// host, and its elements take the places of addresses.
+    /// Plans the routine of an op for operands and a result of these types. `key_on_host`: a key of random words is on
+    /// the host, and its elements replace addresses.
     ///
     /// # Errors
-    /// The reason why there is no code for it.
+    /// The reason why there is no source for it.
     pub fn new(
         op: Op,
         routine: &Routine,
@@ -167,7 +167,7 @@ impl RoutinePlan {
         Ok(plan)
     }
 
-    /// A thread per four words.
+    /// One thread per four words.
     fn random_words(&mut self, key: Place<'_>, result: Place<'_>, key_on_host: bool) -> Result<(), Reason> {
         let n_words = result.1.numel() * result.0.size() / 4;
         let stride = key.1.strides[0] * key.0.size();
@@ -207,7 +207,7 @@ fn grid(items: usize) -> Result<u32, Reason> {
 }
 
 impl Source {
-    /// Writes the text of a routine; its entries are called `name`, with a number behind it.
+    /// Writes the source of a routine; its entries are called `name` with a number appended.
     pub fn of_routine(variant: &RoutineVariant, name: &str) -> Source {
         let mut text = format!("{}\n{}\n", include_str!("lines.cuh"), variant.piece.text());
         let mut entries = Vec::new();

@@ -1,5 +1,5 @@
-// Philox4x32-10, as `ir::philox` has it: a thread makes the four words of a counter. Word 1 is how many words there are; the key
-// is at LINE and the word behind, or in memory at LINE, its halves so many bytes apart.
+// Philox4x32-10, as in `ir::philox`: a thread computes the four words of a counter. Word 1 is the number of words. The
+// key is in the word LINE and the next one, or in memory at LINE, with the halves at a stride.
 template <bool IN_WORDS, class W>
 DEVICE void random_words(const W& w) {
     const u64 number = item(), n = w.at[1];

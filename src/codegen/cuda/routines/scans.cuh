@@ -1,4 +1,4 @@
-// Scans. A thread has a line and takes its elements one after the other, so sums have one order.
+// Scans. A thread has a line and takes its elements in order, so sums have one order.
 template <class D, class Combine, int DIMS, class W>
 DEVICE void scan(const W& w) {
     typedef typename Running<D>::Type R;
@@ -16,7 +16,7 @@ DEVICE void scan(const W& w) {
 struct Greatest { template <class T> DEVICE bool of(T a, T b) { return a >= b; } };
 struct Least { template <class T> DEVICE bool of(T a, T b) { return a <= b; } };
 
-// The place of the best so far, the last of equal ones; a NaN is better than any number.
+// The place of the best element so far, the last of equal ones; a NaN is better than any number.
 template <class D, class Better, int DIMS, class W>
 DEVICE void scan_places(const W& w) {
     typedef typename D::Value Value;
@@ -36,7 +36,7 @@ DEVICE void scan_places(const W& w) {
     }
 }
 
-// Each element is a factor times the one before, plus a term.
+// Each element is the one before times a factor, plus a term.
 template <class D, bool REVERSE, int DIMS, class W>
 DEVICE void recurrence(const W& w) {
     typedef typename Running<D>::Type R;
@@ -52,9 +52,9 @@ DEVICE void recurrence(const W& w) {
     }
 }
 
-// Scans whose parts may be combined on their own, of lines that are few and long: blocks combine chunks of a line, a block per line
-// finds what comes before each chunk, and blocks scan the chunks. Word LINE is how many chunks a line has; what chunks make
-// lies at the address in the last word.
+// Scans whose parts may be combined in any grouping, for a few long lines. Blocks fold the chunks of a line, one block
+// per line scans these results, and blocks scan the chunks. Word LINE is the number of chunks of a line. The results of
+// chunks are at the address in the last word.
 template <class D, class Combine>
 struct Sums {
     typedef typename D::Value Part;
@@ -64,7 +64,7 @@ struct Sums {
     DEVICE Part combine(Part before, Part x) { return Combine::of(before, x); }
     DEVICE Part result(Part x) { return x; }
 };
-// A value and its place; a place below 0 is none.
+// A value and its place; a place below 0 means none.
 template <class D, class Better>
 struct Bests {
     typedef At<typename D::Value> Part;
@@ -79,7 +79,7 @@ struct Bests {
 };
 
 enum { EACH = 8, CHUNK = THREADS * EACH };
-// What the threads before make of their parts; what all make is the last of `slots` then.
+// The combined parts of the threads before this one; those of all threads are the last of `slots` then.
 template <class S>
 DEVICE typename S::Part before(typename S::Part own, typename S::Part* slots) {
     const u32 thread = thread_x();

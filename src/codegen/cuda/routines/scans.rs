@@ -1,13 +1,14 @@
-//! Scans. A thread has a line; where lines are few and long, blocks share them if the order of the elements does not matter.
+//! Scans. A thread scans a line. If lines are few and long, blocks share them where the order of elements does not
+//! matter.
 
 use super::lines::{Lines, More};
 use super::{Of, Place, RoutinePlan, THREADS, blocks, name};
 use crate::error::Reason;
 use crate::ir::routine::Scan;
 
-/// Elements of a line that a block scans: as in the text.
+/// Elements of a line that a block scans, as in the source.
 const CHUNK: usize = 8 * THREADS;
-/// Bytes of what a chunk makes, at most.
+/// Most bytes of a chunk's result.
 const PART_BYTES: usize = 16;
 
 impl RoutinePlan {

@@ -1,5 +1,5 @@
-// Sorts: the places of elements in the order of their values, equal ones in the order in which they stand.
-// A number that is less for a lesser element and equal for an equal one.
+// Sorts: the places of elements in the order of their values. Equal elements keep their order.
+// A key with the order of the elements.
 template <class D> struct Rank {
     DEVICE u64 of(typename D::Value x) { return (u64)(i64)x ^ 0x8000000000000000ull; }
 };
@@ -20,8 +20,8 @@ DEVICE u64 rank_at(const char* from) {
     const u64 rank = Rank<D>::of(load_one<D>(from));
     return DESCENDING ? ~rank : rank;
 }
-// Puts pairs of rank and place in order, by a bitonic network: no two pairs are equal, so there is one order. Behind the line's
-// elements stand pairs that come last. All threads of a block meet here, and those that follow find the pairs sorted.
+// Sorts pairs of rank and place by a bitonic network. No two pairs are equal, so the order is unique. The line is
+// padded with pairs that come last. It contains block barriers, after which all threads see the sorted pairs.
 template <int SIZE>
 DEVICE void sort_pairs(u64* ranks, int* places) {
     barrier();
@@ -59,8 +59,8 @@ DEVICE void argsort(const W& w) {
     for (int i = (int)thread_x(); i < n; i += THREADS) store_one<dt_i64>(lines.at[1] + i * lines.step[1], places[i]);
 }
 
-// Longer lines: blocks sort runs of SIZE elements, then pairs of runs become one, pass by pass. Between passes the ranks of all
-// lines lie at one address and the places at another.
+// Longer lines: blocks sort runs of SIZE elements, then each pass merges pairs of runs. Between passes, the ranks of
+// all lines are at one address and the places at another.
 template <class D, bool DESCENDING, int SIZE, int DIMS, class W>
 DEVICE void sort_runs(const W& w) {
     SHARED(u64, ranks, SIZE);
@@ -80,8 +80,8 @@ DEVICE void sort_runs(const W& w) {
         ((int*)w.at[behind + 1])[first + i] = places[i];
     }
 }
-// A thread has an element, and finds how many of the other run come before it. Runs have as many elements as word LINE says, the
-// last ones fewer.
+// A thread has an element, and counts the elements of the other run that come before it. Runs have as many elements as
+// the word LINE says; the last ones may have fewer.
 template <bool IS_LAST, int DIMS, class W>
 DEVICE void merge_runs(const W& w) {
     if (item() >= w.at[0]) return;
@@ -96,7 +96,7 @@ DEVICE void merge_runs(const W& w) {
     u64 low = start, high = is_left ? end : middle;
     while (low < high) {
         const u64 half = low + (high - low) / 2;
-        // Of equal ones those of the left run come first.
+        // Of equal ones, those of the left run come first.
         if (is_left ? ranks[half] < rank : ranks[half] <= rank) {
             low = half + 1;
         } else {

@@ -1,4 +1,5 @@
-//! Sorts. A block sorts a line in its own memory, or a part of a longer one; then launches make one run of two until there is one.
+//! Sorts. A block sorts a line in shared memory, or a run of a longer one; then launches merge pairs of runs until
+//! there is one.
 
 use super::lines::{Lines, More};
 use super::{LINE, Of, Place, RoutinePlan, blocks, grid, name};

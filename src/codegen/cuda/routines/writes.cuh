@@ -1,19 +1,19 @@
-// Writes by index, and indices into several dims as one. A thread has a line and takes its elements one after the other, so sums have
-// one order and the last write stays.
+// Writes by index, and indices into several dims as one. A thread has a line and takes its elements in order, so sums
+// have one order and the last write stays.
 
-// What elements are collected as, and what they lie in meanwhile.
+// The dtype that elements accumulate in.
 template <class D> struct Collected { typedef D Type; };
 template <> struct Collected<dt_f16> { typedef dt_f32 Type; };
 template <> struct Collected<dt_bf16> { typedef dt_f32 Type; };
 
-// A copy, element by element; lines have one.
+// A copy, element by element: lines have length one.
 template <class From, class To, int DIMS, class W>
 DEVICE void copy(const W& w) {
     if (item() >= w.at[0]) return;
     Lines<2, DIMS> lines(w, item());
     store_one<To>(lines.at[1], load_one<From>(lines.at[0]));
 }
-// What was collected, rounded once.
+// The accumulated elements, rounded once.
 template <class D, int DIMS, class W>
 DEVICE void settle(const W& w) {
     if (item() >= w.at[0]) return;
@@ -26,7 +26,8 @@ DEVICE float canonical(float x) { return op_canon(x); }
 DEVICE double canonical(double x) { return op_canon(x); }
 struct Adding { template <class T> DEVICE T of(T there, T x) { return canonical(plus(there, x)); } };
 
-// Elements of a source to where an index says along a dim, whose size is at LINE; arrays are index, source, target.
+// Writes the elements of a source at indices along a dim, whose size is the word LINE. Arrays are index, source,
+// target.
 template <class I, class D, class To, class How, int DIMS, class W>
 DEVICE void scatter(const W& w) {
     if (item() >= w.at[0]) return;
@@ -48,15 +49,15 @@ struct Multiplying { template <class T> DEVICE T of(T there, T x) { return canon
 struct Most { template <class T> DEVICE T of(T there, T x) { return canonical(is_nan(there) || there >= x ? there : x); } };
 struct Fewest { template <class T> DEVICE T of(T there, T x) { return canonical(is_nan(there) || there <= x ? there : x); } };
 
-// A part of so many; integers are rounded down.
+// A quotient; integers are rounded down.
 DEVICE float over(float x, i64 n) { return op_canon(op_div(x, op_to_f32(n))); }
 DEVICE double over(double x, i64 n) { return op_canon(op_div(x, op_to_f64(n))); }
 DEVICE i64 over(i64 x, i64 n) { return x / n - (x % n < 0); }
 DEVICE int over(int x, i64 n) { return (int)over((i64)x, n); }
 DEVICE bool over(bool x, i64) { return x; }
 
-// As `scatter`, with what elements are folded by. Without what is there already they begin at the element in the last word. For
-// means a fourth array counts what went to each place.
+// Like `scatter`, with a function that folds elements. Without the target's own elements, a fold starts from the
+// element in the last word. For means, a fourth array counts the elements of each place.
 template <class I, class D, class To, class How, bool WITH_SELF, bool IS_MEAN, int DIMS, class W>
 DEVICE void scatter_reduce(const W& w) {
     enum { ARRAYS = IS_MEAN ? 4 : 3 };
@@ -96,7 +97,7 @@ DEVICE void scatter_reduce(const W& w) {
     }
 }
 
-// An index into several dims, whose sizes lie behind the strides. A negative one counts from the end if it may.
+// An index into several dims, whose sizes follow the strides. With WRAPS, a negative one counts from the end.
 template <class I, int N, bool WRAPS, int DIMS, class W>
 DEVICE void flat_index(const W& w) {
     if (item() >= w.at[0]) return;
@@ -112,6 +113,6 @@ DEVICE void flat_index(const W& w) {
         }
         sum = op_add(op_mul(sum, size), place < 0 ? place + size : place);
     }
-    // What is nowhere is nowhere read or written.
+    // An index of -1 is neither read nor written.
     store_one<dt_i64>(lines.at[N], is_inside ? sum : -1);
 }

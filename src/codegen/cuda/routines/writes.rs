@@ -21,7 +21,7 @@ impl RoutinePlan {
             return Err(TierLimit::WriteOperands { operands: operands.len() }.into());
         };
         let has_writes = index.numel() > 0;
-        // 16-bit floats are collected in f32 and rounded once.
+        // 16-bit floats are accumulated in f32 and rounded once.
         let collects = has_writes && write != Write::Overwrite && matches!(dtype, DType::F16 | DType::BF16);
         let wide = if collects { DType::F32 } else { dtype };
         let dense = Layout::contiguous(&into.sizes);
@@ -93,7 +93,7 @@ impl RoutinePlan {
     }
 }
 
-/// What folds elements for a reducer, and the bits of the element of a dtype that a fold begins at.
+/// The function that a reducer folds elements with, and the bits of its initial element in a dtype.
 fn fold(reduce: Option<Reducer>, dtype: DType) -> (&'static str, u64) {
     let [one, least, greatest] = ends(dtype);
     match reduce {
@@ -104,7 +104,7 @@ fn fold(reduce: Option<Reducer>, dtype: DType) -> (&'static str, u64) {
     }
 }
 
-/// The bits of one, and of what no element is less and none is greater than.
+/// The bits of one, of the least element, and of the greatest element.
 fn ends(dtype: DType) -> [u64; 3] {
     match dtype {
         DType::Bool => [1, 0, 1],
