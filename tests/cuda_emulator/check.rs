@@ -121,7 +121,7 @@ fn compile(cases: &[Named], mutate: impl Fn(String) -> String) -> Program {
     let mut batch = Batch::default();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for named in cases {
-        let first = *known.entry(&named.source.text).or_insert_with(|| {
+        let first = *known.entry(&named.source.code).or_insert_with(|| {
             // All were written under one name to be told apart; this is the text under a name of its own.
             let source = Source::new(&named.case.kernel, &named.plan.variant, &batch.name());
             batch.add(&source)
@@ -146,7 +146,7 @@ fn compare(cases: &[Named], program: &Program, schedule: usize) -> Result<(), St
 
 impl Named {
     fn describe(&self) -> String {
-        format!("{}\n{}{:?}\n{}", self.name, self.case.kernel, self.case.geometry, self.source.text)
+        format!("{}\n{}{:?}\n{}", self.name, self.case.kernel, self.case.geometry, self.source.code)
     }
 
     fn compare(&self, found: &[Vec<u8>]) -> Result<(), String> {

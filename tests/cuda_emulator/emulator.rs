@@ -5,7 +5,7 @@
 //! `OPFUSE_CUDA_TEXTS=folder` leaves the texts there, for `scripts/nvrtc.py`.
 
 use opfuse::internals::codegen::cuda::wgmma::TileMap;
-use opfuse::internals::codegen::cuda::{PRELUDE, Plan, Source, Step, Target, words};
+use opfuse::internals::codegen::cuda::{PRELUDE, Plan, Source, Step, Target, argument};
 use opfuse::internals::codegen::kernel::{Kernel, Source as From};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Batch {
     /// Adds a text written under [`Batch::name`]; its number.
     pub(crate) fn add(&mut self, source: &Source) -> usize {
         let first = self.n_entries;
-        self.text.push_str(&source.text);
+        self.text.push_str(&source.code);
         for entry in &source.entries {
             let (number, n_words) = (self.n_entries, source.n_words);
             let call = match source.target {
@@ -94,33 +94,33 @@ impl Batch {
         let is_iota = |slot: usize| kernel.operands.get(slot).is_some_and(|operand| operand.source == From::Iota);
         let accesses = (0..buffers.len()).filter(|&slot| !is_iota(slot)).map(|slot| (layout.address(slot), slot));
         let pointers: Vec<(usize, usize)> =
-            accesses.chain([(words::FAULTS, buffers.len()), (words::SCRATCH, buffers.len() + 1)]).collect();
-        let (faults, scratch) = ([0; 8 * words::FAULT_WORDS], vec![0xff; plan.scratch_bytes]);
+            accesses.chain([(argument::FAULTS, buffers.len()), (argument::SCRATCH, buffers.len() + 1)]).collect();
+        let (faults, scratch) = ([0; 8 * argument::FAULT_WORDS], vec![0xff; plan.scratch_bytes]);
         let extra =
             [Buffer { bytes: &faults, remainder: 0, apart: 0 }, Buffer { bytes: &scratch, remainder: 0, apart: 0 }];
         let all: Vec<&Buffer<'_>> = buffers.iter().chain(&extra).collect();
-        let mut words = plan.words.clone();
-        words[words::SITE] = SITE;
-        self.launch(source, &words, &plan.steps, &pointers, &all);
+        let mut argument = plan.argument.clone();
+        argument[argument::SITE] = SITE;
+        self.launch(source, &argument, &plan.steps, &pointers, &all);
     }
 
     /// Adds launches of the text `source`. The address of a buffer is added to each word that is paired with it.
     pub(crate) fn launch(
         &mut self,
         source: usize,
-        words: &[u64],
+        argument: &[u64],
         steps: &[Step],
         pointers: &[(usize, usize)],
         buffers: &[&Buffer<'_>],
     ) {
-        self.launch_mapped(source, words, steps, pointers, &[], buffers);
+        self.launch_mapped(source, argument, steps, pointers, &[], buffers);
     }
 
     /// The same of a text whose argument holds maps, which are made once addresses are added.
     pub(crate) fn launch_mapped(
         &mut self,
         source: usize,
-        words: &[u64],
+        argument: &[u64],
         steps: &[Step],
         pointers: &[(usize, usize)],
         maps: &[TileMap],
@@ -137,8 +137,8 @@ impl Batch {
             self.calls.extend(buffer.bytes.chunks(8).map(chunk));
         }
         self.sizes.push(buffers.iter().map(|buffer| buffer.bytes.len()).collect());
-        self.calls.push(words.len() as u64);
-        self.calls.extend(words);
+        self.calls.push(argument.len() as u64);
+        self.calls.extend(argument);
         self.calls.push(pointers.len() as u64);
         pointers.iter().for_each(|&(word, buffer)| self.calls.extend([word as u64, buffer as u64]));
         self.calls.push(maps.len() as u64);
@@ -172,7 +172,7 @@ impl Batch {
             include_str!("groups.h").to_owned(),
             text,
             self.calls_of_entries.clone(),
-            format!("enum {{ ITEMS_WORD = {} }};\n", words::ITEMS),
+            format!("enum {{ ITEMS_WORD = {} }};\n", argument::ITEMS),
             "struct Emulated { void (*call)(const u64*); unsigned n_words, launched_bytes; };\n".to_owned(),
             format!("static const Emulated EMULATED[] = {{\n{}}};\n", self.table),
             include_str!("machine.h").to_owned(),

@@ -278,7 +278,7 @@ fn wide_indices() {
         cases.add_wide(format!("in line, {form:?}"), contiguous(&chain(), 3001, 1), form);
         cases.add_wide(format!("rows, {form:?}"), broadcast(40, 100), form);
     }
-    let tiles = Form::Tiles { along: 1, crossed: 3 };
+    let tiles = Form::Tiles { along: 1, transposed: 3 };
     cases.add_wide("squares", listed::transposed(DType::F32, 3, 37, 70), tiles);
     for form in rows::FORMS.into_iter().chain(rows::holding(900)) {
         let normalized = place(&mut Random::new(1), listed::normalized(), &[2, 3], &[9, 100]);
@@ -302,7 +302,7 @@ fn wide_indices() {
     let mut case = several_rows(&b.kernel, 2, 50);
     case.geometry.operands[0].inner = [8].into_iter().collect();
     case.geometry.operands[0].rows = [4].into_iter().collect();
-    cases.add_wide("lines of a square", case, Form::Tiles { along: 0, crossed: 1 });
+    cases.add_wide("lines of a square", case, Form::Tiles { along: 0, transposed: 1 });
     cases.check();
 }
 

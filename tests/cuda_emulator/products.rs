@@ -147,7 +147,7 @@ fn run(cases: &[(String, Case)], mutate: impl Fn(String) -> String) -> Result<()
         let result = vec![0xaa; expected.len()];
         let buffers = [left, right, &result].map(|bytes| Buffer { bytes, remainder: 0, apart: 0 });
         let steps: Vec<_> = plan.step.into_iter().collect();
-        batch.launch(source, &plan.words, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
+        batch.launch(source, &plan.argument, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
     }
     let program = batch.compile(mutate);
     for schedule in SCHEDULES {

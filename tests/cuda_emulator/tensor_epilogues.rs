@@ -103,13 +103,13 @@ impl Pair {
 fn run(pairs: &[Pair], mutate: impl Fn(String) -> String) -> Result<(), String> {
     let mut batch = Batch::default();
     for pair in pairs {
-        let (plan, EpiloguePlan { epilogue, words }) = (&pair.plan, &pair.epilogue);
+        let (plan, EpiloguePlan { epilogue, argument }) = (&pair.plan, &pair.epilogue);
         let source = batch.add(&Source::of_tensor_product(&plan.variant, Some(epilogue), &batch.name()));
         let (buffers, mut pointers) = pair.buffers();
-        pointers.extend([(words.len() + LEFT, buffers.len() - 2), (words.len() + RIGHT, buffers.len() - 1)]);
+        pointers.extend([(argument.len() + LEFT, buffers.len() - 2), (argument.len() + RIGHT, buffers.len() - 1)]);
         let steps: Vec<_> = plan.step.into_iter().collect();
         let buffers: Vec<&Buffer<'_>> = buffers.iter().collect();
-        batch.launch(source, &plan.words, &steps, &pointers, &buffers);
+        batch.launch(source, &plan.argument, &steps, &pointers, &buffers);
     }
     let program = batch.compile(mutate);
     for schedule in SCHEDULES {

@@ -223,7 +223,7 @@ fn run(cases: &[Case], schedules: &[usize], mutate: impl Fn(String) -> String) -
         let result = case.unwritten();
         let buffers = case.buffers(&result);
         let steps: Vec<_> = plan.step.into_iter().collect();
-        batch.launch(source, &plan.words, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
+        batch.launch(source, &plan.argument, &steps, &[(LEFT, 0), (RIGHT, 1), (RESULT, 2)], &buffers.each_ref());
     }
     let program = batch.compile(mutate);
     for &schedule in schedules {

@@ -18,7 +18,7 @@ fn check(name: &str, case: &Case, form: Option<Form>) {
     };
     let plan = plan.expect("the kernel is one that CUDA code is made for");
     let source = Source::new(&case.kernel, &plan.variant, name);
-    let text = format!("/*\n{}{:?}\n{plan:?}\n*/\n{}", case.kernel, case.geometry, source.text);
+    let text = format!("/*\n{}{:?}\n{plan:?}\n*/\n{}", case.kernel, case.geometry, source.code);
     expect_file![format!("texts/{name}.cu")].assert_eq(&text);
 }
 
@@ -60,7 +60,7 @@ fn plans_suit_shapes() {
     let negated =
         &listed::of_prims().into_iter().find(|(name, ..)| name == "neg of f32").expect("the prim is listed").2;
     assert_eq!(form(&contiguous(negated, 1 << 22, 1), 16), Form::Pointwise { width: 4, vectors: 4 });
-    assert_eq!(form(&listed::transposed(DType::F32, 2, 16, 300), 16), Form::Tiles { along: 1, crossed: 3 });
+    assert_eq!(form(&listed::transposed(DType::F32, 2, 16, 300), 16), Form::Tiles { along: 1, transposed: 3 });
     assert_eq!(form(&listed::transposed(DType::F32, 2, 15, 300), 16), Form::Pointwise { width: 1, vectors: 1 });
     let bytes = listed::of_dtypes().into_iter().find(|(name, _)| name == "bf16 to f16").expect("the pair is listed").1;
     assert_eq!(form(&contiguous(&bytes, 1000, 1), 16), Form::Pointwise { width: 8, vectors: 1 });

@@ -17,17 +17,18 @@ fn plan(pair: &Pair, columns: usize) -> WgmmaPlan {
 fn run(pairs: &[Pair], columns: usize, mutate: impl Fn(String) -> String) -> Result<(), String> {
     let mut batch = Batch::default();
     for pair in pairs {
-        let WgmmaPlan { variant, words, maps, step } = plan(pair, columns);
-        let EpiloguePlan { epilogue, words: own } = &pair.epilogue;
+        let WgmmaPlan { variant, argument, maps, step } = plan(pair, columns);
+        let EpiloguePlan { epilogue, argument: own } = &pair.epilogue;
         assert!(
-            words.len() % MAP_WORDS == 0 && maps.iter().all(|map| words[map.at..map.at + MAP_WORDS] == [0; MAP_WORDS])
+            argument.len() % MAP_WORDS == 0
+                && maps.iter().all(|map| argument[map.at..map.at + MAP_WORDS] == [0; MAP_WORDS])
         );
         let source = batch.add(&Source::of_wgmma_product(&variant, Some(epilogue), &batch.name()));
         let (buffers, mut pointers) = pair.buffers();
         pointers.extend([(own.len() + LEFT, buffers.len() - 2), (own.len() + RIGHT, buffers.len() - 1)]);
         let steps: Vec<_> = step.into_iter().collect();
         let buffers: Vec<&Buffer<'_>> = buffers.iter().collect();
-        batch.launch_mapped(source, &words, &steps, &pointers, &maps, &buffers);
+        batch.launch_mapped(source, &argument, &steps, &pointers, &maps, &buffers);
     }
     let program = batch.compile(mutate);
     for schedule in SCHEDULES {

@@ -33,7 +33,7 @@ fn run(cases: &[Planned], schedules: &[usize], mutate: impl Fn(String) -> String
         let buffers = case.buffers(&result);
         let steps: Vec<_> = plan.step.into_iter().collect();
         let pointers = [(LEFT, 0), (RIGHT, 1), (RESULT, 2)];
-        batch.launch_mapped(source, &plan.words, &steps, &pointers, &plan.maps, &buffers.each_ref());
+        batch.launch_mapped(source, &plan.argument, &steps, &pointers, &plan.maps, &buffers.each_ref());
     }
     let program = batch.compile(mutate);
     for &schedule in schedules {
@@ -172,11 +172,11 @@ fn plans_suit_shapes() {
     let plan = |shape: &ProductShape| WgmmaPlan::new(shape, [16; 3]).expect("the product has code");
     let columns = |m, n| plan(&ProductShape { m, n, ..shape }).variant.columns;
     assert_eq!([columns(4096, 4096), columns(256, 4096), columns(1 << 20, 128)], [256, 128, 128]);
-    let WgmmaPlan { variant, words, maps, .. } = plan(&shape);
+    let WgmmaPlan { variant, argument, maps, .. } = plan(&shape);
     assert_eq!((variant.along, variant.width), ([true, false], 8));
     let described: Vec<_> = maps.iter().map(|map| (map.address, map.at, map.tiles)).collect();
     let [left, right] = [&described[0], &described[1]];
-    assert_eq!((left.0, left.1, right.0, right.1, words.len()), (LEFT, 16, RIGHT, 32, 48));
+    assert_eq!((left.0, left.1, right.0, right.1, argument.len()), (LEFT, 16, RIGHT, 32, 48));
     assert_eq!((left.2.sizes, left.2.strides, left.2.tile), ([64, 4096, 1], [128, 128], [64, 128, 1]));
     assert_eq!((right.2.sizes, right.2.strides, right.2.tile), ([4096, 64, 1], [8192, 8192], [64, 64, 1]));
     // Where a dimension has one element, its stride may be any.

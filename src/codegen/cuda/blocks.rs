@@ -4,11 +4,11 @@
 //! per row folds them in order. Later launches read the row's results from memory, so no launch waits for another
 //! block.
 
+use super::argument;
 use super::elements;
 use super::rows::{self, fold_of, index_of};
-use super::text::Text;
 use super::variant::{LANES, TOTAL_WARPS, WARPS};
-use super::words;
+use super::writer::Writer;
 use crate::codegen::kernel::Level;
 use crate::codegen::native::flat::{Id, Op};
 use crate::codegen::native::passes::Passes;
@@ -45,76 +45,77 @@ pub(super) fn n_folds(passes: &Passes) -> usize {
 }
 
 /// Writes one entry. The last one also writes the outputs per row.
-pub(super) fn emit(text: &mut Text<'_>, passes: &Passes, entry: Entry, is_last: bool, name: &str) {
+pub(super) fn emit(writer: &mut Writer<'_>, passes: &Passes, entry: Entry, is_last: bool, name: &str) {
     match entry {
-        Entry::Loop(pass) => emit_loop(text, passes, pass, is_last, name),
-        Entry::Totals(pass) => emit_totals(text, passes, pass, is_last, name),
+        Entry::Loop(pass) => emit_loop(writer, passes, pass, is_last, name),
+        Entry::Totals(pass) => emit_totals(writer, passes, pass, is_last, name),
     }
 }
 
-fn emit_loop(text: &mut Text<'_>, passes: &Passes, number: usize, is_last: bool, name: &str) {
-    let unsigned = text.unsigned();
+fn emit_loop(writer: &mut Writer<'_>, passes: &Passes, number: usize, is_last: bool, name: &str) {
+    let unsigned = writer.unsigned();
     let pass = &passes.passes[number];
-    rows::open(text, name, WARPS * LANES);
-    rows::item_of_warp(text);
-    let size = text.layout().size_of_loop(text.layout().items_of_row());
-    text.line(format!("const {unsigned} blocks = ({unsigned})w.at[{size}];"));
-    text.line(format!("const {unsigned} row = divide(item, w.at[{}], w.at[{}]);", size + 1, size + 2));
-    text.line(format!("const {unsigned} block = item - row * blocks;"));
-    rows::row(text);
+    rows::open(writer, name, WARPS * LANES);
+    rows::item_of_warp(writer);
+    let size = writer.layout().size_of_loop(writer.layout().items_of_row());
+    writer.line(format!("const {unsigned} blocks = ({unsigned})w.at[{size}];"));
+    writer.line(format!("const {unsigned} row = divide(item, w.at[{}], w.at[{}]);", size + 1, size + 2));
+    writer.line(format!("const {unsigned} block = item - row * blocks;"));
+    rows::row(writer);
     let mut results: Vec<usize> = pass.stores.clone();
     if is_last {
         results.extend(&passes.row_stores);
     }
-    known(text, passes, &needed(text, &pass.folds, &results), &[]);
-    rows::foldings(text, pass);
+    known(writer, passes, &needed(writer, &pass.folds, &results), &[]);
+    rows::foldings(writer, pass);
     if pass.has_loop() {
-        text.line("{");
-        rows::uniform(text, pass);
-        text.line(format!("const {unsigned} start = block * BLOCK;"));
-        text.line(format!("const {unsigned} end = n - start < BLOCK ? n : start + BLOCK;"));
-        elements::noting(text, pass, |text| rows::loop_between(text, pass, "start", "end"));
-        text.line("}");
+        writer.line("{");
+        rows::uniform(writer, pass);
+        writer.line(format!("const {unsigned} start = block * BLOCK;"));
+        writer.line(format!("const {unsigned} end = n - start < BLOCK ? n : start + BLOCK;"));
+        elements::noting(writer, pass, |writer| rows::loop_between(writer, pass, "start", "end"));
+        writer.line("}");
     }
     for &id in &pass.folds {
-        let (fold, first) = (fold_of(text, id), first_part(passes, id));
-        text.line(format!("const {fold}::Part r{id} = team.tree<{fold}>(f{id}.element);"));
-        text.line(format!("if (team.lane == 0) *part<{fold}>(w.at[{}], {first} + block) = r{id};", words::SCRATCH));
+        let (fold, first) = (fold_of(writer, id), first_part(passes, id));
+        writer.line(format!("const {fold}::Part r{id} = team.tree<{fold}>(f{id}.element);"));
+        writer
+            .line(format!("if (team.lane == 0) *part<{fold}>(w.at[{}], {first} + block) = r{id};", argument::SCRATCH));
     }
     if is_last {
-        rows::row_stores(text, &passes.row_stores, "team.lane == 0 && block == 0");
+        rows::row_stores(writer, &passes.row_stores, "team.lane == 0 && block == 0");
     }
-    text.line("}");
+    writer.line("}");
 }
 
-fn emit_totals(text: &mut Text<'_>, passes: &Passes, number: usize, is_last: bool, name: &str) {
-    let unsigned = text.unsigned();
+fn emit_totals(writer: &mut Writer<'_>, passes: &Passes, number: usize, is_last: bool, name: &str) {
+    let unsigned = writer.unsigned();
     let folds = &passes.passes[number].folds;
-    rows::open(text, name, TOTAL_WARPS * LANES);
-    text.line(format!("SHARED(uint4, slots, {});", 2 * (TOTAL_WARPS + 1) * LANES));
-    text.line(format!("const {unsigned} row = block_x();"));
-    text.line(format!(
+    rows::open(writer, name, TOTAL_WARPS * LANES);
+    writer.line(format!("SHARED(uint4, slots, {});", 2 * (TOTAL_WARPS + 1) * LANES));
+    writer.line(format!("const {unsigned} row = block_x();"));
+    writer.line(format!(
         "Crew<{TOTAL_WARPS}, BLOCK / LANES / {TOTAL_WARPS}> team = {{thread_x() % {LANES}u, thread_x() / {LANES}u, (char*)slots}};"
     ));
-    let size = text.layout().size_of_loop(text.layout().items_of_row());
-    text.line(format!("const {unsigned} blocks = ({unsigned})w.at[{size}];"));
-    rows::row(text);
+    let size = writer.layout().size_of_loop(writer.layout().items_of_row());
+    writer.line(format!("const {unsigned} blocks = ({unsigned})w.at[{size}];"));
+    rows::row(writer);
     for &id in folds {
-        let (fold, first) = (fold_of(text, id), first_part(passes, id));
-        text.line(format!(
+        let (fold, first) = (fold_of(writer, id), first_part(passes, id));
+        writer.line(format!(
             "const {fold}::Part r{id} = total_of_parts<{fold}>(w.at[{}], {first}, n == 0 ? 0 : blocks, team);",
-            words::SCRATCH
+            argument::SCRATCH
         ));
-        let (declaration, index) = (text.declaration(id), index_of(text, id));
-        text.line(format!("{declaration} = r{id}{index};"));
-        let total = total_part(text, passes, id);
-        text.line(format!("if (thread_x() == 0) *part<{fold}>(w.at[{}], {total}) = r{id};", words::SCRATCH));
+        let (declaration, index) = (writer.declaration(id), index_of(writer, id));
+        writer.line(format!("{declaration} = r{id}{index};"));
+        let total = total_part(writer, passes, id);
+        writer.line(format!("if (thread_x() == 0) *part<{fold}>(w.at[{}], {total}) = r{id};", argument::SCRATCH));
     }
     if is_last {
-        known(text, passes, &needed(text, &[], &passes.row_stores), folds);
-        rows::row_stores(text, &passes.row_stores, "thread_x() == 0");
+        known(writer, passes, &needed(writer, &[], &passes.row_stores), folds);
+        rows::row_stores(writer, &passes.row_stores, "thread_x() == 0");
     }
-    text.line("}");
+    writer.line("}");
 }
 
 /// The number of a fold among those of all passes.
@@ -125,18 +126,18 @@ fn number_of(passes: &Passes, id: Id) -> usize {
 
 /// Where the results of a row's blocks start.
 fn first_part(passes: &Passes, id: Id) -> String {
-    format!("((u64){} * w.at[{}] + row) * blocks", number_of(passes, id), words::ROWS)
+    format!("((u64){} * w.at[{}] + row) * blocks", number_of(passes, id), argument::ROWS)
 }
 
 /// Where the result of a row is: after those of all blocks.
-fn total_part(passes_of: &Text<'_>, passes: &Passes, id: Id) -> String {
+fn total_part(passes_of: &Writer<'_>, passes: &Passes, id: Id) -> String {
     let size = passes_of.layout().size_of_loop(passes_of.layout().items_of_row());
-    format!("({} * w.at[{size}] + {}) * w.at[{}] + row", n_folds(passes), number_of(passes, id), words::ROWS)
+    format!("({} * w.at[{size}] + {}) * w.at[{}] + row", n_folds(passes), number_of(passes, id), argument::ROWS)
 }
 
 /// The row values that folds and outputs need, operands first, without those that the folds are computed from.
-fn needed(text: &Text<'_>, folds: &[Id], outputs: &[usize]) -> Vec<Id> {
-    let flat = text.flat;
+fn needed(writer: &Writer<'_>, folds: &[Id], outputs: &[usize]) -> Vec<Id> {
+    let flat = writer.flat;
     let mut needed = vec![false; flat.nodes.len()];
     let mut stack: Vec<Id> = folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied()).collect();
     stack.extend(outputs.iter().map(|&slot| flat.outputs[slot]));
@@ -151,14 +152,14 @@ fn needed(text: &Text<'_>, folds: &[Id], outputs: &[usize]) -> Vec<Id> {
 }
 
 /// Computes row values. Folds are read from memory, except for those in `there`, which are available.
-fn known(text: &mut Text<'_>, passes: &Passes, ids: &[Id], there: &[Id]) {
+fn known(writer: &mut Writer<'_>, passes: &Passes, ids: &[Id], there: &[Id]) {
     for &id in ids.iter().filter(|id| !there.contains(id)) {
-        if let Op::Fold(_) = text.flat.nodes[id].op {
-            let (declaration, index, fold) = (text.declaration(id), index_of(text, id), fold_of(text, id));
-            let total = total_part(text, passes, id);
-            text.line(format!("{declaration} = (*part<{fold}>(w.at[{}], {total})){index};", words::SCRATCH));
+        if let Op::Fold(_) = writer.flat.nodes[id].op {
+            let (declaration, index, fold) = (writer.declaration(id), index_of(writer, id), fold_of(writer, id));
+            let total = total_part(writer, passes, id);
+            writer.line(format!("{declaration} = (*part<{fold}>(w.at[{}], {total})){index};", argument::SCRATCH));
         } else {
-            text.row_values(&[id]);
+            writer.row_values(&[id]);
         }
     }
 }

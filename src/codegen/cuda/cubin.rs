@@ -24,19 +24,19 @@ pub(crate) enum Origin {
 /// # Errors
 /// If there is no such device or no NVRTC, or the source does not compile: the error holds the log.
 pub(crate) fn cubin(device: Device, source: &Source) -> Result<(Vec<u8>, Origin)> {
-    let text = format!("{PRELUDE}{}", source.text);
+    let code = format!("{PRELUDE}{}", source.code);
     let mut options: Vec<String> = OPTIONS.map(String::from).into();
     options.push(format!("--gpu-architecture={}{}", cuda::architecture(device)?, source.target.suffix()));
     if cuda::compiler_version()?.0 >= 13 {
         // The source needs nothing of what it leaves out; a short one compiles in four fifths of the time.
         options.push("--minimal".into());
     }
-    let Some(folder) = disk::folder() else { return Ok((cuda::compile(&text, &options)?, Origin::Compiled)) };
-    let key = Key::new(("cubin", &text, &options, cuda::compiler_version()?));
+    let Some(folder) = disk::folder() else { return Ok((cuda::compile(&code, &options)?, Origin::Compiled)) };
+    let key = Key::new(("cubin", &code, &options, cuda::compiler_version()?));
     if let Ok(cubin) = folder.load(&key) {
         return Ok((cubin, Origin::Disk));
     }
-    let cubin = cuda::compile(&text, &options)?;
+    let cubin = cuda::compile(&code, &options)?;
     folder.store(&key, &cubin);
     Ok((cubin, Origin::Compiled))
 }

@@ -9,8 +9,8 @@
 use super::plan::Plan;
 use super::pointwise::{declare_results, set_results};
 use super::product_grid::RESULT;
-use super::text::Text;
 use super::variant::{Form, Variant};
+use super::writer::Writer;
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::kernel::{Kind, Source as From};
@@ -39,7 +39,7 @@ pub struct EpiloguePlan {
     /// What its source depends on.
     pub epilogue: Epilogue,
     /// The kernel's part of the argument buffer, with offsets in place of addresses.
-    pub words: Vec<u64>,
+    pub argument: Vec<u64>,
 }
 
 /// Bytes of the widest access.
@@ -84,12 +84,12 @@ impl EpiloguePlan {
         let fits = |width: &usize| shape.n.is_multiple_of(*width) && geometry.n_inner().is_multiple_of(*width);
         let width = [8, 4, 2].into_iter().filter(|&narrower| narrower <= width).find(fits).unwrap_or(1);
         let numbers = (0..kernel.operands.len()).filter(|&access| alignments[access] == 0);
-        let Plan { variant, words, .. } =
+        let Plan { variant, argument, .. } =
             Plan::with_form(kernel, geometry, Form::Pointwise { width, vectors: 1 })?.with_numbers(numbers);
-        if words.len() > MAX_WORDS {
+        if argument.len() > MAX_WORDS {
             return Err(Reason::TooManyArguments);
         }
-        Ok(EpiloguePlan { epilogue: Epilogue { kernel: kernel.clone(), slot, variant }, words })
+        Ok(EpiloguePlan { epilogue: Epilogue { kernel: kernel.clone(), slot, variant }, argument })
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn is_dense(kernel: &Kernel, geometry: &Geometry, slot: usize, shape:
 /// What a product does with its sums.
 pub(super) struct End {
     /// The source of it, where it is not part of the product's.
-    pub(super) text: String,
+    pub(super) code: String,
     /// The type with the `store` function.
     pub(super) name: String,
     /// Words of its part of the argument buffer, before the product's.
@@ -142,10 +142,10 @@ impl End {
     /// The end with an epilogue, in the source whose entry is called `entry`, or without, storing sums as `dtype`.
     pub(super) fn new(epilogue: Option<&Epilogue>, dtype: DType, entry: &str) -> End {
         match epilogue {
-            None => End { text: String::new(), name: format!("AsItIs<dt_{}, {RESULT}>", dtype.name()), n_words: 0 },
+            None => End { code: String::new(), name: format!("AsItIs<dt_{}, {RESULT}>", dtype.name()), n_words: 0 },
             Some(epilogue) => {
                 let name = format!("{entry}_epilogue");
-                End { text: epilogue.emit(&name), n_words: epilogue.n_words(), name }
+                End { code: epilogue.emit(&name), n_words: epilogue.n_words(), name }
             }
         }
     }
@@ -167,79 +167,80 @@ impl Epilogue {
     fn emit(&self, name: &str) -> String {
         let flat = Flat::new(&self.kernel, &self.variant.classes);
         let passes = Passes::new(&flat, |_| false, Keep::Nothing);
-        let mut text = Text::new(&self.kernel, &flat, &self.variant);
-        text.line(format!("struct {name} {{"));
-        text.line("template <int N, int WIDTH>");
-        text.line(
+        let mut writer = Writer::new(&self.kernel, &flat, &self.variant);
+        writer.line(format!("struct {name} {{"));
+        writer.line("template <int N, int WIDTH>");
+        writer.line(
             "static __device__ __forceinline__ void store(const Words<N>& w, u64 element, int n, float (&x)[WIDTH]) {",
         );
-        self.body(&mut text, &passes.passes[0]);
-        text.line("}");
-        text.line("};");
-        text.out
+        self.body(&mut writer, &passes.passes[0]);
+        writer.line("}");
+        writer.line("};");
+        writer.out
     }
 
-    fn body(&self, text: &mut Text<'_>, pass: &Pass) {
-        let (layout, signed, unsigned) = (text.layout(), text.signed(), text.unsigned());
+    fn body(&self, writer: &mut Writer<'_>, pass: &Pass) {
+        let (layout, signed, unsigned) = (writer.layout(), writer.signed(), writer.unsigned());
         if layout.rows == 0 {
-            text.line(format!("const {signed} i = ({signed})element;"));
+            writer.line(format!("const {signed} i = ({signed})element;"));
         } else {
             let size = layout.size_of_loop(layout.rows);
             let (multiplier, shift) = (size + 1, size + 2);
-            text.line(format!(
+            writer.line(format!(
                 "const {unsigned} row = divide(({unsigned})element, w.at[{multiplier}], w.at[{shift}]);"
             ));
-            text.line(format!("const {signed} i = ({signed})(({unsigned})element - row * ({unsigned})w.at[{size}]);"));
-            text.positions("row", 0..layout.rows, "p");
+            writer
+                .line(format!("const {signed} i = ({signed})(({unsigned})element - row * ({unsigned})w.at[{size}]);"));
+            writer.positions("row", 0..layout.rows, "p");
         }
-        text.row_addresses();
-        let still: Vec<Id> = pass.row.iter().chain(&pass.uniform).copied().collect();
-        text.row_values(&still);
+        writer.row_addresses();
+        let uniform: Vec<Id> = pass.row.iter().chain(&pass.uniform).copied().collect();
+        writer.row_values(&uniform);
         let is_product = |op: Op| matches!(op, Op::Load(slot) if slot as usize == self.slot);
-        let in_line = |text: &Text<'_>, id: Id| match text.flat.nodes[id].op {
-            Op::Load(slot) => !text.is_iota(slot as usize) && text.class(slot as usize) == Class::Contiguous,
+        let in_line = |writer: &Writer<'_>, id: Id| match writer.flat.nodes[id].op {
+            Op::Load(slot) => !writer.is_iota(slot as usize) && writer.class(slot as usize) == Class::Contiguous,
             Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => false,
         };
         for &id in &pass.body {
-            let node = &text.flat.nodes[id];
+            let node = &writer.flat.nodes[id];
             let Op::Load(slot) = node.op else { continue };
-            if is_product(node.op) || !in_line(text, id) {
+            if is_product(node.op) || !in_line(writer, id) {
                 continue;
             }
-            let (ty, size) = (text.loaded_type(id), text.dtype(slot as usize).size());
-            text.line(format!("Vector<{ty}::Stored, WIDTH> x{id};"));
-            text.line(format!("load_vector(x{id}, a{slot} + i * {size}, n);"));
+            let (ty, size) = (writer.loaded_type(id), writer.dtype(slot as usize).size());
+            writer.line(format!("Vector<{ty}::Stored, WIDTH> x{id};"));
+            writer.line(format!("load_vector(x{id}, a{slot} + i * {size}, n);"));
         }
-        declare_results(text, pass, "WIDTH");
-        text.line("UNROLL for (int k = 0; k < WIDTH; k++) {");
+        declare_results(writer, pass, "WIDTH");
+        writer.line("UNROLL for (int k = 0; k < WIDTH; k++) {");
         for &id in &pass.body {
-            let value = match text.flat.nodes[id].op {
+            let value = match writer.flat.nodes[id].op {
                 op @ Op::Load(_) if is_product(op) => {
-                    format!("Rounded<dt_{}>::of(x[k])", text.dtype(self.slot).name())
+                    format!("Rounded<dt_{}>::of(x[k])", writer.dtype(self.slot).name())
                 }
-                Op::Load(_) if in_line(text, id) => {
-                    format!("{}::widen(x{id}.element[k])", text.loaded_type(id))
+                Op::Load(_) if in_line(writer, id) => {
+                    format!("{}::widen(x{id}.element[k])", writer.loaded_type(id))
                 }
-                Op::Load(slot) => text.loaded(id, slot as usize, &[("(i + k)".into(), layout.rows)]),
-                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => text.still(id),
+                Op::Load(slot) => writer.loaded(id, slot as usize, &[("(i + k)".into(), layout.rows)]),
+                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => writer.uniform_value(id),
             };
-            let declaration = text.declaration(id);
-            text.line(format!("{declaration} = {value};"));
+            let declaration = writer.declaration(id);
+            writer.line(format!("{declaration} = {value};"));
         }
-        set_results(text, pass);
-        text.line("}");
+        set_results(writer, pass);
+        writer.line("}");
         for &slot in &pass.stores {
-            let access = text.output(slot);
-            let dtype = text.dtype(access);
-            if text.class(access) == Class::Contiguous {
-                text.line(format!(
+            let access = writer.output(slot);
+            let dtype = writer.dtype(access);
+            if writer.class(access) == Class::Contiguous {
+                writer.line(format!(
                     "store_vector<dt_{}, WIDTH>(a{access} + i * {}, y{slot}, n);",
                     dtype.name(),
                     dtype.size()
                 ));
             } else {
-                let distance = text.distance(access, &[("i".into(), layout.rows)]);
-                text.line(format!("store_one<dt_{}>(a{access}{distance}, y{slot}[0]);", dtype.name()));
+                let distance = writer.distance(access, &[("i".into(), layout.rows)]);
+                writer.line(format!("store_one<dt_{}>(a{access}{distance}, y{slot}[0]);", dtype.name()));
             }
         }
     }

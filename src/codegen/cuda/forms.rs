@@ -1,8 +1,8 @@
 //! The source of a kernel in one of its variants. Each form is written by a file of its own.
 
 use super::source::{Source, Target};
-use super::text::Text;
 use super::variant::{Form, Variant};
+use super::writer::Writer;
 use super::{blocks, plan, pointwise, rows, tiles};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::native::flat::Flat;
@@ -12,33 +12,33 @@ impl Source {
     pub fn new(kernel: &Kernel, variant: &Variant, name: &str) -> Source {
         let flat = Flat::new(kernel, &variant.classes);
         let passes = plan::passes(kernel, &flat, variant);
-        let mut text = Text::new(kernel, &flat, variant);
+        let mut writer = Writer::new(kernel, &flat, variant);
         let entries = match variant.form {
             Form::Pointwise { .. } => {
-                pointwise::emit(&mut text, &passes.passes[0], name);
+                pointwise::emit(&mut writer, &passes.passes[0], name);
                 vec![name.to_owned()]
             }
             Form::Tiles { .. } => {
-                tiles::emit(&mut text, &passes.passes[0], name);
+                tiles::emit(&mut writer, &passes.passes[0], name);
                 vec![name.to_owned()]
             }
             Form::Warps | Form::Columns => {
-                rows::emit_whole(&mut text, &passes, name);
+                rows::emit_whole(&mut writer, &passes, name);
                 vec![name.to_owned()]
             }
             Form::Held { held, warps } => {
-                rows::emit_held(&mut text, &passes, name, held, warps);
+                rows::emit_held(&mut writer, &passes, name, held, warps);
                 vec![name.to_owned()]
             }
             Form::Blocks => {
                 let entries = blocks::entries(&passes);
                 let named = |number: usize| format!("{name}_{number}");
                 for (number, &entry) in entries.iter().enumerate() {
-                    blocks::emit(&mut text, &passes, entry, number + 1 == entries.len(), &named(number));
+                    blocks::emit(&mut writer, &passes, entry, number + 1 == entries.len(), &named(number));
                 }
                 (0..entries.len()).map(named).collect()
             }
         };
-        Source { n_words: text.n_words(), text: text.out, entries, target: Target::Any }
+        Source { n_words: writer.n_words(), code: writer.out, entries, target: Target::Any }
     }
 }

@@ -3,8 +3,8 @@
 //! Values in memory that a later pass needs stay in registers, so every element is read once. They must fit the
 //! registers of all threads that a multiprocessor needs in flight. A longer row is read again in each pass.
 
-use super::text::{self, is_ordered};
 use super::variant::Form;
+use super::writer::{self, is_ordered};
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id};
@@ -73,7 +73,7 @@ enum Sharing {
 
 /// The most registers per element that are held at once.
 fn registers(flat: &Flat, passes: &Passes, sharing: Sharing) -> usize {
-    let size = |id: Id| text::registers(flat.nodes[id].ty);
+    let size = |id: Id| writer::registers(flat.nodes[id].ty);
     let owner = |buffer: usize| passes.passes.iter().position(|pass| pass.keeps.iter().any(|keep| keep.1 == buffer));
     let last = |buffer: usize| passes.passes.iter().rposition(|pass| pass.kept.iter().any(|kept| kept.1 == buffer));
     let buffers: Vec<(Id, Option<usize>, Option<usize>)> = passes

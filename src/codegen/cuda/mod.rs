@@ -11,6 +11,7 @@
 //!
 //! `cubin` compiles source, once each. Not here: everything that uses a device.
 
+pub mod argument;
 mod blocks;
 mod cubin;
 mod elements;
@@ -25,12 +26,11 @@ pub mod routines;
 mod rows;
 mod source;
 pub mod tensor_cores;
-mod text;
 mod tiles;
 mod variant;
 pub mod wgmma;
 mod width;
-pub mod words;
+mod writer;
 
 pub(crate) use cubin::{Origin, cubin};
 pub use plan::Plan;

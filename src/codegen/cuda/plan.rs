@@ -2,11 +2,11 @@
 //!
 //! A [`Plan`] is plain data and depends on shapes alone; a launch brings pointers. Nothing here knows a device.
 
+use super::argument::{self, Division, Layout};
 use super::blocks::{self, Entry};
 use super::variant::{
     Form, Index, LANES, POINTWISE_THREADS, Step, TILE, TILE_LINES, TOTAL_WARPS, Variant, WARPS, rows_of_columns,
 };
-use super::words::{self, Division, Layout};
 use super::{held, width};
 use crate::codegen::geometry::{Access, Class, Geometry, Lanes};
 use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
@@ -22,7 +22,7 @@ pub struct Plan {
     /// What the source depends on.
     pub variant: Variant,
     /// The argument buffer, with offsets in place of addresses, and without [`argument::ITEMS`].
-    pub words: Vec<u64>,
+    pub argument: Vec<u64>,
     /// Launches, in order on one stream; none if there are no elements.
     pub steps: Vec<Step>,
     /// Bytes of scratch memory for the results of blocks, aligned to 16, with any content.
@@ -81,8 +81,8 @@ impl Plan {
         };
         let (classes, numbers) = (classes(kernel, geometry), SmallVec::new());
         let variant = Variant { form, layout, index, classes, numbers, is_full };
-        let mut words = vec![0; layout.n_words(n_accesses, gathered.len())];
-        (words[words::ROWS], words[words::INNER]) = (rows as u64, inner as u64);
+        let mut argument = vec![0; layout.n_words(n_accesses, gathered.len())];
+        (argument[argument::ROWS], argument[argument::INNER]) = (rows as u64, inner as u64);
         let sizes = geometry.rows.iter().chain(&geometry.inner).copied().chain([items_of_row]);
         for (number, size) in sizes.enumerate() {
             let divisor = match form {
@@ -93,15 +93,15 @@ impl Plan {
                 Index::Narrow => Division::narrow(divisor),
                 Index::Wide => Division::wide(divisor),
             };
-            layout.put_loop(&mut words, number, size, division);
+            layout.put_loop(&mut argument, number, size, division);
         }
         for (number, access) in geometry.operands.iter().chain(&geometry.outputs).enumerate() {
-            layout.put_access(&mut words, number, access);
+            layout.put_access(&mut argument, number, access);
         }
         for (number, &slot) in gathered.iter().enumerate() {
             let (size, stride) = geometry.operands[slot].gather.expect("a gathered operand has its dimension");
             let at = layout.gathered(n_accesses, number);
-            (words[at], words[at + 1]) = (size as u64, stride as u64);
+            (argument[at], argument[at + 1]) = (size as u64, stride as u64);
         }
         let warp = LANES;
         let (per_block, block) = match form {
@@ -133,7 +133,7 @@ impl Plan {
         } else {
             vec![step(0, items, per_block, block)?]
         };
-        Ok(Plan { variant, words, steps, scratch_bytes })
+        Ok(Plan { variant, argument, steps, scratch_bytes })
     }
 }
 
@@ -144,7 +144,7 @@ impl Plan {
         self.variant.numbers.extend(numbers);
         for &number in &self.variant.numbers {
             self.variant.classes[number] = Class::Uniform;
-            self.words[self.variant.layout.address(number)] = 0;
+            self.argument[self.variant.layout.address(number)] = 0;
         }
         self
     }

@@ -36,7 +36,7 @@ pub struct ProductPlan {
     /// What the source depends on.
     pub variant: ProductVariant,
     /// The argument buffer, without addresses.
-    pub words: Vec<u64>,
+    pub argument: Vec<u64>,
     /// The launch; none if the result has no elements.
     pub step: Option<Step>,
 }
@@ -66,7 +66,7 @@ impl ProductPlan {
         let step = grid.step(shape, [TEAM as u32; 2]);
         Ok(ProductPlan {
             variant: ProductVariant { dtype: shape.dtype, result: shape.result, side, along: grid.along },
-            words: grid.words,
+            argument: grid.argument,
             step,
         })
     }
@@ -83,7 +83,7 @@ impl Source {
             dtype.name(),
             result.name()
         );
-        let text = [include_str!("sums.cuh"), include_str!("products.cuh"), &entry].join("\n");
-        Source { text, entries: vec![name.to_owned()], n_words: N_WORDS, target: Target::Any }
+        let code = [include_str!("sums.cuh"), include_str!("products.cuh"), &entry].join("\n");
+        Source { code, entries: vec![name.to_owned()], n_words: N_WORDS, target: Target::Any }
     }
 }

@@ -29,7 +29,7 @@ pub(super) const N_WORDS: usize = RESULT + 1;
 /// A product in tiles.
 pub(super) struct ProductGrid {
     /// The argument buffer, without the addresses at [`LEFT`], [`RIGHT`] and [`RESULT`].
-    pub(super) words: Vec<u64>,
+    pub(super) argument: Vec<u64>,
     /// Per operand, left first: whether its smallest stride is along the inner dimension.
     pub(super) along: [bool; 2],
     /// Tiles; each is computed by one thread block.
@@ -47,13 +47,13 @@ impl ProductGrid {
         let (down, across) = tiles(shape, tile).ok_or_else(too_large)?;
         let blocks = batch.checked_mul(down).and_then(|blocks| blocks.checked_mul(across)).ok_or_else(too_large)?;
         let blocks = u32::try_from(blocks).ok().filter(|&blocks| blocks < 1 << 31).ok_or_else(too_large)?;
-        let mut words = vec![m as u64, n as u64, k as u64, down as u64, across as u64];
+        let mut argument = vec![m as u64, n as u64, k as u64, down as u64, across as u64];
         for strides in [left, right] {
-            words.push(0);
-            words.extend(strides.map(|stride| (stride * dtype.size()) as u64));
+            argument.push(0);
+            argument.extend(strides.map(|stride| (stride * dtype.size()) as u64));
         }
-        words.push(0);
-        Ok(ProductGrid { words, along: [left[2] < left[1], right[1] < right[2]], blocks })
+        argument.push(0);
+        Ok(ProductGrid { argument, along: [left[2] < left[1], right[1] < right[2]], blocks })
     }
 
     /// Its launch with such thread blocks; none if the result has no elements.

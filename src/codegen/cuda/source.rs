@@ -14,7 +14,7 @@ pub const OPTIONS: [&str; 4] = ["--std=c++17", "--ftz=false", "--fmad=false", "-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// Its code, which is compiled after [`PRELUDE`].
-    pub text: String,
+    pub code: String,
     /// The names of its entries, in the order of [`Step::entry`](super::Step::entry).
     pub entries: Vec<String>,
     /// The words of the argument buffer.

@@ -49,7 +49,7 @@ pub struct TensorPlan {
     /// What the source depends on.
     pub variant: TensorVariant,
     /// The argument buffer, without addresses.
-    pub words: Vec<u64>,
+    pub argument: Vec<u64>,
     /// The launch; none if the result has no elements.
     pub step: Option<Step>,
 }
@@ -96,7 +96,7 @@ impl TensorPlan {
         let width = width(shape, alignments[2]);
         let variant = TensorVariant { dtype, result, tile, along, wide: [is_wide(0), is_wide(1)], width };
         let step = grid.step(shape, [threads(tile), 1]);
-        Ok(TensorPlan { variant, words: grid.words, step })
+        Ok(TensorPlan { variant, argument: grid.argument, step })
     }
 }
 
@@ -104,7 +104,7 @@ impl TensorPlan {
     /// The same product with an epilogue in place of its result. The addresses of operands follow the epilogue's words.
     pub fn with_epilogue(mut self, epilogue: &EpiloguePlan) -> TensorPlan {
         self.variant.width = epilogue.epilogue.width();
-        self.words.splice(0..0, epilogue.words.iter().copied());
+        self.argument.splice(0..0, epilogue.argument.iter().copied());
         self
     }
 }
@@ -126,7 +126,7 @@ impl Source {
     pub fn of_tensor_product(variant: &TensorVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
         let TensorVariant { dtype, result, tile, along, wide, width } = variant;
         let ([left_along, right_along], [left_wide, right_wide]) = (along, wide);
-        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *result, name);
+        let End { code: end, name: end_name, n_words: base } = End::new(epilogue, *result, name);
         let (threads, dtype) = (threads(*tile), dtype.name());
         let operands = format!("{left_along}, {right_along}, {left_wide}, {right_wide}");
         // Operands that are copied through registers need so many that a multiprocessor holds a single block of large
@@ -144,6 +144,6 @@ impl Source {
             &end,
             &entry,
         ];
-        Source { text: parts.join("\n"), entries: vec![name.to_owned()], n_words, target: Target::Any }
+        Source { code: parts.join("\n"), entries: vec![name.to_owned()], n_words, target: Target::Any }
     }
 }

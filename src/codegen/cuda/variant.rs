@@ -4,7 +4,7 @@
 //! variants: form, numbers of loops, classes, width of vectors and of indices, and whether the last vector of a row is
 //! whole.
 
-use super::words::Layout;
+use super::argument::Layout;
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_LANES, Kernel};
 use crate::ir::scalar::Ty;
@@ -25,7 +25,7 @@ pub enum Form {
         /// The row loop along which these operands are contiguous.
         along: usize,
         /// A bit per transposed operand.
-        crossed: u64,
+        transposed: u64,
     },
     /// One or several warps compute a row, and their threads hold its elements.
     Held {

@@ -64,7 +64,7 @@ pub struct WgmmaPlan {
     /// What the source depends on.
     pub variant: WgmmaVariant,
     /// The argument buffer, without addresses and maps.
-    pub words: Vec<u64>,
+    pub argument: Vec<u64>,
     /// The tensor maps of both operands; none if nothing is read.
     pub maps: SmallVec<[TileMap; 2]>,
     /// The launch; none if the result has no elements.
@@ -195,7 +195,7 @@ impl WgmmaPlan {
             }
         }
         let variant = WgmmaVariant { dtype, result, columns, along, width: width(shape, alignments[2]) };
-        Ok(WgmmaPlan { variant, words: grid.words, maps, step }.with_places())
+        Ok(WgmmaPlan { variant, argument: grid.argument, maps, step }.with_places())
     }
 
     /// The same product with an epilogue in place of its result. The addresses of operands follow the epilogue's words.
@@ -203,19 +203,19 @@ impl WgmmaPlan {
     /// # Errors
     /// If the argument buffer gets too long.
     pub fn with_epilogue(mut self, epilogue: &EpiloguePlan) -> Result<WgmmaPlan, Reason> {
-        let own = &epilogue.words;
+        let own = &epilogue.argument;
         self.variant.width = epilogue.epilogue.width();
-        self.words.truncate(N_WORDS);
-        self.words.splice(0..0, own.iter().copied());
+        self.argument.truncate(N_WORDS);
+        self.argument.splice(0..0, own.iter().copied());
         self.maps.iter_mut().for_each(|map| map.address += own.len());
         let plan = self.with_places();
-        if plan.words.len() > MAX_WORDS { Err(Reason::TooManyArguments) } else { Ok(plan) }
+        if plan.argument.len() > MAX_WORDS { Err(Reason::TooManyArguments) } else { Ok(plan) }
     }
 
     /// Adds places for the maps at the end.
     fn with_places(mut self) -> WgmmaPlan {
-        self.words.resize(n_words(self.words.len()), 0);
-        let first = self.words.len() - 2 * MAP_WORDS;
+        self.argument.resize(n_words(self.argument.len()), 0);
+        let first = self.argument.len() - 2 * MAP_WORDS;
         self.maps.iter_mut().enumerate().for_each(|(number, map)| map.at = first + number * MAP_WORDS);
         self
     }
@@ -258,7 +258,7 @@ impl Source {
     /// Writes the source of such a product, with its epilogue if there is one. Its entry is called `name`.
     pub fn of_wgmma_product(variant: &WgmmaVariant, epilogue: Option<&Epilogue>, name: &str) -> Source {
         let WgmmaVariant { dtype, result, columns, along: [left, right], width } = variant;
-        let End { text: end, name: end_name, n_words: base } = End::new(epilogue, *result, name);
+        let End { code: end, name: end_name, n_words: base } = End::new(epilogue, *result, name);
         let (dtype, stages) = (dtype.name(), variant.stages());
         let n_words = n_words(base + N_WORDS);
         let entry = format!(
@@ -275,6 +275,6 @@ impl Source {
             &end,
             &entry,
         ];
-        Source { text: parts.join("\n"), entries: vec![name.to_owned()], n_words, target }
+        Source { code: parts.join("\n"), entries: vec![name.to_owned()], n_words, target }
     }
 }

@@ -52,12 +52,12 @@ fn tiles(kernel: &Kernel, geometry: &Geometry, classes: &[Class]) -> Option<Form
         let is_far = operands[slot] == Class::Strided && !gathered.contains(&slot);
         operand.source == Source::Memory && is_far && strides[along] == operand.dtype.size()
     };
-    let crossed = |along: usize| (0..operands.len().min(64)).filter(move |&slot| is_across(slot, along));
+    let transposed = |along: usize| (0..operands.len().min(64)).filter(move |&slot| is_across(slot, along));
     let long = (0..geometry.rows.len()).filter(|&along| geometry.rows[along] >= LONG_SIDE);
-    let along = long.max_by_key(|&along| crossed(along).count())?;
-    let bytes: usize = crossed(along).map(|slot| kernel.operands[slot].dtype.size() * TILE * (TILE + 1)).sum();
-    let bits = crossed(along).fold(0, |bits, slot| bits | 1 << slot);
-    (bits != 0 && bytes <= MAX_TILE_BYTES).then_some(Form::Tiles { along, crossed: bits })
+    let along = long.max_by_key(|&along| transposed(along).count())?;
+    let bytes: usize = transposed(along).map(|slot| kernel.operands[slot].dtype.size() * TILE * (TILE + 1)).sum();
+    let bits = transposed(along).fold(0, |bits, slot| bits | 1 << slot);
+    (bits != 0 && bytes <= MAX_TILE_BYTES).then_some(Form::Tiles { along, transposed: bits })
 }
 
 /// How many neighbours a thread computes at a time: 16 bytes of the narrowest access, if all are aligned for it. If an

@@ -51,7 +51,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) function: &'a Function,
     pub(crate) grid: u32,
     pub(crate) block: [u32; 2],
-    pub(crate) words: &'a [u64],
+    pub(crate) argument: &'a [u64],
 }
 
 fn absent<T>() -> Result<T> {
@@ -115,7 +115,7 @@ impl Matmul {
 #[allow(unsafe_code, reason = "has the signatures of the real one")]
 impl Graph {
     pub(crate) unsafe fn new(launches: &[Launch<'_>]) -> Result<Graph> {
-        let Some(Launch { function, grid: _, block: _, words: _ }) = launches.first() else { return absent() };
+        let Some(Launch { function, grid: _, block: _, argument: _ }) = launches.first() else { return absent() };
         match function.0 {}
     }
 

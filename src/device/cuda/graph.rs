@@ -25,7 +25,7 @@ pub(crate) struct Launch<'a> {
     /// Threads of a block, in two dimensions.
     pub(crate) block: [u32; 2],
     /// The argument.
-    pub(crate) words: &'a [u64],
+    pub(crate) argument: &'a [u64],
 }
 
 /// Launches that start together.
@@ -126,7 +126,7 @@ impl Graph {
 
 /// Runs a call of the driver that takes a launch by its parameters.
 fn with_params<T>(launch: &Launch<'_>, call: impl FnOnce(&sys::CUDA_KERNEL_NODE_PARAMS) -> T) -> T {
-    let mut arguments = [launch.words.as_ptr().cast::<c_void>().cast_mut()];
+    let mut arguments = [launch.argument.as_ptr().cast::<c_void>().cast_mut()];
     let params = sys::CUDA_KERNEL_NODE_PARAMS {
         func: launch.function.raw(),
         gridDimX: launch.grid,

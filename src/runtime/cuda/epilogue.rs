@@ -53,7 +53,7 @@ type ByAlignments = SmallVec<[(Alignments, Arc<PreparedEpilogue>); 1]>;
 /// What is launched on memory of some alignments.
 pub(super) struct PreparedEpilogue {
     /// The addresses are to be added.
-    pub(super) words: Vec<u64>,
+    pub(super) argument: Vec<u64>,
     /// Maps among them, to be made then.
     pub(super) maps: SmallVec<[TileMap; 2]>,
     /// Where the addresses of the kernel's accesses go, and those of the product's operands.
@@ -134,17 +134,17 @@ impl DeviceEpilogue {
         let alignments = arrays.iter().map(|array| array.map_or(WIDEST, alignment)).collect();
         let shape = self.shape(factors.map(Array::layout), factors[0].dtype());
         let ready = self.ready(stream.device(), &shape, alignments)?;
-        let mut words: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.words);
+        let mut argument: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.argument);
         for (access, (&place, array)) in ready.places.iter().zip(&arrays).enumerate() {
             if let Some(array) = array.filter(|_| self.is_memory(access)) {
                 // SAFETY: the caller's promise.
-                words[place] = words[place].wrapping_add(unsafe { word(array) });
+                argument[place] = argument[place].wrapping_add(unsafe { word(array) });
             }
         }
-        maps::make(&mut words, &ready.maps)?;
+        maps::make(&mut argument, &ready.maps)?;
         // SAFETY: the words are those of the text's plan, with the addresses of arrays that have the types it was made for; all
         // of it was ordered to this stream, and memory that is given back stays as it is until the stream has come past.
-        unsafe { ready.functions[ready.step.entry].start(queue, ready.step.grid, ready.step.block, &words)? };
+        unsafe { ready.functions[ready.step.entry].start(queue, ready.step.grid, ready.step.block, &argument)? };
         counts::launched(1);
         Ok(())
     }
@@ -172,14 +172,14 @@ impl DeviceEpilogue {
         drop(known);
         let refused = |reason: Reason| Error::invalid("kernel", reason.to_string());
         let (epilogue, of_product) = plan(&self.launch, self.slot, shape, &alignments).map_err(refused)?;
-        let PlannedProduct { words, maps, step, subject } =
+        let PlannedProduct { argument, maps, step, subject } =
             self.planned(&epilogue, shape, of_product).map_err(refused)?;
         let step = step.ok_or_else(|| Error::invalid("kernel", "a product without elements has no epilogue"))?;
-        let (layout, n_own) = (epilogue.epilogue.variant.layout, epilogue.words.len());
+        let (layout, n_own) = (epilogue.epilogue.variant.layout, epilogue.argument.len());
         let places = (0..alignments.len() - 2).map(|access| layout.address(access));
         let places = places.chain([n_own + LEFT, n_own + RIGHT]).collect();
         let functions = kernels::functions(device, subject)?;
-        let ready = Arc::new(PreparedEpilogue { words, maps, places, step, functions });
+        let ready = Arc::new(PreparedEpilogue { argument, maps, places, step, functions });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
         Ok(ready)
     }
@@ -194,13 +194,13 @@ impl DeviceEpilogue {
         let end = Some(Arc::new(epilogue.epilogue.clone()));
         if self.sums == Sums::Groups {
             match WgmmaPlan::new(shape, alignments).and_then(|plan| plan.with_epilogue(epilogue)) {
-                Ok(WgmmaPlan { variant, words, maps, step }) => {
-                    return Ok(PlannedProduct { words, maps, step, subject: SourceKey::WgmmaProduct(variant, end) });
+                Ok(WgmmaPlan { variant, argument, maps, step }) => {
+                    return Ok(PlannedProduct { argument, maps, step, subject: SourceKey::WgmmaProduct(variant, end) });
                 }
                 Err(reason) => drop(self.declined.get_or_init(|| reason)),
             }
         }
-        let TensorPlan { variant, words, step } = TensorPlan::new(shape, alignments)?.with_epilogue(epilogue);
-        Ok(PlannedProduct { words, maps: SmallVec::new(), step, subject: SourceKey::TensorProduct(variant, end) })
+        let TensorPlan { variant, argument, step } = TensorPlan::new(shape, alignments)?.with_epilogue(epilogue);
+        Ok(PlannedProduct { argument, maps: SmallVec::new(), step, subject: SourceKey::TensorProduct(variant, end) })
     }
 }

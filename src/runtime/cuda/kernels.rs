@@ -59,7 +59,7 @@ fn compile(device: Device, subject: &SourceKey) -> Result<Functions> {
         SourceKey::WgmmaProduct(variant, epilogue) => Source::of_wgmma_product(variant, epilogue.as_deref(), NAME),
         SourceKey::Routine(variant) => Source::of_routine(variant, NAME),
     };
-    debug::dump(Stage::Code, || source.text.clone());
+    debug::dump(Stage::Code, || source.code.clone());
     let (cubin, origin) = cubin(device, &source)?;
     if origin == Origin::Compiled {
         counts::compiled();

@@ -6,7 +6,7 @@
 use super::counts;
 use super::faults::{self, Blame};
 use super::kernels::{self, Functions, SourceKey};
-use crate::codegen::cuda::{Plan, words};
+use crate::codegen::cuda::{Plan, argument};
 use crate::codegen::kernel::{Kernel, Kind, Source};
 use crate::codegen::lower::Lowered;
 use crate::device::cuda::Queue;
@@ -92,26 +92,26 @@ impl DeviceLaunch {
         let alignments = arrays().map(|array| array.map_or(WIDEST, alignment)).collect();
         let ready = self.ready(lowered, alignments)?;
         let layout = ready.plan.variant.layout;
-        let mut words: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.plan.words);
+        let mut argument: SmallVec<[u64; 64]> = SmallVec::from_slice(&ready.plan.argument);
         for (access, &value) in values.iter().enumerate() {
             if self.is_memory(lowered, access) {
-                let word = &mut words[layout.address(access)];
+                let word = &mut argument[layout.address(access)];
                 *word = word.wrapping_add(value);
             }
         }
         // It is free again for work behind this on the same stream as soon as it is dropped.
         let scratch = Storage::new(self.device, ready.plan.scratch_bytes)?;
         if let Some(site) = self.site {
-            words[words::FAULTS] = queue.fault_record(faults::error)?;
-            words[words::SITE] = site;
+            argument[argument::FAULTS] = queue.fault_record(faults::error)?;
+            argument[argument::SITE] = site;
         }
-        words[words::SCRATCH] = scratch.ptr().addr() as u64;
+        argument[argument::SCRATCH] = scratch.ptr().addr() as u64;
         for step in &ready.plan.steps {
-            words[words::ITEMS] = step.items;
+            argument[argument::ITEMS] = step.items;
             // SAFETY: the words are those of the text's plan, with the addresses of arrays that have the types it was made
             // for, and of memory of the sizes it asks for; all of it was ordered to this stream, and memory that is given
             // back stays as it is until the stream has come past.
-            unsafe { ready.functions[step.entry].start(queue, step.grid, step.block, &words)? };
+            unsafe { ready.functions[step.entry].start(queue, step.grid, step.block, &argument)? };
         }
         counts::launched(ready.plan.steps.len() as u64);
         Ok(())

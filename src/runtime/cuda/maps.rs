@@ -10,10 +10,10 @@ use crate::error::Result;
 ///
 /// # Errors
 /// If the driver refuses.
-pub(super) fn make(words: &mut [u64], maps: &[TileMap]) -> Result<()> {
+pub(super) fn make(argument: &mut [u64], maps: &[TileMap]) -> Result<()> {
     for map in maps {
-        let made = map_of(&map.tiles, words[map.address])?;
-        words[map.at..map.at + MAP_WORDS].copy_from_slice(&made);
+        let made = map_of(&map.tiles, argument[map.address])?;
+        argument[map.at..map.at + MAP_WORDS].copy_from_slice(&made);
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(super) enum PreparedProduct {
 
 /// A launch without its addresses.
 pub(super) struct ProductLaunch {
-    pub(super) words: Vec<u64>,
+    pub(super) argument: Vec<u64>,
     /// Maps among them, to be made once they have addresses.
     pub(super) maps: SmallVec<[TileMap; 2]>,
     /// None if the result has no elements.
@@ -126,15 +126,15 @@ impl DeviceProduct {
             Err(reason) => return Ok(Err(reason)),
         };
         let Some((step, functions)) = &ready.launch else { return Ok(Ok(result)) };
-        let mut words: SmallVec<[u64; 16]> = SmallVec::from_slice(&ready.words);
+        let mut argument: SmallVec<[u64; 16]> = SmallVec::from_slice(&ready.argument);
         for (place, address) in PLACES.into_iter().zip(addresses) {
-            words[place] = words[place].wrapping_add(address);
+            argument[place] = argument[place].wrapping_add(address);
         }
-        maps::make(&mut words, &ready.maps)?;
+        maps::make(&mut argument, &ready.maps)?;
         // SAFETY: the words are those of the plan, made for the shapes and strides of these arrays, whose elements lie inside
         // their storages; operands were ordered to this stream, nobody writes to them, and the result is known here alone.
         // Memory that is given back stays as it is until the stream has come past.
-        unsafe { functions[step.entry].start(&queue, step.grid, step.block, &words)? };
+        unsafe { functions[step.entry].start(&queue, step.grid, step.block, &argument)? };
         counts::launched(1);
         Ok(Ok(result))
     }
@@ -171,9 +171,9 @@ impl DeviceProduct {
         drop(known);
         let ready = match self.plan(shape, alignments) {
             Err(reason) => Err(reason),
-            Ok(PlannedProduct { words, maps, step, subject }) => {
+            Ok(PlannedProduct { argument, maps, step, subject }) => {
                 let launch = |step| kernels::functions(device, subject).map(|functions| (step, functions));
-                Ok(Arc::new(ProductLaunch { words, maps, launch: step.map(launch).transpose()? }))
+                Ok(Arc::new(ProductLaunch { argument, maps, launch: step.map(launch).transpose()? }))
             }
         };
         place.lock().unwrap_or_else(PoisonError::into_inner).push((alignments, ready.clone()));
@@ -182,12 +182,12 @@ impl DeviceProduct {
 
     fn plan(&self, shape: &ProductShape, alignments: Alignments) -> std::result::Result<PlannedProduct, Reason> {
         match &self.choice {
-            Choice::Canonical(_) => ProductPlan::new(shape).map(|ProductPlan { variant, words, step }| {
-                PlannedProduct { words, maps: SmallVec::new(), step, subject: SourceKey::Product(variant) }
+            Choice::Canonical(_) => ProductPlan::new(shape).map(|ProductPlan { variant, argument, step }| {
+                PlannedProduct { argument, maps: SmallVec::new(), step, subject: SourceKey::Product(variant) }
             }),
             Choice::Wgmma(..) => match WgmmaPlan::new(shape, alignments) {
-                Ok(WgmmaPlan { variant, words, maps, step }) => {
-                    Ok(PlannedProduct { words, maps, step, subject: SourceKey::WgmmaProduct(variant, None) })
+                Ok(WgmmaPlan { variant, argument, maps, step }) => {
+                    Ok(PlannedProduct { argument, maps, step, subject: SourceKey::WgmmaProduct(variant, None) })
                 }
                 Err(reason) => {
                     self.declined.get_or_init(|| reason);
@@ -203,13 +203,13 @@ impl DeviceProduct {
 
 /// A launch to be made ready.
 pub(super) struct PlannedProduct {
-    pub(super) words: Vec<u64>,
+    pub(super) argument: Vec<u64>,
     pub(super) maps: SmallVec<[TileMap; 2]>,
     pub(super) step: Option<Step>,
     pub(super) subject: SourceKey,
 }
 
 fn on_tensor_cores(shape: &ProductShape, alignments: Alignments) -> std::result::Result<PlannedProduct, Reason> {
-    let TensorPlan { variant, words, step } = TensorPlan::new(shape, alignments)?;
-    Ok(PlannedProduct { words, maps: SmallVec::new(), step, subject: SourceKey::TensorProduct(variant, None) })
+    let TensorPlan { variant, argument, step } = TensorPlan::new(shape, alignments)?;
+    Ok(PlannedProduct { argument, maps: SmallVec::new(), step, subject: SourceKey::TensorProduct(variant, None) })
 }

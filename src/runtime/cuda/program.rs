@@ -17,7 +17,7 @@ use super::product::{PLACES, PreparedProduct};
 use super::replay::Replays;
 use crate::codegen::cuda::routines::{Of, RoutineLaunch};
 use crate::codegen::cuda::wgmma::TileMap;
-use crate::codegen::cuda::{Step, words};
+use crate::codegen::cuda::{Step, argument};
 use crate::device::cuda::{Addresses, Launch, Matmul, Queue};
 use crate::device::{Device, Shared, Storage, Stream};
 use crate::error::{NoReplay, Reason, Result};
@@ -33,7 +33,7 @@ use std::sync::Arc;
 struct Node {
     work: NodeWork,
     /// The argument of a launch, or addresses for cublasLt ([`addresses`]).
-    words: Vec<u64>,
+    argument: Vec<u64>,
     /// Maps among them, made once they have addresses.
     maps: SmallVec<[TileMap; 2]>,
     /// Which addresses go into its words.
@@ -127,9 +127,9 @@ impl DeviceProgram {
                         places.filter_map(|(access, value)| Some((plan.variant.layout.address(access), value?)));
                     let places: Vec<(usize, &LocatedValue)> = places.collect();
                     for step in &plan.steps {
-                        let mut words = plan.words.clone();
-                        words[words::ITEMS] = step.items;
-                        nodes.add(start, &ready.functions, *step, words, &places, plan.scratch_bytes);
+                        let mut argument = plan.argument.clone();
+                        argument[argument::ITEMS] = step.items;
+                        nodes.add(start, &ready.functions, *step, argument, &places, plan.scratch_bytes);
                         nodes.name_last(launch.site());
                     }
                 }
@@ -151,7 +151,7 @@ impl DeviceProgram {
                     let places = ready.places.iter().zip(values).enumerate();
                     let places = places.filter(|(access, _)| epilogue.is_memory(*access));
                     let places: Vec<_> = places.filter_map(|(_, (&place, value))| Some((place, value?))).collect();
-                    nodes.add(start, &ready.functions, ready.step, ready.words.clone(), &places, 0);
+                    nodes.add(start, &ready.functions, ready.step, ready.argument.clone(), &places, 0);
                     nodes.map_last(&ready.maps);
                 }
                 DeviceWork::Product(product, ty) => {
@@ -170,7 +170,7 @@ impl DeviceProgram {
                     };
                     let Some((step, functions)) = &ready.launch else { continue };
                     let places: Vec<_> = PLACES.into_iter().zip(values).collect();
-                    nodes.add(start, functions, *step, ready.words.clone(), &places, 0);
+                    nodes.add(start, functions, *step, ready.argument.clone(), &places, 0);
                     nodes.map_last(&ready.maps);
                 }
                 DeviceWork::LibraryEpilogue(tail) => {
@@ -246,13 +246,13 @@ impl DeviceProgram {
         unsafe {
             if !self.replays.start(self, &values, stream, queue) {
                 for node in &self.nodes {
-                    let words = self.words(node, &values)?;
+                    let argument = self.argument(node, &values)?;
                     match &node.work {
                         NodeWork::Launch(..) => {
-                            let launch = node.launch(&words);
-                            launch.function.start(queue, launch.grid, launch.block, launch.words)?;
+                            let launch = node.launch(&argument);
+                            launch.function.start(queue, launch.grid, launch.block, launch.argument)?;
                         }
-                        NodeWork::CublasLt(matmul) => matmul.start(queue, &addresses(&words))?,
+                        NodeWork::CublasLt(matmul) => matmul.start(queue, &addresses(&argument))?,
                     }
                 }
             }
@@ -294,7 +294,7 @@ impl DeviceProgram {
         work: impl FnOnce(&Launch<'_>) -> Result<T>,
     ) -> Result<T> {
         let node = &self.nodes[node];
-        work(&node.launch(&self.words(node, values)?))
+        work(&node.launch(&self.argument(node, values)?))
     }
 
     /// Hands all launches to `work`, with the values that a run brings; all nodes [are launches](Program::is_of_launches).
@@ -302,8 +302,9 @@ impl DeviceProgram {
     /// # Errors
     /// If an argument cannot be made, or those of `work`.
     pub(super) fn with_launches<T>(&self, values: &[u64], work: impl FnOnce(&[Launch<'_>]) -> Result<T>) -> Result<T> {
-        let words: Vec<Words> = self.nodes.iter().map(|node| self.words(node, values)).collect::<Result<_>>()?;
-        let launches: Vec<Launch<'_>> = self.nodes.iter().zip(&words).map(|(node, words)| node.launch(words)).collect();
+        let argument: Vec<Words> = self.nodes.iter().map(|node| self.argument(node, values)).collect::<Result<_>>()?;
+        let launches: Vec<Launch<'_>> =
+            self.nodes.iter().zip(&argument).map(|(node, argument)| node.launch(argument)).collect();
         work(&launches)
     }
 
@@ -311,13 +312,13 @@ impl DeviceProgram {
     ///
     /// # Errors
     /// If its maps cannot be made.
-    fn words(&self, node: &Node, values: &[u64]) -> Result<Words> {
-        let mut words = Words::from_slice(&node.words);
+    fn argument(&self, node: &Node, values: &[u64]) -> Result<Words> {
+        let mut argument = Words::from_slice(&node.argument);
         for at in node.patches.clone() {
-            words[self.patches[at].word] = values[at];
+            argument[self.patches[at].word] = values[at];
         }
-        maps::make(&mut words, &node.maps)?;
-        Ok(words)
+        maps::make(&mut argument, &node.maps)?;
+        Ok(argument)
     }
 }
 
@@ -325,19 +326,21 @@ impl DeviceProgram {
 type Words = SmallVec<[u64; 64]>;
 
 impl Node {
-    fn launch<'a>(&'a self, words: &'a [u64]) -> Launch<'a> {
+    fn launch<'a>(&'a self, argument: &'a [u64]) -> Launch<'a> {
         let NodeWork::Launch(functions, Step { entry, grid, block, .. }) = &self.work else {
             unreachable!("graphs are made of launches alone")
         };
-        Launch { function: &functions[*entry], grid: *grid, block: *block, words }
+        Launch { function: &functions[*entry], grid: *grid, block: *block, argument }
     }
 }
 
 /// Words of a node for cublasLt: addresses of left operand, right operand, result, bias, and memory to work in.
 const N_ADDRESSES: usize = 5;
 
-fn addresses(words: &[u64]) -> Addresses {
-    let &[left, right, result, bias, workspace] = words else { unreachable!("there are as many words as addresses") };
+fn addresses(argument: &[u64]) -> Addresses {
+    let &[left, right, result, bias, workspace] = argument else {
+        unreachable!("there are as many words as addresses")
+    };
     Addresses { left, right, result, bias, workspace }
 }
 
@@ -410,23 +413,23 @@ impl Nodes<'_> {
         start: &Start,
         functions: &Arc<Functions>,
         step: Step,
-        words: Vec<u64>,
+        argument: Vec<u64>,
         places: &[(usize, &LocatedValue)],
         scratch: usize,
     ) {
         let mut patches: Vec<Address> = Vec::new();
         for &(word, value) in places {
-            let distance = words[word].wrapping_add(value.distance() as u64);
+            let distance = argument[word].wrapping_add(value.distance() as u64);
             patches.push((word, UnplacedBase::Location(value.location), distance));
         }
         if scratch > 0 {
-            patches.push((words::SCRATCH, self.scratch(start, scratch), 0));
+            patches.push((argument::SCRATCH, self.scratch(start, scratch), 0));
         }
-        self.push(NodeWork::Launch(functions.clone(), step), words, patches);
+        self.push(NodeWork::Launch(functions.clone(), step), argument, patches);
     }
 
-    fn push(&mut self, work: NodeWork, words: Vec<u64>, patches: Vec<Address>) {
-        self.nodes.push((Node { work, words, maps: SmallVec::new(), patches: 0..0 }, patches));
+    fn push(&mut self, work: NodeWork, argument: Vec<u64>, patches: Vec<Address>) {
+        self.nodes.push((Node { work, argument, maps: SmallVec::new(), patches: 0..0 }, patches));
     }
 
     /// A product by cublasLt, of left operand, right operand and result.
@@ -452,7 +455,7 @@ impl Nodes<'_> {
         let operand = |at: usize| start.operands[at].as_ref().expect("operands of a routine are memory");
         let mut patches: Vec<Address> = Vec::new();
         for &(word, of) in &launch.places {
-            let distance = launch.words[word];
+            let distance = launch.argument[word];
             let of_value = |value: &LocatedValue| {
                 (UnplacedBase::Location(value.location), distance.wrapping_add(value.distance() as u64))
             };
@@ -465,14 +468,14 @@ impl Nodes<'_> {
             };
             patches.push((word, found, distance));
         }
-        self.push(NodeWork::Launch(functions.clone(), launch.step), launch.words.clone(), patches);
+        self.push(NodeWork::Launch(functions.clone(), launch.step), launch.argument.clone(), patches);
     }
 
     /// The launch that was added last says under this number what it finds wrong.
     fn name_last(&mut self, site: Option<u64>) {
         if let (Some(site), Some((node, patches))) = (site, self.nodes.last_mut()) {
-            node.words[words::SITE] = site;
-            patches.push((words::FAULTS, UnplacedBase::Faults, 0));
+            node.argument[argument::SITE] = site;
+            patches.push((argument::FAULTS, UnplacedBase::Faults, 0));
         }
     }
 

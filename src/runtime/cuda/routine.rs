@@ -5,8 +5,8 @@ use super::counts;
 use super::faults::{self, Blame};
 use super::kernels::{self, Functions, SourceKey};
 use super::launch::element;
+use crate::codegen::cuda::argument::{FAULTS, SITE};
 use crate::codegen::cuda::routines::{Of, Place, RoutinePlan};
-use crate::codegen::cuda::words::{FAULTS, SITE};
 use crate::device::cuda::Queue;
 use crate::device::{Device, DeviceKind, Storage, Stream};
 use crate::error::{Reason, Result};
@@ -87,9 +87,9 @@ impl DeviceRoutine {
         let record = if self.site.is_some() { queue.fault_record(faults::error)? } else { 0 };
         let scratch = Storage::new(self.device, plan.scratch_bytes)?;
         for launch in &plan.launches {
-            let mut words: SmallVec<[u64; 32]> = SmallVec::from_slice(&launch.words);
+            let mut argument: SmallVec<[u64; 32]> = SmallVec::from_slice(&launch.argument);
             for &(word, of) in &launch.places {
-                words[word] = words[word].wrapping_add(match of {
+                argument[word] = argument[word].wrapping_add(match of {
                     Of::Operand(operand) => operands[operand].ptr().addr() as u64,
                     // SAFETY: the caller's promise.
                     Of::Element(operand, at) => unsafe { element(operands[operand], at) },
@@ -98,13 +98,13 @@ impl DeviceRoutine {
                 });
             }
             if let Some(site) = self.site {
-                (words[FAULTS], words[SITE]) = (record, site);
+                (argument[FAULTS], argument[SITE]) = (record, site);
             }
             let step = launch.step;
             // SAFETY: the words are those of the plan, with the addresses of arrays that have the types it was made for, and of
             // memory of the size it asks for; all of it was ordered to this stream, and memory that is given back stays as it is
             // until the stream has come past.
-            unsafe { functions[step.entry].start(queue, step.grid, step.block, &words)? };
+            unsafe { functions[step.entry].start(queue, step.grid, step.block, &argument)? };
         }
         counts::launched(plan.launches.len() as u64);
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::{LINE, Of, Place, RoutineLaunch, RoutinePlan, STEPS, THREADS, grid};
 use crate::codegen::cuda::Step;
-use crate::codegen::cuda::words::ITEMS;
+use crate::codegen::cuda::argument::ITEMS;
 use crate::error::{Reason, TierLimit};
 use smallvec::SmallVec;
 
@@ -31,7 +31,7 @@ pub(super) enum More {
 /// The argument buffer of a launch, without addresses.
 #[derive(Clone)]
 pub(super) struct Argument {
-    pub(super) words: Vec<u64>,
+    pub(super) argument: Vec<u64>,
     pub(super) places: SmallVec<[(usize, Of); 4]>,
 }
 
@@ -65,33 +65,33 @@ impl Lines {
 
     /// The argument buffer for these arrays, with the word of the kind, and further words.
     pub(super) fn argument(&self, arrays: &[(Of, Place<'_>)], of_kind: u64, more: &[More]) -> Argument {
-        let mut words = vec![0; STEPS];
-        (words[0], words[1], words[ITEMS]) = (self.count as u64, self.length as u64, self.count as u64);
-        words[LINE] = of_kind;
+        let mut argument = vec![0; STEPS];
+        (argument[0], argument[1], argument[ITEMS]) = (self.count as u64, self.length as u64, self.count as u64);
+        argument[LINE] = of_kind;
         let mut places = SmallVec::new();
         let stride = |(dtype, layout): Place<'_>, dim: usize| {
             layout.strides.get(dim).map_or(0, |&stride| (stride * dtype.size()) as u64)
         };
         for &(of, place) in arrays {
-            places.push((words.len(), of));
+            places.push((argument.len(), of));
             // The address of another array is that of its first element.
             let start = if of == Of::Scratch { place.1.offset * place.0.size() } else { 0 };
-            words.extend([start as u64, self.dim.map_or(0, |dim| stride(place, dim))]);
+            argument.extend([start as u64, self.dim.map_or(0, |dim| stride(place, dim))]);
         }
         for &(dim, size) in &self.others {
-            words.push(size as u64);
-            words.extend(arrays.iter().map(|&(_, place)| stride(place, dim)));
+            argument.push(size as u64);
+            argument.extend(arrays.iter().map(|&(_, place)| stride(place, dim)));
         }
         for &more in more {
-            words.push(match more {
+            argument.push(match more {
                 More::Word(word) => word,
                 More::Scratch(at) => {
-                    places.push((words.len(), Of::Scratch));
+                    places.push((argument.len(), Of::Scratch));
                     at as u64
                 }
             });
         }
-        Argument { words, places }
+        Argument { argument, places }
     }
 }
 
@@ -101,7 +101,7 @@ impl RoutinePlan {
     /// # Errors
     /// If there are more lines than a grid has threads.
     pub(super) fn add(&mut self, call: String, lines: &Lines, argument: Argument) -> Result<(), Reason> {
-        let entry = self.entry(call, argument.words.len());
+        let entry = self.entry(call, argument.argument.len());
         if lines.count > 0 && lines.length > 0 {
             self.launch(entry, argument, grid(lines.count)?);
         }
@@ -116,8 +116,8 @@ impl RoutinePlan {
 
     /// Adds a launch of so many blocks.
     pub(super) fn launch(&mut self, entry: usize, argument: Argument, blocks: u32) {
-        let Argument { words, places } = argument;
-        let step = Step { entry, items: words[ITEMS], grid: blocks, block: [THREADS as u32, 1] };
-        self.launches.push(RoutineLaunch { step, words, places });
+        let Argument { argument, places } = argument;
+        let step = Step { entry, items: argument[ITEMS], grid: blocks, block: [THREADS as u32, 1] };
+        self.launches.push(RoutineLaunch { step, argument, places });
     }
 }

@@ -25,7 +25,7 @@ mod scans;
 mod sorts;
 mod writes;
 
-use super::words::ITEMS;
+use super::argument::ITEMS;
 use super::{Source, Step, Target};
 use crate::error::{Reason, TierLimit};
 use crate::ir::attrs::{Along, Argsort, Attributes, Recurrence};
@@ -65,7 +65,7 @@ enum Piece {
 }
 
 impl Piece {
-    fn text(self) -> &'static str {
+    fn templates(self) -> &'static str {
         match self {
             Piece::Scans => include_str!("scans.cuh"),
             Piece::Sorts => include_str!("sorts.cuh"),
@@ -94,7 +94,7 @@ pub struct RoutineLaunch {
     /// How it starts.
     pub step: Step,
     /// The argument buffer, without addresses.
-    pub words: Vec<u64>,
+    pub argument: Vec<u64>,
     /// Which addresses are added to which words.
     pub places: SmallVec<[(usize, Of); 4]>,
 }
@@ -171,10 +171,10 @@ impl RoutinePlan {
     fn random_words(&mut self, key: Place<'_>, result: Place<'_>, key_on_host: bool) -> Result<(), Reason> {
         let n_words = result.1.numel() * result.0.size() / 4;
         let stride = key.1.strides[0] * key.0.size();
-        let mut words = vec![0; LINE + 3];
+        let mut argument = vec![0; LINE + 3];
         let items = n_words.div_ceil(4);
-        (words[0], words[1], words[ITEMS]) = (items as u64, n_words as u64, items as u64);
-        words[LINE + 1] = if key_on_host { 0 } else { stride as u64 };
+        (argument[0], argument[1], argument[ITEMS]) = (items as u64, n_words as u64, items as u64);
+        argument[LINE + 1] = if key_on_host { 0 } else { stride as u64 };
         let mut places: SmallVec<[(usize, Of); 4]> = SmallVec::new();
         if key_on_host {
             places.extend([(LINE, Of::Element(0, 0)), (LINE + 1, Of::Element(0, 1))]);
@@ -182,10 +182,10 @@ impl RoutinePlan {
             places.push((LINE, Of::Operand(0)));
         }
         places.push((LINE + 2, Of::Result));
-        self.variant.entries.push((format!("random_words<{key_on_host}>"), words.len()));
+        self.variant.entries.push((format!("random_words<{key_on_host}>"), argument.len()));
         if items > 0 {
             let step = Step { entry: 0, items: items as u64, grid: grid(items)?, block: [THREADS as u32, 1] };
-            self.launches.push(RoutineLaunch { step, words, places });
+            self.launches.push(RoutineLaunch { step, argument, places });
         }
         Ok(())
     }
@@ -209,14 +209,14 @@ fn grid(items: usize) -> Result<u32, Reason> {
 impl Source {
     /// Writes the source of a routine; its entries are called `name` with a number appended.
     pub fn of_routine(variant: &RoutineVariant, name: &str) -> Source {
-        let mut text = format!("{}\n{}\n", include_str!("lines.cuh"), variant.piece.text());
+        let mut code = format!("{}\n{}\n", include_str!("lines.cuh"), variant.piece.templates());
         let mut entries = Vec::new();
         for (number, (call, n_words)) in variant.entries.iter().enumerate() {
             let entry = format!("{name}_{number}");
-            text += &format!("KERNEL({THREADS}) {entry}(const Words<{n_words}> w) {{\n    {call}(w);\n}}\n");
+            code += &format!("KERNEL({THREADS}) {entry}(const Words<{n_words}> w) {{\n    {call}(w);\n}}\n");
             entries.push(entry);
         }
         let n_words = variant.entries.iter().map(|&(_, n_words)| n_words).max().unwrap_or(0);
-        Source { text, entries, n_words, target: Target::Any }
+        Source { code, entries, n_words, target: Target::Any }
     }
 }

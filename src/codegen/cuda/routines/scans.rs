@@ -56,7 +56,7 @@ impl RoutinePlan {
             (format!("scan_behind<{element}, {parts}, {dims}>"), lines.count * chunks),
         ];
         for (call, n_blocks) in calls {
-            let entry = self.entry(call, argument.words.len());
+            let entry = self.entry(call, argument.argument.len());
             if lines.count > 0 {
                 self.launch(entry, argument.clone(), blocks(n_blocks)?);
             }

@@ -3,7 +3,7 @@
 
 use super::lines::{Lines, More};
 use super::{LINE, Of, Place, RoutinePlan, blocks, grid, name};
-use crate::codegen::cuda::words::ITEMS;
+use crate::codegen::cuda::argument::ITEMS;
 use crate::error::{Reason, TierLimit};
 
 /// Elements that a block sorts.
@@ -27,7 +27,7 @@ impl RoutinePlan {
         let size = lines.length.next_power_of_two().max(64);
         let call = format!("argsort<{}, {descending}, {size}, {}>", name(dtype), lines.n_dims());
         let argument = lines.argument(&[(Of::Operand(0), operand), (Of::Result, result)], 0, &[]);
-        let entry = self.entry(call, argument.words.len());
+        let entry = self.entry(call, argument.argument.len());
         if lines.count > 0 && lines.length > 0 {
             self.launch(entry, argument, blocks(lines.count)?);
         }
@@ -55,7 +55,7 @@ impl RoutinePlan {
         };
         let n_runs = lines.length.div_ceil(RUN);
         let to_runs = lines.argument(&[(Of::Operand(0), operand)], n_runs as u64, &scratch(0));
-        let n_words = to_runs.words.len();
+        let n_words = to_runs.argument.len();
         let call = format!("sort_runs<{}, {descending}, {RUN}, {dims}>", name(operand.0));
         let runs = self.entry(call, n_words);
         let passes = [false, true].map(|is_last| self.entry(format!("merge_runs<{is_last}, {dims}>"), n_words));
@@ -67,8 +67,8 @@ impl RoutinePlan {
         while width < lines.length {
             let is_last = 2 * width >= lines.length;
             let mut argument = lines.argument(&[(Of::Result, result)], 0, &scratch(from));
-            (argument.words[0], argument.words[ITEMS]) = (items as u64, items as u64);
-            argument.words[LINE] = width as u64;
+            (argument.argument[0], argument.argument[ITEMS]) = (items as u64, items as u64);
+            argument.argument[LINE] = width as u64;
             self.launch(passes[usize::from(is_last)], argument, grid(items)?);
             (width, from) = (2 * width, 1 - from);
         }

@@ -3,8 +3,8 @@
 //! A value is named `v` and its node's number, a fold `f`, an access `a` and its number (operands first), the position
 //! in a row loop `p`, and in an inner loop `j`. Nodes are written in order, so no name is used before its statement.
 
+use super::argument::{self, Layout};
 use super::variant::{Index, Variant};
-use super::words::{self, Layout};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
 use crate::codegen::native::flat::{Flat, Id, Op};
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Source under construction, and what it is about.
-pub(super) struct Text<'a> {
+pub(super) struct Writer<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) flat: &'a Flat,
     pub(super) variant: &'a Variant,
@@ -25,9 +25,9 @@ pub(super) struct Text<'a> {
     depth: usize,
 }
 
-impl<'a> Text<'a> {
-    pub(super) fn new(kernel: &'a Kernel, flat: &'a Flat, variant: &'a Variant) -> Text<'a> {
-        Text { kernel, flat, variant, out: String::new(), gathered: kernel.gathered(), noted: vec![], depth: 0 }
+impl<'a> Writer<'a> {
+    pub(super) fn new(kernel: &'a Kernel, flat: &'a Flat, variant: &'a Variant) -> Writer<'a> {
+        Writer { kernel, flat, variant, out: String::new(), gathered: kernel.gathered(), noted: vec![], depth: 0 }
     }
 
     /// Writes a line. One that ends in a bracket opens a block.
@@ -229,13 +229,13 @@ impl<'a> Text<'a> {
     }
 
     /// The number of a node's operand among the gathered ones.
-    fn place_of_index(&self, id: Id) -> usize {
+    fn number_of_gathered(&self, id: Id) -> usize {
         let slot = self.flat.nodes[id].op.operand().expect("the node gathers");
         self.gathered.iter().position(|&gathered| gathered == slot).unwrap_or(0)
     }
 
     /// The expression of a node that does not move along the inner loops.
-    pub(super) fn still(&self, id: Id) -> String {
+    pub(super) fn uniform_value(&self, id: Id) -> String {
         match self.flat.nodes[id].op {
             Op::Load(slot) => self.loaded(id, slot as usize, &[]),
             Op::Prim(_) => self.prim(id),
@@ -259,7 +259,7 @@ impl<'a> Text<'a> {
         for &id in ids {
             let value = match self.flat.nodes[id].op {
                 Op::Load(slot) => self.loaded(id, slot as usize, positions),
-                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => self.still(id),
+                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => self.uniform_value(id),
             };
             let declaration = self.declaration(id);
             self.line(format!("{declaration} = {value};"));
@@ -269,10 +269,10 @@ impl<'a> Text<'a> {
 
     /// Records a zero divisor or an index out of range, under a condition that ends in `&&` if there is one.
     pub(super) fn fault(&mut self, id: Id, condition: &str) {
-        let (faults, site) = (words::FAULTS, words::SITE);
+        let (faults, site) = (argument::FAULTS, argument::SITE);
         if let Some((index, size)) = self.index(id) {
             let fault = format!("(u64){index} >= w.at[{size}]");
-            let place = self.place_of_index(id);
+            let place = self.number_of_gathered(id);
             self.line(if self.noted.contains(&id) {
                 format!("outside.note({condition}{fault}, {place}, {index});")
             } else {
@@ -295,14 +295,14 @@ impl<'a> Text<'a> {
     }
 
     /// Records the first noted index that was out of range.
-    pub(super) fn tell_noted(&mut self) {
-        let of = |&id: &Id| Some((self.place_of_index(id), self.index(id)?.1));
+    pub(super) fn record_noted(&mut self) {
+        let of = |&id: &Id| Some((self.number_of_gathered(id), self.index(id)?.1));
         let places: Vec<(usize, usize)> = self.noted.iter().filter_map(of).collect();
         let Some(&(_, last)) = places.last() else { return };
         let others = &places[..places.len() - 1];
         let sizes: String =
             others.iter().map(|(place, size)| format!("outside.number == {place} ? w.at[{size}] : ")).collect();
-        let (faults, site) = (words::FAULTS, words::SITE);
+        let (faults, site) = (argument::FAULTS, argument::SITE);
         self.line("if (outside.number >= 0) {");
         self.line(format!("const u64 size = {sizes}w.at[{last}];"));
         self.line(format!("fault_index(w.at[{faults}], w.at[{site}], outside.number, outside.index, size);"));

@@ -80,19 +80,19 @@ impl Layout {
     }
 
     /// Writes the words of an access.
-    pub(super) fn put_access(self, words: &mut [u64], number: usize, access: &Access) {
-        words[self.address(number)] = access.base as u64;
+    pub(super) fn put_access(self, argument: &mut [u64], number: usize, access: &Access) {
+        argument[self.address(number)] = access.base as u64;
         for (index, &stride) in access.rows.iter().chain(&access.inner).enumerate() {
-            words[self.stride(number, index)] = stride as u64;
+            argument[self.stride(number, index)] = stride as u64;
         }
     }
 
     /// Writes a loop's size and its division.
-    pub(super) fn put_loop(self, words: &mut [u64], index: usize, size: usize, division: Division) {
+    pub(super) fn put_loop(self, argument: &mut [u64], index: usize, size: usize, division: Division) {
         let at = self.size_of_loop(index);
-        words[at] = size as u64;
-        words[at + 1] = division.multiplier;
-        words[at + 2] = division.shift as u64;
+        argument[at] = size as u64;
+        argument[at + 1] = division.multiplier;
+        argument[at + 2] = division.shift as u64;
     }
 }
 
