@@ -17,7 +17,7 @@ use crate::dispatch::rows::call;
 use crate::eager;
 use crate::error::{Error, Result};
 use crate::ir::autodiff::VjpInput;
-use crate::ir::{Attr, Graph, NodeKind, Op, SideTable};
+use crate::ir::{Attr, Graph, NodeId, NodeKind, Op, SideTable};
 use crate::ops::derivative::{Formula, Needs, formula};
 use crate::ops::factories::made_on;
 use crate::runtime::Array;
@@ -118,7 +118,7 @@ fn runs_fused(inputs: &[Tensor]) -> bool {
 pub(super) fn replay(graph: &Graph, inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
     // The dtypes are those of the recorded call, whatever autocast says now.
     let _as_recorded = exclude(AUTOCAST_KEYS);
-    let mut values: SideTable<Tensor> = SideTable::new();
+    let mut values: SideTable<NodeId, Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
         values.push(match node.kind {
             NodeKind::Input(index) => inputs[index as usize].clone(),

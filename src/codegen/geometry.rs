@@ -311,8 +311,11 @@ mod tests {
         let inst = |kind, args: &[Reg], level| Inst { kind, args: args.into(), ty: Ty::F32, level };
         let kernel = Kernel {
             operands: vec![Operand { dtype: DType::F32, source: Source::Memory }],
-            insts: vec![inst(Kind::Load(0), &[], Level::Full), inst(Kind::Fold(Combine::Sum), &[Reg(0)], Level::Row)],
-            outputs: vec![Output { dtype: DType::F32, value: Reg(1) }],
+            insts: vec![
+                inst(Kind::Load(0), &[], Level::Full),
+                inst(Kind::Fold(Combine::Sum), &[Reg::new(0)], Level::Row),
+            ],
+            outputs: vec![Output { dtype: DType::F32, value: Reg::new(1) }],
         };
         let operand = Access { rows: smallvec![4], inner: smallvec![stride], ..Access::default() };
         let output = Access { rows: smallvec![4], inner: smallvec![0], ..Access::default() };

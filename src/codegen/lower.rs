@@ -103,7 +103,7 @@ impl Builder<'_> {
         if let Some(&reg) = self.interned.get(&inst) {
             return reg;
         }
-        let reg = Reg(self.kernel.insts.len() as u32);
+        let reg = Reg::new(self.kernel.insts.len());
         self.interned.insert(inst.clone(), reg);
         self.kernel.insts.push(inst);
         reg

@@ -22,7 +22,7 @@ fn without_idle_canons(kernel: Kernel) -> Kernel {
             *arg = moved[arg.index()];
         }
         let idle = out.insts[index].kind == Kind::Prim(Prim::Canon) && !shows;
-        moved.push(if idle { out.insts[index].args[0] } else { Reg(index as u32) });
+        moved.push(if idle { out.insts[index].args[0] } else { Reg::new(index) });
     }
     for output in &mut out.outputs {
         output.value = moved[output.value.index()];
@@ -91,7 +91,7 @@ fn without_dead(kernel: &Kernel) -> Kernel {
     let mut out = Kernel { operands: kernel.operands.clone(), ..Kernel::default() };
     let mut moved: Vec<Reg> = Vec::with_capacity(kernel.insts.len());
     for (inst, live) in kernel.insts.iter().zip(live) {
-        moved.push(Reg(out.insts.len() as u32));
+        moved.push(Reg::new(out.insts.len()));
         if live {
             let args = inst.args.iter().map(|reg| moved[reg.index()]).collect();
             out.insts.push(Inst { args, ..inst.clone() });
@@ -112,13 +112,13 @@ mod tests {
     use crate::codegen::{Access, Geometry};
     use crate::ir::DType;
 
-    fn inst(kind: Kind, args: &[u32], ty: Ty, level: Level) -> Inst {
-        Inst { kind, args: args.iter().map(|&reg| Reg(reg)).collect(), ty, level }
+    fn inst(kind: Kind, args: &[usize], ty: Ty, level: Level) -> Inst {
+        Inst { kind, args: args.iter().map(|&reg| Reg::new(reg)).collect(), ty, level }
     }
 
     /// `canon(x + x)` limited by a number as in PyTorch, then negated and made canonical.
     fn limited(prim: Prim, limit: f32) -> Kernel {
-        let full = |kind: Kind, args: &[u32]| inst(kind, args, Ty::F32, Level::Full);
+        let full = |kind: Kind, args: &[usize]| inst(kind, args, Ty::F32, Level::Full);
         Kernel {
             operands: vec![Operand { dtype: DType::F32, source: Source::Memory }],
             insts: vec![
@@ -132,7 +132,7 @@ mod tests {
                 full(Kind::Prim(Prim::Neg), &[6]),
                 full(Kind::Prim(Prim::Canon), &[7]),
             ],
-            outputs: vec![Output { dtype: DType::F32, value: Reg(8) }],
+            outputs: vec![Output { dtype: DType::F32, value: Reg::new(8) }],
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_canon_that_an_output_shows_stays() {
         let mut kernel = limited(Prim::Max, 0.0);
-        kernel.outputs.push(Output { dtype: DType::F32, value: Reg(6) });
+        kernel.outputs.push(Output { dtype: DType::F32, value: Reg::new(6) });
         let simple = simplify(kernel);
         let canons = simple.insts.iter().filter(|inst| inst.kind == Kind::Prim(Prim::Canon)).count();
         assert_eq!(canons, 2, "{simple}");

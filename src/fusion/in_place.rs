@@ -129,13 +129,13 @@ struct Search<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
     rewritten: &'a [&'a Rewritten],
-    step_of: SideTable<Option<usize>>,
+    step_of: SideTable<NodeId, Option<usize>>,
     /// The last step that reads a value or a view of it. `usize::MAX` for an output.
-    last_read: SideTable<usize>,
+    last_read: SideTable<NodeId, usize>,
     /// For each step, the first node of it or of later steps that may find an index out of range.
-    fallible: Vec<u32>,
+    fallible: Vec<Option<NodeId>>,
     /// The input whose memory a value is written to.
-    input_of: SideTable<Option<usize>>,
+    input_of: SideTable<NodeId, Option<usize>>,
     steps: Vec<Option<InPlace>>,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Search<'a> {
     fn new(graph: &'a Graph, plan: &'a Plan, rewritten: &'a [&'a Rewritten]) -> Search<'a> {
         let mut step_of = SideTable::filled(graph, || None);
         let mut last_read = SideTable::filled(graph, || 0);
-        let mut fallible = vec![u32::MAX; plan.steps.len() + 1];
+        let mut fallible = vec![None; plan.steps.len() + 1];
         for (index, step) in plan.steps.iter().enumerate() {
             for &node in &step.nodes {
                 step_of[node] = Some(index);
@@ -157,8 +157,8 @@ impl<'a> Search<'a> {
                 let op = graph[**node].op();
                 op.is_some_and(|op| op.is_gather() || matches!(op.row().meaning, Meaning::Routine(_)))
             };
-            let first = step.nodes.iter().filter(may_fail).map(|node| node.0).min();
-            fallible[index] = fallible[index + 1].min(first.unwrap_or(u32::MAX));
+            let first = step.nodes.iter().filter(may_fail).copied();
+            fallible[index] = first.chain(fallible[index + 1]).min();
         }
         for (index, &output) in graph.outputs().iter().enumerate() {
             if !rewritten.iter().any(|one| one.output == index || one.ignored.contains(&index)) {
@@ -207,7 +207,7 @@ impl<'a> Search<'a> {
             NodeKind::Number(_) | NodeKind::Extent(_) => return None,
         };
         // Eager calls check the index of an earlier op before they write.
-        if input.is_some() && self.fallible[index + 1] < to.0 {
+        if input.is_some() && self.fallible[index + 1].is_some_and(|fallible| fallible < to) {
             return None;
         }
         let regions = match &step.kind {
@@ -259,7 +259,7 @@ fn copies_to_itself(region: &Region, from: NodeId, to: NodeId) -> bool {
 /// The result of a search.
 struct Found<'a> {
     graph: &'a Graph,
-    input_of: SideTable<Option<usize>>,
+    input_of: SideTable<NodeId, Option<usize>>,
     steps: Vec<Option<InPlace>>,
 }
 

@@ -98,7 +98,7 @@ pub(super) fn decide(graph: &Graph, units: &Units<'_>, reason: impl Fn(NodeId, N
 }
 
 /// The units that read each node, directly or through views. `None` stands for the graph's caller.
-fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> SideTable<Vec<Option<u32>>> {
+fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> SideTable<NodeId, Vec<Option<u32>>> {
     let mut readers = SideTable::filled(graph, Vec::new);
     for &(producer, consumer) in pairs {
         let readers: &mut Vec<Option<u32>> = &mut readers[producer];

@@ -24,9 +24,9 @@ const SAVED_PART: usize = 8;
 /// Merges siblings. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut merged_any = false;
-    for index in 0..units.graph.len() as u32 {
+    for index in 0..units.graph.len() {
         let mut latest: Option<u32> = None;
-        for reader in readers(units, NodeId(index)) {
+        for reader in readers(units, NodeId::new(index)) {
             // An earlier merge may have absorbed it.
             if units.units[reader as usize].is_none() || latest == Some(reader) {
                 continue;

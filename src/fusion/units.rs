@@ -31,13 +31,13 @@ pub struct Units<'g> {
     /// The units. An absorbed one is `None`.
     pub units: Vec<Option<Unit>>,
     /// The unit of each node that has one.
-    pub unit_of: SideTable<Option<u32>>,
+    pub unit_of: SideTable<NodeId, Option<u32>>,
     /// The users of each node.
-    pub users: SideTable<Vec<NodeId>>,
+    pub users: SideTable<NodeId, Vec<NodeId>>,
     /// Whether the value is an output of the graph.
-    pub is_output: SideTable<bool>,
+    pub is_output: SideTable<NodeId, bool>,
     /// For each node of a base group that was split, why the group is not one kernel.
-    pub splits: SideTable<Option<Reason>>,
+    pub splits: SideTable<NodeId, Option<Reason>>,
     /// The cost model.
     pub cost: CostModel<'g>,
     /// A topological order of the units, maintained while they are merged.
@@ -59,13 +59,13 @@ pub fn pattern_graph(graph: &Graph) -> PatternGraph {
         let pattern = op.pattern(&graph.arg_types(id), &node.ty);
         let edge = |arg: &NodeId| {
             let same = pattern == Pattern::Broadcast && graph[*arg].ty.sizes == node.ty.sizes;
-            (Vertex(arg.0), if same { Pattern::Elemwise } else { pattern })
+            (Vertex::new(arg.index()), if same { Pattern::Elemwise } else { pattern })
         };
         let edges: Vec<(Vertex, Pattern)> = node.args.iter().map(edge).collect();
         out.add(VertexFacts::op(pattern), &edges);
     }
     for &output in graph.outputs() {
-        out.mark_visible(Vertex(output.0));
+        out.mark_visible(Vertex::new(output.index()));
     }
     out
 }
@@ -97,7 +97,7 @@ impl<'g> Units<'g> {
     }
 
     /// Whether each view is computed inside a kernel: its source and all its users are in one base group.
-    fn views_inside(&self) -> SideTable<bool> {
+    fn views_inside(&self) -> SideTable<NodeId, bool> {
         let mut inside = SideTable::filled(self.graph, || false);
         let group = |node: NodeId| self.base.group_of[node.index()];
         for (id, node) in self.graph.nodes().rev() {
@@ -124,12 +124,12 @@ impl<'g> Units<'g> {
         self.graph[user].op().is_some_and(Op::is_gather) && self.graph[user].args[0] == source
     }
 
-    fn cut(&mut self, inside: &SideTable<bool>) {
+    fn cut(&mut self, inside: &SideTable<NodeId, bool>) {
         let groups = self.base.groups.clone();
         for group in groups {
             let mut members: Vec<Vec<NodeId>> = Vec::new();
             let mut levels: HashMap<NodeId, Option<usize>> = HashMap::new();
-            for node in group.into_iter().map(|vertex| NodeId(vertex.0)) {
+            for node in group.into_iter().map(|vertex| NodeId::new(vertex.index())) {
                 let is_member = match role(self.graph, node) {
                     Role::View => inside[node],
                     Role::Loop => true,
@@ -363,7 +363,7 @@ impl<'g> Units<'g> {
     pub fn base_reason(&self, producer: NodeId, consumer: NodeId) -> Option<Reason> {
         // With a view between the two, the producer may be inside a group. The refusal is that of the group's sink.
         let sink = self.base.sink(self.base.group_of[producer.index()]);
-        match self.base.decision(sink, Vertex(consumer.0)) {
+        match self.base.decision(sink, Vertex::new(consumer.index())) {
             Decision::Fused => None,
             Decision::Kept(reason) => Some(reason),
         }

@@ -59,7 +59,7 @@ impl Work {
 /// The work of one element of each node of a graph.
 #[derive(Debug)]
 pub struct NodeWork {
-    of_node: SideTable<Work>,
+    of_node: SideTable<NodeId, Work>,
 }
 
 impl NodeWork {

@@ -6,30 +6,18 @@
 use super::attr::Attrs;
 use super::attrs::Cast;
 use super::dtype::DType;
+use super::entity::{Arena, SideTable, entity_id};
 use super::op::Op;
 use super::scalar::Scalar;
 use super::types::TensorType;
 use crate::error::Result;
 use smallvec::SmallVec;
-use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 
-/// Names a node of a graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub u32);
-
-impl NodeId {
-    /// Its position in the arena.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "n{}", self.0)
-    }
+entity_id! {
+    /// Names a node of a graph; prints as `n7`.
+    pub struct NodeId(u32) = "n";
 }
 
 /// What a node is.
@@ -69,52 +57,17 @@ impl Node {
     }
 }
 
-/// A value per entity of an arena.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SideTable<T> {
-    values: Vec<T>,
-}
-
-impl<T> SideTable<T> {
-    /// An empty table, to be filled in node order.
-    pub fn new() -> SideTable<T> {
-        SideTable { values: Vec::new() }
-    }
-
+impl<T> SideTable<NodeId, T> {
     /// A table with a value made for every node of `graph`.
-    pub fn filled(graph: &Graph, value: impl FnMut() -> T) -> SideTable<T> {
-        SideTable { values: std::iter::repeat_with(value).take(graph.len()).collect() }
-    }
-
-    /// The value of the next node.
-    pub fn push(&mut self, value: T) {
-        self.values.push(value);
-    }
-}
-
-impl<T> Default for SideTable<T> {
-    fn default() -> Self {
-        SideTable::new()
-    }
-}
-
-impl<T> Index<NodeId> for SideTable<T> {
-    type Output = T;
-    fn index(&self, id: NodeId) -> &T {
-        &self.values[id.index()]
-    }
-}
-
-impl<T> IndexMut<NodeId> for SideTable<T> {
-    fn index_mut(&mut self, id: NodeId) -> &mut T {
-        &mut self.values[id.index()]
+    pub fn filled(graph: &Graph, value: impl FnMut() -> T) -> SideTable<NodeId, T> {
+        SideTable::repeated(graph.len(), value)
     }
 }
 
 /// A dataflow graph of tensor ops.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Graph {
-    nodes: Vec<Node>,
+    nodes: Arena<NodeId, Node>,
     inputs: Vec<NodeId>,
     outputs: Vec<NodeId>,
     origins: Origins,
@@ -159,7 +112,7 @@ impl Graph {
 
     /// Every node with its name, operands before users.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> {
-        self.nodes.iter().enumerate().map(|(index, node)| (NodeId(index as u32), node))
+        self.nodes.iter()
     }
 
     /// The inputs in order.
@@ -216,7 +169,7 @@ impl Graph {
     pub fn copy(&mut self, node: &Node, args: &[NodeId]) -> NodeId {
         let id = self.push(Node { args: SmallVec::from_slice(args), ..node.clone() });
         if let NodeKind::Input(_) = node.kind {
-            self.nodes[id.index()].kind = NodeKind::Input(self.inputs.len() as u32);
+            self.nodes[id].kind = NodeKind::Input(self.inputs.len() as u32);
             self.inputs.push(id);
         }
         id
@@ -224,7 +177,7 @@ impl Graph {
 
     /// Sets the strides of a value to others than an eager result would have.
     pub fn set_strides(&mut self, id: NodeId, strides: &[usize]) {
-        self.nodes[id.index()].ty.strides = strides.into();
+        self.nodes[id].ty.strides = strides.into();
     }
 
     /// Sets the outputs.
@@ -252,9 +205,9 @@ impl Graph {
     }
 
     /// How often each node is used, by operands and by outputs.
-    pub fn use_counts(&self) -> SideTable<u32> {
+    pub fn use_counts(&self) -> SideTable<NodeId, u32> {
         let mut counts = SideTable::filled(self, || 0);
-        for node in &self.nodes {
+        for (_, node) in self.nodes() {
             for &arg in &node.args {
                 counts[arg] += 1;
             }
@@ -275,14 +228,13 @@ impl Graph {
             self.origins.of.resize(self.nodes.len(), None);
             self.origins.of.push(self.origins.next);
         }
-        self.nodes.push(node);
-        NodeId(self.nodes.len() as u32 - 1)
+        self.nodes.push(node)
     }
 }
 
 impl Index<NodeId> for Graph {
     type Output = Node;
     fn index(&self, id: NodeId) -> &Node {
-        &self.nodes[id.index()]
+        &self.nodes[id]
     }
 }

@@ -98,7 +98,7 @@ fn parse_line(graph: &mut Graph, line: &str) -> Result<()> {
         return Ok(());
     }
     let (name, rest) = line.split_once(" = ").ok_or_else(|| bad("expected `nK = …: type`"))?;
-    if name != NodeId(graph.len() as u32).to_string() {
+    if name != NodeId::new(graph.len()).to_string() {
         return Err(bad("nodes are numbered in order"));
     }
     let (value, ty) = rest.rsplit_once(": ").ok_or_else(|| bad("expected a type after `: `"))?;
@@ -150,8 +150,8 @@ fn split_attrs(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn parse_id(graph: &Graph, text: &str) -> Option<NodeId> {
-    let index: u32 = text.strip_prefix('n')?.parse().ok()?;
-    ((index as usize) < graph.len()).then_some(NodeId(index))
+    let index: usize = text.strip_prefix('n')?.parse().ok()?;
+    (index < graph.len()).then(|| NodeId::new(index))
 }
 
 fn parse_attr(text: &str) -> Option<Attr> {

@@ -85,7 +85,7 @@ pub(super) struct Builder<'g> {
     kernel: usize,
     declined: Vec<(usize, Reason)>,
     /// The slot of every value that lies in memory.
-    slots: SideTable<Option<Slot>>,
+    slots: SideTable<NodeId, Option<Slot>>,
     n_slots: usize,
     /// What elements take to compute, once it is asked for.
     node_work: Option<NodeWork>,

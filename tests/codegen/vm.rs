@@ -79,7 +79,7 @@ impl Grower {
         self.kernel.insts.push(Inst { kind, args: args.iter().copied().collect(), ty, level });
         self.canonical.push(canonical);
         self.used.push(false);
-        Reg(self.kernel.insts.len() as u32 - 1)
+        Reg::new(self.kernel.insts.len() - 1)
     }
 
     fn level(&mut self) -> Level {
@@ -106,12 +106,12 @@ impl Grower {
 
     /// A register of a type: an existing one, a conversion, or a literal.
     fn any(&mut self, ty: Ty) -> Reg {
-        let fit: Vec<u32> =
-            (0..self.kernel.insts.len() as u32).filter(|&i| self.kernel.insts[i as usize].ty == ty).collect();
+        let fit: Vec<Reg> =
+            (0..self.kernel.insts.len()).map(Reg::new).filter(|&reg| self.kernel.inst(reg).ty == ty).collect();
         if !fit.is_empty() && !self.random.chance(10) {
             // Recent ones more often, so that chains get long.
             let recent = &fit[fit.len().saturating_sub(4)..];
-            return Reg(if self.random.chance(60) { self.random.pick(recent) } else { self.random.pick(&fit) });
+            return if self.random.chance(60) { self.random.pick(recent) } else { self.random.pick(&fit) };
         }
         if self.random.chance(40) {
             return self.lit(ty);
@@ -124,7 +124,7 @@ impl Grower {
     /// A register that is no literal.
     fn computed(&mut self) -> Reg {
         loop {
-            let reg = Reg(self.random.below(self.kernel.insts.len()) as u32);
+            let reg = Reg::new(self.random.below(self.kernel.insts.len()));
             if !matches!(self.kernel.inst(reg).kind, Kind::Lit(_)) {
                 return reg;
             }
@@ -215,7 +215,7 @@ impl Grower {
     /// Stores everything that nobody uses, and a little more.
     fn store(&mut self) {
         for index in 0..self.kernel.insts.len() {
-            let reg = Reg(index as u32);
+            let reg = Reg::new(index);
             let wanted = !self.used[index] || self.random.chance(10);
             let is_lit = matches!(self.kernel.inst(reg).kind, Kind::Lit(_));
             if !wanted || (is_lit && !self.random.chance(20)) {
@@ -498,11 +498,11 @@ fn folds_of_wide_rows() {
     }
     // More than a block, whose last partial results have fewer elements.
     let load = Inst { kind: Kind::Load(0), args: Default::default(), ty: Ty::F32, level: Level::Full };
-    let fold = Inst { kind: Kind::Fold(Combine::Sum), args: [Reg(0)][..].into(), ty: Ty::F32, level: Level::Row };
+    let fold = Inst { kind: Kind::Fold(Combine::Sum), args: [Reg::new(0)][..].into(), ty: Ty::F32, level: Level::Row };
     let kernel = Kernel {
         operands: vec![Operand { dtype: DType::F32, source: Source::Memory }],
         insts: vec![load, fold],
-        outputs: vec![Output { dtype: DType::F32, value: Reg(1) }],
+        outputs: vec![Output { dtype: DType::F32, value: Reg::new(1) }],
     };
     check_case("blocks", Case::of(kernel, &mut Random(1), &[513], &[8192 + 40]));
 }
@@ -525,9 +525,9 @@ fn operands_that_jump_along_the_rows() {
 #[test]
 fn a_maximum_is_one_step_and_keeps_nan() {
     let load = |slot| Inst { kind: Kind::Load(slot), args: Default::default(), ty: Ty::F32, level: Level::Full };
-    let prim = |prim, args: &[u32], ty| Inst {
+    let prim = |prim, args: &[usize], ty| Inst {
         kind: Kind::Prim(prim),
-        args: args.iter().map(|&arg| Reg(arg)).collect(),
+        args: args.iter().map(|&arg| Reg::new(arg)).collect(),
         ty,
         level: Level::Full,
     };
@@ -540,7 +540,7 @@ fn a_maximum_is_one_step_and_keeps_nan() {
             prim(extreme, &[0, 1], Ty::F32),
             prim(Prim::Select, &[2, 0, 3], Ty::F32),
         ];
-        let outputs = vec![Output { dtype: DType::F32, value: Reg(4) }];
+        let outputs = vec![Output { dtype: DType::F32, value: Reg::new(4) }];
         let kernel = Kernel { operands: vec![operand; 2], insts, outputs };
         let values = [f32::NAN, 1.0, -0.0, 0.0, f32::INFINITY, f32::from_bits(0xffc0_0001)];
         let n = values.len() * values.len();

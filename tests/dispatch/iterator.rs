@@ -98,13 +98,17 @@ fn n181_one_tensor_of_the_cpu_counts_as_a_number() {
 
 /// A copy of one operand, or its sum over the inner elements.
 fn kernel(is_sum: bool, n_operands: u16) -> Kernel {
-    let inst =
-        |kind, args: &[u32], level| Inst { kind, args: args.iter().map(|&arg| Reg(arg)).collect(), ty: Ty::F32, level };
+    let inst = |kind, args: &[usize], level| Inst {
+        kind,
+        args: args.iter().map(|&arg| Reg::new(arg)).collect(),
+        ty: Ty::F32,
+        level,
+    };
     let mut insts: Vec<Inst> = (0..n_operands).map(|slot| inst(Kind::Load(slot), &[], Level::Full)).collect();
     if is_sum {
         insts.push(inst(Kind::Fold(Combine::Sum), &[0], Level::Row));
     }
-    let value = Reg(insts.len() as u32 - 1);
+    let value = Reg::new(insts.len() - 1);
     let operand = Operand { dtype: DType::F32, source: Source::Memory };
     let outputs = vec![Output { dtype: DType::F32, value }];
     Kernel { operands: vec![operand; n_operands.into()], insts, outputs }

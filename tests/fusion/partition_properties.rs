@@ -176,7 +176,7 @@ fn broken_rules_of_plans_are_found() {
     let options = Options::default();
     let legal = plan(&graph, &options);
     assert_eq!(broken_by_plan(&graph, &options, &legal), None, "{}", legal.text(&graph));
-    let n = NodeId;
+    let n = NodeId::new;
     let step_of = |plan: &Plan, node: NodeId| {
         plan.steps.iter().position(|step| step.nodes.contains(&node)).expect("every node has a step")
     };

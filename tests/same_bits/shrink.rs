@@ -20,7 +20,7 @@ pub(crate) fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut position = 0;
     while position < best.graph.len() {
         // From the outputs backwards: what is cut early takes most away.
-        let id = NodeId((best.graph.len() - 1 - position) as u32);
+        let id = NodeId::new(best.graph.len() - 1 - position);
         match cut(&best, id).filter(|smaller| fails(smaller)) {
             Some(smaller) if smaller.graph.len() <= best.graph.len() => {
                 best = smaller;
@@ -55,10 +55,10 @@ fn without_unused(case: &Case) -> Case {
 
 fn rebuilt(case: &Case, replace: impl Fn(NodeId) -> Option<Array>, keep: impl Fn(NodeId) -> bool) -> Case {
     let mut out = Case { graph: Graph::new(), inputs: Vec::new() };
-    let mut moved: SideTable<NodeId> = SideTable::new();
+    let mut moved: SideTable<NodeId, NodeId> = SideTable::new();
     for (id, node) in case.graph.nodes() {
         if !keep(id) {
-            moved.push(NodeId(u32::MAX));
+            moved.push(NodeId::new(u32::MAX as usize));
             continue;
         }
         if let Some(array) = replace(id) {

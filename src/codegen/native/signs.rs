@@ -60,11 +60,11 @@ mod tests {
     use smallvec::SmallVec;
 
     /// A kernel that applies the instructions to operand 0.
-    fn flat(insts: &[(Kind, &[u32])]) -> Flat {
+    fn flat(insts: &[(Kind, &[usize])]) -> Flat {
         let operands = vec![Operand { dtype: DType::F32, source: Source::Memory }];
         let mut kernel = Kernel { operands, ..Kernel::default() };
         for &(kind, args) in [(Kind::Load(0), &[][..])].iter().chain(insts) {
-            let args: SmallVec<[Reg; 3]> = args.iter().map(|&reg| Reg(reg)).collect();
+            let args: SmallVec<[Reg; 3]> = args.iter().map(|&reg| Reg::new(reg)).collect();
             let level = match kind {
                 Kind::Load(_) => Level::Full,
                 Kind::Fold(_) => Level::Row,
@@ -74,19 +74,19 @@ mod tests {
             };
             kernel.insts.push(Inst { kind, args, ty: Ty::F32, level });
         }
-        kernel.outputs.push(Output { dtype: DType::F32, value: Reg(insts.len() as u32) });
+        kernel.outputs.push(Output { dtype: DType::F32, value: Reg::new(insts.len()) });
         kernel.verify().expect("the kernel is valid");
         Flat::new(&kernel, &[Class::Contiguous; 2])
     }
 
-    const MAXIMUM: (Kind, &[u32]) = (Kind::Fold(Combine::Max), &[0]);
-    const MAGNITUDE: (Kind, &[u32]) = (Kind::Prim(Prim::Abs), &[0]);
+    const MAXIMUM: (Kind, &[usize]) = (Kind::Fold(Combine::Max), &[0]);
+    const MAGNITUDE: (Kind, &[usize]) = (Kind::Prim(Prim::Abs), &[0]);
 
     #[test]
     fn differences_from_maxima_and_negated_magnitudes_are_not_positive() {
         let prim = Kind::Prim;
         let lit = |value: f32| (Kind::Lit(Lit::f32(value)), &[][..]);
-        let is_known = |insts: &[(Kind, &[u32])]| {
+        let is_known = |insts: &[(Kind, &[usize])]| {
             let flat = flat(insts);
             is_not_positive(&flat, flat.outputs[0])
         };

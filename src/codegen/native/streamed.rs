@@ -151,7 +151,7 @@ mod tests {
         let iota = Operand { dtype: DType::I64, source: Source::Iota };
         let kernel = Kernel {
             operands: vec![memory(DType::F32), iota, memory(DType::F64)],
-            outputs: vec![Output { dtype: DType::F32, value: Reg(0) }],
+            outputs: vec![Output { dtype: DType::F32, value: Reg::new(0) }],
             ..Kernel::default()
         };
         let geometry = Geometry {

@@ -276,9 +276,9 @@ mod tests {
 
     /// `tanh(a) * b * c`, its `tanh`, and more, of three operands whose tiles are filled in three ways.
     fn kernel() -> Kernel {
-        let inst = |kind, args: &[u32]| Inst {
+        let inst = |kind, args: &[usize]| Inst {
             kind,
-            args: args.iter().map(|&arg| Reg(arg)).collect(),
+            args: args.iter().map(|&arg| Reg::new(arg)).collect(),
             ty: Ty::F32,
             level: Level::Full,
         };
@@ -296,7 +296,7 @@ mod tests {
                 inst(Kind::Prim(Prim::Mul), &[6, 3]),
                 inst(Kind::Func(Func::Tanh), &[7]),
             ],
-            outputs: vec![Output { dtype: DType::F32, value: Reg(8) }],
+            outputs: vec![Output { dtype: DType::F32, value: Reg::new(8) }],
         }
     }
 

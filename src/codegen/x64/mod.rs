@@ -176,8 +176,8 @@ mod tests {
             let inst = |kind, args| Inst { kind, args, ty, level: Loop::Full };
             let kernel = Kernel {
                 operands: vec![Operand { dtype, source: Source::Memory }],
-                insts: vec![inst(Kind::Load(0), smallvec![]), inst(Kind::Prim(Prim::Neg), smallvec![Reg(0)])],
-                outputs: vec![Output { dtype, value: Reg(1) }],
+                insts: vec![inst(Kind::Load(0), smallvec![]), inst(Kind::Prim(Prim::Neg), smallvec![Reg::new(0)])],
+                outputs: vec![Output { dtype, value: Reg::new(1) }],
             };
             let classes = [Class::Contiguous; 2];
             let (flat, passes) = native::prepare(&kernel, &classes).expect("it is expressible");

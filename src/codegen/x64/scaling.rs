@@ -57,11 +57,11 @@ mod tests {
         for ty in [Ty::F32, Ty::F64] {
             for func in [Func::Exp, Func::Exp2] {
                 let load = Inst { kind: Kind::Load(0), args: smallvec![], ty, level: Level::Full };
-                let call = Inst { kind: Kind::Func(func), args: smallvec![Reg(0)], ty, level: Level::Full };
+                let call = Inst { kind: Kind::Func(func), args: smallvec![Reg::new(0)], ty, level: Level::Full };
                 let kernel = Kernel {
                     operands: vec![Operand { dtype: ty.dtype(), source: Source::Memory }],
                     insts: vec![load, call],
-                    outputs: vec![Output { dtype: ty.dtype(), value: Reg(1) }],
+                    outputs: vec![Output { dtype: ty.dtype(), value: Reg::new(1) }],
                 };
                 let flat = Flat::new(&kernel, &[Class::Contiguous; 2]);
                 assert!(scaled(&flat, flat.outputs[0]).is_some(), "{} of {ty}", func.name());

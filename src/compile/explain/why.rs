@@ -71,7 +71,7 @@ impl Explain {
     /// If a name matches nothing in the graph. The message lists what there is.
     pub fn why(&self, a: &str, b: &str) -> Result<Why> {
         if let Some(reason) = &self.eager {
-            let nowhere = |name: &str| (NodeId(0), name.to_string());
+            let nowhere = |name: &str| (NodeId::new(0), name.to_string());
             return Ok(Why { a: nowhere(a), b: nowhere(b), answer: Answer::Eager { reason: reason.clone() } });
         }
         let (from, to) = (self.named(a)?, self.named(b)?);

@@ -71,7 +71,7 @@ fn through_parts<'g>(op: Op, call: &Backward<'g, '_>) -> Gradients<'g> {
     adjoint[root.index()] = Some(call.grad);
     for (node, id) in parts.iter().zip(first..end).rev() {
         let (Some(op), Some(grad), true) = (node.op(), adjoint[id], active[id]) else { continue };
-        let node_id = NodeId(id as u32);
+        let node_id = NodeId::new(id);
         let needs: SmallVec<[bool; 4]> = node.args.iter().map(|arg| active[arg.index()]).collect();
         let part = Backward {
             args: node.args.iter().map(|&arg| builder.expr(arg)).collect(),

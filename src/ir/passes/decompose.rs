@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::ir::Op;
-use crate::ir::graph::{Graph, NodeId, SideTable};
+use crate::ir::entity::SideTable;
+use crate::ir::graph::{Graph, NodeId};
 use crate::ir::indexing;
 use crate::ir::infer::joins_anything;
 use crate::ir::row::{GatherKind, Meaning};
@@ -27,7 +28,7 @@ pub fn decompose(graph: &Graph) -> Result<Graph> {
 /// Replaces every composite op by its decomposition, which may contain composite ops.
 fn once(graph: &Graph) -> Result<Graph> {
     let mut out = Graph::new();
-    let mut moved: SideTable<NodeId> = SideTable::new();
+    let mut moved: SideTable<NodeId, NodeId> = SideTable::new();
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id).or(Some(id)));
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();

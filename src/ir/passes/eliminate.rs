@@ -1,6 +1,7 @@
 //! Elimination of dead code and of common subexpressions.
 
-use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
+use crate::ir::entity::SideTable;
+use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
 use std::collections::HashMap;
 
 /// Drops nodes that reach no output. Inputs stay, so their positions do not change.
@@ -19,7 +20,7 @@ pub fn drop_unused(graph: &Graph) -> (Graph, Vec<usize>) {
 }
 
 /// Which nodes reach an output.
-fn live(graph: &Graph) -> SideTable<bool> {
+fn live(graph: &Graph) -> SideTable<NodeId, bool> {
     let mut live = SideTable::filled(graph, || false);
     for &output in graph.outputs() {
         live[output] = true;
@@ -52,7 +53,7 @@ pub(super) fn rebuild(
     mut place: impl FnMut(&mut Graph, NodeId, &Node, &[NodeId]) -> Option<NodeId>,
 ) -> Graph {
     let mut out = Graph::new();
-    let mut moved: SideTable<Option<NodeId>> = SideTable::new();
+    let mut moved: SideTable<NodeId, Option<NodeId>> = SideTable::new();
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id));
         // Only a dead node has a dead operand.

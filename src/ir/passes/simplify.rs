@@ -8,7 +8,8 @@
 //! Values that a window of memory reads are not simplified: a rule keeps elements, but not their layout.
 
 use crate::ir::attrs::{Add, Along, Attributes};
-use crate::ir::graph::{Graph, Node, NodeId, NodeKind, SideTable};
+use crate::ir::entity::SideTable;
+use crate::ir::graph::{Graph, Node, NodeId, NodeKind};
 use crate::ir::op::Op;
 use crate::ir::row::Meaning;
 use crate::ir::scalar::{Kind, Scalar};
@@ -78,7 +79,7 @@ pub static RULES: &[Rewrite] = &[
 /// Rewrites `graph` with every rule of [`RULES`].
 pub fn simplify(graph: &Graph) -> Graph {
     let mut out = Graph::new();
-    let mut moved: SideTable<NodeId> = SideTable::new();
+    let mut moved: SideTable<NodeId, NodeId> = SideTable::new();
     let is_windowed = windowed(graph);
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id));
@@ -92,7 +93,7 @@ pub fn simplify(graph: &Graph) -> Graph {
 }
 
 /// The nodes whose memory a window reads, directly or through views.
-fn windowed(graph: &Graph) -> SideTable<bool> {
+fn windowed(graph: &Graph) -> SideTable<NodeId, bool> {
     let mut found = SideTable::filled(graph, || false);
     for (id, node) in graph.nodes().rev() {
         let Some(op) = node.op() else { continue };

@@ -46,7 +46,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
     let second = ancestors(joint, wanted);
 
     let mut forward = Graph::new();
-    let mut moved: SideTable<Option<NodeId>> = SideTable::new();
+    let mut moved: SideTable<NodeId, Option<NodeId>> = SideTable::new();
     for (id, node) in joint.nodes() {
         let is_cotangent = matches!(node.kind, NodeKind::Input(index) if cotangents.contains(&(index as usize)));
         let belongs = first[id] || (matches!(node.kind, NodeKind::Input(_)) && !is_cotangent);
@@ -63,7 +63,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
 
     let mut backward = Graph::new();
     let mut kept = Vec::new();
-    let mut placed: SideTable<Option<NodeId>> = SideTable::filled(joint, || None);
+    let mut placed: SideTable<NodeId, Option<NodeId>> = SideTable::filled(joint, || None);
     let mut read = SideTable::filled(joint, || false);
     wanted.iter().for_each(|&gradient| read[gradient] = true);
     for (_, node) in joint.nodes().filter(|(id, _)| second[*id] && !first[*id]) {
@@ -101,7 +101,7 @@ pub fn split(joint: &Graph, cotangents: &[usize], gradients: std::ops::Range<usi
 }
 
 /// Which nodes lead to some of `ends`.
-fn ancestors(graph: &Graph, ends: &[NodeId]) -> SideTable<bool> {
+fn ancestors(graph: &Graph, ends: &[NodeId]) -> SideTable<NodeId, bool> {
     let mut leads = SideTable::filled(graph, || false);
     for &end in ends {
         leads[end] = true;

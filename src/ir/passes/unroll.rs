@@ -13,7 +13,8 @@
 use crate::error::Result;
 use crate::ir::Scalar;
 use crate::ir::attrs::{Add, Along, Attributes, Fold, Select};
-use crate::ir::graph::{Graph, Node, NodeId, SideTable};
+use crate::ir::entity::SideTable;
+use crate::ir::graph::{Graph, Node, NodeId};
 use crate::ir::infer::reduced_dims;
 use crate::ir::op::Op;
 use crate::ir::row::Meaning;
@@ -28,7 +29,7 @@ const MOST: usize = 4;
 pub fn unroll(graph: &Graph) -> Result<Graph> {
     let feeds_fold = feeds_fold(graph);
     let mut out = Graph::new();
-    let mut moved: SideTable<NodeId> = SideTable::new();
+    let mut moved: SideTable<NodeId, NodeId> = SideTable::new();
     for (id, node) in graph.nodes() {
         out.set_origin(graph.origin(id).or(Some(id)));
         let args: Vec<NodeId> = node.args.iter().map(|&arg| moved[arg]).collect();
@@ -43,7 +44,7 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
 }
 
 /// For each node that a fold over as many elements reads, through pointwise ops and views only: the number of elements.
-fn feeds_fold(graph: &Graph) -> SideTable<Option<usize>> {
+fn feeds_fold(graph: &Graph) -> SideTable<NodeId, Option<usize>> {
     let mut feeds_fold = SideTable::filled(graph, || None);
     for (id, node) in graph.nodes().rev() {
         let Some(op) = node.op() else { continue };

@@ -6,24 +6,13 @@
 use super::func::Func;
 use super::prim::{Lit, Prim, Ty};
 use crate::error::{Error, Result};
+use crate::ir::entity::entity_id;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// The result of an instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Reg(pub u32);
-
-impl Reg {
-    /// The position of the defining instruction.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for Reg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "r{}", self.0)
-    }
+entity_id! {
+    /// The result of an instruction; prints as `r7`.
+    pub struct Reg(u32) = "r";
 }
 
 /// The operation of an instruction.

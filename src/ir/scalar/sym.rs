@@ -52,7 +52,7 @@ impl Recorder {
         if let Some(&reg) = state.recorded.get(&inst) {
             return Sym { recorder: self, reg, ty };
         }
-        let reg = Reg(state.insts.len() as u32);
+        let reg = Reg::new(state.insts.len());
         state.insts.push(inst.clone());
         state.recorded.insert(inst, reg);
         Sym { recorder: self, reg, ty }

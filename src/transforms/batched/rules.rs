@@ -9,7 +9,9 @@ use crate::dispatch::schema::Type;
 use crate::error::Result;
 use crate::ir::attrs::{Along, Attributes, Overlay};
 use crate::ir::shape::normalize_dim;
-use crate::ir::{Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeKind, Op, Rule, SideTable, TensorType};
+use crate::ir::{
+    Attr, Attrs, Graph, GraphFn, Meaning, MemoryFormat, NodeId, NodeKind, Op, Rule, SideTable, TensorType,
+};
 use crate::tensor::handle::Tensor;
 use crate::tensor::observer;
 use crate::transforms::batched::{Operand, Operands, gathers, physical_sizes, views};
@@ -179,7 +181,7 @@ fn in_parts(parts: GraphFn, tensors: &[&Tensor], attrs: &Attrs) -> Result<Tensor
     let mut graph = Graph::new();
     let inputs: SmallVec<[_; 4]> = tensors.iter().map(|tensor| graph.input(tensor.ty())).collect();
     let output = parts(&mut graph, &inputs, attrs)?;
-    let mut values: SideTable<Tensor> = SideTable::new();
+    let mut values: SideTable<NodeId, Tensor> = SideTable::new();
     for (_, node) in graph.nodes() {
         values.push(match node.kind {
             NodeKind::Input(index) => tensors[index as usize].clone(),

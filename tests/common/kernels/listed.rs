@@ -176,7 +176,7 @@ pub(crate) fn gathered(dtype: DType, rows: &[usize], lanes: usize, folds: bool) 
 pub(crate) fn zeros_and_nan(combine: Combine, seed: u64) -> Case {
     let mut kernel = folded(combine, DType::F32);
     let fold = kernel.insts.iter().position(|inst| matches!(inst.kind, Kind::Fold(_))).expect("a fold");
-    kernel.outputs[0].value = Reg(fold as u32);
+    kernel.outputs[0].value = Reg::new(fold);
     let mut random = Random::new(seed);
     let n = 1 + random.below(100);
     let mut case = place(&mut random, kernel, &[2], &[n]);

@@ -26,7 +26,7 @@ pub(crate) struct Builder {
 impl Builder {
     pub(crate) fn push(&mut self, kind: Kind, args: &[Reg], ty: Ty, level: Level) -> Reg {
         self.kernel.insts.push(Inst { kind, args: args.into(), ty, level });
-        Reg(self.kernel.insts.len() as u32 - 1)
+        Reg::new(self.kernel.insts.len() - 1)
     }
 
     pub(crate) fn load(&mut self, dtype: DType, source: Source, level: Level) -> Reg {

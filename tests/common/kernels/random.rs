@@ -15,14 +15,14 @@ fn random_lit(random: &mut Random, ty: Ty) -> Lit {
 
 /// A reg of that type, by preference an existing one.
 fn operand(random: &mut Random, b: &mut Builder, ty: Ty, folds: bool) -> Reg {
-    let known: Vec<Reg> = (0..b.kernel.insts.len() as u32).map(Reg).filter(|&reg| b.ty(reg) == ty).collect();
+    let known: Vec<Reg> = (0..b.kernel.insts.len()).map(Reg::new).filter(|&reg| b.ty(reg) == ty).collect();
     if !known.is_empty() && random.below(8) > 0 {
         // Recent ones, so that kernels grow deep.
         let from = if random.below(2) == 0 { known.len().saturating_sub(3) } else { 0 };
         return known[from + random.below(known.len() - from)];
     }
-    let numbers: Vec<Reg> = (0..b.kernel.insts.len() as u32)
-        .map(Reg)
+    let numbers: Vec<Reg> = (0..b.kernel.insts.len())
+        .map(Reg::new)
         .filter(|&reg| folds || b.kernel.inst(reg).level == Level::Full)
         .collect();
     if random.below(3) == 0 || numbers.is_empty() {
@@ -72,14 +72,14 @@ fn random_kernel(random: &mut Random, folds: bool) -> Kernel {
     }
     if folds {
         random_fold(random, &mut b);
-        let last = Reg(b.kernel.insts.len() as u32 - 1);
+        let last = Reg::new(b.kernel.insts.len() - 1);
         let dtype =
             random.pick(&DType::ALL.into_iter().filter(|dtype| dtype.compute() == b.ty(last)).collect::<Vec<_>>());
         b.output(dtype, last);
     }
     for _ in 0..1 + random.below(3) {
         let n = b.kernel.insts.len();
-        let value = Reg((n - 1 - random.below(n.min(6))) as u32);
+        let value = Reg::new(n - 1 - random.below(n.min(6)));
         let dtype =
             random.pick(&DType::ALL.into_iter().filter(|dtype| dtype.compute() == b.ty(value)).collect::<Vec<_>>());
         if folds || b.kernel.inst(value).level == Level::Full || dtype.rounding().is_none() {
@@ -88,7 +88,7 @@ fn random_kernel(random: &mut Random, folds: bool) -> Kernel {
     }
     if b.kernel.outputs.is_empty() {
         let full = b.kernel.insts.iter().rposition(|inst| inst.level == Level::Full).expect("a load is full");
-        let value = Reg(full as u32);
+        let value = Reg::new(full);
         b.output(b.ty(value).dtype(), value);
     }
     b.kernel
@@ -96,7 +96,7 @@ fn random_kernel(random: &mut Random, folds: bool) -> Kernel {
 
 fn random_fold(random: &mut Random, b: &mut Builder) {
     let full: Vec<Reg> =
-        (0..b.kernel.insts.len() as u32).map(Reg).filter(|&reg| b.kernel.inst(reg).level == Level::Full).collect();
+        (0..b.kernel.insts.len()).map(Reg::new).filter(|&reg| b.kernel.inst(reg).level == Level::Full).collect();
     let value = random.pick(&full);
     let index = full.iter().copied().find(|&reg| b.ty(reg) == Ty::I64);
     if b.ty(value) == Ty::Bool {
