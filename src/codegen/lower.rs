@@ -7,11 +7,11 @@ use super::geometry::{Access, Geometry, LoopOrder, LoopStrides};
 use super::kernel::{Inst, Kernel, Kind, Level, Operand, Output, Source};
 use super::simplify::simplify;
 use crate::error::Result;
-use crate::fusion::region::{Region, Value, Walk};
+use crate::fusion::region::{LoadId, Region, Value, ValueId, Walk};
 use crate::ir::attrs::{Arange, Attributes};
 use crate::ir::scalar::body::Kind as BodyKind;
 use crate::ir::scalar::{Body, Lit, Prim, Reg, Ty, eval};
-use crate::ir::{Combine, DType, Graph, Meaning, NodeId, Scalar};
+use crate::ir::{Combine, DType, Graph, Meaning, NodeId, Scalar, SideTable};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
@@ -34,12 +34,12 @@ pub struct Lowered {
 /// If a body does not type, which a verified graph rules out.
 pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered> {
     let mut builder = Builder { graph, region, kernel: Kernel::default(), interned: HashMap::new(), iotas: Vec::new() };
-    for (slot, load) in region.loads.iter().enumerate() {
-        builder.kernel.operands.push(operand(graph, region, slot, load));
+    for (id, load) in region.loads.iter() {
+        builder.kernel.operands.push(operand(graph, region, id, load));
     }
-    let mut values: Vec<Reg> = Vec::with_capacity(region.values.len());
-    for index in 0..region.values.len() {
-        let reg = builder.value(index, &values)?;
+    let mut values: SideTable<ValueId, Reg> = SideTable::new();
+    for id in region.values.ids() {
+        let reg = builder.value(id, &values)?;
         values.push(reg);
     }
     for (value, walk) in &region.outputs {
@@ -50,7 +50,7 @@ pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered
     let kernel = simplify(kernel);
     debug_assert_eq!(kernel.verify(), Ok(()));
     let n_rows = region.rows.len();
-    let loads = || region.loads.iter().zip(&kernel.operands);
+    let loads = || region.loads.entities().zip(&kernel.operands);
     let unit = |operand: &Operand| if operand.source == Source::Iota { 1 } else { operand.dtype.size() };
     let mut accesses: Vec<Access> = loads().map(|(load, operand)| access(load, unit(operand), n_rows)).collect();
     accesses.extend(iotas);
@@ -66,17 +66,22 @@ pub fn lower(graph: &Graph, region: &Region, order: LoopOrder) -> Result<Lowered
 }
 
 /// Whether the operand is a range's position or an extent. A range that is read from memory is an ordinary operand.
-fn is_position(region: &Region, slot: usize) -> bool {
-    let at = |value: &Value| matches!(value, Value::Position(own, _) | Value::Extent(own) if *own == slot);
-    region.values.iter().any(at)
+fn is_position(region: &Region, load: LoadId) -> bool {
+    let at = |value: &Value| matches!(value, Value::Position(own, _) | Value::Extent(own) if *own == load);
+    region.values.entities().any(at)
 }
 
-fn operand(graph: &Graph, region: &Region, slot: usize, load: &Walk) -> Operand {
-    if is_position(region, slot) {
+fn operand(graph: &Graph, region: &Region, id: LoadId, load: &Walk) -> Operand {
+    if is_position(region, id) {
         Operand { dtype: DType::I64, source: Source::Iota }
     } else {
         Operand { dtype: graph[load.node].ty.dtype, source: Source::Memory }
     }
+}
+
+/// The operand of the kernel that a load becomes.
+fn slot(load: LoadId) -> u16 {
+    load.index() as u16
 }
 
 fn access(walk: &Walk, unit: usize, n_rows: usize) -> Access {
@@ -152,25 +157,25 @@ impl Builder<'_> {
         self.emit(kind, args, ty, level)
     }
 
-    fn level(&self, value: usize) -> Level {
+    fn level(&self, value: ValueId) -> Level {
         if self.region.is_full[value] { Level::Full } else { Level::Row }
     }
 
-    fn value(&mut self, index: usize, values: &[Reg]) -> Result<Reg> {
-        let level = self.level(index);
-        Ok(match &self.region.values[index] {
-            Value::Load(slot) => {
-                let ty = self.kernel.operands[*slot].dtype.compute();
-                self.emit(Kind::Load(*slot as u16), &[], ty, level)
+    fn value(&mut self, id: ValueId, values: &SideTable<ValueId, Reg>) -> Result<Reg> {
+        let level = self.level(id);
+        Ok(match &self.region.values[id] {
+            Value::Load(load) => {
+                let ty = self.kernel.operands[load.index()].dtype.compute();
+                self.emit(Kind::Load(slot(*load)), &[], ty, level)
             }
-            Value::Gather(slot, at) => {
-                let ty = self.kernel.operands[*slot].dtype.compute();
+            Value::Gather(load, at) => {
+                let ty = self.kernel.operands[load.index()].dtype.compute();
                 let at = self.converted(values[*at], Ty::I64);
-                self.emit(Kind::Gather(*slot as u16), &[at], ty, level)
+                self.emit(Kind::Gather(slot(*load)), &[at], ty, level)
             }
             Value::Number(value, dtype) => self.lit(value.to_lit(*dtype)),
-            Value::Position(slot, node) => self.position(*slot as u16, *node, level),
-            Value::Extent(slot) => self.emit(Kind::Load(*slot as u16), &[], Ty::I64, level),
+            Value::Position(load, node) => self.position(slot(*load), *node, level),
+            Value::Extent(load) => self.emit(Kind::Load(slot(*load)), &[], Ty::I64, level),
             Value::Body(node, args) => {
                 let args: SmallVec<[Reg; 4]> = args.iter().map(|&arg| values[arg]).collect();
                 let call = &self.graph[*node];

@@ -16,10 +16,10 @@
 use super::cost::pays;
 use super::rates::Nanos;
 use super::refusals::Refusals;
-use super::region::{Region, Value, Walk};
+use super::region::{Region, Value, ValueId, Walk};
 use super::role::{Role, role, same_elements};
 use super::row_order::{RowKernel, rows_first};
-use super::unit::{Blocks, Member, Unit, UnitKind};
+use super::unit::{Blocks, Member, Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::error::Reason;
 use crate::ir::{DType, NodeId, TensorType};
@@ -44,8 +44,8 @@ const MIN_HEIGHT: usize = 16;
 /// Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut has_merged = false;
-    for unit in 0..units.units.len() as u32 {
-        if units.units[unit as usize].as_ref().is_none_or(|unit| !matches!(unit.kind, UnitKind::Product)) {
+    for unit in units.units.ids() {
+        if units.units[unit].as_ref().is_none_or(|unit| !matches!(unit.kind, UnitKind::Product)) {
             continue;
         }
         let (mut members, mut best) = (vec![unit], None);
@@ -86,8 +86,8 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
 }
 
 /// Records why a unit did not join others, for every edge between them.
-fn refuse(units: &Units<'_>, members: &[u32], candidate: u32, reason: &Reason, refusals: &mut Refusals) {
-    let between = |consumers: &[u32], producers: &[u32], refusals: &mut Refusals| {
+fn refuse(units: &Units<'_>, members: &[UnitId], candidate: UnitId, reason: &Reason, refusals: &mut Refusals) {
+    let between = |consumers: &[UnitId], producers: &[UnitId], refusals: &mut Refusals| {
         for &consumer in consumers.iter().flat_map(|&unit| &units.unit(unit).nodes) {
             for &arg in &units.graph[consumer].args {
                 let producer = units.graph.view_base(arg);
@@ -103,7 +103,7 @@ fn refuse(units: &Units<'_>, members: &[u32], candidate: u32, reason: &Reason, r
 
 /// The candidates to join a group: kernels and products that use results of the members, products with the same left
 /// operand as one, and the kernel that computes that operand.
-fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
+fn neighbours(units: &Units<'_>, members: &[UnitId]) -> Vec<UnitId> {
     let mut found = Vec::new();
     for &member in members {
         let unit = units.unit(member);
@@ -125,7 +125,7 @@ fn neighbours(units: &Units<'_>, members: &[u32]) -> Vec<u32> {
 
 /// For each result of the members that only kernels and products use: these users, if there are several. The result is
 /// kept out of memory only if all of them join.
-fn readers(units: &Units<'_>, members: &[u32]) -> Vec<Vec<u32>> {
+fn readers(units: &Units<'_>, members: &[UnitId]) -> Vec<Vec<UnitId>> {
     let mut found = Vec::new();
     for output in members.iter().flat_map(|&member| &units.unit(member).outputs) {
         let mut users = users(units, std::slice::from_ref(output));
@@ -138,12 +138,12 @@ fn readers(units: &Units<'_>, members: &[u32]) -> Vec<Vec<u32>> {
     found
 }
 
-fn is_kernel_or_product(units: &Units<'_>, unit: u32) -> bool {
+fn is_kernel_or_product(units: &Units<'_>, unit: UnitId) -> bool {
     matches!(units.unit(unit).kind, UnitKind::Kernel(_) | UnitKind::Product)
 }
 
 /// The units that use some values, directly or through views of memory, in order.
-fn users(units: &Units<'_>, values: &[NodeId]) -> Vec<u32> {
+fn users(units: &Units<'_>, values: &[NodeId]) -> Vec<UnitId> {
     let (mut found, mut stack) = (Vec::new(), values.to_vec());
     while let Some(value) = stack.pop() {
         for &user in &units.users[value] {
@@ -163,7 +163,7 @@ fn users(units: &Units<'_>, values: &[NodeId]) -> Vec<u32> {
 struct Group {
     unit: Unit,
     /// Views of inner values, which the group absorbs.
-    aliases: Vec<u32>,
+    aliases: Vec<UnitId>,
     /// Bytes that are no longer moved, and bytes that are moved again.
     saved: usize,
     extra: usize,
@@ -186,11 +186,11 @@ impl Group {
     ///
     /// # Errors
     /// The reason why they cannot be computed in blocks.
-    fn new(units: &Units<'_>, members: &[u32]) -> Result<Group, Reason> {
+    fn new(units: &Units<'_>, members: &[UnitId]) -> Result<Group, Reason> {
         let graph = units.graph;
-        let set: HashSet<u32> = members.iter().copied().collect();
+        let set: HashSet<UnitId> = members.iter().copied().collect();
         let aliases = aliases(units, &set).ok_or(Reason::UsedElsewhere)?;
-        let all: Vec<u32> = members.iter().chain(&aliases).copied().collect();
+        let all: Vec<UnitId> = members.iter().chain(&aliases).copied().collect();
         if units.leaves_and_returns(&all) {
             return Err(Reason::WouldCycle);
         }
@@ -200,7 +200,7 @@ impl Group {
         }
         let inside = |node: NodeId| units.unit_of[node].is_some_and(|unit| all.contains(&unit));
         let ordered = in_order(units, &set, &inside).ok_or(Reason::WouldCycle)?;
-        let is_product = |member: &&u32| matches!(units.unit(**member).kind, UnitKind::Product);
+        let is_product = |member: &&UnitId| matches!(units.unit(**member).kind, UnitKind::Product);
         let first = *ordered.iter().find(is_product).expect("groups grow from products");
         let (batches, rows, columns) = matrix(&graph[units.unit(first).nodes[0]].ty)?;
         if batches * rows * columns == 0 {
@@ -247,9 +247,9 @@ fn matrix(ty: &TensorType) -> Result<(usize, usize, usize), Reason> {
 }
 
 /// The views between members. `None` if one is also used outside.
-fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
+fn aliases(units: &Units<'_>, set: &HashSet<UnitId>) -> Option<Vec<UnitId>> {
     let mut found = Vec::new();
-    let mut stack: Vec<(NodeId, Vec<u32>)> = Vec::new();
+    let mut stack: Vec<(NodeId, Vec<UnitId>)> = Vec::new();
     for &member in set {
         stack.extend(units.unit(member).outputs.iter().map(|&output| (output, Vec::new())));
     }
@@ -268,7 +268,7 @@ fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
     }
     found.sort_unstable();
     found.dedup();
-    let stays = |&unit: &u32| {
+    let stays = |&unit: &UnitId| {
         let node = units.unit(unit).nodes[0];
         let inside = |user: &NodeId| units.unit_of[*user].is_some_and(|of| set.contains(&of) || found.contains(&of));
         !units.is_output[node] && units.users[node].iter().all(inside)
@@ -278,9 +278,9 @@ fn aliases(units: &Units<'_>, set: &HashSet<u32>) -> Option<Vec<u32>> {
 
 /// The members in topological order, each as soon as possible after those whose results it uses, so that few values are
 /// live at a time. `None` if there is a cycle.
-fn in_order(units: &Units<'_>, set: &HashSet<u32>, inside: &dyn Fn(NodeId) -> bool) -> Option<Vec<u32>> {
-    let producers = |unit: u32| {
-        let mut producers: Vec<u32> = Vec::new();
+fn in_order(units: &Units<'_>, set: &HashSet<UnitId>, inside: &dyn Fn(NodeId) -> bool) -> Option<Vec<UnitId>> {
+    let producers = |unit: UnitId| {
+        let mut producers: Vec<UnitId> = Vec::new();
         for &arg in units.unit(unit).nodes.iter().flat_map(|&node| &units.graph[node].args) {
             let mut source = arg;
             while role(units.graph, source) == Role::View && inside(source) && units.unit_of[source] != Some(unit) {
@@ -292,13 +292,13 @@ fn in_order(units: &Units<'_>, set: &HashSet<u32>, inside: &dyn Fn(NodeId) -> bo
         producers.dedup();
         producers
     };
-    let mut left: Vec<(u32, Vec<u32>)> = set.iter().map(|&unit| (unit, producers(unit))).collect();
+    let mut left: Vec<(UnitId, Vec<UnitId>)> = set.iter().map(|&unit| (unit, producers(unit))).collect();
     left.sort_unstable_by_key(|&(unit, _)| (units.unit(unit).nodes[0], unit));
-    let mut position: HashMap<u32, usize> = HashMap::new();
-    let mut ordered: Vec<u32> = Vec::new();
+    let mut position: HashMap<UnitId, usize> = HashMap::new();
+    let mut ordered: Vec<UnitId> = Vec::new();
     while !left.is_empty() {
         // One more than the position of the last producer. `None` if a producer has none yet.
-        let ready = |producers: &[u32]| {
+        let ready = |producers: &[UnitId]| {
             producers.iter().try_fold(0, |last, producer| Some(last.max(1 + position.get(producer)?)))
         };
         let all_ready =
@@ -326,7 +326,7 @@ impl Checker<'_> {
     ///
     /// # Errors
     /// The reason why it cannot be in the group.
-    fn member(&mut self, member: u32) -> Result<Member, Reason> {
+    fn member(&mut self, member: UnitId) -> Result<Member, Reason> {
         let unit = self.units.unit(member);
         let region = match &unit.kind {
             UnitKind::Product => {
@@ -396,12 +396,12 @@ impl Checker<'_> {
     fn kernel(&self, region: &Region) -> Result<RowKernel, Reason> {
         // Every block would store an output that is a plain number or a copy.
         let is_computed =
-            |(value, _): &(usize, Walk)| matches!(region.values[*value], Value::Body(..) | Value::Fold(..));
+            |(value, _): &(ValueId, Walk)| matches!(region.values[*value], Value::Body(..) | Value::Fold(..));
         if !region.outputs.iter().all(is_computed) {
             return Err(Reason::DifferentRows);
         }
         let graph = self.units.graph;
-        if region.loads.iter().any(|walk| self.scattered.contains(&graph.view_base(walk.node))) {
+        if region.loads.entities().any(|walk| self.scattered.contains(&graph.view_base(walk.node))) {
             return Err(Reason::DifferentRows);
         }
         rows_first(graph, region, self.batches * self.rows, &|node| self.makes(node))
@@ -437,7 +437,7 @@ impl Checker<'_> {
     }
 
     /// The bytes that the group no longer moves, and the bytes that it moves again.
-    fn traffic(&self, members: &[u32], inner: &[(NodeId, usize)], blocks: usize) -> (usize, usize) {
+    fn traffic(&self, members: &[UnitId], inner: &[(NodeId, usize)], blocks: usize) -> (usize, usize) {
         let graph = self.units.graph;
         let mut saved: usize = inner.iter().map(|(node, _)| 2 * graph[*node].ty.bytes()).sum();
         let (mut lefts, mut extra) = (HashSet::new(), 0);

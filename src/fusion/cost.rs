@@ -76,7 +76,7 @@ impl<'g> CostModel<'g> {
         };
         let is_crossing = |walk: &Walk, dtype| innermost.is_some_and(|at| crosses_lines(walk.strides[at], dtype));
         let mut memories: BTreeMap<NodeId, (usize, bool)> = BTreeMap::new();
-        for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
+        for walk in region.loads.entities().chain(region.outputs.iter().map(|(_, walk)| walk)) {
             let is_walked = |&(_, &stride): &(&usize, &usize)| stride != 0 || walk.gather.is_some();
             let elements: usize = loops().zip(&walk.strides).filter(is_walked).map(|(&size, _)| size).product();
             let ty = &self.graph[walk.node].ty;
@@ -93,10 +93,10 @@ impl<'g> CostModel<'g> {
         let full = rows * region.inner.iter().product::<usize>();
         let own = hoisted.map_or(0, |hoisted| hoisted.elements(region));
         let mut sum = Work::default();
-        for (index, value) in region.values.iter().enumerate() {
+        for (id, value) in region.values.iter() {
             let times = match hoisted {
-                Some(hoisted) if hoisted.contains(index) => own,
-                Some(_) | None if region.is_full[index] => full,
+                Some(hoisted) if hoisted.contains(id) => own,
+                Some(_) | None if region.is_full[id] => full,
                 Some(_) | None => rows,
             };
             match value {
@@ -142,7 +142,7 @@ impl<'g> CostModel<'g> {
             };
             let computing = match &member.region {
                 Some(region) => {
-                    for walk in region.loads.iter().chain(region.outputs.iter().map(|(_, walk)| walk)) {
+                    for walk in region.loads.entities().chain(region.outputs.iter().map(|(_, walk)| walk)) {
                         // The last loop is the innermost one.
                         let step = walk.strides.last().copied().unwrap_or(0);
                         touch(walk.node, crosses_lines(step, self.graph[walk.node].ty.dtype));

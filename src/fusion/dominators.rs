@@ -9,7 +9,7 @@
 //! has a summary of the paths that it skips. Deliberately absent: the meaning of patterns for fusion.
 
 use super::pattern_graph::{PatternGraph, User, Users, Vertex};
-use crate::ir::Pattern;
+use crate::ir::{Pattern, SideTable};
 
 /// A summary of all paths from a vertex to one of its post-dominators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl Paths {
 #[derive(Debug, Clone, Copy)]
 struct Step {
     depth: u32,
-    parent: u32,
-    jump: u32,
+    parent: Vertex,
+    jump: Vertex,
     to_parent: Paths,
     to_jump: Paths,
 }
@@ -56,16 +56,18 @@ struct Step {
 /// The post-dominator tree of a graph.
 #[derive(Debug, Clone)]
 pub struct PostDominators {
-    /// One per vertex, and a last one for the common root of all trees, which stands for "none".
-    steps: Vec<Step>,
+    /// One per vertex, and one for `none`.
+    steps: SideTable<Vertex, Step>,
+    /// The common root of all trees, which stands for "none". It comes after the last vertex.
+    none: Vertex,
 }
 
 impl PostDominators {
     /// Builds the tree in time `O((vertices + edges) log vertices)`.
     pub fn of(graph: &PatternGraph, users: &Users) -> Self {
-        let none = Vertex::new(graph.len()).0;
+        let none = Vertex::new(graph.len());
         let root = Step { depth: 0, parent: none, jump: none, to_parent: Paths::EMPTY, to_jump: Paths::EMPTY };
-        let mut tree = PostDominators { steps: vec![root; graph.len() + 1] };
+        let mut tree = PostDominators { steps: SideTable::with_len(graph.len() + 1, || root), none };
         for vertex in graph.vertices().rev() {
             let (parent, paths) = match users.of_vertex(vertex) {
                 _ if graph.facts(vertex).visible => (none, Paths { edge: Pattern::Opaque, ..Paths::EMPTY }),
@@ -79,40 +81,37 @@ impl PostDominators {
 
     /// The nearest post-dominator of `vertex`, if it has one.
     pub fn parent(&self, vertex: Vertex) -> Option<Vertex> {
-        let parent = self.steps[vertex.index()].parent;
-        (parent as usize + 1 < self.steps.len()).then_some(Vertex(parent))
+        Some(self.steps[vertex].parent).filter(|&parent| parent != self.none)
     }
 
     /// The paths from `vertex` to its nearest post-dominator. Without one, only the edge pattern is meaningful.
     pub fn path(&self, vertex: Vertex) -> Paths {
-        self.steps[vertex.index()].to_parent
+        self.steps[vertex].to_parent
     }
 
     /// The distance from the root of the tree of `vertex`. A root has depth 1.
     pub fn depth(&self, vertex: Vertex) -> u32 {
-        self.steps[vertex.index()].depth
+        self.steps[vertex].depth
     }
 
-    fn meet_all(&self, graph: &PatternGraph, users: &[User]) -> (u32, Paths) {
-        let none = self.steps.len() - 1;
-        let first = users[0].vertex.0;
-        let meeting = users[1..].iter().fold(first, |met, user| self.meet(met, user.vertex.0));
-        if meeting as usize == none {
+    fn meet_all(&self, graph: &PatternGraph, users: &[User]) -> (Vertex, Paths) {
+        let meeting = users[1..].iter().fold(users[0].vertex, |met, user| self.meet(met, user.vertex));
+        if meeting == self.none {
             return (meeting, Paths { edge: Pattern::Opaque, ..Paths::EMPTY });
         }
         let paths = users.iter().map(|user| {
             let edge = Paths { edge: user.pattern, between: Pattern::Elemwise, length: 1 };
-            match user.vertex.0 == meeting {
+            match user.vertex == meeting {
                 true => edge,
-                false => edge.then(graph.pattern(user.vertex), self.climb(graph, user.vertex.0, meeting)),
+                false => edge.then(graph.pattern(user.vertex), self.climb(graph, user.vertex, meeting)),
             }
         });
         (meeting, paths.reduce(Paths::beside).expect("a used value has users"))
     }
 
     /// The lowest common ancestor.
-    fn meet(&self, mut a: u32, mut b: u32) -> u32 {
-        let step = |vertex: u32| &self.steps[vertex as usize];
+    fn meet(&self, mut a: Vertex, mut b: Vertex) -> Vertex {
+        let step = |vertex: Vertex| &self.steps[vertex];
         if step(a).depth < step(b).depth {
             std::mem::swap(&mut a, &mut b);
         }
@@ -129,15 +128,15 @@ impl PostDominators {
     }
 
     /// The paths from a vertex to a proper ancestor.
-    fn climb(&self, graph: &PatternGraph, from: u32, to: u32) -> Paths {
-        let step = |vertex: u32| &self.steps[vertex as usize];
+    fn climb(&self, graph: &PatternGraph, from: Vertex, to: Vertex) -> Paths {
+        let step = |vertex: Vertex| &self.steps[vertex];
         let level = step(to).depth;
         let (mut at, mut climbed) = (from, None::<Paths>);
         while at != to {
             let jumps = step(step(at).jump).depth >= level;
             let (next, part) =
                 if jumps { (step(at).jump, step(at).to_jump) } else { (step(at).parent, step(at).to_parent) };
-            climbed = Some(climbed.map_or(part, |climbed| climbed.then(graph.pattern(Vertex(at)), part)));
+            climbed = Some(climbed.map_or(part, |climbed| climbed.then(graph.pattern(at), part)));
             at = next;
         }
         climbed.expect("the ancestor is a proper one")
@@ -145,23 +144,19 @@ impl PostDominators {
 
     /// Makes `vertex` a child of `parent`. Its jump covers two jumps from the parent if they are equally long, so jump
     /// lengths follow skew-binary numbers.
-    fn attach(&mut self, graph: &PatternGraph, vertex: Vertex, parent: u32, to_parent: Paths) {
-        let below = self.steps[parent as usize];
-        let middle = self.steps[below.jump as usize];
-        let far = self.steps[middle.jump as usize];
-        let none = self.steps.len() - 1;
-        let doubles = parent as usize != none && below.depth - middle.depth == middle.depth - far.depth;
-        let pattern = |vertex: u32| match vertex as usize == none {
-            true => Pattern::Opaque,
-            false => graph.pattern(Vertex(vertex)),
-        };
+    fn attach(&mut self, graph: &PatternGraph, vertex: Vertex, parent: Vertex, to_parent: Paths) {
+        let below = self.steps[parent];
+        let middle = self.steps[below.jump];
+        let far = self.steps[middle.jump];
+        let doubles = parent != self.none && below.depth - middle.depth == middle.depth - far.depth;
+        let pattern = |vertex| if vertex == self.none { Pattern::Opaque } else { graph.pattern(vertex) };
         let (jump, to_jump) = if doubles {
             let half = to_parent.then(pattern(parent), below.to_jump);
             (middle.jump, half.then(pattern(below.jump), middle.to_jump))
         } else {
             (parent, to_parent)
         };
-        self.steps[vertex.index()] = Step { depth: below.depth + 1, parent, jump, to_parent, to_jump };
+        self.steps[vertex] = Step { depth: below.depth + 1, parent, jump, to_parent, to_jump };
     }
 }
 

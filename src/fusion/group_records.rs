@@ -5,7 +5,7 @@
 //! purpose, so a merge does not update the record of the child.
 
 use super::pattern_graph::{PatternGraph, Vertex};
-use crate::ir::Pattern;
+use crate::ir::{Pattern, SideTable};
 
 /// The group of which a vertex is or was the root.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ impl Record {
 /// One record per vertex.
 #[derive(Debug, Clone)]
 pub struct GroupRecords {
-    records: Vec<Record>,
+    records: SideTable<Vertex, Record>,
 }
 
 impl GroupRecords {
@@ -46,23 +46,23 @@ impl GroupRecords {
 
     /// The record of `vertex` itself, from when it was last a root.
     pub fn own(&self, vertex: Vertex) -> &Record {
-        &self.records[vertex.index()]
+        &self.records[vertex]
     }
 
     /// Sets the number of arguments that `vertex` alone contributes.
     pub fn count_args(&mut self, vertex: Vertex, n_args: u32) {
-        self.records[vertex.index()].n_args = n_args;
+        self.records[vertex].n_args = n_args;
     }
 
     /// The sink of the group of `vertex`. Halves the path to it.
     pub fn find(&mut self, mut vertex: Vertex) -> Vertex {
         loop {
-            let parent = self.records[vertex.index()].parent;
+            let parent = self.records[vertex].parent;
             if parent == vertex {
                 return vertex;
             }
-            let above = self.records[parent.index()].parent;
-            self.records[vertex.index()].parent = above;
+            let above = self.records[parent].parent;
+            self.records[vertex].parent = above;
             vertex = above;
         }
     }
@@ -82,8 +82,8 @@ impl GroupRecords {
         if child == sink {
             return;
         }
-        let from = self.records[child.index()];
-        let into = &mut self.records[sink.index()];
+        let from = self.records[child];
+        let into = &mut self.records[sink];
         debug_assert_eq!(into.parent, sink, "groups are merged into sinks");
         into.size += from.size;
         into.n_args += from.n_args;
@@ -92,6 +92,6 @@ impl GroupRecords {
             into.anchored = true;
             into.pattern = into.pattern.max(from.pattern);
         }
-        self.records[child.index()].parent = sink;
+        self.records[child].parent = sink;
     }
 }

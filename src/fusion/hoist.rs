@@ -6,10 +6,11 @@
 //! innermost loop, but not on some loops around it. They get a kernel of their own before the main one, the *prologue*.
 //! It writes them to memory that is small enough to stay in a cache.
 
-use super::region::{Region, Value, ValueId, Walk};
+use super::region::{LoadId, Region, Value, ValueId, Walk};
 use super::work::{NodeWork, Work};
-use crate::ir::NodeId;
+use crate::ir::entity::Arena;
 use crate::ir::shape::Sizes;
+use crate::ir::{NodeId, SideTable};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
@@ -34,17 +35,17 @@ pub struct Hoisted {
 }
 
 /// The loops that each value of a region depends on, as a bit set with rows first.
-fn loops_of_values(region: &Region) -> Vec<u64> {
+fn loops_of_values(region: &Region) -> SideTable<ValueId, u64> {
     let n_rows = region.rows.len();
     let walked = |walk: &Walk| {
         let bits = walk.strides.iter().enumerate().filter(|&(_, &stride)| stride != 0);
         bits.fold(0u64, |bits, (index, _)| bits | 1 << index)
     };
-    let mut loops: Vec<u64> = Vec::with_capacity(region.values.len());
-    for value in &region.values {
+    let mut loops: SideTable<ValueId, u64> = SideTable::new();
+    for value in region.values.entities() {
         loops.push(match value {
-            Value::Load(slot) | Value::Position(slot, _) => walked(&region.loads[*slot]),
-            Value::Gather(slot, at) => walked(&region.loads[*slot]) | loops[*at],
+            Value::Load(load) | Value::Position(load, _) => walked(&region.loads[*load]),
+            Value::Gather(load, at) => walked(&region.loads[*load]) | loops[*at],
             Value::Number(..) | Value::Extent(_) => 0,
             Value::Body(_, args) => args.iter().fold(0, |bits, &arg| bits | loops[arg]),
             // A fold has one value per row.
@@ -59,7 +60,7 @@ const FOLD: u64 = 1 << 63;
 
 /// Whether a region has more than one op. A single op has to be computed for each element.
 pub fn may_hoist(region: &Region) -> bool {
-    region.values.iter().filter(|value| matches!(value, Value::Body(..))).nth(1).is_some()
+    region.values.entities().filter(|value| matches!(value, Value::Body(..))).nth(1).is_some()
 }
 
 /// The product of the sizes of some loops.
@@ -75,7 +76,7 @@ pub(super) struct Candidates {
     /// The values that the main kernel reads.
     roots: Vec<ValueId>,
     /// For each value, whether it is a root or one depends on it.
-    cone: Vec<bool>,
+    cone: SideTable<ValueId, bool>,
 }
 
 impl Candidates {
@@ -99,13 +100,14 @@ impl Candidates {
         };
         // The set of loops that saves most. Nearly always there is only one.
         let mut best: Option<(f64, Candidates)> = None;
-        let mut masks: Vec<u64> = (0..loops.len()).filter(|&value| is_small(value)).map(|value| loops[value]).collect();
+        let small = region.values.ids().filter(|&value| is_small(value));
+        let mut masks: Vec<u64> = small.map(|value| loops[value]).collect();
         masks.sort_unstable();
         masks.dedup();
         for mask in masks {
             let roots = roots(region, &loops, mask);
             let cone = cone(region, &roots);
-            let instructions: f64 = (0..cone.len()).filter(|&value| cone[value]).map(work).sum();
+            let instructions: f64 = region.values.ids().filter(|&value| cone[value]).map(work).sum();
             if roots.is_empty() || instructions < MIN_WORK * roots.len() as f64 {
                 continue;
             }
@@ -135,7 +137,7 @@ impl Candidates {
 }
 
 /// The pointwise values over exactly the loops `mask` that values over other loops read, one per node.
-fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
+fn roots(region: &Region, loops: &SideTable<ValueId, u64>, mask: u64) -> Vec<ValueId> {
     let mut roots: Vec<ValueId> = Vec::new();
     let mut take = |value: ValueId| {
         if let Value::Body(node, _) = region.values[value]
@@ -150,8 +152,7 @@ fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
             }
         }
     };
-    let users = region.values.iter().zip(loops).filter(|(_, own)| **own != mask);
-    for (value, _) in users {
+    for (_, value) in region.values.iter().filter(|&(user, _)| loops[user] != mask) {
         match value {
             Value::Body(_, args) => args.iter().for_each(|&arg| take(arg)),
             Value::Gather(_, at) => take(*at),
@@ -164,10 +165,10 @@ fn roots(region: &Region, loops: &[u64], mask: u64) -> Vec<ValueId> {
 }
 
 /// For each value, whether it is one of the roots or one depends on it.
-fn cone(region: &Region, roots: &[ValueId]) -> Vec<bool> {
-    let mut cone = vec![false; region.values.len()];
+fn cone(region: &Region, roots: &[ValueId]) -> SideTable<ValueId, bool> {
+    let mut cone = SideTable::with_len(region.values.len(), || false);
     roots.iter().for_each(|&root| cone[root] = true);
-    for value in (0..cone.len()).rev() {
+    for value in region.values.ids().rev() {
         if cone[value] {
             args(&region.values[value], |arg| cone[arg] = true);
         }
@@ -198,7 +199,7 @@ pub fn hoist(node_work: &NodeWork, region: &Region) -> Option<Hoisted> {
 
     let mut prologue = Copy::new(region);
     prologue.region.rows = own.clone();
-    for value in (0..region.values.len()).filter(|&value| found.cone[value]) {
+    for value in region.values.ids().filter(|&value| found.cone[value]) {
         prologue.take(value, |walk| kept.iter().map(|&index| walk.strides[index]).collect());
     }
     for &root in &found.roots {
@@ -206,12 +207,12 @@ pub fn hoist(node_work: &NodeWork, region: &Region) -> Option<Hoisted> {
         let value = prologue.new_of[root].expect("the cone has its roots");
         prologue.region.outputs.push((value, walk));
     }
-    prologue.region.is_full = vec![true; prologue.region.values.len()];
+    prologue.region.is_full = SideTable::with_len(prologue.region.values.len(), || true);
 
     let mut main = Copy::new(region);
     (main.region.rows, main.region.inner) = (region.rows.clone(), region.inner.clone());
     let needed = needed(region, &found.roots);
-    for value in (0..region.values.len()).filter(|&value| needed[value]) {
+    for value in region.values.ids().filter(|&value| needed[value]) {
         if found.roots.contains(&value) {
             let mut strides = SmallVec::from_elem(0, sizes.len());
             kept.iter().zip(&row_major).for_each(|(&index, &stride)| strides[index] = stride);
@@ -231,10 +232,10 @@ pub fn hoist(node_work: &NodeWork, region: &Region) -> Option<Hoisted> {
 }
 
 /// For each value, whether the outputs depend on it, without what only the roots depend on.
-fn needed(region: &Region, roots: &[ValueId]) -> Vec<bool> {
-    let mut needed = vec![false; region.values.len()];
+fn needed(region: &Region, roots: &[ValueId]) -> SideTable<ValueId, bool> {
+    let mut needed = SideTable::with_len(region.values.len(), || false);
     region.outputs.iter().for_each(|(value, _)| needed[*value] = true);
-    for value in (0..needed.len()).rev() {
+    for value in region.values.ids().rev() {
         if needed[value] && !roots.contains(&value) {
             args(&region.values[value], |arg| needed[arg] = true);
         }
@@ -246,18 +247,18 @@ fn needed(region: &Region, roots: &[ValueId]) -> Vec<bool> {
 struct Copy<'r> {
     from: &'r Region,
     region: Region,
-    new_of: Vec<Option<ValueId>>,
+    new_of: SideTable<ValueId, Option<ValueId>>,
 }
 
 impl<'r> Copy<'r> {
     fn new(from: &'r Region) -> Copy<'r> {
-        Copy { from, region: Region::default(), new_of: vec![None; from.values.len()] }
+        Copy { from, region: Region::default(), new_of: SideTable::with_len(from.values.len(), || None) }
     }
 
     /// Collects the nodes that the region reads from memory, and returns the region.
     fn finish(mut self) -> Region {
-        let read = self.region.values.iter().filter_map(|value| match value {
-            Value::Load(slot) | Value::Gather(slot, _) => Some(self.region.loads[*slot].node),
+        let read = self.region.values.entities().filter_map(|value| match value {
+            Value::Load(load) | Value::Gather(load, _) => Some(self.region.loads[*load].node),
             Value::Number(..) | Value::Body(..) | Value::Fold(..) | Value::Position(..) | Value::Extent(_) => None,
         });
         let nodes: BTreeSet<NodeId> = read.collect();
@@ -266,35 +267,33 @@ impl<'r> Copy<'r> {
     }
 
     fn load(&mut self, value: ValueId, walk: Walk) {
-        self.region.loads.push(walk);
-        self.push(value, Value::Load(self.region.loads.len() - 1));
+        let load = self.region.loads.push(walk);
+        self.push(value, Value::Load(load));
     }
 
     fn push(&mut self, old: ValueId, value: Value) {
-        self.new_of[old] = Some(self.region.values.len());
-        self.region.values.push(value);
+        self.new_of[old] = Some(self.region.values.push(value));
     }
 
     /// Copies a value whose operands are copied already, with other strides of its walk.
     fn take(&mut self, value: ValueId, strides: impl Fn(&Walk) -> SmallVec<[usize; 6]>) {
         let new = |arg: &ValueId| self.new_of[*arg].expect("operands come first");
         let from = self.from;
-        let walk = |slot: usize, loads: &mut Vec<Walk>| {
-            let old = &from.loads[slot];
-            loads.push(Walk { strides: strides(old), ..old.clone() });
-            loads.len() - 1
+        let walk = |load: LoadId, loads: &mut Arena<LoadId, Walk>| {
+            let old = &from.loads[load];
+            loads.push(Walk { strides: strides(old), ..old.clone() })
         };
         let copied = match &from.values[value] {
-            Value::Load(slot) => Value::Load(walk(*slot, &mut self.region.loads)),
+            Value::Load(load) => Value::Load(walk(*load, &mut self.region.loads)),
             Value::Number(number, dtype) => Value::Number(*number, *dtype),
             Value::Body(node, args) => Value::Body(*node, args.iter().map(new).collect()),
             Value::Fold(node, folded) => Value::Fold(*node, new(folded)),
-            Value::Gather(slot, at) => {
+            Value::Gather(load, at) => {
                 let at = new(at);
-                Value::Gather(walk(*slot, &mut self.region.loads), at)
+                Value::Gather(walk(*load, &mut self.region.loads), at)
             }
-            Value::Position(slot, node) => Value::Position(walk(*slot, &mut self.region.loads), *node),
-            Value::Extent(slot) => Value::Extent(walk(*slot, &mut self.region.loads)),
+            Value::Position(load, node) => Value::Position(walk(*load, &mut self.region.loads), *node),
+            Value::Extent(load) => Value::Extent(walk(*load, &mut self.region.loads)),
         };
         self.push(value, copied);
     }

@@ -6,7 +6,7 @@
 
 use super::refusals::Refusals;
 use super::union::{accept, union};
-use super::unit::UnitKind;
+use super::unit::{UnitId, UnitKind};
 use super::units::Units;
 use crate::ir::shape::Sizes;
 use rustc_hash::FxHashMap;
@@ -17,9 +17,9 @@ const SAVED_PART: f64 = 8.0;
 /// Merges small kernels over equal loops, each with the one before it. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut has_merged = false;
-    let mut latest: FxHashMap<(Sizes, Sizes), u32> = FxHashMap::default();
-    for unit in 0..units.units.len() as u32 {
-        let Some(region) = units.units[unit as usize].as_ref().and_then(|unit| unit.region()) else { continue };
+    let mut latest: FxHashMap<(Sizes, Sizes), UnitId> = FxHashMap::default();
+    for unit in units.units.ids() {
+        let Some(region) = units.units[unit].as_ref().and_then(|unit| unit.region()) else { continue };
         let loops = (region.rows.clone(), region.inner.clone());
         if let Some(before) = latest.insert(loops, unit) {
             has_merged |= try_merge(units, before, unit, refusals);
@@ -28,7 +28,7 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     has_merged
 }
 
-fn try_merge(units: &mut Units<'_>, a: u32, b: u32, refusals: &mut Refusals) -> bool {
+fn try_merge(units: &mut Units<'_>, a: UnitId, b: UnitId, refusals: &mut Refusals) -> bool {
     let apart = units.cost.unit(units.unit(a)) + units.cost.unit(units.unit(b));
     // The union saves at most one launch, so this is known without laying it out.
     if units.cost.launch_time() * SAVED_PART < apart || !units.are_independent(a, b) {

@@ -232,8 +232,8 @@ impl<'a> Search<'a> {
         let left: Vec<usize> = left.map(|(index, _)| index).collect();
         let is_safe = |&index: &usize| {
             let region = &regions[index];
-            let gathers = region.values.iter().any(|value| matches!(value, Value::Gather(..)));
-            let in_step = region.loads.iter().all(|load| {
+            let gathers = region.values.entities().any(|value| matches!(value, Value::Gather(..)));
+            let in_step = region.loads.entities().all(|load| {
                 let is_old = self.graph.view_base(load.node) == root;
                 let same = |written: &super::region::Walk| {
                     written.node == to && written.strides == load.strides && written.base == load.base

@@ -16,24 +16,12 @@ use super::group_records::GroupRecords;
 use super::pattern_graph::{PatternGraph, Users, Vertex};
 use super::rates::Rates;
 use crate::error::Reason;
-use crate::ir::Pattern;
-use std::fmt;
+use crate::ir::entity::entity_id;
+use crate::ir::{Pattern, SideTable};
 
-/// A group of a [`Partition`]; prints as `g3`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
-
-impl GroupId {
-    /// The index in [`Partition::groups`].
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "g{}", self.0)
-    }
+entity_id! {
+    /// Names a group of a [`Partition`]; prints as `g3`.
+    pub struct GroupId(u32) = "g";
 }
 
 /// The order in which vertices are visited.
@@ -88,28 +76,28 @@ pub enum Decision {
 #[derive(Debug, Clone)]
 pub struct Partition {
     /// The group of each vertex.
-    pub group_of: Vec<GroupId>,
+    pub group_of: SideTable<Vertex, GroupId>,
     /// The members of each group in listing order, the sink last. Groups are listed by their sinks, so producers come
     /// before users.
     pub groups: Vec<Vec<Vertex>>,
     /// The tree that the decisions used.
     pub post_dominators: PostDominators,
-    patterns: Vec<Pattern>,
-    refusals: Vec<Option<Reason>>,
+    patterns: SideTable<Vertex, Pattern>,
+    refusals: SideTable<Vertex, Option<Reason>>,
 }
 
 impl Partition {
     /// Whether `producer` and its user `consumer` are in one group, and if not, why.
     pub fn decision(&self, producer: Vertex, consumer: Vertex) -> Decision {
-        if self.group_of[producer.index()] == self.group_of[consumer.index()] {
+        if self.group_of[producer] == self.group_of[consumer] {
             return Decision::Fused;
         }
-        let own = self.patterns[producer.index()];
-        let refusal = self.refusals[producer.index()].clone();
+        let own = self.patterns[producer];
+        let refusal = self.refusals[producer].clone();
         let reason = refusal.expect("the sink of a group was refused by its post-dominator or has none");
         // The refusal is about the post-dominator, which may be further on. A reason about this user is more useful,
         // unless the reason does not depend on users.
-        let reason = match (self.patterns[consumer.index()], reason) {
+        let reason = match (self.patterns[consumer], reason) {
             (_, reason @ (Reason::Disabled | Reason::OpaqueOp | Reason::IsOutput)) => reason,
             (Pattern::Opaque, _) => Reason::OpaqueOp,
             (Pattern::OutEwise, _) if own >= Pattern::Reduce => Reason::TwoAnchors,
@@ -132,8 +120,8 @@ pub fn partition(graph: &PatternGraph, options: &Options) -> Partition {
     let mut groups = GroupRecords::singletons(graph);
     let limit =
         (options.max_function_args > 0).then(|| ArgumentLimit::new(options.max_function_args, graph, &mut groups));
-    let refusals = vec![None; graph.len()];
-    let stamps = vec![0; graph.len()];
+    let refusals = graph.vertices().map(|_| None).collect();
+    let stamps = graph.vertices().map(|_| 0).collect();
     let mut partitioner = Partitioner {
         graph,
         options,
@@ -146,7 +134,7 @@ pub fn partition(graph: &PatternGraph, options: &Options) -> Partition {
         stamp: 0,
         region: Vec::new(),
         found_from: Vec::new(),
-        stuck: vec![None; graph.len()],
+        stuck: graph.vertices().map(|_| None).collect(),
     };
     partitioner.run();
     let Partitioner { mut groups, refusals, .. } = partitioner;
@@ -156,16 +144,16 @@ pub fn partition(graph: &PatternGraph, options: &Options) -> Partition {
 }
 
 /// Numbers the groups by their sinks.
-fn collect(graph: &PatternGraph, records: &mut GroupRecords) -> (Vec<GroupId>, Vec<Vec<Vertex>>) {
-    let mut group_of = vec![GroupId(0); graph.len()];
+fn collect(graph: &PatternGraph, records: &mut GroupRecords) -> (SideTable<Vertex, GroupId>, Vec<Vec<Vertex>>) {
+    let mut group_of: SideTable<Vertex, GroupId> = graph.vertices().map(|_| GroupId::new(0)).collect();
     let mut groups = Vec::new();
     for vertex in graph.vertices().filter(|&vertex| records.own(vertex).is_root(vertex)) {
-        group_of[vertex.index()] = GroupId(Vertex::new(groups.len()).0);
+        group_of[vertex] = GroupId::new(groups.len());
         groups.push(Vec::with_capacity(records.own(vertex).size as usize));
     }
     for vertex in graph.vertices() {
-        let group = group_of[records.find(vertex).index()];
-        group_of[vertex.index()] = group;
+        let group = group_of[records.find(vertex)];
+        group_of[vertex] = group;
         groups[group.index()].push(vertex);
     }
     (group_of, groups)
@@ -194,22 +182,22 @@ struct Partitioner<'a> {
     groups: GroupRecords,
     limit: Option<ArgumentLimit>,
     /// Why each vertex was last refused.
-    refusals: Vec<Option<Reason>>,
+    refusals: SideTable<Vertex, Option<Reason>>,
     /// The number of the last survey that visited each vertex. The current survey has the number `stamp`.
-    stamps: Vec<u32>,
+    stamps: SideTable<Vertex, u32>,
     stamp: u32,
     /// The result of the last survey: the vertex to be merged, and all vertices strictly between it and the target.
     region: Vec<Vertex>,
     /// For each member of the region but the first, the index of the member through which it was found.
     found_from: Vec<u32>,
     /// For each vertex, a post-dominator that it cannot be merged into in this sweep: a survey failed in between.
-    stuck: Vec<Option<Vertex>>,
+    stuck: SideTable<Vertex, Option<Vertex>>,
 }
 
 impl Partitioner<'_> {
     fn run(&mut self) {
         for vertex in self.graph.vertices() {
-            self.refusals[vertex.index()] = self.initial_refusal(vertex);
+            self.refusals[vertex] = self.initial_refusal(vertex);
         }
         if self.options.opt_level == 0 {
             return;
@@ -249,7 +237,7 @@ impl Partitioner<'_> {
         }
         let Some(parent) = self.tree.parent(vertex) else { return };
         if let Err(reason) = self.try_merge(vertex, parent, sweep) {
-            self.refusals[vertex.index()] = Some(reason);
+            self.refusals[vertex] = Some(reason);
         }
     }
 
@@ -284,7 +272,7 @@ impl Partitioner<'_> {
             let Some(Ok(widest)) = self.rule(vertex, parent, sweep) else { continue };
             match self.survey(vertex, parent, widest) {
                 Ok(()) => self.merge_region(parent),
-                Err(reason) => self.refusals[vertex.index()] = Some(reason),
+                Err(reason) => self.refusals[vertex] = Some(reason),
             }
         }
     }
@@ -349,7 +337,7 @@ impl Partitioner<'_> {
             return Err(Reason::GroupTooLarge);
         }
         self.stamp += 1;
-        self.stamps[parent.index()] = self.stamp;
+        self.stamps[parent] = self.stamp;
         self.region.clear();
         self.found_from.clear();
         self.add_to_region(vertex, 0);
@@ -369,7 +357,7 @@ impl Partitioner<'_> {
                     }
                     return Err(refused_on_path(pattern));
                 }
-                if [user.vertex, group].iter().any(|met| self.stuck[met.index()] == Some(parent)) {
+                if [user.vertex, group].iter().any(|&met| self.stuck[met] == Some(parent)) {
                     self.remember_stuck(next - 1, parent);
                     return Err(Reason::UsedElsewhere);
                 }
@@ -396,7 +384,7 @@ impl Partitioner<'_> {
     /// `parent`.
     fn remember_stuck(&mut self, mut at: usize, parent: Vertex) {
         loop {
-            self.stuck[self.region[at].index()] = Some(parent);
+            self.stuck[self.region[at]] = Some(parent);
             if at == 0 {
                 return;
             }
@@ -406,7 +394,7 @@ impl Partitioner<'_> {
 
     /// Stamps a vertex. Returns whether the current survey visits it for the first time.
     fn meet(&mut self, vertex: Vertex) -> bool {
-        let stamp = &mut self.stamps[vertex.index()];
+        let stamp = &mut self.stamps[vertex];
         let new = *stamp != self.stamp;
         *stamp = self.stamp;
         new
@@ -416,7 +404,7 @@ impl Partitioner<'_> {
         let sink = self.groups.find(parent);
         for &vertex in &self.region {
             self.groups.merge(vertex, sink);
-            self.refusals[vertex.index()] = None;
+            self.refusals[vertex] = None;
         }
     }
 }

@@ -123,17 +123,16 @@ fn copy(graph: &Graph, node: NodeId, from: NodeId, to: &TensorType, base: usize)
     }
     let (read, first) = strides(&map, ty, loops.len());
     let (written, _) = strides(&map, to, loops.len());
-    let (value, loads) = match filled_with(graph, from) {
-        Some(number) => (Value::Number(number, ty.dtype), Vec::new()),
-        None => (Value::Load(0), vec![Walk { node: from, strides: read, base: first, gather: None }]),
+    let mut region = Region { rows: loops.iter().map(|&dim| ty.sizes[dim]).collect(), ..Region::default() };
+    let value = match filled_with(graph, from) {
+        Some(number) => Value::Number(number, ty.dtype),
+        None => {
+            region.operands.push(from);
+            Value::Load(region.loads.push(Walk { node: from, strides: read, base: first, gather: None }))
+        }
     };
-    Region {
-        rows: loops.iter().map(|&dim| ty.sizes[dim]).collect(),
-        inner: Sizes::new(),
-        values: vec![value],
-        operands: loads.iter().map(|walk| walk.node).collect(),
-        loads,
-        outputs: vec![(0, Walk { node, strides: written, base, gather: None })],
-        is_full: vec![true],
-    }
+    let value = region.values.push(value);
+    region.is_full.push(true);
+    region.outputs.push((value, Walk { node, strides: written, base, gather: None }));
+    region
 }

@@ -5,30 +5,13 @@
 //! stored flat. Deliberately absent: operators, dtypes and sizes. Legality follows from patterns alone, except that the
 //! argument limit counts ranks and unknown dimensions.
 
-use crate::ir::Pattern;
-use std::fmt;
+use crate::ir::entity::{Arena, entity_id};
+use crate::ir::{Pattern, SideTable};
 use std::ops::Range;
 
-/// A vertex of a [`PatternGraph`]; prints as `v7`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Vertex(pub u32);
-
-impl Vertex {
-    /// The vertex at `index` of the listing.
-    pub fn new(index: usize) -> Self {
-        Vertex(u32::try_from(index).expect("a graph has fewer than 2^32 vertices"))
-    }
-
-    /// The index in the listing.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for Vertex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "v{}", self.0)
-    }
+entity_id! {
+    /// Names a vertex of a [`PatternGraph`]; prints as `v7`.
+    pub struct Vertex(u32) = "v";
 }
 
 /// The kind of a vertex.
@@ -85,7 +68,7 @@ pub struct Input {
 /// A dataflow graph of patterns.
 #[derive(Debug, Clone, Default)]
 pub struct PatternGraph {
-    facts: Vec<VertexFacts>,
+    facts: Arena<Vertex, VertexFacts>,
     /// `inputs[input_ends[v - 1]..input_ends[v]]` are the inputs of `v`.
     input_ends: Vec<u32>,
     inputs: Vec<Input>,
@@ -95,7 +78,7 @@ impl PatternGraph {
     /// An empty graph with room for `n` vertices.
     pub fn with_capacity(n: usize) -> Self {
         PatternGraph {
-            facts: Vec::with_capacity(n),
+            facts: Arena::with_capacity(n),
             input_ends: Vec::with_capacity(n),
             inputs: Vec::with_capacity(2 * n),
         }
@@ -106,8 +89,7 @@ impl PatternGraph {
     /// # Panics
     /// If an input has not been added yet.
     pub fn add(&mut self, facts: VertexFacts, inputs: &[(Vertex, Pattern)]) -> Vertex {
-        let vertex = Vertex::new(self.facts.len());
-        self.facts.push(facts);
+        let vertex = self.facts.push(facts);
         for &(input, pattern) in inputs {
             assert!(input < vertex, "{input} is used by {vertex} before it is added");
             self.inputs.push(Input { vertex: input, pattern });
@@ -124,7 +106,7 @@ impl PatternGraph {
 
     /// Marks a value as used by others than the listed users.
     pub fn mark_visible(&mut self, vertex: Vertex) {
-        self.facts[vertex.index()].visible = true;
+        self.facts[vertex].visible = true;
     }
 
     /// The number of vertices.
@@ -139,23 +121,23 @@ impl PatternGraph {
 
     /// Every vertex, producers before users.
     pub fn vertices(&self) -> impl DoubleEndedIterator<Item = Vertex> + ExactSizeIterator + use<> {
-        (0..self.facts.len()).map(Vertex::new)
+        self.facts.ids()
     }
 
     /// The facts about `vertex`.
     pub fn facts(&self, vertex: Vertex) -> &VertexFacts {
-        &self.facts[vertex.index()]
+        &self.facts[vertex]
     }
 
     /// The pattern of `vertex` itself.
     pub fn pattern(&self, vertex: Vertex) -> Pattern {
-        self.facts[vertex.index()].pattern
+        self.facts[vertex].pattern
     }
 
     /// The inputs of `vertex`, in argument order.
     pub fn inputs(&self, vertex: Vertex) -> &[Input] {
         let end = self.input_ends[vertex.index()] as usize;
-        let start = if vertex.0 == 0 { 0 } else { self.input_ends[vertex.index() - 1] as usize };
+        let start = vertex.index().checked_sub(1).map_or(0, |before| self.input_ends[before] as usize);
         &self.inputs[start..end]
     }
 
@@ -185,28 +167,29 @@ pub struct User {
 /// The users of every vertex, in listing order.
 #[derive(Debug, Clone)]
 pub struct Users {
-    ranges: Vec<Range<u32>>,
+    ranges: SideTable<Vertex, Range<u32>>,
     edges: Vec<User>,
 }
 
 impl Users {
     /// Collects the users of every vertex, in linear time.
     pub fn of(graph: &PatternGraph) -> Self {
-        let mut ranges = vec![0..0; graph.len()];
+        let mut ranges: SideTable<Vertex, Range<u32>> = graph.vertices().map(|_| 0..0).collect();
         for input in &graph.inputs {
-            ranges[input.vertex.index()].end += 1;
+            ranges[input.vertex].end += 1;
         }
         let mut total = 0;
-        for range in &mut ranges {
+        for vertex in graph.vertices() {
+            let range = &mut ranges[vertex];
             let room = range.end;
             // Empty for now; it grows as users are met. Repeated inputs leave a gap at the end.
             *range = total..total;
             total += room;
         }
-        let mut edges = vec![User { vertex: Vertex(0), n_edges: 0, pattern: Pattern::Elemwise }; total as usize];
+        let mut edges = vec![User { vertex: Vertex::new(0), n_edges: 0, pattern: Pattern::Elemwise }; total as usize];
         for user in graph.vertices() {
             for &Input { vertex, pattern } in graph.inputs(user) {
-                let range = &mut ranges[vertex.index()];
+                let range = &mut ranges[vertex];
                 // Users come in rising order, so a repeated one is always the last one listed.
                 match edges[range.start as usize..range.end as usize].last_mut() {
                     Some(last) if last.vertex == user => {
@@ -225,7 +208,7 @@ impl Users {
 
     /// The users of `vertex`, each once, in listing order.
     pub fn of_vertex(&self, vertex: Vertex) -> &[User] {
-        let Range { start, end } = self.ranges[vertex.index()];
+        let Range { start, end } = self.ranges[vertex];
         &self.edges[start as usize..end as usize]
     }
 }
@@ -251,6 +234,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "v1 is used by v0 before it is added")]
     fn users_cannot_precede_producers() {
-        PatternGraph::default().add_op(Pattern::Elemwise, &[Vertex(1)]);
+        PatternGraph::default().add_op(Pattern::Elemwise, &[Vertex::new(1)]);
     }
 }

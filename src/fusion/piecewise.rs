@@ -8,7 +8,7 @@ use super::parts::place_parts;
 use super::refusals::Refusals;
 use super::role::{Role, role};
 use super::union::accept;
-use super::unit::{Unit, UnitKind};
+use super::unit::{Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::error::Reason;
 use crate::ir::NodeId;
@@ -16,7 +16,7 @@ use crate::ir::NodeId;
 /// Merges producers and users into every piecewise unit. Returns whether it merged any.
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut has_merged = false;
-    for unit in 0..units.units.len() as u32 {
+    for unit in units.units.ids() {
         let mut at = unit;
         while is_piecewise(units, at) {
             let Some(next) = merge_one(units, at, refusals) else { break };
@@ -27,12 +27,12 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     has_merged
 }
 
-fn is_piecewise(units: &Units<'_>, unit: u32) -> bool {
-    units.units[unit as usize].as_ref().is_some_and(|unit| matches!(unit.kind, UnitKind::Parts(_)))
+fn is_piecewise(units: &Units<'_>, unit: UnitId) -> bool {
+    units.units[unit].as_ref().is_some_and(|unit| matches!(unit.kind, UnitKind::Parts(_)))
 }
 
-/// Merges one neighbour into a unit. Returns the number of the merged unit.
-fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Option<u32> {
+/// Merges one neighbour into a unit. Returns the merged unit.
+fn merge_one(units: &mut Units<'_>, unit: UnitId, refusals: &mut Refusals) -> Option<UnitId> {
     for producer in units.predecessors(unit) {
         if is_elementwise(units, producer) && is_used_only_by(units, producer, unit) {
             match union(units, producer, unit) {
@@ -44,7 +44,7 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
             }
         }
     }
-    let mut users: Vec<u32> = units.successors(unit).collect();
+    let mut users: Vec<UnitId> = units.successors(unit).collect();
     users.sort_unstable();
     users.dedup();
     let &[user] = &users[..] else { return None };
@@ -64,17 +64,17 @@ fn merge_one(units: &mut Units<'_>, unit: u32, refusals: &mut Refusals) -> Optio
 }
 
 /// Whether a unit is a kernel without folds.
-fn is_elementwise(units: &Units<'_>, unit: u32) -> bool {
+fn is_elementwise(units: &Units<'_>, unit: UnitId) -> bool {
     units.unit(unit).region().is_some_and(|region| !region.has_folds())
 }
 
-fn is_used_only_by(units: &Units<'_>, producer: u32, unit: u32) -> bool {
+fn is_used_only_by(units: &Units<'_>, producer: UnitId, unit: UnitId) -> bool {
     let outputs = &units.unit(producer).outputs;
     let inside = |user: &NodeId| units.unit_of[*user] == Some(unit);
     outputs.iter().all(|&output| !units.is_output[output] && units.users[output].iter().all(inside))
 }
 
-fn union(units: &Units<'_>, first: u32, second: u32) -> Result<Unit, Reason> {
+fn union(units: &Units<'_>, first: UnitId, second: UnitId) -> Result<Unit, Reason> {
     let (a, b) = (units.unit(first), units.unit(second));
     let mut nodes: Vec<_> = a.nodes.iter().chain(&b.nodes).copied().collect();
     nodes.sort_unstable();

@@ -4,6 +4,7 @@ use super::partition::{Decision, Options};
 use super::refusals::Refusals;
 use super::role::{Role, role};
 use super::schedule::{Merge, merge_all};
+use super::unit::UnitId;
 use super::units::Units;
 use crate::error::Reason;
 use crate::ir::text::NodeText;
@@ -98,10 +99,10 @@ pub(super) fn decide(graph: &Graph, units: &Units<'_>, reason: impl Fn(NodeId, N
 }
 
 /// The units that read each node, directly or through views. `None` stands for the graph's caller.
-fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> SideTable<NodeId, Vec<Option<u32>>> {
+fn readers(graph: &Graph, units: &Units<'_>, pairs: &[(NodeId, NodeId)]) -> SideTable<NodeId, Vec<Option<UnitId>>> {
     let mut readers = SideTable::filled(graph, Vec::new);
     for &(producer, consumer) in pairs {
-        let readers: &mut Vec<Option<u32>> = &mut readers[producer];
+        let readers: &mut Vec<Option<UnitId>> = &mut readers[producer];
         if readers.last() != Some(&units.unit_of[consumer]) {
             readers.push(units.unit_of[consumer]);
         }
@@ -140,27 +141,26 @@ fn reason(graph: &Graph, units: &Units<'_>, refusals: &Refusals, producer: NodeI
 
 /// Orders units topologically. Of units that are ready, the one with the earliest node comes first.
 pub(super) fn in_order(mut units: Units<'_>) -> Vec<Step> {
-    let live: Vec<u32> = (0..units.units.len() as u32).filter(|&unit| units.units[unit as usize].is_some()).collect();
-    let mut waits: Vec<usize> = vec![0; units.units.len()];
-    for &unit in &live {
-        waits[unit as usize] = units.predecessors(unit).len();
-    }
-    let first = |units: &Units<'_>, unit: u32| units.unit(unit).nodes[0];
-    let mut ready: BTreeSet<(NodeId, u32)> =
-        live.iter().filter(|&&unit| waits[unit as usize] == 0).map(|&unit| (first(&units, unit), unit)).collect();
+    let is_live = |&unit: &UnitId| units.units[unit].is_some();
+    let live: Vec<UnitId> = units.units.ids().filter(is_live).collect();
+    let n_waits = |unit: UnitId| if is_live(&unit) { units.predecessors(unit).len() } else { 0 };
+    let mut waits: SideTable<UnitId, usize> = units.units.ids().map(n_waits).collect();
+    let first = |units: &Units<'_>, unit: UnitId| units.unit(unit).nodes[0];
+    let mut ready: BTreeSet<(NodeId, UnitId)> =
+        live.iter().filter(|&&unit| waits[unit] == 0).map(|&unit| (first(&units, unit), unit)).collect();
     let mut order = Vec::with_capacity(live.len());
     while let Some((_, unit)) = ready.pop_first() {
         order.push(unit);
-        let next: BTreeSet<u32> = units.successors(unit).collect();
+        let next: BTreeSet<UnitId> = units.successors(unit).collect();
         for next in next {
-            waits[next as usize] -= 1;
-            if waits[next as usize] == 0 {
+            waits[next] -= 1;
+            if waits[next] == 0 {
                 ready.insert((first(&units, next), next));
             }
         }
     }
     assert_eq!(order.len(), live.len(), "merging keeps the graph of units acyclic");
-    order.into_iter().map(|unit| units.units[unit as usize].take().expect("each unit is ordered once")).collect()
+    order.into_iter().map(|unit| units.units[unit].take().expect("each unit is ordered once")).collect()
 }
 
 impl Plan {

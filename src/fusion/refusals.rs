@@ -1,5 +1,6 @@
 //! Refusals: the reasons why units were not merged. Merge steps record them, and the plan reads them.
 
+use super::unit::UnitId;
 use crate::error::Reason;
 use crate::ir::NodeId;
 use rustc_hash::FxHashMap;
@@ -7,16 +8,16 @@ use rustc_hash::FxHashMap;
 /// The reasons why pairs of units were not merged.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    reasons: FxHashMap<(u32, u32), Reason>,
+    reasons: FxHashMap<(UnitId, UnitId), Reason>,
     /// The pairs of each unit, to find them when the unit changes.
-    pairs: FxHashMap<u32, Vec<(u32, u32)>>,
+    pairs: FxHashMap<UnitId, Vec<(UnitId, UnitId)>>,
     /// Why two nodes are not in one group in blocks of rows.
     edges: FxHashMap<(NodeId, NodeId), Reason>,
 }
 
 impl Refusals {
     /// Why `producer` was not merged into `consumer`, if that was tried.
-    pub(super) fn get(&self, producer: u32, consumer: u32) -> Option<&Reason> {
+    pub(super) fn get(&self, producer: UnitId, consumer: UnitId) -> Option<&Reason> {
         self.reasons.get(&(producer, consumer))
     }
 
@@ -29,7 +30,7 @@ impl Refusals {
         self.edges.entry((producer, consumer)).or_insert_with(|| reason.clone());
     }
 
-    pub(super) fn insert(&mut self, producer: u32, consumer: u32, reason: Reason) {
+    pub(super) fn insert(&mut self, producer: UnitId, consumer: UnitId, reason: Reason) {
         self.reasons.insert((producer, consumer), reason);
         for unit in [producer, consumer] {
             self.pairs.entry(unit).or_default().push((producer, consumer));
@@ -37,7 +38,7 @@ impl Refusals {
     }
 
     /// Forgets the pairs of a unit that has changed, because they may be merged now.
-    pub(super) fn forget(&mut self, unit: u32) {
+    pub(super) fn forget(&mut self, unit: UnitId) {
         for pair in self.pairs.remove(&unit).unwrap_or_default() {
             self.reasons.remove(&pair);
         }

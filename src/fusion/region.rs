@@ -12,9 +12,10 @@ use super::index_map::{Coordinate, IndexMap, broadcast, keeps_order, strides, th
 use super::role::{Role, role};
 use crate::error::Reason;
 use crate::ir::attrs::{Along, Attributes, Full};
+use crate::ir::entity::{Arena, entity_id};
 use crate::ir::infer::reduced_dims;
 use crate::ir::shape::{Sizes, normalize_dim};
-use crate::ir::{GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Scalar, TensorType};
+use crate::ir::{GatherKind, Graph, Meaning, NodeId, NodeKind, Op, Scalar, SideTable, TensorType};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Index;
@@ -24,14 +25,21 @@ pub const MAX_OPERANDS: usize = 48;
 /// The most values of one region.
 pub const MAX_VALUES: usize = 1024;
 
-/// Names a value of a region.
-pub type ValueId = usize;
+entity_id! {
+    /// Names a value of a region; prints as `v7`.
+    pub struct ValueId(u32) = "v";
+}
+
+entity_id! {
+    /// Names something that a region loads, and the operand of its kernel that it becomes; prints as `in7`.
+    pub struct LoadId(u16) = "in";
+}
 
 /// A value of a region.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// An element of a node outside the region.
-    Load(usize),
+    Load(LoadId),
     /// A plain number.
     Number(Scalar, crate::ir::DType),
     /// A pointwise node of these values.
@@ -39,11 +47,11 @@ pub enum Value {
     /// A reduction node of this value.
     Fold(NodeId, ValueId),
     /// An element of a node outside the region, at this index along the gathered dimension.
-    Gather(usize, ValueId),
+    Gather(LoadId, ValueId),
     /// A range node: its position.
-    Position(usize, NodeId),
+    Position(LoadId, NodeId),
     /// A count that follows from sizes.
-    Extent(usize),
+    Extent(LoadId),
 }
 
 /// How memory is walked by the loops. Strides and the base count elements.
@@ -67,21 +75,21 @@ pub struct Region {
     /// Sizes of the inner loops.
     pub inner: Sizes,
     /// Values, operands first.
-    pub values: Vec<Value>,
+    pub values: Arena<ValueId, Value>,
     /// The walks through memory that is read, and through ranges.
-    pub loads: Vec<Walk>,
+    pub loads: Arena<LoadId, Walk>,
     /// The nodes that are read from memory, sorted, without repetition.
     pub operands: Vec<NodeId>,
     /// The values that are written, and the walks through their memory.
     pub outputs: Vec<(ValueId, Walk)>,
     /// For each value, whether it differs between the inner elements of a row.
-    pub is_full: Vec<bool>,
+    pub is_full: SideTable<ValueId, bool>,
 }
 
 impl Region {
     /// Whether the region has a reduction.
     pub fn has_folds(&self) -> bool {
-        self.values.iter().any(|value| matches!(value, Value::Fold(..)))
+        self.values.entities().any(|value| matches!(value, Value::Fold(..)))
     }
 }
 
@@ -161,14 +169,15 @@ pub fn place_piece(
     placer.finish()
 }
 
-/// Names an index map. Most values of a region have one of a few maps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct MapId(u32);
+entity_id! {
+    /// Names an index map. Most values of a region have one of a few maps. Prints as `m7`.
+    struct MapId(u32) = "m";
+}
 
 /// Interned index maps.
 #[derive(Default)]
 struct Maps {
-    all: Vec<IndexMap>,
+    all: Arena<MapId, IndexMap>,
     ids: FxHashMap<IndexMap, MapId>,
 }
 
@@ -177,8 +186,7 @@ impl Maps {
         if let Some(&id) = self.ids.get(&map) {
             return id;
         }
-        let id = MapId(self.all.len() as u32);
-        self.all.push(map.clone());
+        let id = self.all.push(map.clone());
         self.ids.insert(map, id);
         id
     }
@@ -199,7 +207,7 @@ impl Index<MapId> for Maps {
     type Output = IndexMap;
 
     fn index(&self, id: MapId) -> &IndexMap {
-        &self.all[id.0 as usize]
+        &self.all[id]
     }
 }
 
@@ -385,7 +393,7 @@ impl<'a> Placer<'a> {
     }
 
     fn finish(mut self) -> Result<Region, Reason> {
-        let nodes = self.region.loads.iter().map(|walk| walk.node);
+        let nodes = self.region.loads.entities().map(|walk| walk.node);
         self.region.operands = nodes.filter(|&node| role(self.graph, node) != Role::Inline).collect();
         self.region.operands.sort_unstable();
         self.region.operands.dedup();
@@ -399,9 +407,8 @@ impl<'a> Placer<'a> {
         if self.region.values.len() >= MAX_VALUES {
             return Err(Reason::GroupTooLarge);
         }
-        self.region.values.push(value);
         self.region.is_full.push(is_full);
-        Ok(self.region.values.len() - 1)
+        Ok(self.region.values.push(value))
     }
 
     /// The value of `node` at the element of `map`.
@@ -481,19 +488,16 @@ impl<'a> Placer<'a> {
         self.fold.is_none() || empty || walk.strides[self.region.rows.len()..].iter().any(|&stride| stride != 0)
     }
 
-    fn add_load(&mut self, walk: Walk) -> usize {
-        if let Some(slot) = self.region.loads.iter().position(|load| *load == walk) {
-            return slot;
-        }
-        self.region.loads.push(walk);
-        self.region.loads.len() - 1
+    fn add_load(&mut self, walk: Walk) -> LoadId {
+        let known = self.region.loads.iter().find(|(_, load)| **load == walk).map(|(id, _)| id);
+        known.unwrap_or_else(|| self.region.loads.push(walk))
     }
 
     fn load(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
         let walk = self.walk(node, &self.maps[map], None);
         let is_full = self.is_full_walk(&walk);
-        let slot = self.add_load(walk);
-        self.push(Value::Load(slot), is_full)
+        let load = self.add_load(walk);
+        self.push(Value::Load(load), is_full)
     }
 
     fn position(&mut self, node: NodeId, map: MapId) -> Result<ValueId, Reason> {
@@ -504,8 +508,8 @@ impl<'a> Placer<'a> {
         }
         let walk = Walk { node, strides: steps, base: along.start, gather: None };
         let is_full = self.is_full_walk(&walk);
-        let slot = self.add_load(walk);
-        self.push(Value::Position(slot, node), is_full)
+        let load = self.add_load(walk);
+        self.push(Value::Position(load, node), is_full)
     }
 
     /// A count is a position that no loop moves. Its base is the count.
@@ -513,8 +517,8 @@ impl<'a> Placer<'a> {
         let strides = SmallVec::from_elem(0, self.n_loops());
         let walk = Walk { node, strides, base: count as usize, gather: None };
         let is_full = self.is_full_walk(&walk);
-        let slot = self.add_load(walk);
-        self.push(Value::Extent(slot), is_full)
+        let load = self.add_load(walk);
+        self.push(Value::Extent(load), is_full)
     }
 
     /// A fold. It has one value per row, so it can only be read at the row itself.
@@ -579,7 +583,7 @@ impl<'a> Placer<'a> {
         let index = self.value(index, index_map)?;
         let walk = self.walk(source, &source_map, Some(gather));
         let is_full = self.is_full_walk(&walk) || self.region.is_full[index];
-        let slot = self.add_load(walk);
-        self.push(Value::Gather(slot, index), is_full)
+        let load = self.add_load(walk);
+        self.push(Value::Gather(load, index), is_full)
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Results do not change: row loops may run in any order, and the loops of a fold keep their order.
 
-use super::region::{Region, Walk};
+use super::region::{LoadId, Region, Walk};
 use crate::error::Reason;
 use crate::ir::{Graph, Layout, Meaning, NodeId};
 use smallvec::SmallVec;
@@ -39,21 +39,22 @@ pub(super) fn rows_first(
     }
     let mut region = region.clone();
     let root = |node: NodeId| if is_inside(node) { graph.view_base(node) } else { node };
-    let mut own: SmallVec<[usize; 4]> = SmallVec::new();
-    for (slot, load) in region.loads.iter_mut().enumerate() {
+    let mut own: SmallVec<[LoadId; 4]> = SmallVec::new();
+    for id in region.loads.ids() {
+        let load = &mut region.loads[id];
         if is_inside(load.node) {
             *load = without_views(graph, load).ok_or(Reason::MovesElements)?;
-            own.push(slot);
+            own.push(id);
         }
     }
     region.operands = region.operands.iter().map(|&node| root(node)).collect();
     region.operands.sort_unstable();
     region.operands.dedup();
-    let leading = own.first().map(|&slot| &region.loads[slot]).or(region.outputs.first().map(|(_, walk)| walk));
+    let leading = own.first().map(|&load| &region.loads[load]).or(region.outputs.first().map(|(_, walk)| walk));
     let (order, n_outer) = order(graph, &region, n_rows, leading.ok_or(Reason::DifferentRows)?)?;
     reorder(&mut region, &order);
     let follows = |walk: &Walk| follows_rows(graph, &region, walk, n_rows, n_outer);
-    if !own.iter().all(|&slot| follows(&region.loads[slot])) {
+    if !own.iter().all(|&load| follows(&region.loads[load])) {
         return Err(Reason::DifferentRows);
     }
     let scattered = region.outputs.iter().map(|(_, walk)| walk).filter(|walk| !follows(walk));
@@ -109,7 +110,7 @@ fn order(
 
 fn reorder(region: &mut Region, order: &[usize]) {
     region.rows = order.iter().map(|&at| region.rows[at]).collect();
-    for walk in region.loads.iter_mut().chain(region.outputs.iter_mut().map(|(_, walk)| walk)) {
+    for walk in region.loads.entities_mut().chain(region.outputs.iter_mut().map(|(_, walk)| walk)) {
         let rows: SmallVec<[usize; 6]> = order.iter().map(|&at| walk.strides[at]).collect();
         walk.strides[..rows.len()].copy_from_slice(&rows);
     }

@@ -14,7 +14,7 @@ use super::refusals::Refusals;
 use super::region::{Region, Walk};
 use super::role::{Role, role};
 use super::union::{accept, union};
-use super::unit::{Unit, UnitKind};
+use super::unit::{Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::ir::{Graph, NodeId};
 
@@ -25,10 +25,10 @@ const SAVED_PART: usize = 8;
 pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
     let mut merged_any = false;
     for index in 0..units.graph.len() {
-        let mut latest: Option<u32> = None;
+        let mut latest: Option<UnitId> = None;
         for reader in readers(units, NodeId::new(index)) {
             // An earlier merge may have absorbed it.
-            if units.units[reader as usize].is_none() || latest == Some(reader) {
+            if units.units[reader].is_none() || latest == Some(reader) {
                 continue;
             }
             if let Some(sibling) = latest
@@ -44,7 +44,7 @@ pub(super) fn merge(units: &mut Units<'_>, refusals: &mut Refusals) -> bool {
 }
 
 /// The kernels that read a value from memory, directly or through views, in the order of their first nodes.
-fn readers(units: &Units<'_>, node: NodeId) -> Vec<u32> {
+fn readers(units: &Units<'_>, node: NodeId) -> Vec<UnitId> {
     if matches!(role(units.graph, node), Role::Inline | Role::View) {
         return Vec::new();
     }
@@ -73,7 +73,7 @@ fn readers(units: &Units<'_>, node: NodeId) -> Vec<u32> {
     readers
 }
 
-fn try_merge(units: &Units<'_>, a: u32, b: u32) -> Option<Unit> {
+fn try_merge(units: &Units<'_>, a: UnitId, b: UnitId) -> Option<Unit> {
     let (first, second) = (units.unit(a).region()?, units.unit(b).region()?);
     let graph = units.graph;
     let total = bytes(graph, first) + bytes(graph, second);
@@ -103,7 +103,7 @@ fn shared(graph: &Graph, a: &Region, b: &Region) -> usize {
 /// The nodes that a kernel reads from memory, without those that it gathers from.
 fn sources(region: &Region) -> Vec<NodeId> {
     let whole = |walk: &&Walk| walk.gather.is_none() && walk.strides.iter().any(|&stride| stride != 0);
-    let mut nodes: Vec<NodeId> = region.loads.iter().filter(whole).map(|walk| walk.node).collect();
+    let mut nodes: Vec<NodeId> = region.loads.entities().filter(whole).map(|walk| walk.node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes

@@ -6,7 +6,7 @@
 use super::partition::{Decision, Options};
 use super::plan::{Plan, Step, StepKind, decide, in_order};
 use super::region::{Region, Value};
-use super::unit::{Unit, UnitKind};
+use super::unit::{Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::error::Reason;
 use crate::ir::{Graph, NodeId};
@@ -66,7 +66,7 @@ pub fn split(graph: &Graph, options: &Options, plan: &Plan, parts: Parts, reason
 
 /// The nodes of each base group that is entirely in a step.
 fn base_groups(base: &Units<'_>, step: &Step) -> Vec<Vec<NodeId>> {
-    let groups: BTreeSet<u32> = step.nodes.iter().filter_map(|&node| base.unit_of[node]).collect();
+    let groups: BTreeSet<UnitId> = step.nodes.iter().filter_map(|&node| base.unit_of[node]).collect();
     let nodes = groups.into_iter().map(|group| base.unit(group).nodes.clone());
     nodes.filter(|nodes| nodes.iter().all(|node| step.nodes.contains(node))).collect()
 }
@@ -77,7 +77,7 @@ fn cut(units: &mut Units<'_>, step: &Step, region: &Region) {
     let (graph, nodes) = (units.graph, &step.nodes);
     let most = nodes.iter().map(|&node| graph[node].ty.numel()).max().unwrap_or(0);
     let mut times: HashMap<NodeId, usize> = HashMap::new();
-    for value in &region.values {
+    for value in region.values.entities() {
         if let Value::Body(node, _) = value {
             *times.entry(*node).or_default() += 1;
         }
@@ -110,7 +110,7 @@ fn put(units: &mut Units<'_>, unit: Unit) {
     let mut place = None;
     for &node in &unit.nodes {
         if let Some(old) = units.unit_of[node] {
-            units.units[old as usize] = None;
+            units.units[old] = None;
             place = place.max(Some(old));
         }
     }
@@ -118,5 +118,5 @@ fn put(units: &mut Units<'_>, unit: Unit) {
     for &node in &unit.nodes {
         units.unit_of[node] = Some(place);
     }
-    units.units[place as usize] = Some(unit);
+    units.units[place] = Some(unit);
 }

@@ -16,7 +16,7 @@ use super::rates::Nanos;
 use super::refusals::Refusals;
 use super::role::same_elements;
 use super::union::{accept, are_small_enough, union_with};
-use super::unit::{Unit, UnitKind};
+use super::unit::{Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::error::Reason;
 use crate::ir::NodeId;
@@ -53,7 +53,7 @@ struct Edge {
 
 /// The edges between kernels, in descending order of what they save.
 fn edges(units: &Units<'_>) -> Vec<Edge> {
-    let is_kernel = |unit: u32| matches!(units.unit(unit).kind, UnitKind::Kernel(_));
+    let is_kernel = |unit: UnitId| matches!(units.unit(unit).kind, UnitKind::Kernel(_));
     let mut edges = Vec::new();
     for (consumer, node) in units.graph.nodes() {
         let Some(own) = units.unit_of[consumer].filter(|&own| is_kernel(own)) else { continue };
@@ -92,11 +92,11 @@ fn merge_ends(units: &mut Units<'_>, producer: NodeId, consumer: NodeId, refusal
     }
 }
 
-fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Reason> {
+fn try_merge(units: &Units<'_>, producer: UnitId, consumer: UnitId) -> Result<Unit, Reason> {
     let views = views_between(units, producer, consumer);
     are_small_enough(units, producer, consumer, &views)?;
     // This check is cheaper than laying out the union, so it comes first.
-    let members: Vec<u32> = [producer, consumer].into_iter().chain(views.iter().copied()).collect();
+    let members: Vec<UnitId> = [producer, consumer].into_iter().chain(views.iter().copied()).collect();
     if units.leaves_and_returns(&members) {
         return Err(Reason::WouldCycle);
     }
@@ -106,7 +106,7 @@ fn try_merge(units: &Units<'_>, producer: u32, consumer: u32) -> Result<Unit, Re
 }
 
 /// The views of memory between `producer` and `consumer` that have no other readers and keep the order of all elements.
-fn views_between(units: &Units<'_>, producer: u32, consumer: u32) -> Vec<u32> {
+fn views_between(units: &Units<'_>, producer: UnitId, consumer: UnitId) -> Vec<UnitId> {
     let operands = units.unit(consumer).region().map_or(&[][..], |region| &region.operands[..]);
     let mut chains: Vec<Vec<NodeId>> = operands.iter().filter_map(|&view| chain_to(units, view, producer)).collect();
     // If a chain is dropped, those that share views with it are dropped too.
@@ -120,14 +120,14 @@ fn views_between(units: &Units<'_>, producer: u32, consumer: u32) -> Vec<u32> {
         }
         chains = free;
     }
-    let mut found: Vec<u32> = chains.iter().flatten().filter_map(|&view| units.unit_of[view]).collect();
+    let mut found: Vec<UnitId> = chains.iter().flatten().filter_map(|&view| units.unit_of[view]).collect();
     found.sort_unstable();
     found.dedup();
     found
 }
 
 /// The chain of views from `view` to a result of `producer`, if all of them keep the order of all elements.
-fn chain_to(units: &Units<'_>, view: NodeId, producer: u32) -> Option<Vec<NodeId>> {
+fn chain_to(units: &Units<'_>, view: NodeId, producer: UnitId) -> Option<Vec<NodeId>> {
     let (mut node, mut chain) = (view, Vec::new());
     while units.is_alias(node) {
         chain.push(node);

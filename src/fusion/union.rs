@@ -5,7 +5,7 @@
 
 use super::refusals::Refusals;
 use super::region::{Region, Value};
-use super::unit::{Unit, UnitKind};
+use super::unit::{Unit, UnitId, UnitKind};
 use super::units::Units;
 use crate::error::Reason;
 use crate::ir::NodeId;
@@ -16,13 +16,13 @@ const LONG_ROW: usize = 32 * 1024;
 const MANY_ROWS: usize = 16;
 
 /// Two kernels as one. Cycles are not checked.
-pub(super) fn union(units: &Units<'_>, a: u32, b: u32) -> Result<Unit, Reason> {
+pub(super) fn union(units: &Units<'_>, a: UnitId, b: UnitId) -> Result<Unit, Reason> {
     are_small_enough(units, a, b, &[])?;
     union_with(units, a, b, &[])
 }
 
 /// Like [`union`], with views between the two.
-pub(super) fn union_with(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<Unit, Reason> {
+pub(super) fn union_with(units: &Units<'_>, a: UnitId, b: UnitId, views: &[UnitId]) -> Result<Unit, Reason> {
     let parts = [a, b].into_iter().chain(views.iter().copied());
     let mut nodes: Vec<NodeId> = parts.flat_map(|unit| units.unit(unit).nodes.iter().copied()).collect();
     // The stable sort merges sorted runs in linear time.
@@ -43,7 +43,7 @@ fn is_too_long(region: &Region) -> bool {
     let (rows, inner) = (region.rows.iter().product::<usize>(), region.inner.iter().product::<usize>());
     let is_fold = |value: &Value| matches!(value, Value::Fold(..));
     let full_output = region.outputs.iter().any(|(value, _)| region.is_full[*value]);
-    let folds = region.values.iter().filter(|value| is_fold(value)).count();
+    let folds = region.values.entities().filter(|value| is_fold(value)).count();
     inner > LONG_ROW && rows < MANY_ROWS && folds > 0 && (full_output || folds > 1)
 }
 
@@ -51,7 +51,7 @@ fn is_too_long(region: &Region) -> bool {
 ///
 /// # Errors
 /// If it has too many nodes or arguments.
-pub(super) fn are_small_enough(units: &Units<'_>, a: u32, b: u32, views: &[u32]) -> Result<(), Reason> {
+pub(super) fn are_small_enough(units: &Units<'_>, a: UnitId, b: UnitId, views: &[UnitId]) -> Result<(), Reason> {
     let n_nodes = units.unit(a).nodes.len() + units.unit(b).nodes.len() + views.len();
     match () {
         () if n_nodes > units.max_nodes => Err(Reason::GroupTooLarge),
@@ -62,10 +62,10 @@ pub(super) fn are_small_enough(units: &Units<'_>, a: u32, b: u32, views: &[u32])
 
 /// Replaces two units, and views between them, by their union, which gets the number of the second. Refusals of either
 /// are forgotten.
-pub(super) fn accept(units: &mut Units<'_>, producer: u32, consumer: u32, merged: Unit, refusals: &mut Refusals) {
+pub(super) fn accept(units: &mut Units<'_>, producer: UnitId, consumer: UnitId, merged: Unit, refusals: &mut Refusals) {
     refusals.forget(producer);
     refusals.forget(consumer);
-    let mut members: Vec<u32> = merged.nodes.iter().filter_map(|&node| units.unit_of[node]).collect();
+    let mut members: Vec<UnitId> = merged.nodes.iter().filter_map(|&node| units.unit_of[node]).collect();
     members.sort_unstable();
     members.dedup();
     units.replace(&members, consumer, merged);

@@ -4,6 +4,12 @@
 
 use super::region::Region;
 use crate::ir::NodeId;
+use crate::ir::entity::entity_id;
+
+entity_id! {
+    /// Names a unit of a graph that is being planned; prints as `u7`.
+    pub struct UnitId(u32) = "u";
+}
 
 /// What a unit is.
 #[derive(Debug, Clone)]

@@ -15,8 +15,9 @@ use super::pattern_graph::{PatternGraph, Vertex, VertexFacts};
 use super::rates::Nanos;
 use super::region::{MAX_OPERANDS, Region, place};
 use super::role::{Role, op_role, role};
-use super::unit::{Unit, UnitKind};
+use super::unit::{Unit, UnitId, UnitKind};
 use crate::error::Reason;
+use crate::ir::entity::Arena;
 use crate::ir::{Graph, NodeId, Op, Pattern, SideTable};
 use std::collections::HashMap;
 
@@ -29,9 +30,9 @@ pub struct Units<'g> {
     /// The graph.
     pub graph: &'g Graph,
     /// The units. An absorbed one is `None`.
-    pub units: Vec<Option<Unit>>,
+    pub units: Arena<UnitId, Option<Unit>>,
     /// The unit of each node that has one.
-    pub unit_of: SideTable<NodeId, Option<u32>>,
+    pub unit_of: SideTable<NodeId, Option<UnitId>>,
     /// The users of each node.
     pub users: SideTable<NodeId, Vec<NodeId>>,
     /// Whether the value is an output of the graph.
@@ -48,6 +49,11 @@ pub struct Units<'g> {
     base: super::partition::Partition,
 }
 
+/// A node as the partitioner names it.
+fn vertex(node: NodeId) -> Vertex {
+    Vertex::new(node.index())
+}
+
 /// The graph as the partitioner sees it.
 pub fn pattern_graph(graph: &Graph) -> PatternGraph {
     let mut out = PatternGraph::with_capacity(graph.len());
@@ -59,13 +65,13 @@ pub fn pattern_graph(graph: &Graph) -> PatternGraph {
         let pattern = op.pattern(&graph.arg_types(id), &node.ty);
         let edge = |arg: &NodeId| {
             let same = pattern == Pattern::Broadcast && graph[*arg].ty.sizes == node.ty.sizes;
-            (Vertex::new(arg.index()), if same { Pattern::Elemwise } else { pattern })
+            (vertex(*arg), if same { Pattern::Elemwise } else { pattern })
         };
         let edges: Vec<(Vertex, Pattern)> = node.args.iter().map(edge).collect();
         out.add(VertexFacts::op(pattern), &edges);
     }
     for &output in graph.outputs() {
-        out.mark_visible(Vertex::new(output.index()));
+        out.mark_visible(vertex(output));
     }
     out
 }
@@ -90,7 +96,7 @@ impl<'g> Units<'g> {
         let (cost, order) = (CostModel::new(graph, options.rates), TopologicalOrder::default());
         let max_nodes = options.max_fuse_depth.min(MAX_NODES);
         let mut units =
-            Units { graph, units: Vec::new(), unit_of, users, is_output, splits, max_nodes, cost, order, base };
+            Units { graph, units: Arena::default(), unit_of, users, is_output, splits, max_nodes, cost, order, base };
         let inside = units.views_inside();
         units.cut(&inside);
         units
@@ -99,7 +105,7 @@ impl<'g> Units<'g> {
     /// Whether each view is computed inside a kernel: its source and all its users are in one base group.
     fn views_inside(&self) -> SideTable<NodeId, bool> {
         let mut inside = SideTable::filled(self.graph, || false);
-        let group = |node: NodeId| self.base.group_of[node.index()];
+        let group = |node: NodeId| self.base.group_of[vertex(node)];
         for (id, node) in self.graph.nodes().rev() {
             if role(self.graph, id) == Role::View && !self.is_output[id] {
                 let stays = |user: &NodeId| {
@@ -187,8 +193,7 @@ impl<'g> Units<'g> {
     }
 
     fn add_single(&mut self, node: NodeId, kind: UnitKind) {
-        self.unit_of[node] = Some(self.units.len() as u32);
-        self.units.push(Some(Unit { kind, nodes: vec![node], outputs: vec![node] }));
+        self.unit_of[node] = Some(self.units.push(Some(Unit { kind, nodes: vec![node], outputs: vec![node] })));
     }
 
     fn add_kernel_or_split(&mut self, members: Vec<NodeId>) {
@@ -230,9 +235,8 @@ impl<'g> Units<'g> {
     }
 
     fn add_kernel(&mut self, nodes: Vec<NodeId>, outputs: Vec<NodeId>, region: Region) {
-        for &node in &nodes {
-            self.unit_of[node] = Some(self.units.len() as u32);
-        }
+        let unit = UnitId::new(self.units.len());
+        nodes.iter().for_each(|&node| self.unit_of[node] = Some(unit));
         self.units.push(Some(Unit { kind: UnitKind::Kernel(Box::new(region)), nodes, outputs }));
     }
 
@@ -251,9 +255,9 @@ impl<'g> Units<'g> {
 
     /// Whether the union of two kernels, and of views between them, has more operands and results than a kernel can
     /// have. The union is not laid out, because kernels that read many values are tried with many others.
-    pub(super) fn are_too_many_arguments(&self, a: u32, b: u32, views: &[u32]) -> bool {
+    pub(super) fn are_too_many_arguments(&self, a: UnitId, b: UnitId, views: &[UnitId]) -> bool {
         let [first, second] = [a, b].map(|unit| self.unit(unit));
-        let is_part = |unit: u32| unit == a || unit == b || views.contains(&unit);
+        let is_part = |unit: UnitId| unit == a || unit == b || views.contains(&unit);
         let inside = |node: NodeId| self.unit_of[node].is_some_and(is_part);
         let outside = |node: NodeId| self.is_output[node] || self.users[node].iter().any(|user| !inside(*user));
         let outputs = first.outputs.iter().chain(&second.outputs).filter(|node| outside(**node)).count();
@@ -304,56 +308,56 @@ impl<'g> Units<'g> {
         Ok((region, outputs))
     }
 
-    /// The unit of that number.
-    pub fn unit(&self, unit: u32) -> &Unit {
-        self.units[unit as usize].as_ref().expect("an absorbed unit is not asked for")
+    /// The unit of that name.
+    pub fn unit(&self, unit: UnitId) -> &Unit {
+        self.units[unit].as_ref().expect("an absorbed unit is not asked for")
     }
 
     /// Checks that two units take no longer as one.
     ///
     /// # Errors
     /// If they do, with the times.
-    pub(super) fn pays(&self, merged: &Unit, a: u32, b: u32) -> Result<(), Reason> {
+    pub(super) fn pays(&self, merged: &Unit, a: UnitId, b: UnitId) -> Result<(), Reason> {
         pays(self.cost.unit(merged), self.cost.unit(self.unit(a)) + self.cost.unit(self.unit(b)))
     }
 
     /// Computes the topological order of the units. Merging requires it.
     pub(super) fn sort(&mut self) {
-        let n = self.units.len() as u32;
-        self.order = TopologicalOrder::of(n, |unit| self.predecessors(unit), |unit| self.successors(unit));
+        self.order =
+            TopologicalOrder::of(self.units.len(), |unit| self.predecessors(unit), |unit| self.successors(unit));
     }
 
     /// Whether a path leaves the members and returns. Merging them would then close a cycle.
-    pub(super) fn leaves_and_returns(&self, members: &[u32]) -> bool {
+    pub(super) fn leaves_and_returns(&self, members: &[UnitId]) -> bool {
         self.order.leaves_and_returns(members, |unit| self.successors(unit))
     }
 
     /// Whether there is no path between two units.
-    pub(super) fn are_independent(&self, a: u32, b: u32) -> bool {
-        let reads = |from: u32, to: u32| self.successors(from).any(|next| next == to);
+    pub(super) fn are_independent(&self, a: UnitId, b: UnitId) -> bool {
+        let reads = |from: UnitId, to: UnitId| self.successors(from).any(|next| next == to);
         !reads(a, b) && !reads(b, a) && !self.leaves_and_returns(&[a, b])
     }
 
     /// Replaces the members by `merged`, which gets the number `at` of one of them.
-    pub(super) fn replace(&mut self, members: &[u32], at: u32, merged: Unit) {
+    pub(super) fn replace(&mut self, members: &[UnitId], at: UnitId, merged: Unit) {
         let mut order = std::mem::take(&mut self.order);
         order.contract(members, at, |unit| self.predecessors(unit), |unit| self.successors(unit));
         self.order = order;
-        members.iter().for_each(|&gone| self.units[gone as usize] = None);
+        members.iter().for_each(|&gone| self.units[gone] = None);
         merged.nodes.iter().for_each(|&node| self.unit_of[node] = Some(at));
-        self.units[at as usize] = Some(merged);
+        self.units[at] = Some(merged);
     }
 
     /// Units that read what `unit` writes.
-    pub fn successors(&self, unit: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn successors(&self, unit: UnitId) -> impl Iterator<Item = UnitId> + '_ {
         let users = self.unit(unit).nodes.iter().flat_map(|&node| &self.users[node]);
         users.filter_map(|&user| self.unit_of[user]).filter(move |&other| other != unit)
     }
 
     /// Units whose results `unit` reads, latest first, each once.
-    pub fn predecessors(&self, unit: u32) -> Vec<u32> {
+    pub fn predecessors(&self, unit: UnitId) -> Vec<UnitId> {
         let args = self.unit(unit).nodes.iter().flat_map(|&node| &self.graph[node].args);
-        let mut units: Vec<u32> = args.filter_map(|&arg| self.unit_of[arg]).filter(|&other| other != unit).collect();
+        let mut units: Vec<UnitId> = args.filter_map(|&arg| self.unit_of[arg]).filter(|&other| other != unit).collect();
         units.sort_unstable_by(|a, b| b.cmp(a));
         units.dedup();
         units
@@ -362,8 +366,8 @@ impl<'g> Units<'g> {
     /// The base partition's reason for keeping two nodes apart.
     pub fn base_reason(&self, producer: NodeId, consumer: NodeId) -> Option<Reason> {
         // With a view between the two, the producer may be inside a group. The refusal is that of the group's sink.
-        let sink = self.base.sink(self.base.group_of[producer.index()]);
-        match self.base.decision(sink, Vertex::new(consumer.index())) {
+        let sink = self.base.sink(self.base.group_of[vertex(producer)]);
+        match self.base.decision(sink, vertex(consumer)) {
             Decision::Fused => None,
             Decision::Kept(reason) => Some(reason),
         }

@@ -78,6 +78,11 @@ pub struct Arena<Id, T> {
 }
 
 impl<Id: EntityId, T> Arena<Id, T> {
+    /// No entities, with room for `n`.
+    pub fn with_capacity(n: usize) -> Arena<Id, T> {
+        Arena { entities: Vec::with_capacity(n), id: PhantomData }
+    }
+
     /// Adds an entity; returns its name.
     pub fn push(&mut self, entity: T) -> Id {
         self.entities.push(entity);
@@ -92,6 +97,21 @@ impl<Id: EntityId, T> Arena<Id, T> {
     /// Whether there are no entities.
     pub fn is_empty(&self) -> bool {
         self.entities.is_empty()
+    }
+
+    /// Every name, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = Id> + ExactSizeIterator + use<Id, T> {
+        (0..self.len()).map(Id::new)
+    }
+
+    /// Every entity, in order.
+    pub fn entities(&self) -> std::slice::Iter<'_, T> {
+        self.entities.iter()
+    }
+
+    /// Every entity, in order, to change it.
+    pub fn entities_mut(&mut self) -> std::slice::IterMut<'_, T> {
+        self.entities.iter_mut()
     }
 
     /// Every entity with its name.
@@ -144,8 +164,22 @@ impl<Id: EntityId, T> SideTable<Id, T> {
     }
 
     /// A table with a value made for each of `n` entities.
-    pub(super) fn repeated(n: usize, value: impl FnMut() -> T) -> SideTable<Id, T> {
-        SideTable { values: std::iter::repeat_with(value).take(n).collect(), id: PhantomData }
+    pub fn with_len(n: usize, value: impl FnMut() -> T) -> SideTable<Id, T> {
+        std::iter::repeat_with(value).take(n).collect()
+    }
+
+    /// Gives every entity that value.
+    pub fn fill(&mut self, value: T)
+    where
+        T: Clone,
+    {
+        self.values.fill(value);
+    }
+}
+
+impl<Id, T> FromIterator<T> for SideTable<Id, T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        SideTable { values: values.into_iter().collect(), id: PhantomData }
     }
 }
 

@@ -60,7 +60,7 @@ impl Node {
 impl<T> SideTable<NodeId, T> {
     /// A table with a value made for every node of `graph`.
     pub fn filled(graph: &Graph, value: impl FnMut() -> T) -> SideTable<NodeId, T> {
-        SideTable::repeated(graph.len(), value)
+        SideTable::with_len(graph.len(), value)
     }
 }
 

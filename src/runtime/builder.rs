@@ -283,7 +283,7 @@ impl<'g> Builder<'g> {
         for member in &blocks.members {
             // A kernel looks through views by itself, but for those that it loads.
             let read: SmallVec<[NodeId; 6]> = match &member.region {
-                Some(region) => region.loads.iter().map(|load| load.node).collect(),
+                Some(region) => region.loads.entities().map(|load| load.node).collect(),
                 None => graph[member.nodes[0]].args.iter().copied().collect(),
             };
             read.into_iter().for_each(|node| self.views_of_inner(blocks, node, &mut made));

@@ -103,14 +103,14 @@ fn every_grouping_is_legal_and_every_edge_has_a_decision() {
         let options = random_options(seed);
         let partition = partition(&graph, &options);
         for (index, group) in partition.groups.iter().enumerate() {
-            assert!(group.iter().all(|vertex| partition.group_of[vertex.index()].index() == index), "seed {seed}");
+            assert!(group.iter().all(|&vertex| partition.group_of[vertex].index() == index), "seed {seed}");
         }
         if let Some(complaint) = broken_by_groups(&graph, &options, &partition.groups) {
             panic!("seed {seed}, {options:?}: {complaint}\n{}", text(&graph));
         }
         for vertex in graph.vertices() {
             for input in graph.inputs(vertex) {
-                let together = partition.group_of[input.vertex.index()] == partition.group_of[vertex.index()];
+                let together = partition.group_of[input.vertex] == partition.group_of[vertex];
                 let decision = partition.decision(input.vertex, vertex);
                 assert_eq!(decision == Decision::Fused, together, "seed {seed}: {} -> {vertex}", input.vertex);
                 let disabled = decision == Decision::Kept(Reason::Disabled);
@@ -297,7 +297,7 @@ fn common_vertices(graph: &PatternGraph, users: &Users) -> Vec<BTreeSet<Vertex>>
 fn way_by_tables(graph: &PatternGraph, users: &Users, vertex: Vertex, parent: Vertex) -> Paths {
     let nothing = Paths { edge: Pattern::Elemwise, between: Pattern::Elemwise, length: 0 };
     let mut ways: BTreeMap<Vertex, Paths> = BTreeMap::from([(parent, nothing)]);
-    for at in (vertex.0..parent.0).rev().map(Vertex) {
+    for at in (vertex.index()..parent.index()).rev().map(Vertex::new) {
         let mut way = nothing;
         for user in users.of_vertex(at) {
             let Some(&rest) = ways.get(&user.vertex) else { continue };
