@@ -12,6 +12,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::ir::{Attrs, Op, TensorType};
 use smallvec::{SmallVec, smallvec};
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 /// One step.
@@ -64,7 +65,7 @@ impl Action {
 
     /// Runs it on the CPU; the locks of the inputs are held, or nobody else knows them.
     #[inline]
-    pub(super) fn run(&self, slots: &mut [SlotValue<'_>]) -> Result<()> {
+    pub(super) fn run(&self, slots: &mut Slots<'_>) -> Result<()> {
         match self {
             // An output may have its place already.
             Action::Allocate(slot, _) if matches!(slots[*slot], SlotValue::Given(_)) => {}
@@ -103,7 +104,7 @@ impl Action {
 }
 
 /// Runs a kernel on what lies in its slots.
-fn run(launch: &Launch, slots: &[SlotValue<'_>]) -> Result<()> {
+fn run(launch: &Launch, slots: &Slots<'_>) -> Result<()> {
     let array = |slot: Slot| slots[slot].array();
     let outputs: SmallVec<[*mut u8; 4]> = launch.outputs.iter().map(|&slot| array(slot).ptr()).collect();
     #[allow(unsafe_code, reason = "kernels work on raw pointers")]
@@ -112,6 +113,36 @@ fn run(launch: &Launch, slots: &[SlotValue<'_>]) -> Result<()> {
     // knows them yet, or are locked for writing.
     unsafe {
         launch.start(array, &outputs)
+    }
+}
+
+/// What lies in the slots of an executable while it runs.
+pub(super) struct Slots<'a> {
+    values: SmallVec<[SlotValue<'a>; 8]>,
+}
+
+impl Slots<'_> {
+    /// Slots without values.
+    pub(super) fn empty(n: usize) -> Self {
+        Slots { values: (0..n).map(|_| SlotValue::Empty).collect() }
+    }
+
+    /// The number of slots.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+}
+
+impl<'a> Index<Slot> for Slots<'a> {
+    type Output = SlotValue<'a>;
+    fn index(&self, slot: Slot) -> &SlotValue<'a> {
+        &self.values[slot.index()]
+    }
+}
+
+impl<'a> IndexMut<Slot> for Slots<'a> {
+    fn index_mut(&mut self, slot: Slot) -> &mut SlotValue<'a> {
+        &mut self.values[slot.index()]
     }
 }
 

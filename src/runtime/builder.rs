@@ -134,7 +134,7 @@ impl<'g> Builder<'g> {
     fn slot(&mut self, node: NodeId) -> Slot {
         *self.slots[node].get_or_insert_with(|| {
             self.n_slots += 1;
-            self.n_slots - 1
+            Slot::new(self.n_slots - 1)
         })
     }
 
@@ -389,7 +389,7 @@ fn with_releases(
     n_slots: usize,
     outputs: &[Slot],
 ) -> (Vec<Action>, Vec<usize>) {
-    let mut needed = vec![false; n_slots];
+    let mut needed = SideTable::with_len(n_slots, || false);
     outputs.iter().for_each(|&slot| needed[slot] = true);
     let mut out = Vec::with_capacity(actions.len() * 2);
     for (action, &kernel) in actions.into_iter().zip(kernels).rev() {

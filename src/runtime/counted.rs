@@ -5,7 +5,7 @@
 //! the elements of these. Inputs are copied first, so nothing else sees the run. It is slow, and the results have the
 //! bits of [`Executable::run`]. What is on a GPU is copied to the host, counted there by the kernels of the plan, and copied back.
 
-use super::action::{Action, SlotValue};
+use super::action::{Action, Slots};
 use super::array::Array;
 use super::blocks::{BlockRun, BlockStep, ValueLocation};
 use super::executable::Executable;
@@ -195,7 +195,7 @@ impl Touched {
         }
     }
 
-    fn launch(&mut self, launch: &Launch, slots: &[SlotValue<'_>]) -> Result<()> {
+    fn launch(&mut self, launch: &Launch, slots: &Slots<'_>) -> Result<()> {
         let array = |slot: Slot| slots[slot].array().clone();
         let operands: Vec<Option<Array>> = launch.operands.iter().map(|slot| slot.map(array)).collect();
         let outputs: Vec<Array> = launch.outputs.iter().map(|&slot| array(slot)).collect();
@@ -224,7 +224,7 @@ impl Touched {
     }
 
     /// A group in blocks as if there were one block: what is handed on lies in arrays of its own.
-    fn blocks(&mut self, run: &BlockRun, slots: &[SlotValue<'_>]) -> Result<()> {
+    fn blocks(&mut self, run: &BlockRun, slots: &Slots<'_>) -> Result<()> {
         let mut scratch = Vec::new();
         for &bytes in &run.inner {
             let bytes = bytes * run.batches * run.rows;

@@ -4,7 +4,7 @@
 //! live in slots; a slot is emptied after its last use, so its buffer goes back to the allocator and serves the next
 //! step. An eager call runs the executable of its one-op graph, a compiled function that of its traced graph.
 
-use super::action::SlotValue;
+use super::action::{SlotValue, Slots};
 use super::array::Array;
 use super::cuda::{Choice, DeviceExecutable};
 use super::launch::Launch;
@@ -160,7 +160,7 @@ impl Executable {
     }
 
     /// Every action in order; the locks of the inputs are held.
-    fn perform(&self, slots: &mut [SlotValue<'_>]) -> Result<()> {
+    fn perform(&self, slots: &mut Slots<'_>) -> Result<()> {
         self.schedule.actions.iter().try_for_each(|action| action.run(slots))
     }
 }

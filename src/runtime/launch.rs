@@ -8,10 +8,13 @@ use crate::codegen::lower::Lowered;
 use crate::codegen::tier_up::Code;
 use crate::error::{Error, Result};
 use crate::ir::Op;
+use crate::ir::entity::entity_id;
 use smallvec::SmallVec;
 
-/// Holds a value while an executable runs.
-pub(super) type Slot = usize;
+entity_id! {
+    /// Names a slot, which holds a value while an executable runs; prints as `s7`.
+    pub(super) struct Slot(u32) = "s";
+}
 
 /// A kernel launch with everything that does not change between calls.
 pub struct Launch {

@@ -2,7 +2,7 @@
 //!
 //! It is data that the CPU and devices share: how an action runs, and where, is for those who read it.
 
-use super::action::{Action, SlotValue};
+use super::action::{Action, SlotValue, Slots};
 use super::array::Array;
 use super::launch::{Launch, Slot};
 use crate::device::{Device, Shared};
@@ -59,8 +59,8 @@ impl Schedule {
     }
 
     /// The slots of a run that begins, with its inputs.
-    pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> SmallVec<[SlotValue<'a>; 8]> {
-        let mut slots: SmallVec<[SlotValue<'_>; 8]> = (0..self.n_slots).map(|_| SlotValue::Empty).collect();
+    pub(super) fn slots<'a>(&self, inputs: &[&'a Array]) -> Slots<'a> {
+        let mut slots = Slots::empty(self.n_slots);
         for (slot, &input) in self.inputs.iter().zip(inputs) {
             if let Some(slot) = *slot {
                 slots[slot] = SlotValue::Given(input);
@@ -70,7 +70,7 @@ impl Schedule {
     }
 
     /// The outputs, from where they lie.
-    pub(super) fn results(&self, slots: &mut [SlotValue<'_>]) -> SmallVec<[Array; 2]> {
+    pub(super) fn results(&self, slots: &mut Slots<'_>) -> SmallVec<[Array; 2]> {
         let take = |&(slot, is_last): &(Slot, bool)| match is_last {
             true => std::mem::replace(&mut slots[slot], SlotValue::Empty).into_array(),
             false => slots[slot].array().clone(),

@@ -13,7 +13,7 @@ use super::launch::{Launch, Slot};
 use super::view::view_layout;
 use crate::codegen::kernel::{Kind, Level};
 use crate::ir::routine::Write;
-use crate::ir::{DType, Layout, Meaning, Op, Routine, TensorType};
+use crate::ir::{DType, Layout, Meaning, Op, Routine, SideTable, TensorType};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes that one kernel moves.
@@ -78,7 +78,7 @@ impl Reached {
 impl Executable {
     /// What each kernel moves, in the order in which they run.
     pub fn traffic(&self) -> Vec<Traffic> {
-        let mut reach = Reach { homes: vec![None; self.schedule.n_slots], ..Reach::default() };
+        let mut reach = Reach { homes: SideTable::with_len(self.schedule.n_slots, || None), ..Reach::default() };
         for (slot, ty) in self.schedule.inputs.iter().zip(&self.schedule.input_types) {
             if let Some(slot) = *slot {
                 reach.homes[slot] = Some(SlotLocation::own(slot, ty));
@@ -101,7 +101,7 @@ type Side = BTreeMap<Slot, Reached>;
 /// What an action reaches.
 #[derive(Default)]
 struct Reach {
-    homes: Vec<Option<SlotLocation>>,
+    homes: SideTable<Slot, Option<SlotLocation>>,
     read: Side,
     written: Side,
 }

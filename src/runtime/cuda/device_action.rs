@@ -11,8 +11,9 @@ use crate::codegen::cuda::routines::Place;
 use crate::codegen::product::ProductShape;
 use crate::device::Device;
 use crate::error::{Reason, TierLimit};
-use crate::ir::{DType, Layout, Numerics, TensorType};
+use crate::ir::{DType, Layout, Numerics, SideTable, TensorType};
 use crate::runtime::action::Action;
+use crate::runtime::launch::Slot;
 use crate::runtime::product::shape;
 use crate::runtime::schedule::Schedule;
 use crate::runtime::view::view_layout;
@@ -40,7 +41,7 @@ pub(super) enum DeviceAction {
 impl DeviceAction {
     /// By action.
     pub(super) fn of_actions(device: Device, numerics: Numerics, schedule: &Schedule) -> Vec<DeviceAction> {
-        let mut slots: Vec<Option<(DType, Layout)>> = vec![None; schedule.n_slots];
+        let mut slots: SideTable<Slot, Option<(DType, Layout)>> = SideTable::with_len(schedule.n_slots, || None);
         for (slot, ty) in schedule.inputs.iter().zip(&schedule.input_types) {
             if let Some(slot) = *slot {
                 slots[slot] = Some(lying(ty));
@@ -61,7 +62,7 @@ impl DeviceAction {
                     DeviceAction::Product(DeviceProduct::own(Choice::Canonical(None)))
                 }
                 Action::Routine { op, attrs, args, to } => {
-                    let place = |slot: usize| slots[slot].as_ref().map(|(dtype, layout)| (*dtype, layout));
+                    let place = |slot: Slot| slots[slot].as_ref().map(|(dtype, layout)| (*dtype, layout));
                     let operands: Option<SmallVec<[Place<'_>; 3]>> = args.iter().map(|&slot| place(slot)).collect();
                     match (operands, place(*to)) {
                         (Some(operands), Some(result)) => DeviceRoutine::new(device, *op, attrs, &operands, result)

@@ -23,7 +23,7 @@ use crate::device::{Access, Device, DeviceKind, Storage, Stream};
 use crate::error::{Error, NoReplay, Reason, Result};
 use crate::ir::Numerics;
 use crate::runtime::Array;
-use crate::runtime::action::{Action, SlotValue};
+use crate::runtime::action::{Action, SlotValue, Slots};
 use crate::runtime::launch::Launch;
 use crate::runtime::schedule::Schedule;
 use crate::runtime::view::view;
@@ -226,7 +226,7 @@ impl DeviceExecutable {
         &self,
         index: usize,
         action: &Action,
-        slots: &mut [SlotValue<'_>],
+        slots: &mut Slots<'_>,
         stream: &Stream,
         access: &Access<'_>,
     ) -> Result<()> {
@@ -313,7 +313,7 @@ fn with_moved<'a>(inputs: &[&'a Array], moved: &'a [Option<Array>]) -> SmallVec<
     inputs.iter().zip(moved).map(|(&input, moved)| moved.as_ref().unwrap_or(input)).collect()
 }
 
-fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[SlotValue<'_>], stream: &Stream) -> Result<()> {
+fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &Slots<'_>, stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let operands: SmallVec<[Option<&Array>; 8]> =
         launch.operands.iter().map(|slot| slot.map(|slot| slots[slot].array())).collect();
@@ -324,7 +324,7 @@ fn start(on_device: &DeviceLaunch, launch: &Launch, slots: &[SlotValue<'_>], str
     unsafe { on_device.start(&launch.lowered, &operands, &outputs, stream, &queue) }
 }
 
-fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[SlotValue<'_>], stream: &Stream) -> Result<()> {
+fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &Slots<'_>, stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let mut factors = None;
     let operands: SmallVec<[Option<&Array>; 8]> = launch
@@ -345,12 +345,7 @@ fn start_epilogue(on_device: &DeviceEpilogue, launch: &Launch, slots: &[SlotValu
     unsafe { on_device.start(factors, &operands, &outputs, stream, &queue) }
 }
 
-fn start_library_epilogue(
-    tail: &LibraryEpilogue,
-    launch: &Launch,
-    slots: &[SlotValue<'_>],
-    stream: &Stream,
-) -> Result<()> {
+fn start_library_epilogue(tail: &LibraryEpilogue, launch: &Launch, slots: &Slots<'_>, stream: &Stream) -> Result<()> {
     let queue = cuda::machine()?.queue(stream)?;
     let slot = |operand: usize| launch.operands[operand].expect("what cublasLt reads is memory");
     let SlotValue::Factors(factors) = &slots[slot(tail.slot)] else {

@@ -7,23 +7,24 @@ use super::transfer::{fetched, uploaded};
 use crate::device::{Access, Device, DeviceKind, Shared, Storage};
 use crate::error::{Reason, Result};
 use crate::runtime::Array;
-use crate::runtime::action::{Action, SlotValue};
+use crate::runtime::action::{Action, SlotValue, Slots};
 use crate::runtime::launch::Slot;
 use smallvec::{SmallVec, smallvec};
 
-type Slots = SmallVec<[Slot; 6]>;
+/// The slots that an action reads or writes.
+type SlotList = SmallVec<[Slot; 6]>;
 
 /// Runs an action of an executable whose values are on a device; the locks in `access` are held.
 pub(super) fn run(
     action: &Action,
-    slots: &mut [SlotValue<'_>],
+    slots: &mut Slots<'_>,
     device: Device,
     reason: &Reason,
     access: &Access<'_>,
 ) -> Result<()> {
     counts::fell_back(&name(action), reason);
     let (reads, writes) = (reads(action), writes(action));
-    let mut host: SmallVec<[SlotValue<'_>; 8]> = slots.iter().map(|_| SlotValue::Empty).collect();
+    let mut host = Slots::empty(slots.len());
     for &slot in &reads {
         if !matches!(host[slot], SlotValue::Empty) {
             continue;
@@ -63,23 +64,23 @@ fn fetched_whole(array: &Array, access: &Access<'_>) -> Result<Array> {
     Ok(Array { storage: Shared::new(storage), dtype: array.dtype, layout: array.layout.clone() })
 }
 
-fn reads(action: &Action) -> Slots {
+fn reads(action: &Action) -> SlotList {
     match action {
         Action::Launch(launch) => launch.operands.iter().flatten().copied().collect(),
         Action::Product { left, right, .. } => smallvec![*left, *right],
         Action::Routine { args, .. } => args.iter().copied().collect(),
         Action::Blocks(_) | Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => {
-            Slots::new()
+            SlotList::new()
         }
     }
 }
 
-fn writes(action: &Action) -> Slots {
+fn writes(action: &Action) -> SlotList {
     match action {
         Action::Launch(launch) => launch.outputs.iter().copied().collect(),
         Action::Product { to, .. } | Action::Routine { to, .. } => smallvec![*to],
         Action::Blocks(_) | Action::Allocate(..) | Action::Scratch(..) | Action::Alias { .. } | Action::Release(_) => {
-            Slots::new()
+            SlotList::new()
         }
     }
 }

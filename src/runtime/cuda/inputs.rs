@@ -4,7 +4,7 @@
 //! and what only the host reads stays there. The rest is copied to the device, before each run.
 
 use super::device_action::DeviceAction;
-use crate::ir::{Layout, Meaning, Routine};
+use crate::ir::{Layout, Meaning, Routine, SideTable};
 use crate::runtime::Array;
 use crate::runtime::action::Action;
 use crate::runtime::launch::Slot;
@@ -34,7 +34,7 @@ impl Need {
     pub(super) fn of_inputs(schedule: &Schedule, device_actions: &[DeviceAction]) -> SmallVec<[Need; 4]> {
         let mut needs: SmallVec<[Need; 4]> = schedule.inputs.iter().map(|_| Need::Nothing).collect();
         // By slot, the input whose memory it shows.
-        let mut shows: Vec<Option<usize>> = vec![None; schedule.n_slots];
+        let mut shows: SideTable<Slot, Option<usize>> = SideTable::with_len(schedule.n_slots, || None);
         for (input, slot) in schedule.inputs.iter().enumerate() {
             if let Some(slot) = *slot {
                 shows[slot] = Some(input);

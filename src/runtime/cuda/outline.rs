@@ -14,7 +14,7 @@ use super::product::DeviceProduct;
 use super::routine::DeviceRoutine;
 use crate::codegen::lower::Lowered;
 use crate::error::{NoReplay, Reason};
-use crate::ir::{DType, Layout, Meaning, TensorType};
+use crate::ir::{DType, Layout, Meaning, SideTable, TensorType};
 use crate::runtime::action::Action;
 use crate::runtime::launch::Slot;
 use crate::runtime::schedule::Schedule;
@@ -91,8 +91,8 @@ impl Outline {
     /// The reason why that is not known.
     pub(super) fn new(schedule: &Schedule, device_actions: &[DeviceAction]) -> Result<Outline, Reason> {
         let mut walk = Walk {
-            slots: vec![None; schedule.n_slots],
-            factors: vec![None; schedule.n_slots],
+            slots: SideTable::with_len(schedule.n_slots, || None),
+            factors: SideTable::with_len(schedule.n_slots, || None),
             outline: Outline { starts: Vec::new(), memories: Vec::new(), outputs: Vec::new() },
         };
         for (index, (slot, ty)) in schedule.inputs.iter().zip(&schedule.input_types).enumerate() {
@@ -137,9 +137,9 @@ impl Outline {
 
 /// Actions one after the other.
 struct Walk {
-    slots: Vec<Option<LocatedValue>>,
+    slots: SideTable<Slot, Option<LocatedValue>>,
     /// By slot, the operands of a product that is computed in its epilogue.
-    factors: Vec<Option<[LocatedValue; 2]>>,
+    factors: SideTable<Slot, Option<[LocatedValue; 2]>>,
     outline: Outline,
 }
 
@@ -237,7 +237,7 @@ impl Walk {
     }
 }
 
-fn known(slots: &[Option<LocatedValue>], slot: Slot) -> &LocatedValue {
+fn known(slots: &SideTable<Slot, Option<LocatedValue>>, slot: Slot) -> &LocatedValue {
     slots[slot].as_ref().expect("steps are ordered by their edges, and released after the last use")
 }
 
