@@ -3,6 +3,7 @@
 //! The bits of outputs do not change. A NaN inside a kernel may lose its canonical form where no output shows it.
 
 use super::kernel::{Inst, Kernel, Kind, Output};
+use crate::ir::SideTable;
 use crate::ir::scalar::{Lit, NanPayload, Prim, Reg, Ty};
 use smallvec::smallvec;
 
@@ -17,11 +18,11 @@ fn without_idle_canons(kernel: Kernel) -> Kernel {
     let shows = shown_payloads(&kernel);
     let mut out = kernel;
     let mut moved: Vec<Reg> = Vec::with_capacity(out.insts.len());
-    for (index, &shows) in shows.iter().enumerate() {
+    for index in 0..out.insts.len() {
         for arg in &mut out.insts[index].args {
             *arg = moved[arg.index()];
         }
-        let idle = out.insts[index].kind == Kind::Prim(Prim::Canon) && !shows;
+        let idle = out.insts[index].kind == Kind::Prim(Prim::Canon) && !shows[Reg::new(index)];
         moved.push(if idle { out.insts[index].args[0] } else { Reg::new(index) });
     }
     for output in &mut out.outputs {
@@ -31,14 +32,14 @@ fn without_idle_canons(kernel: Kernel) -> Kernel {
 }
 
 /// Per register, whether an output shows the payload of a NaN in it.
-fn shown_payloads(kernel: &Kernel) -> Vec<bool> {
+fn shown_payloads(kernel: &Kernel) -> SideTable<Reg, bool> {
     let payload = |inst: &Inst| match inst.kind {
         Kind::Prim(prim) => prim.payload(),
         Kind::Fold(combine) => combine.payload(),
         Kind::Func(_) | Kind::Load(_) | Kind::Gather(_) | Kind::Lit(_) => NanPayload::Hidden,
     };
-    let outputs = kernel.outputs.iter().map(|output| output.value.index());
-    NanPayload::shown(outputs, kernel.insts.iter().map(|inst| (payload(inst), inst.args.iter().map(|reg| reg.index()))))
+    let outputs = kernel.outputs.iter().map(|output| output.value);
+    NanPayload::shown(outputs, kernel.insts.iter().map(|inst| (payload(inst), inst.args.iter().copied())))
 }
 
 /// Rewrites `select(x != x, x, max(x, c))` as `max(c, x)`, and the same with `min`, for a literal `c` that is neither

@@ -99,6 +99,11 @@ impl<Id: EntityId, T> Arena<Id, T> {
         self.entities.is_empty()
     }
 
+    /// The entity of that name, if there is one.
+    pub fn get(&self, id: Id) -> Option<&T> {
+        self.entities.get(id.index())
+    }
+
     /// Every name, in order.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = Id> + ExactSizeIterator + use<Id, T> {
         (0..self.len()).map(Id::new)

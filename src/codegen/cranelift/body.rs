@@ -8,15 +8,15 @@ use super::partials::{FoldState, GROUPS, Partial};
 use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val};
 use crate::codegen::kernel::Source;
-use crate::codegen::native::flat::{Id, Op};
+use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::codegen::native::passes::Pass;
-use crate::ir::DType;
 use crate::ir::scalar::Ty;
+use crate::ir::{DType, SideTable};
 use cranelift_codegen::ir::{InstBuilder, Value};
 use smallvec::SmallVec;
 
 /// The value of each node in one copy of a body.
-pub(super) type Values = Vec<Option<Val>>;
+pub(super) type Values = SideTable<FlatNodeId, Option<Val>>;
 
 /// One iteration of an element loop, under construction.
 pub(super) struct Body<'w, 'a, 'f> {
@@ -33,7 +33,7 @@ pub(super) struct Body<'w, 'a, 'f> {
     /// Address of element `i` per access; row buffers follow the accesses.
     pub(super) addresses: Vec<Option<Value>>,
     /// Literals of this iteration, by node.
-    pub(super) lits: Vec<Option<Val>>,
+    pub(super) lits: Values,
 }
 
 impl<'f> Body<'_, '_, 'f> {
@@ -44,7 +44,7 @@ impl<'f> Body<'_, '_, 'f> {
     /// Writes copies of the body for neighbouring groups of elements, node by node. Constants are loaded once for all
     /// copies, and every load precedes every store.
     pub(super) fn copies(&mut self, n: usize) -> Vec<Values> {
-        let mut copies: Vec<Values> = vec![vec![None; self.writer.flat.nodes.len()]; n];
+        let mut copies: Vec<Values> = vec![SideTable::with_len(self.writer.flat.nodes.len(), || None); n];
         for &(id, buffer) in &self.pass.kept {
             let (dtype, address) = (self.writer.flat.nodes[id].ty.dtype(), self.buffer_address(id, buffer));
             for (copy, values) in copies.iter_mut().enumerate() {
@@ -71,26 +71,25 @@ impl<'f> Body<'_, '_, 'f> {
         copies
     }
 
-    fn node(&mut self, id: Id, copy: usize, values: &[Option<Val>]) -> Val {
+    fn node(&mut self, id: FlatNodeId, copy: usize, values: &Values) -> Val {
         let node = &self.writer.flat.nodes[id];
         match node.op {
-            Op::Load(slot) => self.load(slot as usize, copy),
-            Op::Prim(prim) => {
+            FlatOp::Load(slot) => self.load(slot as usize, copy),
+            FlatOp::Prim(prim) => {
                 let args: SmallVec<[Arg; 3]> = node.args.iter().map(|&arg| self.arg(values, arg)).collect();
                 self.emit().prim(prim, &args)
             }
-            Op::Lit(_) | Op::Fold(_) => unreachable!("literals and folds are no part of a body"),
+            FlatOp::Lit(_) | FlatOp::Fold(_) => unreachable!("literals and folds are no part of a body"),
         }
     }
 
-    fn arg(&mut self, values: &[Option<Val>], id: Id) -> Arg {
+    fn arg(&mut self, values: &Values, id: FlatNodeId) -> Arg {
         let flat = self.writer.flat;
         let ty = flat.nodes[id].ty;
         if let Some(val) = values[id] {
             return Arg { val, ty, scalar: None };
         }
         if let Some(lit) = flat.as_lit(id) {
-            self.lits.resize(flat.nodes.len(), None);
             let val = self.lits[id].unwrap_or_else(|| self.emit().lit(lit));
             self.lits[id] = Some(val);
             // Only shifts use the scalar.
@@ -139,7 +138,7 @@ impl<'f> Body<'_, '_, 'f> {
         (self.writer.b.ins().iadd(address, ahead), 0, Step::Bytes(stride))
     }
 
-    fn buffer_address(&mut self, id: Id, buffer: usize) -> Value {
+    fn buffer_address(&mut self, id: FlatNodeId, buffer: usize) -> Value {
         let (base, bytes) = (self.invariants.buffers[buffer], self.writer.flat.nodes[id].ty.size());
         self.address(self.writer.classes.len() + buffer, |body| body.element_address(base, bytes))
     }
@@ -183,7 +182,7 @@ impl<'f> Body<'_, '_, 'f> {
         self.emit().join_lanes(values, Ty::I64)
     }
 
-    fn partial(&mut self, fold: &FoldState, values: &[Option<Val>]) -> Partial {
+    fn partial(&mut self, fold: &FoldState, values: &Values) -> Partial {
         Partial { value: self.arg(values, fold.value).val, index: fold.index.map(|id| self.arg(values, id).val) }
     }
 

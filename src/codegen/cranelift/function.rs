@@ -14,9 +14,10 @@ use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val, flags};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
-use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::codegen::native::{argument, block_folds};
+use crate::ir::SideTable;
 use crate::ir::scalar::Ty;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AbiParam, BlockArg, InstBuilder, Signature, Value, types};
@@ -46,7 +47,7 @@ pub(super) struct Writer<'a, 'f> {
     args: Value,
     n_inner: Value,
     /// Scalars that are available in this row: row values and, inside a pass, uniform ones.
-    scalars: Vec<Option<Value>>,
+    scalars: SideTable<FlatNodeId, Option<Value>>,
     /// The address of each access, or the value of an iota, in this row.
     rows: Vec<Option<Value>>,
 }
@@ -56,7 +57,7 @@ pub(super) struct Invariants {
     /// The distance of elements per access, where it is not a constant.
     pub(super) strides: Vec<Option<Value>>,
     /// The vector of each scalar node.
-    pub(super) splats: Vec<Option<Val>>,
+    pub(super) splats: SideTable<FlatNodeId, Option<Val>>,
     /// Addresses of the row buffers.
     pub(super) buffers: Vec<Value>,
     /// The pass's folds.
@@ -79,7 +80,7 @@ impl<'a, 'f> Writer<'a, 'f> {
         let args = b.block_params(entry)[0];
         let mut load = |word: usize| b.ins().load(types::I64, flags(), args, 8 * word as i32);
         let (n_rows, n_inner) = (load(argument::ROWS), load(argument::INNER));
-        let (scalars, rows) = (vec![None; flat.nodes.len()], vec![None; classes.len()]);
+        let (scalars, rows) = (SideTable::with_len(flat.nodes.len(), || None), vec![None; classes.len()]);
         let mut writer = Writer { kernel, classes, flat, plan, b, call_conv, args, n_inner, scalars, rows };
         let zero = writer.b.ins().iconst(types::I64, 0);
         writer.counted(zero, n_rows, 1, &[], |writer, row, _| {
@@ -156,7 +157,7 @@ impl<'a, 'f> Writer<'a, 'f> {
     }
 
     /// A row value, uniform value or literal that is available, as a scalar.
-    pub(super) fn operand(&mut self, id: Id) -> Value {
+    pub(super) fn operand(&mut self, id: FlatNodeId) -> Value {
         match (self.flat.as_lit(id), self.scalars[id]) {
             (Some(lit), _) => Emit { b: self.b, form: Form::Scalar }.lit(lit).one(),
             (None, Some(value)) => value,
@@ -165,10 +166,10 @@ impl<'a, 'f> Writer<'a, 'f> {
     }
 
     /// Computes a row or uniform value. Folds are available already.
-    fn scalar(&mut self, id: Id) -> Value {
+    fn scalar(&mut self, id: FlatNodeId) -> Value {
         let node = &self.flat.nodes[id];
         match node.op {
-            Op::Load(slot) => {
+            FlatOp::Load(slot) => {
                 let (operand, address) = (self.kernel.operands[slot as usize], self.row_address(slot as usize));
                 match operand.source {
                     Source::Iota => address,
@@ -177,15 +178,15 @@ impl<'a, 'f> Writer<'a, 'f> {
                     }
                 }
             }
-            Op::Lit(_) | Op::Fold(_) => self.operand(id),
-            Op::Prim(prim) => {
+            FlatOp::Lit(_) | FlatOp::Fold(_) => self.operand(id),
+            FlatOp::Prim(prim) => {
                 let args: SmallVec<[Arg; 3]> = node.args.iter().map(|&arg| self.scalar_arg(arg)).collect();
                 Emit { b: self.b, form: Form::Scalar }.prim(prim, &args).one()
             }
         }
     }
 
-    fn scalar_arg(&mut self, id: Id) -> Arg {
+    fn scalar_arg(&mut self, id: FlatNodeId) -> Arg {
         let value = self.operand(id);
         Arg { val: Val::One(value), ty: self.flat.nodes[id].ty, scalar: Some(value) }
     }
@@ -320,8 +321,8 @@ impl<'a, 'f> Writer<'a, 'f> {
         let n_operands = self.kernel.operands.len();
         let mut strides = vec![None; self.classes.len()];
         let loads = pass.body.iter().filter_map(|&id| match self.flat.nodes[id].op {
-            Op::Load(slot) => Some(slot as usize),
-            Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => None,
+            FlatOp::Load(slot) => Some(slot as usize),
+            FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => None,
         });
         let stores = pass.stores.iter().map(|slot| n_operands + slot);
         for access in loads.chain(stores).collect::<Vec<_>>() {
@@ -337,7 +338,7 @@ impl<'a, 'f> Writer<'a, 'f> {
                 self.b.ins().iadd(base, first)
             })
             .collect();
-        let mut splats = vec![None; self.flat.nodes.len()];
+        let mut splats = SideTable::with_len(self.flat.nodes.len(), || None);
         for id in self.outer_operands(pass) {
             if self.flat.as_lit(id).is_none() && splats[id].is_none() {
                 let scalar = self.operand(id);
@@ -348,9 +349,9 @@ impl<'a, 'f> Writer<'a, 'f> {
     }
 
     /// Values from outside the loop that its body uses.
-    fn outer_operands(&self, pass: &Pass) -> Vec<Id> {
+    fn outer_operands(&self, pass: &Pass) -> Vec<FlatNodeId> {
         let flat = self.flat;
-        let kept = |id: Id| pass.kept.iter().any(|kept| kept.0 == id);
+        let kept = |id: FlatNodeId| pass.kept.iter().any(|kept| kept.0 == id);
         let used = pass.body.iter().flat_map(|&id| flat.nodes[id].args.iter().copied());
         let folded = pass.folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied());
         let stored = pass.stores.iter().map(|&slot| flat.outputs[slot]);
@@ -433,7 +434,8 @@ impl<'a, 'f> Writer<'a, 'f> {
         i: Value,
         carried: &[Value],
     ) -> SmallVec<[Value; 8]> {
-        let mut body = Body { writer: self, pass, invariants, form, i, addresses: Vec::new(), lits: Vec::new() };
+        let lits = SideTable::with_len(self.flat.nodes.len(), || None);
+        let mut body = Body { writer: self, pass, invariants, form, i, addresses: Vec::new(), lits };
         let copies = body.copies(copies);
         let mut out = SmallVec::new();
         if carried.is_empty() {

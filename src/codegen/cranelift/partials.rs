@@ -8,7 +8,7 @@ use super::prims::Arg;
 use super::value::{Emit, Form, LANES, Val};
 use crate::codegen::fold;
 use crate::codegen::kernel::FOLD_LANES;
-use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
 use crate::ir::scalar::{Lit, Prim, Ty};
 use crate::ir::{Combine, DType};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -38,15 +38,15 @@ pub(super) struct PartialAddresses {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FoldState {
     /// The node of its result.
-    pub(super) id: Id,
+    pub(super) id: FlatNodeId,
     /// How it combines.
     pub(super) combine: Combine,
     /// The type of its elements.
     pub(super) ty: Ty,
     /// The node of its elements.
-    pub(super) value: Id,
+    pub(super) value: FlatNodeId,
     /// The node of their indices.
-    pub(super) index: Option<Id>,
+    pub(super) index: Option<FlatNodeId>,
     values: StackSlot,
     indices: Option<StackSlot>,
 }
@@ -58,9 +58,9 @@ const fn lane_bytes(ty: Ty) -> i32 {
 
 impl FoldState {
     /// The fold that node `id` is, with a new stack slot.
-    pub(super) fn new(flat: &Flat, id: Id, b: &mut FunctionBuilder<'_>) -> FoldState {
+    pub(super) fn new(flat: &Flat, id: FlatNodeId, b: &mut FunctionBuilder<'_>) -> FoldState {
         let node = &flat.nodes[id];
-        let Op::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
+        let FlatOp::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
         let ty = flat.nodes[node.args[0]].ty;
         let mut slot = |ty: Ty| {
             let bytes = (lane_bytes(ty) as usize * FOLD_LANES) as u32;

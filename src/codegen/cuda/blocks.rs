@@ -10,8 +10,9 @@ use super::rows::{self, fold_of, index_of};
 use super::variant::{LANES, TOTAL_WARPS, WARPS};
 use super::writer::Writer;
 use crate::codegen::kernel::Level;
-use crate::codegen::native::flat::{Id, Op};
+use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::codegen::native::passes::Passes;
+use crate::ir::SideTable;
 
 /// An entry point of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,42 +120,42 @@ fn emit_totals(writer: &mut Writer<'_>, passes: &Passes, number: usize, is_last:
 }
 
 /// The number of a fold among those of all passes.
-fn number_of(passes: &Passes, id: Id) -> usize {
+fn number_of(passes: &Passes, id: FlatNodeId) -> usize {
     let mut all = passes.passes.iter().flat_map(|pass| &pass.folds);
     all.position(|&other| other == id).expect("a fold belongs to a pass")
 }
 
 /// Where the results of a row's blocks start.
-fn first_part(passes: &Passes, id: Id) -> String {
+fn first_part(passes: &Passes, id: FlatNodeId) -> String {
     format!("((u64){} * w.at[{}] + row) * blocks", number_of(passes, id), argument::ROWS)
 }
 
 /// Where the result of a row is: after those of all blocks.
-fn total_part(passes_of: &Writer<'_>, passes: &Passes, id: Id) -> String {
+fn total_part(passes_of: &Writer<'_>, passes: &Passes, id: FlatNodeId) -> String {
     let size = passes_of.layout().size_of_loop(passes_of.layout().items_of_row());
     format!("({} * w.at[{size}] + {}) * w.at[{}] + row", n_folds(passes), number_of(passes, id), argument::ROWS)
 }
 
 /// The row values that folds and outputs need, operands first, without those that the folds are computed from.
-fn needed(writer: &Writer<'_>, folds: &[Id], outputs: &[usize]) -> Vec<Id> {
+fn needed(writer: &Writer<'_>, folds: &[FlatNodeId], outputs: &[usize]) -> Vec<FlatNodeId> {
     let flat = writer.flat;
-    let mut needed = vec![false; flat.nodes.len()];
-    let mut stack: Vec<Id> = folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied()).collect();
+    let mut needed = SideTable::with_len(flat.nodes.len(), || false);
+    let mut stack: Vec<FlatNodeId> = folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied()).collect();
     stack.extend(outputs.iter().map(|&slot| flat.outputs[slot]));
     while let Some(id) = stack.pop() {
-        let is_fold = matches!(flat.nodes[id].op, Op::Fold(_));
+        let is_fold = matches!(flat.nodes[id].op, FlatOp::Fold(_));
         if !std::mem::replace(&mut needed[id], true) && !is_fold {
             stack.extend(flat.nodes[id].args.iter().copied());
         }
     }
-    let of_row = |&id: &Id| needed[id] && flat.nodes[id].level == Level::Row && flat.as_lit(id).is_none();
-    (0..needed.len()).filter(of_row).collect()
+    let of_row = |&id: &FlatNodeId| needed[id] && flat.nodes[id].level == Level::Row && flat.as_lit(id).is_none();
+    flat.nodes.ids().filter(of_row).collect()
 }
 
 /// Computes row values. Folds are read from memory, except for those in `there`, which are available.
-fn known(writer: &mut Writer<'_>, passes: &Passes, ids: &[Id], there: &[Id]) {
+fn known(writer: &mut Writer<'_>, passes: &Passes, ids: &[FlatNodeId], there: &[FlatNodeId]) {
     for &id in ids.iter().filter(|id| !there.contains(id)) {
-        if let Op::Fold(_) = writer.flat.nodes[id].op {
+        if let FlatOp::Fold(_) = writer.flat.nodes[id].op {
             let (declaration, index, fold) = (writer.declaration(id), index_of(writer, id), fold_of(writer, id));
             let total = total_part(writer, passes, id);
             writer.line(format!("{declaration} = (*part<{fold}>(w.at[{}], {total})){index};", argument::SCRATCH));

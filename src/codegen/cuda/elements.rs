@@ -7,7 +7,7 @@
 use super::variant::Form;
 use super::writer::{Writer, is_ordered, registers};
 use crate::codegen::kernel::Level;
-use crate::codegen::native::flat::{Id, Op};
+use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::codegen::native::passes::Pass;
 
 /// The elements `first + 32 * at` of a thread, for every `k` below `count`, as long as they are before `end`.
@@ -21,7 +21,7 @@ pub(super) struct Span<'a> {
     /// A further condition of stores.
     pub(super) stored: &'a str,
     /// Values that are folded later, when it is the turn of their warp.
-    pub(super) waiting: &'a [Id],
+    pub(super) waiting: &'a [FlatNodeId],
 }
 
 /// Most registers of a thread for loads in flight.
@@ -32,7 +32,7 @@ const MAX_VALUES: usize = 256;
 
 /// How many elements of a pass are computed at a time: a divisor of `most`.
 pub(super) fn batch(writer: &Writer<'_>, pass: &Pass, most: usize) -> usize {
-    let is_held = |id: Id| pass.keeps.iter().any(|keep| keep.0 == id);
+    let is_held = |id: FlatNodeId| pass.keeps.iter().any(|keep| keep.0 == id);
     let passing = pass.body.iter().filter(|&&id| is_loaded(writer, id) && !is_held(id));
     let loaded: usize = passing.map(|&id| registers(writer.flat.nodes[id].ty)).sum();
     let mut count = most;
@@ -51,7 +51,7 @@ pub(super) fn emit(writer: &mut Writer<'_>, pass: &Pass, span: &Span<'_>) {
         let signed = writer.signed();
         writer.line(format!("const {signed} mine = ({end} - first + (LANES - 1)) / LANES;"));
     }
-    let loads: Vec<Id> = pass.body.iter().copied().filter(|&id| is_loaded(writer, id)).collect();
+    let loads: Vec<FlatNodeId> = pass.body.iter().copied().filter(|&id| is_loaded(writer, id)).collect();
     load(writer, &loads, span);
     let positions = open(writer, span);
     let here = if span.end.is_some() { "here && " } else { "" };
@@ -62,12 +62,12 @@ pub(super) fn emit(writer: &mut Writer<'_>, pass: &Pass, span: &Span<'_>) {
     }
     for &id in &pass.body {
         let value = match writer.flat.nodes[id].op {
-            Op::Load(_) if loads.contains(&id) => format!("{}::widen(l{id}[k])", writer.loaded_type(id)),
-            Op::Load(slot) => {
+            FlatOp::Load(_) if loads.contains(&id) => format!("{}::widen(l{id}[k])", writer.loaded_type(id)),
+            FlatOp::Load(slot) => {
                 let value = writer.loaded(id, slot as usize, &positions);
                 if here.is_empty() || writer.is_iota(slot as usize) { value } else { format!("here ? {value} : 0") }
             }
-            Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => writer.uniform_value(id),
+            FlatOp::Prim(_) | FlatOp::Lit(_) | FlatOp::Fold(_) => writer.uniform_value(id),
         };
         let declaration = writer.declaration(id);
         writer.line(format!("{declaration} = {value};"));
@@ -104,7 +104,7 @@ pub(super) fn emit(writer: &mut Writer<'_>, pass: &Pass, span: &Span<'_>) {
 
 /// Calls `emit`, which writes the loops of a pass, such that indices out of range are recorded after the loops.
 pub(super) fn noting(writer: &mut Writer<'_>, pass: &Pass, emit: impl FnOnce(&mut Writer<'_>)) {
-    let ids: Vec<Id> = pass.body.iter().copied().filter(|&id| !is_loaded(writer, id)).collect();
+    let ids: Vec<FlatNodeId> = pass.body.iter().copied().filter(|&id| !is_loaded(writer, id)).collect();
     writer.note_indices(ids.into_iter());
     emit(writer);
     writer.record_noted();
@@ -112,7 +112,7 @@ pub(super) fn noting(writer: &mut Writer<'_>, pass: &Pass, emit: impl FnOnce(&mu
 
 /// Writes loads. Those of the same element share one condition, because each is a branch. A uniform index is checked
 /// once.
-fn load(writer: &mut Writer<'_>, loads: &[Id], span: &Span<'_>) {
+fn load(writer: &mut Writer<'_>, loads: &[FlatNodeId], span: &Span<'_>) {
     if loads.is_empty() {
         return;
     }
@@ -130,8 +130,9 @@ fn load(writer: &mut Writer<'_>, loads: &[Id], span: &Span<'_>) {
         }
     }
     let positions = open(writer, span);
-    let (at_indices, plain): (Vec<Id>, Vec<Id>) = loads.iter().copied().partition(|&id| writer.index(id).is_some());
-    let asked: &[Id] = if span.end.is_some() { loads } else { &at_indices };
+    let (at_indices, plain): (Vec<FlatNodeId>, Vec<FlatNodeId>) =
+        loads.iter().copied().partition(|&id| writer.index(id).is_some());
+    let asked: &[FlatNodeId] = if span.end.is_some() { loads } else { &at_indices };
     asked.iter().for_each(|id| writer.line(format!("l{id}[k] = 0;")));
     if span.end.is_some() {
         writer.line("if (here) {");
@@ -167,13 +168,13 @@ fn open(writer: &mut Writer<'_>, span: &Span<'_>) -> Vec<(String, usize)> {
 }
 
 /// Whether the address that a node reads does not depend on per-element values.
-fn is_loaded(writer: &Writer<'_>, id: Id) -> bool {
+fn is_loaded(writer: &Writer<'_>, id: FlatNodeId) -> bool {
     let node = &writer.flat.nodes[id];
-    let is_known = |&arg: &Id| writer.flat.nodes[arg].uniform || writer.flat.nodes[arg].level == Level::Row;
+    let is_known = |&arg: &FlatNodeId| writer.flat.nodes[arg].uniform || writer.flat.nodes[arg].level == Level::Row;
     node.args.iter().all(is_known) && node.op.operand().is_some_and(|slot| !writer.is_iota(slot))
 }
 
 /// Whether a fold's values are folded later, when it is the turn of their warp.
-pub(super) fn is_waiting(writer: &Writer<'_>, id: Id) -> bool {
+pub(super) fn is_waiting(writer: &Writer<'_>, id: FlatNodeId) -> bool {
     matches!(writer.variant.form, Form::Held { warps, .. } if warps > 1) && is_ordered(writer.flat, id)
 }

@@ -14,7 +14,7 @@ use super::writer::Writer;
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::Kernel;
 use crate::codegen::kernel::{Kind, Source as From};
-use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
 use crate::codegen::native::passes::{Keep, Pass, Passes};
 use crate::codegen::product::ProductShape;
 use crate::error::{Reason, TierLimit};
@@ -194,16 +194,16 @@ impl Epilogue {
             writer.positions("row", 0..layout.rows, "p");
         }
         writer.row_addresses();
-        let uniform: Vec<Id> = pass.row.iter().chain(&pass.uniform).copied().collect();
+        let uniform: Vec<FlatNodeId> = pass.row.iter().chain(&pass.uniform).copied().collect();
         writer.row_values(&uniform);
-        let is_product = |op: Op| matches!(op, Op::Load(slot) if slot as usize == self.slot);
-        let in_line = |writer: &Writer<'_>, id: Id| match writer.flat.nodes[id].op {
-            Op::Load(slot) => !writer.is_iota(slot as usize) && writer.class(slot as usize) == Class::Contiguous,
-            Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => false,
+        let is_product = |op: FlatOp| matches!(op, FlatOp::Load(slot) if slot as usize == self.slot);
+        let in_line = |writer: &Writer<'_>, id: FlatNodeId| match writer.flat.nodes[id].op {
+            FlatOp::Load(slot) => !writer.is_iota(slot as usize) && writer.class(slot as usize) == Class::Contiguous,
+            FlatOp::Prim(_) | FlatOp::Lit(_) | FlatOp::Fold(_) => false,
         };
         for &id in &pass.body {
             let node = &writer.flat.nodes[id];
-            let Op::Load(slot) = node.op else { continue };
+            let FlatOp::Load(slot) = node.op else { continue };
             if is_product(node.op) || !in_line(writer, id) {
                 continue;
             }
@@ -215,14 +215,14 @@ impl Epilogue {
         writer.line("UNROLL for (int k = 0; k < WIDTH; k++) {");
         for &id in &pass.body {
             let value = match writer.flat.nodes[id].op {
-                op @ Op::Load(_) if is_product(op) => {
+                op @ FlatOp::Load(_) if is_product(op) => {
                     format!("Rounded<dt_{}>::of(x[k])", writer.dtype(self.slot).name())
                 }
-                Op::Load(_) if in_line(writer, id) => {
+                FlatOp::Load(_) if in_line(writer, id) => {
                     format!("{}::widen(x{id}.element[k])", writer.loaded_type(id))
                 }
-                Op::Load(slot) => writer.loaded(id, slot as usize, &[("(i + k)".into(), layout.rows)]),
-                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => writer.uniform_value(id),
+                FlatOp::Load(slot) => writer.loaded(id, slot as usize, &[("(i + k)".into(), layout.rows)]),
+                FlatOp::Prim(_) | FlatOp::Lit(_) | FlatOp::Fold(_) => writer.uniform_value(id),
             };
             let declaration = writer.declaration(id);
             writer.line(format!("{declaration} = {value};"));

@@ -7,7 +7,7 @@ use super::variant::Form;
 use super::writer::{self, is_ordered};
 use crate::codegen::geometry::{Class, Geometry};
 use crate::codegen::kernel::{FOLD_BLOCK, FOLD_LANES, Kernel, Source};
-use crate::codegen::native::flat::{Flat, Id};
+use crate::codegen::native::flat::{Flat, FlatNodeId};
 use crate::codegen::native::passes::{Keep, Pass, Passes};
 
 /// Most registers of a thread for held values. It has 128 at least, and needs some to compute in.
@@ -73,17 +73,17 @@ enum Sharing {
 
 /// The most registers per element that are held at once.
 fn registers(flat: &Flat, passes: &Passes, sharing: Sharing) -> usize {
-    let size = |id: Id| writer::registers(flat.nodes[id].ty);
+    let size = |id: FlatNodeId| writer::registers(flat.nodes[id].ty);
     let owner = |buffer: usize| passes.passes.iter().position(|pass| pass.keeps.iter().any(|keep| keep.1 == buffer));
     let last = |buffer: usize| passes.passes.iter().rposition(|pass| pass.kept.iter().any(|kept| kept.1 == buffer));
-    let buffers: Vec<(Id, Option<usize>, Option<usize>)> = passes
+    let buffers: Vec<(FlatNodeId, Option<usize>, Option<usize>)> = passes
         .passes
         .iter()
         .flat_map(|pass| &pass.keeps)
         .map(|&(id, buffer)| (id, owner(buffer), last(buffer)))
         .collect();
     let held = |from: usize, to: usize| -> usize {
-        let is_held = |&&(_, owner, last): &&(Id, Option<usize>, Option<usize>)| {
+        let is_held = |&&(_, owner, last): &&(FlatNodeId, Option<usize>, Option<usize>)| {
             owner.is_some_and(|owner| owner < to) && last.is_some_and(|last| last > from)
         };
         buffers.iter().filter(is_held).map(|&(id, ..)| size(id)).sum()
@@ -98,10 +98,10 @@ fn registers(flat: &Flat, passes: &Passes, sharing: Sharing) -> usize {
 }
 
 /// The values that wait for their warp's turn to be folded, and are not held anyway.
-pub(super) fn waiting(flat: &Flat, pass: &Pass) -> Vec<Id> {
-    let is_held = |id: &Id| pass.keeps.iter().chain(&pass.kept).any(|kept| kept.0 == *id);
+pub(super) fn waiting(flat: &Flat, pass: &Pass) -> Vec<FlatNodeId> {
+    let is_held = |id: &FlatNodeId| pass.keeps.iter().chain(&pass.kept).any(|kept| kept.0 == *id);
     let folded = pass.folds.iter().filter(|&&id| is_ordered(flat, id)).map(|&id| flat.nodes[id].args[0]);
-    let mut waiting: Vec<Id> = folded.filter(|id| !is_held(id)).collect();
+    let mut waiting: Vec<FlatNodeId> = folded.filter(|id| !is_held(id)).collect();
     waiting.sort_unstable();
     waiting.dedup();
     waiting

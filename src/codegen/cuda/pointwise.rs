@@ -8,7 +8,7 @@
 use super::argument;
 use super::variant::{Form, POINTWISE_THREADS};
 use super::writer::{Writer, c_type};
-use crate::codegen::native::flat::{Id, Op};
+use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::codegen::native::passes::Pass;
 
 /// Writes the only entry, called `name`.
@@ -19,7 +19,7 @@ pub(super) fn emit(writer: &mut Writer<'_>, pass: &Pass, name: &str) {
     writer.line(format!("KERNEL({POINTWISE_THREADS}) {name}(const Words<{n_words}> w) {{"));
     let per_block = vectors as u32 * POINTWISE_THREADS;
     writer.line(format!("const {unsigned} first = ({unsigned})block_x() * {per_block}u + thread_x();"));
-    let uniform: Vec<Id> = pass.row.iter().chain(&pass.uniform).copied().collect();
+    let uniform: Vec<FlatNodeId> = pass.row.iter().chain(&pass.uniform).copied().collect();
     let is_single = writer.layout().rows == 0;
     if is_single {
         writer.row_addresses();
@@ -29,7 +29,7 @@ pub(super) fn emit(writer: &mut Writer<'_>, pass: &Pass, name: &str) {
             writer.line(format!("{} s{id}[{vectors}];", c_type(writer.flat.nodes[id].ty)));
         }
     }
-    let loads: Vec<Id> = pass.body.iter().copied().filter(|&id| is_loaded(writer, id)).collect();
+    let loads: Vec<FlatNodeId> = pass.body.iter().copied().filter(|&id| is_loaded(writer, id)).collect();
     for &id in &loads {
         writer.line(format!("Vector<{}::Stored, {width}> x{id}[{vectors}];", writer.loaded_type(id)));
     }
@@ -82,7 +82,7 @@ fn vector(writer: &mut Writer<'_>, width: usize, vectors: usize) {
 }
 
 /// Loads the elements of a vector.
-fn load(writer: &mut Writer<'_>, id: Id) {
+fn load(writer: &mut Writer<'_>, id: FlatNodeId) {
     let slot = writer.flat.nodes[id].op.operand().expect("the node is a load");
     let distance = writer.distance(slot, &[("i".into(), writer.layout().rows)]);
     let (n, there) = if writer.variant.is_full { ("", "live") } else { (", n", "n > 0") };
@@ -96,7 +96,7 @@ fn load(writer: &mut Writer<'_>, id: Id) {
 }
 
 /// Writes the values of a vector's elements.
-fn computed(writer: &mut Writer<'_>, pass: &Pass, loads: &[Id], width: usize) {
+fn computed(writer: &mut Writer<'_>, pass: &Pass, loads: &[FlatNodeId], width: usize) {
     let rows = writer.layout().rows;
     let is_full = writer.variant.is_full;
     let here = if is_full { "live" } else { "k < n" };
@@ -104,13 +104,13 @@ fn computed(writer: &mut Writer<'_>, pass: &Pass, loads: &[Id], width: usize) {
     writer.line(format!("UNROLL for (int k = 0; k < {width}; k++) {{"));
     for &id in &pass.body {
         let value = match writer.flat.nodes[id].op {
-            Op::Load(_) if loads.contains(&id) => format!("{}::widen(x{id}[u].element[k])", writer.loaded_type(id)),
-            Op::Load(slot) => {
+            FlatOp::Load(_) if loads.contains(&id) => format!("{}::widen(x{id}[u].element[k])", writer.loaded_type(id)),
+            FlatOp::Load(slot) => {
                 let value = writer.loaded(id, slot as usize, &[("(i + k)".into(), rows)]);
                 // A vector past the last one reads what that one does.
                 if is_full || writer.is_iota(slot as usize) { value } else { format!("{here} ? {value} : 0") }
             }
-            Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => writer.uniform_value(id),
+            FlatOp::Prim(_) | FlatOp::Lit(_) | FlatOp::Fold(_) => writer.uniform_value(id),
         };
         let declaration = writer.declaration(id);
         writer.line(format!("{declaration} = {value};"));
@@ -147,7 +147,7 @@ pub(super) fn set_results(writer: &mut Writer<'_>, pass: &Pass) {
 }
 
 /// Whether a node's elements can be loaded as vectors. Elements at indices of their own cannot.
-fn is_loaded(writer: &Writer<'_>, id: Id) -> bool {
+fn is_loaded(writer: &Writer<'_>, id: FlatNodeId) -> bool {
     let node = &writer.flat.nodes[id];
     node.args.iter().all(|&arg| writer.flat.nodes[arg].uniform)
         && node.op.operand().is_some_and(|slot| !writer.is_iota(slot))

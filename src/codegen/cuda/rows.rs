@@ -10,7 +10,7 @@ use super::elements::{self, Span};
 use super::held;
 use super::variant::{Form, LANES, WARPS, rows_of_columns};
 use super::writer::{Writer, c_type, fold_name};
-use crate::codegen::native::flat::{Id, Op};
+use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::ir::Combine;
 use crate::ir::scalar::{Prim, Ty};
@@ -116,7 +116,7 @@ pub(super) fn emit_held(writer: &mut Writer<'_>, passes: &Passes, name: &str, he
     writer.line("}");
 }
 
-fn held_elements(writer: &mut Writer<'_>, pass: &Pass, held: usize, waiting: &[Id]) {
+fn held_elements(writer: &mut Writer<'_>, pass: &Pass, held: usize, waiting: &[FlatNodeId]) {
     let count = elements::batch(writer, pass, held);
     let end = if writer.variant.is_full { None } else { Some("end") };
     let mut span = Span { end, count, at: "k", stored: "", waiting };
@@ -174,7 +174,7 @@ pub(super) fn loop_between(writer: &mut Writer<'_>, pass: &Pass, start: &str, en
 fn computes_with_doubles(writer: &Writer<'_>, pass: &Pass) -> bool {
     let doubles = || pass.body.iter().map(|&id| &writer.flat.nodes[id]).filter(|node| node.ty == Ty::F64);
     doubles().count() > FEW_DOUBLES
-        || doubles().any(|node| matches!(node.op, Op::Prim(Prim::Div | Prim::Rem | Prim::Sqrt)))
+        || doubles().any(|node| matches!(node.op, FlatOp::Prim(Prim::Div | Prim::Rem | Prim::Sqrt)))
 }
 
 pub(super) fn open(writer: &mut Writer<'_>, name: &str, threads: u32) {
@@ -242,17 +242,17 @@ pub(super) fn row_stores(writer: &mut Writer<'_>, slots: &[usize], condition: &s
     }
 }
 
-pub(super) fn fold_of(writer: &Writer<'_>, id: Id) -> String {
+pub(super) fn fold_of(writer: &Writer<'_>, id: FlatNodeId) -> String {
     let node = &writer.flat.nodes[id];
-    let Op::Fold(combine) = node.op else { unreachable!("the node is a fold") };
+    let FlatOp::Fold(combine) = node.op else { unreachable!("the node is a fold") };
     fold_name(combine, writer.flat.nodes[node.args[0]].ty)
 }
 
 /// The suffix that takes the index of a pair.
-pub(super) fn index_of(writer: &Writer<'_>, id: Id) -> &'static str {
+pub(super) fn index_of(writer: &Writer<'_>, id: FlatNodeId) -> &'static str {
     match writer.flat.nodes[id].op {
-        Op::Fold(Combine::ArgMax | Combine::ArgMin) => ".index",
-        Op::Fold(Combine::Sum | Combine::Prod | Combine::Max | Combine::Min | Combine::Any | Combine::All) => "",
-        Op::Load(_) | Op::Lit(_) | Op::Prim(_) => unreachable!("the node is a fold"),
+        FlatOp::Fold(Combine::ArgMax | Combine::ArgMin) => ".index",
+        FlatOp::Fold(Combine::Sum | Combine::Prod | Combine::Max | Combine::Min | Combine::Any | Combine::All) => "",
+        FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) => unreachable!("the node is a fold"),
     }
 }

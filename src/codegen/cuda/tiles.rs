@@ -7,7 +7,7 @@
 use super::argument;
 use super::variant::{Form, TILE, TILE_LINES};
 use super::writer::Writer;
-use crate::codegen::native::flat::{Id, Op};
+use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::codegen::native::passes::Pass;
 
 /// Writes the only entry, called `name`.
@@ -41,13 +41,13 @@ pub(super) fn emit(writer: &mut Writer<'_>, pass: &Pass, name: &str) {
         ));
     }
     writer.line("}");
-    let all: Vec<Id> = pass.row.iter().chain(&pass.uniform).chain(&pass.body).copied().collect();
-    let is_plain = |writer: &Writer<'_>, id: Id| {
+    let all: Vec<FlatNodeId> = pass.row.iter().chain(&pass.uniform).chain(&pass.body).copied().collect();
+    let is_plain = |writer: &Writer<'_>, id: FlatNodeId| {
         let node = &writer.flat.nodes[id];
         node.args.is_empty()
             && node.op.operand().is_some_and(|slot| !writer.is_iota(slot) && !transposed.contains(&slot))
     };
-    let loads: Vec<Id> = all.iter().copied().filter(|&id| is_plain(writer, id)).collect();
+    let loads: Vec<FlatNodeId> = all.iter().copied().filter(|&id| is_plain(writer, id)).collect();
     for &id in &loads {
         writer.line(format!("{}::Stored x{id}[{steps}];", writer.loaded_type(id)));
     }
@@ -69,13 +69,13 @@ pub(super) fn emit(writer: &mut Writer<'_>, pass: &Pass, name: &str) {
     element(writer);
     for &id in &all {
         let value = match writer.flat.nodes[id].op {
-            Op::Load(_) if loads.contains(&id) => format!("{}::widen(x{id}[k])", writer.loaded_type(id)),
-            Op::Load(slot) if transposed.contains(&(slot as usize)) => {
+            FlatOp::Load(_) if loads.contains(&id) => format!("{}::widen(x{id}[k])", writer.loaded_type(id)),
+            FlatOp::Load(slot) if transposed.contains(&(slot as usize)) => {
                 format!("here ? {}::widen(tile{slot}[thread_x() * {} + line]) : 0", writer.loaded_type(id), TILE + 1)
             }
-            Op::Load(slot) if writer.is_iota(slot as usize) => writer.load(slot as usize, &positions),
-            Op::Load(slot) => format!("here ? {} : 0", writer.loaded(id, slot as usize, &positions)),
-            Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => writer.uniform_value(id),
+            FlatOp::Load(slot) if writer.is_iota(slot as usize) => writer.load(slot as usize, &positions),
+            FlatOp::Load(slot) => format!("here ? {} : 0", writer.loaded(id, slot as usize, &positions)),
+            FlatOp::Prim(_) | FlatOp::Lit(_) | FlatOp::Fold(_) => writer.uniform_value(id),
         };
         let declaration = writer.declaration(id);
         writer.line(format!("{declaration} = {value};"));

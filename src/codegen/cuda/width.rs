@@ -66,7 +66,7 @@ fn width(kernel: &Kernel, geometry: &Geometry, classes: &[Class], alignments: &[
     let accesses = || geometry.operands.iter().chain(&geometry.outputs);
     // A vector is gathered at one index.
     let has_indices = |slot: usize| {
-        let mut gathers = flat.nodes.iter().filter(|node| node.op.operand() == Some(slot));
+        let mut gathers = flat.nodes.entities().filter(|node| node.op.operand() == Some(slot));
         gathers.any(|node| node.args.iter().any(|&arg| !flat.nodes[arg].uniform))
     };
     let is_far = |slot: usize| match classes[slot] {

@@ -7,7 +7,7 @@ use super::argument::{self, Layout};
 use super::variant::{Index, Variant};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Source};
-use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
 use crate::ir::scalar::{Lit, Ty};
 use crate::ir::{Combine, DType};
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ pub(super) struct Writer<'a> {
     pub(super) out: String,
     gathered: SmallVec<[usize; 2]>,
     /// Nodes whose indices out of range are noted, and recorded after a loop.
-    noted: Vec<Id>,
+    noted: Vec<FlatNodeId>,
     depth: usize,
 }
 
@@ -171,22 +171,22 @@ impl<'a> Writer<'a> {
     }
 
     /// A value as an operand.
-    pub(super) fn value(&self, id: Id) -> String {
+    pub(super) fn value(&self, id: FlatNodeId) -> String {
         self.flat.as_lit(id).map_or_else(|| format!("v{id}"), literal)
     }
 
     /// The expression of a prim.
-    pub(super) fn prim(&self, id: Id) -> String {
+    pub(super) fn prim(&self, id: FlatNodeId) -> String {
         let node = &self.flat.nodes[id];
-        let Op::Prim(prim) = node.op else { unreachable!("the node is a prim") };
+        let FlatOp::Prim(prim) = node.op else { unreachable!("the node is a prim") };
         let args: Vec<String> = node.args.iter().map(|&arg| self.value(arg)).collect();
         format!("op_{}({})", prim.name(), args.join(", "))
     }
 
     /// The condition of a division by zero, if the node divides integers.
-    pub(super) fn zero_divisor(&self, id: Id) -> Option<String> {
+    pub(super) fn zero_divisor(&self, id: FlatNodeId) -> Option<String> {
         let node = &self.flat.nodes[id];
-        let Op::Prim(prim) = node.op else { return None };
+        let FlatOp::Prim(prim) = node.op else { return None };
         prim.needs_divisor(node.ty).then(|| format!("{} == 0", self.value(node.args[1])))
     }
 
@@ -200,66 +200,66 @@ impl<'a> Writer<'a> {
     }
 
     /// The type of the elements that a node loads.
-    pub(super) fn loaded_type(&self, id: Id) -> String {
+    pub(super) fn loaded_type(&self, id: FlatNodeId) -> String {
         let slot = self.flat.nodes[id].op.operand().expect("the node is a load");
         format!("dt_{}", self.dtype(slot).name())
     }
 
     /// The stored element that a node loads, from its operand (`a`) or from where its index points (`g`).
-    pub(super) fn stored(&self, id: Id, from: char, positions: &[(String, usize)]) -> String {
+    pub(super) fn stored(&self, id: FlatNodeId, from: char, positions: &[(String, usize)]) -> String {
         let slot = self.flat.nodes[id].op.operand().expect("the node is a load");
-        let number = if from == 'a' { slot } else { id };
+        let number = if from == 'a' { slot } else { id.index() };
         format!("stored<dt_{}>({from}{number}{})", self.dtype(slot).name(), self.distance(slot, positions))
     }
 
     /// The element that a node loads, at positions in the inner loops.
-    pub(super) fn loaded(&self, id: Id, slot: usize, positions: &[(String, usize)]) -> String {
+    pub(super) fn loaded(&self, id: FlatNodeId, slot: usize, positions: &[(String, usize)]) -> String {
         let Some((index, size)) = self.index(id) else { return self.load(slot, positions) };
         let (distance, dtype) = (self.distance(slot, positions), self.dtype(slot).name());
         format!("gather_one<dt_{dtype}>(a{slot}{distance}, {index}, w.at[{size}], w.at[{}])", size + 1)
     }
 
     /// The index that a node gathers at, and the word with the size of the gathered dimension.
-    pub(super) fn index(&self, id: Id) -> Option<(String, usize)> {
+    pub(super) fn index(&self, id: FlatNodeId) -> Option<(String, usize)> {
         let node = &self.flat.nodes[id];
-        let Op::Load(slot) = node.op else { return None };
+        let FlatOp::Load(slot) = node.op else { return None };
         let index = self.value(*node.args.first()?);
         let number = self.gathered.iter().position(|&gathered| gathered == slot as usize)?;
         Some((index, self.layout().gathered(self.n_accesses(), number)))
     }
 
     /// The number of a node's operand among the gathered ones.
-    fn number_of_gathered(&self, id: Id) -> usize {
+    fn number_of_gathered(&self, id: FlatNodeId) -> usize {
         let slot = self.flat.nodes[id].op.operand().expect("the node gathers");
         self.gathered.iter().position(|&gathered| gathered == slot).unwrap_or(0)
     }
 
     /// The expression of a node that does not move along the inner loops.
-    pub(super) fn uniform_value(&self, id: Id) -> String {
+    pub(super) fn uniform_value(&self, id: FlatNodeId) -> String {
         match self.flat.nodes[id].op {
-            Op::Load(slot) => self.loaded(id, slot as usize, &[]),
-            Op::Prim(_) => self.prim(id),
-            Op::Lit(lit) => literal(lit),
-            Op::Fold(_) => unreachable!("folds have statements of their own"),
+            FlatOp::Load(slot) => self.loaded(id, slot as usize, &[]),
+            FlatOp::Prim(_) => self.prim(id),
+            FlatOp::Lit(lit) => literal(lit),
+            FlatOp::Fold(_) => unreachable!("folds have statements of their own"),
         }
     }
 
     /// `const type vN`.
-    pub(super) fn declaration(&self, id: Id) -> String {
+    pub(super) fn declaration(&self, id: FlatNodeId) -> String {
         format!("const {} v{id}", c_type(self.flat.nodes[id].ty))
     }
 
     /// Writes a statement per uniform value of a row.
-    pub(super) fn row_values(&mut self, ids: &[Id]) {
+    pub(super) fn row_values(&mut self, ids: &[FlatNodeId]) {
         self.element_values(ids, &[]);
     }
 
     /// Writes a statement per value of an element, at positions in the inner loops.
-    pub(super) fn element_values(&mut self, ids: &[Id], positions: &[(String, usize)]) {
+    pub(super) fn element_values(&mut self, ids: &[FlatNodeId], positions: &[(String, usize)]) {
         for &id in ids {
             let value = match self.flat.nodes[id].op {
-                Op::Load(slot) => self.loaded(id, slot as usize, positions),
-                Op::Prim(_) | Op::Lit(_) | Op::Fold(_) => self.uniform_value(id),
+                FlatOp::Load(slot) => self.loaded(id, slot as usize, positions),
+                FlatOp::Prim(_) | FlatOp::Lit(_) | FlatOp::Fold(_) => self.uniform_value(id),
             };
             let declaration = self.declaration(id);
             self.line(format!("{declaration} = {value};"));
@@ -268,7 +268,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Records a zero divisor or an index out of range, under a condition that ends in `&&` if there is one.
-    pub(super) fn fault(&mut self, id: Id, condition: &str) {
+    pub(super) fn fault(&mut self, id: FlatNodeId, condition: &str) {
         let (faults, site) = (argument::FAULTS, argument::SITE);
         if let Some((index, size)) = self.index(id) {
             let fault = format!("(u64){index} >= w.at[{size}]");
@@ -287,7 +287,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Notes the indices of these nodes that are out of range until [`Writer::record_noted`].
-    pub(super) fn note_indices(&mut self, ids: impl Iterator<Item = Id>) {
+    pub(super) fn note_indices(&mut self, ids: impl Iterator<Item = FlatNodeId>) {
         self.noted = ids.filter(|&id| self.index(id).is_some()).collect();
         if !self.noted.is_empty() {
             self.line("Outside outside;");
@@ -296,7 +296,7 @@ impl<'a> Writer<'a> {
 
     /// Records the first noted index that was out of range.
     pub(super) fn record_noted(&mut self) {
-        let of = |&id: &Id| Some((self.number_of_gathered(id), self.index(id)?.1));
+        let of = |&id: &FlatNodeId| Some((self.number_of_gathered(id), self.index(id)?.1));
         let places: Vec<(usize, usize)> = self.noted.iter().filter_map(of).collect();
         let Some(&(_, last)) = places.last() else { return };
         let others = &places[..places.len() - 1];
@@ -336,14 +336,14 @@ pub(super) const fn registers(ty: Ty) -> usize {
 
 /// Whether the bits of a fold depend on the order of its elements. If not, parts of a sequence can be folded
 /// separately.
-pub(super) fn is_ordered(flat: &Flat, id: Id) -> bool {
+pub(super) fn is_ordered(flat: &Flat, id: FlatNodeId) -> bool {
     let node = &flat.nodes[id];
     match node.op {
-        Op::Fold(Combine::Sum | Combine::Prod) => flat.nodes[node.args[0]].ty.is_float(),
-        Op::Fold(Combine::Max | Combine::Min | Combine::Any | Combine::All | Combine::ArgMax | Combine::ArgMin) => {
+        FlatOp::Fold(Combine::Sum | Combine::Prod) => flat.nodes[node.args[0]].ty.is_float(),
+        FlatOp::Fold(Combine::Max | Combine::Min | Combine::Any | Combine::All | Combine::ArgMax | Combine::ArgMin) => {
             false
         }
-        Op::Load(_) | Op::Lit(_) | Op::Prim(_) => unreachable!("the node is a fold"),
+        FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) => unreachable!("the node is a fold"),
     }
 }
 

@@ -10,19 +10,22 @@
 use super::signs;
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{Kernel, Kind, Level};
-use crate::ir::Combine;
+use crate::ir::entity::{Arena, entity_id};
 use crate::ir::scalar::{Body, Func, Lit, NanPayload, Prim, Ty, body, eval};
+use crate::ir::{Combine, SideTable};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
 
-/// The number of a node.
-pub(in crate::codegen) type Id = usize;
+entity_id! {
+    /// Names a node of a [`Flat`]; prints as the number that the names of CUDA source end in, as in `v7`.
+    pub(in crate::codegen) struct FlatNodeId(u32) = "";
+}
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::codegen) enum Op {
+pub(in crate::codegen) enum FlatOp {
     /// The element of an operand at this position; with an argument, at that index of its gathered dimension. Only CUDA
     /// supports gathers: the other generators decline such kernels first.
     Load(u16),
@@ -34,23 +37,23 @@ pub(in crate::codegen) enum Op {
     Fold(Combine),
 }
 
-impl Op {
+impl FlatOp {
     /// The number of the operand that is loaded.
     pub(in crate::codegen) fn operand(self) -> Option<usize> {
         match self {
-            Op::Load(slot) => Some(slot as usize),
-            Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => None,
+            FlatOp::Load(slot) => Some(slot as usize),
+            FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => None,
         }
     }
 }
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::codegen) struct Node {
+pub(in crate::codegen) struct FlatNode {
     /// What it is.
-    pub(in crate::codegen) op: Op,
+    pub(in crate::codegen) op: FlatOp,
     /// Its operands.
-    pub(in crate::codegen) args: SmallVec<[Id; 3]>,
+    pub(in crate::codegen) args: SmallVec<[FlatNodeId; 3]>,
     /// Its type.
     pub(in crate::codegen) ty: Ty,
     /// Per row or per element.
@@ -65,37 +68,37 @@ pub(in crate::codegen) struct Node {
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Flat {
     /// All nodes, operands before users.
-    pub(in crate::codegen) nodes: Vec<Node>,
+    pub(in crate::codegen) nodes: Arena<FlatNodeId, FlatNode>,
     /// The value of every output.
-    pub(in crate::codegen) outputs: Vec<Id>,
+    pub(in crate::codegen) outputs: Vec<FlatNodeId>,
     /// The f32 divisions of `tanh`: 1 or less, over a sum from 1 to 2^27, in a difference that absorbs an error of one
     /// last place.
-    pub(in crate::codegen) tanh_quotients: Vec<Id>,
+    pub(in crate::codegen) tanh_quotients: Vec<FlatNodeId>,
     /// A hash table with open addressing: the numbers of nodes, for value numbering. [`NONE`] is an empty place.
-    table: Vec<u32>,
+    table: Vec<FlatNodeId>,
 }
 
 impl Flat {
     /// Flattens `kernel`, whose operands move along the vector loop as `classes` says.
     pub(in crate::codegen) fn new(kernel: &Kernel, classes: &[Class]) -> Flat {
-        let mut flat = Flat { nodes: Vec::with_capacity(LEAST_PLACES / 2), ..Flat::default() };
-        let mut ids: Vec<Id> = Vec::with_capacity(kernel.insts.len());
+        let mut flat = Flat { nodes: Arena::with_capacity(LEAST_PLACES / 2), ..Flat::default() };
+        let mut ids: Vec<FlatNodeId> = Vec::with_capacity(kernel.insts.len());
         for inst in &kernel.insts {
-            let args: SmallVec<[Id; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
+            let args: SmallVec<[FlatNodeId; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
             ids.push(match inst.kind {
                 Kind::Load(slot) => {
                     let uniform = inst.level == Level::Row || classes[slot as usize] == Class::Uniform;
-                    flat.node(Op::Load(slot), args, inst.ty, inst.level, uniform)
+                    flat.node(FlatOp::Load(slot), args, inst.ty, inst.level, uniform)
                 }
                 Kind::Gather(slot) => {
                     let is_gathered = inst.level == Level::Row || classes[slot as usize] == Class::Uniform;
                     let uniform = is_gathered && args.iter().all(|&id| flat.nodes[id].uniform);
-                    flat.node(Op::Load(slot), args, inst.ty, inst.level, uniform)
+                    flat.node(FlatOp::Load(slot), args, inst.ty, inst.level, uniform)
                 }
                 Kind::Lit(lit) => flat.lit(lit),
                 Kind::Prim(prim) => flat.prim(prim, args, inst.ty),
                 Kind::Func(func) => flat.func(func, &args, inst.ty),
-                Kind::Fold(combine) => flat.node(Op::Fold(combine), args, inst.ty, Level::Row, true),
+                Kind::Fold(combine) => flat.node(FlatOp::Fold(combine), args, inst.ty, Level::Row, true),
             });
         }
         flat.outputs = kernel.outputs.iter().map(|output| ids[output.value.index()]).collect();
@@ -103,29 +106,29 @@ impl Flat {
     }
 
     /// The literal of a node, if it is one.
-    pub(in crate::codegen) fn as_lit(&self, id: Id) -> Option<Lit> {
+    pub(in crate::codegen) fn as_lit(&self, id: FlatNodeId) -> Option<Lit> {
         match self.nodes[id].op {
-            Op::Lit(lit) => Some(lit),
-            Op::Load(_) | Op::Prim(_) | Op::Fold(_) => None,
+            FlatOp::Lit(lit) => Some(lit),
+            FlatOp::Load(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => None,
         }
     }
 
     /// Per node, whether the sign and payload of a NaN in it can reach an output.
-    pub(in crate::codegen) fn shown_payloads(&self) -> Vec<bool> {
-        let payload = |node: &Node| match node.op {
-            Op::Prim(prim) => prim.payload(),
-            Op::Fold(combine) => combine.payload(),
-            Op::Load(_) | Op::Lit(_) => NanPayload::Hidden,
+    pub(in crate::codegen) fn shown_payloads(&self) -> SideTable<FlatNodeId, bool> {
+        let payload = |node: &FlatNode| match node.op {
+            FlatOp::Prim(prim) => prim.payload(),
+            FlatOp::Fold(combine) => combine.payload(),
+            FlatOp::Load(_) | FlatOp::Lit(_) => NanPayload::Hidden,
         };
-        let nodes = self.nodes.iter().map(|node| (payload(node), node.args.iter().copied()));
+        let nodes = self.nodes.entities().map(|node| (payload(node), node.args.iter().copied()));
         NanPayload::shown(self.outputs.iter().copied(), nodes)
     }
 
-    fn lit(&mut self, lit: Lit) -> Id {
-        self.node(Op::Lit(lit), SmallVec::new(), lit.ty, Level::Row, true)
+    fn lit(&mut self, lit: Lit) -> FlatNodeId {
+        self.node(FlatOp::Lit(lit), SmallVec::new(), lit.ty, Level::Row, true)
     }
 
-    fn prim(&mut self, prim: Prim, args: SmallVec<[Id; 3]>, ty: Ty) -> Id {
+    fn prim(&mut self, prim: Prim, args: SmallVec<[FlatNodeId; 3]>, ty: Ty) -> FlatNodeId {
         let lits: Option<SmallVec<[Lit; 3]>> = args.iter().map(|&id| self.as_lit(id)).collect();
         // Division by zero is a fault of the launch, which constant folding would not record.
         let is_fault = |lits: &[Lit]| prim.needs_divisor(ty) && lits[1].bits == 0;
@@ -134,15 +137,15 @@ impl Flat {
         }
         let level = args.iter().map(|&id| self.nodes[id].level).max().unwrap_or(Level::Row);
         let uniform = args.iter().all(|&id| self.nodes[id].uniform);
-        self.node(Op::Prim(prim), args, ty, level, uniform)
+        self.node(FlatOp::Prim(prim), args, ty, level, uniform)
     }
 
-    fn func(&mut self, func: Func, args: &[Id], ty: Ty) -> Id {
+    fn func(&mut self, func: Func, args: &[FlatNodeId], ty: Ty) -> FlatNodeId {
         let is_short = func == Func::Exp && signs::is_not_positive(self, args[0]);
         let body = if is_short { short_exp(ty) } else { func_body(func, ty) };
-        let mut ids: Vec<Id> = Vec::with_capacity(body.insts.len());
+        let mut ids: Vec<FlatNodeId> = Vec::with_capacity(body.insts.len());
         for inst in &body.insts {
-            let operands: SmallVec<[Id; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
+            let operands: SmallVec<[FlatNodeId; 3]> = inst.args.iter().map(|reg| ids[reg.index()]).collect();
             ids.push(match inst.kind {
                 body::Kind::Arg(index) => args[index as usize],
                 body::Kind::Lit(lit) => self.lit(lit),
@@ -156,31 +159,30 @@ impl Flat {
         ids[body.results[0].index()]
     }
 
-    fn node(&mut self, op: Op, args: SmallVec<[Id; 3]>, ty: Ty, level: Level, uniform: bool) -> Id {
+    fn node(&mut self, op: FlatOp, args: SmallVec<[FlatNodeId; 3]>, ty: Ty, level: Level, uniform: bool) -> FlatNodeId {
         if 2 * self.nodes.len() >= self.table.len() {
             self.make_room();
         }
         let place = self.place(op, &args, level);
         if self.table[place] != NONE {
-            return self.table[place] as Id;
+            return self.table[place];
         }
         let ready = args.iter().map(|&id| self.nodes[id].pass).max().unwrap_or(0);
-        let pass = if matches!(op, Op::Fold(_)) { ready + 1 } else { ready };
-        let id = self.nodes.len();
-        self.table[place] = id as u32;
-        self.nodes.push(Node { op, args, ty, level, pass, uniform });
+        let pass = if matches!(op, FlatOp::Fold(_)) { ready + 1 } else { ready };
+        let id = self.nodes.push(FlatNode { op, args, ty, level, pass, uniform });
+        self.table[place] = id;
         id
     }
 
     /// Where the number of such a node is in the table, or belongs.
-    fn place(&self, op: Op, args: &[Id], level: Level) -> usize {
+    fn place(&self, op: FlatOp, args: &[FlatNodeId], level: Level) -> usize {
         let mut hasher = FxHasher::default();
         op.hash(&mut hasher);
-        args.iter().for_each(|&arg| hasher.write_usize(arg));
+        args.iter().for_each(|&arg| hasher.write_usize(arg.index()));
         let mut place = hasher.finish() as usize;
         loop {
             place &= self.table.len() - 1;
-            let Some(node) = self.nodes.get(self.table[place] as usize) else { return place };
+            let Some(node) = self.nodes.get(self.table[place]) else { return place };
             if node.op == op && node.level == level && node.args[..] == *args {
                 return place;
             }
@@ -190,16 +192,16 @@ impl Flat {
 
     fn make_room(&mut self) {
         self.table = vec![NONE; (4 * self.nodes.len()).next_power_of_two().max(LEAST_PLACES)];
-        for id in 0..self.nodes.len() {
+        for id in self.nodes.ids() {
             let node = &self.nodes[id];
             let place = self.place(node.op, &node.args, node.level);
-            self.table[place] = id as u32;
+            self.table[place] = id;
         }
     }
 }
 
 /// An empty place of the table.
-const NONE: u32 = u32::MAX;
+const NONE: FlatNodeId = FlatNodeId::new(u32::MAX as usize);
 /// The smallest size of the table, a power of two.
 const LEAST_PLACES: usize = 512;
 

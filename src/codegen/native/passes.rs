@@ -4,8 +4,9 @@
 //! later pass may need a per-element value of an earlier one. It is recomputed if that is cheap. Otherwise it is
 //! *kept*: the earlier pass writes it to a row buffer, which the later one reads.
 
-use super::flat::{Flat, Id, Op};
+use super::flat::{Flat, FlatNodeId, FlatOp};
 use crate::codegen::kernel::Level;
+use crate::ir::SideTable;
 use crate::ir::scalar::Ty;
 use rustc_hash::FxHashSet;
 
@@ -27,19 +28,19 @@ pub(in crate::codegen) enum Keep<'a> {
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct Pass {
     /// Row values computed before it.
-    pub(in crate::codegen) row: Vec<Id>,
+    pub(in crate::codegen) row: Vec<FlatNodeId>,
     /// Uniform values that may only be computed if there is an element.
-    pub(in crate::codegen) uniform: Vec<Id>,
+    pub(in crate::codegen) uniform: Vec<FlatNodeId>,
     /// Values per element.
-    pub(in crate::codegen) body: Vec<Id>,
+    pub(in crate::codegen) body: Vec<FlatNodeId>,
     /// Folds updated by this loop.
-    pub(in crate::codegen) folds: Vec<Id>,
+    pub(in crate::codegen) folds: Vec<FlatNodeId>,
     /// Outputs written by this loop.
     pub(in crate::codegen) stores: Vec<usize>,
     /// Values that this loop keeps, with the numbers of their row buffers.
-    pub(in crate::codegen) keeps: Vec<(Id, usize)>,
+    pub(in crate::codegen) keeps: Vec<(FlatNodeId, usize)>,
     /// Values of its body that are read from a row buffer instead of computed.
-    pub(in crate::codegen) kept: Vec<(Id, usize)>,
+    pub(in crate::codegen) kept: Vec<(FlatNodeId, usize)>,
 }
 
 impl Pass {
@@ -69,12 +70,12 @@ impl Passes {
     /// Distributes the nodes. A row value is stored `once` per row in an output that does not move along the inner
     /// loop, and for every element in one that does.
     pub(in crate::codegen) fn new(flat: &Flat, once: impl Fn(usize) -> bool, keep: Keep<'_>) -> Passes {
-        let n_passes = flat.nodes.iter().map(|node| node.pass).max().unwrap_or(0) + 1;
+        let n_passes = flat.nodes.entities().map(|node| node.pass).max().unwrap_or(0) + 1;
         let mut all = Passes { passes: Vec::new(), row_stores: Vec::new(), n_kept: 0 };
         all.passes.resize_with(n_passes, Pass::default);
         let needed = closure(flat, &flat.outputs, |_| true);
         for &id in &needed {
-            if matches!(flat.nodes[id].op, Op::Fold(_)) {
+            if matches!(flat.nodes[id].op, FlatOp::Fold(_)) {
                 all.passes[flat.nodes[id].pass - 1].folds.push(id);
             } else if flat.nodes[id].level == Level::Row && flat.as_lit(id).is_none() {
                 all.passes[flat.nodes[id].pass].row.push(id);
@@ -95,7 +96,7 @@ impl Passes {
     /// Finds what the loop of `pass` computes, reads from row buffers, and needs once.
     fn fill(&mut self, flat: &Flat, pass: usize, keep: Keep<'_>) {
         let roots = self.roots(flat, pass);
-        let kept: Vec<Id> = match keep {
+        let kept: Vec<FlatNodeId> = match keep {
             Keep::Expensive => self.worth_keeping(flat, pass, &roots, |id, cone| {
                 flat.nodes[id].ty != Ty::Bool && cone.len() >= KEEP_NODES
             }),
@@ -115,7 +116,7 @@ impl Passes {
             self.passes[pass].kept.push((id, buffer));
         }
         // Row values are computed elsewhere and kept ones are read, so the walk stops at both.
-        let per_element = |id: Id| flat.nodes[id].level == Level::Full;
+        let per_element = |id: FlatNodeId| flat.nodes[id].level == Level::Full;
         for id in closure(flat, &roots, |id| per_element(id) && !kept.contains(&id)) {
             if per_element(id) && !kept.contains(&id) {
                 let list =
@@ -125,12 +126,12 @@ impl Passes {
         }
     }
 
-    fn roots(&self, flat: &Flat, pass: usize) -> Vec<Id> {
+    fn roots(&self, flat: &Flat, pass: usize) -> Vec<FlatNodeId> {
         let folds = self.passes[pass].folds.iter().flat_map(|&id| flat.nodes[id].args.iter().copied());
         folds.chain(self.passes[pass].stores.iter().map(|&slot| flat.outputs[slot])).collect()
     }
 
-    fn first_pass_with(&self, id: Id, before: usize) -> Option<usize> {
+    fn first_pass_with(&self, id: FlatNodeId, before: usize) -> Option<usize> {
         (0..before).find(|&pass| self.passes[pass].body.binary_search(&id).is_ok())
     }
 
@@ -140,12 +141,12 @@ impl Passes {
         &self,
         flat: &Flat,
         pass: usize,
-        roots: &[Id],
-        is_expensive: impl Fn(Id, &[Id]) -> bool,
-    ) -> Vec<Id> {
+        roots: &[FlatNodeId],
+        is_expensive: impl Fn(FlatNodeId, &[FlatNodeId]) -> bool,
+    ) -> Vec<FlatNodeId> {
         let mut kept = Vec::new();
         let mut seen = FxHashSet::default();
-        let mut stack: Vec<Id> = roots.to_vec();
+        let mut stack: Vec<FlatNodeId> = roots.to_vec();
         while let Some(id) = stack.pop() {
             let node = &flat.nodes[id];
             if node.level == Level::Row || node.uniform || !seen.insert(id) {
@@ -163,12 +164,12 @@ impl Passes {
 }
 
 /// All nodes reachable from `roots`, in ascending order. The operands of nodes that `enter` refuses are not followed.
-fn closure(flat: &Flat, roots: &[Id], enter: impl Fn(Id) -> bool) -> Vec<Id> {
-    let mut seen = vec![false; flat.nodes.len()];
+fn closure(flat: &Flat, roots: &[FlatNodeId], enter: impl Fn(FlatNodeId) -> bool) -> Vec<FlatNodeId> {
+    let mut seen = SideTable::with_len(flat.nodes.len(), || false);
     roots.iter().for_each(|&id| seen[id] = true);
-    let mut ids = Vec::with_capacity(seen.len());
+    let mut ids = Vec::with_capacity(flat.nodes.len());
     // Operands have smaller numbers than users.
-    for id in (0..seen.len()).rev() {
+    for id in flat.nodes.ids().rev() {
         if !seen[id] {
             continue;
         }

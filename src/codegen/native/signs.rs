@@ -1,42 +1,42 @@
 //! The sign of a node's value, as far as it is known for all operands.
 
-use super::flat::{Flat, Id, Op};
+use super::flat::{Flat, FlatNodeId, FlatOp};
 use crate::ir::Combine;
 use crate::ir::scalar::{Lit, Prim, Ty};
 
 /// Whether a float cannot be greater than zero. It may be NaN.
-pub(super) fn is_not_positive(flat: &Flat, id: Id) -> bool {
+pub(super) fn is_not_positive(flat: &Flat, id: FlatNodeId) -> bool {
     let node = &flat.nodes[id];
     match (node.op, &node.args[..]) {
-        (Op::Prim(Prim::Canon), &[x]) => is_not_positive(flat, x),
-        (Op::Prim(Prim::Neg), &[x]) => is_not_negative(flat, x),
-        (Op::Prim(Prim::Sub), &[x, most]) => is_maximum_of(flat, most, x),
-        (Op::Prim(Prim::Mul), &[x, y]) => [(x, y), (y, x)].into_iter().any(|(x, y)| {
+        (FlatOp::Prim(Prim::Canon), &[x]) => is_not_positive(flat, x),
+        (FlatOp::Prim(Prim::Neg), &[x]) => is_not_negative(flat, x),
+        (FlatOp::Prim(Prim::Sub), &[x, most]) => is_maximum_of(flat, most, x),
+        (FlatOp::Prim(Prim::Mul), &[x, y]) => [(x, y), (y, x)].into_iter().any(|(x, y)| {
             let sign = flat.as_lit(y).map_or(0.0, sign);
             sign < 0.0 && is_not_negative(flat, x) || sign > 0.0 && is_not_positive(flat, x)
         }),
-        (Op::Load(_) | Op::Lit(_) | Op::Prim(_) | Op::Fold(_), _) => false,
+        (FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_), _) => false,
     }
 }
 
 /// Whether a float cannot be less than zero. It may be NaN.
-fn is_not_negative(flat: &Flat, id: Id) -> bool {
+fn is_not_negative(flat: &Flat, id: FlatNodeId) -> bool {
     let node = &flat.nodes[id];
     match (node.op, &node.args[..]) {
-        (Op::Prim(Prim::Canon), &[x]) => is_not_negative(flat, x),
-        (Op::Prim(Prim::Abs), _) => true,
-        (Op::Prim(Prim::Mul), &[x, y]) => x == y,
-        (Op::Load(_) | Op::Lit(_) | Op::Prim(_) | Op::Fold(_), _) => false,
+        (FlatOp::Prim(Prim::Canon), &[x]) => is_not_negative(flat, x),
+        (FlatOp::Prim(Prim::Abs), _) => true,
+        (FlatOp::Prim(Prim::Mul), &[x, y]) => x == y,
+        (FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_), _) => false,
     }
 }
 
 /// Whether `most` is the maximum of values that include `x`.
-fn is_maximum_of(flat: &Flat, most: Id, x: Id) -> bool {
+fn is_maximum_of(flat: &Flat, most: FlatNodeId, x: FlatNodeId) -> bool {
     let node = &flat.nodes[most];
     match node.op {
-        Op::Prim(Prim::Canon) => is_maximum_of(flat, node.args[0], x),
-        Op::Fold(Combine::Max) => node.args[0] == x,
-        Op::Load(_) | Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => false,
+        FlatOp::Prim(Prim::Canon) => is_maximum_of(flat, node.args[0], x),
+        FlatOp::Fold(Combine::Max) => node.args[0] == x,
+        FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => false,
     }
 }
 

@@ -12,11 +12,11 @@ use super::scaling::scaled;
 use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{Kernel, Source};
-use crate::codegen::native::flat::{Flat, Id, Op as Node};
+use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
 use crate::codegen::native::passes::Pass;
 use crate::codegen::native::{Manner, Stores, streamed};
-use crate::ir::DType;
 use crate::ir::scalar::{Lit, Prim, Ty};
+use crate::ir::{DType, SideTable};
 use smallvec::SmallVec;
 
 /// What blocks need of the function that they are part of.
@@ -31,9 +31,9 @@ pub(super) struct Function<'a> {
     /// Which stores are non-temporal, and which operands are staged.
     pub(super) manner: Manner,
     /// Per node, whether an output shows the payload of a NaN in it.
-    pub(super) shown: Vec<bool>,
+    pub(super) shown: SideTable<FlatNodeId, bool>,
     /// Offset in the frame of each row value: 16 bytes of a value, or the bits or lanes of a mask.
-    pub(super) slots: Vec<Option<i32>>,
+    pub(super) slots: SideTable<FlatNodeId, Option<i32>>,
     /// Offset in the frame of the lane distances of each access.
     pub(super) distances: Vec<Option<i32>>,
     /// Offset in the frame of the row address of each access, or of an iota's value.
@@ -95,7 +95,7 @@ impl Function<'_> {
     }
 
     /// Computes row values and stores each in its slot.
-    pub(super) fn row_values(&self, encoder: &mut Encoder, ids: &[Id]) -> Block {
+    pub(super) fn row_values(&self, encoder: &mut Encoder, ids: &[FlatNodeId]) -> Block {
         let mut row = self.row(encoder);
         for &id in ids.iter().filter(|&&id| !self.is_row_iota(id)) {
             let value = row.node(id);
@@ -164,17 +164,17 @@ impl Function<'_> {
     }
 
     /// Whether a node is an iota that is the same for all elements; its slot is then that of the row.
-    pub(super) fn is_row_iota(&self, id: Id) -> bool {
+    pub(super) fn is_row_iota(&self, id: FlatNodeId) -> bool {
         match self.flat.nodes[id].op {
-            Node::Load(slot) => {
+            FlatOp::Load(slot) => {
                 self.kernel.operands[slot as usize].source == Source::Iota && self.flat.nodes[id].uniform
             }
-            Node::Lit(_) | Node::Prim(_) | Node::Fold(_) => false,
+            FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => false,
         }
     }
 
     /// Whether an output can show the payload of a NaN in a node.
-    fn payloads(&self, id: Id) -> Payloads {
+    fn payloads(&self, id: FlatNodeId) -> Payloads {
         if self.shown[id] { Payloads::Kept } else { Payloads::Lost }
     }
 
@@ -184,20 +184,20 @@ impl Function<'_> {
     }
 
     /// Whether a division is 1 over an f32 square root.
-    fn is_inverse_of_root(&self, id: Id) -> bool {
+    fn is_inverse_of_root(&self, id: FlatNodeId) -> bool {
         let [n, d] = self.flat.nodes[id].args[..] else { return false };
-        self.flat.as_lit(n) == Some(Lit::f32(1.0)) && self.flat.nodes[d].op == Node::Prim(Prim::Sqrt)
+        self.flat.as_lit(n) == Some(Lit::f32(1.0)) && self.flat.nodes[d].op == FlatOp::Prim(Prim::Sqrt)
     }
 
     /// Whether a NaN in a node is known to be the canonical one.
-    fn is_canonical(&self, id: Id) -> bool {
+    fn is_canonical(&self, id: FlatNodeId) -> bool {
         let node = &self.flat.nodes[id];
         match node.op {
-            Node::Prim(Prim::RoundF16 | Prim::Canon) => true,
-            Node::Prim(Prim::Max | Prim::Min) => node.args.iter().all(|&arg| self.is_canonical(arg)),
-            Node::Prim(Prim::Select) => node.args[1..].iter().all(|&arg| self.is_canonical(arg)),
-            Node::Lit(lit) => lit.ty == Ty::F32 && !lit.as_f32().is_nan(),
-            Node::Prim(_) | Node::Load(_) | Node::Fold(_) => false,
+            FlatOp::Prim(Prim::RoundF16 | Prim::Canon) => true,
+            FlatOp::Prim(Prim::Max | Prim::Min) => node.args.iter().all(|&arg| self.is_canonical(arg)),
+            FlatOp::Prim(Prim::Select) => node.args[1..].iter().all(|&arg| self.is_canonical(arg)),
+            FlatOp::Lit(lit) => lit.ty == Ty::F32 && !lit.as_f32().is_nan(),
+            FlatOp::Prim(_) | FlatOp::Load(_) | FlatOp::Fold(_) => false,
         }
     }
 }
@@ -251,7 +251,7 @@ struct Body<'f, 'e> {
     select: Select<'e>,
     pass: &'f Pass,
     /// The value of each node, once it is computed.
-    values: Vec<Option<Val>>,
+    values: SideTable<FlatNodeId, Option<Val>>,
     /// The lanes that are stored and folded, if not all.
     mask: Option<V>,
     /// Divisions and roots of the pass that use the divider.
@@ -261,9 +261,11 @@ struct Body<'f, 'e> {
 impl<'f, 'e> Body<'f, 'e> {
     /// An empty body.
     fn new(function: &'f Function<'f>, select: Select<'e>, pass: &'f Pass, mask: Option<V>) -> Body<'f, 'e> {
-        let is_divided = |&&id: &&Id| matches!(function.flat.nodes[id].op, Node::Prim(Prim::Div | Prim::Sqrt));
+        let is_divided =
+            |&&id: &&FlatNodeId| matches!(function.flat.nodes[id].op, FlatOp::Prim(Prim::Div | Prim::Sqrt));
         let n_divided = pass.body.iter().filter(is_divided).count();
-        Body { function, select, pass, values: vec![None; function.flat.nodes.len()], mask, n_divided }
+        let values = SideTable::with_len(function.flat.nodes.len(), || None);
+        Body { function, select, pass, values, mask, n_divided }
     }
 
     /// Writes the whole body and returns where its parts begin.
@@ -327,7 +329,7 @@ impl<'f, 'e> Body<'f, 'e> {
     }
 
     /// The value of a node.
-    fn value(&mut self, id: Id) -> Val {
+    fn value(&mut self, id: FlatNodeId) -> Val {
         if let Some(value) = self.values[id] {
             return value;
         }
@@ -346,37 +348,37 @@ impl<'f, 'e> Body<'f, 'e> {
         value
     }
 
-    fn node(&mut self, id: Id) -> Val {
+    fn node(&mut self, id: FlatNodeId) -> Val {
         let node = &self.function.flat.nodes[id];
         match node.op {
-            Node::Load(slot) => self.load(id, slot as usize),
-            Node::Prim(Prim::Fma) => self.fma(&node.args, node.ty),
-            Node::Prim(Prim::Mul)
+            FlatOp::Load(slot) => self.load(id, slot as usize),
+            FlatOp::Prim(Prim::Fma) => self.fma(&node.args, node.ty),
+            FlatOp::Prim(Prim::Mul)
                 if self.select.level() == Level::Avx512
                     && let Some((p, n)) = scaled(self.function.flat, id) =>
             {
                 let (p, n) = (self.value(p), self.value(n));
                 self.select.scale(&p, &n, node.ty)
             }
-            Node::Prim(Prim::Div) if self.is_divider_late() && self.function.flat.tanh_quotients.contains(&id) => {
+            FlatOp::Prim(Prim::Div) if self.is_divider_late() && self.function.flat.tanh_quotients.contains(&id) => {
                 self.n_divided -= 1;
                 let (n, d) = (self.value(node.args[0]), self.value(node.args[1]));
                 self.select.quotient(n[0], d[0])
             }
-            Node::Prim(Prim::Div) if self.is_divider_late() && self.function.is_inverse_of_root(id) => {
+            FlatOp::Prim(Prim::Div) if self.is_divider_late() && self.function.is_inverse_of_root(id) => {
                 self.n_divided -= 1;
                 let d = self.value(node.args[1]);
                 self.select.inverse_of_root(d[0])
             }
-            Node::Prim(Prim::RoundF16) if self.function.payloads(id) == Payloads::Lost => {
+            FlatOp::Prim(Prim::RoundF16) if self.function.payloads(id) == Payloads::Lost => {
                 let value = self.value(node.args[0]);
                 Val::from([self.select.rounded_f16(value[0])])
             }
-            Node::Prim(prim) => {
+            FlatOp::Prim(prim) => {
                 let args: SmallVec<[Val; 3]> = node.args.iter().map(|&arg| self.value(arg)).collect();
                 self.select.prim(prim, &args, self.function.flat.nodes[node.args[0]].ty)
             }
-            Node::Lit(_) | Node::Fold(_) => self.value(id),
+            FlatOp::Lit(_) | FlatOp::Fold(_) => self.value(id),
         }
     }
 
@@ -387,17 +389,17 @@ impl<'f, 'e> Body<'f, 'e> {
     }
 
     /// An fma, which absorbs the negations of its operands.
-    fn fma(&mut self, args: &[Id], ty: Ty) -> Val {
-        let mut term = |id: Id| {
+    fn fma(&mut self, args: &[FlatNodeId], ty: Ty) -> Val {
+        let mut term = |id: FlatNodeId| {
             let node = &self.function.flat.nodes[id];
-            let is_negated = node.op == Node::Prim(Prim::Neg);
+            let is_negated = node.op == FlatOp::Prim(Prim::Neg);
             (self.value(if is_negated { node.args[0] } else { id }), is_negated)
         };
         let [(a, of_a), (b, of_b), (c, of_c)] = [args[0], args[1], args[2]].map(&mut term);
         self.select.fma(&a, &b, &c, ty, Minus { product: of_a != of_b, addend: of_c })
     }
 
-    fn load(&mut self, id: Id, slot: usize) -> Val {
+    fn load(&mut self, id: FlatNodeId, slot: usize) -> Val {
         let operand = self.function.kernel.operands[slot];
         let is_row = self.select.shape == Shape::Row;
         if operand.source == Source::Iota {

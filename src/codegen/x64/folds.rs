@@ -14,7 +14,7 @@ use super::select::{Select, Shape, Val, is_wide};
 use crate::codegen::fold;
 use crate::codegen::geometry::Class as Motion;
 use crate::codegen::kernel::{FOLD_LANES, Source};
-use crate::codegen::native::flat::{Id, Op as Node};
+use crate::codegen::native::flat::{FlatNodeId, FlatOp};
 use crate::ir::Combine;
 use crate::ir::scalar::{Prim, Ty};
 use smallvec::SmallVec;
@@ -50,15 +50,15 @@ pub(super) struct Partial {
 #[derive(Debug)]
 pub(super) struct Fold {
     /// Its node.
-    pub(super) id: Id,
+    pub(super) id: FlatNodeId,
     /// How it combines.
     pub(super) combine: Combine,
     /// The type of its elements.
     pub(super) ty: Ty,
     /// The node of its elements.
-    pub(super) value: Id,
+    pub(super) value: FlatNodeId,
     /// The node of their indices.
-    pub(super) index: Option<Id>,
+    pub(super) index: Option<FlatNodeId>,
     /// The iota that gives the indices, if they are consecutive: then no later element has a smaller index.
     pub(super) counter: Option<usize>,
     /// Whether NaNs are collected in vectors of their own. A maximum or minimum does so if any NaN will do as its
@@ -70,13 +70,13 @@ pub(super) struct Fold {
 
 impl Fold {
     /// The folds `ids`, with locations for their partial results.
-    pub(super) fn of_pass(level: Level, function: &Function<'_>, ids: &[Id], frame: &mut Frame) -> Vec<Fold> {
+    pub(super) fn of_pass(level: Level, function: &Function<'_>, ids: &[FlatNodeId], frame: &mut Frame) -> Vec<Fold> {
         let Function { kernel, motions, flat, shown, .. } = function;
         let counts =
             |&slot: &usize| kernel.operands[slot].source == Source::Iota && motions[slot] == Motion::Contiguous;
-        let describe = |&id: &Id| {
+        let describe = |&id: &FlatNodeId| {
             let node = &flat.nodes[id];
-            let Node::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
+            let FlatOp::Fold(combine) = node.op else { unreachable!("a fold's node is a fold") };
             let (value, index) = (node.args[0], node.args.get(1).copied());
             let ty = flat.nodes[value].ty;
             let counter = index.and_then(|index| flat.nodes[index].op.operand()).filter(counts);

@@ -18,11 +18,11 @@ use super::prefetch::Prefetches;
 use super::registers::{Allocator, Pointer};
 use crate::codegen::geometry::Class;
 use crate::codegen::kernel::{FOLD_BLOCK, Kernel, Source};
-use crate::codegen::native::flat::{Flat, Op};
+use crate::codegen::native::flat::{Flat, FlatOp};
 use crate::codegen::native::passes::{Pass, Passes};
 use crate::codegen::native::{Manner, Stores, argument};
-use crate::ir::Combine;
 use crate::ir::scalar::Ty;
+use crate::ir::{Combine, SideTable};
 use std::fmt::Write;
 
 /// Registers for the rows of accesses.
@@ -88,15 +88,17 @@ impl<'a> Writer<'a> {
         let rows: Vec<i32> = motions.iter().map(|_| frame.take(8, 8)).collect();
         let buffers = (0..passes.n_kept).map(|_| frame.take(8, 8));
         let row_offsets: Vec<i32> = rows.iter().copied().chain(buffers.collect::<Vec<_>>()).collect();
-        let slots = vec![None; flat.nodes.len()];
+        let slots = SideTable::with_len(flat.nodes.len(), || None);
         let distances = vec![None; motions.len()];
         let shown = flat.shown_payloads();
         let mut function = Function { kernel, motions, flat, manner, shown, slots, distances, rows, tail, one, narrow };
         for pass in &passes.passes {
             for &id in pass.row.iter().chain(&pass.uniform).chain(&pass.folds) {
                 let slot = match flat.nodes[id].op {
-                    Op::Load(access) if function.is_row_iota(id) => function.rows[access as usize],
-                    Op::Load(_) | Op::Lit(_) | Op::Prim(_) | Op::Fold(_) => frame.take(SLOT_BYTES, SLOT_BYTES),
+                    FlatOp::Load(access) if function.is_row_iota(id) => function.rows[access as usize],
+                    FlatOp::Load(_) | FlatOp::Lit(_) | FlatOp::Prim(_) | FlatOp::Fold(_) => {
+                        frame.take(SLOT_BYTES, SLOT_BYTES)
+                    }
                 };
                 function.slots[id] = Some(slot);
             }

@@ -6,19 +6,19 @@
 //! The pattern has `s = fma(x, c, magic)`, whose low bits are `n` plus twice the exponent bias, and `half = (s << (m -
 //! 1)) & sign and exponent bits`. It is `(p half) ((s << m) - half)`, and `n` is `s - magic`.
 
-use crate::codegen::native::flat::{Flat, Id, Op};
+use crate::codegen::native::flat::{Flat, FlatNodeId, FlatOp};
 use crate::ir::scalar::{Lit, Prim, Ty};
 
 /// `p` and `n`, if the product is `p 2^n`.
-pub(super) fn scaled(flat: &Flat, product: Id) -> Option<(Id, Id)> {
-    let prim = |id: Id, prim: Prim| (flat.nodes[id].op == Op::Prim(prim)).then(|| &flat.nodes[id].args[..]);
-    let bitcast_of = |id: Id| prim(id, Prim::Bitcast).map(|args| args[0]);
+pub(super) fn scaled(flat: &Flat, product: FlatNodeId) -> Option<(FlatNodeId, FlatNodeId)> {
+    let prim = |id: FlatNodeId, prim: Prim| (flat.nodes[id].op == FlatOp::Prim(prim)).then(|| &flat.nodes[id].args[..]);
+    let bitcast_of = |id: FlatNodeId| prim(id, Prim::Bitcast).map(|args| args[0]);
     let (mantissa, exponents) = match flat.nodes[product].ty {
         Ty::F32 => (23, Lit { ty: Ty::I32, bits: f32::NEG_INFINITY.to_bits() as u64 }),
         Ty::F64 => (52, Lit { ty: Ty::I64, bits: f64::NEG_INFINITY.to_bits() }),
         Ty::Bool | Ty::I32 | Ty::I64 => return None,
     };
-    let shift = |id: Id, bits: u64| {
+    let shift = |id: FlatNodeId, bits: u64| {
         let args = prim(id, Prim::Shl)?;
         (flat.as_lit(args[1])?.bits == bits).then_some(args[0])
     };
@@ -31,7 +31,8 @@ pub(super) fn scaled(flat: &Flat, product: Id) -> Option<(Id, Id)> {
     let fits = flat.as_lit(mask)? == exponents && less == half && shift(whole, mantissa)? == bits;
     let sum = bitcast_of(bits)?;
     let &[_, _, magic] = prim(sum, Prim::Fma)? else { return None };
-    let n = (0..product).find(|&id| prim(id, Prim::Sub).is_some_and(|args| args == [sum, magic]))?;
+    let is_shifted = |&id: &FlatNodeId| prim(id, Prim::Sub).is_some_and(|args| args == [sum, magic]);
+    let n = flat.nodes.ids().take_while(|&id| id < product).find(is_shifted)?;
     (fits && flat.as_lit(magic)? == magic_number(flat.nodes[product].ty)).then_some((p, n))
 }
 

@@ -7,7 +7,7 @@
 //! `Canon`, the moves (`Select`, `Bitcast`) and the sign prims see payloads.
 
 use crate::error::{Error, Result};
-use crate::ir::DType;
+use crate::ir::{DType, EntityId, SideTable};
 use half::{bf16, f16};
 use std::fmt;
 
@@ -522,13 +522,14 @@ pub enum NanPayload {
 impl NanPayload {
     /// For each value of a list, operands before users: whether the sign and payload of a NaN can be observed. They can
     /// if the value is one of the `outputs`, or an operand of a value that shows them.
-    pub fn shown<A: IntoIterator<Item = usize>>(
-        outputs: impl Iterator<Item = usize>,
+    pub fn shown<Id: EntityId, A: IntoIterator<Item = Id>>(
+        outputs: impl Iterator<Item = Id>,
         values: impl DoubleEndedIterator<Item = (NanPayload, A)> + ExactSizeIterator,
-    ) -> Vec<bool> {
-        let mut shows = vec![false; values.len()];
+    ) -> SideTable<Id, bool> {
+        let mut shows = SideTable::with_len(values.len(), || false);
         outputs.for_each(|output| shows[output] = true);
-        for (value, (payload, args)) in values.enumerate().rev() {
+        for (index, (payload, args)) in values.enumerate().rev() {
+            let value = Id::new(index);
             let passes_on = match payload {
                 NanPayload::Hidden => false,
                 NanPayload::Moved => shows[value],
